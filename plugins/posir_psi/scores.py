@@ -1,0 +1,40 @@
+"""PSI and the scores it is made of, as functions of a position profile.
+
+Sources: PSI, Zeng et al. 2025 (arXiv 2505.13950); bins and length buckets, Zeng et al. 2026 (arXiv 2601.08363).
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+
+def psi(scores: ArrayLike) -> NDArray[np.float64]:
+    """Return the Position Sensitivity Index, 1 - worst bucket / best bucket.
+
+    Read it beside the mean score: a model that is equally bad everywhere has PSI 0.
+
+    Args:
+        scores: Mean score of each bucket in [0, 1], NaN for an empty bucket, shape (..., buckets).
+
+    Returns:
+        In [0, 1], shape (...). NaN where all buckets are empty or the best of them scores 0.
+    """
+    values = np.asarray(scores, np.float64)
+    best = np.max(values, axis=-1, initial=0.0, where=~np.isnan(values))
+    worst = np.min(values, axis=-1, initial=np.inf, where=~np.isnan(values))
+    defined = best > 0
+    result: NDArray[np.float64] = np.where(defined, 1 - np.where(defined, worst, 0.0) / np.where(defined, best, 1.0), np.nan)
+    return result
+
+
+def bucket_mean(scores: ArrayLike) -> float:
+    """Return nDCG@10(Qk): the unweighted mean of the non-empty bins, as the authors' code has it; NaN if all are empty.
+
+    The paper's text says 'weighted over domains'; that reading is `PositionProfile.of_length(k).score()`, the mean over
+    queries, which a result has as `ndcg_at_10_qk_weighted`.
+
+    Args:
+        scores: Mean score of each position bin, NaN for an empty one, shape (bins,).
+    """
+    values = np.asarray(scores, np.float64)
+    present = values[~np.isnan(values)]
+    return float(present.mean()) if present.size else float("nan")

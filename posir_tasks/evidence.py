@@ -1,0 +1,40 @@
+"""Evidence: the position-aware qrel. For every query the one relevant document and where in it the answer stands."""
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Integers: TypeAlias = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Where the evidence of `n` queries stands, one column per fact, all columns aligned.
+
+    Which columns are filled depends on what the data tells; a `PositionScheme` says which of them it reads. Columns
+    that the data does not tell have length 0. Do not change the arrays.
+    """
+
+    query_ids: list[str]
+    """Unique query ids, length n."""
+    document_ids: list[str]
+    """The id of the one relevant document of each query, length n."""
+    starts: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+    """First character of the evidence in its document: Unicode code points from 0, shape (n,)."""
+    ends: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+    """One past the last character of the evidence, shape (n,)."""
+    characters: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+    """Length of the relevant document in characters, shape (n,)."""
+    tokens: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+    """Length of the relevant document in tokens, as the data states it, shape (n,)."""
+    labels: tuple[str, ...] = ()
+    """Position labels such as "beginning", length n; a label may name several positions."""
+
+    def __len__(self) -> int:
+        return len(self.query_ids)
+
+    def positives(self) -> dict[str, str]:
+        """Map each query id to the id of its relevant document."""
+        return dict(zip(self.query_ids, self.document_ids, strict=True))

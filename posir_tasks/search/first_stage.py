@@ -1,0 +1,74 @@
+"""The first stage of a cross-encoder run: BM25's top 100, made once and cached.
+
+The papers rerank the top 100 of a first stage, BM25 on SQuAD-PosQ (Zeng et al. 2025, arXiv 2505.13950).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+import polars as pl
+from datasets import Dataset
+from mteb.abstasks.task_metadata import TaskMetadata
+from mteb.models.get_model_meta import get_model_meta
+
+from posir_tasks.files import written_whole
+
+logger = logging.getLogger(__name__)
+
+FIRST_STAGE_MODEL = "mteb/baseline-bm25s"
+#: Folder of the cache; by default `posir` in the user's cache folder.
+CACHE_VARIABLE = "POSIR_CACHE"
+
+
+@dataclass(frozen=True)
+class FirstStage:
+    """Candidates for reranking and where they come from."""
+
+    top_ranked: dict[str, list[str]]
+    """Query id to document ids, best first."""
+    model_name: str
+    revision: str
+
+
+def cache_folder() -> Path:
+    """Return the folder in which first stages are kept."""
+    configured = os.environ.get(CACHE_VARIABLE)
+    if configured:
+        return Path(configured).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "posir"
+
+
+def bm25_first_stage(
+    corpus: Dataset, queries: Dataset, *, task_metadata: TaskMetadata, hf_split: str, hf_subset: str, top_k: int
+) -> FirstStage:
+    """Return BM25's `top_k` documents for each query, from the cache where the same texts were searched before."""
+    meta = get_model_meta(FIRST_STAGE_MODEL)
+    languages = task_metadata.hf_subsets_to_langscripts[hf_subset]
+    settings = [FIRST_STAGE_MODEL, meta.revision, version("bm25s"), version("mteb"), *languages, str(top_k)]
+    file = cache_folder() / "first-stage" / f"{_digest(corpus, queries, settings)}.parquet"
+    if not file.exists():
+        logger.info("Making the first stage for reranking: BM25's top %d, kept in %s", top_k, file)
+        model = meta.load_model()
+        where = {"task_metadata": task_metadata, "hf_split": hf_split, "hf_subset": hf_subset, "encode_kwargs": {}}
+        model.index(corpus, **where)
+        found = model.search(queries, top_k=top_k, **where)
+        ranked = [sorted(scores, key=lambda document: (scores[document], document), reverse=True) for scores in found.values()]
+        with written_whole(file) as part:
+            pl.DataFrame({"query": list(found), "documents": ranked}).write_parquet(part)
+    kept = pl.read_parquet(file)
+    top_ranked = dict(zip(kept["query"].to_list(), kept["documents"].to_list(), strict=True))
+    return FirstStage(top_ranked, FIRST_STAGE_MODEL, str(meta.revision))
+
+
+def _digest(corpus: Dataset, queries: Dataset, settings: list[str]) -> str:
+    digest = hashlib.sha256("\0".join(settings).encode())
+    for texts in (corpus, queries):
+        for batch in texts.with_format("arrow")[:].select(["id", "text"]).to_batches():
+            digest.update(batch.serialize())
+    return digest.hexdigest()[:32]

@@ -1,0 +1,22 @@
+"""What every reader returns."""
+
+from dataclasses import dataclass
+
+from datasets import Dataset
+
+from posir_tasks.evidence import Evidence
+
+
+@dataclass(frozen=True)
+class PositionData:
+    """One subset of a task: corpus, queries, and where the evidence of each query stands."""
+
+    corpus: Dataset
+    """Columns `id` and `text`."""
+    queries: Dataset
+    """Columns `id` and `text`, in the order of the evidence."""
+    evidence: Evidence
+    revision: str
+    """The revision that was read: a commit of the Hub, or `local`."""
+    dropped: int = 0
+    """Queries that the qrels name but the data lacks."""

@@ -1,0 +1,176 @@
+"""Readers of the two PosQ datasets (Zeng et al. 2025, arXiv 2505.13950), following the authors' code."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import polars as pl
+from datasets import Dataset
+
+from posir_tasks.errors import DataError
+from posir_tasks.evidence import Evidence
+from posir_tasks.sources.checks import Problem, id_problems, read_columns, refuse, rows_where, text_problems
+from posir_tasks.sources.data import PositionData
+from posir_tasks.sources.repository import Repository
+
+SQUAD_REPO_ID = "rajpurkar/squad_v2"
+SQUAD_REVISION = "3ffb306f725f7d2ce8394bc1873b24868140c412"
+FINEWEB_REPO_ID = "NovaSearch/FineWeb-PosQ"
+FINEWEB_REVISION = "main"
+
+SQUAD = {
+    "id": pl.String,
+    "context": pl.String,
+    "question": pl.String,
+    "answers": pl.Struct({"text": pl.List(pl.String), "answer_start": pl.List(pl.Int64)}),
+}
+#: Queries of SQuAD-PosQ-Tiny, and of each class of FineWeb-PosQ-Tiny; both after a shuffle with this seed.
+TINY_SQUAD_QUERIES, TINY_FINEWEB_CLASS, TINY_SEED = 10_000, 1_000, 42
+CLASSES = ("beginning", "middle", "end")
+
+
+def fetch_split(repository: Repository, split: str) -> list[Path]:
+    """Fetch the parquet files of a split: `<split>-00000-of-00001.parquet`, in whatever folder.
+
+    Raises:
+        DataError: There is none.
+    """
+    paths = [path for path in repository.paths() if path.split("/")[-1].startswith(f"{split}-")]
+    if not paths:
+        raise DataError(f"{repository.place}: has no file {split}-*.parquet; the split '{split}' is needed.")
+    return [repository.fetch(path) for path in paths]
+
+
+def read_squad(repository: Repository) -> PositionData:
+    """Read SQuAD-PosQ: every distinct context of SQuAD 2.0, and its answerable questions.
+
+    Train comes before validation. A question text that occurs with several contexts is mapped to the last of them, as in
+    the authors' code; its position remains that of its own answer.
+
+    Raises:
+        DataError: A file is missing or something in it is wrong.
+    """
+    frames = []
+    for split in ("train", "validation"):
+        for file in fetch_split(repository, split):
+            frame = read_columns(file, SQUAD).unnest("answers")
+            refuse(_squad_problems(frame, file))
+            frames.append(frame)
+    rows = pl.concat(frames)
+    refuse(id_problems(rows, "id", repository.place))
+    contexts = rows.select("context").unique(maintain_order=True).with_row_index("row")
+    contexts = contexts.select(pl.format("c{}", "row").alias("document"), "context")
+    answerable = rows.filter(pl.col("answer_start").list.len() > 0)
+    last = answerable.select("question", pl.col("context").last().over("question"))["context"]
+    queries = answerable.with_columns(last.alias("context")).join(contexts, on="context", how="left", maintain_order="left")
+    return PositionData(
+        corpus=_texts(contexts["document"], contexts["context"]),
+        queries=_texts(queries["id"], queries["question"]),
+        evidence=Evidence(
+            query_ids=queries["id"].to_list(),
+            document_ids=queries["document"].to_list(),
+            starts=queries["answer_start"].list.get(0).to_numpy(),
+        ),
+        revision=repository.revision,
+    )
+
+
+def _squad_problems(frame: pl.DataFrame, file: Path) -> list[Problem]:
+    start = pl.col("answer_start").list.get(0, null_on_oob=True)
+    return [
+        *text_problems(frame, "context", str(file)),
+        *text_problems(frame, "question", str(file)),
+        *rows_where(
+            frame.filter(pl.col("answer_start").list.len() > 0),
+            (start < 0) | (start >= pl.col("context").str.len_chars()),
+            file=str(file),
+            field="answer_start",
+            what="is outside its context; 0 <= answer_start < characters of the context",
+        ),
+    ]
+
+
+def tiny_squad(data: PositionData) -> PositionData:
+    """Draw SQuAD-PosQ-Tiny: `random.seed(42); random.shuffle(queries); queries[:10000]`, the corpus unchanged."""
+    order = _shuffled(len(data.evidence))
+    return select_queries(data, order[:TINY_SQUAD_QUERIES])
+
+
+def read_fineweb(repository: Repository) -> PositionData:
+    """Read FineWeb-PosQ: every passage, and the questions that are not empty.
+
+    Raises:
+        DataError: A file is missing or something in it is wrong.
+    """
+    frames = []
+    for file in fetch_split(repository, "train"):
+        kind = pl.read_parquet_schema(file).get("span_class") if file.stat().st_size else None
+        labels = pl.List(pl.String) if isinstance(kind, pl.List) else pl.String
+        frame = read_columns(file, {"question": pl.String, "content": pl.String, "span_class": labels})
+        if isinstance(kind, pl.List):
+            frame = frame.with_columns(pl.col("span_class").list.join("+"))
+        asked = frame.filter(pl.col("question").str.strip_chars() != "")
+        refuse(
+            [
+                *text_problems(frame, "content", str(file)),
+                *rows_where(
+                    asked,
+                    ~pl.col("span_class").str.contains("|".join(CLASSES)),
+                    file=str(file),
+                    field="span_class",
+                    what=f"must contain one of {', '.join(CLASSES)}",
+                ),
+            ]
+        )
+        frames.append(frame)
+    rows = pl.concat(frames).with_row_index("row")
+    passages = rows.select("content").unique(maintain_order=True).with_row_index("row")
+    passages = passages.select(pl.format("p{}", "row").alias("document"), "content")
+    asked = rows.filter(pl.col("question").str.strip_chars() != "")
+    queries = asked.join(passages, on="content", how="left", maintain_order="left")
+    queries = queries.with_columns(pl.format("q{}", "row").alias("id"))
+    return PositionData(
+        corpus=_texts(passages["document"], passages["content"]),
+        queries=_texts(queries["id"], queries["question"]),
+        evidence=Evidence(
+            query_ids=queries["id"].to_list(),
+            document_ids=queries["document"].to_list(),
+            labels=tuple(queries["span_class"].to_list()),
+        ),
+        revision=repository.revision,
+    )
+
+
+def tiny_fineweb(data: PositionData) -> PositionData:
+    """Draw FineWeb-PosQ-Tiny: shuffle with seed 42, the first 1,000 of each class, a question text only once."""
+    order = _shuffled(len(data.evidence))
+    chosen: dict[str, int] = {}
+    texts = data.queries["text"]
+    for name in CLASSES:
+        of_class = [row for row in order if name in data.evidence.labels[row]]
+        for row in of_class[:TINY_FINEWEB_CLASS]:
+            chosen.setdefault(texts[row], row)
+    return select_queries(data, list(chosen.values()))
+
+
+def _shuffled(count: int) -> list[int]:
+    order = list(range(count))
+    random.Random(TINY_SEED).shuffle(order)
+    return order
+
+
+def select_queries(data: PositionData, rows: list[int]) -> PositionData:
+    """Return the data with these queries alone, the corpus unchanged."""
+    old = data.evidence
+    evidence = Evidence(
+        query_ids=[old.query_ids[row] for row in rows],
+        document_ids=[old.document_ids[row] for row in rows],
+        starts=old.starts[rows] if len(old.starts) else old.starts,
+        labels=tuple(old.labels[row] for row in rows) if old.labels else (),
+    )
+    return PositionData(data.corpus, data.queries.select(rows), evidence, data.revision, data.dropped)
+
+
+def _texts(ids: pl.Series, texts: pl.Series) -> Dataset:
+    return Dataset.from_polars(pl.DataFrame({"id": ids, "text": texts}))

@@ -1,0 +1,191 @@
+"""Files of a dataset: on the Hub, or in the local folder that `POSIR_DATA` names, in the Hub's own layout."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Protocol
+
+from posir_tasks.errors import DataError, PosirError
+
+#: Folder that holds a subfolder per dataset, such as `PosIR-Benchmark-v1/`; read instead of the Hub when set.
+DATA_VARIABLE = "POSIR_DATA"
+#: Revisions to read instead of the pinned ones: `infgrad/PosIR-Benchmark-v1@<commit>`, several separated by spaces.
+REVISIONS_VARIABLE = "POSIR_REVISIONS"
+#: What a result names as revision of a local folder.
+LOCAL = "local"
+
+
+class Repository(Protocol):
+    """Files of one dataset."""
+
+    @property
+    def place(self) -> str:
+        """Where the files are, for messages."""
+
+    @property
+    def revision(self) -> str:
+        """What is read: a commit of the Hub where it is known, or `local`."""
+
+    def paths(self, folder: str = "") -> list[str]:
+        """Return the paths of the parquet files below a folder, sorted, with `/`, relative to the repository."""
+
+    def fetch(self, path: str) -> Path:
+        """Return a local path of the file.
+
+        Raises:
+            DataError: There is no such file, or it cannot be reached.
+        """
+
+
+@dataclass(frozen=True)
+class LocalRepository:
+    """A folder on this machine."""
+
+    root: Path
+
+    @property
+    def place(self) -> str:
+        """The folder."""
+        return f"folder {self.root}"
+
+    @property
+    def revision(self) -> str:
+        """Always `local`: a folder has no revision."""
+        return LOCAL
+
+    def paths(self, folder: str = "") -> list[str]:
+        """Return the paths of the parquet files below a folder, sorted."""
+        return sorted(path.relative_to(self.root).as_posix() for path in (self.root / folder).rglob("*.parquet"))
+
+    def fetch(self, path: str) -> Path:
+        """Return the file's path.
+
+        Raises:
+            DataError: There is no such file.
+        """
+        file = self.root / path
+        if not file.is_file():
+            raise DataError(
+                f"{file}: missing. {DATA_VARIABLE} is set, so data is read from {self.root.parent} alone: put the file "
+                f"there, or unset {DATA_VARIABLE} to read from the Hub."
+            )
+        return file
+
+
+@dataclass(frozen=True)
+class HubRepository:
+    """A dataset repository on the Hugging Face Hub; files are kept in the Hub's own cache."""
+
+    repo_id: str
+    wanted: str
+    """Branch, tag or commit."""
+
+    @property
+    def place(self) -> str:
+        """The repository and revision."""
+        return f"Hub dataset {self.repo_id}@{self.wanted}"
+
+    @cached_property
+    def revision(self) -> str:
+        """The commit that was read."""
+        from huggingface_hub import snapshot_download
+
+        return Path(snapshot_download(self.repo_id, repo_type="dataset", revision=self.wanted, local_files_only=True)).name
+
+    @cached_property
+    def _all_paths(self) -> list[str]:
+        from huggingface_hub import HfApi, snapshot_download
+        from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+        try:
+            listing = HfApi().list_repo_files(self.repo_id, repo_type="dataset", revision=self.wanted)
+        except HfHubHTTPError as error:
+            raise self._unreachable(error) from error
+        except Exception as offline:  # the HTTP library's own errors differ between versions of huggingface_hub
+            try:
+                root = snapshot_download(self.repo_id, repo_type="dataset", revision=self.wanted, local_files_only=True)
+            except LocalEntryNotFoundError:
+                raise self._unreachable(offline) from offline
+            return LocalRepository(Path(root)).paths()
+        return sorted(path for path in listing if path.endswith(".parquet"))
+
+    def paths(self, folder: str = "") -> list[str]:
+        """Return the paths of the parquet files below a folder, sorted; without a network those in the Hub's cache.
+
+        Raises:
+            DataError: The repository cannot be reached and nothing of it is in the cache.
+        """
+        prefix = folder.rstrip("/") + "/" if folder else ""
+        return [path for path in self._all_paths if path.startswith(prefix)]
+
+    def fetch(self, path: str) -> Path:
+        """Download the file, unless the Hub's cache has it.
+
+        Raises:
+            DataError: It cannot be had.
+        """
+        from huggingface_hub import hf_hub_download
+        from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+
+        try:
+            return Path(hf_hub_download(self.repo_id, path, repo_type="dataset", revision=self.wanted))
+        except LocalEntryNotFoundError as error:
+            raise self._unreachable(error) from error
+        except EntryNotFoundError as error:
+            raise DataError(f"{self.place}: there is no file {path}.") from error
+        except Exception as error:
+            raise self._unreachable(error) from error
+
+    def _unreachable(self, error: Exception) -> DataError:
+        folder = local_name(self.repo_id)
+        return DataError(
+            f"{self.place}: cannot be read ({type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}). "
+            f"Check the network and, for a private repository, `hf auth login`; or set {DATA_VARIABLE} to a folder that "
+            f"holds `{folder}/` in the Hub's layout, and it is read from ${DATA_VARIABLE}/{folder} instead."
+        )
+
+
+def local_name(repo_id: str) -> str:
+    """Return the name of a repository's folder below `POSIR_DATA`: its id without the owner."""
+    return repo_id.split("/")[-1]
+
+
+def data_folder() -> Path | None:
+    """Return the folder that `POSIR_DATA` names, None where it is not set.
+
+    Raises:
+        PosirError: It is set to something that is not a folder.
+    """
+    value = os.environ.get(DATA_VARIABLE)
+    if not value:
+        return None
+    folder = Path(value).expanduser()
+    if not folder.is_dir():
+        raise PosirError(f"{DATA_VARIABLE}={value}: no such folder. Set it to the folder that holds the datasets.")
+    return folder.resolve()
+
+
+def wanted_revision(repo_id: str, pinned: str) -> str:
+    """Return the revision to read: the one `POSIR_REVISIONS` names for this repository, or else the pinned one.
+
+    Raises:
+        PosirError: The variable is malformed.
+    """
+    for entry in os.environ.get(REVISIONS_VARIABLE, "").split():
+        name, at, revision = entry.partition("@")
+        if not (at and revision and "/" in name):
+            raise PosirError(f"{REVISIONS_VARIABLE}: '{entry}' is not of the form owner/name@revision.")
+        if name == repo_id:
+            return revision
+    return pinned
+
+
+def open_repository(repo_id: str, pinned: str) -> Repository:
+    """Open a dataset: the local folder if `POSIR_DATA` is set, else the Hub."""
+    folder = data_folder()
+    if folder is not None:
+        return LocalRepository(folder / local_name(repo_id))
+    return HubRepository(repo_id, wanted_revision(repo_id, pinned))

@@ -1,0 +1,181 @@
+"""A retrieval task whose result says at which position in a document the model finds the evidence."""
+
+from __future__ import annotations
+
+import logging
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from mteb._evaluators import RetrievalEvaluator
+from mteb.abstasks.retrieval import AbsTaskRetrieval
+from mteb.timing import TimingStack
+
+from posir_tasks.hooks.manager import plugin_scores
+from posir_tasks.profile import PositionProfile
+from posir_tasks.ranks import rank_positives, retrieval_scores
+from posir_tasks.schemes import PositionScheme
+from posir_tasks.search.first_stage import bm25_first_stage
+from posir_tasks.search.model import as_search, is_reranker
+from posir_tasks.sources.data import PositionData
+
+if TYPE_CHECKING:
+    from mteb.models.models_protocols import MTEBModels
+    from mteb.types import EncodeKwargs, ScoresDict
+
+logger = logging.getLogger(__name__)
+
+SPLIT = "test"
+#: Names under which a result holds the profile, and what was read and run.
+PROFILE_KEY, RUN_KEY = "position_profile", "position_run"
+
+SplitData = dict[str, Any]
+
+
+class SubsetsOnDemand(Mapping[str, dict[str, SplitData]]):
+    """A task's dataset as mteb expects it, subset by split, that reads a subset when it is asked for and keeps only one.
+
+    The 31 domains of one language are some 8 GB of text; mteb evaluates them one after the other. Candidates that
+    `convert_to_reranking` puts into a subset outlive it.
+    """
+
+    def __init__(self, subsets: list[str], read: Callable[[str], PositionData]) -> None:
+        self._subsets = subsets
+        self._read = read
+        self._current: tuple[str, dict[str, SplitData]] | None = None
+        self._top_ranked: dict[str, Any] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._subsets)
+
+    def __len__(self) -> int:
+        return len(self._subsets)
+
+    def __getitem__(self, subset: str) -> dict[str, SplitData]:
+        if subset not in self._subsets:
+            raise KeyError(subset)
+        if self._current is None or self._current[0] != subset:
+            self._let_go()
+            self._current = (subset, {SPLIT: split_data(self._read(subset), self._top_ranked.get(subset))})
+        return self._current[1]
+
+    def _let_go(self) -> None:
+        if self._current is not None:
+            subset, splits = self._current
+            self._top_ranked[subset] = splits[SPLIT]["top_ranked"]
+            self._current = None
+
+
+def split_data(data: PositionData, top_ranked: Any) -> SplitData:
+    """Return data in the form of mteb's `RetrievalSplitData`, with the evidence beside it."""
+    return {
+        "corpus": data.corpus,
+        "queries": data.queries,
+        "relevant_docs": {query: {document: 1} for query, document in data.evidence.positives().items()},
+        "top_ranked": top_ranked,
+        "evidence": data.evidence,
+        "revision": data.revision,
+        "dropped": data.dropped,
+    }
+
+
+class PositionTask(AbsTaskRetrieval):
+    """Retrieval with one relevant document a query, and the place of the evidence in it.
+
+    A subclass gives `metadata`, a `scheme`, and `read_subset`.
+    """
+
+    scheme: ClassVar[PositionScheme]
+    # The PosQ scripts keep 100 documents a query; mteb's 1,000 would take ten times the memory for no score of ours.
+    k_values = (1, 3, 5, 10, 20, 100)
+    dataset: Mapping[str, Any]  # type: ignore[assignment]
+
+    @abstractmethod
+    def read_subset(self, subset: str) -> PositionData:
+        """Read one subset.
+
+        Raises:
+            DataError: It cannot be read.
+        """
+
+    def missing_subsets(self) -> list[str]:
+        """Return the subsets of the whole task that this instance's data lacks."""
+        return []
+
+    def load_data(self, num_proc: int | None = None, *, timer: TimingStack | None = None, **kwargs: Any) -> None:  # noqa: ARG002
+        """Make the subsets available; each is read when it is evaluated."""
+        if not self.data_loaded:
+            self.dataset = SubsetsOnDemand(self.hf_subsets, self._read_and_tell)
+            self.data_loaded = True
+
+    def _read_and_tell(self, subset: str) -> PositionData:
+        data = self.read_subset(subset)
+        if data.dropped:
+            logger.warning(
+                "%s, %s: the qrels name %d queries that the data lacks; they are left out",
+                self.metadata.name,
+                subset,
+                data.dropped,
+            )
+        return data
+
+    def _evaluate_subset(  # type: ignore[override]
+        self,
+        model: MTEBModels,
+        data_split: SplitData,
+        *,
+        encode_kwargs: EncodeKwargs,
+        hf_split: str,
+        hf_subset: str,
+        prediction_folder: Path | None = None,
+        num_proc: int | None = None,
+        timer: TimingStack,
+        **kwargs: Any,  # noqa: ARG002
+    ) -> ScoresDict:
+        """Search, rank, count, score: one subset's way from a model to a result."""
+        where = {"hf_split": hf_split, "hf_subset": hf_subset}
+        if is_reranker(model) and data_split["top_ranked"] is None:
+            self._add_first_stage(data_split, **where)
+        evaluator = RetrievalEvaluator(
+            corpus=data_split["corpus"],
+            queries=data_split["queries"],
+            task_metadata=self.metadata,
+            top_ranked=data_split["top_ranked"],
+            top_k=self._top_k,
+            timer=timer,
+            **where,
+        )
+        results = evaluator(as_search(model), encode_kwargs=encode_kwargs, num_proc=num_proc)
+        if prediction_folder:
+            self._save_task_predictions(results, model, prediction_folder, **where)
+        with timer("Scoring", split=hf_split, subset=hf_subset):
+            return self._scores(results, data_split)
+
+    def _add_first_stage(self, data_split: SplitData, *, hf_split: str, hf_subset: str) -> None:
+        stage = bm25_first_stage(
+            data_split["corpus"],
+            data_split["queries"],
+            task_metadata=self.metadata,
+            hf_split=hf_split,
+            hf_subset=hf_subset,
+            top_k=self._top_k,
+        )
+        data_split["top_ranked"] = stage.top_ranked
+        self._previous_results_model_meta = {"model_name": stage.model_name, "revision": stage.revision}
+
+    def _scores(self, results: dict[str, dict[str, float]], data_split: SplitData) -> ScoresDict:
+        evidence = data_split["evidence"]
+        ranked = rank_positives(results, evidence.positives())
+        profile = PositionProfile.from_ranks(self.scheme, evidence, ranked.ranks)
+        scores = retrieval_scores(ranked, self.k_values)
+        scores[PROFILE_KEY] = profile.to_json()
+        scores[RUN_KEY] = {
+            "data_revision": data_split["revision"],
+            "queries_dropped": data_split["dropped"],
+            "missing_subsets": self.missing_subsets(),
+            "top_k": self._top_k,
+        }
+        if self._previous_results_model_meta:
+            scores["previous_results_model_meta"] = self._previous_results_model_meta
+        return scores | plugin_scores(profile, taken={*scores, "main_score", "hf_subset", "languages", "mteb_version"})

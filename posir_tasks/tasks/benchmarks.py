@@ -1,0 +1,38 @@
+"""The benchmarks: which tasks belong together."""
+
+from mteb.benchmarks.benchmark import Benchmark
+from mteb.get_tasks import get_tasks
+
+from posir_tasks.languages import LANGUAGES
+from posir_tasks.tasks.citations import POSIR, POSQ
+from posir_tasks.tasks.posir import CROSS_LINGUAL, MONOLINGUAL
+from posir_tasks.tasks.posq import FineWebPosQ, SQuADPosQ
+
+
+def benchmarks() -> tuple[Benchmark, ...]:
+    """Make the benchmarks; mteb must know the tasks."""
+    return (
+        Benchmark(
+            name="PosIR",
+            tasks=get_tasks([MONOLINGUAL[language].metadata.name for language in LANGUAGES if language.in_paper]),
+            description="Ten languages, 31 domains: does a model find evidence wherever in a document it stands? (main table)",
+            reference="https://arxiv.org/abs/2601.08363",
+            citation=POSIR,
+        ),
+        Benchmark(
+            name="PosIR(cross-lingual)",
+            tasks=get_tasks(
+                [CROSS_LINGUAL[language].metadata.name for language in LANGUAGES if language.cross_lingual_in_paper]
+            ),
+            description="PosIR's queries in eight languages against the English corpus.",
+            reference="https://arxiv.org/abs/2601.08363",
+            citation=POSIR,
+        ),
+        Benchmark(
+            name="PosQ",
+            tasks=get_tasks([task.metadata.name for task in (SQuADPosQ, FineWebPosQ)]),
+            description="SQuAD-PosQ and FineWeb-PosQ: questions by the position of their answer in a passage.",
+            reference="https://arxiv.org/abs/2505.13950",
+            citation=POSQ,
+        ),
+    )

@@ -1,0 +1,164 @@
+"""PosIR: a task per language, and per language against the English corpus; one mteb subset per domain."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, ClassVar
+
+from mteb.abstasks.task_metadata import TaskMetadata
+
+from posir_tasks.errors import DataError
+from posir_tasks.languages import DOMAINS, LANGUAGES, PIVOT, Language
+from posir_tasks.schemes import RelativePositions
+from posir_tasks.sources.data import PositionData
+from posir_tasks.sources.posir import REPO_ID, REVISION, domains_of, read_domain
+from posir_tasks.sources.repository import LOCAL, Repository, data_folder, open_repository, wanted_revision
+from posir_tasks.tasks.base import SPLIT, PositionTask
+from posir_tasks.tasks.citations import POSIR
+
+logger = logging.getLogger(__name__)
+
+#: The task of the authors' query instruction (arXiv 2601.08363); each model words it in its own way.
+QUERY_PROMPT = "Given a web search query, retrieve relevant passages that answer the query"
+
+
+class PosirTask(PositionTask):
+    """One language of PosIR, its queries searched in its own corpus or in the English one."""
+
+    scheme = RelativePositions()
+    language: ClassVar[Language]
+    corpus_language: ClassVar[Language]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.metadata = self._metadata_of_the_data()
+        super().__init__(*args, **kwargs)
+
+    def _metadata_of_the_data(self) -> TaskMetadata:
+        """Return the metadata with the domains and the revision that will be read; a local folder tells its own."""
+        whole = type(self).metadata
+        if data_folder() is None:
+            return whole.model_copy(
+                update={"dataset": {"path": REPO_ID, "revision": wanted_revision(REPO_ID, REVISION)}}
+            )
+        present = self._present(self._repository())
+        languages = [code for codes in list(whole.hf_subsets_to_langscripts.values())[:1] for code in codes]
+        return whole.model_copy(
+            update={
+                "dataset": {"path": REPO_ID, "revision": LOCAL},
+                "eval_langs": dict.fromkeys(present or whole.hf_subsets, languages),
+            }
+        )
+
+    @staticmethod
+    def _repository() -> Repository:
+        return open_repository(REPO_ID, REVISION)
+
+    def _present(self, repository: Repository) -> list[str]:
+        """Return the domains that the data has: the known ones in their order, then its own."""
+        own, corpus = domains_of(repository, self.language.code), domains_of(repository, self.corpus_language.code)
+        present = [domain for domain in own if domain in corpus]
+        return sorted(present, key=lambda domain: (DOMAINS.index(domain) if domain in DOMAINS else len(DOMAINS), domain))
+
+    def missing_subsets(self) -> list[str]:
+        """Return the domains of PosIR that the data lacks or a filter left out."""
+        return [domain for domain in DOMAINS if domain not in self.hf_subsets]
+
+    def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:
+        """Make the domains available that the data has; the data's own listing overrules the table of domains.
+
+        Raises:
+            DataError: The data has no domain of this language.
+        """
+        if self.data_loaded:
+            return
+        repository = self._repository()
+        present = self._present(repository)
+        if not present:
+            code = self.language.code
+            raise DataError(
+                f"{repository.place}: has no data of {self.language.name}; wanted are "
+                f"{code}/<domain>/queries.parquet, {code}/<domain>/qrels/test.parquet and "
+                f"{self.corpus_language.code}/<domain>/corpus.parquet. Make them with `posir import-squad`, or download them."
+            )
+        self._follow_listing(repository, present)
+        super().load_data(num_proc, **kwargs)
+
+    def _follow_listing(self, repository: Repository, present: list[str]) -> None:
+        unexpected = [domain for domain in present if domain not in self.metadata.hf_subsets]
+        lacking = [domain for domain in self.hf_subsets if domain not in present]
+        if unexpected:
+            logger.warning("%s has domains unknown to posir: %s; they are run too", repository.place, ", ".join(unexpected))
+            languages = next(iter(self.metadata.hf_subsets_to_langscripts.values()))
+            known = self.metadata.hf_subsets_to_langscripts | dict.fromkeys(unexpected, languages)
+            self.metadata = self.metadata.model_copy(update={"eval_langs": known})
+        # In place: mteb runs the subsets of this very list, which it took before it loaded the data.
+        self.hf_subsets[:] = [domain for domain in self.hf_subsets if domain in present] + unexpected
+        absent = sorted({*lacking, *self.missing_subsets()}, key=DOMAINS.index)
+        if absent:
+            logger.warning(
+                "%s, %s: %d of PosIR's %d domains are not run (%s); the result is marked as a part",
+                self.metadata.name,
+                repository.place,
+                len(absent),
+                len(DOMAINS),
+                ", ".join(absent),
+            )
+
+    def read_subset(self, subset: str) -> PositionData:
+        """Read one domain.
+
+        Raises:
+            DataError: It is missing or something in it is wrong.
+        """
+        return read_domain(self._repository(), self.language.code, self.corpus_language.code, subset)
+
+
+def posir_metadata(name: str, language: Language, corpus_language: Language) -> TaskMetadata:
+    """Return the metadata of one language, or of one language against the corpus of another."""
+    codes = list(dict.fromkeys([language.code, corpus_language.code]))
+    where = "" if len(codes) == 1 else f", searched in the {corpus_language.name} corpus"
+    return TaskMetadata(
+        name=name,
+        description=(
+            f"Position-aware retrieval, {language.name} queries{where}: every query has one relevant document and the exact "
+            "span of its evidence there. 31 domains; nDCG@10 by position and length, and the Position Sensitivity Index."
+        ),
+        dataset={"path": REPO_ID, "revision": REVISION},
+        reference="https://arxiv.org/abs/2601.08363",
+        type="Retrieval",
+        category="t2t",
+        modalities=["text"],
+        eval_splits=[SPLIT],
+        eval_langs=dict.fromkeys(DOMAINS, codes),
+        main_score="ndcg_at_10",
+        date=("2026-01-13", "2026-01-13"),
+        domains=["Web", "Written", "Non-fiction"],
+        task_subtypes=["Article retrieval", "Question Answering Retrieval"],
+        license="not specified",
+        annotations_creators="LM-generated",
+        dialect=[],
+        # The paper has no Chinese-English pair: its Chinese, like its English, comes from the crawled corpora themselves.
+        sample_creation="found" if language.name in ("English", "Chinese") else "machine-translated",
+        prompt={"query": QUERY_PROMPT},
+        bibtex_citation=POSIR,
+    )
+
+
+def posir_task(language: Language, corpus_language: Language) -> type[PosirTask]:
+    """Make the task class of a language; of another language's corpus where the two differ."""
+    parts = [language.name] if language == corpus_language else [language.name, corpus_language.name]
+    return type(
+        "PosIR" + "".join(parts),
+        (PosirTask,),
+        {
+            "__doc__": f"PosIR, {' queries against documents in '.join(parts)}.",
+            "__module__": __name__,
+            "metadata": posir_metadata("-".join(["PosIR", *parts]), language, corpus_language),
+            "language": language,
+            "corpus_language": corpus_language,
+        },
+    )
+
+
+MONOLINGUAL = {language: posir_task(language, language) for language in LANGUAGES}
+CROSS_LINGUAL = {language: posir_task(language, PIVOT) for language in LANGUAGES if language != PIVOT}

@@ -1,0 +1,154 @@
+"""SQuAD-PosQ and FineWeb-PosQ (Zeng et al. 2025, arXiv 2505.13950), whole and Tiny."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from mteb.abstasks.task_metadata import TaskMetadata
+
+from posir_tasks.schemes import AbsolutePositions, LabelledPositions
+from posir_tasks.sources.data import PositionData
+from posir_tasks.sources.posq import (
+    FINEWEB_REPO_ID,
+    FINEWEB_REVISION,
+    SQUAD_REPO_ID,
+    SQUAD_REVISION,
+    read_fineweb,
+    read_squad,
+    tiny_fineweb,
+    tiny_squad,
+)
+from posir_tasks.sources.repository import LOCAL, data_folder, open_repository, wanted_revision
+from posir_tasks.tasks.base import SPLIT, PositionTask
+from posir_tasks.tasks.citations import POSQ
+
+QUERY_PROMPT = "Given a question, retrieve passages that answer the question"
+
+
+def posq_metadata(name: str, repo_id: str, revision: str, description: str, **fields: Any) -> TaskMetadata:
+    """Return the metadata of a PosQ task; `fields` are what differs between the two datasets."""
+    return TaskMetadata(
+        name=name,
+        description=description,
+        dataset={"path": repo_id, "revision": revision},
+        reference="https://arxiv.org/abs/2505.13950",
+        type="Retrieval",
+        category="t2t",
+        modalities=["text"],
+        eval_splits=[SPLIT],
+        eval_langs=["eng-Latn"],
+        main_score="ndcg_at_10",
+        dialect=[],
+        sample_creation="found",
+        prompt={"query": QUERY_PROMPT},
+        bibtex_citation=POSQ,
+        **fields,
+    )
+
+
+class PosqTask(PositionTask):
+    """One of the PosQ datasets: a single subset, read from one repository."""
+
+    repo_id: ClassVar[str]
+    revision: ClassVar[str]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        revision = wanted_revision(self.repo_id, self.revision) if data_folder() is None else LOCAL
+        self.metadata = type(self).metadata.model_copy(update={"dataset": {"path": self.repo_id, "revision": revision}})
+        super().__init__(*args, **kwargs)
+
+
+class SQuADPosQ(PosqTask):
+    """Questions of SQuAD 2.0 by the first character of their answer."""
+
+    scheme = AbsolutePositions()
+    repo_id, revision = SQUAD_REPO_ID, SQUAD_REVISION
+    metadata = posq_metadata(
+        "SQuAD-PosQ",
+        SQUAD_REPO_ID,
+        SQUAD_REVISION,
+        "Position-aware retrieval over SQuAD 2.0: 92,749 answerable questions, all 20,233 contexts as corpus, in six buckets "
+        "of the answer's first character.",
+        date=("2016-01-01", "2018-12-31"),
+        domains=["Encyclopaedic", "Written"],
+        task_subtypes=["Question Answering Retrieval"],
+        license="cc-by-sa-4.0",
+        annotations_creators="human-annotated",
+    )
+
+    def read_subset(self, subset: str) -> PositionData:  # noqa: ARG002
+        """Read the whole dataset.
+
+        Raises:
+            DataError: It cannot be read.
+        """
+        return read_squad(open_repository(self.repo_id, self.revision))
+
+
+class SQuADPosQTiny(SQuADPosQ):
+    """The authors' sample of 10,000 questions, the corpus unchanged."""
+
+    metadata = SQuADPosQ.metadata.model_copy(
+        update={
+            "name": "SQuAD-PosQ-Tiny",
+            "description": "The authors' sample of 10,000 questions of SQuAD-PosQ, the corpus unchanged; they rerank on it.",
+        }
+    )
+
+    def read_subset(self, subset: str) -> PositionData:
+        """Read the dataset and draw the sample.
+
+        Raises:
+            DataError: It cannot be read.
+        """
+        return tiny_squad(super().read_subset(subset))
+
+
+class FineWebPosQ(PosqTask):
+    """Generated questions about the beginning, middle or end of long web passages."""
+
+    scheme = LabelledPositions()
+    repo_id, revision = FINEWEB_REPO_ID, FINEWEB_REVISION
+    metadata = posq_metadata(
+        "FineWeb-PosQ",
+        FINEWEB_REPO_ID,
+        FINEWEB_REVISION,
+        "Position-aware retrieval over 13,902 web passages of 500 to 1,023 words: 25,775 questions about the beginning, the "
+        "middle or the end.",
+        date=("2025-05-20", "2025-05-20"),
+        domains=["Web", "Written", "Academic"],
+        task_subtypes=["Question Answering Retrieval"],
+        license="mit",
+        annotations_creators="LM-generated",
+    )
+
+    def read_subset(self, subset: str) -> PositionData:  # noqa: ARG002
+        """Read the whole dataset.
+
+        Raises:
+            DataError: It cannot be read.
+        """
+        return read_fineweb(open_repository(self.repo_id, self.revision))
+
+
+class FineWebPosQTiny(FineWebPosQ):
+    """The authors' sample of 1,000 questions a class, the corpus unchanged."""
+
+    metadata = FineWebPosQ.metadata.model_copy(
+        update={
+            "name": "FineWeb-PosQ-Tiny",
+            "description": "The authors' sample of 1,000 questions a class of FineWeb-PosQ, the corpus unchanged; they rerank "
+            "on it.",
+        }
+    )
+
+    def read_subset(self, subset: str) -> PositionData:
+        """Read the dataset and draw the sample.
+
+        Raises:
+            DataError: It cannot be read.
+        """
+        return tiny_fineweb(super().read_subset(subset))
+
+
+POSQ_TASKS = (SQuADPosQ, SQuADPosQTiny, FineWebPosQ, FineWebPosQTiny)
