@@ -1,5 +1,8 @@
 """Errors that are the user's to mend: what was wrong, what is allowed, what to do."""
 
+import sys
+from types import TracebackType
+
 
 class PosirError(Exception):
     """A mistake in input, data or environment. Commands print its text, without a traceback, and exit with status 1."""
@@ -15,3 +18,19 @@ class ScoreError(PosirError):
 
 class ProfileError(PosirError):
     """A stored profile cannot be read, or two profiles cannot be added."""
+
+
+def print_without_traceback() -> None:
+    """Have Python print an uncaught `PosirError` as one message; every other error is printed as before."""
+    before = sys.excepthook
+    if getattr(before, "of_posir", False):
+        return
+
+    def hook(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+        if isinstance(error, PosirError):
+            print(f"error: {error}", file=sys.stderr)
+        else:
+            before(kind, error, traceback)
+
+    hook.of_posir = True  # type: ignore[attr-defined]
+    sys.excepthook = hook

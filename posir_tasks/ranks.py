@@ -66,7 +66,7 @@ def _ranks(
     tied = _sum_by_query(scores == per_result, sizes)
     ranks = np.where(np.isnan(own), 0, above + 1)
     documents = list(positives.values())
-    for query in np.flatnonzero(tied > 1):
+    for query in np.flatnonzero(tied > 1).tolist():
         ranks[query] += sum(
             document > documents[query] and np.float32(score) == own[query] for document, score in runs[query].items()
         )

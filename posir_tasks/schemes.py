@@ -4,6 +4,7 @@ A scheme may put a query in several bins (SQuAD-PosQ's buckets share their bound
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -70,10 +71,7 @@ class RelativePositions:
     def positions(self) -> tuple[str, ...]:
         """The intervals of relative position."""
         edges = np.linspace(0, 1, self.bins + 1)
-        return tuple(
-            f"{'[' if k == 0 else '('}{low:.2f}, {high:.2f}]"
-            for k, (low, high) in enumerate(zip(edges[:-1], edges[1:], strict=True))
-        )
+        return tuple(f"{'[' if k == 0 else '('}{low:.2f}, {high:.2f}]" for k, (low, high) in enumerate(pairwise(edges)))
 
     def length_of(self, evidence: Evidence) -> Integers:
         """Return the index of each query's length bucket, shape (n,)."""

@@ -87,7 +87,7 @@ def install() -> None:
     """Put the finder on `sys.meta_path`; modules of mteb that are already loaded are added to at once."""
     if is_installed():
         return
-    sys.meta_path.insert(0, MtebFinder)  # type: ignore[arg-type]
+    sys.meta_path.insert(0, MtebFinder)
     for name, sequel in HOOKED.items():
         if name in sys.modules:
             run_sequel(sequel, sys.modules[name])

@@ -16,9 +16,7 @@ def posir_scores(profile: PositionProfile) -> dict[str, Any]:
         "psi": defined(float(psi(by_position))),
         "position_bins": [
             {"position": name, "queries": int(queries), "ndcg_at_10": defined(float(score))}
-            for name, queries, score in zip(
-                profile.positions, profile.counts.sum(axis=(0, 2)), by_position, strict=True
-            )
+            for name, queries, score in zip(profile.positions, profile.counts.sum(axis=(0, 2)), by_position, strict=True)
         ],
     }
     if len(profile.lengths) > 1:

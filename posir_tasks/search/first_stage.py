@@ -11,10 +11,12 @@ import os
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any, cast
 
 import polars as pl
 from datasets import Dataset
 from mteb.abstasks.task_metadata import TaskMetadata
+from mteb.models import SearchProtocol
 from mteb.models.get_model_meta import get_model_meta
 
 from posir_tasks.files import written_whole
@@ -32,8 +34,8 @@ class FirstStage:
 
     top_ranked: dict[str, list[str]]
     """Query id to document ids, best first."""
-    model_name: str
-    revision: str
+    model_meta: dict[str, str]
+    """Name and revision of the model that found them, as mteb's results name it."""
 
 
 def cache_folder() -> Path:
@@ -49,13 +51,19 @@ def bm25_first_stage(
 ) -> FirstStage:
     """Return BM25's `top_k` documents for each query, from the cache where the same texts were searched before."""
     meta = get_model_meta(FIRST_STAGE_MODEL)
+    revision = str(meta.revision)
     languages = task_metadata.hf_subsets_to_langscripts[hf_subset]
-    settings = [FIRST_STAGE_MODEL, meta.revision, version("bm25s"), version("mteb"), *languages, str(top_k)]
+    settings = [FIRST_STAGE_MODEL, revision, version("bm25s"), version("mteb"), *languages, str(top_k)]
     file = cache_folder() / "first-stage" / f"{_digest(corpus, queries, settings)}.parquet"
     if not file.exists():
         logger.info("Making the first stage for reranking: BM25's top %d, kept in %s", top_k, file)
-        model = meta.load_model()
-        where = {"task_metadata": task_metadata, "hf_split": hf_split, "hf_subset": hf_subset, "encode_kwargs": {}}
+        model = cast("SearchProtocol", meta.load_model())
+        where: dict[str, Any] = {
+            "task_metadata": task_metadata,
+            "hf_split": hf_split,
+            "hf_subset": hf_subset,
+            "encode_kwargs": {},
+        }
         model.index(corpus, **where)
         found = model.search(queries, top_k=top_k, **where)
         ranked = [sorted(scores, key=lambda document: (scores[document], document), reverse=True) for scores in found.values()]
@@ -63,7 +71,7 @@ def bm25_first_stage(
             pl.DataFrame({"query": list(found), "documents": ranked}).write_parquet(part)
     kept = pl.read_parquet(file)
     top_ranked = dict(zip(kept["query"].to_list(), kept["documents"].to_list(), strict=True))
-    return FirstStage(top_ranked, FIRST_STAGE_MODEL, str(meta.revision))
+    return FirstStage(top_ranked, {"model_name": FIRST_STAGE_MODEL, "revision": revision})
 
 
 def _digest(corpus: Dataset, queries: Dataset, settings: list[str]) -> str:

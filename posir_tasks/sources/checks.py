@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
+from polars._typing import PolarsDataType
 
 from posir_tasks.errors import DataError
 
@@ -51,7 +52,7 @@ def refuse(problems: Iterable[Problem]) -> None:
         raise DataError("\n".join(lines))
 
 
-def read_columns(file: Path, columns: Mapping[str, pl.DataType | type[pl.DataType]]) -> pl.DataFrame:
+def read_columns(file: Path, columns: Mapping[str, PolarsDataType]) -> pl.DataFrame:
     """Read columns of a parquet file, each as the type wanted.
 
     Raises:
@@ -94,9 +95,7 @@ def text_problems(frame: pl.DataFrame, field: str, file: str) -> list[Problem]:
 
 def id_problems(frame: pl.DataFrame, field: str, file: str) -> list[Problem]:
     """Return problems if ids are missing or not unique."""
-    return rows_where(
-        frame, pl.col(field) == "", file=file, field=field, what="is empty; every row needs an id"
-    ) or rows_where(
+    return rows_where(frame, pl.col(field) == "", file=file, field=field, what="is empty; every row needs an id") or rows_where(
         frame, pl.col(field).is_duplicated(), file=file, field=field, what="is a duplicate; ids must be unique"
     )
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import polars as pl
 from datasets import Dataset
+from polars._typing import PolarsDataType
 
 from posir_tasks.evidence import Evidence
 from posir_tasks.sources.checks import Problem, id_problems, read_columns, refuse, rows_where, text_problems
@@ -20,9 +21,9 @@ REVISION = "main"
 #: What a folder of one language and domain holds.
 FILES = ("corpus.parquet", "qrels/test.parquet", "queries.parquet")
 
-CORPUS = {"_id": pl.String, "text": pl.String}
-QRELS = {"query-id": pl.String, "corpus-id": pl.String, "score": pl.Float64}
-QUERIES = {
+CORPUS: dict[str, PolarsDataType] = {"_id": pl.String, "text": pl.String}
+QRELS: dict[str, PolarsDataType] = {"query-id": pl.String, "corpus-id": pl.String, "score": pl.Float64}
+QUERIES: dict[str, PolarsDataType] = {
     "_id": pl.String,
     "text": pl.String,
     "pos_char_span": pl.List(pl.Int64),
@@ -102,9 +103,7 @@ def _span_problems(queries: pl.DataFrame, file: str) -> list[Problem]:
             what="is outside its document; 0 <= start < end <= pos_char_length",
         ),
         *rows_where(queries, length < 1, file=file, field="pos_char_length", what="must be at least 1"),
-        *rows_where(
-            queries, pl.col("pos_token_length") < 1, file=file, field="pos_token_length", what="must be at least 1"
-        ),
+        *rows_where(queries, pl.col("pos_token_length") < 1, file=file, field="pos_token_length", what="must be at least 1"),
     ]
 
 

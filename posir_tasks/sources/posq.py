@@ -7,6 +7,7 @@ from pathlib import Path
 
 import polars as pl
 from datasets import Dataset
+from polars._typing import PolarsDataType
 
 from posir_tasks.errors import DataError
 from posir_tasks.evidence import Evidence
@@ -19,7 +20,7 @@ SQUAD_REVISION = "3ffb306f725f7d2ce8394bc1873b24868140c412"
 FINEWEB_REPO_ID = "NovaSearch/FineWeb-PosQ"
 FINEWEB_REVISION = "main"
 
-SQUAD = {
+SQUAD: dict[str, PolarsDataType] = {
     "id": pl.String,
     "context": pl.String,
     "question": pl.String,

@@ -154,37 +154,39 @@ def local_name(repo_id: str) -> str:
 
 
 def data_folder() -> Path | None:
-    """Return the folder that `POSIR_DATA` names, None where it is not set.
-
-    Raises:
-        PosirError: It is set to something that is not a folder.
-    """
+    """Return the folder that `POSIR_DATA` names, None where it is not set."""
     value = os.environ.get(DATA_VARIABLE)
-    if not value:
-        return None
-    folder = Path(value).expanduser()
-    if not folder.is_dir():
-        raise PosirError(f"{DATA_VARIABLE}={value}: no such folder. Set it to the folder that holds the datasets.")
-    return folder.resolve()
+    return Path(value).expanduser().resolve() if value else None
 
 
 def wanted_revision(repo_id: str, pinned: str) -> str:
-    """Return the revision to read: the one `POSIR_REVISIONS` names for this repository, or else the pinned one.
+    """Return the revision to read: the one `POSIR_REVISIONS` names for this repository, or else the pinned one."""
+    entries = (entry.partition("@") for entry in os.environ.get(REVISIONS_VARIABLE, "").split())
+    return {name: revision for name, _, revision in entries}.get(repo_id) or pinned
+
+
+def check_environment() -> None:
+    """Check what the environment says about data.
 
     Raises:
-        PosirError: The variable is malformed.
+        PosirError: `POSIR_DATA` is no folder, or `POSIR_REVISIONS` is malformed.
     """
+    folder = data_folder()
+    if folder is not None and not folder.is_dir():
+        raise PosirError(f"{DATA_VARIABLE}={folder}: no such folder. Set it to the folder that holds the datasets.")
     for entry in os.environ.get(REVISIONS_VARIABLE, "").split():
-        name, at, revision = entry.partition("@")
-        if not (at and revision and "/" in name):
+        name, _, revision = entry.partition("@")
+        if not revision or "/" not in name:
             raise PosirError(f"{REVISIONS_VARIABLE}: '{entry}' is not of the form owner/name@revision.")
-        if name == repo_id:
-            return revision
-    return pinned
 
 
 def open_repository(repo_id: str, pinned: str) -> Repository:
-    """Open a dataset: the local folder if `POSIR_DATA` is set, else the Hub."""
+    """Open a dataset: the local folder if `POSIR_DATA` is set, else the Hub.
+
+    Raises:
+        PosirError: The environment names a folder or a revision that cannot be.
+    """
+    check_environment()
     folder = data_folder()
     if folder is not None:
         return LocalRepository(folder / local_name(repo_id))

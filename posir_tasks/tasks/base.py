@@ -12,9 +12,11 @@ from mteb._evaluators import RetrievalEvaluator
 from mteb.abstasks.retrieval import AbsTaskRetrieval
 from mteb.timing import TimingStack
 
+from posir_tasks.errors import print_without_traceback
 from posir_tasks.hooks.manager import plugin_scores
 from posir_tasks.profile import PositionProfile
 from posir_tasks.ranks import rank_positives, retrieval_scores
+from posir_tasks.results import PROFILE_KEY, RUN_KEY, SCORED_KEY, rounded
 from posir_tasks.schemes import PositionScheme
 from posir_tasks.search.first_stage import bm25_first_stage
 from posir_tasks.search.model import as_search, is_reranker
@@ -27,8 +29,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SPLIT = "test"
-#: Names under which a result holds the profile, and what was read and run.
-PROFILE_KEY, RUN_KEY = "position_profile", "position_run"
 
 SplitData = dict[str, Any]
 
@@ -105,6 +105,8 @@ class PositionTask(AbsTaskRetrieval):
 
     def load_data(self, num_proc: int | None = None, *, timer: TimingStack | None = None, **kwargs: Any) -> None:  # noqa: ARG002
         """Make the subsets available; each is read when it is evaluated."""
+        # `mteb run` lets exceptions through to Python.
+        print_without_traceback()
         if not self.data_loaded:
             self.dataset = SubsetsOnDemand(self.hf_subsets, self._read_and_tell)
             self.data_loaded = True
@@ -135,13 +137,16 @@ class PositionTask(AbsTaskRetrieval):
     ) -> ScoresDict:
         """Search, rank, count, score: one subset's way from a model to a result."""
         where = {"hf_split": hf_split, "hf_subset": hf_subset}
+        stage = None
         if is_reranker(model) and data_split["top_ranked"] is None:
-            self._add_first_stage(data_split, **where)
+            stage = bm25_first_stage(
+                data_split["corpus"], data_split["queries"], task_metadata=self.metadata, top_k=self._top_k, **where
+            )
         evaluator = RetrievalEvaluator(
             corpus=data_split["corpus"],
             queries=data_split["queries"],
             task_metadata=self.metadata,
-            top_ranked=data_split["top_ranked"],
+            top_ranked=stage.top_ranked if stage else data_split["top_ranked"],
             top_k=self._top_k,
             timer=timer,
             **where,
@@ -149,22 +154,13 @@ class PositionTask(AbsTaskRetrieval):
         results = evaluator(as_search(model), encode_kwargs=encode_kwargs, num_proc=num_proc)
         if prediction_folder:
             self._save_task_predictions(results, model, prediction_folder, **where)
+        first_stage = stage.model_meta if stage else self._previous_results_model_meta
         with timer("Scoring", split=hf_split, subset=hf_subset):
-            return self._scores(results, data_split)
+            return self._scores(results, data_split, first_stage)
 
-    def _add_first_stage(self, data_split: SplitData, *, hf_split: str, hf_subset: str) -> None:
-        stage = bm25_first_stage(
-            data_split["corpus"],
-            data_split["queries"],
-            task_metadata=self.metadata,
-            hf_split=hf_split,
-            hf_subset=hf_subset,
-            top_k=self._top_k,
-        )
-        data_split["top_ranked"] = stage.top_ranked
-        self._previous_results_model_meta = {"model_name": stage.model_name, "revision": stage.revision}
-
-    def _scores(self, results: dict[str, dict[str, float]], data_split: SplitData) -> ScoresDict:
+    def _scores(
+        self, results: dict[str, dict[str, float]], data_split: SplitData, first_stage: dict[str, Any] | None
+    ) -> dict[str, Any]:
         evidence = data_split["evidence"]
         ranked = rank_positives(results, evidence.positives())
         profile = PositionProfile.from_ranks(self.scheme, evidence, ranked.ranks)
@@ -176,6 +172,10 @@ class PositionTask(AbsTaskRetrieval):
             "missing_subsets": self.missing_subsets(),
             "top_k": self._top_k,
         }
-        if self._previous_results_model_meta:
-            scores["previous_results_model_meta"] = self._previous_results_model_meta
-        return scores | plugin_scores(profile, taken={*scores, "main_score", "hf_subset", "languages", "mteb_version"})
+        if first_stage:
+            scores["previous_results_model_meta"] = first_stage
+        given: dict[str, Any] = rounded(
+            plugin_scores(profile, taken={*scores, "main_score", "hf_subset", "languages", "mteb_version"})
+        )
+        scores[RUN_KEY][SCORED_KEY] = sorted(given)
+        return scores | given

@@ -34,7 +34,7 @@ class PosIRMini(PositionTask):
         annotations_creators="LM-generated",
         dialect=[],
         sample_creation="created",
-        prompt={"query": QUERY_PROMPT},
+        prompt={"query": QUERY_PROMPT},  # type: ignore[arg-type]
         bibtex_citation="",
     )
 

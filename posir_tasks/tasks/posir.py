@@ -7,12 +7,20 @@ from typing import Any, ClassVar
 
 from mteb.abstasks.task_metadata import TaskMetadata
 
-from posir_tasks.errors import DataError
+from posir_tasks.errors import DataError, print_without_traceback
 from posir_tasks.languages import DOMAINS, LANGUAGES, PIVOT, Language
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.posir import REPO_ID, REVISION, domains_of, read_domain
-from posir_tasks.sources.repository import LOCAL, Repository, data_folder, open_repository, wanted_revision
+from posir_tasks.sources.repository import (
+    LOCAL,
+    LocalRepository,
+    Repository,
+    data_folder,
+    local_name,
+    open_repository,
+    wanted_revision,
+)
 from posir_tasks.tasks.base import SPLIT, PositionTask
 from posir_tasks.tasks.citations import POSIR
 
@@ -36,11 +44,10 @@ class PosirTask(PositionTask):
     def _metadata_of_the_data(self) -> TaskMetadata:
         """Return the metadata with the domains and the revision that will be read; a local folder tells its own."""
         whole = type(self).metadata
-        if data_folder() is None:
-            return whole.model_copy(
-                update={"dataset": {"path": REPO_ID, "revision": wanted_revision(REPO_ID, REVISION)}}
-            )
-        present = self._present(self._repository())
+        folder = data_folder()
+        if folder is None:
+            return whole.model_copy(update={"dataset": {"path": REPO_ID, "revision": wanted_revision(REPO_ID, REVISION)}})
+        present = self._present(LocalRepository(folder / local_name(REPO_ID)))
         languages = [code for codes in list(whole.hf_subsets_to_langscripts.values())[:1] for code in codes]
         return whole.model_copy(
             update={
@@ -69,6 +76,7 @@ class PosirTask(PositionTask):
         Raises:
             DataError: The data has no domain of this language.
         """
+        print_without_traceback()
         if self.data_loaded:
             return
         repository = self._repository()
@@ -139,7 +147,7 @@ def posir_metadata(name: str, language: Language, corpus_language: Language) -> 
         dialect=[],
         # The paper has no Chinese-English pair: its Chinese, like its English, comes from the crawled corpora themselves.
         sample_creation="found" if language.name in ("English", "Chinese") else "machine-translated",
-        prompt={"query": QUERY_PROMPT},
+        prompt={"query": QUERY_PROMPT},  # type: ignore[arg-type]
         bibtex_citation=POSIR,
     )
 

@@ -40,7 +40,7 @@ def posq_metadata(name: str, repo_id: str, revision: str, description: str, **fi
         main_score="ndcg_at_10",
         dialect=[],
         sample_creation="found",
-        prompt={"query": QUERY_PROMPT},
+        prompt={"query": QUERY_PROMPT},  # type: ignore[arg-type]
         bibtex_citation=POSQ,
         **fields,
     )

@@ -1,0 +1,161 @@
+"""The forms in which rows are printed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from itertools import groupby
+
+import polars as pl
+from rich.console import Console
+from rich.table import Table
+
+from posir_report.summary import BinRow, Row, TaskSummary
+
+#: Level below which a PSI is said to stand above its noise floor.
+LEVEL = 0.05
+#: What is printed for a value that is undefined or that no plugin gave.
+NONE = "–"
+
+
+class Format(StrEnum):
+    """Forms of a report."""
+
+    TABLE = "table"
+    MARKDOWN = "markdown"
+    CSV = "csv"
+    JSON = "json"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row as text."""
+
+    model: str
+    task: str
+    cells: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Rows as text, under headings."""
+
+    headings: tuple[str, ...]
+    lines: tuple[Line, ...]
+
+
+def as_json(summaries: Sequence[TaskSummary]) -> str:
+    """Return all pooled scores as JSON, not rounded."""
+    return json.dumps(
+        [
+            {
+                "model": one.model,
+                "revision": one.revision,
+                "task": one.task,
+                "subsets": one.subsets,
+                "missing_subsets": one.missing,
+                "queries": one.profile.queries,
+                "ndcg_at_10": one.profile.score(),
+                **one.scores,
+                "position_profile": one.profile.to_json(),
+            }
+            for one in summaries
+        ],
+        indent=2,
+    )
+
+
+def as_csv(rows: Sequence[Row | BinRow]) -> str:
+    """Return rows as CSV, not rounded."""
+    return pl.DataFrame([asdict(row) for row in rows], infer_schema_length=None).write_csv()
+
+
+def length_lines(rows: Sequence[Row]) -> Lines:
+    """Return rows as text: nDCG x 100 and PSI as the papers print them, with 95 % intervals."""
+    return Lines(
+        ("Length", "Queries", "nDCG@10", "PSI", "PSI of noise", "p", "Position bias"),
+        tuple(
+            Line(
+                row.model,
+                row.task
+                + (f" (a part: {row.subsets} of {row.subsets + row.missing_subsets} subsets)" if row.missing_subsets else ""),
+                (
+                    row.length,
+                    f"{row.queries:,}",
+                    _percent(row.ndcg_at_10) + _interval(row.ndcg_at_10_low, row.ndcg_at_10_high, _percent),
+                    _plain(row.psi) + _interval(row.psi_low, row.psi_high, _plain),
+                    NONE if row.psi_null_mean is None else f"{_plain(row.psi_null_mean)}, up to {_plain(row.psi_null_p95)}",
+                    _p_value(row.p_value),
+                    verdict(row),
+                ),
+            )
+            for row in rows
+        ),
+    )
+
+
+def bin_lines(rows: Sequence[BinRow]) -> Lines:
+    """Return rows of position bins as text."""
+    return Lines(
+        ("Position", "Queries", "nDCG@10"),
+        tuple(
+            Line(
+                row.model,
+                row.task,
+                (
+                    row.position,
+                    f"{row.queries:,}",
+                    _percent(row.ndcg_at_10) + _interval(row.ndcg_at_10_low, row.ndcg_at_10_high, _percent),
+                ),
+            )
+            for row in rows
+        ),
+    )
+
+
+def verdict(row: Row) -> str:
+    """Say whether the PSI can be told from noise, and if so of what kind the bias is."""
+    if row.p_value is None:
+        return NONE
+    if row.p_value >= LEVEL:
+        return "not told from noise"
+    return row.direction if row.direction and row.direction != "none" else "yes, no clear direction"
+
+
+def _percent(value: float | None) -> str:
+    return NONE if value is None else f"{value * 100:.1f}"
+
+
+def _plain(value: float | None) -> str:
+    return NONE if value is None else f"{value:.3f}"
+
+
+def _p_value(value: float | None) -> str:
+    if value is None:
+        return NONE
+    return f"{value:.3f}" if value >= 0.001 else "<0.001"
+
+
+def _interval(low: float | None, high: float | None, form: Callable[[float | None], str]) -> str:
+    return "" if low is None or high is None else f" [{form(low)}, {form(high)}]"
+
+
+def print_tables(console: Console, text: Lines) -> None:
+    """Print one Rich table for each model and task."""
+    for (model, task), lines in groupby(text.lines, key=lambda line: (line.model, line.task)):
+        table = Table(title=f"[bold]{model}[/] · {task}", title_justify="left", title_style="", box=None, header_style="dim")
+        for heading in text.headings:
+            table.add_column(heading, justify="right" if heading in ("Queries", "p") else "left")
+        for line in lines:
+            table.add_row(*line.cells)
+        console.print(table)
+        console.print()
+
+
+def as_markdown(text: Lines) -> str:
+    """Return lines as one Markdown table."""
+    headings = ("Model", "Task", *text.headings)
+    rows = (headings, ("---",) * len(headings), *((line.model, line.task, *line.cells) for line in text.lines))
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)

@@ -1,0 +1,43 @@
+"""The `posir` command: its own subcommands, and those that plugins add."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from posir_tasks.command import doctor, importing, rescoring, tasks
+from posir_tasks.errors import PosirError
+from posir_tasks.hooks.manager import loaded_plugins
+
+logger = logging.getLogger(__name__)
+
+
+def build_app() -> typer.Typer:
+    """Return the application with every plugin's commands."""
+    app = typer.Typer(
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        help="Does an embedding model read to the end of a document? Tasks are run by `mteb run`; this is what goes with it.",
+    )
+    for module in (tasks, doctor, importing, rescoring):
+        module.add_commands(app)
+    for name, caller in loaded_plugins().callers("posir_commands"):
+        try:
+            caller(app=app)
+        except Exception as error:
+            logger.warning("posir plugin '%s' could not add its commands: %s: %s", name, type(error).__name__, error)
+    return app
+
+
+def main() -> None:
+    """Run the command; a user's mistake is one message and exit status 1."""
+    try:
+        build_app()()
+    except PosirError as error:
+        Console(stderr=True).print(Text.assemble(("error", "bold red"), f": {error}"), soft_wrap=True)
+        sys.exit(1)
