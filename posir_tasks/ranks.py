@@ -1,4 +1,4 @@
-"""From a model's results to the rank of each query's relevant document, and mteb's usual scores from the ranks.
+"""From what a search found to the rank of each query's relevant document, and mteb's usual scores from the ranks.
 
 With one relevant document a query, every retrieval metric is a function of its rank; so no run is scored document by
 document, which is what takes most of the time and memory of a large retrieval task.
@@ -6,7 +6,7 @@ document, which is what takes most of the time and memory of a large retrieval t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -21,6 +21,18 @@ Results = Mapping[str, Mapping[str, float]]
 
 
 @dataclass(frozen=True)
+class Hits:
+    """What a search found, as a rectangle: every query has the same number of documents."""
+
+    documents: Integers
+    """Row of each document in the corpus, shape (queries, k)."""
+    scores: NDArray[np.floating[Any]]
+    """Shape (queries, k), in any order."""
+    document_ids: Sequence[str]
+    """Ids of the corpus, by row."""
+
+
+@dataclass(frozen=True)
 class RankedQueries:
     """What is kept of a run: a rank and three measures of confidence per query, all of shape (n,)."""
 
@@ -30,7 +42,7 @@ class RankedQueries:
     """mteb's confidence measures `max`, `std`, `diff1` of the scores, for its nAUC (arXiv 2402.12997)."""
 
 
-def rank_positives(results: Results, positives: Mapping[str, str]) -> RankedQueries:
+def rank_results(results: Results, positives: Mapping[str, str]) -> RankedQueries:
     """Rank each query's relevant document among its results.
 
     Order is that of pytrec_eval: by score, held in single precision, then by document id, both descending.
@@ -43,41 +55,63 @@ def rank_positives(results: Results, positives: Mapping[str, str]) -> RankedQuer
         ScoreError: A score is NaN.
     """
     runs = [results.get(query, {}) for query in positives]
+    relevant = list(positives.values())
     sizes = np.fromiter(map(len, runs), np.int64, len(runs))
     scores = np.fromiter(chain.from_iterable(run.values() for run in runs), np.float64, int(sizes.sum()))
-    nan_queries = np.unique(np.repeat(np.arange(len(runs)), sizes)[np.isnan(scores)])
-    if nan_queries.size:
+    own = np.fromiter((run.get(document, np.nan) for run, document in zip(runs, relevant, strict=True)), np.float64, len(runs))
+
+    def tied_before(query: int) -> int:
+        score = np.float32(own[query])
+        return sum(name > relevant[query] for name, other in runs[query].items() if np.float32(other) == score)
+
+    return _rank(scores, sizes, own, tied_before)
+
+
+def rank_hits(hits: Hits, positives: Mapping[str, str]) -> RankedQueries:
+    """Rank each query's relevant document among its hits, in the order of `rank_results`.
+
+    Args:
+        hits: In the order of the queries of `positives`.
+        positives: Query id to the id of its relevant document.
+
+    Raises:
+        ScoreError: A score is NaN.
+    """
+    rows = {name: row for row, name in enumerate(hits.document_ids)}
+    relevant = np.fromiter((rows[name] for name in positives.values()), np.int64, len(positives))
+    scores = hits.scores.astype(np.float64)
+    is_relevant = hits.documents == relevant[:, None]
+    own = np.where(is_relevant.any(axis=1), np.sum(scores, axis=1, where=is_relevant), np.nan)
+
+    def tied_before(query: int) -> int:
+        tied = hits.documents[query][scores[query].astype(np.float32) == np.float32(own[query])]
+        return sum(hits.document_ids[row] > hits.document_ids[relevant[query]] for row in tied)
+
+    return _rank(scores.ravel(), np.full(len(positives), scores.shape[1]), own, tied_before)
+
+
+def _rank(
+    scores: NDArray[np.float64], sizes: Integers, own: NDArray[np.float64], tied_before: Callable[[int], int]
+) -> RankedQueries:
+    """Rank by scores that lie query after query, `sizes` of them each, against each query's `own`, NaN where not found."""
+    broken = np.unique(np.repeat(np.arange(len(sizes)), sizes)[np.isnan(scores)])
+    if broken.size:
         raise ScoreError(
-            f"The model returned NaN scores for {nan_queries.size} of {len(runs)} queries, first '"
-            f"{list(positives)[nan_queries[0]]}'. A ranking by NaN means nothing, so nothing was scored. Common causes: "
-            "half precision overflow (try another dtype), empty inputs, a damaged checkpoint."
+            f"The model returned NaN scores for {broken.size} of {len(sizes)} queries. A ranking by NaN means nothing, so "
+            "nothing was scored. Common causes: overflow in half precision (try another dtype), a damaged checkpoint."
         )
-    return RankedQueries(_ranks(runs, scores.astype(np.float32), sizes, positives), _confidence(scores, sizes))
+    single, per_score = scores.astype(np.float32), np.repeat(own.astype(np.float32), sizes)
+    ranks = np.where(np.isnan(own), 0, _count(single > per_score, sizes) + 1)
+    for query in np.flatnonzero(_count(single == per_score, sizes) > 1).tolist():
+        ranks[query] += tied_before(query)
+    return RankedQueries(ranks, _confidence(scores, sizes))
 
 
-def _ranks(
-    runs: Sequence[Mapping[str, float]], scores: NDArray[np.float32], sizes: Integers, positives: Mapping[str, str]
-) -> Integers:
-    own = np.fromiter(
-        (run.get(positive, np.nan) for run, positive in zip(runs, positives.values(), strict=True)), np.float32, len(runs)
-    )
-    per_result = np.repeat(own, sizes)
-    above = _sum_by_query(scores > per_result, sizes)
-    tied = _sum_by_query(scores == per_result, sizes)
-    ranks = np.where(np.isnan(own), 0, above + 1)
-    documents = list(positives.values())
-    for query in np.flatnonzero(tied > 1).tolist():
-        ranks[query] += sum(
-            document > documents[query] and np.float32(score) == own[query] for document, score in runs[query].items()
-        )
-    return ranks
-
-
-def _sum_by_query(flags: NDArray[np.bool_], sizes: Integers) -> Integers:
+def _count(flags: NDArray[np.bool_], sizes: Integers) -> Integers:
     totals = np.concatenate([[0], np.cumsum(flags, dtype=np.int64)])
     ends = np.cumsum(sizes)
-    summed: Integers = totals[ends] - totals[ends - sizes]
-    return summed
+    counts: Integers = totals[ends] - totals[ends - sizes]
+    return counts
 
 
 def _confidence(scores: NDArray[np.float64], sizes: Integers) -> dict[str, NDArray[np.float64]]:
@@ -108,43 +142,37 @@ def retrieval_scores(ranked: RankedQueries, k_values: Sequence[int]) -> dict[str
     """
     from mteb._evaluators.retrieval_metrics import make_score_dict, nauc
 
-    per_query = {
-        f"{metric}@{k}": gains for k in k_values for metric, gains in _gains(ranked.ranks.astype(np.float64), k).items()
+    gains = {k: _gains(ranked.ranks, k) for k in k_values}
+    # With one relevant document P@k is recall@k / k, which nAUC does not tell apart, and MAP@k is MRR@k.
+    naucs = {
+        (metric, k, measure): float(nauc(confidence, gains[k][metric]))
+        for metric in ("NDCG", "Recall", "MRR")
+        for k in k_values
+        for measure, confidence in ranked.confidence.items()
     }
 
-    def means(metric: str) -> dict[str, float]:
-        return {f"{metric}@{k}": float(per_query[f"{metric}@{k}"].mean()) for k in k_values}
+    def means(metric: str, name: str, divided_by_k: bool = False) -> dict[str, float]:
+        return {f"{name}@{k}": float(gains[k][metric].mean()) / (k if divided_by_k else 1) for k in k_values}
 
-    def naucs(*metrics: str) -> dict[str, float]:
-        return {
-            f"nAUC_{metric}@{k}_{name}": float(nauc(confidence, per_query[f"{metric}@{k}"]))
-            for metric in metrics
-            for k in k_values
-            for name, confidence in ranked.confidence.items()
-        }
+    def naucs_of(metric: str, name: str) -> dict[str, float]:
+        return {f"nAUC_{name}@{k}_{measure}": value for (of, k, measure), value in naucs.items() if of == metric}
 
     scores: dict[str, Any] = make_score_dict(
-        ndcg=means("NDCG"),
-        _map=means("MAP"),
-        recall=means("Recall"),
-        precision=means("P"),
-        mrr=means("MRR"),
-        naucs=naucs("NDCG", "MAP", "Recall", "P"),
-        naucs_mrr=naucs("MRR"),
-        hit_rate={f"HitRate@{k}": value for k, value in zip(k_values, means("Recall").values(), strict=True)},
+        ndcg=means("NDCG", "NDCG"),
+        _map=means("MRR", "MAP"),
+        recall=means("Recall", "Recall"),
+        precision=means("Recall", "P", divided_by_k=True),
+        mrr=means("MRR", "MRR"),
+        naucs=naucs_of("NDCG", "NDCG") | naucs_of("MRR", "MAP") | naucs_of("Recall", "Recall") | naucs_of("Recall", "P"),
+        naucs_mrr=naucs_of("MRR", "MRR"),
+        hit_rate=means("Recall", "HitRate"),
         task_scores={},
     )
     return scores
 
 
-def _gains(ranks: NDArray[np.float64], k: int) -> dict[str, NDArray[np.float64]]:
+def _gains(ranks: Integers, k: int) -> dict[str, NDArray[np.float64]]:
     """Return each metric at `k` of each query, by the closed forms for one relevant document."""
     found = (ranks >= 1) & (ranks <= k)
-    rank = np.where(found, ranks, 1.0)
-    return {
-        "NDCG": found / np.log2(1 + rank),
-        "MAP": found / rank,
-        "Recall": found.astype(np.float64),
-        "P": found / k,
-        "MRR": found / rank,
-    }
+    rank = np.where(found, ranks, 1)
+    return {"NDCG": found / np.log2(1 + rank), "Recall": found.astype(np.float64), "MRR": found / rank}

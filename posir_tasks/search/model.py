@@ -1,7 +1,13 @@
-"""What kind of search a model does."""
+"""Any model of mteb, searched: to its results, or straight to the ranks of the relevant documents."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from datasets import Dataset
+from mteb._evaluators import RetrievalEvaluator
+from mteb.abstasks.task_metadata import TaskMetadata
 from mteb.models import (
     CrossEncoderProtocol,
     EncoderProtocol,
@@ -9,7 +15,34 @@ from mteb.models import (
     SearchEncoderWrapper,
     SearchProtocol,
 )
+from mteb.models.model_implementations.bm25 import BM25Search
 from mteb.models.models_protocols import MTEBModels
+from mteb.timing import TimingStack
+from mteb.types import EncodeKwargs
+
+from posir_tasks.ranks import RankedQueries, rank_hits, rank_results
+from posir_tasks.search.bm25 import bm25_hits
+
+
+@dataclass(frozen=True)
+class SearchRequest:
+    """What is searched for, where and how."""
+
+    corpus: Dataset
+    """Columns `id` and `text`."""
+    queries: Dataset
+    """Columns `id` and `text`."""
+    positives: Mapping[str, str]
+    """Query id to the id of its relevant document, in the order of the queries."""
+    top_ranked: Mapping[str, list[str]] | None
+    """Documents to rerank for each query; None to search the whole corpus."""
+    top_k: int
+    task_metadata: TaskMetadata
+    hf_split: str
+    hf_subset: str
+    encode_kwargs: EncodeKwargs
+    num_proc: int | None
+    timer: TimingStack
 
 
 def is_reranker(model: MTEBModels) -> bool:
@@ -30,3 +63,43 @@ def as_search(model: MTEBModels) -> SearchProtocol:
     if isinstance(model, CrossEncoderProtocol):
         return SearchCrossEncoderWrapper(model)
     raise TypeError(f"{type(model).__name__} is neither a search model, an encoder nor a cross-encoder of mteb.")
+
+
+def search_results(model: MTEBModels, request: SearchRequest) -> dict[str, dict[str, float]]:
+    """Search by mteb's own evaluator; return query id to document id to score."""
+    evaluator = RetrievalEvaluator(
+        corpus=request.corpus,
+        queries=request.queries,
+        task_metadata=request.task_metadata,
+        hf_split=request.hf_split,
+        hf_subset=request.hf_subset,
+        top_k=request.top_k,
+        top_ranked=request.top_ranked,
+        timer=request.timer,
+    )
+    found: dict[str, dict[str, float]] = evaluator(
+        as_search(model), encode_kwargs=request.encode_kwargs, num_proc=request.num_proc
+    )
+    return found
+
+
+def search_ranks(model: MTEBModels, request: SearchRequest) -> RankedQueries:
+    """Search and rank the relevant documents, by the way that takes the least memory for this model.
+
+    Raises:
+        ScoreError: The model returned NaN.
+    """
+    if not isinstance(model, BM25Search) or request.top_ranked is not None:
+        return rank_results(search_results(model, request), request.positives)
+    with request.timer("Searching corpus", split=request.hf_split, subset=request.hf_subset):
+        hits = bm25_hits(
+            model,
+            request.corpus,
+            request.queries,
+            top_k=request.top_k,
+            task_metadata=request.task_metadata,
+            hf_split=request.hf_split,
+            hf_subset=request.hf_subset,
+            encode_kwargs=request.encode_kwargs,
+        )
+    return rank_hits(hits, request.positives)

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from rich.progress import track
 
 from posir_tasks.errors import DataError, PosirError
 from posir_tasks.languages import LANGUAGES
+from posir_tasks.progress import progress
 from posir_tasks.sources.checks import refuse
 from posir_tasks.sources.posir import CORPUS, QRELS, QUERIES, PosirTables, problems_of
 
@@ -114,14 +114,14 @@ def import_squad(
     if folder.exists():
         raise PosirError(f"{folder}: exists already. Remove it first, or choose another --domain or --output.")
     found = Imported()
-    for file in track(files, description="Reading", transient=True):
+    for file in progress(files, "Reading"):
         for context, asked in paragraphs(file):
             document = found.documents.setdefault(context, f"{domain}_{len(found.documents)}")
             for question in asked:
                 _add_question(found, question, document, context)
     if not found.queries:
         raise DataError(f"{', '.join(map(str, files))}: no question with a usable answer; nothing was written.")
-    lengths = {text: count_tokens(text) for text in track(found.documents, description="Counting tokens", transient=True)}
+    lengths = {text: count_tokens(text) for text in progress(list(found.documents), "Counting tokens")}
     for query in found.queries:
         query["pos_token_length"] = lengths[query.pop("context")]
     write_domain(tables_of(found, folder), folder)

@@ -8,18 +8,17 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from mteb._evaluators import RetrievalEvaluator
 from mteb.abstasks.retrieval import AbsTaskRetrieval
 from mteb.timing import TimingStack
 
 from posir_tasks.errors import print_without_traceback
 from posir_tasks.hooks.manager import plugin_scores
 from posir_tasks.profile import PositionProfile
-from posir_tasks.ranks import rank_positives, retrieval_scores
+from posir_tasks.ranks import RankedQueries, rank_results, retrieval_scores
 from posir_tasks.results import PROFILE_KEY, RUN_KEY, SCORED_KEY, rounded
 from posir_tasks.schemes import PositionScheme
 from posir_tasks.search.first_stage import bm25_first_stage
-from posir_tasks.search.model import as_search, is_reranker
+from posir_tasks.search.model import SearchRequest, is_reranker, search_ranks, search_results
 from posir_tasks.sources.data import PositionData
 
 if TYPE_CHECKING:
@@ -142,28 +141,30 @@ class PositionTask(AbsTaskRetrieval):
             stage = bm25_first_stage(
                 data_split["corpus"], data_split["queries"], task_metadata=self.metadata, top_k=self._top_k, **where
             )
-        evaluator = RetrievalEvaluator(
+        request = SearchRequest(
             corpus=data_split["corpus"],
             queries=data_split["queries"],
-            task_metadata=self.metadata,
+            positives=data_split["evidence"].positives(),
             top_ranked=stage.top_ranked if stage else data_split["top_ranked"],
             top_k=self._top_k,
+            task_metadata=self.metadata,
+            encode_kwargs=encode_kwargs,
+            num_proc=num_proc,
             timer=timer,
             **where,
         )
-        results = evaluator(as_search(model), encode_kwargs=encode_kwargs, num_proc=num_proc)
         if prediction_folder:
+            results = search_results(model, request)
             self._save_task_predictions(results, model, prediction_folder, **where)
+            ranked = rank_results(results, request.positives)
+        else:
+            ranked = search_ranks(model, request)
         first_stage = stage.model_meta if stage else self._previous_results_model_meta
         with timer("Scoring", split=hf_split, subset=hf_subset):
-            return self._scores(results, data_split, first_stage)
+            return self._scores(ranked, data_split, first_stage)
 
-    def _scores(
-        self, results: dict[str, dict[str, float]], data_split: SplitData, first_stage: dict[str, Any] | None
-    ) -> dict[str, Any]:
-        evidence = data_split["evidence"]
-        ranked = rank_positives(results, evidence.positives())
-        profile = PositionProfile.from_ranks(self.scheme, evidence, ranked.ranks)
+    def _scores(self, ranked: RankedQueries, data_split: SplitData, first_stage: dict[str, Any] | None) -> dict[str, Any]:
+        profile = PositionProfile.from_ranks(self.scheme, data_split["evidence"], ranked.ranks)
         scores = retrieval_scores(ranked, self.k_values)
         scores[PROFILE_KEY] = profile.to_json()
         scores[RUN_KEY] = {

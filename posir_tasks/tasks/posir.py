@@ -101,15 +101,15 @@ class PosirTask(PositionTask):
             self.metadata = self.metadata.model_copy(update={"eval_langs": known})
         # In place: mteb runs the subsets of this very list, which it took before it loaded the data.
         self.hf_subsets[:] = [domain for domain in self.hf_subsets if domain in present] + unexpected
-        absent = sorted({*lacking, *self.missing_subsets()}, key=DOMAINS.index)
+        absent = {*lacking, *self.missing_subsets()}
         if absent:
             logger.warning(
-                "%s, %s: %d of PosIR's %d domains are not run (%s); the result is marked as a part",
+                "%s, %s: %d of PosIR's %d domains are not run, so the result is marked as a part: %s",
                 self.metadata.name,
                 repository.place,
                 len(absent),
                 len(DOMAINS),
-                ", ".join(absent),
+                "all of them" if len(absent) == len(DOMAINS) else ", ".join(sorted(absent)),
             )
 
     def read_subset(self, subset: str) -> PositionData:

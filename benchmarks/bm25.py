@@ -1,0 +1,37 @@
+"""BM25 on a large domain: `mteb run` of a PosIR task, of an equal plain task with mteb's stock settings, and raw bm25s.
+
+Use: python benchmarks/bm25.py DATA [LANGUAGE_CODE] [TASK], where DATA holds PosIR-Benchmark-v1/<code>/<one domain>.
+"""
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+from measure import measure, print_rows
+
+BM25 = "mteb/baseline-bm25s"
+
+
+def main() -> None:
+    """Measure the three, one after the other, and print ratios."""
+    data = Path(sys.argv[1]).resolve()
+    code = sys.argv[2] if len(sys.argv) > 2 else "jpn-Jpan"
+    task = sys.argv[3] if len(sys.argv) > 3 else "PosIR-Japanese"
+    (domain,) = (data / "PosIR-Benchmark-v1" / code).iterdir()
+    here = Path(__file__).parent
+    with tempfile.TemporaryDirectory() as output:
+        run = ["run", "-m", BM25, "--output-folder", output, "-v", "0", "-t"]
+        ours = measure([str(Path(sys.executable).parent / "mteb"), *run, task], {"POSIR_DATA": str(data)})
+        (result,) = Path(output).rglob(f"{task}.json")
+        inside = json.loads(result.read_text())["evaluation_time"]
+        plain = measure(
+            [sys.executable, str(here / "plain_mteb.py"), str(domain), code, *run, "Plain"], {"POSIR_AUTOLOAD": "0"}
+        )
+    raw = float(measure([sys.executable, str(here / "raw_bm25s.py"), str(domain), code.split("-")[0]]).output)
+    print_rows([(f"mteb run -t {task}", ours), ("mteb run, equal plain task, stock settings", plain)])
+    print(f"\nimports apart: {task} {inside:.1f} s, raw bm25s {raw:.1f} s, ratio {inside / raw:.2f}")
+
+
+if __name__ == "__main__":
+    main()
