@@ -1,5 +1,7 @@
 """Evidence: the position-aware qrel. For every query the one relevant document and where in it the answer stands."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -34,6 +36,21 @@ class Evidence:
 
     def __len__(self) -> int:
         return len(self.query_ids)
+
+    def select(self, rows: list[int]) -> Evidence:
+        """Return the evidence of these queries alone, in this order."""
+        starts, ends, characters, tokens = (
+            column[rows] if len(column) else column for column in (self.starts, self.ends, self.characters, self.tokens)
+        )
+        return Evidence(
+            [self.query_ids[row] for row in rows],
+            [self.document_ids[row] for row in rows],
+            starts,
+            ends,
+            characters,
+            tokens,
+            tuple(self.labels[row] for row in rows) if self.labels else (),
+        )
 
     def positives(self) -> dict[str, str]:
         """Map each query id to the id of its relevant document."""

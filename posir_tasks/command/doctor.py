@@ -15,6 +15,7 @@ import typer
 from rich.console import Console
 
 import posir_startup
+from posir_tasks import hooking
 from posir_tasks.errors import PosirError
 from posir_tasks.hooks.manager import loaded_plugins
 from posir_tasks.sources.posir import REPO_ID
@@ -83,6 +84,8 @@ def tasks() -> Iterator[Finding]:
 
     from posir_tasks.registration import task_classes
 
+    for problem in hooking.problems:
+        yield Finding(False, f"could not be added to mteb: {problem}")
     names = [task.metadata.name for task in task_classes()]
     unknown = [name for name in names if name not in _TASKS_REGISTRY]
     yield Finding(

@@ -1,6 +1,8 @@
 """What every reader returns."""
 
-from dataclasses import dataclass
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
 
 from datasets import Dataset
 
@@ -20,3 +22,7 @@ class PositionData:
     """The revision that was read: a commit of the Hub, or `local`."""
     dropped: int = 0
     """Queries that the qrels name but the data lacks."""
+
+    def select(self, rows: list[int]) -> PositionData:
+        """Return the data with these queries alone, the corpus unchanged."""
+        return replace(self, queries=self.queries.select(rows), evidence=self.evidence.select(rows))

@@ -95,7 +95,7 @@ def _squad_problems(frame: pl.DataFrame, file: Path) -> list[Problem]:
 def tiny_squad(data: PositionData) -> PositionData:
     """Draw SQuAD-PosQ-Tiny: `random.seed(42); random.shuffle(queries); queries[:10000]`, the corpus unchanged."""
     order = _shuffled(len(data.evidence))
-    return select_queries(data, order[:TINY_SQUAD_QUERIES])
+    return data.select(order[:TINY_SQUAD_QUERIES])
 
 
 def read_fineweb(repository: Repository) -> PositionData:
@@ -152,25 +152,13 @@ def tiny_fineweb(data: PositionData) -> PositionData:
         of_class = [row for row in order if name in data.evidence.labels[row]]
         for row in of_class[:TINY_FINEWEB_CLASS]:
             chosen.setdefault(texts[row], row)
-    return select_queries(data, list(chosen.values()))
+    return data.select(list(chosen.values()))
 
 
 def _shuffled(count: int) -> list[int]:
     order = list(range(count))
     random.Random(TINY_SEED).shuffle(order)
     return order
-
-
-def select_queries(data: PositionData, rows: list[int]) -> PositionData:
-    """Return the data with these queries alone, the corpus unchanged."""
-    old = data.evidence
-    evidence = Evidence(
-        query_ids=[old.query_ids[row] for row in rows],
-        document_ids=[old.document_ids[row] for row in rows],
-        starts=old.starts[rows] if len(old.starts) else old.starts,
-        labels=tuple(old.labels[row] for row in rows) if old.labels else (),
-    )
-    return PositionData(data.corpus, data.queries.select(rows), evidence, data.revision, data.dropped)
 
 
 def _texts(ids: pl.Series, texts: pl.Series) -> Dataset:

@@ -1,0 +1,28 @@
+# `make demo` and `make test` do all their own set-up: Python 3.11 or newer is enough.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test clean
+
+demo: $(VENV)/ready
+	$(BIN)/mteb run -t PosIR-Mini -m mteb/baseline-bm25s --output-folder results/demo -v 1
+	$(BIN)/posir report results/demo
+
+test: $(VENV)/ready-to-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest
+
+$(VENV)/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q -c constraints.txt -e .
+	touch $@
+
+$(VENV)/ready-to-test: $(VENV)/ready
+	$(BIN)/pip install -q -c constraints.txt -e ".[test]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) results .mypy_cache .pytest_cache .ruff_cache .hypothesis

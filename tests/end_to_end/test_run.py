@@ -1,0 +1,207 @@
+"""From a folder of data to a result and a report, through the real commands."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from tests.support.commands import run
+
+BM25 = "mteb/baseline-bm25s"
+
+
+def result(output: Path, task: str) -> dict[str, dict]:
+    """Return the scores of a task by subset."""
+    (file,) = output.rglob(f"{task}.json")
+    return {scores["hf_subset"]: scores for scores in json.loads(file.read_text())["scores"]["test"]}
+
+
+def write_domain(folder: Path, documents: dict[str, str], questions: list[tuple[str, str, str]]) -> None:
+    """Write documents by id, and questions as (text, document, evidence), in the PosIR layout."""
+    (folder / "qrels").mkdir(parents=True)
+    starts = [documents[document].index(evidence) for _, document, evidence in questions]
+    ids = [f"{row:032x}" for row in range(len(questions))]
+    pl.DataFrame({"_id": list(documents), "text": list(documents.values())}).write_parquet(folder / "corpus.parquet")
+    pl.DataFrame(
+        {
+            "_id": ids,
+            "text": [text for text, _, _ in questions],
+            "pos_char_span": [
+                [start, start + len(evidence)] for start, (_, _, evidence) in zip(starts, questions, strict=True)
+            ],
+            "pos_char_length": [len(documents[document]) for _, document, _ in questions],
+            "pos_token_length": [len(documents[document]) // 4 + 1 for _, document, _ in questions],
+        }
+    ).write_parquet(folder / "queries.parquet")
+    pl.DataFrame(
+        {"query-id": ids, "corpus-id": [document for _, document, _ in questions], "score": [1] * len(questions)}
+    ).write_parquet(folder / "qrels" / "test.parquet")
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """One domain that PosIR knows and one of our own, in English and German."""
+    documents = {
+        "d1": "The harbour bell was cast in copper. Later a heron nested on the crane.",
+        "d2": "The orchard gave pears and quinces. Its ladder had nineteen rungs.",
+        "d3": "A tram climbed the hill each noon. The conductor kept bees at home.",
+    }
+    questions = [
+        ("what metal was the harbour bell made of", "d1", "cast in copper"),
+        ("which bird nested on the crane", "d1", "a heron nested"),
+        ("how many rungs had the orchard ladder", "d2", "nineteen rungs"),
+        ("who kept bees", "d3", "The conductor kept bees"),
+    ]
+    for language in ("eng-Latn", "deu-Latn"):
+        for domain in ("sports", "own"):
+            write_domain(tmp_path / "PosIR-Benchmark-v1" / language / domain, documents, questions)
+    return tmp_path
+
+
+def test_mini_runs_and_reports(tmp_path: Path):
+    ran = run("mteb", "run", "-t", "PosIR-Mini", "-m", "baseline-bm25s", "--output-folder", str(tmp_path))
+    assert ran.returncode == 0, ran.stderr
+    assert (tmp_path / "results" / "mteb__baseline-bm25s").is_dir()
+    scores = result(tmp_path, "PosIR-Mini")["default"]
+    assert scores["main_score"] == scores["ndcg_at_10"]
+    assert scores["position_profile"]["queries"] == 720
+    assert {"psi", "psi_q1", "ndcg_at_10_q4", "recall_at_100", "nauc_mrr_at_10_std"} <= scores.keys()
+    report = run("posir", "report", str(tmp_path), "--format", "json")
+    (pooled,) = json.loads(report.stdout)
+    assert pooled["psi"] == pytest.approx(scores["psi"], abs=1e-6)
+    table = run("posir", "report", str(tmp_path))
+    assert "PosIR-Mini" in table.stdout
+    assert "not told from noise" in table.stdout
+
+
+def test_a_part_of_the_data_is_run_and_says_so_and_grows_when_more_comes(data: Path, tmp_path: Path):
+    output = tmp_path / "out"
+    command = ("mteb", "run", "-t", "PosIR-English", "-m", BM25, "--output-folder", str(output))
+    own = data / "PosIR-Benchmark-v1" / "eng-Latn" / "own"
+    own.rename(data / "aside")
+    first = run(*command, POSIR_DATA=str(data))
+    assert first.returncode == 0, first.stderr
+    assert list(result(output, "PosIR-English")) == ["sports"]
+    (data / "aside").rename(own)
+    second = run(*command, POSIR_DATA=str(data))
+    assert second.returncode == 0, second.stderr
+    scores = result(output, "PosIR-English")
+    assert set(scores) == {"sports", "own"}
+    assert "only running missing" in " ".join(second.stderr.split() + second.stdout.split())
+    assert len(scores["sports"]["position_run"]["missing_subsets"]) == 30
+    shown = run("posir", "report", str(output))
+    assert "a part: 2 of 32 subsets" in shown.stdout
+
+
+def test_cross_lingual_and_language_filter(data: Path, tmp_path: Path):
+    tasks = ("PosIR-German-English", "PosIR-German", "PosIR-English")
+    ran = run("mteb", "run", "-t", *tasks, "-l", "deu", "-m", BM25, "--output-folder", str(tmp_path), POSIR_DATA=str(data))
+    assert ran.returncode == 0, ran.stderr
+    assert result(tmp_path, "PosIR-German-English")["sports"]["languages"] == ["deu-Latn", "eng-Latn"]
+    assert not list(tmp_path.rglob("PosIR-English.json"))
+
+
+def test_bad_data_is_one_message_and_keeps_what_was_finished(data: Path, tmp_path: Path):
+    queries = data / "PosIR-Benchmark-v1" / "eng-Latn" / "own" / "queries.parquet"
+    frame = pl.read_parquet(queries)
+    frame.with_columns(pl.lit([5, 2]).alias("pos_char_span")).write_parquet(queries)
+    ran = run("mteb", "run", "-t", "PosIR-English", "-m", BM25, "--output-folder", str(tmp_path), POSIR_DATA=str(data))
+    assert ran.returncode == 1
+    assert f"{queries}: field 'pos_char_span': is reversed" in ran.stderr
+    assert "Traceback" not in ran.stderr
+    assert list(result(tmp_path, "PosIR-English")) == ["sports"]
+
+
+def test_a_user_mistake_of_the_posir_command_is_one_message(tmp_path: Path):
+    for command in (("report", str(tmp_path / "none")), ("report", str(tmp_path)), ("rescore", str(tmp_path))):
+        failed = run("posir", *command)
+        assert failed.returncode == 1
+        assert failed.stderr.startswith("error: ")
+        assert "Traceback" not in failed.stderr
+
+
+def test_rescore_restores_plugin_scores_without_the_model(data: Path, tmp_path: Path):
+    run("mteb", "run", "-t", "PosIR-English", "-m", BM25, "--output-folder", str(tmp_path), POSIR_DATA=str(data))
+    (file,) = tmp_path.rglob("PosIR-English.json")
+    whole = file.read_text()
+    stripped = json.loads(whole)
+    for scores in stripped["scores"]["test"]:
+        for name in scores["position_run"]["plugin_scores"]:
+            del scores[name]
+    file.write_text(json.dumps(stripped))
+    rescored = run("posir", "rescore", str(tmp_path))
+    assert rescored.returncode == 0, rescored.stderr
+    assert json.loads(file.read_text()) == json.loads(whole)
+
+
+def test_import_run_and_report_agree_with_an_independent_squad_protocol(shared_data: Path, tmp_path: Path):
+    """SQuAD-PosQ's protocol on XQuAD English: all contexts as corpus, the authors' BM25 settings."""
+    import bm25s
+    import Stemmer
+
+    paragraphs = [
+        paragraph
+        for article in json.loads((shared_data / "squad-format" / "xquad.en.json").read_text())["data"]
+        for paragraph in article["paragraphs"]
+    ]
+    rows = [
+        {"id": qa["id"], "title": "", "context": p["context"], "question": qa["question"], "answers": one_answer(qa)}
+        for p in paragraphs
+        for qa in p["qas"]
+    ]
+    folder = tmp_path / "data" / "squad_v2" / "squad_v2"
+    folder.mkdir(parents=True)
+    half = len(rows) // 2
+    pl.DataFrame(rows[:half]).write_parquet(folder / "train-00000-of-00001.parquet")
+    pl.DataFrame(rows[half:]).write_parquet(folder / "validation-00000-of-00001.parquet")
+    ran = run(
+        "mteb", "run", "-t", "SQuAD-PosQ", "-m", BM25, "--output-folder", str(tmp_path), POSIR_DATA=str(tmp_path / "data")
+    )
+    assert ran.returncode == 0, ran.stderr
+    scores = result(tmp_path, "SQuAD-PosQ")["default"]
+
+    contexts = list(dict.fromkeys(row["context"] for row in rows))
+    positive = {row["question"]: contexts.index(row["context"]) for row in rows}
+    stemmer = Stemmer.Stemmer("english")
+    retriever = bm25s.BM25()
+    retriever.index(bm25s.tokenize(contexts, stopwords="en", stemmer=stemmer, show_progress=False), show_progress=False)
+    asked = bm25s.tokenize([row["question"] for row in rows], stopwords="en", stemmer=stemmer, show_progress=False)
+    found, _ = retriever.retrieve(asked, k=10, show_progress=False)
+    ndcg = np.array(
+        [
+            sum(1 / np.log2(place + 2) for place, document in enumerate(documents) if document == positive[row["question"]])
+            for row, documents in zip(rows, found, strict=True)
+        ]
+    )
+    starts = np.array([row["answers"]["answer_start"][0] for row in rows])
+    buckets = [(0, 100), (100, 200), (200, 300), (300, 400), (400, 500), (500, 3120)]
+    means = [ndcg[(starts >= low) & (starts <= high)].mean() for low, high in buckets]
+    assert scores["ndcg_at_10"] == pytest.approx(ndcg.mean(), abs=1e-6)
+    assert [bucket["ndcg_at_10"] for bucket in scores["position_bins"]] == pytest.approx(means, abs=1e-6)
+    assert scores["psi"] == pytest.approx(1 - min(means) / max(means), abs=1e-6)
+
+
+def one_answer(qa: dict) -> dict[str, list]:
+    """Return the answers of a question in the columns of squad_v2."""
+    return {"text": [a["text"] for a in qa["answers"]], "answer_start": [a["answer_start"] for a in qa["answers"]]}
+
+
+def test_csv_and_markdown_reports_parse(data: Path, tmp_path: Path):
+    run("mteb", "run", "-t", "PosIR-English", "-m", BM25, "--output-folder", str(tmp_path), POSIR_DATA=str(data))
+    rows = list(csv.DictReader(io.StringIO(run("posir", "report", str(tmp_path), "--format", "csv").stdout)))
+    assert [row["length"] for row in rows] == ["all", "Q1", "Q2", "Q3", "Q4"]
+    assert rows[0]["queries"] == "8"
+    markdown = run("posir", "report", str(tmp_path), "--bins", "--format", "markdown").stdout.splitlines()
+    assert len(markdown) == 2 + 20
+    assert {line.count("|") for line in markdown} == {6}
+
+
+def test_doctor_is_well():
+    checked = run("posir", "doctor")
+    assert checked.returncode == 0, checked.stdout
+    assert "start-up hook" in checked.stdout
+    assert "mteb knows 32 of 32" in checked.stdout

@@ -1,0 +1,265 @@
+"""Reading the PosIR layout: what is right is read as it is, and everything wrong is refused by file, field and row."""
+
+import re
+
+import polars as pl
+import pytest
+
+from posir_tasks.errors import DataError
+from posir_tasks.sources.posir import domains_of, read_domain
+from posir_tasks.sources.repository import LocalRepository
+from tests.support.datasets import FILES, posir_tables, write_domain
+
+
+def read(root, language="eng-Latn", corpus_language="eng-Latn"):
+    return read_domain(LocalRepository(root), language, corpus_language, "sports")
+
+
+def with_cell(tables, table, field, row, value):
+    """The tables with one value changed; a list also changes the type where it must."""
+    values = tables[table][field].to_list()
+    values[row] = value
+    return tables | {table: tables[table].with_columns(pl.Series(field, values, strict=False))}
+
+
+def test_a_domain_is_read_as_it_is(posir_folder):
+    data, tables = read(posir_folder), posir_tables()
+    assert data.corpus.to_dict() == {"id": list(tables["corpus"]["_id"]), "text": list(tables["corpus"]["text"])}
+    assert data.queries.to_dict() == {"id": list(tables["queries"]["_id"]), "text": list(tables["queries"]["text"])}
+    assert data.evidence.query_ids == list(tables["queries"]["_id"])
+    assert data.evidence.document_ids == list(tables["qrels"]["corpus-id"])
+    assert data.evidence.starts.tolist() == [15, 0, 27, 14]
+    assert data.evidence.ends.tolist() == [27, 3, 36, 33]
+    assert data.evidence.characters.tolist() == list(tables["queries"]["pos_char_length"])
+    assert data.evidence.tokens.tolist() == [400, 800, 1200, 1600]
+    assert (data.revision, data.dropped) == ("local", 0)
+
+
+def test_queries_keep_their_order_when_the_qrels_have_another(tmp_path):
+    tables = posir_tables()
+    tables["qrels"] = tables["qrels"].reverse()
+    write_domain(tmp_path, tables)
+    data = read(tmp_path)
+    assert data.evidence.query_ids == data.queries["id"][:] == ["q0", "q1", "q2", "q3"]
+    assert data.evidence.document_ids == ["doc_0", "doc_1", "doc_1", "doc_2"]
+
+
+def test_smaller_integers_and_fixed_size_spans_are_read_alike(tmp_path, posir_folder):
+    tables = posir_tables()
+    tables["queries"] = tables["queries"].cast(
+        {"pos_char_span": pl.Array(pl.Int32, 2), "pos_char_length": pl.Int32, "pos_token_length": pl.UInt16}
+    )
+    write_domain(tmp_path, tables)
+    assert read(tmp_path).evidence.starts.tolist() == read(posir_folder).evidence.starts.tolist()
+
+
+def test_queries_that_only_the_qrels_name_are_dropped_and_counted(tmp_path):
+    tables = posir_tables()
+    gone = pl.DataFrame({"query-id": ["gone0", "gone0", "gone1"], "corpus-id": ["doc_0", "doc_9", "doc_1"], "score": [1, 1, 1]})
+    write_domain(tmp_path, tables | {"qrels": pl.concat([gone, tables["qrels"]])})
+    data = read(tmp_path)
+    assert data.dropped == 2
+    assert data.evidence.query_ids == ["q0", "q1", "q2", "q3"]
+
+
+def test_documents_judged_not_relevant_and_repeated_judgements_are_no_further_positives(tmp_path):
+    tables = posir_tables()
+    more = pl.DataFrame({"query-id": ["q0", "q1"], "corpus-id": ["doc_3", "doc_1"], "score": [0, 1]})
+    write_domain(tmp_path, tables | {"qrels": pl.concat([tables["qrels"], more])})
+    assert read(tmp_path).evidence.document_ids == ["doc_0", "doc_1", "doc_1", "doc_2"]
+
+
+def test_queries_of_one_language_are_read_against_the_corpus_of_another(tmp_path):
+    english, german = posir_tables(), posir_tables()
+    german["queries"] = german["queries"].with_columns(
+        pl.concat_str(pl.lit("Frage: "), "text").alias("text"), pl.col("pos_char_length") + 50
+    )
+    write_domain(tmp_path, english)
+    write_domain(tmp_path, {name: german[name] for name in ("queries", "qrels")}, language="deu-Latn")
+    data = read(tmp_path, "deu-Latn")
+    assert data.corpus["text"][:] == list(english["corpus"]["text"])
+    assert data.queries["text"][0] == "Frage: Where was the mill?"
+    assert data.evidence.characters.tolist() == [length + 50 for length in english["queries"]["pos_char_length"]]
+
+
+def test_spans_count_code_points(tmp_path):
+    texts = {
+        "emoji": "👩‍🚀👩‍🚀 landed on the moon.",
+        "combining": "Cafe\u0301 Nai\u0308f is closed.",
+        "arabic": "كُتِبَ هذا النصّ باللغة العربية.",
+    }
+    asked = {
+        "q0": ("Where?", "emoji", "the moon"),
+        "q1": ("What about it?", "combining", "closed"),
+        "q2": ("بأي لغة؟", "arabic", "العربية"),
+    }
+    tables = posir_tables(texts, asked)
+    write_domain(tmp_path, tables)
+    data = read(tmp_path)
+    text = dict(zip(data.corpus["id"], data.corpus["text"], strict=True))
+    evidence = data.evidence
+    found = [
+        text[document][start:end]
+        for document, start, end in zip(evidence.document_ids, evidence.starts, evidence.ends, strict=True)
+    ]
+    assert found == [words for _, _, words in asked.values()]
+    for encoding, unit in (("utf-8", 1), ("utf-16-le", 2)):
+        wrong = len(texts["emoji"].encode(encoding)) // unit
+        write_domain(tmp_path, with_cell(tables, "queries", "pos_char_length", 0, wrong))
+        with pytest.raises(DataError, match="is not the length in characters"):
+            read(tmp_path)
+
+
+def test_domains_are_the_folders_with_data(posir_folder):
+    write_domain(posir_folder, posir_tables(), domain="game")
+    write_domain(posir_folder, posir_tables(), language="deu-Latn", domain="news_media")
+    (posir_folder / "eng-Latn" / "extra.parquet").write_bytes(b"")
+    assert domains_of(LocalRepository(posir_folder), "eng-Latn") == ["game", "sports"]
+
+
+@pytest.mark.parametrize("table", FILES)
+def test_a_missing_file_is_named(posir_folder, table):
+    file = posir_folder / "eng-Latn" / "sports" / FILES[table]
+    file.unlink()
+    with pytest.raises(DataError, match=re.escape(f"{file}: missing")):
+        read(posir_folder)
+
+
+@pytest.mark.parametrize("table", FILES)
+@pytest.mark.parametrize("content", [b"", b"no parquet at all", b"PAR1" + bytes(20) + b"PAR1"])
+def test_a_corrupt_file_is_named(posir_folder, table, content):
+    file = posir_folder / "eng-Latn" / "sports" / FILES[table]
+    file.write_bytes(content)
+    with pytest.raises(DataError, match=re.escape(f"{file}: not a readable parquet file")):
+        read(posir_folder)
+
+
+@pytest.mark.parametrize("table", FILES)
+def test_a_truncated_file_is_named(posir_folder, table):
+    file = posir_folder / "eng-Latn" / "sports" / FILES[table]
+    file.write_bytes(file.read_bytes()[:-40])
+    with pytest.raises(DataError, match=re.escape(f"{file}: not a readable parquet file")):
+        read(posir_folder)
+
+
+@pytest.mark.parametrize(("table", "field"), [(table, field) for table in FILES for field in posir_tables()[table].columns])
+def test_a_missing_column_is_named(tmp_path, table, field):
+    tables = posir_tables()
+    folder = write_domain(tmp_path, tables | {table: tables[table].drop(field)})
+    with pytest.raises(DataError, match=re.escape(f"{folder / FILES[table]}: missing column(s) {field};")):
+        read(tmp_path)
+
+
+#: Table, field, row and the wrong value there; what the message says beside file, field and row.
+WRONG_VALUES = {
+    "empty document": ("corpus", "text", 2, "", "is empty"),
+    "blank document": ("corpus", "text", 2, " \n\t", "is empty"),
+    "null document": ("corpus", "text", 2, None, "is empty"),
+    "empty query": ("queries", "text", 1, "", "is empty"),
+    "null query": ("queries", "text", 1, None, "is empty"),
+    "null document id": ("corpus", "_id", 3, None, "is empty"),
+    "duplicate document id": ("corpus", "_id", 3, "doc_2", "is a duplicate"),
+    "null query id": ("queries", "_id", 0, None, "is empty"),
+    "duplicate query id": ("queries", "_id", 1, "q0", "is a duplicate"),
+    "span beyond the document": ("queries", "pos_char_span", 3, [14, 34], "is outside its document"),
+    "span before the document": ("queries", "pos_char_span", 3, [-1, 5], "is outside its document"),
+    "empty span": ("queries", "pos_char_span", 3, [14, 14], "is empty"),
+    "reversed span": ("queries", "pos_char_span", 3, [20, 14], "is reversed"),
+    "span of one": ("queries", "pos_char_span", 3, [14], "must be two integers"),
+    "span of three": ("queries", "pos_char_span", 3, [14, 20, 33], "must be two integers"),
+    "span of none": ("queries", "pos_char_span", 3, [], "must be two integers"),
+    "null span": ("queries", "pos_char_span", 3, None, "must be two integers"),
+    "span with a null": ("queries", "pos_char_span", 3, [14, None], "is outside its document"),
+    "another length": ("queries", "pos_char_length", 2, 65, "is not the length in characters"),
+    "null length": ("queries", "pos_char_length", 2, None, "must be at least 1"),
+    "no tokens": ("queries", "pos_token_length", 2, 0, "must be at least 1"),
+    "null tokens": ("queries", "pos_token_length", 2, None, "must be at least 1"),
+    "positive not in the corpus": ("qrels", "corpus-id", 1, "doc_9", "is not in"),
+    "null positive": ("qrels", "corpus-id", 1, None, "is not in"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_VALUES)
+def test_a_wrong_value_is_refused_by_file_field_and_row(tmp_path, case):
+    table, field, row, value, said = WRONG_VALUES[case]
+    folder = write_domain(tmp_path, with_cell(posir_tables(), table, field, row, value))
+    with pytest.raises(DataError) as caught:
+        read(tmp_path)
+    lines = [line for line in str(caught.value).splitlines() if f"field '{field}': {said}" in line]
+    assert len(lines) == 1, caught.value
+    assert lines[0].startswith(f"{folder / FILES[table]}: ")
+    rows = [0, 1] if case == "duplicate query id" else [2, 3] if case == "duplicate document id" else [row]
+    assert f"{len(rows)} row{'s' * (len(rows) > 1)}, first: {rows[0]}" in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("extra", "said"),
+    [(-1, "has no relevant document"), (1, "has several relevant documents")],
+    ids=["without a positive", "with two positives"],
+)
+def test_a_query_without_exactly_one_positive_is_refused(tmp_path, extra, said):
+    tables = posir_tables()
+    qrels = tables["qrels"]
+    more = pl.DataFrame({"query-id": ["q1"], "corpus-id": ["doc_3"], "score": [1]})
+    changed = pl.concat([qrels, more]) if extra == 1 else qrels.filter(pl.col("query-id") != "q1")
+    folder = write_domain(tmp_path, tables | {"qrels": changed})
+    with pytest.raises(DataError) as caught:
+        read(tmp_path)
+    message = str(caught.value)
+    assert message.startswith(f"{folder / FILES['queries']}: field '_id': {said} in {folder / FILES['qrels']}")
+    assert "1 row, first: 1 ('q1')" in message
+
+
+@pytest.mark.parametrize(
+    ("table", "field", "values"),
+    [
+        ("queries", "pos_char_span", ["15-27", "0-3", "27-36", "14-33"]),
+        ("queries", "pos_char_span", [15, 0, 27, 14]),
+        ("queries", "pos_char_span", [[15.5, 27.0], [0.0, 3.0], [27.0, 36.0], [14.0, 33.0]]),
+        ("queries", "pos_char_length", ["long", "long", "long", "long"]),
+        ("queries", "pos_char_length", [52.5, 64.0, 64.0, 33.0]),
+        ("queries", "pos_token_length", [[400], [800], [1200], [1600]]),
+        ("queries", "text", [["Where"], ["Who"], ["What"], ["Where"]]),
+        ("corpus", "text", [{"title": "a"}, {"title": "b"}, {"title": "c"}, {"title": "d"}]),
+        ("qrels", "score", ["yes", "yes", "yes", "yes"]),
+    ],
+    ids=str,
+)
+def test_a_column_of_another_kind_is_named(tmp_path, table, field, values):
+    tables = posir_tables()
+    folder = write_domain(tmp_path, tables | {table: tables[table].with_columns(pl.Series(field, values))})
+    with pytest.raises(DataError, match=re.escape(f"{folder / FILES[table]}: field '{field}'")):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("field", ["query-id", "score"])
+def test_a_null_in_the_qrels_is_refused(tmp_path, field):
+    tables = posir_tables()
+    more = pl.DataFrame({"query-id": ["q9"], "corpus-id": ["doc_3"], "score": [1]}).with_columns(pl.lit(None).alias(field))
+    qrels = pl.concat([tables["qrels"], more.cast(tables["qrels"].schema)])
+    folder = write_domain(tmp_path, tables | {"qrels": qrels})
+    with pytest.raises(DataError, match=re.escape(f"{folder / FILES['qrels']}: field '{field}'")):
+        read(tmp_path)
+
+
+def test_everything_wrong_is_named_at_once_with_the_number_of_rows(tmp_path):
+    tables = with_cell(posir_tables(), "corpus", "text", 3, "")
+    tables["queries"] = tables["queries"].with_columns(pl.lit("").alias("text"), pl.lit(0).alias("pos_token_length"))
+    write_domain(tmp_path, tables)
+    with pytest.raises(DataError) as caught:
+        read(tmp_path)
+    first, second, third = str(caught.value).splitlines()
+    assert "corpus.parquet: field 'text': is empty" in first
+    assert "queries.parquet: field 'text': is empty" in second
+    assert second.endswith("4 rows, first: 0 (''), 1 (''), 2 (''), 3 ('')")
+    assert "queries.parquet: field 'pos_token_length': must be at least 1" in third
+
+
+def test_a_positive_of_another_language_must_be_in_the_corpus_that_is_searched(tmp_path):
+    english, german = posir_tables(), posir_tables()
+    english["corpus"] = english["corpus"].filter(pl.col("_id") != "doc_2")
+    write_domain(tmp_path, english)
+    write_domain(tmp_path, german, language="deu-Latn")
+    assert len(read(tmp_path, "deu-Latn", "deu-Latn").evidence) == 4
+    with pytest.raises(DataError, match=r"deu-Latn.*field 'corpus-id': is not in .*eng-Latn"):
+        read(tmp_path, "deu-Latn")

@@ -1,0 +1,137 @@
+"""Where files come from: a local folder, or a Hub that is really spoken to over HTTP by a client in its own process."""
+
+import json
+
+import pytest
+
+from posir_tasks.errors import DataError, PosirError
+from posir_tasks.sources.repository import HubRepository, LocalRepository, open_repository, wanted_revision
+from tests.support.commands import python
+from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
+from tests.support.hub import serve
+
+REPO_ID = "infgrad/PosIR-Benchmark-v1"
+COMMIT, OTHER_COMMIT = "a" * 40, "b" * 40
+NOWHERE = "http://127.0.0.1:9"
+READ = """
+import json
+from posir_tasks.sources.posir import REPO_ID, REVISION, domains_of, read_domain
+from posir_tasks.sources.repository import open_repository
+repository = open_repository(REPO_ID, REVISION)
+data = read_domain(repository, 'eng-Latn', 'eng-Latn', 'sports')
+print(json.dumps([domains_of(repository, 'eng-Latn'), data.evidence.query_ids, data.corpus['text'][:], data.revision]))
+"""
+READ_DATA = [["sports"], list(posir_tables()["queries"]["_id"]), list(posir_tables()["corpus"]["text"])]
+#: Prints the error that the code above meets.
+EXPECT_ERROR = f"""
+from posir_tasks.errors import DataError
+try:
+    exec({READ!r})
+except DataError as error:
+    print(error)
+"""
+
+
+@pytest.fixture
+def hub(posir_folder):
+    (posir_folder / "README.md").write_text("# no parquet")
+    with serve(REPO_ID, posir_folder, COMMIT) as running:
+        yield running
+
+
+@pytest.fixture
+def client(tmp_path):
+    """Run Python with a Hub at an address; the Hub's cache is kept between calls."""
+
+    def call(code, url, **environment):
+        variables = {"HF_ENDPOINT": url, "HF_HOME": str(tmp_path / "hf"), "HF_HUB_OFFLINE": "0"}
+        done = python(code, **variables | environment)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return call
+
+
+def test_a_local_folder_lists_and_fetches_its_parquet_files(posir_folder):
+    (posir_folder / "eng-Latn" / "notes.txt").write_text("no data")
+    write_domain(posir_folder, posir_tables(), language="deu-Latn", domain="game")
+    repository = LocalRepository(posir_folder)
+    assert repository.paths("deu-Latn") == [
+        "deu-Latn/game/corpus.parquet",
+        "deu-Latn/game/qrels/test.parquet",
+        "deu-Latn/game/queries.parquet",
+    ]
+    assert len(repository.paths()) == 6
+    assert repository.paths("kor-Kore") == []
+    assert repository.fetch("deu-Latn/game/corpus.parquet") == posir_folder / "deu-Latn/game/corpus.parquet"
+    assert repository.revision == "local"
+
+
+def test_a_file_missing_locally_is_named_with_the_variable(posir_folder):
+    with pytest.raises(DataError, match=r"deu-Latn/game/corpus\.parquet: missing. POSIR_DATA is set"):
+        LocalRepository(posir_folder).fetch("deu-Latn/game/corpus.parquet")
+
+
+def test_the_environment_chooses_between_folder_and_hub(posir_folder, monkeypatch):
+    assert open_repository(REPO_ID, COMMIT) == HubRepository(REPO_ID, COMMIT)
+    monkeypatch.setenv("POSIR_REVISIONS", f"owner/other@v1 {REPO_ID}@{OTHER_COMMIT}")
+    assert open_repository(REPO_ID, COMMIT) == HubRepository(REPO_ID, OTHER_COMMIT)
+    assert wanted_revision("owner/third", COMMIT) == COMMIT
+    monkeypatch.setenv("POSIR_DATA", str(posir_folder.parent))
+    assert open_repository(REPO_ID, COMMIT) == LocalRepository(posir_folder)
+
+
+def test_a_data_folder_that_is_none_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("POSIR_DATA", str(tmp_path / "typo"))
+    with pytest.raises(PosirError, match=r"POSIR_DATA=.*typo: no such folder"):
+        open_repository(REPO_ID, COMMIT)
+
+
+@pytest.mark.parametrize("entry", ["main", "infgrad/PosIR-Benchmark-v1", "infgrad/PosIR-Benchmark-v1@", "@main"])
+def test_a_malformed_revision_is_refused(entry, monkeypatch):
+    monkeypatch.setenv("POSIR_REVISIONS", entry)
+    with pytest.raises(PosirError, match=f"POSIR_REVISIONS: '{entry}' is not of the form owner/name@revision"):
+        open_repository(REPO_ID, COMMIT)
+
+
+def test_a_domain_is_read_from_the_hub_and_then_from_its_cache(hub, client):
+    assert json.loads(client(READ, hub.url)) == [*READ_DATA, COMMIT]
+    assert set(hub.revisions) == {"main"}
+    asked = len(hub.revisions)
+    assert json.loads(client(READ, NOWHERE)) == [*READ_DATA, COMMIT]
+    assert json.loads(client(READ, hub.url, HF_HUB_OFFLINE="1")) == [*READ_DATA, COMMIT]
+    assert len(hub.revisions) == asked
+
+
+def test_the_revision_of_the_environment_is_what_is_asked_for_and_recorded(hub, client):
+    hub.branches = ()
+    assert json.loads(client(READ, hub.url, POSIR_REVISIONS=f"{REPO_ID}@{COMMIT}")) == [*READ_DATA, COMMIT]
+    assert set(hub.revisions) == {COMMIT}
+    refused = client(EXPECT_ERROR, hub.url, POSIR_REVISIONS=f"{REPO_ID}@{OTHER_COMMIT}")
+    assert f"{REPO_ID}@{OTHER_COMMIT}: cannot be read" in refused
+    assert hub.revisions[-1] == OTHER_COMMIT
+
+
+def test_a_domain_is_read_after_a_part_of_the_repository_was_downloaded_by_hand(hub, client):
+    write_domain(hub.root, posir_tables(), domain="game")
+    code = f"import huggingface_hub\nhuggingface_hub.snapshot_download('{REPO_ID}', repo_type='dataset', allow_patterns=['*/sports/*'])"
+    client(code, hub.url)
+    read = READ.replace("[domains_of(repository, 'eng-Latn'), ", "[['sports'], ")
+    assert json.loads(client(read, hub.url)) == [*READ_DATA, COMMIT]
+
+
+def test_a_file_that_the_hub_lacks_is_named(hub, client):
+    (hub.root / "eng-Latn" / "sports" / "corpus.parquet").unlink()
+    assert (
+        client(EXPECT_ERROR, hub.url).strip() == f"Hub dataset {REPO_ID}@main: there is no file eng-Latn/sports/corpus.parquet."
+    )
+
+
+@pytest.mark.parametrize("offline", ["0", "1"])
+def test_without_network_and_cache_the_error_names_the_folder_to_use_instead(client, offline):
+    listed = EXPECT_ERROR.replace("data = read_domain", "repository.paths(); data = read_domain")
+    for code in (EXPECT_ERROR, listed):
+        message = client(code, NOWHERE, HF_HUB_OFFLINE=offline)
+        assert f"Hub dataset {REPO_ID}@main: cannot be read" in message
+        assert "set POSIR_DATA to a folder" in message
+        assert f"$POSIR_DATA/{POSIR_FOLDER}" in message

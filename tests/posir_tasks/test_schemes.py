@@ -1,0 +1,125 @@
+"""Position schemes against pandas.cut and naive loops."""
+
+from fractions import Fraction
+from math import ceil
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posir_tasks.evidence import Evidence
+from posir_tasks.schemes import AbsolutePositions, LabelledPositions, RelativePositions
+
+SQUAD_BUCKETS = [(0, 100), (100, 200), (200, 300), (300, 400), (400, 500), (500, 3120)]
+
+
+def evidence(**columns):
+    count = len(next(iter(columns.values())))
+    arrays = {name: tuple(value) if name == "labels" else np.array(value, np.int64) for name, value in columns.items()}
+    return Evidence([f"q{k}" for k in range(count)], ["d"] * count, **arrays)
+
+
+def relative(spans, tokens=None):
+    starts, ends, characters = zip(*spans, strict=True)
+    return evidence(starts=starts, ends=ends, characters=characters, tokens=tokens or [100] * len(spans))
+
+
+def memberships(cells):
+    return set(zip(cells.query.tolist(), cells.position.tolist(), strict=True))
+
+
+@st.composite
+def spans(draw):
+    characters = draw(st.integers(1, 100_000))
+    start = draw(st.integers(0, characters - 1))
+    return start, draw(st.integers(start + 1, characters)), characters
+
+
+@st.composite
+def spans_on_an_edge(draw):
+    """A span whose midpoint is exactly k/20 of its document."""
+    unit, k = draw(st.integers(1, 5_000)), draw(st.integers(1, 19))
+    reach = draw(st.integers(1, unit))
+    return k * unit - reach, k * unit + reach, 20 * unit
+
+
+@given(st.lists(st.one_of(spans(), spans_on_an_edge()), min_size=1, max_size=30))
+def test_relative_bins_are_those_of_pandas_cut(found):
+    frame = pd.DataFrame(found, columns=["start", "end", "characters"])
+    midpoint = ((frame.start + frame.end) / 2 / frame.characters).clip(0, 1)
+    expected = pd.cut(midpoint, np.linspace(0, 1, 21), include_lowest=True, labels=False)
+    cells = RelativePositions().cells(relative(found))
+    assert cells.position.tolist() == expected.tolist()
+    assert cells.query.tolist() == list(range(len(found)))
+
+
+@given(spans_on_an_edge())
+def test_a_midpoint_on_an_edge_lies_in_the_bin_below(span):
+    start, end, characters = span
+    exact = ceil(Fraction(start + end, 2 * characters) * 20) - 1
+    assert RelativePositions().cells(relative([span])).position.tolist() == [exact]
+
+
+def test_the_first_bin_is_closed_on_both_sides_and_midpoints_are_clipped():
+    cells = RelativePositions().cells(relative([(0, 0, 10), (-9, 1, 10), (19, 21, 20), (50, 60, 20)]))
+    assert cells.position.tolist() == [0, 0, 19, 19]
+
+
+@given(st.lists(st.one_of(st.integers(1, 5_000), st.sampled_from([512, 513, 1024, 1025, 1536, 1537])), min_size=1))
+def test_length_buckets_are_those_of_pandas_cut(tokens):
+    expected = pd.cut(pd.Series(tokens), [0, 512, 1024, 1536, np.inf], labels=False)
+    found = relative([(0, 1, 10)] * len(tokens), tokens)
+    assert RelativePositions().length_of(found).tolist() == expected.tolist()
+    assert RelativePositions().cells(found).length.tolist() == expected.tolist()
+
+
+def test_relative_names_are_the_intervals():
+    scheme = RelativePositions()
+    assert scheme.lengths == ("Q1", "Q2", "Q3", "Q4")
+    assert len(set(scheme.positions)) == 20
+    assert (scheme.positions[0], scheme.positions[1], scheme.positions[19]) == ("[0.00, 0.05]", "(0.05, 0.10]", "(0.95, 1.00]")
+
+
+@given(st.lists(st.one_of(st.integers(0, 4_000), st.sampled_from([0, 100, 101, 500, 3120, 3121])), min_size=1))
+def test_absolute_buckets_are_closed_at_both_ends(starts):
+    expected = {
+        (query, bucket)
+        for query, start in enumerate(starts)
+        for bucket, (low, high) in enumerate(SQUAD_BUCKETS)
+        if low <= start <= high
+    }
+    cells = AbsolutePositions().cells(evidence(starts=starts))
+    assert memberships(cells) == expected
+    assert len(cells.query) == len(expected)
+    assert set(cells.length.tolist()) <= {0}
+
+
+@pytest.mark.parametrize(("start", "buckets"), [(99, [0]), (100, [0, 1]), (500, [4, 5]), (3120, [5]), (3121, [])])
+def test_a_start_on_a_boundary_counts_twice_and_one_beyond_the_last_not_at_all(start, buckets):
+    assert AbsolutePositions().cells(evidence(starts=[start])).position.tolist() == buckets
+
+
+def test_a_label_counts_in_every_position_it_contains():
+    cells = LabelledPositions().cells(evidence(labels=["end", "beginning", "beginning+middle", "nowhere"]))
+    assert memberships(cells) == {(0, 2), (1, 0), (2, 0), (2, 1)}
+
+
+def test_no_queries_have_no_cells():
+    empty = Evidence([], [])
+    for scheme in (RelativePositions(), AbsolutePositions(), LabelledPositions()):
+        assert len(scheme.cells(empty).query) == 0
+        assert len(scheme.length_of(empty)) == 0
+
+
+def test_schemes_with_other_cells_have_other_names():
+    schemes = [
+        RelativePositions(),
+        RelativePositions(bins=10),
+        RelativePositions(token_bounds=(512, 1024)),
+        AbsolutePositions(),
+        AbsolutePositions(buckets=((0, 100), (100, 3120))),
+        LabelledPositions(),
+    ]
+    assert len({scheme.name for scheme in schemes}) == len(schemes)

@@ -1,0 +1,55 @@
+"""Small valid datasets, and folders to write them to."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import polars as pl
+
+Tables = dict[str, pl.DataFrame]
+
+FILES = {"corpus": "corpus.parquet", "queries": "queries.parquet", "qrels": "qrels/test.parquet"}
+#: Name of the folder that is read as the repository infgrad/PosIR-Benchmark-v1.
+POSIR_FOLDER = "PosIR-Benchmark-v1"
+
+#: Text, question and evidence; one query asks about the first document, two about the second, one about the third.
+TEXTS = {
+    "doc_0": "The mill stood by the river. It burned down in 1901.",
+    "doc_1": "Ada kept bees. Her brother kept the books. Neither kept secrets.",
+    "doc_2": "Nothing grows on the north slope.",
+    "doc_3": "A text that nobody asks about.",
+}
+ASKED = {
+    "q0": ("Where was the mill?", "doc_0", "by the river"),
+    "q1": ("Who kept bees?", "doc_1", "Ada"),
+    "q2": ("What did her brother keep?", "doc_1", "the books"),
+    "q3": ("Where does nothing grow?", "doc_2", "on the north slope."),
+}
+
+
+def posir_tables(texts: Mapping[str, str] = TEXTS, asked: Mapping[str, tuple[str, str, str]] = ASKED) -> Tables:
+    """Make the tables of one domain; the evidence's span is where it first stands in its text."""
+    spans = [(texts[document].index(evidence), len(evidence)) for _, document, evidence in asked.values()]
+    return {
+        "corpus": pl.DataFrame({"_id": list(texts), "text": list(texts.values())}),
+        "queries": pl.DataFrame(
+            {
+                "_id": list(asked),
+                "text": [question for question, _, _ in asked.values()],
+                "pos_char_span": [[start, start + length] for start, length in spans],
+                "pos_char_length": [len(texts[document]) for _, document, _ in asked.values()],
+                "pos_token_length": [400 * (row + 1) for row in range(len(asked))],
+            }
+        ),
+        "qrels": pl.DataFrame(
+            {"query-id": list(asked), "corpus-id": [document for _, document, _ in asked.values()], "score": [1] * len(asked)}
+        ),
+    }
+
+
+def write_domain(root: Path, tables: Tables, *, language: str = "eng-Latn", domain: str = "sports") -> Path:
+    """Write the given tables of a domain in the PosIR layout; return its folder."""
+    folder = root / language / domain
+    for name, table in tables.items():
+        (folder / FILES[name]).parent.mkdir(parents=True, exist_ok=True)
+        table.write_parquet(folder / FILES[name])
+    return folder
