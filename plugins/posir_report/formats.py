@@ -86,7 +86,7 @@ def length_lines(rows: Sequence[Row]) -> Lines:
                     f"{row.queries:,}",
                     _percent(row.ndcg_at_10) + _interval(row.ndcg_at_10_low, row.ndcg_at_10_high, _percent),
                     _plain(row.psi) + _interval(row.psi_low, row.psi_high, _plain),
-                    NONE if row.psi_null_mean is None else f"{_plain(row.psi_null_mean)}, up to {_plain(row.psi_null_p95)}",
+                    NONE if row.psi_null_mean is None else f"{_plain(row.psi_null_mean)} to {_plain(row.psi_null_p95)}",
                     _p_value(row.p_value),
                     verdict(row),
                 ),
@@ -145,9 +145,16 @@ def _interval(low: float | None, high: float | None, form: Callable[[float | Non
 def print_tables(console: Console, text: Lines) -> None:
     """Print one Rich table for each model and task."""
     for (model, task), lines in groupby(text.lines, key=lambda line: (line.model, line.task)):
-        table = Table(title=f"[bold]{model}[/] · {task}", title_justify="left", title_style="", box=None, header_style="dim")
+        table = Table(
+            title=f"[bold]{model}[/] · {task}",
+            title_justify="left",
+            title_style="",
+            box=None,
+            header_style="dim",
+            pad_edge=False,
+        )
         for heading in text.headings:
-            table.add_column(heading, justify="right" if heading in ("Queries", "p") else "left")
+            table.add_column(heading, justify="right" if heading in ("Queries", "p") else "left", no_wrap=True)
         for line in lines:
             table.add_row(*line.cells)
         console.print(table)

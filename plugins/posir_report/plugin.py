@@ -13,9 +13,12 @@ from posir_report.summary import bin_rows_of, rows_of, summarise
 from posir_tasks.hooks import hookimpl
 from posir_tasks.results import read_results
 
+#: Columns of a table where the output is no terminal.
+WIDTH = 110
 NOTE = (
-    "nDCG@10 x 100 and PSI = 1 - worst / best position bin, each with its 95 % interval. PSI of noise: what PSI shows with "
-    "these counts when position has no effect, on average and in 95 of 100 cases. Read PSI beside nDCG@10."
+    "nDCG@10 x 100 and PSI = 1 - worst / best position bin, each with its 95 % interval; a part of every PSI is chance, so the "
+    "interval of the true one mostly lies below it. PSI of noise: what these counts show when position has no effect, on "
+    "average and in 95 of 100 cases. Read PSI beside nDCG@10."
 )
 
 
@@ -44,5 +47,7 @@ def posir_commands(app: typer.Typer) -> None:
             typer.echo(as_markdown(text))
             return
         console = Console()
+        if not console.is_terminal:
+            console.width = max(console.width, WIDTH)
         print_tables(console, text)
         console.print(f"[dim]{NOTE}[/]")

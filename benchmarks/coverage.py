@@ -1,0 +1,157 @@
+"""Coverage of the intervals and size of the test, by simulation with known effects of position.
+
+Run: python benchmarks/coverage.py [--replications 200] [--jobs 2]
+
+Every replication draws a profile: queries fall into bins at random, more of them early (as evidence does in PosIR), and
+their ranks come from a distribution of the bin's true mean nDCG@10. "weak" models have about 0.5, "strong" ones about 0.9
+in their best bins. Columns: share of replications in which the interval of PSI, of nDCG@10 over all queries, of the
+unweighted mean of the bins, and of a single bin holds the true value; mean width of the interval of PSI; share of p < 0.05.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import product
+from multiprocessing import Pool
+
+import numpy as np
+from scipy.optimize import brentq
+
+from posir_psi import psi
+from posir_significance.bins import Floats, Integers, sample
+from posir_significance.intervals import Interval, bucket_interval, ndcg_intervals, psi_interval
+from posir_significance.null import exchanged_gains, noise_floor, null_psi
+from posir_significance.shapes import midpoints
+from posir_tasks.profile import NDCG_AT_10
+
+#: Exchanges per replication: fewer than a result has, since only p < 0.05 is counted.
+EXCHANGES = 500
+#: Ranks of a middling retriever: a third of its hits first, a long tail, a third below rank 10.
+RANKS: Floats = np.array([0.40, 0.09, 0.05, 0.035, 0.025, 0.02, 0.015, 0.015, 0.01, 0.01, 0.25, 0.08])
+#: True scores over positions, 0 at the best and 1 at the worst.
+EFFECTS: dict[str, Callable[[Floats], Floats]] = {
+    "none": np.zeros_like,
+    "linear": lambda x: x,
+    "step": lambda x: (x > 0.6).astype(np.float64),
+    "dip": lambda x: 1 - (2 * x - 1) ** 2,
+    "decay": lambda x: 1 - np.exp(-5 * x),
+    "two dips": lambda x: 0.5 - 0.5 * np.cos(4 * np.pi * x),
+    "last bin": lambda x: (x == x.max()).astype(np.float64),
+    "no order": lambda x: np.random.default_rng(3).random(len(x)),
+}
+#: Effects that no shape of `posir_significance.shapes` has: what happens off the beaten track.
+OTHERS = ("decay", "two dips", "last bin", "no order")
+SIZES = (0.1, 0.3, 0.8)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One row of the table."""
+
+    effect: str
+    level: str
+    bins: int
+    queries: int
+    true_psi: float
+
+    def means(self) -> Floats:
+        """Return the true mean nDCG@10 of the bins, shape (P,)."""
+        shape = EFFECTS[self.effect](midpoints(self.bins))
+        if self.effect == "none":
+            return np.full(self.bins, 0.5 if self.level == "weak" else 0.9)
+        shape = (shape - shape.min()) / np.ptp(shape)
+        best = min(0.9, 1 / (2 - self.true_psi)) if self.level == "weak" else 0.95
+        means: Floats = best * (1 - self.true_psi * shape)
+        return means
+
+    def shares(self) -> Floats:
+        """Return the share of queries of each bin, shape (P,)."""
+        return normalised(np.linspace(1.4, 0.6, self.bins))
+
+
+def settings() -> list[Setting]:
+    """Return the rows of the table."""
+    counts, levels = (500, 2_000, 42_000), ("weak", "strong")
+    none = [Setting("none", *row, 0.0) for row in product(levels, (20, 6, 3), counts)]
+    main = [Setting(*row) for row in product(("linear", "step", "dip"), levels, (20, 6, 3), counts, SIZES)]
+    others = [Setting(*row) for row in product(OTHERS, levels, (20,), counts, SIZES)]
+    return [*none, *main, *others]
+
+
+def normalised(weights: Floats) -> Floats:
+    """Return weights as shares of their sum."""
+    shares: Floats = weights / weights.sum()
+    return shares
+
+
+def rank_distribution(mean: float) -> Floats:
+    """Return a distribution over the 12 rank columns with a mean nDCG@10: the middling one, exponentially tilted."""
+
+    def tilted(tilt: float) -> Floats:
+        return normalised(RANKS * np.exp(tilt * NDCG_AT_10))
+
+    return tilted(brentq(lambda tilt: tilted(tilt) @ NDCG_AT_10 - mean, -50, 50))
+
+
+def simulate(setting: Setting, rng: np.random.Generator) -> Integers:
+    """Draw a profile's counts, shape (P, 12)."""
+    distributions = np.array([rank_distribution(mean) for mean in setting.means()])
+    counts: Integers = rng.multinomial(rng.multinomial(setting.queries, setting.shares()), distributions)
+    return counts
+
+
+def p_value(counts: Integers, seed: int) -> float:
+    """Return the p-value of a profile's PSI."""
+    queries = counts.sum(axis=1)
+    observed = float(psi(sample(counts).means[queries > 0]))
+    floor = noise_floor(observed, null_psi(exchanged_gains(counts[None], EXCHANGES, seed)[:, 0], queries))
+    return floor.p_value if floor else 1.0
+
+
+def holds(interval: Interval | None, value: float) -> bool:
+    """Return whether an interval holds a value, up to rounding."""
+    return interval is not None and interval[0] - 1e-9 <= value <= interval[1] + 1e-9
+
+
+def replicate(setting: Setting, seed: int) -> list[float]:
+    """Return the table's columns for one simulated profile."""
+    counts = simulate(setting, np.random.default_rng([seed, setting.queries, setting.bins]))
+    means = setting.means()
+    significance = p_value(counts, seed)
+    interval = psi_interval(counts, significance)
+    single = [holds(one, mean) for one, mean in zip(ndcg_intervals(sample(counts)), means, strict=True) if one]
+    return [
+        holds(interval, float(psi(means))),
+        holds(ndcg_intervals(sample(counts.sum(axis=0, keepdims=True)))[0], float(means @ setting.shares())),
+        holds(bucket_interval(sample(counts)), float(means.mean())),
+        float(np.mean(single)),
+        interval[1] - interval[0] if interval else float("nan"),
+        significance < 0.05,
+    ]
+
+
+def row(job: tuple[Setting, int]) -> str:
+    """Return one line of the table."""
+    setting, replications = job
+    columns = np.mean([replicate(setting, seed) for seed in range(replications)], axis=0)
+    name = f"{setting.effect:<9}{setting.level:<7}{setting.queries:>7,}{setting.bins:>6}{setting.true_psi:>10.1f}"
+    return name + "".join(f"{column:>10.3f}" for column in columns)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--replications", type=int, default=200, help="simulated profiles per row")
+    parser.add_argument("--jobs", type=int, default=2, help="processes")
+    arguments = parser.parse_args()
+    heads = ("PSI", "nDCG", "bins mean", "one bin", "width", "p < 0.05")
+    print(f"{'effect':<9}{'model':<7}{'n':>7}{'bins':>6}{'true PSI':>10}" + "".join(f"{head:>10}" for head in heads))
+    with Pool(arguments.jobs) as pool:
+        for line in pool.imap(row, [(setting, arguments.replications) for setting in settings()]):
+            print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()
