@@ -1,0 +1,1 @@
+"""The hook implementation: `posir compare`."""

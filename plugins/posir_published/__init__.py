@@ -1,0 +1,1 @@
+"""The results of the papers, as figures with their source."""
