@@ -12,9 +12,10 @@ from posir_tasks.errors import PosirError, ProfileError
 from posir_tasks.files import written_whole
 from posir_tasks.hooks.manager import plugin_scores
 from posir_tasks.profile import PositionProfile
+from posir_tasks.reach import Reach
 
-#: Names under which a result holds the profile, and what was read and run.
-PROFILE_KEY, RUN_KEY = "position_profile", "position_run"
+#: Names under which a result holds the profile, what the model's window leaves of it, and what was read and run.
+PROFILE_KEY, REACH_KEY, RUN_KEY = "position_profile", "position_reach", "position_run"
 #: Name in the run's record of the names that plugins gave.
 SCORED_KEY = "plugin_scores"
 #: What mteb writes beside the results of a model.
@@ -33,6 +34,7 @@ class SubsetResult:
     task: str
     subset: str
     profile: PositionProfile
+    reach: Reach | None
     run: Mapping[str, Any]
     """What was read and run, as the task recorded it."""
     file: Path
@@ -91,16 +93,15 @@ def _subset_results(file: Path) -> Iterator[SubsetResult]:
         for scores in split:
             if PROFILE_KEY in scores:
                 subset = str(scores.get("hf_subset", "default"))
-                yield SubsetResult(
-                    model, revision, data["task_name"], subset, _profile(file, subset, scores), scores.get(RUN_KEY, {}), file
-                )
+                profile, reach = _profile_and_reach(file, subset, scores)
+                yield SubsetResult(model, revision, data["task_name"], subset, profile, reach, scores.get(RUN_KEY, {}), file)
 
 
-def _profile(file: Path, subset: str, scores: Mapping[str, Any]) -> PositionProfile:
+def _profile_and_reach(file: Path, subset: str, scores: Mapping[str, Any]) -> tuple[PositionProfile, Reach | None]:
     try:
-        return PositionProfile.from_json(scores[PROFILE_KEY])
+        return PositionProfile.from_json(scores[PROFILE_KEY]), Reach.from_json(scores.get(REACH_KEY, {}))
     except ProfileError as error:
-        raise ProfileError(f"{file}: subset '{subset}', field '{PROFILE_KEY}': {error}") from error
+        raise ProfileError(f"{file}: subset '{subset}': {error}") from error
 
 
 def _model_of(file: Path) -> tuple[str, str]:
@@ -128,9 +129,9 @@ def rescore(file: Path) -> int:
     for split in data["scores"].values():
         for scores in split:
             if PROFILE_KEY in scores:
-                profile = _profile(file, str(scores.get("hf_subset")), scores)
+                profile, reach = _profile_and_reach(file, str(scores.get("hf_subset")), scores)
                 before = set(scores.get(RUN_KEY, {}).get(SCORED_KEY, ()))
-                given = rounded(plugin_scores(profile, taken=scores.keys() - before))
+                given = rounded(plugin_scores(profile, reach, taken=scores.keys() - before))
                 scores.update(given)
                 scores.setdefault(RUN_KEY, {})[SCORED_KEY] = sorted(before | given.keys())
                 rescored += 1

@@ -23,7 +23,7 @@ def posir_scores(profile: PositionProfile) -> dict[str, Any]:
     The first and the last have an entry `all` and, for profiles with length buckets, one for each: q1 to q4.
     """
     exchanged = exchanged_gains(profile.counts)
-    significance = {"all": {**overall(profile), **psi_scores(profile.counts.sum(axis=0), exchanged.sum(axis=1))}}
+    significance = {"all": overall(profile, exchanged)}
     directions = {"all": direction(profile.counts)}
     if len(profile.lengths) > 1:
         for index, name in enumerate(profile.lengths):
@@ -37,10 +37,16 @@ def posir_scores(profile: PositionProfile) -> dict[str, Any]:
     }
 
 
-def overall(profile: PositionProfile) -> dict[str, Any]:
-    """Return the number of distinct queries and their mean nDCG@10 with its interval."""
+def overall(profile: PositionProfile, exchanged: Floats) -> dict[str, Any]:
+    """Return the fields of all lengths together: distinct queries, their mean nDCG@10, and the PSI of the pooled bins.
+
+    Args:
+        profile: With L length buckets and P position bins.
+        exchanged: Sums of nDCG@10 of each bin under no position effect, shape (draws, L, P).
+    """
     (interval,) = ndcg_intervals(sample(profile.totals.sum(axis=0, keepdims=True)))
-    return scored(profile.queries, profile.score(), interval)
+    mean = scored(profile.queries, profile.score(), interval)
+    return {**mean, **psi_scores(profile.counts.sum(axis=0), exchanged.sum(axis=1))}
 
 
 def of_bucket(profile: PositionProfile, index: int) -> dict[str, Any]:

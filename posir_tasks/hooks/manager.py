@@ -15,6 +15,7 @@ import pluggy
 from posir_tasks.hooks import specs
 from posir_tasks.hooks.markers import PROJECT
 from posir_tasks.profile import PositionProfile
+from posir_tasks.reach import Reach
 
 logger = logging.getLogger(__name__)
 
@@ -88,17 +89,18 @@ def _register(manager: pluggy.PluginManager, point: EntryPoint) -> str | None:
     return None
 
 
-def plugin_scores(profile: PositionProfile, taken: Collection[str] = ()) -> dict[str, Any]:
+def plugin_scores(profile: PositionProfile, reach: Reach | None = None, *, taken: Collection[str] = ()) -> dict[str, Any]:
     """Return the scores of all plugins for a profile; a plugin that fails is named in a warning and left out.
 
     Args:
         profile: The profile to score.
+        reach: What the model's window leaves of it, where that is known.
         taken: Names that a plugin may not use.
     """
     scores: dict[str, Any] = {}
     for name, caller in loaded_plugins().callers("posir_scores"):
         try:
-            given = merge_scores(caller(profile=profile))
+            given = merge_scores(caller(profile=profile, reach=reach))
         except Exception as error:
             logger.warning("posir plugin '%s' raised %s: %s; its scores are missing", name, type(error).__name__, error)
             continue

@@ -14,17 +14,19 @@ if TYPE_CHECKING:
     import typer
 
     from posir_tasks.profile import PositionProfile
+    from posir_tasks.reach import Reach
 
 
 @hookspec
-def posir_scores(profile: PositionProfile) -> Mapping[str, Any]:  # type: ignore[empty-body]
+def posir_scores(profile: PositionProfile, reach: Reach | None) -> Mapping[str, Any]:  # type: ignore[empty-body]
     """Return scores of one profile, to stand beside mteb's own in the result.
 
     Called for every evaluated subset, by `posir rescore` for stored ones, and by reports for pooled ones; so it must
-    depend on nothing but the profile, and not change it.
+    depend on nothing but its arguments, and not change them.
 
     Args:
         profile: Ranks of the relevant documents, counted by length and position.
+        reach: What the model's input window leaves of the evidence; None where the window or the lengths are unknown.
 
     Returns:
         Names and JSON values (`None` where a score is undefined; NaN is refused). A name that mteb or another plugin

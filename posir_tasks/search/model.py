@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -48,6 +49,14 @@ class SearchRequest:
 def is_reranker(model: MTEBModels) -> bool:
     """Whether the model only reorders documents that something else found."""
     return isinstance(model, CrossEncoderProtocol) and not isinstance(model, EncoderProtocol | SearchProtocol)
+
+
+def window_of(model: MTEBModels) -> int | None:
+    """Return how many tokens of a text the model reads, as it or else its registered metadata tells; None if unknown."""
+    loaded = getattr(getattr(model, "model", None), "max_seq_length", None)
+    registered = model.mteb_model_meta.max_tokens if model.mteb_model_meta else None
+    window = loaded or registered
+    return int(window) if window and math.isfinite(window) else None
 
 
 def as_search(model: MTEBModels) -> SearchProtocol:
@@ -97,6 +106,7 @@ def search_ranks(model: MTEBModels, request: SearchRequest) -> RankedQueries:
             request.corpus,
             request.queries,
             top_k=request.top_k,
+            num_proc=request.num_proc,
             task_metadata=request.task_metadata,
             hf_split=request.hf_split,
             hf_subset=request.hf_subset,

@@ -15,10 +15,11 @@ from posir_tasks.errors import print_without_traceback
 from posir_tasks.hooks.manager import plugin_scores
 from posir_tasks.profile import PositionProfile
 from posir_tasks.ranks import RankedQueries, rank_results, retrieval_scores
-from posir_tasks.results import PROFILE_KEY, RUN_KEY, SCORED_KEY, rounded
+from posir_tasks.reach import Reach
+from posir_tasks.results import PROFILE_KEY, REACH_KEY, RUN_KEY, SCORED_KEY, rounded
 from posir_tasks.schemes import PositionScheme
 from posir_tasks.search.first_stage import bm25_first_stage
-from posir_tasks.search.model import SearchRequest, is_reranker, search_ranks, search_results
+from posir_tasks.search.model import SearchRequest, is_reranker, search_ranks, search_results, window_of
 from posir_tasks.sources.data import PositionData
 
 if TYPE_CHECKING:
@@ -161,12 +162,17 @@ class PositionTask(AbsTaskRetrieval):
             ranked = search_ranks(model, request)
         first_stage = stage.model_meta if stage else self._previous_results_model_meta
         with timer("Scoring", split=hf_split, subset=hf_subset):
-            return self._scores(ranked, data_split, first_stage)
+            return self._scores(ranked, data_split, window_of(model), first_stage)
 
-    def _scores(self, ranked: RankedQueries, data_split: SplitData, first_stage: dict[str, Any] | None) -> dict[str, Any]:
-        profile = PositionProfile.from_ranks(self.scheme, data_split["evidence"], ranked.ranks)
+    def _scores(
+        self, ranked: RankedQueries, data_split: SplitData, window: int | None, first_stage: dict[str, Any] | None
+    ) -> dict[str, Any]:
+        evidence = data_split["evidence"]
+        profile = PositionProfile.from_ranks(self.scheme, evidence, ranked.ranks)
+        reach = Reach.from_ranks(window, self.scheme, evidence, ranked.ranks) if window else None
         scores = retrieval_scores(ranked, self.k_values)
         scores[PROFILE_KEY] = profile.to_json()
+        scores[REACH_KEY] = reach.to_json() if reach else {"window": None}
         scores[RUN_KEY] = {
             "data_revision": data_split["revision"],
             "queries_dropped": data_split["dropped"],
@@ -176,7 +182,7 @@ class PositionTask(AbsTaskRetrieval):
         if first_stage:
             scores["previous_results_model_meta"] = first_stage
         given: dict[str, Any] = rounded(
-            plugin_scores(profile, taken={*scores, "main_score", "hf_subset", "languages", "mteb_version"})
+            plugin_scores(profile, reach, taken={*scores, "main_score", "hf_subset", "languages", "mteb_version"})
         )
         scores[RUN_KEY][SCORED_KEY] = sorted(given)
         return scores | given

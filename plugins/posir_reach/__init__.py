@@ -1,0 +1,1 @@
+"""Reach: how much of the evidence lies beyond a model's input window, and scores over what it could see."""
