@@ -124,6 +124,8 @@ class PositionProfile:
             raise ProfileError(
                 f"Profiles of the schemes '{self.scheme}' and '{other.scheme}' do not add; pool results of one benchmark."
             )
+        if (self.lengths, self.positions) != (other.lengths, other.positions):
+            raise ProfileError(f"Profiles of the length buckets {self.lengths} and {other.lengths} do not add.")
         return PositionProfile(
             self.scheme, self.lengths, self.positions, self.counts + other.counts, self.totals + other.totals
         )
@@ -143,11 +145,6 @@ class PositionProfile:
     def queries(self) -> int:
         """Number of distinct queries."""
         return int(self.totals.sum())
-
-    @property
-    def overlaps(self) -> bool:
-        """Whether some query is counted in several bins, or in none."""
-        return not np.array_equal(self.counts.sum(axis=1), self.totals)
 
     def score(self, gains: Gains = NDCG_AT_10) -> float:
         """Return the mean gain over all distinct queries, in [0, 1]; NaN without queries."""

@@ -4,11 +4,16 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
 
 # Read by huggingface_hub when it is first imported; a test that needs a Hub runs its client in a process of its own.
 os.environ["HF_HUB_OFFLINE"] = "1"
+
+# How long an example takes says nothing about whether it is right.
+settings.register_profile("posir", deadline=None)
+settings.load_profile("posir")
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 

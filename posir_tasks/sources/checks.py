@@ -68,12 +68,28 @@ def read_columns(file: Path, columns: Mapping[str, PolarsDataType]) -> pl.DataFr
         raise
     except (pl.exceptions.PolarsError, OSError, RuntimeError) as error:
         raise DataError(f"{file}: not a readable parquet file ({str(error).splitlines()[0]}).") from error
-    for name, wanted in columns.items():
-        try:
-            frame = frame.with_columns(pl.col(name).cast(wanted, strict=True))
-        except pl.exceptions.PolarsError as error:
-            raise DataError(f"{file}: field '{name}': is {present[name]}, must be {wanted}.") from error
-    return frame
+    unfit = [
+        f"{file}: field '{name}': is {present[name]}, must be {wanted}."
+        for name, wanted in columns.items()
+        if not is_kind_of(present[name], wanted)
+    ]
+    if unfit:
+        raise DataError("\n".join(unfit))
+    return frame.cast(dict(columns))  # type: ignore[arg-type]
+
+
+def is_kind_of(present: PolarsDataType, wanted: PolarsDataType) -> bool:
+    """Whether every value of one type is one of another: an integer of any size, a list or array of such, a number, a text."""
+    if isinstance(wanted, pl.Struct):
+        fields = {field.name: field.dtype for field in present.fields} if isinstance(present, pl.Struct) else {}
+        return all(field.name in fields and is_kind_of(fields[field.name], field.dtype) for field in wanted.fields)
+    if isinstance(wanted, pl.List):
+        return isinstance(present, pl.List | pl.Array) and is_kind_of(present.inner, wanted.inner)
+    if wanted == pl.Int64:
+        return present.is_integer()
+    if wanted == pl.Float64:
+        return present.is_numeric()
+    return present == wanted
 
 
 def rows_where(frame: pl.DataFrame, condition: pl.Expr, *, file: str, field: str, what: str) -> list[Problem]:

@@ -6,6 +6,7 @@ Layout and fields: the dataset infgrad/PosIR-Benchmark-v1, described in Zeng et 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import polars as pl
 from datasets import Dataset
@@ -63,12 +64,27 @@ def read_tables(repository: Repository, language: str, corpus_language: str, dom
     return PosirTables(
         corpus=read_columns(corpus, CORPUS),
         queries=read_columns(queries, QUERIES),
-        qrels=read_columns(qrels, QRELS).filter(pl.col("score") > 0).unique(["query-id", "corpus-id"], maintain_order=True),
+        qrels=read_qrels(qrels),
         corpus_file=str(corpus),
         queries_file=str(queries),
         qrels_file=str(qrels),
         same_language=language == corpus_language,
     )
+
+
+def read_qrels(file: Path) -> pl.DataFrame:
+    """Read the pairs of query and relevant document, each once.
+
+    Raises:
+        DataError: The file is corrupt, lacks a column or has a row without a value.
+    """
+    qrels = read_columns(file, QRELS)
+    refuse(
+        problem
+        for field in QRELS
+        for problem in rows_where(qrels, pl.col(field).is_null(), file=str(file), field=field, what="is missing")
+    )
+    return qrels.filter(pl.col("score") > 0).unique(["query-id", "corpus-id"], maintain_order=True)
 
 
 def problems_of(tables: PosirTables) -> list[Problem]:

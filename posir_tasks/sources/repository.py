@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache
 from pathlib import Path
 from typing import Protocol
 
@@ -14,6 +14,8 @@ from posir_tasks.errors import DataError, PosirError
 DATA_VARIABLE = "POSIR_DATA"
 #: Revisions to read instead of the pinned ones: `infgrad/PosIR-Benchmark-v1@<commit>`, several separated by spaces.
 REVISIONS_VARIABLE = "POSIR_REVISIONS"
+#: How long to wait for the Hub before its cache is used.
+LOOK_UP_SECONDS = 20
 #: What a result names as revision of a local folder.
 LOCAL = "local"
 
@@ -76,6 +78,15 @@ class LocalRepository:
 
 
 @dataclass(frozen=True)
+class Snapshot:
+    """A commit of a repository on the Hub."""
+
+    commit: str
+    paths: tuple[str, ...]
+    """Its parquet files; without a network those that the Hub's cache has of it."""
+
+
+@dataclass(frozen=True)
 class HubRepository:
     """A dataset repository on the Hugging Face Hub; files are kept in the Hub's own cache."""
 
@@ -88,29 +99,14 @@ class HubRepository:
         """The repository and revision."""
         return f"Hub dataset {self.repo_id}@{self.wanted}"
 
-    @cached_property
+    @property
     def revision(self) -> str:
-        """The commit that was read."""
-        from huggingface_hub import snapshot_download
+        """The commit that is read.
 
-        return Path(snapshot_download(self.repo_id, repo_type="dataset", revision=self.wanted, local_files_only=True)).name
-
-    @cached_property
-    def _all_paths(self) -> list[str]:
-        from huggingface_hub import HfApi, snapshot_download
-        from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
-
-        try:
-            listing = HfApi().list_repo_files(self.repo_id, repo_type="dataset", revision=self.wanted)
-        except HfHubHTTPError as error:
-            raise self._unreachable(error) from error
-        except Exception as offline:  # the HTTP library's own errors differ between versions of huggingface_hub
-            try:
-                root = snapshot_download(self.repo_id, repo_type="dataset", revision=self.wanted, local_files_only=True)
-            except LocalEntryNotFoundError:
-                raise self._unreachable(offline) from offline
-            return LocalRepository(Path(root)).paths()
-        return sorted(path for path in listing if path.endswith(".parquet"))
+        Raises:
+            DataError: The repository cannot be reached and nothing of it is in the cache.
+        """
+        return snapshot(self).commit
 
     def paths(self, folder: str = "") -> list[str]:
         """Return the paths of the parquet files below a folder, sorted; without a network those in the Hub's cache.
@@ -119,7 +115,7 @@ class HubRepository:
             DataError: The repository cannot be reached and nothing of it is in the cache.
         """
         prefix = folder.rstrip("/") + "/" if folder else ""
-        return [path for path in self._all_paths if path.startswith(prefix)]
+        return [path for path in snapshot(self).paths if path.startswith(prefix)]
 
     def fetch(self, path: str) -> Path:
         """Download the file, unless the Hub's cache has it.
@@ -131,21 +127,62 @@ class HubRepository:
         from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
         try:
-            return Path(hf_hub_download(self.repo_id, path, repo_type="dataset", revision=self.wanted))
+            return Path(hf_hub_download(self.repo_id, path, repo_type="dataset", revision=snapshot(self).commit))
         except LocalEntryNotFoundError as error:
-            raise self._unreachable(error) from error
+            raise self.unreachable(error) from error
         except EntryNotFoundError as error:
             raise DataError(f"{self.place}: there is no file {path}.") from error
-        except Exception as error:
-            raise self._unreachable(error) from error
+        except DataError:
+            raise
+        except Exception as error:  # the HTTP library's own errors differ between versions of huggingface_hub
+            raise self.unreachable(error) from error
 
-    def _unreachable(self, error: Exception) -> DataError:
+    def unreachable(self, error: Exception) -> DataError:
+        """Return the error that says what to do when the Hub does not give what is wanted."""
         folder = local_name(self.repo_id)
         return DataError(
             f"{self.place}: cannot be read ({type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}). "
             f"Check the network and, for a private repository, `hf auth login`; or set {DATA_VARIABLE} to a folder that "
             f"holds `{folder}/` in the Hub's layout, and it is read from ${DATA_VARIABLE}/{folder} instead."
         )
+
+
+@cache
+def snapshot(repository: HubRepository) -> Snapshot:
+    """Look a repository's commit and files up, once in a process: a whole run reads one commit.
+
+    Raises:
+        DataError: The repository cannot be reached and nothing of it is in the cache.
+    """
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError
+
+    try:
+        info = HfApi().dataset_info(repository.repo_id, revision=repository.wanted, timeout=LOOK_UP_SECONDS)
+    except HfHubHTTPError as error:
+        raise repository.unreachable(error) from error
+    except Exception as offline:  # the HTTP library's own errors differ between versions of huggingface_hub
+        root = cached_folder(repository)
+        if root is None:
+            raise repository.unreachable(offline) from offline
+        return Snapshot(root.name, tuple(LocalRepository(root).paths()))
+    names = [sibling.rfilename for sibling in info.siblings or ()]
+    return Snapshot(str(info.sha), tuple(sorted(name for name in names if name.endswith(".parquet"))))
+
+
+def cached_folder(repository: HubRepository) -> Path | None:
+    """Return the folder of the Hub's cache that holds what was downloaded of a repository, None if nothing was."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    try:
+        return Path(
+            snapshot_download(repository.repo_id, repo_type="dataset", revision=repository.wanted, local_files_only=True)
+        )
+    except LocalEntryNotFoundError as error:
+        # Some versions tell a part of a repository from the whole, and name its folder in the error.
+        part = getattr(error, "snapshot_path", None)
+        return Path(part) if part else None
 
 
 def local_name(repo_id: str) -> str:

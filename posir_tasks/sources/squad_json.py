@@ -7,7 +7,7 @@ import json
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -63,9 +63,10 @@ def paragraphs(file: Path) -> Iterator[tuple[str, list[Question]]]:
         for article in json.loads(file.read_text(encoding="utf-8-sig"))["data"]:
             for paragraph in article["paragraphs"]:
                 asked = [
-                    Question(str(file), str(qa["id"]), str(qa["question"]), qa.get("answers") or ()) for qa in paragraph["qas"]
+                    Question(str(file), str(qa["id"]), text_of(qa, "question"), qa.get("answers") or ())
+                    for qa in paragraph["qas"]
                 ]
-                yield str(paragraph["context"]), asked
+                yield text_of(paragraph, "context"), asked
     except OSError as error:
         raise DataError(f"{file}: cannot be read ({error.strerror}).") from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -73,6 +74,20 @@ def paragraphs(file: Path) -> Iterator[tuple[str, list[Question]]]:
             f"{file}: not SQuAD-format JSON ({type(error).__name__}: {error}). Wanted: data > paragraphs > context and "
             "qas > id, question, answers > text, answer_start."
         ) from error
+
+
+def text_of(item: Mapping[str, Any], field: str) -> str:
+    """Return a field that must be a text.
+
+    Raises:
+        TypeError: It is not a text.
+        UnicodeEncodeError: It has half a surrogate pair, which is no character.
+    """
+    value = item[field]
+    if not isinstance(value, str):
+        raise TypeError(f"'{field}' must be a text and is {type(value).__name__}")
+    value.encode("utf-8")
+    return value
 
 
 def first_span(question: Question, context: str) -> tuple[int, int]:

@@ -170,13 +170,13 @@ def test_import_run_and_report_agree_with_an_independent_squad_protocol(shared_d
     retriever = bm25s.BM25()
     retriever.index(bm25s.tokenize(contexts, stopwords="en", stemmer=stemmer, show_progress=False), show_progress=False)
     asked = bm25s.tokenize([row["question"] for row in rows], stopwords="en", stemmer=stemmer, show_progress=False)
-    found, _ = retriever.retrieve(asked, k=10, show_progress=False)
-    ndcg = np.array(
-        [
-            sum(1 / np.log2(place + 2) for place, document in enumerate(documents) if document == positive[row["question"]])
-            for row, documents in zip(rows, found, strict=True)
-        ]
-    )
+    found, values = retriever.retrieve(asked, k=len(contexts), show_progress=False)
+    ndcg = np.zeros(len(rows))
+    for query, (row, documents, of_document) in enumerate(zip(rows, found, values, strict=True)):
+        # Ties stand in descending order of the document's id, as pytrec_eval has them.
+        ranked = sorted(zip(of_document, (f"c{document}" for document in documents), strict=True), reverse=True)
+        place = [name for _, name in ranked].index(f"c{positive[row['question']]}")
+        ndcg[query] = 1 / np.log2(place + 2) if place < 10 else 0
     starts = np.array([row["answers"]["answer_start"][0] for row in rows])
     buckets = [(0, 100), (100, 200), (200, 300), (300, 400), (400, 500), (500, 3120)]
     means = [ndcg[(starts >= low) & (starts <= high)].mean() for low, high in buckets]

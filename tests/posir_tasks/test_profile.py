@@ -51,7 +51,7 @@ def trec(ranks):
 
 
 @given(st.lists(QUERY, min_size=1, max_size=20))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_scores_are_those_of_pytrec_eval(queries):
     profile, expected = relative_profile(queries), trec([rank for *_, rank in queries]).mean()
     assert profile.score() == pytest.approx(expected["ndcg_cut_10"], abs=1e-12)
@@ -62,7 +62,7 @@ def test_scores_are_those_of_pytrec_eval(queries):
 
 
 @given(st.lists(QUERY, min_size=1, max_size=20))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_scores_by_bin_are_means_of_pytrec_eval_over_its_queries(queries):
     frame = pd.DataFrame(queries, columns=["start", "end", "characters", "tokens", "rank"])
     frame["ndcg"] = trec(frame["rank"])["ndcg_cut_10"]
@@ -111,7 +111,6 @@ def test_a_query_in_two_buckets_or_in_none_is_one_query(queries):
     memberships = [sum(low <= start <= high for low, high in AbsolutePositions().buckets) for start, _ in queries]
     assert profile.queries == len(queries)
     assert profile.counts.sum() == sum(memberships)
-    assert profile.overlaps == any(count != 1 for count in memberships)
     assert profile.score() == pytest.approx(trec([rank for _, rank in queries])["ndcg_cut_10"].mean(), abs=1e-12)
 
 
@@ -134,7 +133,7 @@ def test_what_has_no_queries_scores_nan():
 
 def test_profiles_of_different_schemes_do_not_add():
     labelled = PositionProfile.from_ranks(LabelledPositions(), Evidence(["q"], ["d"], labels=("end",)), np.array([1]))
-    with pytest.raises(ProfileError, match="label-beginning-middle-end.*absolute-"):
+    with pytest.raises(ProfileError, match=r"label-beginning-middle-end.*absolute-"):
         labelled + squad_profile([(5, 1)])
 
 
@@ -154,7 +153,7 @@ def written():
 
 
 def test_a_newer_form_is_refused_with_the_way_to_update():
-    with pytest.raises(ProfileError, match="schema 2.*reads up to 1.*pip install -U posir"):
+    with pytest.raises(ProfileError, match=r"schema 2.*reads up to 1\..*pip install -U posir"):
         PositionProfile.from_json(written() | {"schema": 2})
 
 

@@ -59,14 +59,12 @@ def as_hits(results, document_ids):
 
 
 @given(runs())
-@settings(deadline=None)
 def test_ranks_are_those_of_pytrec_eval_ties_included(found):
     results, positives = found
     assert rank_results(results, positives).ranks.tolist() == trec_ranks(results, positives)
 
 
 @given(st.data(), st.integers(1, len(DOCUMENTS)), st.sampled_from([np.float32, np.float64]))
-@settings(deadline=None)
 def test_ranks_of_hits_are_those_of_pytrec_eval_ties_included(data, k, precision):
     rows = data.draw(st.lists(st.permutations(DOCUMENTS), min_size=1, max_size=6))
     scores = [data.draw(st.lists(st.sampled_from(SCORES), min_size=k, max_size=k)) for _ in rows]
@@ -112,7 +110,7 @@ def test_scores_are_mtebs_under_mtebs_names(seed):
 
 
 @given(runs(scores=[0.0, 0.25, 0.5, 1.0]))
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_scores_of_runs_full_of_ties_are_mtebs(found):
     results, positives = found
     expected = mteb_scores(results, positives)

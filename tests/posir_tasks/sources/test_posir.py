@@ -28,8 +28,8 @@ def test_a_domain_is_read_as_it_is(posir_folder):
     assert data.queries.to_dict() == {"id": list(tables["queries"]["_id"]), "text": list(tables["queries"]["text"])}
     assert data.evidence.query_ids == list(tables["queries"]["_id"])
     assert data.evidence.document_ids == list(tables["qrels"]["corpus-id"])
-    assert data.evidence.starts.tolist() == [15, 0, 27, 14]
-    assert data.evidence.ends.tolist() == [27, 3, 36, 33]
+    assert data.evidence.starts.tolist() == [15, 0, 32, 14]
+    assert data.evidence.ends.tolist() == [27, 3, 41, 33]
     assert data.evidence.characters.tolist() == list(tables["queries"]["pos_char_length"])
     assert data.evidence.tokens.tolist() == [400, 800, 1200, 1600]
     assert (data.revision, data.dropped) == ("local", 0)
@@ -175,7 +175,7 @@ WRONG_VALUES = {
     "no tokens": ("queries", "pos_token_length", 2, 0, "must be at least 1"),
     "null tokens": ("queries", "pos_token_length", 2, None, "must be at least 1"),
     "positive not in the corpus": ("qrels", "corpus-id", 1, "doc_9", "is not in"),
-    "null positive": ("qrels", "corpus-id", 1, None, "is not in"),
+    "null positive": ("qrels", "corpus-id", 1, None, "is missing"),
 }
 
 
@@ -213,9 +213,9 @@ def test_a_query_without_exactly_one_positive_is_refused(tmp_path, extra, said):
 @pytest.mark.parametrize(
     ("table", "field", "values"),
     [
-        ("queries", "pos_char_span", ["15-27", "0-3", "27-36", "14-33"]),
-        ("queries", "pos_char_span", [15, 0, 27, 14]),
-        ("queries", "pos_char_span", [[15.5, 27.0], [0.0, 3.0], [27.0, 36.0], [14.0, 33.0]]),
+        ("queries", "pos_char_span", ["15-27", "0-3", "32-41", "14-33"]),
+        ("queries", "pos_char_span", [15, 0, 32, 14]),
+        ("queries", "pos_char_span", [[15.5, 27.0], [0.0, 3.0], [32.0, 41.0], [14.0, 33.0]]),
         ("queries", "pos_char_length", ["long", "long", "long", "long"]),
         ("queries", "pos_char_length", [52.5, 64.0, 64.0, 33.0]),
         ("queries", "pos_token_length", [[400], [800], [1200], [1600]]),

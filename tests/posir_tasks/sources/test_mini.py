@@ -1,0 +1,83 @@
+"""PosIR-Mini is as large, as varied and as even as it says."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+
+from posir_tasks.schemes import RelativePositions
+from posir_tasks.sources.mini import documents, parse_document, read_mini
+
+
+@pytest.fixture(scope="module")
+def mini():
+    return read_mini()
+
+
+def test_a_marked_text_is_parsed_into_text_questions_and_spans():
+    parsed = parse_document("d", "It is {late}[When?], and {dark 👻}[How?].")
+    assert (parsed.text, parsed.questions) == ("It is late, and dark 👻.", ("When?", "How?"))
+    assert [parsed.text[start:end] for start, end in parsed.spans] == ["late", "dark 👻"]
+
+
+def test_there_are_enough_documents_and_questions(mini):
+    assert len(mini.corpus) >= 60
+    assert len(mini.queries) == len(mini.evidence) >= 360
+    words = [len(text.split()) for text in mini.corpus["text"]]
+    assert min(words) >= 80
+    assert max(words) <= 1_600
+
+
+def test_ids_and_texts_are_unique_and_every_document_is_asked_about(mini):
+    for column in (mini.corpus["id"], mini.corpus["text"], mini.queries["id"], mini.queries["text"]):
+        assert len(set(column)) == len(column)
+    assert mini.evidence.query_ids == mini.queries["id"][:]
+    assert set(mini.evidence.document_ids) == set(mini.corpus["id"])
+
+
+def test_spans_are_the_marked_words(mini):
+    marked = {
+        f"{document.id}/{number}": document.text[slice(*span)]
+        for document in documents()
+        for number, span in enumerate(document.spans, start=1)
+    }
+    text = dict(zip(mini.corpus["id"], mini.corpus["text"], strict=True))
+    for query, name, start, end, length in zip(
+        mini.evidence.query_ids,
+        mini.evidence.document_ids,
+        mini.evidence.starts,
+        mini.evidence.ends,
+        mini.evidence.characters,
+        strict=True,
+    ):
+        assert 0 <= start < end <= length == len(text[name])
+        evidence = text[name][start:end]
+        assert evidence == marked[query] == evidence.strip()
+        assert evidence
+
+
+def test_questions_are_spread_evenly_over_positions_and_lengths(mini):
+    cells = RelativePositions().cells(mini.evidence)
+    positions, lengths = np.bincount(cells.position, minlength=20), np.bincount(cells.length, minlength=4)
+    share = positions / positions.sum()
+    assert share.min() >= 0.03
+    assert share.max() <= 0.07
+    assert chisquare(positions).pvalue > 0.05
+    assert (np.abs(lengths / lengths.sum() - 0.25) <= 0.05).all()
+
+
+def test_every_domain_has_every_length(mini):
+    domains = Counter(name.split("/")[0] for name in mini.corpus["id"])
+    assert len(domains) >= 4
+    assert min(domains.values()) >= 8
+    buckets = RelativePositions().cells(mini.evidence).length.tolist()
+    combinations = {(name.split("/")[0], bucket) for name, bucket in zip(mini.evidence.document_ids, buckets, strict=True)}
+    assert len(combinations) == 4 * len(domains)
+
+
+def test_no_marks_are_left_in_the_texts(mini):
+    for text in (*mini.corpus["text"], *mini.queries["text"]):
+        assert not set("{}[]") & set(text), text
+        assert "===" not in text
+    assert all(text.endswith("?") for text in mini.queries["text"])

@@ -1,0 +1,215 @@
+"""Reading SQuAD-PosQ and FineWeb-PosQ from small files, and their Tiny samples against the authors' recipe done anew."""
+
+import random
+import re
+
+import polars as pl
+import pytest
+
+from posir_tasks.errors import DataError
+from posir_tasks.sources import posq
+from posir_tasks.sources.posq import read_fineweb, read_squad, tiny_fineweb, tiny_squad
+from posir_tasks.sources.repository import LocalRepository
+
+#: Id, context, question and the start of each answer; none where the question cannot be answered.
+TRAIN = [
+    ("t1", "Rivers run down.", "Where do rivers run?", [11]),
+    ("t2", "Rivers run down.", "Why do they run?", []),
+    ("t3", "Nobody can say.", "What can nobody say?", []),
+    ("t4", "Cats sleep, cats eat.", "What do they do?", [5, 17]),
+    ("t5", "Dogs bark a lot.", "What do they do?", [5]),
+]
+VALIDATION = [
+    ("v1", "Bees hum.", "Who hums?", [0]),
+    ("v2", "Rivers run down.", "What runs?", [0]),
+    ("v3", "Birds sing.", "What do they do?", [6]),
+    ("v4", "Bees hum.", "Do they sting?", []),
+]
+STARTS = pl.List(pl.Int32)
+
+
+def write_squad(root, train=TRAIN, validation=VALIDATION):
+    for split, rows in (("train", train), ("validation", validation)):
+        frame = pl.DataFrame(
+            {
+                "id": [name for name, *_ in rows],
+                "title": ["T"] * len(rows),
+                "context": [context for _, context, *_ in rows],
+                "question": [question for *_, question, _ in rows],
+                "answers": [{"text": ["answer"] * len(starts), "answer_start": starts} for *_, starts in rows],
+            },
+            schema_overrides={"answers": pl.Struct({"text": pl.List(pl.String), "answer_start": STARTS})},
+        )
+        file = root / "squad_v2" / f"{split}-00000-of-00001.parquet"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        frame.write_parquet(file)
+    return LocalRepository(root)
+
+
+def write_fineweb(root, rows, labels=pl.String):
+    frame = pl.DataFrame(rows, schema={"question": pl.String, "content": pl.String, "span_class": labels}, orient="row")
+    (root / "data").mkdir(parents=True, exist_ok=True)
+    frame.write_parquet(root / "data" / "train-00000-of-00001.parquet")
+    return LocalRepository(root)
+
+
+def pairs(data):
+    """Question and text of its relevant document."""
+    text = dict(zip(data.corpus["id"], data.corpus["text"], strict=True))
+    return [(asked, text[name]) for asked, name in zip(data.queries["text"], data.evidence.document_ids, strict=True)]
+
+
+def test_squad_corpus_is_every_distinct_context_unanswerable_ones_included(tmp_path):
+    assert read_squad(write_squad(tmp_path)).corpus["text"][:] == [
+        "Rivers run down.",
+        "Nobody can say.",
+        "Cats sleep, cats eat.",
+        "Dogs bark a lot.",
+        "Bees hum.",
+        "Birds sing.",
+    ]
+
+
+def test_squad_queries_are_the_answerable_questions_train_before_validation(tmp_path):
+    data = read_squad(write_squad(tmp_path))
+    assert data.evidence.query_ids == data.queries["id"][:] == ["t1", "t4", "t5", "v1", "v2", "v3"]
+    assert data.evidence.starts.tolist() == [11, 5, 5, 0, 0, 6]
+    assert data.revision == "local"
+
+
+def test_a_squad_question_asked_of_several_contexts_has_the_last_one_and_its_own_position(tmp_path):
+    data = read_squad(write_squad(tmp_path))
+    assert pairs(data) == [
+        ("Where do rivers run?", "Rivers run down."),
+        ("What do they do?", "Birds sing."),
+        ("What do they do?", "Birds sing."),
+        ("Who hums?", "Bees hum."),
+        ("What runs?", "Rivers run down."),
+        ("What do they do?", "Birds sing."),
+    ]
+
+
+def test_several_files_of_a_split_are_read_in_order(tmp_path):
+    write_squad(tmp_path, train=TRAIN[3:])
+    (tmp_path / "squad_v2" / "train-00000-of-00001.parquet").rename(tmp_path / "squad_v2" / "train-00001-of-00002.parquet")
+    write_squad(tmp_path, train=TRAIN[:3])
+    (tmp_path / "squad_v2" / "train-00000-of-00001.parquet").rename(tmp_path / "squad_v2" / "train-00000-of-00002.parquet")
+    assert read_squad(LocalRepository(tmp_path)).evidence.query_ids == ["t1", "t4", "t5", "v1", "v2", "v3"]
+
+
+def test_tiny_squad_is_the_authors_shuffle(tmp_path, monkeypatch):
+    rows = [(f"t{k}", f"Context number {k % 40}.", f"Question {k}?", [k % 7]) for k in range(150)]
+    whole = read_squad(write_squad(tmp_path, train=rows))
+    monkeypatch.setattr(posq, "TINY_SQUAD_QUERIES", 30)
+    queries = list(zip(whole.evidence.query_ids, *zip(*pairs(whole), strict=True), whole.evidence.starts.tolist(), strict=True))
+    random.seed(42)
+    random.shuffle(queries)
+    expected = queries[:30]
+    tiny = tiny_squad(whole)
+    evidence = tiny.evidence
+    assert list(zip(evidence.query_ids, *zip(*pairs(tiny), strict=True), evidence.starts.tolist(), strict=True)) == expected
+    assert tiny.queries["id"][:] == evidence.query_ids
+    assert tiny.corpus["text"][:] == whole.corpus["text"][:]
+
+
+def test_tiny_sizes_and_seed_are_the_papers():
+    assert (posq.TINY_SQUAD_QUERIES, posq.TINY_FINEWEB_CLASS, posq.TINY_SEED) == (10_000, 1_000, 42)
+
+
+def test_drawing_a_sample_leaves_the_global_random_state_alone(tmp_path):
+    whole = read_squad(write_squad(tmp_path))
+    random.seed(7)
+    first = random.random()
+    random.seed(7)
+    tiny_squad(whole)
+    assert random.random() == first
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "said"),
+    [
+        (("t1", "", "Where?", [0]), "context", "is empty"),
+        (("t1", "Rivers run down.", " ", [0]), "question", "is empty"),
+        (("t1", "Rivers run down.", "Where?", [16]), "answer_start", "is outside its context"),
+        (("t1", "Rivers run down.", "Where?", [-1]), "answer_start", "is outside its context"),
+        (("t1", "Rivers run down.", "Where?", [None]), "answer_start", "is outside its context"),
+    ],
+)
+def test_a_wrong_row_of_squad_is_refused_by_file_and_field(tmp_path, change, field, said):
+    repository = write_squad(tmp_path, train=[change])
+    file = tmp_path / "squad_v2" / "train-00000-of-00001.parquet"
+    with pytest.raises(DataError, match=re.escape(f"{file}: field '{field}': {said}")):
+        read_squad(repository)
+
+
+def test_an_id_that_occurs_in_both_splits_is_refused(tmp_path):
+    with pytest.raises(DataError, match=r"field 'id': is a duplicate.*2 rows"):
+        read_squad(write_squad(tmp_path, validation=[TRAIN[0]]))
+
+
+def test_a_missing_split_is_named(tmp_path):
+    write_squad(tmp_path)
+    (tmp_path / "squad_v2" / "validation-00000-of-00001.parquet").unlink()
+    with pytest.raises(DataError, match=r"has no file validation-\*\.parquet"):
+        read_squad(LocalRepository(tmp_path))
+
+
+def test_a_squad_file_without_answers_is_named(tmp_path):
+    file = tmp_path / "train-0.parquet"
+    pl.DataFrame({"id": ["t1"], "context": ["c"], "question": ["q"]}).write_parquet(file)
+    with pytest.raises(DataError, match=re.escape(f"{file}: missing column(s) answers")):
+        read_squad(LocalRepository(tmp_path))
+
+
+FINEWEB = [
+    ("Where does it begin?", "One passage.", "beginning"),
+    ("", "Only a passage.", None),
+    ("How does it end?", "One passage.", "end"),
+    (None, "Another one without a question.", "middle"),
+    ("What holds it together?", "Third passage.", "middle"),
+    ("Both?", "Third passage.", "beginning, end"),
+]
+
+
+def test_fineweb_passages_without_a_question_are_corpus_only(tmp_path):
+    data = read_fineweb(write_fineweb(tmp_path, FINEWEB))
+    assert data.corpus["text"][:] == ["One passage.", "Only a passage.", "Another one without a question.", "Third passage."]
+    assert pairs(data) == [(question, content) for question, content, _ in FINEWEB if question]
+    assert data.evidence.labels == ("beginning", "end", "middle", "beginning, end")
+
+
+def test_fineweb_labels_may_be_lists(tmp_path):
+    rows = [(question, content, label.split(", ") if label else None) for question, content, label in FINEWEB]
+    data = read_fineweb(write_fineweb(tmp_path, rows, pl.List(pl.String)))
+    assert [[name in label for name in posq.CLASSES] for label in data.evidence.labels] == [
+        [True, False, False],
+        [False, False, True],
+        [False, True, False],
+        [True, False, True],
+    ]
+
+
+@pytest.mark.parametrize("label", ["start", "", None])
+def test_a_fineweb_question_without_a_known_label_is_refused(tmp_path, label):
+    file = tmp_path / "data" / "train-00000-of-00001.parquet"
+    with pytest.raises(DataError, match=re.escape(f"{file}: field 'span_class': must contain one of beginning, middle, end")):
+        read_fineweb(write_fineweb(tmp_path, [("Where?", "Here.", label)]))
+
+
+def test_tiny_fineweb_is_the_authors_shuffle_by_class_with_each_question_once(tmp_path, monkeypatch):
+    labels = ["beginning", "middle", "end", "beginning+middle", "end"]
+    rows = [(f"Question {k % 90}?" if k % 9 else "", f"Passage {k % 50}.", labels[k % 5]) for k in range(200)]
+    whole = read_fineweb(write_fineweb(tmp_path, rows))
+    monkeypatch.setattr(posq, "TINY_FINEWEB_CLASS", 12)
+    queries = [row for row in rows if row[0]]
+    random.seed(42)
+    random.shuffle(queries)
+    expected = {}
+    for name in ("beginning", "middle", "end"):
+        for question, passage, label in [row for row in queries if name in row[2]][:12]:
+            expected.setdefault(question, (passage, label))
+    tiny = tiny_fineweb(whole)
+    found = {question: (passage, label) for (question, passage), label in zip(pairs(tiny), tiny.evidence.labels, strict=True)}
+    assert list(found.items()) == list(expected.items())
+    assert len(tiny.queries) == len(found) < 36
+    assert tiny.corpus["text"][:] == whole.corpus["text"][:]

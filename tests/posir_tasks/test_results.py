@@ -1,0 +1,174 @@
+"""Results on disk: read with clear errors, rescored whole or not at all."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from posir_tasks.errors import PosirError, ProfileError
+from posir_tasks.evidence import Evidence
+from posir_tasks.hooks.manager import plugin_scores
+from posir_tasks.profile import PositionProfile
+from posir_tasks.results import read_results, rescore
+from posir_tasks.schemes import RelativePositions
+from tests.support.results import write_result
+
+
+def profile(ranks):
+    count = len(ranks)
+    starts = np.arange(count) * 900 // count
+    columns = (starts, starts + 20, np.full(count, 1_000), np.full(count, 250))
+    return PositionProfile.from_ranks(
+        RelativePositions(), Evidence([f"q{k}" for k in range(count)], ["d"] * count, *columns), ranks
+    )
+
+
+@pytest.fixture
+def profiles():
+    return {"sports": profile(np.array([1, 2, 0, 4, 1])), "game": profile(np.array([1, 1, 11]))}
+
+
+@pytest.fixture
+def file(tmp_path, profiles):
+    return write_result(tmp_path, profiles)
+
+
+def entries(file):
+    return json.loads(file.read_text())["scores"]["test"]
+
+
+def test_results_are_read_in_order_with_model_task_and_subset(tmp_path, file, profiles):
+    write_result(tmp_path, profiles, model="a/first", task="PosIR-German")
+    found = read_results(tmp_path)
+    assert [(one.model, one.revision, one.task, one.subset) for one in found] == [
+        ("a/first", "rev1", "PosIR-German", "game"),
+        ("a/first", "rev1", "PosIR-German", "sports"),
+        ("org/model", "rev1", "PosIR-English", "game"),
+        ("org/model", "rev1", "PosIR-English", "sports"),
+    ]
+    assert [one.profile for one in found] == [profiles["game"], profiles["sports"]] * 2
+    assert found[3].file == file
+    assert found[3].run["data_revision"] == "local"
+
+
+def test_results_of_other_tasks_and_other_json_files_are_passed_over(tmp_path, file):
+    (file.parent / "NFCorpus.json").write_text(json.dumps({"task_name": "NFCorpus", "scores": {"test": [{"main_score": 1}]}}))
+    (tmp_path / "settings.json").write_text("[1, 2")
+    assert {one.task for one in read_results(tmp_path)} == {"PosIR-English"}
+
+
+@pytest.mark.parametrize("meta", ["", "[]", '{"revision": "x"}'])
+def test_without_a_readable_model_meta_the_folders_name_the_model(tmp_path, file, meta):
+    (file.parent / "model_meta.json").write_text(meta)
+    assert {(one.model, one.revision) for one in read_results(tmp_path)} == {("org/model", "rev1")}
+
+
+def test_a_missing_folder_is_named(tmp_path):
+    with pytest.raises(PosirError, match=re.escape(f"{tmp_path / 'typo'}: no such folder")):
+        read_results(tmp_path / "typo")
+
+
+def test_a_folder_without_results_says_how_to_make_them(tmp_path):
+    with pytest.raises(PosirError, match=r"no result with a position profile below it\..*mteb run -t PosIR-Mini"):
+        read_results(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        "3",
+        "{}",
+        '{"task_name": "A"}',
+        '{"task_name": "A", "scores": []}',
+        '{"task_name": "A", "scores": null}',
+        '{"task_name": "A", "scores": {"test": [1]}}',
+        '{"task_name": 1, "scores": {}}',
+        '{"task_name": "A", "scores": {"test": 1}}',
+    ],
+)
+def test_what_is_no_result_is_named(tmp_path, file, content):
+    file.write_text(content)
+    for read in (read_results, lambda _: rescore(file)):
+        with pytest.raises(PosirError, match=re.escape(f"{file}: not a task result of mteb")):
+            read(tmp_path)
+    assert file.read_text() == content
+
+
+@pytest.mark.parametrize(
+    ("change", "said"), [({"schema": 9}, "schema 9"), ({"counts": None}, "damaged"), ({"queries": 1}, "1 queries")]
+)
+def test_a_profile_that_cannot_be_read_is_named_by_file_and_subset(tmp_path, file, change, said):
+    data = json.loads(file.read_text())
+    data["scores"]["test"][1]["position_profile"] |= change
+    file.write_text(json.dumps(data))
+    before = file.read_bytes()
+    for read in (read_results, lambda _: rescore(file)):
+        with pytest.raises(ProfileError, match=re.escape(f"{file}: subset 'game': ") + f".*{said}"):
+            read(tmp_path)
+    assert file.read_bytes() == before
+
+
+def test_rescoring_adds_the_plugins_scores_rounded_as_mteb_rounds(file, profiles):
+    before = entries(file)
+    assert rescore(file) == 2
+    for old, new in zip(before, entries(file), strict=True):
+        given = plugin_scores(profiles[new["hf_subset"]])
+        assert new["psi"] == round(given["psi"], 6)
+        assert new["position_bins"][0] == given["position_bins"][0]
+        assert new.keys() - old.keys() == given.keys()
+        assert new["position_run"]["plugin_scores"] == sorted(given)
+        assert {name: new[name] for name in old if name != "position_run"} == {
+            name: old[name] for name in old if name != "position_run"
+        }
+
+
+def test_rescoring_twice_changes_nothing_more(file):
+    rescore(file)
+    once = file.read_bytes()
+    rescore(file)
+    assert file.read_bytes() == once
+
+
+def test_rescoring_replaces_a_plugins_old_scores_and_keeps_those_of_absent_plugins(tmp_path, profiles):
+    run = {"plugin_scores": ["gone", "psi"], "data_revision": "local"}
+    file = write_result(tmp_path, profiles, psi=0.123, gone=7, position_run=run)
+    rescore(file)
+    for scores in entries(file):
+        assert scores["psi"] == round(plugin_scores(profiles[scores["hf_subset"]])["psi"], 6)
+        assert scores["gone"] == 7
+        assert {"gone", "psi", "position_bins"} <= set(scores["position_run"]["plugin_scores"])
+
+
+def test_rescoring_leaves_alone_what_is_mtebs(tmp_path, profiles, caplog):
+    file = write_result(tmp_path, profiles, position_bins="mteb's own")
+    rescore(file)
+    assert {scores["position_bins"] for scores in entries(file)} == {"mteb's own"}
+    assert "'position_bins', a name already in use" in caplog.text
+
+
+def test_a_file_without_profiles_is_not_written(file):
+    file.write_text('{"task_name":   "NFCorpus", "scores": {"test": [{"main_score": 1}]}}')
+    before = (file.read_bytes(), file.stat().st_mtime_ns)
+    assert rescore(file) == 0
+    assert (file.read_bytes(), file.stat().st_mtime_ns) == before
+
+
+def test_an_interrupted_rescoring_leaves_the_old_file_whole_and_nothing_beside_it(file, monkeypatch):
+    before, names = file.read_bytes(), sorted(path.name for path in file.parent.iterdir())
+    write = Path.write_text
+
+    def half(path, text, **how):
+        write(path, text[: len(text) // 2], **how)
+        raise OSError("disk full")
+
+    monkeypatch.setattr(Path, "write_text", half)
+    with pytest.raises(OSError, match="disk full"):
+        rescore(file)
+    assert file.read_bytes() == before
+    assert sorted(path.name for path in file.parent.iterdir()) == names

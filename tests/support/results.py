@@ -1,0 +1,41 @@
+"""Results of mteb on disk, made without a model."""
+
+import json
+from pathlib import Path
+
+from posir_tasks.profile import PositionProfile
+
+MODEL, REVISION = "org/model", "rev1"
+
+
+def write_result(
+    output: Path,
+    profiles: dict[str, PositionProfile],
+    *,
+    task: str = "PosIR-English",
+    model: str = MODEL,
+    revision: str = REVISION,
+    experiment: str | None = None,
+    **scores: object,
+) -> Path:
+    """Write one task's result as mteb lays it out: a profile for each subset, and further scores; return the file."""
+    folder = output / "results" / model.replace("/", "__") / revision
+    if experiment:
+        folder = folder / "experiments" / experiment
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "model_meta.json").write_text(json.dumps({"name": model, "revision": revision}))
+    entries = [
+        {
+            "hf_subset": subset,
+            "languages": ["eng-Latn"],
+            "main_score": round(profile.score(), 6),
+            "ndcg_at_10": round(profile.score(), 6),
+            "position_profile": profile.to_json(),
+            "position_run": {"data_revision": "local", "missing_subsets": []},
+            **scores,
+        }
+        for subset, profile in profiles.items()
+    ]
+    file = folder / f"{task}.json"
+    file.write_text(json.dumps({"dataset_revision": "main", "task_name": task, "scores": {"test": entries}}, indent=2))
+    return file
