@@ -127,7 +127,11 @@ class HubRepository:
         from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
         try:
-            return Path(hf_hub_download(self.repo_id, path, repo_type="dataset", revision=snapshot(self).commit))
+            # Asked for by its name, a branch is remembered in the cache, which is then of use without a network.
+            file = Path(hf_hub_download(self.repo_id, path, repo_type="dataset", revision=self.wanted))
+            if snapshot(self).commit not in file.parts:
+                file = Path(hf_hub_download(self.repo_id, path, repo_type="dataset", revision=snapshot(self).commit))
+            return file
         except LocalEntryNotFoundError as error:
             raise self.unreachable(error) from error
         except EntryNotFoundError as error:
