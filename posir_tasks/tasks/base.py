@@ -13,6 +13,7 @@ from mteb.timing import TimingStack
 
 from posir_tasks.errors import print_without_traceback
 from posir_tasks.hooks.manager import plugin_scores
+from posir_tasks.kept_ranks import keep_ranks
 from posir_tasks.profile import PositionProfile
 from posir_tasks.ranks import RankedQueries, rank_results, retrieval_scores
 from posir_tasks.reach import Reach
@@ -158,6 +159,10 @@ class PositionTask(AbsTaskRetrieval):
             results = search_results(model, request)
             self._save_task_predictions(results, model, prediction_folder, **where)
             ranked = rank_results(results, request.positives)
+            meta = model.mteb_model_meta
+            name, revision = str(meta.name), str(meta.revision)
+            evidence = data_split["evidence"]
+            keep_ranks(prediction_folder, name, revision, self.metadata.name, hf_subset, self.scheme, evidence, ranked.ranks)
         else:
             ranked = search_ranks(model, request)
         first_stage = stage.model_meta if stage else self._previous_results_model_meta

@@ -1,0 +1,136 @@
+"""What `DATASET` names: one of the tasks, or a folder in the PosIR layout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from posir_tasks.errors import DataError, PosirError
+from posir_tasks.registration import task_classes
+from posir_tasks.schemes import PositionScheme, RelativePositions
+from posir_tasks.sources.data import PositionData
+from posir_tasks.sources.posir import FILES, REPO_ID, REVISION, domains_of, read_domain
+from posir_tasks.sources.repository import LocalRepository, Repository, open_repository
+
+if TYPE_CHECKING:
+    from posir_tasks.tasks.base import PositionTask
+    from posir_tasks.tasks.posir import PosirTask
+
+
+@dataclass(frozen=True)
+class Subset:
+    """One language and domain, not read yet."""
+
+    query_language: str
+    corpus_language: str
+    domain: str
+    read: Callable[[], PositionData]
+    """Reads and checks it.
+
+    Raises:
+        DataError: It is missing or something in it is wrong.
+    """
+
+    @property
+    def language(self) -> str:
+        """The language of the queries, with that of the corpus where the two differ."""
+        return "-".join(dict.fromkeys((self.query_language, self.corpus_language)))
+
+
+@dataclass(frozen=True)
+class DatasetToRead:
+    """Subsets of one position scheme."""
+
+    name: str
+    place: str
+    """Where the data comes from: a dataset's id, or a folder."""
+    scheme: PositionScheme
+    subsets: tuple[Subset, ...]
+    """Ordered by language and domain; at least one."""
+
+
+def find_dataset(named: str) -> DatasetToRead:
+    """Find what is named; a folder that exists goes before a task.
+
+    Raises:
+        PosirError: There is no such task or folder.
+        DataError: It holds no data.
+    """
+    folder = Path(named).expanduser()
+    return dataset_of_folder(folder.resolve()) if folder.is_dir() else dataset_of_task(named)
+
+
+def dataset_of_folder(folder: Path) -> DatasetToRead:
+    """Return what a folder in the PosIR layout holds.
+
+    Raises:
+        DataError: It has no domain of any language, or a file of one is missing.
+    """
+    found = sorted({file.relative_to(folder).parts[:2] for name in FILES for file in folder.glob(f"*/*/{name}")})
+    wanted = (folder / language / domain / name for language, domain in found for name in FILES)
+    lacking = [str(file) for file in wanted if not file.is_file()]
+    if lacking:
+        raise DataError(f"missing: {', '.join(lacking)}. A domain needs {', '.join(FILES)}.")
+    if not found:
+        raise DataError(
+            f"folder {folder}: holds no data in the PosIR layout, <language>/<domain>/{{{','.join(FILES)}}}. Name the folder "
+            "that holds the languages' folders, or a task of `posir tasks`."
+        )
+    repository = LocalRepository(folder)
+    subsets = tuple(_subset(repository, language, language, domain) for language, domain in found)
+    return DatasetToRead(folder.name, repository.place, RelativePositions(), subsets)
+
+
+def _subset(repository: Repository, language: str, corpus_language: str, domain: str) -> Subset:
+    return Subset(language, corpus_language, domain, partial(read_domain, repository, language, corpus_language, domain))
+
+
+def dataset_of_task(name: str) -> DatasetToRead:
+    """Return the dataset of a task.
+
+    Raises:
+        PosirError: There is no such task.
+        DataError: A language has no data.
+    """
+    from posir_tasks.tasks.posir import PosirTask
+
+    task = _task_class(name)
+    if issubclass(task, PosirTask):
+        return DatasetToRead(name, REPO_ID, task.scheme, _subsets_of_languages(task))
+    instance = task()
+    subsets = tuple(
+        Subset(languages[0], languages[-1], subset, partial(instance.read_subset, subset))
+        for subset, languages in instance.metadata.hf_subsets_to_langscripts.items()
+    )
+    return DatasetToRead(name, instance.metadata.dataset["path"], task.scheme, subsets)
+
+
+def _task_class(name: str) -> type[PositionTask]:
+    known = {task.metadata.name: task for task in task_classes()}
+    if name not in known:
+        lowered = {task.lower(): task for task in known}
+        close = [lowered[match] for match in get_close_matches(name.lower(), lowered)]
+        raise PosirError(
+            f"'{name}' is neither a folder nor a task with evidence positions. "
+            + (f"Did you mean {', '.join(close)}? " if close else "")
+            + "`posir tasks` lists the tasks; a folder holds <language>/<domain>/ in the PosIR layout."
+        )
+    return known[name]
+
+
+def _subsets_of_languages(task: type[PosirTask]) -> tuple[Subset, ...]:
+    """Return the domains that the data has in the task's languages."""
+    repository = open_repository(REPO_ID, REVISION)
+    language, corpus_language = task.language.code, task.corpus_language.code
+    domains = sorted({*domains_of(repository, language)} & {*domains_of(repository, corpus_language)})
+    if not domains:
+        raise DataError(
+            f"{repository.place}: has no data of {task.metadata.name}; wanted are {language}/<domain>/queries.parquet, "
+            f"{language}/<domain>/qrels/test.parquet and {corpus_language}/<domain>/corpus.parquet. Make them with `posir "
+            "import-squad`, or download them."
+        )
+    return tuple(_subset(repository, language, corpus_language, domain) for domain in domains)
