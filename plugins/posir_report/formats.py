@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from itertools import groupby
@@ -11,22 +11,37 @@ from itertools import groupby
 import polars as pl
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-from posir_report.summary import BinRow, Row, TaskSummary
+from posir_report.summary import BinRow, Row, TaskSummary, part
 
 #: Level below which a PSI is said to stand above its noise floor.
 LEVEL = 0.05
 #: What is printed for a value that is undefined or that no plugin gave.
 NONE = "–"
+#: Headings of columns of numbers.
+RIGHT = ("Queries", "p")
+#: Characters of a model's name in a figure.
+NAME_WIDTH = 72
 
 
 class Format(StrEnum):
-    """Forms of a report."""
+    """Forms in which rows are printed."""
 
     TABLE = "table"
     MARKDOWN = "markdown"
     CSV = "csv"
     JSON = "json"
+
+
+class ReportFormat(StrEnum):
+    """Forms of a report: those of `Format`, and the papers' tables."""
+
+    TABLE = "table"
+    MARKDOWN = "markdown"
+    CSV = "csv"
+    JSON = "json"
+    LATEX = "latex"
 
 
 @dataclass(frozen=True)
@@ -79,15 +94,14 @@ def length_lines(rows: Sequence[Row]) -> Lines:
         tuple(
             Line(
                 row.model,
-                row.task
-                + (f" (a part: {row.subsets} of {row.subsets + row.missing_subsets} subsets)" if row.missing_subsets else ""),
+                row.task + part(row.subsets, row.missing_subsets),
                 (
                     row.length,
                     f"{row.queries:,}",
-                    _percent(row.ndcg_at_10) + _interval(row.ndcg_at_10_low, row.ndcg_at_10_high, _percent),
-                    _plain(row.psi) + _interval(row.psi_low, row.psi_high, _plain),
-                    NONE if row.psi_null_mean is None else f"{_plain(row.psi_null_mean)} to {_plain(row.psi_null_p95)}",
-                    _p_value(row.p_value),
+                    percent(row.ndcg_at_10) + interval(row.ndcg_at_10_low, row.ndcg_at_10_high, percent),
+                    plain(row.psi) + interval(row.psi_low, row.psi_high, plain),
+                    NONE if row.psi_null_mean is None else f"{plain(row.psi_null_mean)} to {plain(row.psi_null_p95)}",
+                    p_value(row.p_value),
                     verdict(row),
                 ),
             )
@@ -107,7 +121,7 @@ def bin_lines(rows: Sequence[BinRow]) -> Lines:
                 (
                     row.position,
                     f"{row.queries:,}",
-                    _percent(row.ndcg_at_10) + _interval(row.ndcg_at_10_low, row.ndcg_at_10_high, _percent),
+                    percent(row.ndcg_at_10) + interval(row.ndcg_at_10_low, row.ndcg_at_10_high, percent),
                 ),
             )
             for row in rows
@@ -124,29 +138,55 @@ def verdict(row: Row) -> str:
     return row.direction if row.direction and row.direction != "none" else "yes, no clear direction"
 
 
-def _percent(value: float | None) -> str:
+def percent(value: float | None) -> str:
+    """Return a score x 100 with one decimal, as the papers print it."""
     return NONE if value is None else f"{value * 100:.1f}"
 
 
-def _plain(value: float | None) -> str:
+def plain(value: float | None) -> str:
+    """Return a PSI with three decimals."""
     return NONE if value is None else f"{value:.3f}"
 
 
-def _p_value(value: float | None) -> str:
+def p_value(value: float | None) -> str:
+    """Return a p-value with three decimals."""
     if value is None:
         return NONE
     return f"{value:.3f}" if value >= 0.001 else "<0.001"
 
 
-def _interval(low: float | None, high: float | None, form: Callable[[float | None], str]) -> str:
+def interval(low: float | None, high: float | None, form: Callable[[float | None], str]) -> str:
+    """Return an interval behind a space; nothing where there is none."""
     return "" if low is None or high is None else f" [{form(low)}, {form(high)}]"
+
+
+def shortened(name: str, width: int = NAME_WIDTH) -> str:
+    """Return a name on one line of at most `width` characters; of a longer one both ends, since either tells models apart."""
+    name = " ".join(name.split())
+    if len(name) <= width:
+        return name
+    tail = (width - 1) // 2
+    return f"{name[: width - 1 - tail]}…{name[-tail:]}"
+
+
+def names_of(summaries: Iterable[TaskSummary], width: int = NAME_WIDTH) -> list[str]:
+    """Return a name of at most `width` characters for each model, with its revision where a model was run in several.
+
+    Names stay whole where they could not be told apart otherwise.
+    """
+    runs = [(one.model, one.revision) for one in summaries]
+    several = {model for model, _ in runs if len({revision for name, revision in runs if name == model}) > 1}
+    names = {run: f"{run[0]} @ {run[1][:12]}" if run[0] in several else run[0] for run in runs}
+    short = {run: shortened(name, width) for run, name in names.items()}
+    distinct = len(set(short.values())) == len(names)
+    return [(short if distinct else names)[run] for run in runs]
 
 
 def print_tables(console: Console, text: Lines) -> None:
     """Print one Rich table for each model and task."""
     for (model, task), lines in groupby(text.lines, key=lambda line: (line.model, line.task)):
         table = Table(
-            title=f"[bold]{model}[/] · {task}",
+            title=Text.assemble((model, "bold"), f" · {task}"),
             title_justify="left",
             title_style="",
             box=None,
@@ -154,7 +194,7 @@ def print_tables(console: Console, text: Lines) -> None:
             pad_edge=False,
         )
         for heading in text.headings:
-            table.add_column(heading, justify="right" if heading in ("Queries", "p") else "left", no_wrap=True)
+            table.add_column(heading, justify="right" if heading in RIGHT else "left", no_wrap=True)
         for line in lines:
             table.add_row(*line.cells)
         console.print(table)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from posir_report.formats import Format, as_csv, as_json, as_markdown, bin_lines, length_lines, print_tables
-from posir_report.summary import bin_rows_of, rows_of, summarise
+from posir_report.formats import ReportFormat, as_csv, as_json, as_markdown, bin_lines, length_lines, print_tables
+from posir_report.latex import as_latex
+from posir_report.summary import TaskSummary, bin_rows_of, rows_of, summarise
+from posir_tasks.errors import PosirError
 from posir_tasks.hooks import hookimpl
 from posir_tasks.results import read_results
 
@@ -30,24 +33,84 @@ def posir_commands(app: typer.Typer) -> None:
     def report(
         results: Annotated[Path, typer.Argument(help="The --output-folder of `mteb run`.")],
         bins: Annotated[bool, typer.Option("--bins", help="Show nDCG@10 of every position bin.")] = False,
-        format_: Annotated[Format, typer.Option("--format", help="Form of the report.")] = Format.TABLE,
+        format_: Annotated[ReportFormat | None, typer.Option("--format", help="Form of the report.  [default: table]")] = None,
+        markdown: Annotated[bool, typer.Option("--markdown", help="The same as --format markdown.")] = False,
+        csv: Annotated[bool, typer.Option("--csv", help="The same as --format csv.")] = False,
+        latex: Annotated[bool, typer.Option("--latex", help="The same as --format latex: the papers' tables.")] = False,
+        html: Annotated[
+            Path | None, typer.Option(help="File for tables and figures as one page that needs no network.")
+        ] = None,
+        png: Annotated[Path | None, typer.Option(help="Folder for the figures as pictures.")] = None,
     ) -> None:
         """Show nDCG@10 and PSI of every model and task, overall and by length, with intervals and noise floor."""
+        flags = {ReportFormat.MARKDOWN: markdown, ReportFormat.CSV: csv, ReportFormat.LATEX: latex}
+        form = chosen({*([format_] if format_ else ()), *(form for form, given in flags.items() if given)})
         summaries = summarise(read_results(results))
-        if format_ is Format.JSON:
-            typer.echo(as_json(summaries))
-            return
-        by_length = [row for one in summaries for row in rows_of(one)]
-        by_position = [row for one in summaries for row in bin_rows_of(one)]
-        if format_ is Format.CSV:
-            typer.echo(as_csv(by_position if bins else by_length), nl=False)
-            return
-        text = bin_lines(by_position) if bins else length_lines(by_length)
-        if format_ is Format.MARKDOWN:
-            typer.echo(as_markdown(text))
-            return
-        console = Console()
-        if not console.is_terminal:
-            console.width = max(console.width, WIDTH)
-        print_tables(console, text)
-        console.print(f"[dim]{NOTE}[/]")
+        if html or png:
+            write_figures(summaries, html, png)
+        show(summaries, form, bins=bins)
+
+
+def chosen(forms: set[ReportFormat]) -> ReportFormat:
+    """Return the one form that was asked for.
+
+    Raises:
+        PosirError: Several were.
+    """
+    if len(forms) > 1:
+        raise PosirError(f"Several forms of the report: {', '.join(sorted(forms))}. Give one; --html and --png go with any.")
+    return forms.pop() if forms else ReportFormat.TABLE
+
+
+def show(summaries: Sequence[TaskSummary], form: ReportFormat, *, bins: bool) -> None:
+    """Print the report.
+
+    Raises:
+        PosirError: The form does not show position bins.
+    """
+    if form is ReportFormat.JSON:
+        typer.echo(as_json(summaries))
+        return
+    if form is ReportFormat.LATEX:
+        if bins:
+            raise PosirError("LaTeX has the papers' tables only. Leave out --bins, or take --csv, --markdown or the table.")
+        typer.echo(as_latex(summaries))
+        return
+    by_length = [row for one in summaries for row in rows_of(one)]
+    by_position = [row for one in summaries for row in bin_rows_of(one)]
+    if form is ReportFormat.CSV:
+        typer.echo(as_csv(by_position if bins else by_length), nl=False)
+        return
+    text = bin_lines(by_position) if bins else length_lines(by_length)
+    if form is ReportFormat.MARKDOWN:
+        typer.echo(as_markdown(text))
+        return
+    console = Console()
+    if not console.is_terminal:
+        console.width = max(console.width, WIDTH)
+    print_tables(console, text)
+    console.print(f"[dim]{NOTE}[/]")
+
+
+def write_figures(summaries: Sequence[TaskSummary], html: Path | None, png: Path | None) -> None:
+    """Write page and pictures, and say where.
+
+    Raises:
+        PosirError: A file cannot be written.
+    """
+    # Altair takes a second to import, which no other command should pay for.
+    from posir_report.gallery import figures_of, write_pictures
+    from posir_report.page import write_page
+
+    figures = figures_of(summaries)
+    try:
+        files = write_pictures(figures, png) if png else []
+        if html:
+            write_page(summaries, figures, html)
+            files.append(html)
+    except OSError as error:
+        raise PosirError(
+            f"{error.filename2 or error.filename}: cannot be written ({error.strerror}). Choose another --png or --html."
+        ) from error
+    for file in files:
+        typer.echo(f"written: {file}", err=True)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+from posir_tasks.errors import PosirError
 from posir_tasks.hooks.manager import plugin_scores
 from posir_tasks.profile import PositionProfile, pool
+from posir_tasks.reach import pool_reaches
 from posir_tasks.results import SubsetResult
+
+#: Folder below a revision in which mteb keeps runs of a model with other settings, each in a folder of its own.
+EXPERIMENTS = "experiments"
 
 
 @dataclass(frozen=True)
@@ -17,11 +24,14 @@ class TaskSummary:
     """One model on one task, all its subsets pooled."""
 
     model: str
+    """Full name, and the settings of the run in brackets where they are not the model's own."""
     revision: str
     task: str
     subsets: tuple[str, ...]
     missing: tuple[str, ...]
     """Subsets of the whole task that no result has."""
+    data_revision: str
+    """Of the dataset; several where the subsets were run on several."""
     profile: PositionProfile
     scores: Mapping[str, Any]
     """What the plugins say of the pooled profile."""
@@ -51,22 +61,48 @@ class Row:
 
 
 def summarise(results: Iterable[SubsetResult]) -> list[TaskSummary]:
-    """Pool the subsets of each model and task.
+    """Pool the subsets of each model and task, ordered by model, revision and task.
 
-    Args:
-        results: Ordered by model, revision and task, as `read_results` returns them.
+    Raises:
+        PosirError: A subset would count twice.
     """
-    return [
-        _summary(model, revision, task, list(group))
-        for (model, revision, task), group in groupby(results, key=lambda r: (r.model, r.revision, r.task))
-    ]
+    ordered = sorted(results, key=_run_of)
+    return [_summary(model, revision, task, list(group)) for (model, revision, task), group in groupby(ordered, key=_run_of)]
+
+
+def _run_of(result: SubsetResult) -> tuple[str, str, str]:
+    """Return model, revision and task; a run with other settings is another model."""
+    folder = result.file.parent
+    settings = f" ({folder.name})" if folder.parent.name == EXPERIMENTS else ""
+    return result.model + settings, result.revision, result.task
 
 
 def _summary(model: str, revision: str, task: str, results: list[SubsetResult]) -> TaskSummary:
     subsets = tuple(result.subset for result in results)
+    twice = [subset for subset, times in Counter(subsets).items() if times > 1]
+    if twice:
+        files = sorted({str(result.file) for result in results if result.subset in twice})
+        raise PosirError(
+            f"{model} on {task}: the subset '{twice[0]}' has several results, which would count twice: {', '.join(files)}. "
+            "Report one of the folders at a time, or remove one of the results."
+        )
     missing = {name for result in results for name in result.run.get("missing_subsets", ())} - set(subsets)
     profile = pool(result.profile for result in results)
-    return TaskSummary(model, revision, task, subsets, tuple(sorted(missing)), profile, plugin_scores(profile))
+    return TaskSummary(
+        model,
+        revision,
+        task,
+        subsets,
+        tuple(sorted(missing)),
+        ", ".join(sorted({str(result.run.get("data_revision", "unknown")) for result in results})),
+        profile,
+        plugin_scores(profile, pool_reaches(result.reach for result in results)),
+    )
+
+
+def part(subsets: int, missing: int) -> str:
+    """Return what stands behind a task's name: nothing, unless subsets of the whole task are missing."""
+    return f" (a part: {subsets} of {subsets + missing} subsets)" if missing else ""
 
 
 def rows_of(summary: TaskSummary) -> list[Row]:
@@ -120,17 +156,18 @@ class BinRow:
 
 def bin_rows_of(summary: TaskSummary) -> list[BinRow]:
     """Return one row per position bin, over all lengths."""
-    bins = summary.scores.get("position_bins", [])
-    intervals = summary.scores.get("position_intervals") or [None] * len(bins)
+    profile = summary.profile
+    intervals = summary.scores.get("position_intervals") or [None] * len(profile.positions)
+    bins = zip(profile.positions, profile.counts.sum(axis=(0, 2)), profile.by_position(), intervals, strict=True)
     return [
         BinRow(
             summary.model,
             summary.task,
-            one["position"],
-            one["queries"],
-            one["ndcg_at_10"],
+            position,
+            int(queries),
+            None if math.isnan(score) else float(score),
             _end(interval, 0),
             _end(interval, 1),
         )
-        for one, interval in zip(bins, intervals, strict=True)
+        for position, queries, score, interval in bins
     ]
