@@ -97,7 +97,7 @@ def length_lines(rows: Sequence[Row]) -> Lines:
                 row.task + part(row.subsets, row.missing_subsets),
                 (
                     row.length,
-                    f"{row.queries:,}",
+                    count(row.queries),
                     percent(row.ndcg_at_10) + interval(row.ndcg_at_10_low, row.ndcg_at_10_high, percent),
                     plain(row.psi) + interval(row.psi_low, row.psi_high, plain),
                     NONE if row.psi_null_mean is None else f"{plain(row.psi_null_mean)} to {plain(row.psi_null_p95)}",
@@ -141,6 +141,11 @@ def verdict(row: Row) -> str:
 def percent(value: float | None) -> str:
     """Return a score x 100 with one decimal, as the papers print it."""
     return NONE if value is None else f"{value * 100:.1f}"
+
+
+def count(value: int | None) -> str:
+    """Return a number of queries as text."""
+    return NONE if value is None else f"{value:,}"
 
 
 def plain(value: float | None) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from posir_report.formats import LEVEL, NONE, interval, names_of, percent, plain
+from posir_report.formats import LEVEL, NONE, count, interval, names_of, percent, plain
 from posir_report.summary import BinRow, Row, TaskSummary, bin_rows_of, part, rows_of
 
 #: Characters of a model's name; the middle of a longer one is left out, so that the table fits a page.
@@ -110,7 +110,7 @@ def _lines(name: str, summary: TaskSummary, by_length: bool) -> Iterator[str]:
 
 def _score(row: Row | BinRow) -> Entry:
     ends = interval(row.ndcg_at_10_low, row.ndcg_at_10_high, percent)
-    return Entry(percent(row.ndcg_at_10), ends, f"{row.queries:,}")
+    return Entry(percent(row.ndcg_at_10), ends, count(row.queries))
 
 
 def _psi(row: Row) -> Entry:

@@ -9,9 +9,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from posir_report.formats import ReportFormat, as_csv, as_json, as_markdown, bin_lines, length_lines, print_tables
+from posir_report.formats import Lines, ReportFormat, as_csv, as_json, as_markdown, bin_lines, length_lines, print_tables
 from posir_report.latex import as_latex
-from posir_report.summary import TaskSummary, bin_rows_of, rows_of, summarise
+from posir_report.published import among_published
+from posir_report.summary import Row, TaskSummary, bin_rows_of, rows_of, summarise
 from posir_tasks.errors import PosirError
 from posir_tasks.hooks import hookimpl
 from posir_tasks.results import read_results
@@ -37,6 +38,7 @@ def posir_commands(app: typer.Typer) -> None:
         markdown: Annotated[bool, typer.Option("--markdown", help="The same as --format markdown.")] = False,
         csv: Annotated[bool, typer.Option("--csv", help="The same as --format csv.")] = False,
         latex: Annotated[bool, typer.Option("--latex", help="The same as --format latex: the papers' tables.")] = False,
+        published: Annotated[bool, typer.Option("--published", help="Show the papers' models among these.")] = False,
         html: Annotated[
             Path | None, typer.Option(help="File for tables and figures as one page that needs no network.")
         ] = None,
@@ -48,7 +50,12 @@ def posir_commands(app: typer.Typer) -> None:
         summaries = summarise(read_results(results))
         if html or png:
             write_figures(summaries, html, png)
-        show(summaries, form, bins=bins)
+        if published and bins:
+            raise PosirError("The papers' PosIR bins are not published. Leave out --bins or --published.")
+        if published:
+            show_rows(among_published([row for one in summaries for row in rows_of(one)]), form)
+        else:
+            show(summaries, form, bins=bins)
 
 
 def chosen(forms: set[ReportFormat]) -> ReportFormat:
@@ -76,12 +83,29 @@ def show(summaries: Sequence[TaskSummary], form: ReportFormat, *, bins: bool) ->
             raise PosirError("LaTeX has the papers' tables only. Leave out --bins, or take --csv, --markdown or the table.")
         typer.echo(as_latex(summaries))
         return
-    by_length = [row for one in summaries for row in rows_of(one)]
-    by_position = [row for one in summaries for row in bin_rows_of(one)]
+    if bins:
+        by_position = [row for one in summaries for row in bin_rows_of(one)]
+        show_text(as_csv(by_position), bin_lines(by_position), form)
+    else:
+        show_rows([row for one in summaries for row in rows_of(one)], form)
+
+
+def show_rows(rows: Sequence[Row], form: ReportFormat) -> None:
+    """Print rows of models, tasks and lengths.
+
+    Raises:
+        PosirError: The form shows results alone.
+    """
+    if form in (ReportFormat.JSON, ReportFormat.LATEX):
+        raise PosirError(f"--published goes with table, markdown and csv, not with {form}.")
+    show_text(as_csv(rows), length_lines(rows), form)
+
+
+def show_text(csv: str, text: Lines, form: ReportFormat) -> None:
+    """Print rows in one of the forms that every report has."""
     if form is ReportFormat.CSV:
-        typer.echo(as_csv(by_position if bins else by_length), nl=False)
+        typer.echo(csv, nl=False)
         return
-    text = bin_lines(by_position) if bins else length_lines(by_length)
     if form is ReportFormat.MARKDOWN:
         typer.echo(as_markdown(text))
         return

@@ -45,7 +45,7 @@ class Row:
     task: str
     length: str
     """`all`, or the length bucket."""
-    queries: int
+    queries: int | None
     ndcg_at_10: float | None
     ndcg_at_10_low: float | None
     ndcg_at_10_high: float | None

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -10,8 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from posir_report.formats import as_csv, as_json, as_markdown, bin_lines, length_lines
-from posir_report.summary import bin_rows_of, rows_of, summarise
+from posir_report.published import among_published
+from posir_report.summary import Row, bin_rows_of, rows_of, summarise
 from posir_tasks.command.app import build_app
+from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Evidence
 from posir_tasks.profile import PositionProfile
 from posir_tasks.results import read_results
@@ -20,6 +23,7 @@ from tests.support.results import write_result
 
 DOMAINS = {"sports": 400, "game": 150, "news_media": 30}
 LENGTHS = ["Q1", "Q2", "Q3", "Q4"]
+EMPTY_ROW = Row("", "", "all", 0, *[None] * 9, subsets=1, missing_subsets=0)
 
 
 def drawn_queries(seed=1):
@@ -204,3 +208,20 @@ def test_the_command_prints_every_form(folder, summary):
     table = printed()
     assert "org/model · PosIR-English" in table
     assert "Read PSI beside nDCG@10" in " ".join(table.split())
+
+
+def test_published_models_stand_among_ones_own_by_ndcg_and_are_marked():
+    own = [
+        replace(EMPTY_ROW, model="mine/model", task="PosIR-English", length=length, ndcg_at_10=0.7) for length in ("all", "Q1")
+    ]
+    rows = among_published(own)
+    whole = [row for row in rows if row.length == "all"]
+    assert {row.length for row in rows} == {"all", "Q1"}
+    assert [row.ndcg_at_10 for row in whole] == sorted((row.ndcg_at_10 for row in whole), reverse=True)
+    assert len(whole) == 11
+    assert [row.model for row in whole if not row.model.endswith("(published)")] == ["mine/model"]
+
+
+def test_a_task_without_published_results_is_said():
+    with pytest.raises(PosirError, match="no result on PosIR-Mini"):
+        among_published([replace(EMPTY_ROW, task="PosIR-Mini")])

@@ -1,0 +1,50 @@
+"""A user's models among those of the papers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from posir_published import PublishedRow, published_rows
+from posir_report.summary import Row
+from posir_tasks.errors import PosirError
+
+
+def among_published(rows: Sequence[Row]) -> list[Row]:
+    """Return rows with the papers' of the same tasks and lengths among them, the best nDCG@10 of each task first.
+
+    A published row is marked as such and has no interval and no p-value, which the papers do not give; its noise floor is the
+    bound that `posir published` shows, where there is one.
+
+    Raises:
+        PosirError: The papers have none of the tasks.
+    """
+    tasks = list(dict.fromkeys(row.task for row in rows))
+    lengths = {task: {row.length for row in rows if row.task == task} for task in tasks}
+    published = [_row(one) for task in tasks for one in published_rows(task) if one.length in lengths[task]]
+    if not published:
+        raise PosirError(f"The papers have no result on {', '.join(tasks)}. `posir published` lists what they have.")
+    groups = [list(group) for _, group in groupby([*rows, *published], key=lambda row: (row.task, row.model))]
+    groups.sort(key=lambda group: (tasks.index(group[0].task), -(group[0].ndcg_at_10 or 0)))
+    return [row for group in groups for row in group]
+
+
+def _row(published: PublishedRow) -> Row:
+    return Row(
+        model=f"{published.model} (published)",
+        task=published.task,
+        length=published.length,
+        queries=published.queries,
+        ndcg_at_10=published.ndcg_at_10,
+        ndcg_at_10_low=None,
+        ndcg_at_10_high=None,
+        psi=published.psi,
+        psi_low=None,
+        psi_high=None,
+        psi_null_mean=published.psi_null_mean_at_most,
+        psi_null_p95=published.psi_null_p95_at_most,
+        p_value=None,
+        direction=None,
+        subsets=0,
+        missing_subsets=0,
+    )
