@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -167,27 +167,30 @@ class PositionTask(AbsTaskRetrieval):
             ranked = search_ranks(model, request)
         first_stage = stage.model_meta if stage else self._previous_results_model_meta
         with timer("Scoring", split=hf_split, subset=hf_subset):
-            return self._scores(ranked, data_split, window_of(model), first_stage)
+            scores = retrieval_scores(ranked, self.k_values)
+            if first_stage:
+                scores["previous_results_model_meta"] = first_stage
+        with timer("Scoring positions", split=hf_split, subset=hf_subset):
+            return scores | self._position_scores(ranked, data_split, window_of(model), taken=scores.keys())
 
-    def _scores(
-        self, ranked: RankedQueries, data_split: SplitData, window: int | None, first_stage: dict[str, Any] | None
+    def _position_scores(
+        self, ranked: RankedQueries, data_split: SplitData, window: int | None, taken: Collection[str]
     ) -> dict[str, Any]:
         evidence = data_split["evidence"]
         profile = PositionProfile.from_ranks(self.scheme, evidence, ranked.ranks)
         reach = Reach.from_ranks(window, self.scheme, evidence, ranked.ranks) if window else None
-        scores = retrieval_scores(ranked, self.k_values)
-        scores[PROFILE_KEY] = profile.to_json()
-        scores[REACH_KEY] = reach.to_json() if reach else {"window": None}
-        scores[RUN_KEY] = {
+        kept = {PROFILE_KEY, REACH_KEY, RUN_KEY, "main_score", "hf_subset", "languages", "mteb_version"}
+        given: dict[str, Any] = rounded(plugin_scores(profile, reach, taken={*taken, *kept}))
+        run = {
             "data_revision": data_split["revision"],
             "queries_dropped": data_split["dropped"],
             "missing_subsets": self.missing_subsets(),
             "top_k": self._top_k,
+            SCORED_KEY: sorted(given),
         }
-        if first_stage:
-            scores["previous_results_model_meta"] = first_stage
-        given: dict[str, Any] = rounded(
-            plugin_scores(profile, reach, taken={*scores, "main_score", "hf_subset", "languages", "mteb_version"})
-        )
-        scores[RUN_KEY][SCORED_KEY] = sorted(given)
-        return scores | given
+        return {
+            PROFILE_KEY: profile.to_json(),
+            REACH_KEY: reach.to_json() if reach else {"window": None},
+            RUN_KEY: run,
+            **given,
+        }
