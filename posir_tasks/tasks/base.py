@@ -12,6 +12,7 @@ from mteb.abstasks.retrieval import AbsTaskRetrieval
 from mteb.timing import TimingStack
 
 from posir_tasks.errors import print_without_traceback
+from posir_tasks.evidence import Evidence
 from posir_tasks.hooks.manager import plugin_scores
 from posir_tasks.kept_ranks import keep_ranks
 from posir_tasks.profile import PositionProfile
@@ -156,13 +157,7 @@ class PositionTask(AbsTaskRetrieval):
             **where,
         )
         if prediction_folder:
-            results = search_results(model, request)
-            self._save_task_predictions(results, model, prediction_folder, **where)
-            ranked = rank_results(results, request.positives)
-            meta = model.mteb_model_meta
-            name, revision = str(meta.name), str(meta.revision)
-            evidence = data_split["evidence"]
-            keep_ranks(prediction_folder, name, revision, self.metadata.name, hf_subset, self.scheme, evidence, ranked.ranks)
+            ranked = self._search_and_keep(model, request, data_split["evidence"], prediction_folder)
         else:
             ranked = search_ranks(model, request)
         first_stage = stage.model_meta if stage else self._previous_results_model_meta
@@ -172,6 +167,18 @@ class PositionTask(AbsTaskRetrieval):
                 scores["previous_results_model_meta"] = first_stage
         with timer("Scoring positions", split=hf_split, subset=hf_subset):
             return scores | self._position_scores(ranked, data_split, window_of(model), taken=scores.keys())
+
+    def _search_and_keep(
+        self, model: MTEBModels, request: SearchRequest, evidence: Evidence, prediction_folder: Path
+    ) -> RankedQueries:
+        """Search, and keep mteb's predictions and the ranks of the relevant documents in a folder."""
+        results = search_results(model, request)
+        self._save_task_predictions(results, model, prediction_folder, hf_split=request.hf_split, hf_subset=request.hf_subset)
+        ranked = rank_results(results, request.positives)
+        name, revision = str(model.mteb_model_meta.name), str(model.mteb_model_meta.revision)
+        task, subset = self.metadata.name, request.hf_subset
+        keep_ranks(prediction_folder, name, revision, task, subset, self.scheme, evidence, ranked.ranks)
+        return ranked
 
     def _position_scores(
         self, ranked: RankedQueries, data_split: SplitData, window: int | None, taken: Collection[str]
