@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from itertools import groupby
@@ -185,6 +185,23 @@ def names_of(summaries: Iterable[TaskSummary], width: int = NAME_WIDTH) -> list[
     short = {run: shortened(name, width) for run, name in names.items()}
     distinct = len(set(short.values())) == len(names)
     return [(short if distinct else names)[run] for run in runs]
+
+
+def reach_sentences(names: Iterable[str], summaries: Iterable[TaskSummary]) -> Iterator[str]:
+    """Yield how much of the evidence lies beyond each model's window, and whose window is unknown."""
+    reaches = {name: one.scores["reach"] for name, one in zip(names, summaries, strict=True) if "reach" in one.scores}
+    for model, reach in reaches.items():
+        if reach["window"] is not None:
+            seen = reach["seen"]
+            yield (
+                f"{model} reads {reach['window']:,} tokens of a document. Of {percent(reach['beyond']['all']['ends'])} % of "
+                "the queries the evidence ends beyond them, which is truncation, not bias. Over the other "
+                f"{seen['queries']:,}: nDCG@10 {percent(seen['ndcg_at_10'])}, PSI {plain(seen['psi'])}, PSI of noise "
+                f"{plain(seen['psi_null_mean'])} to {plain(seen['psi_null_p95'])}."
+            )
+    unknown = [model for model, reach in reaches.items() if reach["window"] is None]
+    if unknown:
+        yield f"How many tokens of a document are read is not known of {', '.join(unknown)}."
 
 
 def print_tables(console: Console, text: Lines) -> None:

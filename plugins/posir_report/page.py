@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import groupby
@@ -14,7 +14,7 @@ import vl_convert
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from posir_report.cells import FEW
-from posir_report.formats import LEVEL, RIGHT, length_lines, names_of, percent, plain
+from posir_report.formats import LEVEL, RIGHT, length_lines, names_of, reach_sentences
 from posir_report.gallery import Figure
 from posir_report.summary import TaskSummary, part, rows_of
 from posir_tasks.files import written_whole
@@ -105,20 +105,3 @@ def _model(name: str, summary: TaskSummary, drawings: Iterable[Drawing]) -> Mode
         tuple(line.cells for line in length_lines(rows_of(summary)).lines),
         tuple(drawings),
     )
-
-
-def reach_sentences(names: Iterable[str], summaries: Iterable[TaskSummary]) -> Iterator[str]:
-    """Yield how much of the evidence lies beyond each model's window, and whose window is unknown."""
-    reaches = {name: one.scores["reach"] for name, one in zip(names, summaries, strict=True) if "reach" in one.scores}
-    for model, reach in reaches.items():
-        if reach["window"] is not None:
-            seen = reach["seen"]
-            yield (
-                f"{model} reads {reach['window']:,} tokens of a document. Of {percent(reach['beyond']['all']['ends'])} % of "
-                "the queries the evidence ends beyond them, which is truncation, not bias. Over the other "
-                f"{seen['queries']:,}: nDCG@10 {percent(seen['ndcg_at_10'])}, PSI {plain(seen['psi'])}, PSI of noise "
-                f"{plain(seen['psi_null_mean'])} to {plain(seen['psi_null_p95'])}."
-            )
-    unknown = [model for model, reach in reaches.items() if reach["window"] is None]
-    if unknown:
-        yield f"How many tokens of a document are read is not known of {', '.join(unknown)}."

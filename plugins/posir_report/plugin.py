@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
-from posir_report.formats import Lines, ReportFormat, as_csv, as_json, as_markdown, bin_lines, length_lines, print_tables
+from posir_report.formats import (
+    Lines,
+    ReportFormat,
+    as_csv,
+    as_json,
+    as_markdown,
+    bin_lines,
+    length_lines,
+    names_of,
+    print_tables,
+    reach_sentences,
+)
 from posir_report.latex import as_latex
 from posir_report.published import among_published
 from posir_report.summary import Row, TaskSummary, bin_rows_of, rows_of, summarise
@@ -87,21 +99,28 @@ def show(summaries: Sequence[TaskSummary], form: ReportFormat, *, bins: bool) ->
         by_position = [row for one in summaries for row in bin_rows_of(one)]
         show_text(as_csv(by_position), bin_lines(by_position), form)
     else:
-        show_rows([row for one in summaries for row in rows_of(one)], form)
+        show_rows([row for one in summaries for row in rows_of(one)], form, reach_notes(summaries))
 
 
-def show_rows(rows: Sequence[Row], form: ReportFormat) -> None:
-    """Print rows of models, tasks and lengths.
+def reach_notes(summaries: Sequence[TaskSummary]) -> Iterator[str]:
+    """Yield for each task what the models' windows leave of the evidence."""
+    for task in dict.fromkeys(one.task for one in summaries):
+        of_task = [one for one in summaries if one.task == task]
+        yield from (f"{task}: {sentence}" for sentence in reach_sentences(names_of(of_task), of_task))
+
+
+def show_rows(rows: Sequence[Row], form: ReportFormat, notes: Iterable[str] = ()) -> None:
+    """Print rows of models, tasks and lengths, in the table with notes below it.
 
     Raises:
         PosirError: The form shows results alone.
     """
     if form in (ReportFormat.JSON, ReportFormat.LATEX):
         raise PosirError(f"--published goes with table, markdown and csv, not with {form}.")
-    show_text(as_csv(rows), length_lines(rows), form)
+    show_text(as_csv(rows), length_lines(rows), form, notes)
 
 
-def show_text(csv: str, text: Lines, form: ReportFormat) -> None:
+def show_text(csv: str, text: Lines, form: ReportFormat, notes: Iterable[str] = ()) -> None:
     """Print rows in one of the forms that every report has."""
     if form is ReportFormat.CSV:
         typer.echo(csv, nl=False)
@@ -113,7 +132,8 @@ def show_text(csv: str, text: Lines, form: ReportFormat) -> None:
     if not console.is_terminal:
         console.width = max(console.width, WIDTH)
     print_tables(console, text)
-    console.print(f"[dim]{NOTE}[/]")
+    for note in (*notes, NOTE):
+        console.print(Text(note, style="dim"))
 
 
 def write_figures(summaries: Sequence[TaskSummary], html: Path | None, png: Path | None) -> None:

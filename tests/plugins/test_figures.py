@@ -17,10 +17,10 @@ from typer.testing import CliRunner
 
 from posir_report.cells import FEW, cells_of, lengths_in_words
 from posir_report.figures import curves, heat_map, models_over_position, psi_against_ndcg
-from posir_report.formats import names_of, shortened
+from posir_report.formats import names_of, reach_sentences, shortened
 from posir_report.gallery import figures_of, unique, write_pictures
 from posir_report.latex import as_latex, escaped
-from posir_report.page import page_of, reach_sentences
+from posir_report.page import page_of
 from posir_report.summary import rows_of, summarise
 from posir_tasks.command.app import build_app
 from posir_tasks.errors import PosirError
