@@ -124,7 +124,7 @@ def test_noise_floor_by_hand():
     assert noise_floor(1.0, np.ones(4)).corrected is None
 
 
-@pytest.mark.parametrize("queries", [500, 2000])
+@pytest.mark.parametrize("queries", [500, 2000, 42_000])
 @pytest.mark.parametrize("mean", [0.5, 0.85])
 def test_no_effect_is_called_significant_in_one_of_twenty(queries, mean):
     found = [p_of(drawn(np.full(20, mean), queries, seed), draws=400, seed=seed) < 0.05 for seed in range(700)]
@@ -184,6 +184,19 @@ def test_intervals_cover_the_truth(means, queries):
     shares = np.mean(covered, axis=0)
     assert (shares >= 0.92).all(), shares
     assert (shares <= 0.99).all(), shares
+
+
+@pytest.mark.parametrize("queries", [500, 2000, 42_000])
+def test_intervals_cover_a_clear_decline_in_92_to_98_of_100_draws(queries):
+    means, covered = np.linspace(0.8, 0.3, 20), []
+    for seed in range(500):
+        counts = drawn(means, queries, seed)
+        low, high = psi_interval(counts, p_of(counts, draws=200))
+        (overall,) = ndcg_intervals(sample(counts.sum(axis=0, keepdims=True)))
+        covered.append([low <= psi(means) <= high, overall[0] <= means.mean() <= overall[1]])
+    shares = np.mean(covered, axis=0)
+    assert (shares >= 0.92).all(), shares
+    assert (shares <= 0.98).all(), shares
 
 
 def test_true_scores_scatter_less_than_observed_ones_where_there_is_no_effect():
