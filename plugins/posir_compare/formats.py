@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from enum import StrEnum
 from itertools import groupby
 
 import polars as pl
@@ -14,18 +13,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from posir_compare.comparison import Comparison, Metric, Row
+from posir_report.formats import NONE
 
-NONE = "–"
 HEADINGS = ("Length", "Queries", "Metric", "A", "B", "PSI of noise (A, B)", "B - A", "p", "p corrected")
-
-
-class Format(StrEnum):
-    """Forms of a comparison."""
-
-    TABLE = "table"
-    MARKDOWN = "markdown"
-    CSV = "csv"
-    JSON = "json"
 
 
 def as_json(comparison: Comparison) -> str:

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from posir_compare.comparison import compare as compare_pairs
 from posir_compare.contestants import Contestant, contestants_of, named, pairs_of
-from posir_compare.formats import Format, as_csv, as_json, as_markdown, print_tables
+from posir_compare.formats import as_csv, as_json, as_markdown, print_tables
+from posir_report.formats import Format, console_at_least
 from posir_tasks.errors import PosirError
 from posir_tasks.hooks import hookimpl
 
@@ -58,9 +58,7 @@ def posir_commands(app: typer.Typer) -> None:
         elif format_ is Format.MARKDOWN:
             typer.echo(as_markdown(comparison.rows))
         else:
-            console = Console()
-            if not console.is_terminal:
-                console.width = max(console.width, WIDTH)
+            console = console_at_least(WIDTH)
             print_tables(console, comparison.rows)
             console.print(f"[dim]{NOTE}[/]")
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from posir_published.forms import Sheet, as_csv, as_json, as_markdown, bins_sheet, correlations_sheet, print_tables, rows_sheet
 from posir_published.mmteb import correlations
 from posir_published.rows import published_bins, published_rows, published_tasks
-from posir_report.formats import Format
+from posir_report.formats import Format, console_at_least
 from posir_tasks.errors import PosirError
 from posir_tasks.hooks import hookimpl
 
@@ -89,7 +88,5 @@ def show(sheet: Sheet, format_: Format) -> None:
     if text:
         typer.echo(text(sheet).rstrip("\n"))
         return
-    console = Console()
-    if not console.is_terminal:
-        console.width = max(console.width, WIDTH)
+    console = console_at_least(WIDTH)
     print_tables(console, sheet)

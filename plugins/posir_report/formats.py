@@ -204,6 +204,14 @@ def reach_sentences(names: Iterable[str], summaries: Iterable[TaskSummary]) -> I
         yield f"How many tokens of a document are read is not known of {', '.join(unknown)}."
 
 
+def console_at_least(width: int) -> Console:
+    """Return a console for tables: as wide as the terminal, or at least `width` columns where the output is none."""
+    console = Console()
+    if not console.is_terminal:
+        console.width = max(console.width, width)
+    return console
+
+
 def print_tables(console: Console, text: Lines) -> None:
     """Print one Rich table for each model and task."""
     for (model, task), lines in groupby(text.lines, key=lambda line: (line.model, line.task)):

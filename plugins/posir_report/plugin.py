@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from posir_report.formats import (
@@ -17,6 +16,7 @@ from posir_report.formats import (
     as_json,
     as_markdown,
     bin_lines,
+    console_at_least,
     length_lines,
     names_of,
     print_tables,
@@ -128,9 +128,7 @@ def show_text(csv: str, text: Lines, form: ReportFormat, notes: Iterable[str] = 
     if form is ReportFormat.MARKDOWN:
         typer.echo(as_markdown(text))
         return
-    console = Console()
-    if not console.is_terminal:
-        console.width = max(console.width, WIDTH)
+    console = console_at_least(WIDTH)
     print_tables(console, text)
     for note in (*notes, NOTE):
         console.print(Text(note, style="dim"))

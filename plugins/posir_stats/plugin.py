@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from posir_report.formats import Format
+from posir_report.formats import Format, console_at_least
 from posir_stats.dataset import find_dataset
 from posir_stats.forms import Described, as_csv, as_json, as_markdown, print_tables
 from posir_stats.statistics import Statistics
@@ -63,9 +62,7 @@ def show(described: Described, format_: Format) -> None:
     if text:
         typer.echo(text(described).rstrip("\n"))
         return
-    console = Console()
-    if not console.is_terminal:
-        console.width = max(console.width, WIDTH)
+    console = console_at_least(WIDTH)
     print_tables(console, described)
 
 

@@ -48,7 +48,7 @@ class PosirTask(PositionTask):
         if folder is None:
             return whole.model_copy(update={"dataset": {"path": REPO_ID, "revision": wanted_revision(REPO_ID, REVISION)}})
         present = self._present(LocalRepository(folder / local_name(REPO_ID)))
-        languages = [code for codes in list(whole.hf_subsets_to_langscripts.values())[:1] for code in codes]
+        languages = next(iter(whole.hf_subsets_to_langscripts.values()))
         return whole.model_copy(
             update={
                 "dataset": {"path": REPO_ID, "revision": LOCAL},

@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 from tests.support.commands import run
+from tests.support.hub import serve
 
 BM25 = "mteb/baseline-bm25s"
 
@@ -205,3 +206,19 @@ def test_doctor_is_well():
     assert checked.returncode == 0, checked.stdout
     assert "start-up hook" in checked.stdout
     assert "mteb knows 32 of 32" in checked.stdout
+
+
+def test_the_hubs_own_listing_overrules_the_table_of_domains(data: Path, tmp_path: Path):
+    with serve("infgrad/PosIR-Benchmark-v1", data / "PosIR-Benchmark-v1", "a" * 40) as hub:
+        ran = run(
+            "mteb", "run", "-t", "PosIR-English", "-m", BM25, "--output-folder", str(tmp_path / "out"),
+            HF_ENDPOINT=hub.url, HF_HOME=str(tmp_path / "hub"), HF_HUB_OFFLINE="0",
+        )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    scores = result(tmp_path / "out", "PosIR-English")
+    assert set(scores) == {"sports", "own"}
+    assert scores["own"]["languages"] == ["eng-Latn"]
+    assert scores["own"]["position_run"]["data_revision"] == "a" * 40
+    said = " ".join((ran.stdout + ran.stderr).split())
+    assert "has domains unknown to posir: own" in said
+    assert "marked as a part" in said
