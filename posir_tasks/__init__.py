@@ -4,8 +4,23 @@ Importing this package makes mteb know the tasks, whether mteb is imported befor
 in use (see `posir doctor`) no import is needed.
 """
 
+from typing import TYPE_CHECKING, Any
+
 import posir_startup
 
+if TYPE_CHECKING:
+    from posir_tasks.tasks.base import PositionTask
+
+__all__ = ["PositionTask"]
 __version__ = "0.1.0"
 
 posir_startup.install()
+
+
+def __getattr__(name: str) -> Any:
+    """Import mteb no sooner than something of it is needed."""
+    if name == "PositionTask":
+        from posir_tasks.tasks.base import PositionTask
+
+        return PositionTask
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

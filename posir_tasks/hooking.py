@@ -49,9 +49,14 @@ def run_sequel(sequel: str, module: ModuleType) -> None:
 
         getattr(registration, sequel)(module)
     except Exception as error:
-        if not problems:
-            warn(error)
-        problems.append(f"{sequel}: {type(error).__name__}: {error}")
+        note(sequel, error)
+
+
+def note(what: str, error: Exception) -> None:
+    """Remember what could not be added; the first such thing is told at once."""
+    if not problems:
+        warn(error)
+    problems.append(f"{what}: {type(error).__name__}: {error}")
 
 
 def warn(error: Exception) -> None:

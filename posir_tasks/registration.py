@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import sys
-from collections import Counter
-from collections.abc import Mapping
+from collections import ChainMap, Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import chain
 from types import ModuleType
 from typing import Any
+
+from posir_tasks import hooking
+
+logger = logging.getLogger(__name__)
 
 
 def task_classes() -> tuple[type[Any], ...]:
@@ -19,19 +26,37 @@ def task_classes() -> tuple[type[Any], ...]:
     return (*MONOLINGUAL.values(), *CROSS_LINGUAL.values(), *POSQ_TASKS, PosIRMini)
 
 
+def own_tasks() -> dict[str, type[Any]]:
+    """Return PosIR's task classes by name."""
+    return {task.metadata.name: task for task in task_classes()}
+
+
+@cache
+def plugin_tasks() -> dict[str, type[Any]]:
+    """Return the task classes of plugins by name; those that are refused are named in a warning."""
+    from posir_tasks.tasks.plugins import tasks_of_plugins
+
+    found = tasks_of_plugins()
+    for problem in found.problems:
+        logger.warning("posir %s", problem)
+    return {name: given.task for name, given in found.tasks.items()}
+
+
 def add_tasks(module: ModuleType) -> None:
-    """Add the task classes to `mteb.tasks`, and to the registry if mteb has made it already.
+    """Let mteb find PosIR's tasks and those of plugins; they are made when a name is asked for that mteb does not know.
 
     Args:
-        module: `mteb.tasks`.
+        module: `mteb.get_tasks`.
     """
-    classes = task_classes()
-    for task in classes:
-        setattr(module, task.__name__, task)
-    registry = sys.modules.get("mteb.get_tasks")
-    if registry is not None and hasattr(registry, "_TASKS_REGISTRY"):
-        registry._TASKS_REGISTRY.update({task.metadata.name: task for task in classes})
-        registry.TASK_LIST = (*registry.TASK_LIST, *classes)  # type: ignore[attr-defined]
+    before = module._TASKS_REGISTRY
+    # A chain writes to its first mapping alone.
+    registry = Registry(before, MadeWhenAsked(own_tasks), MadeWhenAsked(plugin_tasks))  # type: ignore[arg-type]
+    of_mteb: list[Any] = [loaded for name, loaded in sys.modules.items() if name.startswith("mteb.")]
+    for holder in of_mteb:
+        if getattr(holder, "_TASKS_REGISTRY", None) is before:
+            holder._TASKS_REGISTRY = registry
+        if hasattr(holder, "TASK_LIST"):
+            holder.TASK_LIST = TaskList(registry)
 
 
 def add_benchmarks(module: ModuleType) -> None:
@@ -59,6 +84,69 @@ def add_bare_model_names(module: ModuleType) -> None:
     for name in ("mteb.models.model_implementations", "mteb.models.get_model_meta", "mteb.cache.result_cache"):
         if name in sys.modules:
             setattr(sys.modules[name], "MODEL_REGISTRY", registry)  # noqa: B010
+
+
+def make_saving_safe(module: ModuleType) -> None:
+    """Let mteb save results whole and in turn with other processes.
+
+    Args:
+        module: `mteb.cache.result_cache`.
+    """
+    from posir_tasks.saving import load_whole, save_in_turn
+
+    cache = module.ResultCache
+    cache.save_to_cache, cache.load_task_result = save_in_turn(cache.save_to_cache), load_whole(cache.load_task_result)
+
+
+class MadeWhenAsked(Mapping[str, type[Any]]):
+    """Task classes by name, made at the first question; if that fails, it is told and there are none."""
+
+    def __init__(self, make: Callable[[], dict[str, type[Any]]]) -> None:
+        self._make = make
+        self._made: dict[str, type[Any]] | None = None
+
+    @property
+    def _tasks(self) -> dict[str, type[Any]]:
+        if self._made is None:
+            # Making them may ask mteb for tasks, which must not begin it anew.
+            self._made = {}
+            try:
+                self._made = self._make()
+            except Exception as error:
+                hooking.note(self._make.__name__, error)
+        return self._made
+
+    def __getitem__(self, name: str) -> type[Any]:
+        return self._tasks[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tasks)
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+
+class Registry(ChainMap[str, type[Any]]):
+    """mteb's registry, then others; the first that knows a name has it. New names go to mteb's own."""
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys(chain.from_iterable(self.maps)))
+
+
+class TaskList(Sequence[type[Any]]):
+    """The classes of a registry as `mteb.get_tasks.TASK_LIST`."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def __getitem__(self, index: Any) -> Any:
+        return tuple(self)[index]
+
+    def __iter__(self) -> Iterator[type[Any]]:
+        return iter(self._registry.values())
+
+    def __len__(self) -> int:
+        return len(self._registry)
 
 
 class BareNames(dict[str, Any]):

@@ -9,9 +9,10 @@ import sys
 
 #: The modules of mteb that are added to, and the function of `posir_tasks.registration` that does it.
 HOOKED = {
-    "mteb.tasks": "add_tasks",
+    "mteb.get_tasks": "add_tasks",
     "mteb.benchmarks.benchmarks": "add_benchmarks",
     "mteb.models.model_implementations": "add_bare_model_names",
+    "mteb.cache.result_cache": "make_saving_safe",
 }
 
 

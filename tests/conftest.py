@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
-
 # Read by huggingface_hub when it is first imported; a test that needs a Hub runs its client in a process of its own.
 os.environ["HF_HUB_OFFLINE"] = "1"
+
+from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
 
 # How long an example takes says nothing about whether it is right.
 settings.register_profile("posir", deadline=None)
@@ -20,7 +20,7 @@ SHARED = Path(__file__).parents[2] / "shared" / "data"
 
 @pytest.fixture(autouse=True)
 def _no_variables_of_the_user(monkeypatch):
-    for name in ("POSIR_DATA", "POSIR_REVISIONS", "POSIR_CACHE"):
+    for name in ("POSIR_DATA", "POSIR_REVISIONS", "POSIR_CACHE", "POSIR_EMBEDDINGS"):
         monkeypatch.delenv(name, raising=False)
 
 

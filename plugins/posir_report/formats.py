@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -19,6 +20,8 @@ from posir_report.summary import BinRow, Row, TaskSummary, part
 LEVEL = 0.05
 #: What is printed for a value that is undefined or that no plugin gave.
 NONE = "–"
+#: Headings of what is said of a row.
+SCORES = ("Queries", "nDCG@10", "PSI", "PSI of noise", "p", "Position bias")
 #: Headings of columns of numbers.
 RIGHT = ("Queries", "p")
 #: Characters of a model's name in a figure.
@@ -90,23 +93,36 @@ def as_csv(rows: Sequence[Row | BinRow]) -> str:
 def length_lines(rows: Sequence[Row]) -> Lines:
     """Return rows as text: nDCG x 100 and PSI as the papers print them, with 95 % intervals."""
     return Lines(
-        ("Length", "Queries", "nDCG@10", "PSI", "PSI of noise", "p", "Position bias"),
+        ("Length", *SCORES),
         tuple(
-            Line(
-                row.model,
-                row.task + part(row.subsets, row.missing_subsets),
-                (
-                    row.length,
-                    count(row.queries),
-                    percent(row.ndcg_at_10) + interval(row.ndcg_at_10_low, row.ndcg_at_10_high, percent),
-                    plain(row.psi) + interval(row.psi_low, row.psi_high, plain),
-                    NONE if row.psi_null_mean is None else f"{plain(row.psi_null_mean)} to {plain(row.psi_null_p95)}",
-                    p_value(row.p_value),
-                    verdict(row),
-                ),
-            )
-            for row in rows
+            Line(row.model, row.task + part(row.subsets, row.missing_subsets), (row.length, *score_cells(row))) for row in rows
         ),
+    )
+
+
+def overview_lines(rows: Sequence[Row]) -> Lines:
+    """Return for each model that has several tasks, such as several languages, one row a task, all lengths."""
+    of_all = sorted((row for row in rows if row.length == "all"), key=lambda row: row.model)
+    tasks = Counter(row.model for row in of_all)
+    return Lines(
+        ("Task", *SCORES),
+        tuple(
+            Line(row.model, f"{tasks[row.model]} tasks", (row.task, *score_cells(row)))
+            for row in of_all
+            if tasks[row.model] > 1
+        ),
+    )
+
+
+def score_cells(row: Row) -> tuple[str, ...]:
+    """Return the text under each heading of `SCORES`."""
+    return (
+        count(row.queries),
+        percent(row.ndcg_at_10) + interval(row.ndcg_at_10_low, row.ndcg_at_10_high, percent),
+        plain(row.psi) + interval(row.psi_low, row.psi_high, plain),
+        NONE if row.psi_null_mean is None else f"{plain(row.psi_null_mean)} to {plain(row.psi_null_p95)}",
+        p_value(row.p_value),
+        verdict(row),
     )
 
 

@@ -19,6 +19,7 @@ from posir_report.formats import (
     console_at_least,
     length_lines,
     names_of,
+    overview_lines,
     print_tables,
     reach_sentences,
 )
@@ -99,7 +100,10 @@ def show(summaries: Sequence[TaskSummary], form: ReportFormat, *, bins: bool) ->
         by_position = [row for one in summaries for row in bin_rows_of(one)]
         show_text(as_csv(by_position), bin_lines(by_position), form)
     else:
-        show_rows([row for one in summaries for row in rows_of(one)], form, reach_notes(summaries))
+        rows = [row for one in summaries for row in rows_of(one)]
+        if form is ReportFormat.TABLE:
+            print_tables(console_at_least(WIDTH), overview_lines(rows))
+        show_rows(rows, form, reach_notes(summaries))
 
 
 def reach_notes(summaries: Sequence[TaskSummary]) -> Iterator[str]:

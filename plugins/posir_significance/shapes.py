@@ -23,6 +23,8 @@ DRAWS = 1000
 SIZES: Floats = np.array([0.01, 0.02, 0.04, 0.08, 0.16, 0.32])
 #: How far smooth curves reach: correlation lengths, as shares of the document.
 REACHES = (0.15, 0.4)
+#: Variance that is rounding, beside a mean variance of 1.
+NOTHING = 1e-10
 #: True scores are kept this far from 0 and 1 where they say how much observed ones vary.
 MARGIN = 0.02
 
@@ -89,7 +91,10 @@ def curves(bins: int) -> Floats:
     centring = np.eye(bins) - 1 / bins
     centred = centring @ kinds @ centring
     values, vectors = np.linalg.eigh(centred / np.trace(centred, axis1=1, axis2=2)[:, None, None] * bins)
-    roots: Floats = vectors * np.sqrt(np.maximum(values, 0))[:, None, :]
+    # Of the many roots the symmetric one: it alone does not depend on which eigenvectors a processor's library finds. What is
+    # smaller than that is rounding.
+    sizes = np.sqrt(np.where(values > NOTHING, values, 0))
+    roots: Floats = (vectors * sizes[:, None, :]) @ vectors.transpose(0, 2, 1)
     return roots
 
 

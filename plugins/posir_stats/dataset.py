@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from posir_tasks.errors import DataError, PosirError
-from posir_tasks.registration import task_classes
+from posir_tasks.registration import own_tasks, plugin_tasks
 from posir_tasks.schemes import PositionScheme, RelativePositions
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.posir import FILES, REPO_ID, REVISION, domains_of, read_domain
@@ -110,7 +110,7 @@ def dataset_of_task(name: str) -> DatasetToRead:
 
 
 def _task_class(name: str) -> type[PositionTask]:
-    known = {task.metadata.name: task for task in task_classes()}
+    known = own_tasks() | plugin_tasks()
     if name not in known:
         lowered = {task.lower(): task for task in known}
         close = [lowered[match] for match in get_close_matches(name.lower(), lowered)]

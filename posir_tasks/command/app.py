@@ -9,7 +9,6 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from posir_tasks.command import doctor, importing, rescoring, tasks
 from posir_tasks.errors import PosirError
 from posir_tasks.hooks.manager import loaded_plugins
 
@@ -18,13 +17,16 @@ logger = logging.getLogger(__name__)
 
 def build_app() -> typer.Typer:
     """Return the application with every plugin's commands."""
+    # Imported here, so that a mistake in the table of languages is one message too.
+    from posir_tasks.command import doctor, importing, plan, rescoring, run, tasks, validating
+
     app = typer.Typer(
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
         help="Does an embedding model read to the end of a document? Tasks are run by `mteb run`; this is what goes with it.",
     )
-    for module in (tasks, doctor, importing, rescoring):
+    for module in (tasks, plan, run, doctor, importing, validating, rescoring):
         module.add_commands(app)
     for name, caller in loaded_plugins().callers("posir_commands"):
         try:

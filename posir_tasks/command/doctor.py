@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import platform
 import site
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -14,7 +15,6 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-import posir_startup
 from posir_tasks import hooking
 from posir_tasks.errors import PosirError
 from posir_tasks.hooks.manager import loaded_plugins
@@ -49,13 +49,21 @@ def add_commands(app: typer.Typer) -> None:
         """Say what is installed, hooked into mteb, loaded (tasks, plugins, from where) and reachable; exit 1 if not well."""
         console = Console(highlight=False, soft_wrap=True)
         with console.status("Looking"):
-            findings = [*versions(), *hook(), *tasks(), *plugins(), *data()]
+            findings = [finding for section in (versions, hook, tasks, plugins, data) for finding in found(section)]
         marks = {True: "[green]✓[/]", False: "[red]✗[/]", None: "[dim]·[/]"}
         for finding in findings:
             console.print(f"{marks[finding.good]} ", end="")
             console.print(finding.what, markup=False)
         if any(finding.good is False for finding in findings):
             raise typer.Exit(1)
+
+
+def found(section: Callable[[], Iterator[Finding]]) -> list[Finding]:
+    """Return the findings of a section; one that cannot be had is a finding, and the other sections are looked at."""
+    try:
+        return list(section())
+    except Exception as error:
+        return [Finding(False, f"{section.__name__}: cannot be looked at ({type(error).__name__}: {error})")]
 
 
 def versions() -> Iterator[Finding]:
@@ -66,15 +74,16 @@ def versions() -> Iterator[Finding]:
 
 
 def hook() -> Iterator[Finding]:
-    """Report the start-up hook."""
-    folders = [Path(folder) for folder in (*site.getsitepackages(), site.getusersitepackages())]
-    files = [folder / HOOK_FILE for folder in folders if (folder / HOOK_FILE).exists()]
+    """Report whether a Python that starts now has the start-up hook."""
+    asked = "import posir_startup; raise SystemExit(not posir_startup.is_installed())"
     if os.environ.get(AUTOLOAD_VARIABLE) == "0":
         yield Finding(None, f"start-up hook: switched off by {AUTOLOAD_VARIABLE}=0; `import posir_tasks` registers the tasks")
-    elif files:
-        yield Finding(posir_startup.is_installed(), f"start-up hook: {files[0]}")
+    elif subprocess.run([sys.executable, "-c", asked], check=False, stderr=subprocess.DEVNULL).returncode == 0:
+        files = [Path(folder) / HOOK_FILE for folder in sys.path if (Path(folder) / HOOK_FILE).exists()]
+        yield Finding(True, f"start-up hook: {next(iter(files), 'in use')}")
     else:
-        yield Finding(False, f"start-up hook: no {HOOK_FILE} in {', '.join(map(str, folders))}. {SKIPPED_WHEN}")
+        folders = ", ".join((*site.getsitepackages(), site.getusersitepackages()))
+        yield Finding(False, f"start-up hook: Python has not run a {HOOK_FILE}, which belongs into one of {folders}")
     yield Finding(None, SKIPPED_WHEN)
 
 
@@ -84,22 +93,30 @@ def tasks() -> Iterator[Finding]:
 
     from posir_tasks.registration import task_classes
 
+    classes = task_classes()
+    unknown = [task.metadata.name for task in classes if _TASKS_REGISTRY.get(task.metadata.name) is not task]
     for problem in hooking.problems:
         yield Finding(False, f"could not be added to mteb: {problem}")
-    names = [task.metadata.name for task in task_classes()]
-    unknown = [name for name in names if name not in _TASKS_REGISTRY]
     yield Finding(
         not unknown,
-        f"tasks: mteb knows {len(names) - len(unknown)} of {len(names)}" + (f"; not {', '.join(unknown)}" if unknown else ""),
+        f"tasks: mteb knows {len(classes) - len(unknown)} of {len(classes)}"
+        + (f"; not {', '.join(unknown)}" if unknown else ""),
     )
 
 
 def plugins() -> Iterator[Finding]:
-    """Report each plugin and where it comes from."""
+    """Report each plugin and where it comes from, and the tasks that plugins add."""
+    from posir_tasks.tasks.plugins import tasks_of_plugins
+
     for plugin in loaded_plugins().found:
         yield Finding(
             not plugin.problem, f"plugin {plugin.name} ({plugin.origin})" + f": {plugin.problem}" * bool(plugin.problem)
         )
+    added = tasks_of_plugins()
+    for name, given in added.tasks.items():
+        yield Finding(True, f"task {name} (plugin {given.plugin}: {given.task.__module__}.{given.task.__qualname__})")
+    for problem in added.problems:
+        yield Finding(False, problem)
 
 
 def data() -> Iterator[Finding]:

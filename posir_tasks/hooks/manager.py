@@ -19,6 +19,8 @@ from posir_tasks.reach import Reach
 
 logger = logging.getLogger(__name__)
 
+HOOKS = tuple(sorted(name for name in vars(specs) if name.startswith("posir_")))
+
 
 @dataclass(frozen=True)
 class Plugin:
@@ -78,11 +80,12 @@ def _register(manager: pluggy.PluginManager, point: EntryPoint) -> str | None:
         plugin = point.load()
         manager.register(plugin, name=point.name)
         manager.check_pending()
+        if not manager.get_hookcallers(plugin):
+            raise pluggy.PluginValidationError(plugin, "it implements no hook; decorate its functions with `@hookimpl`")
     except pluggy.PluginValidationError as error:
         manager.unregister(name=point.name)
-        allowed = ", ".join(sorted(name for name in vars(specs) if name.startswith("posir_")))
-        return f"{error}. The hooks are: {allowed}"
-    except Exception as error:
+        return f"{error}. The hooks are: {', '.join(HOOKS)}"
+    except (Exception, SystemExit) as error:
         if manager.has_plugin(point.name):
             manager.unregister(name=point.name)
         return f"loading it raised {type(error).__name__}: {error}"

@@ -5,7 +5,7 @@ An implementation names the arguments it wants and may leave out the others, so 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from posir_tasks.hooks.markers import hookspec
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from posir_tasks.profile import PositionProfile
     from posir_tasks.reach import Reach
+    from posir_tasks.tasks.base import PositionTask
 
 
 @hookspec
@@ -31,6 +32,19 @@ def posir_scores(profile: PositionProfile, reach: Reach | None) -> Mapping[str, 
     Returns:
         Names and JSON values (`None` where a score is undefined; NaN is refused). A name that mteb or another plugin
         uses is refused.
+    """
+
+
+@hookspec
+def posir_task_classes() -> Iterable[type[PositionTask]]:  # type: ignore[empty-body]
+    """Return task classes that `mteb run -t` shall know.
+
+    Called once, when mteb is first asked for a task that it does not know itself. mteb can be imported by then; since every
+    `posir` command loads the plugin, import it, and your classes, within the function.
+
+    Returns:
+        Subclasses of `posir_tasks.PositionTask` with `metadata`, a `scheme` and `read_subset`. A name that mteb, posir or
+        another plugin uses is refused.
     """
 
 

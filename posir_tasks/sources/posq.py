@@ -11,7 +11,7 @@ from polars._typing import PolarsDataType
 
 from posir_tasks.errors import DataError
 from posir_tasks.evidence import Evidence
-from posir_tasks.sources.checks import Problem, id_problems, read_columns, refuse, rows_where, text_problems
+from posir_tasks.sources.checks import Problem, id_problems, kinds_of_columns, read_columns, refuse, rows_where, text_problems
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.repository import Repository
 
@@ -106,7 +106,7 @@ def read_fineweb(repository: Repository) -> PositionData:
     """
     frames = []
     for file in fetch_split(repository, "train"):
-        kind = pl.read_parquet_schema(file).get("span_class") if file.stat().st_size else None
+        kind = kinds_of_columns(file, ["span_class"]).get("span_class")
         labels = pl.List(pl.String) if isinstance(kind, pl.List) else pl.String
         frame = read_columns(file, {"question": pl.String, "content": pl.String, "span_class": labels})
         if isinstance(kind, pl.List):

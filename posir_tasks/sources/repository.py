@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from posir_tasks.errors import DataError, PosirError
+from posir_tasks.sources.checks import Problem, refuse
 
 #: Folder that holds a subfolder per dataset, such as `PosIR-Benchmark-v1/`; read instead of the Hub when set.
 DATA_VARIABLE = "POSIR_DATA"
@@ -66,14 +67,12 @@ class LocalRepository:
         """Return the file's path.
 
         Raises:
-            DataError: There is no such file.
+            ProblemsError: There is no such file.
         """
         file = self.root / path
         if not file.is_file():
-            raise DataError(
-                f"{file}: missing. {DATA_VARIABLE} is set, so data is read from {self.root.parent} alone: put the file "
-                f"there, or unset {DATA_VARIABLE} to read from the Hub."
-            )
+            what = f"missing. Put the file there; if {DATA_VARIABLE} names the folder, unset it to read from the Hub instead."
+            refuse([Problem(str(file), None, what)])
         return file
 
 

@@ -13,6 +13,7 @@ from mteb.timing import TimingStack
 
 from posir_tasks.errors import print_without_traceback
 from posir_tasks.evidence import Evidence
+from posir_tasks.files import changed_whole
 from posir_tasks.hooks.manager import plugin_scores
 from posir_tasks.kept_ranks import keep_ranks
 from posir_tasks.profile import PositionProfile
@@ -22,6 +23,7 @@ from posir_tasks.results import PROFILE_KEY, REACH_KEY, RUN_KEY, SCORED_KEY, rou
 from posir_tasks.schemes import PositionScheme
 from posir_tasks.search.first_stage import bm25_first_stage
 from posir_tasks.search.model import SearchRequest, is_reranker, search_ranks, search_results, window_of
+from posir_tasks.search.stored_encoder import with_store
 from posir_tasks.sources.data import PositionData
 
 if TYPE_CHECKING:
@@ -93,6 +95,43 @@ class PositionTask(AbsTaskRetrieval):
     k_values = (1, 3, 5, 10, 20, 100)
     dataset: Mapping[str, Any]  # type: ignore[assignment]
 
+    @staticmethod
+    def from_folder(folder: str | Path, *, name: str, language: str, **options: Any) -> PositionTask:
+        """Make a task of a folder of one's own, for `mteb.evaluate`; mteb then knows it by its name in this process.
+
+        Args:
+            folder: In the PosIR layout, `<language>/<domain>/`; or a language's folder in it, or a domain's.
+            name: Of the task, as results have it.
+            language: Code of the data's language, such as `eng-Latn`.
+            options: `scheme`, how evidence becomes a position (by default PosIR's), and fields of mteb's `TaskMetadata`.
+
+        Raises:
+            PosirError: The folder has no data of the language, the name is taken or not allowed, or an option is wrong.
+        """
+        from posir_tasks.tasks.own import folder_task, known_to_mteb
+
+        print_without_traceback()
+        return known_to_mteb(folder_task(folder, name=name, language=language, **options))
+
+    @staticmethod
+    def from_hub(repo_id: str, *, name: str, language: str, revision: str = "main", **options: Any) -> PositionTask:
+        """Make a task of a dataset repository on the Hub in the PosIR layout, as `from_folder` does of a folder.
+
+        Args:
+            repo_id: Of the dataset, `owner/name`; where `POSIR_DATA` is set, its folder below that is read instead.
+            name: Of the task, as results have it.
+            language: Code of the data's language, such as `eng-Latn`.
+            revision: Branch, tag or commit.
+            options: As in `from_folder`.
+
+        Raises:
+            PosirError: As `from_folder`, or the repository cannot be reached.
+        """
+        from posir_tasks.tasks.own import hub_task, known_to_mteb
+
+        print_without_traceback()
+        return known_to_mteb(hub_task(repo_id, name=name, language=language, revision=revision, **options))
+
     @abstractmethod
     def read_subset(self, subset: str) -> PositionData:
         """Read one subset.
@@ -157,9 +196,9 @@ class PositionTask(AbsTaskRetrieval):
             **where,
         )
         if prediction_folder:
-            ranked = self._search_and_keep(model, request, data_split["evidence"], prediction_folder)
+            ranked = self._search_and_keep(with_store(model), request, data_split["evidence"], prediction_folder)
         else:
-            ranked = search_ranks(model, request)
+            ranked = search_ranks(with_store(model), request)
         first_stage = stage.model_meta if stage else self._previous_results_model_meta
         with timer("Scoring", split=hf_split, subset=hf_subset):
             scores = retrieval_scores(ranked, self.k_values)
@@ -173,7 +212,8 @@ class PositionTask(AbsTaskRetrieval):
     ) -> RankedQueries:
         """Search, and keep mteb's predictions and the ranks of the relevant documents in a folder."""
         results = search_results(model, request)
-        self._save_task_predictions(results, model, prediction_folder, hf_split=request.hf_split, hf_subset=request.hf_subset)
+        with changed_whole(prediction_folder / self.prediction_file_name) as beside:
+            self._save_task_predictions(results, model, beside, hf_split=request.hf_split, hf_subset=request.hf_subset)
         ranked = rank_results(results, request.positives)
         name, revision = str(model.mteb_model_meta.name), str(model.mteb_model_meta.revision)
         task, subset = self.metadata.name, request.hf_subset

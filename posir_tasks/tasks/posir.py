@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from mteb.abstasks.task_metadata import TaskMetadata
 
 from posir_tasks.errors import DataError, print_without_traceback
-from posir_tasks.languages import DOMAINS, LANGUAGES, PIVOT, Language
+from posir_tasks.languages import DOMAINS, LANGUAGES, PIVOT, Language, refuse_unknown_codes
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.posir import REPO_ID, REVISION, domains_of, read_domain
@@ -168,5 +168,6 @@ def posir_task(language: Language, corpus_language: Language) -> type[PosirTask]
     )
 
 
+refuse_unknown_codes(LANGUAGES)
 MONOLINGUAL = {language: posir_task(language, language) for language in LANGUAGES}
 CROSS_LINGUAL = {language: posir_task(language, PIVOT) for language in LANGUAGES if language != PIVOT}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any, ClassVar
 
 from mteb.abstasks.task_metadata import TaskMetadata
@@ -18,7 +19,7 @@ from posir_tasks.sources.posq import (
     tiny_fineweb,
     tiny_squad,
 )
-from posir_tasks.sources.repository import LOCAL, data_folder, open_repository, wanted_revision
+from posir_tasks.sources.repository import LOCAL, Repository, data_folder, open_repository, wanted_revision
 from posir_tasks.tasks.base import SPLIT, PositionTask
 from posir_tasks.tasks.citations import POSQ
 
@@ -57,6 +58,23 @@ class PosqTask(PositionTask):
         self.metadata = type(self).metadata.model_copy(update={"dataset": {"path": self.repo_id, "revision": revision}})
         super().__init__(*args, **kwargs)
 
+    @classmethod
+    @abstractmethod
+    def read_from(cls, repository: Repository) -> PositionData:
+        """Read the dataset, whichever revision of it.
+
+        Raises:
+            DataError: It cannot be read.
+        """
+
+    def read_subset(self, subset: str) -> PositionData:  # noqa: ARG002
+        """Read the dataset.
+
+        Raises:
+            DataError: It cannot be read.
+        """
+        return self.read_from(open_repository(self.repo_id, self.revision))
+
 
 class SQuADPosQ(PosqTask):
     """Questions of SQuAD 2.0 by the first character of their answer."""
@@ -76,13 +94,10 @@ class SQuADPosQ(PosqTask):
         annotations_creators="human-annotated",
     )
 
-    def read_subset(self, subset: str) -> PositionData:  # noqa: ARG002
-        """Read the whole dataset.
-
-        Raises:
-            DataError: It cannot be read.
-        """
-        return read_squad(open_repository(self.repo_id, self.revision))
+    @classmethod
+    def read_from(cls, repository: Repository) -> PositionData:
+        """Read the whole dataset."""
+        return read_squad(repository)
 
 
 class SQuADPosQTiny(SQuADPosQ):
@@ -95,13 +110,10 @@ class SQuADPosQTiny(SQuADPosQ):
         }
     )
 
-    def read_subset(self, subset: str) -> PositionData:
-        """Read the dataset and draw the sample.
-
-        Raises:
-            DataError: It cannot be read.
-        """
-        return tiny_squad(super().read_subset(subset))
+    @classmethod
+    def read_from(cls, repository: Repository) -> PositionData:
+        """Read the dataset and draw the sample."""
+        return tiny_squad(super().read_from(repository))
 
 
 class FineWebPosQ(PosqTask):
@@ -122,13 +134,10 @@ class FineWebPosQ(PosqTask):
         annotations_creators="LM-generated",
     )
 
-    def read_subset(self, subset: str) -> PositionData:  # noqa: ARG002
-        """Read the whole dataset.
-
-        Raises:
-            DataError: It cannot be read.
-        """
-        return read_fineweb(open_repository(self.repo_id, self.revision))
+    @classmethod
+    def read_from(cls, repository: Repository) -> PositionData:
+        """Read the whole dataset."""
+        return read_fineweb(repository)
 
 
 class FineWebPosQTiny(FineWebPosQ):
@@ -142,13 +151,10 @@ class FineWebPosQTiny(FineWebPosQ):
         }
     )
 
-    def read_subset(self, subset: str) -> PositionData:
-        """Read the dataset and draw the sample.
-
-        Raises:
-            DataError: It cannot be read.
-        """
-        return tiny_fineweb(super().read_subset(subset))
+    @classmethod
+    def read_from(cls, repository: Repository) -> PositionData:
+        """Read the dataset and draw the sample."""
+        return tiny_fineweb(super().read_from(repository))
 
 
 POSQ_TASKS = (SQuADPosQ, SQuADPosQTiny, FineWebPosQ, FineWebPosQTiny)

@@ -1,9 +1,14 @@
 """Small valid datasets, and folders to write them to."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import polars as pl
+
+from posir_tasks.sources.importing import Imported, LeftOut, Passage, Target, import_passages
+from posir_tasks.sources.posir import read_domain
+from posir_tasks.sources.repository import LocalRepository
+from posir_tasks.tokens import estimated_tokens
 
 Tables = dict[str, pl.DataFrame]
 
@@ -53,3 +58,28 @@ def write_domain(root: Path, tables: Tables, *, language: str = "eng-Latn", doma
         (folder / FILES[name]).parent.mkdir(parents=True, exist_ok=True)
         table.write_parquet(folder / FILES[name])
     return folder
+
+
+def imported(
+    passages: Iterable[Passage | LeftOut],
+    output: Path,
+    *,
+    language: str = "eng-Latn",
+    domain: str = "sports",
+    repair: bool = False,
+) -> Imported:
+    """Import what a reader yields with the default rule for tokens."""
+    return import_passages(passages, Target(language, domain, output), count_tokens=estimated_tokens, repair=repair)
+
+
+def read_back(root: Path, *, language: str = "eng-Latn", domain: str = "sports") -> list[tuple[str, str, str]]:
+    """Return question, document and evidence of each query, as the loader reads them."""
+    data = read_domain(LocalRepository(root), language, language, domain)
+    text = dict(zip(data.corpus["id"], data.corpus["text"], strict=True))
+    evidence = data.evidence
+    return [
+        (asked, text[name], text[name][start:end])
+        for asked, name, start, end in zip(
+            data.queries["text"], evidence.document_ids, evidence.starts, evidence.ends, strict=True
+        )
+    ]

@@ -1,22 +1,44 @@
-"""A small Hub: as much of the Hugging Face Hub's HTTP interface as reading a dataset repository takes."""
+"""A small Hub: as much of the Hugging Face Hub's HTTP interface as reading and changing repositories takes.
 
+It can be told to fail: `hub.failures.append(Failure("commit", status=503))`.
+"""
+
+import base64
 import hashlib
 import json
 import re
+import socket
 import threading
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Literal, Protocol
+from urllib.parse import parse_qs, unquote, urlsplit
 
-LISTING = re.compile(r"/api/datasets/(?P<repo>[^/]+/[^/]+)/(?P<what>tree|revision)/(?P<revision>[^/?]+)")
-FILE = re.compile(r"/datasets/(?P<repo>[^/]+/[^/]+)/resolve/(?P<revision>[^/]+)/(?P<path>[^?]+)")
+API = re.compile(r"/api/(?P<kind>datasets|models|spaces)/(?P<repo>[^/]+/[^/]+)(?:/(?P<operation>[^/]+)(?:/(?P<rest>.+))?)?")
+FILE = re.compile(r"/(?:(?P<kind>datasets|spaces)/)?(?P<repo>[^/]+/[^/]+)/(?P<operation>resolve)/(?P<rest>.+)")
+#: Discussions a page.
+PAGE = 2
+
+
+class Repository(Protocol):
+    """A repository's files."""
+
+    repo_id: str
+    kind: str
+
+    def head(self, revision: str) -> str | None:
+        """Return the commit of a revision, None if there is none."""
+
+    def files(self, revision: str = "main") -> Mapping[str, bytes]: ...
 
 
 @dataclass
-class Hub:
-    """One repository in one folder, at a commit."""
+class Folder:
+    """A dataset repository that is a folder, at one commit, which cannot be changed over the network."""
 
     repo_id: str
     root: Path
@@ -25,68 +47,291 @@ class Hub:
     url: str = ""
     revisions: list[str] = field(default_factory=list)
     """The revisions that were asked for, one per request."""
+    kind: str = "datasets"
 
-    def files(self) -> dict[str, Path]:
-        return {path.relative_to(self.root).as_posix(): path for path in sorted(self.root.rglob("*")) if path.is_file()}
+    def head(self, revision):
+        self.revisions.append(revision)
+        return self.commit if revision in (self.commit, *self.branches) else None
+
+    def files(self, revision="main"):  # noqa: ARG002
+        found = sorted(path for path in self.root.rglob("*") if path.is_file())
+        return {path.relative_to(self.root).as_posix(): path.read_bytes() for path in found}
+
+
+@dataclass
+class Pull:
+    """A pull request."""
+
+    number: int
+    title: str
+    description: str
+    files: dict[str, bytes]
+    changed: tuple[str, ...]
+    """Paths of its commit."""
+    status: str = "open"
+
+    @property
+    def revision(self) -> str:
+        return f"refs/pr/{self.number}"
+
+    @property
+    def commit(self) -> str:
+        return git_hash(self.revision.encode())
+
+
+@dataclass
+class Store:
+    """A repository that can be changed."""
+
+    repo_id: str
+    kind: str = "datasets"
+    main: dict[str, bytes] = field(default_factory=dict)
+    commits: list[str] = field(default_factory=lambda: ["0" * 40])
+    """Of the main branch."""
+    pulls: list[Pull] = field(default_factory=list)
+
+    def head(self, revision):
+        if revision in ("main", *self.commits):
+            return self.commits[-1]
+        pull = self.pull(revision)
+        return pull.commit if pull else None
+
+    def files(self, revision="main"):
+        pull = self.pull(revision)
+        return pull.files if pull else self.main
+
+    def pull(self, revision):
+        return next((pull for pull in self.pulls if revision in (pull.revision, pull.commit)), None)
+
+    @property
+    def open(self) -> list[Pull]:
+        return [pull for pull in self.pulls if pull.status == "open"]
+
+    def merge(self, pull: Pull) -> None:
+        self.change({path: pull.files[path] for path in pull.changed})
+        pull.status = "merged"
+
+    def change(self, files: Mapping[str, bytes]) -> str:
+        self.main = self.main | dict(files)
+        self.commits.append(git_hash(repr((len(self.commits), sorted(files))).encode()))
+        return self.commits[-1]
+
+    def propose(self, title: str, description: str, files: Mapping[str, bytes]) -> Pull:
+        pull = Pull(len(self.pulls) + 1, title, description, self.main | dict(files), tuple(files))
+        self.pulls.append(pull)
+        return pull
+
+
+@dataclass
+class Failure:
+    """How requests of one operation (commit, preupload, discussions, paths-info, ...) fail."""
+
+    operation: str
+    status: int | None = None
+    """Answer with this instead; the answer's text is what the client sent as Authorization."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    drop: Literal["before", "after", "halfway", "late"] | None = None
+    """Close the connection before anything is done, after it, within the answer, or do it only before the next such request."""
+    times: int = 1
+    meeting: Callable[[], object] = lambda: None
+    """Called first, such as a barrier's `wait`."""
+
+
+@dataclass
+class Hub:
+    """Some repositories at one address."""
+
+    repositories: dict[tuple[str, str], Repository]
+    url: str = ""
+    failures: list[Failure] = field(default_factory=list)
+    requests: list[tuple[str, str]] = field(default_factory=list)
+    """Method and operation of every request."""
+    late: deque[Callable[[], object]] = field(default_factory=deque)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def failure(self, operation: str) -> Failure | None:
+        with self.lock:
+            for failure in self.failures:
+                if failure.operation == operation and failure.times > 0:
+                    failure.times -= 1
+                    return failure
+        return None
+
+    def count(self, operation: str) -> int:
+        return sum(asked == operation for _, asked in self.requests)
+
+
+@dataclass(frozen=True)
+class Answer:
+    body: bytes = b""
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def as_json(value: object) -> Answer:
+    return Answer(json.dumps(value).encode(), headers={"Content-Type": "application/json"})
+
+
+def missing(what: str) -> Answer:
+    return Answer(status=404, headers={"X-Error-Code": f"{what}NotFound"})
 
 
 class Handler(BaseHTTPRequestHandler):
     hub: Hub
 
     def do_HEAD(self):
-        self.answer(with_body=False)
+        self.handle_request()
 
     def do_GET(self):
-        self.answer(with_body=True)
+        self.handle_request()
 
-    def answer(self, with_body):
-        asked = LISTING.match(self.path) or FILE.match(self.path)
-        if asked is None or asked["repo"] != self.hub.repo_id:
-            self.reply(404, b"", with_body, {"X-Error-Code": "RepoNotFound"})
-            return
-        self.hub.revisions.append(asked["revision"])
-        if asked["revision"] not in (self.hub.commit, *self.hub.branches):
-            self.reply(404, b"", with_body, {"X-Error-Code": "RevisionNotFound"})
-        elif asked.re is LISTING:
-            self.reply(200, json.dumps(self.listing(asked["what"])).encode(), with_body, {"Content-Type": "application/json"})
-        elif asked["path"] in self.hub.files():
-            self.reply(200, self.hub.files()[asked["path"]].read_bytes(), with_body, {})
+    def do_POST(self):
+        self.handle_request()
+
+    def handle_request(self):
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        parts = urlsplit(self.path)
+        asked = API.fullmatch(parts.path) or FILE.fullmatch(parts.path)
+        operation = asked["operation"] or "revision" if asked else ""
+        self.hub.requests.append((self.command, operation))
+        failure = self.hub.failure(operation) or Failure(operation)
+        failure.meeting()
+        repository = self.hub.repositories.get((asked["kind"] or "models", asked["repo"])) if asked else None
+
+        def act():
+            with self.hub.lock:
+                return self.answer(repository, operation, unquote(asked["rest"] or "main"), parse_qs(parts.query), body)
+
+        if failure.status:
+            echo = json.dumps({"error": f"asked with {self.headers.get('Authorization')}"}).encode()
+            self.reply(Answer(echo, failure.status, {"Content-Type": "application/json", **failure.headers}))
+        elif failure.drop == "before":
+            self.cut()
+        elif failure.drop == "late":
+            self.hub.late.append(act)
+            self.cut()
         else:
-            self.reply(404, b"", with_body, {"X-Error-Code": "EntryNotFound"})
+            while operation == "commit" and self.hub.late:
+                self.hub.late.popleft()()
+            answer = act() if repository else missing("Repo")
+            if failure.drop == "after":
+                self.cut()
+            else:
+                self.reply(answer, halfway=failure.drop == "halfway")
 
-    def listing(self, what):
-        files = self.hub.files()
-        if what == "revision":
-            return {"id": self.hub.repo_id, "sha": self.hub.commit, "siblings": [{"rfilename": path} for path in files]}
-        return [
-            {"type": "file", "path": path, "size": file.stat().st_size, "oid": digest(file.read_bytes())}
-            for path, file in files.items()
-        ]
+    def answer(self, repository, operation, rest, query, body):
+        if operation == "discussions":
+            return self.discuss(repository, rest, query, body)
+        revision, _, path = re.fullmatch(r"(refs/pr/\d+|[^/]+)(/?)(.*)", rest).groups()
+        commit = repository.head(revision)
+        if commit is None:
+            return missing("Revision")
+        files = repository.files(revision)
+        if operation == "resolve":
+            if path not in files:
+                return missing("Entry")
+            return Answer(files[path], headers={"X-Repo-Commit": commit, "ETag": f'"{git_hash(files[path])}"'})
+        if operation == "revision":
+            siblings = [{"rfilename": path} for path in files]
+            return as_json({"id": repository.repo_id, "sha": commit, "siblings": siblings})
+        if operation == "tree":
+            return as_json([file_info(path, content) for path, content in files.items()])
+        if operation == "paths-info":
+            paths = parse_qs(body.decode())["paths"]
+            return as_json([file_info(path, files[path]) for path in paths if path in files])
+        if operation == "preupload":
+            asked = [file["path"] for file in json.loads(body)["files"]]
+            return as_json({"files": [upload_mode(path, files.get(path)) for path in asked]})
+        if operation == "commit":
+            return self.commit(repository, bool(query.get("create_pr")), commit, body)
+        raise AssertionError(operation)
 
-    def reply(self, status, body, with_body, headers):
-        self.send_response(status)
-        headers = {"Content-Length": str(len(body)), "ETag": f'"{digest(body)}"', "X-Repo-Commit": self.hub.commit} | headers
-        for name, value in headers.items():
+    def commit(self, repository, create_pr, parent, body):
+        lines = [json.loads(line) for line in body.splitlines()]
+        header = lines[0]["value"]
+        files = {line["value"]["path"]: base64.b64decode(line["value"]["content"]) for line in lines[1:]}
+        page = f"{self.hub.url}/{'' if repository.kind == 'models' else repository.kind + '/'}{repository.repo_id}"
+        if create_pr:
+            pull = repository.propose(header["summary"], header["description"], files)
+            oid, where = pull.commit, {"pullRequestUrl": f"{page}/discussions/{pull.number}"}
+        elif header.get("parentCommit", parent) != parent:
+            return Answer(b'{"error": "A commit has happened since. Please refresh and try again."}', 412)
+        else:
+            oid, where = repository.change(files), {}
+        return as_json({"commitUrl": f"{page}/commit/{oid}", "commitOid": oid, **where})
+
+    def discuss(self, repository, rest, query, body):
+        if rest == "main":
+            wanted = {"all": None, "open": ("open", "draft"), "closed": ("closed", "merged")}[query.get("status", ["all"])[0]]
+            shown = [pull for pull in reversed(repository.pulls) if wanted is None or pull.status in wanted]
+            start = int(query["p"][0]) * PAGE
+            rows = [discussion(repository, pull) for pull in shown[start : start + PAGE]]
+            return as_json({"discussions": rows, "count": len(shown), "start": start})
+        number, operation = rest.split("/")
+        assert operation == "status"
+        pull = repository.pulls[int(number) - 1]
+        pull.status = json.loads(body)["status"]
+        event = {
+            "id": "1",
+            "type": "status-change",
+            "createdAt": NOW,
+            "author": {"name": "me"},
+            "data": {"status": pull.status},
+        }
+        return as_json({"newStatus": event})
+
+    def reply(self, answer, *, halfway=False):
+        self.send_response(answer.status)
+        for name, value in {"Content-Length": str(len(answer.body)), **answer.headers}.items():
             self.send_header(name, value)
         self.end_headers()
-        if with_body:
-            self.wfile.write(body)
+        if self.command != "HEAD":
+            self.wfile.write(answer.body[: len(answer.body) // 2] if halfway else answer.body)
+
+    def cut(self):
+        self.close_connection = True
+        self.connection.shutdown(socket.SHUT_RDWR)
 
     def log_message(self, *args):
         pass
 
 
-def digest(body: bytes) -> str:
-    return hashlib.sha1(body).hexdigest()
+NOW = "2026-01-01T00:00:00.000Z"
+
+
+def discussion(repository: Repository, pull: Pull) -> dict[str, object]:
+    return {
+        "title": pull.title,
+        "num": pull.number,
+        "author": {"name": "me"},
+        "createdAt": NOW,
+        "status": pull.status,
+        "repo": {"name": repository.repo_id, "type": repository.kind.removesuffix("s")},
+        "isPullRequest": True,
+    }
+
+
+def file_info(path: str, content: bytes) -> dict[str, object]:
+    return {"type": "file", "path": path, "size": len(content), "oid": git_hash(content)}
+
+
+def upload_mode(path: str, before: bytes | None) -> dict[str, object]:
+    oid = {} if before is None else {"oid": git_hash(before)}
+    return {"path": path, "uploadMode": "regular", "shouldIgnore": False, **oid}
+
+
+def git_hash(content: bytes) -> str:
+    return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
 
 
 @contextmanager
-def serve(repo_id: str, root: Path, commit: str) -> Iterator[Hub]:
-    """Serve a folder as a dataset repository on a free local port."""
-    hub = Hub(repo_id, root, commit)
+def serve_all(*repositories: Repository) -> Iterator[Hub]:
+    """Serve repositories on a free local port."""
+    hub = Hub({(repository.kind, repository.repo_id): repository for repository in repositories})
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("HandlerOfHub", (Handler,), {"hub": hub}))
+    server.daemon_threads = True
     hub.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     try:
         yield hub
@@ -94,3 +339,12 @@ def serve(repo_id: str, root: Path, commit: str) -> Iterator[Hub]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+@contextmanager
+def serve(repo_id: str, root: Path, commit: str) -> Iterator[Folder]:
+    """Serve a folder as a dataset repository on a free local port."""
+    folder = Folder(repo_id, root, commit)
+    with serve_all(folder) as hub:
+        folder.url = hub.url
+        yield folder

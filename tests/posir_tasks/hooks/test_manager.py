@@ -27,7 +27,7 @@ class Point:
     dist: Any = None
 
     def load(self):
-        if isinstance(self.plugin, Exception):
+        if isinstance(self.plugin, BaseException):
             raise self.plugin
         return self.plugin
 
@@ -56,6 +56,8 @@ def raising(error):
 
 MISSPELT = module(posir_score=lambda profile: {"queries": profile.queries})
 UNKNOWN_ARGUMENT = module(posir_scores=lambda results: {"results": len(results)})
+UNDECORATED = ModuleType("undecorated")
+UNDECORATED.posir_scores = lambda profile: {"queries": profile.queries}
 
 
 @pytest.fixture
@@ -89,8 +91,10 @@ def problems(*points):
         (AttributeError("module has no attribute 'plugin'"), "loading it raised AttributeError"),
         (MISSPELT, "unknown hook 'posir_score'"),
         (UNKNOWN_ARGUMENT, "results"),
+        (UNDECORATED, "it implements no hook; decorate its functions with `@hookimpl`. The hooks are: posir_commands"),
+        (SystemExit("usage: their_plugin [-h]"), "loading it raised SystemExit: usage: their_plugin"),
     ],
-    ids=["import", "attribute", "misspelt hook", "unknown argument"],
+    ids=["import", "attribute", "misspelt hook", "unknown argument", "no hookimpl", "exit"],
 )
 def test_a_plugin_that_cannot_be_loaded_says_why_and_the_others_work(broken, said, scores_of):
     points = [Point("broken", broken), Point("after", scoring(a=1)), Point("before", scoring(b=2))]
@@ -101,7 +105,7 @@ def test_a_plugin_that_cannot_be_loaded_says_why_and_the_others_work(broken, sai
 
 
 def test_the_problem_of_a_misspelt_hook_lists_the_hooks():
-    assert "The hooks are: posir_commands, posir_scores" in problems(Point("typo", MISSPELT))["typo"]
+    assert "The hooks are: posir_commands, posir_scores, posir_task_classes" in problems(Point("typo", MISSPELT))["typo"]
 
 
 def test_the_second_plugin_of_a_name_is_refused_and_the_first_works(scores_of):

@@ -3,6 +3,7 @@
 import re
 
 import polars as pl
+import pyarrow.parquet as pq
 import pytest
 
 from posir_tasks.errors import DataError
@@ -19,7 +20,10 @@ def with_cell(tables, table, field, row, value):
     """The tables with one value changed; a list also changes the type where it must."""
     values = tables[table][field].to_list()
     values[row] = value
-    return tables | {table: tables[table].with_columns(pl.Series(field, values, strict=False))}
+    numbers = [number for one in values for number in (one if isinstance(one, list) else [one]) if isinstance(number, int)]
+    kind = pl.UInt64 if max(numbers, default=0) >= 2**63 else None
+    column = pl.Series(field, values, pl.List(kind) if kind and isinstance(value, list) else kind, strict=False)
+    return tables | {table: tables[table].with_columns(column)}
 
 
 def test_a_domain_is_read_as_it_is(posir_folder):
@@ -146,7 +150,7 @@ def test_a_truncated_file_is_named(posir_folder, table):
 def test_a_missing_column_is_named(tmp_path, table, field):
     tables = posir_tables()
     folder = write_domain(tmp_path, tables | {table: tables[table].drop(field)})
-    with pytest.raises(DataError, match=re.escape(f"{folder / FILES[table]}: missing column(s) {field};")):
+    with pytest.raises(DataError, match=re.escape(f"{folder / FILES[table]}: field '{field}': missing column;")):
         read(tmp_path)
 
 
@@ -169,12 +173,18 @@ WRONG_VALUES = {
     "span of three": ("queries", "pos_char_span", 3, [14, 20, 33], "must be two integers"),
     "span of none": ("queries", "pos_char_span", 3, [], "must be two integers"),
     "null span": ("queries", "pos_char_span", 3, None, "must be two integers"),
-    "span with a null": ("queries", "pos_char_span", 3, [14, None], "is outside its document"),
+    "span with a null": ("queries", "pos_char_span", 3, [14, None], "must be two integers"),
     "another length": ("queries", "pos_char_length", 2, 65, "is not the length in characters"),
     "null length": ("queries", "pos_char_length", 2, None, "must be at least 1"),
     "no tokens": ("queries", "pos_token_length", 2, 0, "must be at least 1"),
     "null tokens": ("queries", "pos_token_length", 2, None, "must be at least 1"),
     "positive not in the corpus": ("qrels", "corpus-id", 1, "doc_9", "is not in"),
+    "length beyond any text": ("queries", "pos_char_length", 2, 2**31, "must be at least 1 and at most 2,147,483,647"),
+    "tokens beyond any text": ("queries", "pos_token_length", 2, 2**62, "must be at least 1 and at most 2,147,483,647"),
+    "tokens beyond 64 bits": ("queries", "pos_token_length", 2, 2**63, "does not fit Int64"),
+    "span beyond 64 bits": ("queries", "pos_char_span", 3, [0, 2**64 - 1], "does not fit List(Int64)"),
+    "score is NaN": ("qrels", "score", 1, float("nan"), "is no number; 1 says relevant, 0 not"),
+    "score is infinite": ("qrels", "score", 1, float("inf"), "is no number"),
     "null positive": ("qrels", "corpus-id", 1, None, "is missing"),
 }
 
@@ -263,3 +273,39 @@ def test_a_positive_of_another_language_must_be_in_the_corpus_that_is_searched(t
     assert len(read(tmp_path, "deu-Latn", "deu-Latn").evidence) == 4
     with pytest.raises(DataError, match=r"deu-Latn.*field 'corpus-id': is not in .*eng-Latn"):
         read(tmp_path, "deu-Latn")
+
+
+@pytest.mark.parametrize("table", ["corpus", "queries"])
+def test_a_table_without_rows_is_refused(tmp_path, table):
+    tables = posir_tables()
+    folder = write_domain(tmp_path, tables | {table: tables[table].clear()})
+    with pytest.raises(DataError, match=re.escape(f"{folder / FILES[table]}: has no rows; at least one")):
+        read(tmp_path)
+
+
+def test_missing_ids_do_not_hide_duplicates(tmp_path):
+    tables = posir_tables()
+    tables["corpus"] = tables["corpus"].with_columns(pl.Series("_id", ["doc_0", "doc_0", None, ""]))
+    write_domain(tmp_path, tables)
+    with pytest.raises(DataError) as caught:
+        read(tmp_path)
+    empty, duplicate, *_ = str(caught.value).splitlines()
+    assert empty.endswith("field '_id': is empty; every row needs an id; 2 rows, first: 2 (None), 3 ('')")
+    assert duplicate.endswith("field '_id': is a duplicate; ids must be unique; 2 rows, first: 0 ('doc_0'), 1 ('doc_0')")
+
+
+def test_two_columns_of_one_name_are_refused_where_they_are_read(tmp_path):
+    folder = write_domain(tmp_path, posir_tables())
+    table = posir_tables()["queries"].to_arrow()
+    pq.write_table(table.append_column("more", table["text"]).append_column("more", table["text"]), folder / "queries.parquet")
+    assert len(read(tmp_path).evidence) == 4
+    pq.write_table(table.append_column("text", table["_id"]), folder / "queries.parquet")
+    with pytest.raises(DataError, match=r"queries\.parquet: field 'text': is the name of several columns"):
+        read(tmp_path)
+
+
+def test_a_length_that_is_wrong_is_named_beside_other_problems(tmp_path):
+    tables = with_cell(posir_tables(), "queries", "pos_char_length", 1, 65)
+    write_domain(tmp_path, with_cell(tables, "queries", "text", 0, ""))
+    with pytest.raises(DataError, match=r"(?s)field 'text': is empty.*is not the length in characters.*1 row, first: 1 \(65\)"):
+        read(tmp_path)

@@ -157,7 +157,7 @@ def test_a_missing_split_is_named(tmp_path):
 def test_a_squad_file_without_answers_is_named(tmp_path):
     file = tmp_path / "train-0.parquet"
     pl.DataFrame({"id": ["t1"], "context": ["c"], "question": ["q"]}).write_parquet(file)
-    with pytest.raises(DataError, match=re.escape(f"{file}: missing column(s) answers")):
+    with pytest.raises(DataError, match=re.escape(f"{file}: field 'answers': missing column")):
         read_squad(LocalRepository(tmp_path))
 
 

@@ -1,0 +1,81 @@
+"""A folder of one's own: data in the PosIR layout, wherever it lies, known by its content."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from posir_tasks.errors import DataError
+from posir_tasks.languages import CODE
+from posir_tasks.progress import progress
+from posir_tasks.sources.posir import FILES, domains_of
+from posir_tasks.sources.repository import LOCAL, LocalRepository, Repository
+
+
+@dataclass(frozen=True)
+class OwnFolder(LocalRepository):
+    """A folder that stands for the PosIR layout or for a part of it: a language's domains, or one domain."""
+
+    language: str
+    part: str = ""
+    """What of `<language>/<domain>/` the folder itself stands for."""
+
+    @cached_property
+    def revision(self) -> str:
+        """`local-` and a digest of the language's files: of equal content and only of it."""
+        digest = hashlib.blake2b(digest_size=8)
+        wanted = {f"{self.language}/{domain}/{file}" for domain in domains_of(self, self.language) for file in FILES}
+        for path in progress(sorted(wanted.intersection(self.paths(self.language))), "Reading"):
+            with self.fetch(path).open("rb") as file:
+                digest.update(path.encode() + hashlib.file_digest(file, "blake2b").digest())
+        return f"{LOCAL}-{digest.hexdigest()}"
+
+    def paths(self, folder: str = "") -> list[str]:
+        """Return the paths of the parquet files below a folder of the layout, sorted."""
+        found = [f"{self.part}/{path}" if self.part else path for path in super().paths()]
+        return [path for path in found if not folder or path.startswith(f"{folder}/")]
+
+    def fetch(self, path: str) -> Path:
+        """Return the path of a file of the layout.
+
+        Raises:
+            ProblemsError: There is no such file.
+        """
+        return super().fetch(path.removeprefix(f"{self.part}/"))
+
+
+def open_folder(folder: Path, language: str) -> OwnFolder:
+    """Open a folder in the PosIR layout (`<language>/<domain>/`), a language's folder in it, or a domain's.
+
+    Raises:
+        DataError: There is no such folder, or it is another language's.
+    """
+    root = folder.expanduser().resolve()
+    if not root.is_dir():
+        raise DataError(f"{root}: no such folder. Give one in the PosIR layout, or one domain of it.")
+    if any((root / file).exists() for file in FILES):
+        part, place = f"{language}/{root.name}", root.parent.name
+    elif any(root.glob("*/queries.parquet")):
+        part, place = language, root.name
+    else:
+        part, place = "", language
+    if CODE.fullmatch(place) and place != language:
+        raise DataError(f"{root}: is of the language {place}, and {language} is wanted.")
+    return OwnFolder(root, language, part)
+
+
+def domains_to_run(repository: Repository, language: str) -> list[str]:
+    """Return the domains that a repository in the PosIR layout has for a language.
+
+    Raises:
+        DataError: It has none, or cannot be reached.
+    """
+    domains = domains_of(repository, language)
+    if not domains:
+        languages = {path.split("/")[0] for path in repository.paths() if path.count("/") >= 2}
+        has = f"It has {', '.join(sorted(languages))}." if languages else "It has no data in the PosIR layout."
+        files = ", ".join(FILES)
+        raise DataError(f"{repository.place}: has no data of {language}; wanted is {language}/<domain>/ with {files}. {has}")
+    return domains

@@ -1,0 +1,108 @@
+"""Every shell and Python block of the README and of docs/ runs as it stands, page by page.
+
+What a reader has and a test has not is put in its place: the Hub's models by tiny ones of the same names in a Hub cache, the
+benchmarks' data by a small folder, and earlier results that a page speaks of by results of such models.
+"""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from tests.support.commands import BIN, CLEAN
+from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
+from tests.support.fresh import fresh_environment
+from tests.support.models import write_hub_cache
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```(bash|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+#: Languages whose data the reader has.
+LANGUAGES = ("eng-Latn", "deu-Latn")
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """Return the blocks of a page in a language, in order."""
+    return [match[2] for match in BLOCK.finditer(page.read_text()) if match[1] == language]
+
+
+@pytest.fixture(scope="session")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+    """Give a folder with earlier results, for pages that speak of them, and the variables of a reader's shell."""
+    home = tmp_path_factory.mktemp("reader")
+    write_hub_cache(home / "hugging-face")
+    for language in LANGUAGES:
+        write_domain(home / "data" / POSIR_FOLDER, posir_tables(), language=language)
+    write_squad(home / "data" / "squad_v2")
+    variables = {
+        "HF_HOME": str(home / "hugging-face"),
+        "POSIR_DATA": str(home / "data"),
+    }
+    earlier = home / "earlier"
+    earlier.mkdir()
+    both = "mteb run -t PosIR-Mini -m {} --output-folder results/guide --prediction-folder ranks/guide\n"
+    script = both.format("mteb/baseline-bm25s") + both.format("all-MiniLM-L6-v2")
+    script += "cp -r results/guide results/old; cp -r results/guide results/new"
+    run_script(script, earlier, fresh_environment(home / "venv") | variables)
+    return earlier, variables
+
+
+def write_squad(folder: Path) -> None:
+    """Write one question for each split, as the repository of SQuAD 2.0 has them."""
+    folder.mkdir()
+    for split in ("train", "validation"):
+        answers = [{"text": ["copper"], "answer_start": [21]}]
+        columns = {"id": [split], "context": ["The bell was cast in copper."], "question": ["Of what?"], "answers": answers}
+        pl.DataFrame(columns).write_parquet(folder / f"{split}-00000-of-00001.parquet")
+
+
+def run_script(script: str, folder: Path, environment: dict[str, str]) -> None:
+    """Run a piece of shell in a folder; it must succeed to its last line."""
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode == 0, f"{script}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_blocks_of_a_page_run_one_after_the_other(page: Path, reader: tuple[Path, dict[str, str]], tmp_path: Path):
+    earlier, variables = reader
+    # A page may install something that the next one must not see.
+    environment = fresh_environment(tmp_path / "venv") | variables
+    folder = tmp_path / "reader"
+    folder.mkdir()
+    if "results/guide" in page.read_text():
+        shutil.copytree(earlier, folder, dirs_exist_ok=True)
+    for block in blocks(page, "bash"):
+        if not block.startswith("make "):
+            run_script(block, folder, environment)
+    code = "\n".join(blocks(page, "python"))
+    if code:
+        (folder / "page.py").write_text(code)
+        run_script("python page.py", folder, environment)
+
+
+def test_make_demo_runs_and_reports(tmp_path: Path):
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, tmp_path)
+    (tmp_path / ".venv").mkdir()
+    (tmp_path / ".venv" / "bin").symlink_to(BIN)
+    (tmp_path / ".venv" / "ready").touch()
+    run_script("make demo", tmp_path, CLEAN)
+    assert list(tmp_path.rglob("PosIR-Mini.json"))
+
+
+def test_no_shell_block_goes_by_another_name():
+    fences = {name for page in PAGES for name in re.findall(r"^```(\w*)\n(?!\n)", page.read_text(), re.MULTILINE)}
+    assert not fences & {"sh", "shell", "console", "zsh"}

@@ -1,0 +1,143 @@
+"""Packages that nobody here has heard of, installed beside each other: one that works and three that are in the way of it."""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import python
+from tests.support.datasets import posir_tables, write_domain
+from tests.support.fresh import fresh_environment
+from tests.support.hub import serve
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ROOT / "tests" / "packages"
+LETTERS = PACKAGES / "posir-letters"
+#: Files as the page writes them.
+WRITTEN = re.compile(r"^cat > posir-letters/(\S+) <<'END'\n(.*?)^END$", re.MULTILINE | re.DOTALL)
+#: What is said of the three, wherever it is said.
+SAID = (
+    "plugin broken (posir-broken 0.1.0: posir_broken): loading it raised ModuleNotFoundError: No module named "
+    "'a_module_that_is_not_installed'",
+    "plugin misspelt (posir-misspelt 0.1.0: posir_misspelt): unknown hook 'posir_score' in plugin",
+    "The hooks are: posir_commands, posir_scores, posir_task_classes",
+    "plugin 'letters_again': task posir_letters_again.BellsHarbourLetters: the name 'HarbourLetters' is taken by plugin "
+    "'letters', which keeps it; choose another",
+    "task posir_letters_again.BellsPosIR-Mini: the name 'PosIR-Mini' is taken by posir_tasks.tasks.mini, which keeps it",
+    "task posir_letters_again.BellsNFCorpus: the name 'NFCorpus' is taken by mteb.tasks.retrieval.",
+)
+
+
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory: pytest.TempPathFactory):
+    """Run a line in a shell of an environment in which all four packages are installed."""
+    folder = tmp_path_factory.mktemp("stranger")
+    environment = fresh_environment(folder / "environment")
+
+    def run_line(line: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", line],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+
+    # Copied, since pip builds in the folder it is given.
+    installed = run_line(
+        f"cp -r {PACKAGES}/* . && pip install --no-deps ./posir-letters ./posir-letters-again ./posir-broken ./posir-misspelt"
+    )
+    assert installed.returncode == 0, installed.stderr
+    return run_line
+
+
+def test_the_package_is_the_one_that_the_page_builds():
+    written = dict(WRITTEN.findall((ROOT / "docs" / "plugin.md").read_text()))
+    assert written == {
+        file.relative_to(LETTERS).as_posix(): file.read_text()
+        for file in LETTERS.rglob("*")
+        if file.is_file() and "__pycache__" not in file.parts
+    }
+
+
+def test_doctor_names_what_each_package_adds_and_what_is_wrong_with_it(shell):
+    checked = shell("posir doctor")
+    assert checked.returncode == 1
+    assert "Traceback" not in checked.stderr
+    lines = checked.stdout.splitlines()
+    assert "✓ plugin letters (posir-letters 0.1.0: posir_letters.plugin)" in lines
+    assert "✓ task HarbourLetters (plugin letters: posir_letters.task.HarbourLetters)" in lines
+    assert "✓ task HarbourBells (plugin letters_again: posir_letters_again.posir_task_classes.<locals>.Bells)" in lines
+    wrong = [line for line in lines if line.startswith("✗")]
+    assert len(wrong) == 5
+    assert all(any(said in line for line in wrong) for said in SAID)
+
+
+def test_mteb_lists_the_tasks_and_says_once_what_is_wrong(shell):
+    listed = shell("COLUMNS=1000 mteb available-tasks -t HarbourLetters HarbourBells PosIR-Mini NFCorpus")
+    assert listed.returncode == 0, listed.stderr
+    names = re.findall(r"^    - (\S+), t2t$", listed.stdout, re.MULTILINE)
+    assert names == ["HarbourLetters", "HarbourBells", "PosIR-Mini", "NFCorpus"]
+    told = " ".join((listed.stdout + listed.stderr).split())
+    for package in ("(posir-broken 0.1.0: posir_broken)", "(posir-misspelt 0.1.0: posir_misspelt)"):
+        assert told.count(f"{package} is not in use: ") == 1
+    for said in SAID[3:]:
+        assert told.count(said) == 1
+
+
+def test_the_task_runs_and_the_score_and_the_command_are_there(shell):
+    ran = shell("mteb run -t HarbourLetters -m mteb/baseline-bm25s --output-folder out && posir report out && posir edges out")
+    assert ran.returncode == 0, ran.stderr
+    assert re.search(r"^mteb/baseline-bm25s · HarbourLetters\s*$", ran.stdout, re.MULTILINE)
+    assert "mteb/baseline-bm25s · HarbourLetters: mrr_at_10_first_position 1.0, mrr_at_10_last_position 1.0\n" in ran.stdout
+    (scores,) = json.loads(shell("cat out/results/*/*/HarbourLetters.json").stdout)["scores"]["test"]
+    assert (scores["mrr_at_10_first_position"], scores["mrr_at_10_last_position"]) == (1.0, 1.0)
+    assert {"mrr_at_10_first_position", "psi"} <= set(scores["position_run"]["plugin_scores"])
+    assert scores["position_profile"]["queries"] == 12
+    assert "queries_there" not in scores
+
+
+def test_a_package_may_import_its_own_task_before_anyone_imports_mteb(shell):
+    code = "from posir_letters.task import HarbourLetters as T; import mteb; print(type(mteb.get_task('HarbourLetters')) is T)"
+    first = shell(f'python -c "{code}"')
+    assert first.stdout == "True\n", first.stderr
+
+
+THREE_LINES = """
+import mteb
+from posir_tasks import PositionTask
+task = PositionTask.from_hub("someone/letters", name="HubLetters", language="eng-Latn")
+result = mteb.evaluate(mteb.get_model("mteb/baseline-bm25s"), task, cache=mteb.ResultCache({cache!r}))
+print(task.hf_subsets, task.metadata.dataset, result.task_results[0].scores["test"][0]["position_run"]["data_revision"])
+for repository, language in (("someone/letters", "deu-Latn"), ("someone/else", "eng-Latn")):
+    try:
+        PositionTask.from_hub(repository, name="Other", language=language)
+    except Exception as error:
+        print(type(error).__name__, error)
+PositionTask.from_folder("nowhere", name="Nowhere", language="eng-Latn")
+"""
+
+
+def test_a_repository_of_the_hub_is_a_task_in_three_lines_and_a_mistake_is_one_message(tmp_path: Path):
+    write_domain(tmp_path / "repository", posir_tables())
+    with serve("someone/letters", tmp_path / "repository", "c" * 40) as hub:
+        ran = python(
+            THREE_LINES.format(cache=str(tmp_path / "results")),
+            HF_ENDPOINT=hub.url, HF_HOME=str(tmp_path / "hub"), HF_HUB_OFFLINE="0",
+        )  # fmt: skip
+    task, language, repository = ran.stdout.splitlines()[-3:]
+    assert task == f"['sports@{'c' * 8}'] {{'path': 'someone/letters', 'revision': '{'c' * 40}'}} {'c' * 40}"
+    assert language.startswith(
+        "DataError Hub dataset someone/letters@main: has no data of deu-Latn; wanted is deu-Latn/<domain>/"
+    )
+    assert language.endswith("It has eng-Latn.")
+    assert repository.startswith("DataError Hub dataset someone/else@main: cannot be read (RepositoryNotFoundError")
+    assert list((tmp_path / "results").rglob("HubLetters.json"))
+    assert ran.returncode == 1
+    assert ran.stderr.splitlines()[-1].startswith("error: ")
+    assert ran.stderr.splitlines()[-1].endswith("/nowhere: no such folder. Give one in the PosIR layout, or one domain of it.")
+    assert "Traceback" not in ran.stderr

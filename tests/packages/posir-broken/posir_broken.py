@@ -1,0 +1,3 @@
+"""Raises when it is imported."""
+
+import a_module_that_is_not_installed  # noqa: F401

@@ -1,0 +1,8 @@
+"""Misspells the hook `posir_scores`."""
+
+from posir_tasks.hooks import hookimpl
+
+
+@hookimpl
+def posir_score(profile):
+    return {"queries_there": profile.queries}

@@ -1,0 +1,199 @@
+"""A valid dataset, changed at random: the loader has the right numbers or names what is wrong, and the validator agrees.
+
+What is right is found by another way: tables read by pyarrow, rules applied row by row in plain Python, bins by pandas.
+"""
+
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from posir_tasks.errors import DataError
+from posir_tasks.profile import PositionProfile
+from posir_tasks.schemes import RelativePositions
+from posir_tasks.sources.posir import read_domain
+from posir_tasks.sources.repository import LocalRepository
+from posir_tasks.sources.validation import FolderToCheck, Pairing, problems_by_pairing
+from tests.support.datasets import FILES, posir_tables, write_domain
+from tests.support.mutations import MUTATIONS
+
+TEXTS = {
+    "d0": "The mill stood by the river. It burned down in 1901.",
+    "d1": "👩‍🚀 Zoë landed on the moon. She took 🇫🇮 along.",
+    "d2": "كُتِبَ هذا النصّ باللغة العربية.",
+    "d3": "Cafe\u0301 Nai\u0308f 開店は十時です。",
+    "d4": "A text that nobody asks about.",
+}
+ASKED = {
+    "q0": ("Where was the mill?", "d0", "by the river"),
+    "q1": ("When did it burn?", "d0", "1901"),
+    "q2": ("Where did she land?", "d1", "the moon"),
+    "q3": ("What came along?", "d1", "🇫🇮"),
+    "q4": ("بأي لغة؟", "d2", "العربية"),
+    "q5": ("いつ開きますか", "d3", "十時"),
+    "q6": ("Which place?", "d3", "Cafe\u0301 Nai\u0308f"),
+}
+TOKENS = [1, 512, 513, 1024, 1025, 1536, 1537]
+LANGUAGE, ENGLISH = "deu-Latn", "eng-Latn"
+KINDS = {
+    "corpus": {"_id": "text", "text": "text"},
+    "queries": {"_id": "text", "text": "text", "pos_char_span": "span", "pos_char_length": "int", "pos_token_length": "int"},
+    "qrels": {"query-id": "text", "corpus-id": "text", "score": "number"},
+}
+
+
+def is_kind(kind, wanted):
+    of = pa.types
+    if wanted == "text":
+        return of.is_string(kind) or of.is_large_string(kind)
+    if wanted == "span":
+        return (of.is_list(kind) or of.is_large_list(kind) or of.is_fixed_size_list(kind)) and of.is_integer(kind.value_type)
+    return of.is_integer(kind) or (wanted == "number" and (of.is_floating(kind) or of.is_decimal(kind)))
+
+
+def table_or_none(file, kinds):
+    """The rows of a file, None where it cannot be read or a column is not of its kind."""
+    try:
+        table = pq.ParquetFile(file).read()
+        table.validate(full=True)
+        fits = all(table.column_names.count(name) == 1 and is_kind(table[name].type, kinds[name]) for name in kinds)
+        return table.select(list(kinds)).to_pylist() if fits else None
+    except (OSError, pa.ArrowException, ValueError, KeyError):
+        return None
+
+
+def right_rows(corpus, queries, qrels, *, same_language):
+    """The document of each query, None where a rule of the layout is broken."""
+    ids = [document["_id"] for document in corpus]
+    texts = [row["text"] for row in (*corpus, *queries)]
+    asked = [query["_id"] for query in queries]
+    if not all((*ids, *asked)) or len({*ids}) < len(ids) or len({*asked}) < len(asked) or not ids or not asked:
+        return None
+    if not all(text and text.strip() for text in texts) or any(None in row.values() for row in qrels):
+        return None
+    if not all(np.isfinite(float(row["score"])) for row in qrels):
+        return None
+    by_id = {document["_id"]: document["text"] for document in corpus}
+    documents = []
+    for query in queries:
+        positives = {row["corpus-id"] for row in qrels if row["query-id"] == query["_id"] and row["score"] > 0}
+        span, length, tokens = query["pos_char_span"] or [], query["pos_char_length"], query["pos_token_length"]
+        if len(positives) != 1 or not positives <= by_id.keys() or length is None or tokens is None:
+            return None
+        (document,) = positives
+        right_length = length == len(by_id[document]) if same_language else 1 <= length < 2**31
+        if (
+            not right_length
+            or not 1 <= tokens < 2**31
+            or len(span) != 2
+            or None in span
+            or not 0 <= span[0] < span[1] <= length
+        ):
+            return None
+        documents.append(document)
+    return documents
+
+
+def expected(folder, corpus_folder, *, same_language):
+    """Documents and cells of each query by pandas; None where the data must be refused."""
+    places = {"corpus": corpus_folder, "queries": folder, "qrels": folder}
+    tables = {name: table_or_none(places[name] / FILES[name], KINDS[name]) for name in FILES}
+    if None in tables.values():
+        return None
+    documents = right_rows(**tables, same_language=same_language)
+    if documents is None:
+        return None
+    frame = pd.DataFrame(tables["queries"])
+    middle = frame["pos_char_span"].map(sum).astype(float) / 2 / frame["pos_char_length"].astype(float)
+    return pd.DataFrame(
+        {
+            "query": frame["_id"],
+            "text": frame["text"],
+            "document": documents,
+            "start": frame["pos_char_span"].map(min),
+            "end": frame["pos_char_span"].map(max),
+            "position": pd.cut(middle.clip(0, 1), np.linspace(0, 1, 21), include_lowest=True, labels=False),
+            "length": pd.cut(frame["pos_token_length"].astype(float), [0, 512, 1024, 1536, np.inf], labels=False),
+        }
+    )
+
+
+def rank_of(query, text):
+    """Some rank from 0 (not found) to 119 that any way of computing it agrees on."""
+    return sum(map(ord, query + text)) % 120
+
+
+def counted(frame):
+    """The profile's counts from the expected cells, one by one."""
+    columns = [rank_of(query, text) for query, text in zip(frame["query"], frame["text"], strict=True)]
+    columns = [11 if rank == 0 or rank > 100 else min(rank - 1, 10) for rank in columns]
+    return Counter(zip(frame["length"], frame["position"], columns, strict=True))
+
+
+def compare(data, right):
+    evidence, scheme = data.evidence, RelativePositions()
+    assert data.queries["id"][:] == evidence.query_ids == right["query"].tolist()
+    assert data.queries["text"][:] == right["text"].tolist()
+    assert evidence.document_ids == right["document"].tolist()
+    assert (evidence.starts.tolist(), evidence.ends.tolist()) == (right["start"].tolist(), right["end"].tolist())
+    cells = scheme.cells(evidence)
+    assert cells.position.tolist() == right["position"].tolist()
+    assert cells.length.tolist() == right["length"].tolist()
+    ranks = np.array([rank_of(*row) for row in zip(right["query"], right["text"], strict=True)])
+    counts = PositionProfile.from_ranks(scheme, evidence, ranks).counts
+    assert {tuple(map(int, cell)): counts[tuple(cell)] for cell in np.argwhere(counts)} == counted(right)
+
+
+def read_or_refused(read, *where):
+    """Data, or the error that refuses it; every other error is a failure."""
+    try:
+        return read(*where), None
+    except DataError as error:
+        return None, error
+
+
+def check(root, corpus_language):
+    """The loader, the validator and the expectation agree on a folder."""
+    same_language = corpus_language == LANGUAGE
+    folder, corpus_folder = root / LANGUAGE / "sports", root / corpus_language / "sports"
+    right = expected(folder, corpus_folder, same_language=same_language)
+    ((_, problems),) = problems_by_pairing(FolderToCheck(root), [Pairing(LANGUAGE, corpus_language, "sports")])
+    data, refusal = read_or_refused(read_domain, LocalRepository(root), LANGUAGE, corpus_language, "sports")
+    assert str(refusal or "") == "\n".join(map(str, problems))
+    assert (data is None) == (right is None), refusal
+    assert all(problem.file.startswith(str(root)) for problem in problems)
+    if data is not None:
+        compare(data, right)
+
+
+@settings(max_examples=300)
+@given(MUTATIONS, st.sampled_from([LANGUAGE, ENGLISH]))
+def test_a_mutated_dataset_is_read_rightly_or_refused(mutations, corpus_language):
+    """Searched in its own corpus, which is changed too, or in the English one."""
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name)
+        tables = posir_tables(TEXTS, ASKED)
+        tables["queries"] = tables["queries"].with_columns(pos_token_length=np.array(TOKENS))
+        write_domain(root, tables, language=ENGLISH)
+        folder = write_domain(root, tables, language=LANGUAGE)
+        for mutate in mutations:
+            mutate(folder)
+        check(root, corpus_language)
+
+
+def test_the_valid_dataset_is_read(tmp_path):
+    """Without which the test above could pass by refusing everything."""
+    tables = posir_tables(TEXTS, ASKED)
+    for language in (LANGUAGE, ENGLISH):
+        write_domain(tmp_path, tables, language=language)
+        assert (
+            expected(tmp_path / LANGUAGE / "sports", tmp_path / language / "sports", same_language=language == LANGUAGE)
+            is not None
+        )
+        check(tmp_path, language)

@@ -1,0 +1,169 @@
+"""`posir validate`: it says no more and no less than the loader, of every domain at once."""
+
+import json
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from posir_tasks.command.app import build_app
+from posir_tasks.errors import DataError, PosirError
+from posir_tasks.sources.posir import read_domain
+from posir_tasks.sources.repository import LocalRepository
+from posir_tasks.sources.validation import folder_to_check
+from tests.support.datasets import FILES, POSIR_FOLDER, posir_tables, write_domain
+
+
+def validate(folder, *options):
+    return CliRunner().invoke(build_app(), ["validate", str(folder), *options], catch_exceptions=False)
+
+
+def validated(folder):
+    done = validate(folder, "--format", "json")
+    found = json.loads(done.stdout)
+    assert done.exit_code == bool(found["problems"])
+    return found
+
+
+def said_of(found, **wanted):
+    """The problems with these values, as (file's name, field, what)."""
+    return [
+        (problem["file"].split("/", maxsplit=1)[-1].rsplit("/", 1)[-1], problem["field"], problem["what"])
+        for problem in found["problems"]
+        if wanted.items() <= problem.items()
+    ]
+
+
+def test_a_valid_folder_has_no_problem(posir_folder):
+    done = validate(posir_folder)
+    assert (done.exit_code, done.stdout) == (0, f"{posir_folder}: 1 language, 1 domain checked: no problem\n")
+    assert validated(posir_folder) == {
+        "folder": str(posir_folder),
+        "checked": [{"language": "eng-Latn", "corpus_language": "eng-Latn", "domain": "sports"}],
+        "problems": [],
+        "warnings": [],
+    }
+
+
+def test_every_problem_of_every_domain_is_named_at_once(posir_folder):
+    """Unreadable, missing and incomplete files do not hide what is wrong with the others."""
+    tables = posir_tables()
+    write_domain(posir_folder, tables, domain="game")
+    (posir_folder / "eng-Latn/game/corpus.parquet").write_bytes(b"PAR1")
+    (posir_folder / "eng-Latn/game/qrels/test.parquet").unlink()
+    spans = pl.Series([[3, 3], [0, 3], [9, 2], [14, 33]])
+    tables["queries"].with_columns(pos_char_span=spans).drop("text").write_parquet(
+        posir_folder / "eng-Latn/game/queries.parquet"
+    )
+    tables["corpus"].with_columns(pl.lit("same").alias("_id")).write_parquet(posir_folder / "eng-Latn/sports/corpus.parquet")
+    found = validated(posir_folder)
+    assert [
+        (file, field, what.split(";")[0].split(" (")[0].split(". ")[0]) for file, field, what in said_of(found, domain="game")
+    ] == [
+        ("corpus.parquet", None, "not a readable parquet file"),
+        ("queries.parquet", "text", "missing column"),
+        ("test.parquet", None, "missing"),
+        ("queries.parquet", "pos_char_span", "is empty"),
+        ("queries.parquet", "pos_char_span", "is reversed"),
+    ]
+    assert [(file, field, what) for file, field, what in said_of(found, domain="sports")] == [
+        ("corpus.parquet", "_id", "is a duplicate; ids must be unique"),
+        ("test.parquet", "corpus-id", f"is not in {posir_folder / 'eng-Latn/sports/corpus.parquet'}"),
+    ]
+    duplicates = next(problem for problem in found["problems"] if problem["field"] == "_id")
+    assert (duplicates["count"], duplicates["rows"], duplicates["examples"]) == (4, [0, 1, 2, 3], ["'same'"] * 4)
+    text = validate(posir_folder)
+    assert text.exit_code == 1
+    assert text.stdout.startswith("eng-Latn/game:\n  ")
+    assert text.stdout.splitlines()[-1] == f"{posir_folder}: 1 language, 2 domains checked: 7 problems"
+    assert "field 'pos_char_span': is reversed; end must be after start; 1 row, first: 2 ([9, 2])" in text.stdout
+
+
+def test_rows_are_those_of_the_file(tmp_path):
+    """Judgements of 0 and repeated ones count as rows."""
+    tables = posir_tables()
+    more = pl.DataFrame({"query-id": ["q0", "q0"], "corpus-id": ["doc_3", "doc_3"], "score": [0, 0]})
+    wrong = tables["qrels"].with_columns(pl.col("corpus-id").str.replace("doc_2", "doc_9"))
+    write_domain(tmp_path, tables | {"qrels": pl.concat([more, wrong])})
+    (problem,) = validated(tmp_path)["problems"]
+    assert (problem["field"], problem["rows"], problem["examples"]) == ("corpus-id", [5], ["'doc_9'"])
+
+
+def test_queries_are_checked_against_the_english_corpus_too_and_a_problem_is_named_once(posir_folder):
+    german = posir_tables()
+    write_domain(posir_folder, german, language="deu-Latn")
+    write_domain(posir_folder, german, language="deu-Latn", domain="game")
+    found = validated(posir_folder)
+    assert [tuple(pairing.values()) for pairing in found["checked"]] == [
+        ("deu-Latn", "deu-Latn", "game"),
+        ("deu-Latn", "deu-Latn", "sports"),
+        ("eng-Latn", "eng-Latn", "sports"),
+        ("deu-Latn", "eng-Latn", "sports"),
+    ]
+    assert not found["problems"]
+    english = posir_folder / "eng-Latn/sports/corpus.parquet"
+    blank = pl.col("text").str.replace("^Nothing.*$", "")
+    posir_tables()["corpus"].with_columns(blank, pl.col("_id").str.replace("doc_2", "doc_7")).write_parquet(english)
+    german["queries"].with_columns(pos_token_length=0).write_parquet(posir_folder / "deu-Latn/sports/queries.parquet")
+    found = validated(posir_folder)
+    assert said_of(found, language="deu-Latn", corpus_language="deu-Latn") == [
+        ("queries.parquet", "pos_token_length", "must be at least 1 and at most 2,147,483,647")
+    ]
+    assert said_of(found, language="deu-Latn", corpus_language="eng-Latn") == [
+        ("test.parquet", "corpus-id", f"is not in {english}")
+    ]
+    assert [field for _, field, _ in said_of(found, language="eng-Latn")] == ["text", "corpus-id"]
+    assert "deu-Latn-eng-Latn/sports:\n" in validate(posir_folder).stdout
+    with pytest.raises(DataError, match="is not in"):
+        read_domain(LocalRepository(posir_folder), "deu-Latn", "eng-Latn", "sports")
+
+
+def test_one_language_or_one_domain_is_checked_alone(posir_folder):
+    write_domain(posir_folder, posir_tables(), domain="game")
+    write_domain(posir_folder, posir_tables(), language="deu-Latn")
+    named = {
+        posir_folder: 4,
+        posir_folder.parent: 4,
+        posir_folder / "eng-Latn": 2,
+        posir_folder / "deu-Latn": 2,
+        posir_folder / "eng-Latn" / "game": 1,
+        posir_folder / "deu-Latn" / "sports": 2,
+    }
+    for folder, pairings in named.items():
+        checked = folder_to_check(folder)
+        assert (checked.root, len(checked.pairings())) == (posir_folder, pairings), folder
+
+
+def test_languages_and_domains_unknown_to_posir_are_warnings(tmp_path):
+    root = tmp_path / POSIR_FOLDER
+    write_domain(root, posir_tables(), language="eng-latn", domain="sprots")
+    found = validated(root)
+    language, domain = found["warnings"]
+    assert language.startswith("language eng-latn: no task reads it (did you mean eng-Latn?). Known are eng-Latn, cmn-Hans")
+    assert domain.startswith("domain sprots: is none of PosIR's 31 (did you mean sports?)")
+    done = validate(root)
+    assert done.exit_code == 0
+    assert done.stdout.count("warning: ") == 2
+
+
+def test_a_half_written_import_is_no_domain(posir_folder):
+    write_domain(posir_folder, {"corpus": posir_tables()["corpus"]}, domain=".sports.x1")
+    write_domain(posir_folder, {"corpus": posir_tables()["corpus"]}, language=".cache")
+    assert len(validated(posir_folder)["checked"]) == 1
+
+
+def test_what_is_no_folder_of_data_is_refused(tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("")
+    for name in ("none", "empty", "file"):
+        with pytest.raises(PosirError, match=r"in the PosIR layout, <language>/<domain>/"):
+            folder_to_check(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", FILES.values())
+def test_one_file_of_a_domain_is_enough_to_miss_the_others(tmp_path, name):
+    folder = write_domain(tmp_path, posir_tables())
+    for other in set(FILES.values()) - {name}:
+        (folder / other).unlink()
+    missing = {problem["file"] for problem in validated(tmp_path)["problems"]}
+    assert missing == {str(folder / other) for other in set(FILES.values()) - {name}}

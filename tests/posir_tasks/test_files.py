@@ -1,0 +1,125 @@
+"""Files are written whole or not at all, and one process at a time changes a folder."""
+
+import errno
+import os
+import re
+import resource
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from posir_tasks.errors import PosirError
+from posir_tasks.files import LOCK_FILE, changed_whole, in_turn, remove_forgotten, written_whole
+from tests.support.processes import exit_codes
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(file.name for file in folder.iterdir())
+
+
+def test_a_file_is_there_only_at_the_end(tmp_path: Path):
+    with written_whole(tmp_path / "new" / "file") as part:
+        part.write_text("half")
+        assert not (tmp_path / "new" / "file").exists()
+        part.write_text("whole")
+    assert (tmp_path / "new" / "file").read_text() == "whole"
+    assert names_in(tmp_path / "new") == ["file"]
+
+
+def test_after_an_error_the_old_file_is_there_and_nothing_else(tmp_path: Path):
+    (tmp_path / "file").write_text("old")
+
+    with pytest.raises(TypeError), written_whole(tmp_path / "file") as part:
+        part.write_text(None)
+    assert (tmp_path / "file").read_text() == "old"
+    assert names_in(tmp_path) == ["file"]
+
+
+def test_no_room_is_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def full(_: int):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(PosirError, match=re.escape(f"{tmp_path / 'file'}: there is no room for it (No space left")):
+        write(tmp_path / "file", b"text")
+    assert names_in(tmp_path) == []
+
+
+def test_a_folder_that_cannot_be_written_to_is_one_message(tmp_path: Path):
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(PosirError, match=re.escape(f"{tmp_path / 'file'}: cannot be written to (File exists). Name a folder")):
+        write(tmp_path / "file" / "new", b"text")
+
+
+def write(file: Path, content: bytes) -> None:
+    with written_whole(file) as part:
+        part.write_bytes(content)
+
+
+def write_within_a_limit(file: Path) -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, 1_000))
+    try:
+        write(file, b"x" * 10_000)
+    except PosirError:
+        os._exit(7)
+
+
+def test_a_limit_of_the_system_is_no_room(tmp_path: Path):
+    assert exit_codes(write_within_a_limit, [(tmp_path / "file",)]) == [7]
+    assert names_in(tmp_path) == []
+
+
+def test_what_killed_processes_left_is_removed_in_time(tmp_path: Path):
+    for name in (".file.abc.part", ".new.abc.part"):
+        (tmp_path / name).write_text("half")
+    (tmp_path / ".file.def.part").mkdir()
+    (tmp_path / "file").write_text("whole")
+    for name in (".file.abc.part", ".file.def.part", "file"):
+        os.utime(tmp_path / name, (time.time() - 100_000,) * 2)
+    remove_forgotten(tmp_path)
+    assert names_in(tmp_path) == [".new.abc.part", "file"]
+
+
+def test_a_file_that_is_changed_in_place_is_whole_at_any_moment(tmp_path: Path):
+    (tmp_path / "file").write_text("old")
+    with changed_whole(tmp_path / "file") as folder:
+        assert (folder / "file").read_text() == "old"
+        (folder / "file").write_text("new")
+        assert (tmp_path / "file").read_text() == "old"
+    assert (tmp_path / "file").read_text() == "new"
+    assert names_in(tmp_path) == [LOCK_FILE, "file"]
+
+
+def count(folder: Path, times: int) -> None:
+    for _ in range(times):
+        with in_turn(folder):
+            number = int((folder / "number").read_text())
+            time.sleep(0.001)
+            (folder / "number").write_text(str(number + 1))
+
+
+def test_processes_take_turns(tmp_path: Path):
+    (tmp_path / "number").write_text("0")
+    assert exit_codes(count, [(tmp_path, 20)] * 4) == [0] * 4
+    assert (tmp_path / "number").read_text() == "80"
+
+
+def die_in_turn(folder: Path) -> None:
+    with in_turn(folder):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_the_turn_of_a_killed_process_is_over(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    assert exit_codes(die_in_turn, [(tmp_path,)]) == [-signal.SIGKILL]
+    with in_turn(tmp_path):
+        pass
+    assert not caplog.records
+
+
+def test_who_cannot_have_a_turn_goes_on_and_says_so(tmp_path: Path, monkeypatch, caplog: pytest.LogCaptureFixture):
+    monkeypatch.setattr("posir_tasks.files.PATIENCE", 0.01)
+    with in_turn(tmp_path), in_turn(tmp_path):
+        (tmp_path / "file").write_text("result")
+    assert "cannot be locked" in caplog.text

@@ -1,0 +1,154 @@
+"""Records for a board, made without a model: plausible numbers, the same for the same seed."""
+
+import json
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from posir_leaderboard.board.bundles import chart_library, table_library
+from posir_leaderboard.board.groups import Choice, Group
+from posir_leaderboard.board.models import Model
+from posir_leaderboard.board.records import CELL, Line, Record, row_columns
+from posir_report.summary import Row
+from posir_tasks.languages import DOMAINS
+
+LENGTHS = ("all", "Q1", "Q2", "Q3", "Q4")
+POSITIONS = [f"({place / 20:.2f}, {(place + 1) / 20:.2f}]" for place in range(20)]
+KINDS = ("Dense", "Dense", "Dense", "Sparse", "Late interaction", "Cross-encoder")
+
+
+def made_model(number: int, name: str | None = None) -> Model:
+    rng = np.random.default_rng([number, 1])
+    return Model(
+        name=name or f"org{number % 40}/model-{number}-{'base' if number % 3 else 'large'}",
+        revision=f"{rng.integers(2**63):016x}",
+        kind=str(rng.choice(KINDS)),
+        parameters=int(10 ** rng.uniform(7, 10.2)),
+        window=int(rng.choice([256, 512, 8192, 32768])),
+        dimensions=int(rng.choice([384, 768, 1024, 4096])),
+        open_weights=bool(rng.random() < 0.8),
+        license="apache-2.0",
+        reference=f"https://huggingface.co/org{number % 40}/model-{number}",
+    )
+
+
+def made_record(model: Model, task: str, seed: int, *, detail: bool = True) -> Record:
+    """Make a record; without detail the model's own page has the rows alone."""
+    rng = np.random.default_rng([seed, 2])
+    level, slope = rng.uniform(0.3, 0.68), rng.uniform(-0.02, 0.25)
+    scores = np.clip(level + slope * (0.5 - (np.arange(20) + 0.5) / 20) + rng.normal(0, 0.012, (5, 20)), 0.01, 0.99)
+    rows = tuple(made_row(model.name, task, length, scores[index]) for index, length in enumerate(LENGTHS))
+    return Record(model, task, rows, made_detail(model, task, scores, rng) if detail else NO_DETAIL)
+
+
+def made_row(model: str, task: str, length: str, bins: np.ndarray) -> Row:
+    queries = 42_000 if length == "all" else 10_500
+    score, psi = float(bins.mean()), float(1 - bins.min() / bins.max())
+    error = 1.96 * float(np.sqrt(0.17 / queries))
+    floor = 4.7 * float(np.sqrt(0.17 / (queries / 20))) / score
+    return Row(
+        model=model,
+        task=task,
+        length=length,
+        queries=queries,
+        ndcg_at_10=score,
+        ndcg_at_10_low=score - error,
+        ndcg_at_10_high=score + error,
+        psi=psi,
+        psi_low=0.0 if psi < floor else psi - floor,
+        psi_high=psi,
+        psi_null_mean=floor * 0.7,
+        psi_null_p95=floor,
+        p_value=0.4 if psi < floor else 0.0005,
+        direction="primacy",
+        subsets=31,
+        missing_subsets=0,
+    )
+
+
+NO_DETAIL = {
+    "lengths": [],
+    "positions": [],
+    "position_title": "",
+    "relative": True,
+    "panels": [],
+    "subsets": None,
+    "data_revision": "main",
+    "notes": [],
+}
+
+
+def made_detail(model: Model, task: str, scores: np.ndarray, rng: np.random.Generator) -> dict[str, object]:
+    domains = [made_row(model.name, task, "all", np.clip(scores[0] + rng.normal(0, 0.06), 0.01, 0.99)) for _ in DOMAINS]
+    panels = []
+    for bins, queries in zip(scores, (2_100, 525, 525, 525, 525), strict=True):
+        error = 1.96 * np.sqrt(0.17 / queries)
+        ends = (bins, bins - error, bins + error, np.full(20, bins.mean() - error), np.full(20, bins.mean() + error))
+        panels.append(dict(zip(CELL, ([queries] * 20, *(end.clip(0, 1).round(6).tolist() for end in ends)), strict=True)))
+    return NO_DETAIL | {
+        "lengths": ["All lengths", *(f"{name}: some tokens" for name in LENGTHS[1:])],
+        "positions": POSITIONS,
+        "position_title": "Position of the evidence (0: start of the document, 1: end)",
+        "panels": panels,
+        "subsets": {"name": list(DOMAINS), **row_columns([Line.of_task(row) for row in domains])},
+        "notes": [f"{model.name} reads {model.window} tokens of a document."],
+    }
+
+
+#: Two benchmarks' worth of choices, made without mteb.
+GROUPS = [
+    Group(
+        "PosIR",
+        "Language",
+        "Two languages.",
+        (
+            Choice("PosIR-English", "English", averaged=True),
+            Choice("PosIR-German", "German", averaged=True),
+            Choice("PosIR-Hindi", "Hindi", averaged=False),
+        ),
+    ),
+    Group("PosIR-Mini", "Dataset", "A small set.", (Choice("PosIR-Mini", "PosIR-Mini", averaged=False),)),
+]
+
+
+#: In the libraries' place, where no browser reads them.
+NO_LIBRARIES = {"datatables": "", "vega": ""}
+
+
+@cache
+def libraries() -> dict[str, str]:
+    """Return the libraries of a site; Vega takes seconds to bundle."""
+    return {"datatables": table_library(), "vega": chart_library()}
+
+
+def hostile_names() -> list[str]:
+    """Return names of models that mean harm; a reader of results refuses most of them before they get here."""
+    return [
+        "<img src=x onerror=alert(1)>",
+        "</script><script>alert(1)</script>",
+        "org/\"quoted\" 'name' `${alert(1)}`",
+        "org/\u202egnp.exe\u202c",
+        "org/" + "long-" * 59 + "name",
+        "../../../etc/passwd",
+        "CON",
+        "org/name\nwith\tbreaks\u2028here",
+        '=HYPERLINK("http://evil.example","x")',
+        "\ud800",
+        "",
+        "constructor",
+        "__proto__",
+        "org/a,b",
+    ]
+
+
+def contents(site: Mapping[str, bytes]) -> dict[str, Any]:
+    """Return what the data files of a site hand to the page, by name."""
+    found = {}
+    for path, body in site.items():
+        if path.startswith("data/"):
+            name, quoted = re.fullmatch(r"board\.receive\((\".*?\"),JSON\.parse\('(.*)'\)\);\n", body.decode("ascii")).groups()
+            found[json.loads(name)] = json.loads(re.sub(r"\\(.)", r"\1", quoted))
+    return found
