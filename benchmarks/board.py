@@ -1,0 +1,148 @@
+"""How long a visitor of a large board waits: first use, sorting, filtering, a model's own page; and how much is sent before.
+
+The site is written from made records; a local server compresses it, headless Chromium shows it.
+
+Use: python benchmarks/board.py [MODELS [TASKS]], by default 500 and 30
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from posir_leaderboard.board.bundles import chart_library, table_library
+from posir_leaderboard.board.folder import write_site
+from posir_leaderboard.board.groups import known_groups
+from posir_leaderboard.board.serve import server_of
+from posir_leaderboard.board.site import site_of
+from tests.support.board import made_model, made_record
+from tests.support.browser import CHROMIUM
+
+RUNS = 7
+#: Resolves when what was done has been painted: the task after the frame.
+PAINTED = "() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))"
+#: Notes when the page can first be used.
+WATCH = f"""
+new MutationObserver(async () => {{
+  if ("ready" in document.documentElement.dataset && !window.usable) {{
+    window.usable = -1;
+    await ({PAINTED})();
+    window.usable = performance.now();
+  }}
+}}).observe(document, {{ subtree: true, attributes: true, attributeFilter: ["data-ready"] }});
+"""
+ACTIONS = {
+    "sort by PSI": "document.querySelector('th.psi').click()",
+    "sort by name": "document.querySelector('th.label').click()",
+    "sort by nDCG@10": "document.querySelector('th.ndcg_at_10').click()",
+    "search by name": "Object.assign(search, { value: 'model-1' }).dispatchEvent(new Event('input', { bubbles: true }))",
+    "search for all": "Object.assign(search, { value: '' }).dispatchEvent(new Event('input', { bubbles: true }))",
+    "filter by kind": "Object.assign(kind, { value: 'Sparse' }).dispatchEvent(new Event('change', { bubbles: true }))",
+    "reset filters": "reset.click()",
+    "another length": "document.querySelector('[value=Q4]').click()",
+    "all lengths": "document.querySelector('[name=length][value=all]').click()",
+}
+
+
+def write(folder: Path, models: int, tasks: int) -> None:
+    """Write a site of made records."""
+    groups = known_groups()
+    names = [choice.task for group in groups for choice in group.choices][:tasks]
+    records = (
+        made_record(model, task, 1000 * number + at)
+        for number, model in enumerate(map(made_model, range(models)))
+        for at, task in enumerate(names)
+    )
+    start = time.perf_counter()
+    site = site_of(records, groups, {"datatables": table_library(), "vega": chart_library()})
+    write_site(site, folder)
+    print(f"site: {len(site)} files, {sum(map(len, site.values())) / 1e6:.0f} MB, in {time.perf_counter() - start:.0f} s")
+
+
+def first_use(browser: Browser, address: str) -> tuple[float, float, int]:
+    """Return milliseconds until the page can be used, and the kilobytes and requests until then, in a fresh context."""
+    context = browser.new_context()
+    page = context.new_page()
+    sent: list[float] = []
+    network = context.new_cdp_session(page)
+    network.on("Network.loadingFinished", lambda event: sent.append(event["encodedDataLength"] / 1000))
+    network.send("Network.enable")
+    page.add_init_script(WATCH)
+    page.goto(address)
+    page.wait_for_function("window.usable > 0")
+    usable = float(page.evaluate("window.usable"))
+    context.close()
+    return usable, sum(sent), len(sent)
+
+
+def drawn(page: Page, action: str) -> float:
+    """Return milliseconds from an action until what it changes, the address with it, is painted."""
+    return float(
+        page.evaluate(
+            f"""async () => {{
+              const [start, before] = [performance.now(), location.hash];
+              {action};
+              while (location.hash === before) await new Promise((done) => setTimeout(done));
+              await ({PAINTED})();
+              return performance.now() - start;
+            }}"""
+        )
+    )
+
+
+def shown(page: Page, action: str, selector: str) -> float:
+    """Return milliseconds from an action until something is there that it loads."""
+    start = time.perf_counter()
+    page.evaluate(action)
+    page.wait_for_selector(selector)
+    return (time.perf_counter() - start) * 1000
+
+
+def line(name: str, values: list[float], unit: str = "ms") -> None:
+    print(f"{name:22s} median {statistics.median(values):7.1f} {unit}, most {max(values):7.1f} {unit} of {len(values)}")
+
+
+def visit(browser: Browser, address: str) -> None:
+    """Print what a visitor waits for."""
+    visits = [first_use(browser, address) for _ in range(RUNS)]
+    line("first use", [usable for usable, _, _ in visits])
+    line("sent before first use", [kilobytes for _, kilobytes, _ in visits], "kB")
+    page = browser.new_page()
+    page.goto(address)
+    page.wait_for_selector("html[data-ready]")
+    times = {name: [] for name in ACTIONS}
+    for _ in range(RUNS):
+        for name, action in ACTIONS.items():
+            times[name].append(drawn(page, action))
+    for name, values in times.items():
+        line(name, values)
+    line("scatter, first", [shown(page, "document.getElementById('tab-chart').click()", "#panel-chart svg")])
+    page.evaluate("document.getElementById('tab-table').click()")
+    line("a model, first", [shown(page, "document.querySelector('.model-name').click()", "#panel-models .chart svg")])
+
+
+def main() -> None:
+    """Write a board and visit it."""
+    models, tasks = (int(given) for given in (sys.argv[1:] + ["500", "30"][len(sys.argv) - 1 :]))
+    with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
+        write(Path(name), models, tasks)
+        server = server_of(Path(name), 0)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        try:
+            visit(browser, f"http://127.0.0.1:{server.server_port}/")
+        finally:
+            browser.close()
+            server.shutdown()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The leaderboard: results validated, submitted to the Hub, and shown on a static page."""

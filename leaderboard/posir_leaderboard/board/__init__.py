@@ -1,0 +1,1 @@
+"""The board: results scored, compared, and written as a static page."""

@@ -1,0 +1,48 @@
+"""The libraries that the page uses, taken from the Python packages that ship them, as plain scripts.
+
+A page that was opened as a file may not load JavaScript modules, so DataTables, which itables ships as a module, is wrapped.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+
+import altair as alt
+import vl_convert
+
+from posir_tasks.errors import PosirError
+from posir_tasks.files import written_whole
+
+EXPORTS = re.compile(r"export\{([^{}]*)\};")
+
+
+def table_library() -> str:
+    """Return a script that defines `DataTable` (DataTables and jQuery, MIT licence).
+
+    Raises:
+        PosirError: The installed itables ships it in another form.
+    """
+    text = (files("itables") / "html" / "dt_bundle.js").read_text(encoding="utf-8")
+    exports = EXPORTS.search(text)
+    names = dict(pair.split(" as ")[::-1] for pair in exports[1].split(",")) if exports else {}
+    if exports is None or "default" not in names:
+        raise PosirError("The installed itables has no JavaScript module that the board can use. Install itables 2.9.1.")
+    return f'"use strict";(()=>{{{text[: exports.start()]}globalThis.DataTable={names["default"]};}})();{text[exports.end() :]}'
+
+
+def chart_library() -> str:
+    """Return a script that defines `vegaEmbed` (Vega, Vega-Lite and Vega-Embed, BSD licence)."""
+    # Without the patch version, as vl-convert names the Vega-Lite it holds.
+    return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", ".".join(alt.SCHEMA_VERSION.split(".")[:2]))
+
+
+def kept_chart_library(folder: Path) -> str:
+    """Return the same, from a folder in which it is kept, since it takes seconds to make."""
+    file = folder / f"vega-{version('vl-convert-python')}-{alt.SCHEMA_VERSION}.js"
+    if not file.is_file():
+        with written_whole(file) as part:
+            part.write_text(chart_library(), encoding="utf-8")
+    return file.read_text(encoding="utf-8")

@@ -1,0 +1,121 @@
+"""The papers' results as records, so that a board has something to compare with from its first day."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from posir_leaderboard.board.models import model_of
+from posir_leaderboard.board.records import ALL_LENGTHS, Record
+from posir_published import PublishedRow, published_rows, published_tasks
+from posir_published.figures import posq_figures
+from posir_published.rows import CROSS_LINGUAL, MONOLINGUAL, published_bins
+from posir_report.summary import Row
+from posir_significance.intervals import score_interval
+from posir_tasks.results import rounded
+
+#: What the position buckets of PosQ are.
+POSITIONS = {
+    "SQuAD-PosQ": "First character of the evidence, counted from the start of the passage",
+    "FineWeb-PosQ": "Part of the passage that holds the evidence",
+}
+#: The papers' names of architectures in mteb's words.
+ARCHITECTURES = {"reranker": "cross-encoder"}
+
+
+def published_records() -> list[Record]:
+    """Return every published result of a task; averages over tasks are the board's own business."""
+    registered, kinds = registered_metadata(), published_kinds()
+    return [
+        _record(name, list(rows), registered.get(name.casefold(), {}), kinds.get(name))
+        for task in published_tasks()
+        if task not in (MONOLINGUAL, CROSS_LINGUAL)
+        for name, rows in groupby(published_rows(task), key=lambda row: row.model)
+    ]
+
+
+def registered_metadata() -> dict[str, Mapping[str, Any]]:
+    """Return the metadata of mteb's registered models by their name without organisation, in lower case.
+
+    The papers print models so; no two registered names differ in organisation or case alone.
+    """
+    from mteb.models.model_implementations import MODEL_REGISTRY
+
+    return {name.split("/")[-1].casefold(): meta.to_dict() for name, meta in MODEL_REGISTRY.items()}
+
+
+def published_kinds() -> dict[str, str]:
+    """Return what kind of model each system of PosQ is, in mteb's words."""
+    return {figure.model: ARCHITECTURES.get(figure.architecture, figure.architecture) for figure in posq_figures()}
+
+
+def _record(name: str, rows: list[PublishedRow], meta: Mapping[str, Any], kind: str | None) -> Record:
+    described = {**meta, "model_type": [kind]} if kind else meta
+    model = model_of(name, "", described, published=True)
+    return Record(model, rows[0].task, tuple(map(row_of, rows)), detail_of(name, rows[0].task, rows[0].source))
+
+
+def row_of(published: PublishedRow) -> Row:
+    """Return a published row with the interval that its nDCG@10 has at most, where the number of queries is known.
+
+    How much nDCG@10 varies from query to query is not published; with a mean m in [0, 1] its variance is at most m (1 - m),
+    that of a coin. So this is Wilson's interval of a share, wider than the true one. nDCG@10(Qk), and PSI, have none: the
+    queries of their bins are not published.
+    """
+    low, high = mean_bounds(published.ndcg_at_10, published.queries) if published.queries else (None, None)
+    return Row(
+        model=published.model,
+        task=published.task,
+        length=published.length,
+        queries=published.queries,
+        ndcg_at_10=published.ndcg_at_10,
+        ndcg_at_10_low=low,
+        ndcg_at_10_high=high,
+        psi=published.psi,
+        psi_low=None,
+        psi_high=None,
+        psi_null_mean=published.psi_null_mean_at_most,
+        psi_null_p95=published.psi_null_p95_at_most,
+        p_value=None,
+        direction=None,
+        subsets=0,
+        missing_subsets=0,
+    )
+
+
+def mean_bounds(mean: float, queries: int) -> tuple[float, float]:
+    """Return the widest 95 % interval that a mean in [0, 1] of so many queries can have."""
+    low, high = score_interval(np.array(mean), np.array(float(queries)))
+    return float(low), float(high)
+
+
+def detail_of(model: str, task: str, source: str) -> dict[str, Any]:
+    """Return what a paper says of a model besides: the position buckets of PosQ; of PosIR nothing."""
+    bins = [one for one in published_bins(task) if one.model == model]
+    bounds = [mean_bounds(one.ndcg_at_10, one.queries) for one in bins]
+    unknown = [None] * len(bins)
+    cells = {
+        "queries": [one.queries for one in bins],
+        "ndcg_at_10": [one.ndcg_at_10 for one in bins],
+        "low": [low for low, _ in bounds],
+        "high": [high for _, high in bounds],
+        "noise_low": unknown,
+        "noise_high": unknown,
+    }
+    return dict(
+        rounded(
+            {
+                "lengths": [ALL_LENGTHS] if bins else [],
+                "positions": [one.position for one in bins],
+                "position_title": POSITIONS.get(task.removesuffix("-Tiny"), ""),
+                "relative": False,
+                "panels": [cells] if bins else [],
+                "subsets": None,
+                "data_revision": "",
+                "notes": [source[:1].upper() + source[1:] + "."],
+            }
+        )
+    )

@@ -1,0 +1,51 @@
+"""A site becomes a static Space of the Hub."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from huggingface_hub import CommitInfo, CommitOperationAdd, CommitOperationDelete, HfApi
+from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
+
+from posir_leaderboard.board.folder import check_site
+from posir_leaderboard.hub import ADVICE, LOST
+from posir_tasks.errors import PosirError
+
+#: Files of the repository itself.
+KEPT = {".gitattributes"}
+
+
+def push_site(folder: Path, space: str) -> CommitInfo:
+    """Upload a site to a static Space, which is made if there is none: one commit, without files that are there already.
+
+    Args:
+        folder: Of the site.
+        space: `ORG/NAME`.
+
+    Raises:
+        PosirError: There is no site, or the Hub refuses it.
+    """
+    check_site(folder)
+    api = HfApi()
+    try:
+        api.create_repo(space, repo_type="space", space_sdk="static", exist_ok=True)
+        files = {file.relative_to(folder).as_posix(): file for file in sorted(folder.rglob("*")) if file.is_file()}
+        earlier = set(api.list_repo_files(space, repo_type="space")) - files.keys() - KEPT
+        # Not `upload_folder`, which makes several commits of a large folder; a visitor would see them half done.
+        return api.create_commit(
+            space,
+            [
+                *(CommitOperationAdd(path, file) for path, file in files.items()),
+                *(CommitOperationDelete(path) for path in sorted(earlier)),
+            ],
+            commit_message="Update the board",
+            repo_type="space",
+        )
+    except HfHubHTTPError as error:
+        status = error.response.status_code
+        # Not the server's own words, which may repeat what it was sent.
+        raise PosirError(f"{space}: HTTP {status}. {ADVICE.get(status, 'The same command again is safe.')}") from None
+    except (HFValidationError, OfflineModeIsEnabled) as error:
+        raise PosirError(f"{space}: {error}") from None
+    except LOST as error:
+        raise PosirError(f"{space}: no answer ({type(error).__name__}). The same command again is safe.") from None

@@ -1,0 +1,149 @@
+"use strict";
+// What a visitor chooses with: benchmark, data, length, filters, views, theme.
+
+{
+  const { el, byId } = board;
+  const { TABS } = board;
+  const THEMES = new Map([
+    ["", "Auto"],
+    ["light", "Light"],
+    ["dark", "Dark"],
+  ]);
+
+  /** Make the controls that depend on what the board holds. */
+  board.makeControls = (index) => {
+    const groups = board.groups(index);
+    byId("benchmark").append(...groups.map((group) => pill("benchmark", group.name, group.name, group.about)));
+    byId("benchmark").hidden = groups.length < 2;
+    options("kind", "Any kind", [...new Set(index.models.kind)].sort());
+    options("size", "Any size", [...board.SIZES, "unknown"]);
+    options("weights", "Open or not", [
+      ["true", "Open weights"],
+      ["false", "Not open"],
+      ["null", "Unknown"],
+    ]);
+    options("source", "All results", [
+      ["submitted", "Submitted"],
+      ["published", "Published in the papers"],
+    ]);
+    listen();
+  };
+
+  function pill(name, value, text, title = null) {
+    return el("label", { title }, el("input", { type: "radio", name, value }), el("span", {}, text));
+  }
+
+  function options(id, any, values) {
+    const made = values.map((value) =>
+      Array.isArray(value) ? el("option", { value: value[0] }, value[1]) : el("option", { value }, value),
+    );
+    byId(id).replaceChildren(el("option", { value: "" }, any), ...made);
+  }
+
+  function listen() {
+    byId("controls").addEventListener("submit", (event) => event.preventDefault());
+    byId("controls").addEventListener("change", ({ target }) => {
+      if (target.name === "benchmark") board.change({ benchmark: target.value, data: "", task: "", page: "1" }, { step: true });
+      else if (target.name === "length") board.change({ length: target.value, page: "1" }, { step: true });
+      else if (target.id === "data") board.change({ data: target.value, task: "", page: "1" }, { step: true });
+      else if (target.id !== "search") board.change({ [target.id]: target.value, page: "1" });
+    });
+    byId("search").addEventListener("input", ({ target }) => board.change({ search: target.value, page: "1" }));
+    byId("reset").addEventListener("click", board.resetFilters);
+    byId("more").addEventListener("click", () => {
+      const open = byId("filters").classList.toggle("open");
+      byId("more").setAttribute("aria-expanded", open);
+    });
+    byId("theme").addEventListener("click", () => {
+      const names = [...THEMES.keys()];
+      board.change({ theme: names[(names.indexOf(board.state().theme) + 1) % names.length] });
+    });
+    for (const tab of TABS) byId(`tab-${tab}`).addEventListener("click", () => board.change({ tab }, { step: true }));
+    byId("tabs").addEventListener("keydown", moveTab);
+    byId("skip").addEventListener("click", (event) => jump(event, "main"));
+    for (const link of document.querySelectorAll("[data-goto]"))
+      link.addEventListener("click", (event) => jump(event, link.dataset.goto));
+  }
+
+  // What stands behind the # of the address is the state, so places in the page are gone to without it.
+  function jump(event, id) {
+    event.preventDefault();
+    byId(id).focus();
+    byId(id).scrollIntoView();
+  }
+
+  function moveTab(event) {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!step) return;
+    const tab = TABS[(TABS.indexOf(board.state().tab) + step + TABS.length) % TABS.length];
+    board.change({ tab });
+    byId(`tab-${tab}`).focus();
+  }
+
+  /** Bring the controls to a state. */
+  board.syncControls = (index, state, group, chosen) => {
+    for (const input of byId("benchmark").querySelectorAll("input")) input.checked = input.value === group?.name;
+    syncData(group, chosen);
+    if (byId("search").value !== state.search) byId("search").value = state.search;
+    for (const id of ["kind", "size", "weights", "source"]) byId(id).value = state[id];
+    byId("reset").disabled = !board.isFiltered(state);
+    document.documentElement.dataset.theme = state.theme;
+    byId("theme").lastChild.data = ` ◐ ${THEMES.get(state.theme) ?? THEMES.get("")}`;
+    for (const tab of TABS) {
+      const active = tab === state.tab;
+      byId(`tab-${tab}`).setAttribute("aria-selected", active);
+      byId(`tab-${tab}`).tabIndex = active ? 0 : -1;
+      byId(`panel-${tab}`).hidden = !active;
+    }
+    for (const id of ["csv", "json", "narrow"]) byId(id).hidden = state.tab === "models";
+    const selected = board.models(state).length;
+    byId("tab-models").textContent = selected ? `Models (${selected})` : "Models";
+  };
+
+  function syncData(group, chosen) {
+    byId("choose").textContent = group?.choose ?? "Data";
+    const select = byId("data");
+    if (select.dataset.group !== group?.name) {
+      const views = group?.views ?? [];
+      const choices = [
+        ["", views.filter((view) => view.average)],
+        ["In the average", views.filter((view) => view.averaged)],
+        [
+          views.some((view) => view.average) ? "Not in the average" : "",
+          views.filter((view) => !view.average && !view.averaged),
+        ],
+      ];
+      select.replaceChildren(...choices.filter(([, list]) => list.length).flatMap(grouped));
+      select.dataset.group = group?.name ?? "";
+    }
+    select.value = chosen?.name ?? "";
+    select.disabled = select.options.length < 2;
+  }
+
+  function grouped([label, views]) {
+    const made = views.map((view) => el("option", { value: view.name }, `${view.label} (${view.models})`));
+    return label ? [el("optgroup", { label }, ...made)] : made;
+  }
+
+  /** Offer the lengths that a view has. */
+  board.syncLengths = (index, lengths, length) => {
+    const fieldset = byId("length");
+    const words = new Map(Object.entries(index.lengths));
+    if (fieldset.dataset.lengths !== lengths.join()) {
+      fieldset.dataset.lengths = lengths.join();
+      const made = lengths.map((name) => pill("length", name, name === "all" ? "All" : name, words.get(name)));
+      fieldset.replaceChildren(fieldset.firstElementChild, ...made);
+    }
+    fieldset.hidden = lengths.length < 2;
+    for (const input of fieldset.querySelectorAll("input")) input.checked = input.value === length;
+  };
+
+  board.say = (text) => {
+    byId("status").textContent = text;
+  };
+
+  board.sayCount = (passing, all) => {
+    const models = (number) => `${board.count(number)} ${number === 1 ? "model" : "models"}`;
+    board.say(passing === all ? models(all) : `${board.count(passing)} of ${models(all)}`);
+  };
+}

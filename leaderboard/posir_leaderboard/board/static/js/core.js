@@ -1,0 +1,89 @@
+"use strict";
+// `board` is the page's one global name. Each script adds its part to it, in a block of its own.
+const board = {};
+
+{
+  const BUILD = document.documentElement.dataset.build;
+  const received = new Map();
+  const loading = new Map();
+
+  /** Load a script of the site; resolves when it has run. */
+  board.script = (path) =>
+    new Promise((resolve, reject) => {
+      const script = document.createElement("script");
+      script.src = `${path}?v=${BUILD}`;
+      script.onload = resolve;
+      script.onerror = () => reject(new Error(`${path} could not be loaded`));
+      document.head.append(script);
+    });
+
+  /** Take what a data file hands over. */
+  board.receive = (name, value) => received.set(name, value);
+
+  /** Return a promise of a data file's content. A file is loaded once; after a failure, again when asked for again. */
+  board.data = async (name) => {
+    if (!received.has(name)) await once(`data/${name}.js`, board.script);
+    return received.get(name);
+  };
+
+  /** Return a promise that a library has been loaded. */
+  board.library = (name) => once(`lib/${name}.js`, board.script);
+
+  function once(path, load) {
+    if (!loading.has(path)) {
+      const promise = load(path);
+      promise.catch(() => loading.delete(path));
+      loading.set(path, promise);
+    }
+    return loading.get(path);
+  }
+}
+
+{
+  const SVG = "http://www.w3.org/2000/svg";
+
+  /** Make an element. Text comes in as text, never as markup. Attributes that are null or false are left out. */
+  board.el = (tag, attributes = {}, ...children) => fill(document.createElement(tag), attributes, children);
+
+  /** Make an SVG element. */
+  board.svg = (tag, attributes = {}, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
+
+  function fill(element, attributes, children) {
+    for (const [name, value] of Object.entries(attributes)) {
+      if (name === "onclick" || name === "onchange") element.addEventListener(name.slice(2), value);
+      else if (value !== null && value !== undefined && value !== false)
+        element.setAttribute(name, value === true ? "" : value);
+    }
+    element.append(...children.filter((child) => child !== null && child !== undefined));
+    return element;
+  }
+
+  /** A name that somebody chose: it keeps its own direction of writing and stays within its element. */
+  board.name = (text, attributes = {}) => board.el("bdi", { ...attributes, title: text }, text);
+
+  board.byId = (id) => document.getElementById(id);
+}
+
+{
+  const DASH = "–";
+  const known = (value) => value !== null && value !== undefined;
+  const counts = new Intl.NumberFormat("en");
+
+  board.known = known;
+  board.DASH = DASH;
+  board.percent = (value) => (known(value) ? (value * 100).toFixed(1) : DASH);
+  board.plain = (value) => (known(value) ? value.toFixed(3) : DASH);
+  board.count = (value) => (known(value) ? counts.format(value) : DASH);
+  board.short = (value) => {
+    if (!known(value)) return DASH;
+    for (const [unit, size] of [
+      ["B", 1e9],
+      ["M", 1e6],
+      ["K", 1e3],
+    ]) {
+      if (value >= size) return `${Number((value / size).toPrecision(value / size >= 100 ? 3 : 2))}${unit}`;
+    }
+    return String(value);
+  };
+  board.range = (ends) => (!ends ? DASH : ends[0] === ends[1] ? String(ends[0]) : `${ends[0]}–${ends[1]}`);
+}

@@ -1,0 +1,77 @@
+"use strict";
+// What is shown, as files: the rows that pass the filters, in the table's order, with numbers as the site has them.
+
+{
+  const COLUMNS = [
+    "model",
+    "revision",
+    "published",
+    "data",
+    "length",
+    "part",
+    "rank_first",
+    "rank_last",
+    "psi_rank_first",
+    "psi_rank_last",
+    "queries",
+    "ndcg_at_10",
+    "ndcg_at_10_low",
+    "ndcg_at_10_high",
+    "psi",
+    "psi_low",
+    "psi_high",
+    "psi_null_mean",
+    "psi_null_p95",
+    "p_value",
+    "bias",
+    "kind",
+    "parameters",
+    "window",
+    "dimensions",
+    "open_weights",
+    "license",
+    "reference",
+  ];
+
+  /** Return the shown rows as plain objects. */
+  board.exported = (rows, data, length) =>
+    rows.map((row) => {
+      const [first, last] = row.rank ?? [null, null];
+      const [psiFirst, psiLast] = row.psi_rank ?? [null, null];
+      const all = {
+        ...row,
+        model: row.name,
+        data,
+        length,
+        rank_first: first,
+        rank_last: last,
+        psi_rank_first: psiFirst,
+        psi_rank_last: psiLast,
+      };
+      return Object.fromEntries(COLUMNS.map((name) => [name, all[name] === "" ? null : all[name]]));
+    });
+
+  // A spreadsheet would run a text that begins so as a formula.
+  const harmless = (text) => (/^[=+\-@\t\r]/.test(text) ? `'${text}` : text);
+
+  function cell(value) {
+    if (!board.known(value)) return "";
+    const text = typeof value === "string" ? harmless(value) : String(value);
+    return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  }
+
+  board.asCsv = (rows) =>
+    [COLUMNS.join(","), ...rows.map((row) => COLUMNS.map((name) => cell(row[name])).join(","))].join("\r\n") + "\r\n";
+
+  /** Offer a text as a file to save. */
+  board.save = (text, type, name) => {
+    const address = URL.createObjectURL(new Blob([text], { type }));
+    const link = board.el("a", { href: address, download: name });
+    document.body.append(link);
+    link.click();
+    link.remove();
+    setTimeout(() => URL.revokeObjectURL(address), 1000);
+  };
+
+  board.fileName = (data, length, suffix) => `${data} ${length}`.replaceAll(/[^A-Za-z0-9.-]+/g, "-").slice(0, 80) + suffix;
+}

@@ -1,0 +1,178 @@
+"use strict";
+// The drawings of models: over positions, by domain, by language. Each is a section whose charts are drawn when it is in the page.
+
+{
+  const { el, section } = board;
+
+  function choose(tasks, task) {
+    if (tasks.length < 2) return null;
+    const select = el(
+      "select",
+      { "aria-label": "Shown data", onchange: ({ target }) => board.change({ task: target.value }) },
+      ...tasks.map((one) => el("option", { value: one.name }, one.label)),
+    );
+    select.value = task.name;
+    return select;
+  }
+
+  /** Return the cells of a panel as rows for a chart. */
+  function cells(model, detail, panel, alone) {
+    const columns = detail.panels[panel];
+    return detail.positions.map((position, at) => ({
+      model: model.label,
+      place: model.place,
+      length: detail.lengths[panel],
+      position,
+      start: at / detail.positions.length,
+      middle: (at + 0.5) / detail.positions.length,
+      end: (at + 1) / detail.positions.length,
+      ...Object.fromEntries(Object.keys(columns).map((name) => [name, columns[name][at]])),
+      ...(alone ? {} : { noise_low: null, noise_high: null }),
+    }));
+  }
+
+  board.positions = (models, tasks, task, figures) => {
+    const known = models.filter((model) => model.tasks.get(task.name)?.panels.length);
+    const heading = [`${task.name}: by position of the evidence`, choose(tasks, task)];
+    if (!known.length)
+      return section(...heading, el("p", { class: "empty" }, "The papers publish no scores by position of this one."));
+    const lengths = known[0].tasks.get(task.name).lengths;
+    const panels = lengths.map((length, panel) =>
+      known
+        .filter((model) => model.tasks.get(task.name).lengths[panel] === length)
+        .flatMap((model) => cells(model, model.tasks.get(task.name), panel, models.length === 1)),
+    );
+    const { high } = ends(panels.flat(), "ndcg_at_10", "high", "noise_high");
+    const drawings = panels.map((rows, panel) => {
+      const { place, element } = board.figure(lengths[panel], numbers(lengths[panel], rows));
+      figures.push({ place, name: known[0].tasks.get(task.name).relative ? "curve" : "steps", rows, high });
+      return element;
+    });
+    const reading =
+      "Line: mean of the queries whose evidence lies there; shade or bar: 95 % interval." +
+      (models.length === 1 ? " Grey: where 95 of 100 means would lie if position had no effect." : "");
+    return section(
+      ...heading,
+      legend(models),
+      el("div", { class: "figures" }, ...drawings),
+      el("p", { class: "faint" }, `Across: ${lower(known[0].tasks.get(task.name).position_title)}. ${reading}`),
+    );
+  };
+
+  /** Return the ends of a scale that holds the given columns of rows, in tenths. */
+  function ends(rows, ...names) {
+    const values = rows.flatMap((row) => names.map((name) => row[name])).filter(board.known);
+    if (!values.length) return { low: 0, high: 1 };
+    const low = Math.floor(Math.min(...values) * 10) / 10;
+    return { low, high: Math.max(Math.ceil(Math.max(...values) * 10) / 10, low + 0.1) };
+  }
+
+  const lower = (text) => text.charAt(0).toLowerCase() + text.slice(1);
+
+  const legend = (models) =>
+    models.length > 1
+      ? el("ul", { class: "legend" }, ...models.map((model) => el("li", {}, board.swatch(model), board.name(model.label))))
+      : null;
+
+  /** Return what a chart shows as a table, folded away. */
+  function numbers(caption, rows) {
+    const columns = [
+      ["Model", (row) => board.name(row.model)],
+      ["Position", (row) => row.position],
+      ["Queries", (row) => board.count(row.queries)],
+      ["nDCG@10", (row) => board.percent(row.ndcg_at_10)],
+      [
+        "95 % interval",
+        (row) => (board.known(row.low) ? `${board.percent(row.low)} to ${board.percent(row.high)}` : board.DASH),
+      ],
+    ];
+    return folded(caption, columns, rows);
+  }
+
+  function folded(caption, columns, rows) {
+    const details = el("details", {}, el("summary", {}, "Numbers"));
+    details.addEventListener("toggle", () => {
+      if (details.childElementCount > 1) return;
+      const head = el("tr", {}, ...columns.map(([title]) => el("th", { scope: "col" }, title)));
+      const body = rows.map((row) => el("tr", {}, ...columns.map(([, cell]) => el("td", {}, cell(row)))));
+      details.append(
+        board.wide(
+          el("table", {}, el("caption", { class: "unseen" }, caption), el("thead", {}, head), el("tbody", {}, ...body)),
+        ),
+      );
+    });
+    return details;
+  }
+
+  const spelled = (name) => name.charAt(0).toUpperCase() + name.slice(1).replaceAll("_", " ");
+
+  board.domains = (models, task, figures) => {
+    const rows = models.flatMap((model) => {
+      const subsets = model.tasks.get(task.name)?.subsets;
+      return subsets
+        ? subsets.name.map((name, at) => ({
+            ...Object.fromEntries(Object.keys(subsets).map((column) => [column, subsets[column][at]])),
+            model: model.label,
+            place: model.place,
+            subset: spelled(name),
+          }))
+        : [];
+    });
+    if (!rows.length) return null;
+    const order = rows
+      .filter((row) => row.place === rows[0].place)
+      .sort((a, b) => (b.ndcg_at_10 ?? -1) - (a.ndcg_at_10 ?? -1))
+      .map((row) => row.subset);
+    rows.sort((a, b) => order.indexOf(a.subset) - order.indexOf(b.subset));
+    const columns = [
+      ["Domain", (row) => row.subset],
+      ["Model", (row) => board.name(row.model)],
+      ["Queries", (row) => board.count(row.queries)],
+      ["nDCG@10", (row) => board.percent(row.ndcg_at_10)],
+      ["PSI", (row) => board.plain(row.psi)],
+      ["PSI of noise", (row) => board.noise(row) || board.DASH],
+      ["Position bias", (row) => row.bias],
+    ];
+    const made = [
+      ["subsets_ndcg", "nDCG@10 by domain", ends(rows, "ndcg_at_10_low", "ndcg_at_10", "ndcg_at_10_high")],
+      ["subsets_psi", "PSI by domain, with its noise floor", { high: ends(rows, "psi", "psi_high", "psi_null_p95").high }],
+    ].map(([name, caption, scale]) => {
+      const { place, element } = board.figure(caption);
+      figures.push({ place, name, rows, ...scale });
+      return element;
+    });
+    return section(
+      `${task.name}: by domain`,
+      legend(models),
+      el("div", { class: "figures" }, ...made),
+      el(
+        "p",
+        { class: "faint" },
+        "Lines: 95 % intervals. Grey: PSI of noise, from its mean to its 95th percentile. A domain has few queries a position, " +
+          "so most of its PSI is noise.",
+      ),
+      folded("By domain", columns, rows),
+    );
+  };
+
+  const relative = (model, task) => model.tasks.get(task.name)?.relative && model.tasks.get(task.name).panels.length > 0;
+
+  /** A heat map a model: languages, or other choices of a group, down and positions across; one scale for all. */
+  board.heatMaps = (models, tasks, group, figures) => {
+    const heat = models.map((model) =>
+      tasks
+        .filter((task) => relative(model, task))
+        .flatMap((task) => cells(model, model.tasks.get(task.name), 0, false).map((cell) => ({ ...cell, choice: task.label }))),
+    );
+    const scale = ends(heat.flat(), "ndcg_at_10");
+    const shown = models.filter((_, at) => heat[at].length);
+    if (!shown.length) return null;
+    const what = `nDCG@10 by ${group.choose.toLowerCase()} and position of the evidence`;
+    const maps = shown.map((model) => {
+      const { place, element } = board.figure(models.length > 1 ? `${model.label}: ${what}` : what);
+      figures.push({ place, name: "heat", rows: heat[models.indexOf(model)], ...scale });
+      return element;
+    });
+    return section(`${group.name}: by ${group.choose.toLowerCase()} and position`, el("div", { class: "figures" }, ...maps));
+  };
+}

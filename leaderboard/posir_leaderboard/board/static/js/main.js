@@ -1,0 +1,101 @@
+"use strict";
+// From a state to what is seen.
+
+{
+  const { byId } = board;
+  let index = null;
+  let rows = [];
+  let key = null;
+  let shown = null;
+  const EMPTY = { models: [], part: [], about: [], lengths: { all: {} } };
+
+  /** Models that can be laid over each other. */
+  board.MOST = 4;
+
+  /** Return the groups that hold anything. */
+  board.groups = (of) => of.groups.filter((group) => group.views.length);
+
+  /** Return the group and the view that a state chooses; the first where it names none that there is. */
+  function chosenBy(state) {
+    const groups = board.groups(index);
+    const group = groups.find((one) => one.name === state.benchmark) ?? groups[0];
+    return { group, view: group?.views.find((one) => one.name === state.data) ?? group?.views[0] };
+  }
+
+  /** Select a model, or no longer. */
+  board.toggle = (id) => {
+    const selected = board.models(board.state());
+    const next = selected.includes(id) ? selected.filter((one) => one !== id) : [...selected, id].slice(0, board.MOST);
+    board.change({ models: next.join() });
+  };
+
+  async function show(asked) {
+    const { group, view: choice } = chosenBy(asked);
+    board.syncControls(index, asked, group, choice);
+    board.showTray(index, asked);
+    const view = choice ? await board.data(`views/${choice.file}`) : EMPTY;
+    // A visitor may have gone on while the data was on its way.
+    const state = board.state();
+    if (chosenBy(state).view !== choice) return;
+    const lengths = new Map(Object.entries(view.lengths));
+    const length = lengths.has(state.length) ? state.length : lengths.keys().next().value;
+    board.syncLengths(index, [...lengths.keys()], length);
+    if (key !== `${choice?.file} ${length}`) {
+      key = `${choice?.file} ${length}`;
+      rows = board.rowsOf(index, view, lengths.get(length));
+    }
+    shown = { group, choice, length };
+    await panels[state.tab](state, lengths.get(length));
+  }
+
+  const panels = {
+    table: (state, columns) => board.showTable(rows, columns, state),
+    chart: (state) => board.showScatter(rows, state),
+    models: (state) => board.showModels(index, state, shown),
+  };
+
+  function downloads() {
+    const passing = () =>
+      board.state().tab === "table" ? board.tableRows() : rows.filter((row) => board.passes(row, board.state()));
+    const exported = () => board.exported(passing(), shown.choice?.name ?? "", shown.length);
+    const name = (suffix) => board.fileName(shown.choice?.name ?? "empty", shown.length, suffix);
+    byId("csv").addEventListener("click", () => board.save(board.asCsv(exported()), "text/csv", name(".csv")));
+    byId("json").addEventListener("click", () =>
+      board.save(JSON.stringify(exported(), null, 2), "application/json", name(".json")),
+    );
+    byId("link").addEventListener("click", async () => {
+      // In another site's frame a browser may not let a page copy.
+      await navigator.clipboard.writeText(location.href).then(
+        () => board.say("The link is copied; it keeps everything that is chosen."),
+        () => board.say(`The link: ${location.href}`),
+      );
+    });
+    byId("link").hidden = !navigator.clipboard;
+  }
+
+  // What is there stays until what comes has been loaded; the style sheet fades it if that takes long.
+  let waiting = 0;
+  function busyWhile(work) {
+    byId("main").setAttribute("aria-busy", ++waiting > 0);
+    return work.finally(() => byId("main").setAttribute("aria-busy", --waiting > 0));
+  }
+
+  function failed(error) {
+    board.say(`This could not be shown: ${error.message}. Reload the page to try again.`);
+    throw error;
+  }
+
+  async function start() {
+    board.followAddress();
+    document.documentElement.dataset.theme = board.state().theme;
+    index = await board.data("board");
+    board.makeControls(index);
+    board.makeKey();
+    downloads();
+    board.onState((state) => busyWhile(show(state)).catch(failed));
+    await busyWhile(show(board.state()));
+    document.documentElement.dataset.ready = "";
+  }
+
+  start().catch(failed);
+}

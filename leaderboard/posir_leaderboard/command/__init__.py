@@ -1,0 +1,1 @@
+"""The leaderboard's subcommands of `posir`."""

@@ -1,0 +1,89 @@
+"""What the data itself says of a result: how many queries lie in which cell, whatever the model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from posir_tasks.errors import DataError
+from posir_tasks.evidence import Evidence
+from posir_tasks.sources.checks import read_columns
+from posir_tasks.sources.posir import QRELS, QUERIES, REPO_ID
+from posir_tasks.sources.repository import (
+    HubRepository,
+    LocalRepository,
+    Repository,
+    check_environment,
+    data_folder,
+    local_name,
+)
+
+if TYPE_CHECKING:
+    from posir_tasks.tasks.base import PositionTask
+
+#: Facts of the evidence that PosIR's queries state; the corpora, gigabytes of text, are not read.
+POSITIONS = ("_id", "pos_char_span", "pos_char_length", "pos_token_length")
+
+
+@dataclass(frozen=True, eq=False)
+class SubsetFacts:
+    """What a subset's data fixes."""
+
+    evidence: Evidence
+    dropped: int
+    """Queries that the qrels name but the data lacks."""
+
+
+@lru_cache(maxsize=64)
+def subset_facts(task: type[PositionTask], subset: str, revision: str) -> SubsetFacts:
+    """Read where the evidence of a subset's queries stands; kept, since the results of many models are of one subset.
+
+    Args:
+        task: One of PosIR's own.
+        subset: One of the task's.
+        revision: Commit of the dataset on the Hub, or the revision of a dataset that is not there. Where `POSIR_DATA` is set,
+            its folder is read, whatever the revision.
+
+    Raises:
+        DataError: It cannot be read, or the data is of another revision.
+    """
+    from posir_tasks.tasks.posir import PosirTask
+    from posir_tasks.tasks.posq import PosqTask
+
+    if issubclass(task, PosirTask):
+        return _posir_facts(_repository(REPO_ID, revision), task.language.code, subset)
+    if issubclass(task, PosqTask):
+        data = task.read_from(_repository(task.repo_id, revision))
+    else:
+        data = task().read_subset(subset)
+        if data.revision != revision:
+            raise DataError(f"{task.metadata.name}: this version of posir has revision {data.revision}, not {revision}.")
+    return SubsetFacts(data.evidence, data.dropped)
+
+
+def _repository(repo_id: str, revision: str) -> Repository:
+    check_environment()
+    folder = data_folder()
+    return LocalRepository(folder / local_name(repo_id)) if folder else HubRepository(repo_id, revision)
+
+
+def _posir_facts(repository: Repository, language: str, domain: str) -> SubsetFacts:
+    columns: dict[str, Any] = {name: QUERIES[name] for name in POSITIONS}
+    queries = read_columns(repository.fetch(f"{language}/{domain}/queries.parquet"), columns)
+    qrels = read_columns(repository.fetch(f"{language}/{domain}/qrels/test.parquet"), QRELS)
+    asked = qrels.filter(pl.col("score") > 0).unique("query-id", maintain_order=True)
+    documents = queries.join(asked, left_on="_id", right_on="query-id", how="left", maintain_order="left")["corpus-id"]
+    span = queries["pos_char_span"].list
+    evidence = Evidence(
+        query_ids=queries["_id"].to_list(),
+        document_ids=documents.to_list(),
+        starts=span.get(0).to_numpy(),
+        ends=span.get(1).to_numpy(),
+        characters=queries["pos_char_length"].to_numpy(),
+        tokens=queries["pos_token_length"].to_numpy(),
+    )
+    return SubsetFacts(evidence, int(np.setdiff1d(asked["query-id"], queries["_id"]).size))

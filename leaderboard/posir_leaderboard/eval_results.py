@@ -1,0 +1,68 @@
+"""nDCG@10 for the model's own page: the Hub's `.eval_results/*.yaml`, one value an entry.
+
+The format: https://huggingface.co/docs/hub/eval-results. It has no place for PSI with its interval and noise floor, so PSI
+stays in the full result, to which every entry links.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from huggingface_hub.utils import yaml_dump  # type: ignore[attr-defined]
+
+from posir_leaderboard.entries import Entry
+from posir_leaderboard.hub import Change, Repository, counted
+from posir_leaderboard.submission import path_in_repository
+from posir_tasks.errors import PosirError
+from posir_tasks.profile import pool
+from posir_tasks.results import rounded
+
+
+def eval_results_of(entries: Sequence[Entry], page: str) -> Change:
+    """Return the change that adds a model's nDCG@10 to its own repository, a file per task.
+
+    Args:
+        entries: Of one model; valid.
+        page: Address of the repository with the full results.
+
+    Raises:
+        PosirError: No entry is of a dataset on the Hub.
+    """
+    from posir_tasks.registration import own_tasks
+
+    tasks = own_tasks()
+    datasets = {entry.task: tasks[entry.task].metadata.dataset for entry in entries}
+    on_hub = [entry for entry in entries if not datasets[entry.task]["revision"].isdigit()]
+    if not on_hub:
+        raise PosirError("--eval-results: none of the results is of a dataset on the Hub, which the Hub's format requires.")
+    files = {
+        f".eval_results/{entry.task.lower()}.yaml": as_yaml(entry, datasets[entry.task]["path"], page).encode()
+        for entry in on_hub
+    }
+    summary = f"PosIR: nDCG@10 on {counted(len(files), 'task')}"
+    description = f"nDCG@10 of revision `{entries[0].revision}`. The full results, with position bias: {page}"
+    return Change(Repository("model", entries[0].model), files, summary, description)
+
+
+def as_yaml(entry: Entry, dataset: str, page: str) -> str:
+    """Return one entry of the Hub's format: the mean nDCG@10 over all queries, in [0, 1].
+
+    Raises:
+        PosirError: The installed huggingface_hub does not know the format yet.
+    """
+    try:
+        from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
+    except ImportError as error:
+        raise PosirError("--eval-results needs a newer huggingface_hub: pip install -U huggingface_hub") from error
+    profile = pool(result.profile for result in entry.subsets)
+    revisions = {str(result.run["data_revision"]) for result in entry.subsets}
+    result = EvalResultEntry(
+        dataset_id=dataset,
+        task_id=entry.task,
+        value=rounded(profile.score()),
+        dataset_revision=revisions.pop() if len(revisions) == 1 else None,
+        source_url=f"{page}/blob/main/{path_in_repository(entry, entry.file.name)}",
+        source_name="PosIR, with position bias",
+        notes=f"nDCG@10 over {profile.queries:,} queries",
+    )
+    return str(yaml_dump(eval_result_entries_to_yaml([result])))

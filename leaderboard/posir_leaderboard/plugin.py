@@ -1,0 +1,15 @@
+"""The plugin: submission and board as commands of `posir`."""
+
+from __future__ import annotations
+
+import typer
+
+from posir_leaderboard.command import board, submission
+from posir_tasks.hooks import hookimpl
+
+
+@hookimpl
+def posir_commands(app: typer.Typer) -> None:
+    """Add `posir submit`, `check-results` and `leaderboard`."""
+    submission.add_commands(app)
+    board.add_commands(app)

@@ -1,0 +1,507 @@
+"""The board's numbers, files and commands. What a visitor sees is tested in `test_board_page`."""
+
+import csv
+import gzip
+import http.client
+import io
+import json
+import re
+import shutil
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posir_leaderboard.board import build as building
+from posir_leaderboard.board.averages import average, bias_among
+from posir_leaderboard.board.bundles import table_library
+from posir_leaderboard.board.folder import write_site
+from posir_leaderboard.board.groups import Choice, Group, known_groups
+from posir_leaderboard.board.models import BM25, UNKNOWN, Model, model_of
+from posir_leaderboard.board.published import published_records
+from posir_leaderboard.board.push import push_site
+from posir_leaderboard.board.ranks import rank_ranges
+from posir_leaderboard.board.records import Line, Record
+from posir_leaderboard.board.serve import server_of
+from posir_leaderboard.board.site import data_file, site_of
+from posir_leaderboard.board.views import average_view, task_view
+from posir_published import published_rows
+from posir_tasks.errors import PosirError
+from posir_tasks.evidence import Evidence
+from posir_tasks.profile import PositionProfile
+from posir_tasks.schemes import RelativePositions
+from tests.support.board import GROUPS, NO_LIBRARIES, contents, hostile_names, made_model, made_record
+from tests.support.commands import run
+from tests.support.hub import serve
+from tests.support.results import write_result
+
+DOMAINS = ("sports", "game", "mining")
+EDGES = st.floats(0, 1)
+
+
+def profile(seed: int, queries: int = 300) -> PositionProfile:
+    """Make a profile of a model that finds the beginning best."""
+    rng = np.random.default_rng(seed)
+    starts = rng.integers(0, 980, queries)
+    tokens = rng.integers(100, 2500, queries)
+    ids = [f"q{number}" for number in range(queries)]
+    evidence = Evidence(ids, ["d"] * queries, starts, starts + 20, np.full(queries, 1_000), tokens)
+    ranks = np.where(rng.random(queries) < 0.9 - starts / 2000, rng.integers(1, 4, queries), 0)
+    return PositionProfile.from_ranks(RelativePositions(), evidence, ranks)
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory) -> Path:
+    """Give results of two models: one on two tasks, of three domains each."""
+    folder = tmp_path_factory.mktemp("results")
+    for seed, (model, task) in enumerate(
+        [("org/first", "PosIR-English"), ("org/first", "PosIR-German"), ("org/second", "PosIR-English")]
+    ):
+        write_result(folder, {domain: profile(10 * seed + at) for at, domain in enumerate(DOMAINS)}, model=model, task=task)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def built(results, tmp_path_factory) -> tuple[Path, Path]:
+    """Build a site of them; give its folder and the cache's."""
+    folder = tmp_path_factory.mktemp("built")
+    outcome = building.build_site(results, folder / "site", folder / "cache")
+    assert (outcome.results, outcome.scored, outcome.problems) == (3, 3, ())
+    return folder / "site", folder / "cache"
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+# Numbers
+
+
+def test_a_view_has_the_numbers_of_the_report(built, results):
+    site = contents(files_of(built[0]))
+    (group,) = (group for group in site["board"]["groups"] if group["name"] == "PosIR")
+    reported = list(csv.DictReader(io.StringIO(run("posir", "report", str(results), "--csv").stdout)))
+    compared = 0
+    for row in reported:
+        (choice,) = (view for view in group["views"] if view["name"] == row["task"] and not view["average"])
+        view = site[f"views/{choice['file']}"]
+        names = [site["board"]["models"]["name"][place] for place in view["models"]]
+        columns, at = view["lengths"][row["length"]], names.index(row["model"])
+        for name in (
+            "queries",
+            "ndcg_at_10",
+            "ndcg_at_10_low",
+            "ndcg_at_10_high",
+            "psi",
+            "psi_low",
+            "psi_high",
+            "psi_null_p95",
+        ):
+            assert columns[name][at] == pytest.approx(float(row[name]), abs=5e-7)
+            compared += 1
+    assert compared == 8 * 3 * 5
+
+
+def test_a_models_page_has_every_position_and_domain_of_its_profiles(built):
+    site = contents(files_of(built[0]))
+    place = site["board"]["models"]["name"].index("org/first")
+    detail = site[f"models/{site['board']['models']['id'][place]}"]["tasks"]["PosIR-English"]
+    whole = profile(0) + profile(1) + profile(2)
+    expected = [whole.by_position(), *whole.by_cell()]
+    for panel, scores in zip(detail["panels"], expected, strict=True):
+        shown = [np.nan if score is None else score for score in panel["ndcg_at_10"]]
+        assert shown == pytest.approx(scores, abs=5e-7, nan_ok=True)
+    assert detail["subsets"]["name"] == list(DOMAINS)
+    assert detail["subsets"]["ndcg_at_10"] == pytest.approx([profile(seed).score() for seed in range(3)], abs=5e-7)
+    noise = zip(detail["panels"][0]["noise_low"], detail["panels"][0]["noise_high"], strict=True)
+    assert all(low < whole.score() < high for low, high in noise), "without an effect every position is near the mean"
+
+
+def test_published_averages_are_those_of_the_papers():
+    records = published_records()
+    for group in known_groups()[:2]:
+        view = average_view(group, records)
+        shown = {
+            (one.model.name, length): (line.row.ndcg_at_10, line.row.psi, line.row.queries)
+            for one in view.standings
+            for length, line in one.lines.items()
+        }
+        papers = {(row.model, row.length): (row.ndcg_at_10, row.psi, row.queries) for row in published_rows(group.name)}
+        assert shown.keys() == papers.keys()
+        for key, row in papers.items():
+            assert shown[key] == pytest.approx(row)
+
+
+def test_a_published_interval_is_that_of_the_most_variable_queries():
+    (row,) = (one for one in published_records() if one.model.name == "bge-m3" and one.task == "PosIR-English")
+    all_lengths = row.lines["all"].row
+    half = 1.96 * np.sqrt(all_lengths.ndcg_at_10 * (1 - all_lengths.ndcg_at_10) / 42_015)
+    assert all_lengths.ndcg_at_10_high - all_lengths.ndcg_at_10_low == pytest.approx(2 * half, rel=1e-3)
+    assert row.lines["Q1"].row.ndcg_at_10_low is None, "the queries of a length bucket are not published"
+    assert all_lengths.psi_low is None
+
+
+def average_of(rows):
+    return average([Line(row, "primacy") for row in rows], "PosIR").row
+
+
+@given(st.lists(st.tuples(EDGES, EDGES, EDGES).map(sorted), min_size=1, max_size=10))
+def test_the_interval_of_an_average_is_never_narrower_than_that_of_independent_tasks(ends):
+    template = made_record(made_model(0), "PosIR-English", 0).rows[0]
+    rows = [replace(template, ndcg_at_10_low=low, ndcg_at_10=mean, ndcg_at_10_high=high) for low, mean, high in ends]
+    shown = average_of(rows)
+    mean = np.mean([row.ndcg_at_10 for row in rows])
+    below = np.sqrt(sum((row.ndcg_at_10 - row.ndcg_at_10_low) ** 2 for row in rows)) / len(rows)
+    assert shown.ndcg_at_10 == pytest.approx(mean)
+    assert shown.ndcg_at_10_low <= mean - below + 1e-9
+    assert 0 <= shown.ndcg_at_10_low <= shown.ndcg_at_10_high <= 1
+
+
+def test_an_average_lacks_what_a_task_lacks():
+    first, second = (made_record(made_model(0), "PosIR-English", seed).rows[0] for seed in (0, 1))
+    shown = average_of([first, replace(second, psi_low=None, queries=None)])
+    assert shown.psi_low is None
+    assert shown.queries is None
+    assert shown.psi_high == pytest.approx((first.psi_high + second.psi_high) / 2)
+
+
+def test_the_bias_of_an_average_is_counted():
+    assert bias_among(["primacy"] * 9 + ["not told from noise"]) == "primacy in 9 of 10"
+    assert bias_among(["primacy", "recency", "primacy"]) == "primacy in 2, recency in 1 of 3"
+    assert bias_among(["not told from noise"] * 2) == "not told from noise in 2 of 2"
+    assert bias_among(["primacy", "–"]) == "–"
+
+
+# Rank ranges
+
+
+@given(st.lists(st.tuples(EDGES, EDGES), max_size=12), st.booleans())
+def test_rank_ranges_count_who_is_certainly_before_and_after(pairs, low_is_first):
+    intervals = [tuple(sorted(pair)) for pair in pairs]
+    scores = [sum(pair) / 2 for pair in pairs]
+    ranges = rank_ranges(scores, intervals, low_is_first=low_is_first)
+    for own, found in zip(intervals, ranges, strict=True):
+        lower = sum(other[1] < own[0] for other in intervals)
+        higher = sum(other[0] > own[1] for other in intervals)
+        before, after = (lower, higher) if low_is_first else (higher, lower)
+        assert found == (before + 1, len(pairs) - after)
+
+
+def test_what_has_no_interval_is_told_apart_from_nothing_and_what_has_no_score_takes_no_rank():
+    ranges = rank_ranges([0.9, 0.5, 0.1, None], [(0.8, 1.0), None, (0.0, 0.2), None])
+    assert ranges == [(1, 2), None, (2, 3), None]
+
+
+def test_rank_ranges_hold_the_true_rank():
+    # Twenty models, some the same, all answering the same 2,000 queries, of which some are hard for everyone.
+    rng = np.random.default_rng(1)
+    truth = np.repeat(np.linspace(-0.4, 0.4, 10), 2)
+    held = 0
+    for _ in range(200):
+        hard = rng.normal(0, 1, 2_000)
+        found = (truth[:, None] + hard + rng.normal(0, 1, (20, 2_000)) > 0).astype(float)
+        means, errors = found.mean(axis=1), found.std(axis=1) / np.sqrt(2_000)
+        intervals = [(mean - 1.96 * error, mean + 1.96 * error) for mean, error in zip(means, errors, strict=True)]
+        ranges = rank_ranges(list(means), intervals)
+        better = (truth[None] > truth[:, None]).sum(axis=1)
+        worse = (truth[None] < truth[:, None]).sum(axis=1)
+        held += sum(
+            first <= before + 1 and last >= 20 - after
+            for (first, last), before, after in zip(ranges, better, worse, strict=True)
+        )
+    assert held / (200 * 20) > 0.95
+
+
+def test_a_part_has_no_rank_and_no_place_in_an_average():
+    group = Group("PosIR", "Language", "", (Choice("A", "A", averaged=True), Choice("B", "B", averaged=True)))
+    whole = [made_record(made_model(number), task, number) for number in range(2) for task in "AB"]
+    third = made_model(2)
+    cut = made_record(third, "B", 7)
+    part = replace(cut, rows=tuple(replace(row, missing_subsets=30, subsets=1) for row in cut.rows))
+    records = [*whole, made_record(third, "A", 6), part]
+    view = task_view("B", records)
+    assert [one.part for one in view.standings] == ["", "", "1 of 31 subsets"]
+    assert view.at("all")["rank"][2] is None
+    assert all(last <= 2 for _, last in view.at("all")["rank"][:2])
+    averaged = average_view(group, records)
+    assert [one.part for one in averaged.standings] == ["", "", "1 of 2 tasks"]
+    assert averaged.at("all")["ndcg_at_10"][2] is None
+
+
+# What a submitter says of a model
+
+
+def test_metadata_of_the_wrong_kind_is_unknown():
+    wrong = {
+        "n_parameters": "many",
+        "max_tokens": -3,
+        "embed_dim": [{}, "x"],
+        "open_weights": "yes",
+        "license": ["mit"],
+        "reference": "javascript:alert(1)",
+        "model_type": "dense",
+    }
+    assert model_of("a/b", "r", wrong) == Model("a/b", "r")
+    assert model_of("a/b", "r", {}).kind == UNKNOWN
+
+
+def test_metadata_is_read():
+    model = model_of(
+        "a/b",
+        "r",
+        {
+            "n_parameters": 22713216,
+            "max_tokens": 256.0,
+            "embed_dim": [64, 384],
+            "open_weights": True,
+            "reference": "https://huggingface.co/a/b",
+            "model_type": ["late-interaction"],
+        },
+    )
+    assert (model.parameters, model.window, model.dimensions) == (22713216, 256, 384)
+    assert (model.kind, model.open_weights, model.reference) == ("Late interaction", True, "https://huggingface.co/a/b")
+    assert model_of("mteb/baseline-bm25s", "r", {"model_type": ["sparse"], "n_parameters": 0}).kind == BM25
+
+
+@pytest.mark.parametrize(
+    "address", ["http://a", "https://a b", 'https://a"b', "https://a<b", "https://" + "a" * 300, " https://a"]
+)
+def test_an_address_that_is_not_plain_https_is_not_linked(address):
+    assert model_of("a/b", "r", {"reference": address}).reference is None
+
+
+# Names that mean harm
+
+
+def test_no_name_leaves_its_folder_breaks_out_of_its_script_or_takes_anothers_row():
+    models = [replace(made_model(number), name=name) for number, name in enumerate(hostile_names())]
+    models.append(replace(models[0], revision="another"))
+    records = [made_record(model, task, 3) for model in models for task in ("PosIR-English", "../../evil", "</script>")]
+    site = site_of(records, GROUPS, NO_LIBRARIES)
+    assert all(re.fullmatch(r"(data/)?((views|models|js|lib)/)?[a-z0-9]+\.(js|css|html)|README\.md", path) for path in site)
+    for path, body in site.items():
+        if path.startswith("data/"):
+            assert body.isascii()
+            assert b"<" not in body
+    index = contents(site)["board"]
+    assert len(set(index["models"]["id"])) == len(models)
+    assert sorted(index["models"]["name"]) == sorted(model.name for model in models)
+    assert sum(path.startswith("data/models/") for path in site) == len(models)
+
+
+@given(st.text(), st.text(), st.text(), st.text())
+def test_ids_differ_where_name_or_revision_differ(name, revision, other, another):
+    same = (name, revision) == (other, another)
+    assert (Model(name, revision).id == Model(other, another).id) is same
+    assert Model(name, revision).id != Model(name, revision, published=True).id
+    assert re.fullmatch("[0-9a-f]{12}", Model(name, revision).id)
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner)))
+def test_a_data_file_holds_its_value_and_no_markup(value):
+    text = data_file("x", value).decode("ascii")
+    assert "<" not in text
+    assert contents({"data/x.js": text.encode()})["x"] == value
+
+
+def test_a_model_that_is_described_in_two_ways_has_one_row():
+    model = made_model(0)
+    other = replace(model, license="mine", parameters=1)
+    records = [made_record(model, "PosIR-English", 0), made_record(other, "PosIR-German", 1)]
+    site = contents(site_of(records, GROUPS, NO_LIBRARIES))
+    assert site["board"]["models"]["id"] == [model.id]
+    assert set(site[f"models/{model.id}"]["tasks"]) == {"PosIR-English", "PosIR-German"}
+    averaged = site[f"views/{site['board']['groups'][0]['views'][0]['file']}"]
+    assert averaged["models"] == [0]
+    assert averaged["part"] == [""]
+
+
+def test_a_model_and_task_that_two_files_claim_is_left_out(results, tmp_path):
+    shutil.copytree(results, tmp_path / "a")
+    shutil.copytree(results / "results" / "org__second", tmp_path / "a" / "more" / "org__second")
+    cache = building.RecordCache(tmp_path / "cache")
+    records, problems, _ = building.scored_results(list(building.entry_files(tmp_path / "a")), cache)
+    assert {record.model.name for record in records} == {"org/first"}
+    assert len(problems) == 2
+    assert all("same model and task" in str(problem) for problem in problems)
+
+
+def test_a_file_that_cannot_be_read_is_named_and_the_others_are_shown(results, tmp_path):
+    shutil.copytree(results, tmp_path / "a")
+    bad = tmp_path / "a" / "results" / "org__first" / "rev1" / "PosIR-German.json"
+    bad.write_text("[" * 100_000)
+    (tmp_path / "elsewhere.json").write_text(bad.with_name("PosIR-English.json").read_text())
+    link = tmp_path / "a" / "results" / "org__second" / "rev1" / "PosIR-English.json"
+    link.unlink()
+    link.symlink_to(tmp_path / "elsewhere.json")
+    cache = building.RecordCache(tmp_path / "cache")
+    for _ in range(2):
+        records, problems, _ = building.scored_results(list(building.entry_files(tmp_path / "a")), cache)
+        assert [(record.model.name, record.task) for record in records] == [("org/first", "PosIR-English")]
+        assert sorted(Path(problem.file).name for problem in problems) == ["PosIR-English.json", "PosIR-German.json"]
+
+
+# The same input, the same bytes; what has not changed is not made again
+
+
+def test_the_order_of_results_makes_no_difference():
+    records = [
+        made_record(made_model(number), task, number) for number in range(4) for task in ("PosIR-English", "PosIR-German")
+    ]
+    assert site_of(records, GROUPS, NO_LIBRARIES) == site_of(reversed(records), GROUPS, NO_LIBRARIES)
+
+
+def test_building_again_scores_nothing_and_writes_nothing(built, results):
+    site, cache = built
+    before = {path: path.stat().st_mtime_ns for path in site.rglob("*")}
+    again = building.build_site(results, site, cache)
+    assert (again.scored, again.changed) == (0, 0)
+    assert {path: path.stat().st_mtime_ns for path in site.rglob("*")} == before
+
+
+def test_only_what_changed_is_scored_again(results, tmp_path, monkeypatch):
+    shutil.copytree(results, tmp_path / "a")
+    files = list(building.entry_files(tmp_path / "a"))
+    cache = building.RecordCache(tmp_path / "cache")
+    first, _, scored = building.scored_results(files, cache)
+    assert scored == 3
+    write_result(tmp_path / "a", {"sports": profile(99)}, model="org/second")
+    next((tmp_path / "cache").iterdir()).write_text("{damaged")
+    asked = []
+    monkeypatch.setattr(building, "record_of", lambda entry: asked.append(entry.key) or Record.from_json(first[0].to_json()))
+    building.scored_results(files, cache)
+    assert 1 <= len(asked) <= 2
+    assert ("org/second", "rev1", "PosIR-English") in asked
+
+
+@pytest.mark.slow
+def test_many_results_are_scored_by_several_processes_alike(results, tmp_path, monkeypatch):
+    files = list(building.entry_files(results))
+    alone = building.scored_results(files, building.RecordCache(tmp_path / "a"))
+    monkeypatch.setattr(building, "MANY", 1)
+    assert building.scored_results(files, building.RecordCache(tmp_path / "b")) == alone
+
+
+def test_a_record_is_kept_whole(built, results):
+    cache = building.RecordCache(built[1] / "records")
+    file = next(iter(building.entry_files(results)))
+    assert cache.get(cache.place(file)) == building.read_and_score(file)
+
+
+def test_an_empty_folder_of_results_shows_what_is_published(tmp_path):
+    (tmp_path / "results").mkdir()
+    outcome = building.build_site(tmp_path / "results", tmp_path / "site", tmp_path / "cache")
+    index = contents(files_of(tmp_path / "site"))["board"]
+    assert outcome.results == 0
+    assert index["models"]["published"] == [True] * outcome.models
+    assert {"bge-m3", "BM25", "voyage-3-large"} <= set(index["models"]["name"])
+
+
+# The folder
+
+
+def test_a_later_site_replaces_an_earlier_one(tmp_path):
+    site = site_of([made_record(made_model(0), "PosIR-English", 0)], GROUPS, NO_LIBRARIES)
+    write_site(site, tmp_path)
+    (tmp_path / "data" / "models" / "0000.js").write_text("stale")
+    later = site_of([made_record(made_model(1), "PosIR-English", 0)], GROUPS, NO_LIBRARIES)
+    write_site(later, tmp_path)
+    assert files_of(tmp_path) == later
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(PosirError, match="something else than a board"):
+        write_site({"index.html": b""}, tmp_path)
+    with pytest.raises(PosirError, match="a file, not a folder"):
+        write_site({"index.html": b""}, tmp_path / "thesis.tex")
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_what_is_no_site_is_neither_shown_nor_pushed(tmp_path):
+    for use in (lambda: server_of(tmp_path, 0), lambda: push_site(tmp_path, "org/space")):
+        with pytest.raises(PosirError, match="no board"):
+            use()
+
+
+def test_the_command_makes_the_same_of_a_dataset_repository_in_another_process(built, results, tmp_path):
+    arguments = ("leaderboard", "build", "--output", str(tmp_path / "site"), "--results")
+    with serve("org/results", results, "b" * 40) as hub:
+        environment = {
+            "HF_ENDPOINT": hub.url,
+            "HF_HUB_OFFLINE": "0",
+            "HF_HOME": str(tmp_path / "hf"),
+            "POSIR_CACHE": str(tmp_path),
+        }
+        missing = run("posir", *arguments, "org/nothing", **environment)
+        assert not (tmp_path / "site").exists()
+        done = run("posir", *arguments, "org/results", **environment)
+    assert missing.returncode == 1
+    assert "no such folder" in missing.stderr
+    assert "Traceback" not in missing.stderr
+    assert done.returncode == 0, done.stderr
+    assert "3 results, 3 of them newly scored" in done.stdout
+    made, expected = files_of(tmp_path / "site"), files_of(built[0])
+    assert b"--repo org/results" in made["index.html"]
+    made["index.html"] = made["index.html"].replace(b"--repo org/results", b"--repo ORG/RESULTS")
+    assert made == expected
+
+
+# The local server
+
+
+@pytest.fixture
+def served(tmp_path):
+    write_site(site_of([made_record(made_model(0), "PosIR-English", 0)], GROUPS, NO_LIBRARIES), tmp_path / "site")
+    (tmp_path / "secret.txt").write_text("secret")
+    with server_of(tmp_path / "site", 0) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+def asked(server, path: str, **headers: str) -> tuple[http.client.HTTPResponse, bytes]:
+    connection = http.client.HTTPConnection(*server.server_address)
+    connection.request("GET", path, headers={name.replace("_", "-"): value for name, value in headers.items()})
+    answer = connection.getresponse()
+    return answer, answer.read()
+
+
+def test_the_server_is_of_this_machine_alone_and_names_its_types(served):
+    assert served.server_address[0] == "127.0.0.1"
+    for path, kind in {"/": "text/html", "/board.css": "text/css", "/js/core.js": "text/javascript"}.items():
+        plain, body = asked(served, path)
+        small, compressed = asked(served, path, Accept_Encoding="gzip")
+        assert plain.getheader("Content-Type").startswith(kind)
+        assert small.getheader("Content-Type").startswith(kind)
+        assert small.getheader("Content-Encoding") == "gzip"
+        assert gzip.decompress(compressed) == body
+        assert len(body) > len(compressed)
+
+
+@pytest.mark.parametrize("path", ["/../secret.txt", "/%2e%2e/secret.txt", "/..%2fsecret.txt", "/nothing.js"])
+def test_the_server_serves_its_folder_alone(served, path):
+    for headers in ({}, {"Accept_Encoding": "gzip"}):
+        answer, body = asked(served, path, **headers)
+        assert answer.status == 404
+        assert body != b"secret"
+
+
+def test_a_taken_port_is_told(served, tmp_path):
+    with pytest.raises(PosirError, match="cannot be had"):
+        server_of(tmp_path / "site", served.server_port)
+
+
+def test_json_of_the_index_is_small_enough_to_be_sent_first():
+    records = [made_record(made_model(number), "PosIR-English", number, detail=False) for number in range(500)]
+    site = site_of(records, GROUPS, {"datatables": table_library(), "vega": "x" * 2_000_000})
+    page = site["index.html"].decode()
+    first = ["index.html", "board.css", *re.findall(r'src="([^"?]+)', page)]
+    sizes = {path: len(gzip.compress(site[path])) for path in first if path in site}
+    assert len(sizes) == len(first)
+    assert "lib/vega.js" not in sizes
+    assert sum(sizes.values()) < 1_000_000, json.dumps(sizes)

@@ -1,0 +1,527 @@
+"""What a visitor of the board sees, in a real browser."""
+
+import csv
+import io
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from posir_leaderboard.board.folder import write_site
+from posir_leaderboard.board.serve import server_of
+from posir_leaderboard.board.site import site_of
+from tests.support.board import GROUPS, contents, hostile_names, libraries, made_model, made_record
+from tests.support.browser import CHROMIUM
+
+playwright = pytest.importorskip("playwright.sync_api")
+expect = playwright.expect
+axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
+
+TASKS = ("PosIR-English", "PosIR-German", "PosIR-Hindi")
+#: Rows of a page of the table.
+PAGE = 30
+#: Notes what the page's security policy forbade, and any script that a name brought with it.
+WATCH = """
+window.forbidden = [];
+document.addEventListener("securitypolicyviolation", (event) => window.forbidden.push(event.violatedDirective));
+window.alert = () => window.forbidden.push("alert");
+"""
+
+
+@pytest.fixture(scope="session")
+def browser():
+    with playwright.sync_playwright() as running:
+        chromium = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    with server_of(folder, 0) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+def board_of(folder: Path, records) -> Path:
+    write_site(site_of(records, GROUPS, libraries()), folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory) -> Path:
+    """Write the board of 500 models: twelve with their own pages, one published, one without German, one a part."""
+    models = [made_model(number) for number in range(500)]
+    records = [
+        made_record(model, task, 10 * number + at, detail=number < 12)
+        for number, model in enumerate(models)
+        for at, task in enumerate(TASKS)
+        if (number, task) != (20, "PosIR-German")
+    ]
+    records = [as_published(one) if one.model is models[30] else one for one in records]
+    records = [as_part(one) if one.model is models[40] else one for one in records]
+    return board_of(tmp_path_factory.mktemp("board"), records)
+
+
+def as_published(record):
+    rows = tuple(
+        replace(row, psi_low=None, psi_high=None, p_value=None, psi_null_mean=None, psi_null_p95=None) for row in record.rows
+    )
+    return replace(record, model=replace(record.model, published=True), rows=rows)
+
+
+def as_part(record):
+    return replace(record, rows=tuple(replace(row, subsets=3, missing_subsets=28) for row in record.rows))
+
+
+@pytest.fixture(scope="session")
+def address(folder) -> Iterator[str]:
+    with served(folder) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def data(folder) -> dict:
+    return contents({path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*.js")})
+
+
+class Visit:
+    """A page, and everything that it asked for or complained of."""
+
+    def __init__(self, browser, **options) -> None:
+        self.context = browser.new_context(**options)
+        self.page = self.context.new_page()
+        self.page.set_default_timeout(20_000)
+        self.page.add_init_script(WATCH)
+        self.requests: list[str] = []
+        self.errors: list[str] = []
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("console", lambda said: self.errors.append(said.text) if said.type == "error" else None)
+
+    def go(self, address: str) -> "Visit":
+        self.page.goto("about:blank")
+        self.page.goto(address)
+        self.page.wait_for_selector("html[data-ready]", state="attached")
+        return self
+
+    def to(self, state: str) -> None:
+        """Follow a link to another state of the page, whose data has been loaded."""
+        painted = "new Promise((done) => requestAnimationFrame(() => setTimeout(done)))"
+        self.page.evaluate(f"(state) => {{ location.hash = state; return {painted}; }}", state)
+
+    def column(self, name: str) -> list[str]:
+        """Return the texts of a column, without what only screen readers are told."""
+        return self.page.eval_on_selector_all(
+            f"#table tbody td.{name}", "cells => cells.map(cell => (cell.querySelector('.value') ?? cell).innerText.trim())"
+        )
+
+    def names(self) -> list[str]:
+        return self.page.eval_on_selector_all("#table .model-name", "links => links.map(link => link.textContent)")
+
+    def state(self) -> dict[str, str]:
+        return {name: values[0] for name, values in parse_qs(urlsplit(self.page.url).fragment).items()}
+
+    def status(self) -> str:
+        return self.page.inner_text("#status")
+
+    def check(self) -> None:
+        """Nothing went wrong and nothing was asked of another place."""
+        forbidden = self.page.evaluate("window.forbidden")
+        assert (self.errors, forbidden) == ([], [])
+        origin = urlsplit(self.page.url)
+        foreign = [
+            url for url in self.requests if (urlsplit(url).scheme, urlsplit(url).netloc) != (origin.scheme, origin.netloc)
+        ]
+        assert [url for url in foreign if not url.startswith(("about:", "data:", "blob:"))] == []
+
+
+@pytest.fixture
+def visit(browser):
+    visits = []
+
+    def begin(**options) -> Visit:
+        visits.append(Visit(browser, **options))
+        return visits[-1]
+
+    yield begin
+    for one in visits:
+        one.check()
+        one.context.close()
+
+
+def numbers(texts: list[str]) -> list[float]:
+    return [float(text) for text in texts if text != "–"]
+
+
+# The table
+
+
+def test_sorting_with_missing_values_last_either_way(visit, address):
+    page = visit().go(address)
+    assert page.status() == "500 models"
+    best = numbers(page.column("ndcg_at_10"))
+    assert len(best) == PAGE
+    assert best == sorted(best, reverse=True)
+    page.page.click("th.psi")
+    expect(page.page.locator("th.psi")).to_have_attribute("aria-sort", "ascending")
+    least = numbers(page.column("psi"))
+    assert least == sorted(least)
+    assert page.state() == {"sort": "psi"}
+    for sort in ("ndcg_at_10", "-ndcg_at_10", "psi", "-psi"):
+        page.to(f"sort={sort}&page=17")
+        assert page.column(sort.removeprefix("-"))[-2:] == ["–", "–"], sort
+        assert "–" not in page.column(sort.removeprefix("-"))[:-2]
+
+
+def test_rank_ranges_are_the_sites_and_follow_the_sorted_score(visit, address, data):
+    view = data[f"views/{data['board']['groups'][0]['views'][0]['file']}"]["lengths"]["all"]
+    page = visit().go(address)
+    for sort, scores, ranks in (("-ndcg_at_10", "ndcg_at_10", "rank"), ("psi", "psi", "psi_rank")):
+        page.to(f"sort={sort}")
+        known = [(score, rank) for score, rank in zip(view[scores], view[ranks], strict=True) if score is not None]
+        known.sort(key=lambda pair: pair[0], reverse=sort.startswith("-"))
+        expected = ["–" if not rank else "–".join(map(str, dict.fromkeys(rank))) for _, rank in known[:PAGE]]
+        assert page.column("rank") == expected
+        assert any("–" in rank[1:] for rank in expected), "models that cannot be told apart share a range"
+
+
+def test_every_filter_shows_exactly_the_models_it_should(visit, address, data):
+    models = data["board"]["models"]
+    every = [dict(zip(models, values, strict=True)) for values in zip(*models.values(), strict=True)]
+    page = visit().go(address)
+    for filters, passes in {
+        "kind=Sparse": lambda model: model["kind"] == "Sparse",
+        "size=500M to 1B": lambda model: 5e8 <= model["parameters"] < 1e9,
+        "weights=false": lambda model: model["open_weights"] is False,
+        "source=published": lambda model: model["published"],
+        "search=MODEL-49": lambda model: "model-49" in model["name"],
+        "kind=Dense&weights=true&search=org1/": lambda model: (
+            model["kind"] == "Dense" and model["open_weights"] and "org1/" in model["name"]
+        ),
+    }.items():
+        page.to(filters.replace(" ", "+"))
+        expected = {model["name"] for model in every if passes(model)}
+        assert expected
+        assert page.status() == f"{len(expected)} of 500 models"
+        assert set(page.names()) <= expected
+        assert len(page.names()) == min(len(expected), PAGE)
+
+
+def test_filtering_by_hand_and_resetting(visit, address):
+    page = visit().go(address)
+    page.page.fill("#search", "model-7-")
+    assert page.names() == ["org7/model-7-base"]
+    page.page.fill("#search", "no such model")
+    assert "No model passes these filters." in page.page.inner_text("#table")
+    page.page.select_option("#kind", "Sparse")
+    assert page.state() == {"search": "no such model", "kind": "Sparse"}
+    page.page.click("#reset")
+    assert page.status() == "500 models"
+    assert page.state() == {}
+    page.page.check("input[value=Q4]", force=True)
+    page.page.select_option("#data", label="Hindi (500)")
+    expect(page.page.locator("#table td.queries").first).to_have_text("10,500")
+    assert page.state() == {"data": "PosIR-Hindi", "length": "Q4"}
+
+
+def test_a_part_and_a_published_result_are_marked(visit, address):
+    page = visit().go(f"{address}#data=PosIR-English&search=model-")
+    page.page.fill("#search", "model-40-")
+    assert page.page.inner_text("#table .marks").startswith("3 of 31 subsets")
+    assert page.column("rank") == ["–"]
+    page.page.fill("#search", "model-30-")
+    assert page.page.inner_text("#table .marks").startswith("published")
+    page.go(f"{address}#search=model-20-")
+    assert page.page.inner_text("#table .marks").startswith("1 of 2 tasks")
+    assert page.column("ndcg_at_10") == ["–"]
+
+
+# Links
+
+
+def test_a_link_keeps_the_whole_state(visit, address):
+    page = visit().go(address)
+    page.page.select_option("#data", label="German (499)")
+    page.page.check("input[value=Q2]", force=True)
+    page.page.select_option("#weights", "true")
+    page.page.fill("#search", "model-1")
+    for direction in ("ascending", "descending"):
+        page.page.click("th.psi")
+        expect(page.page.locator("th.psi")).to_have_attribute("aria-sort", direction)
+    page.page.click(".dt-paging-button:text-is('2')")
+    for box in page.page.query_selector_all("#table td.select input")[:2]:
+        box.check()
+    page.page.click("#theme")
+    before = (page.state(), page.names(), page.column("rank"), page.column("psi"), page.status())
+    assert page.state() | {"models": ""} == {
+        "data": "PosIR-German",
+        "length": "Q2",
+        "weights": "true",
+        "search": "model-1",
+        "sort": "-psi",
+        "page": "2",
+        "models": "",
+        "theme": "light",
+    }
+    again = visit().go(page.page.url)
+    assert (again.state(), again.names(), again.column("rank"), again.column("psi"), again.status()) == before
+    assert again.page.eval_on_selector_all("#table tr.selected", "rows => rows.length") == 2
+    assert again.page.evaluate("document.documentElement.dataset.theme") == "light"
+    assert again.page.input_value("#search") == "model-1"
+
+
+def test_going_back_and_links_to_what_is_not_there(visit, address):
+    page = visit().go(address)
+    page.page.click("#table .model-name")
+    page.page.wait_for_selector("#panel-models h2")
+    page.page.go_back()
+    page.page.wait_for_selector("#panel-table", state="visible")
+    assert page.status() == "500 models"
+    page.go(f"{address}#benchmark=None&data=no&length=Q9&sort=constructor&page=99&models=zzz,<b>&tab=table&size=__proto__")
+    assert page.status() == "0 of 500 models"
+    page.go(f"{address}#tab=constructor&page=-3")
+    assert page.page.is_visible("#table table")
+
+
+# A model, and several
+
+
+def first_ids(data, number: int) -> list[str]:
+    return [
+        identity
+        for name, identity in zip(data["board"]["models"]["name"], data["board"]["models"]["id"], strict=True)
+        if name in {made_model(at).name for at in range(number)}
+    ]
+
+
+def charts(page: Visit, number: int) -> None:
+    expect(page.page.locator("#panel-models .chart svg")).to_have_count(number)
+
+
+def test_a_models_own_page(visit, address, data):
+    (identity,) = first_ids(data, 1)
+    page = visit().go(address)
+    page.page.fill("#search", made_model(0).name)
+    assert not any("vega" in url or "/models/" in url for url in page.requests), "detail is fetched when it is asked for"
+    page.page.click("#table .model-name")
+    charts(page, 5 + 2 + 1)
+    titles = page.page.eval_on_selector_all("#panel-models h2", "titles => titles.map(title => title.innerText)")
+    assert titles == [
+        made_model(0).name,
+        "PosIR, average of 2 languages: by length of the document",
+        "PosIR-English: by position of the evidence",
+        "PosIR-English: by domain",
+        "PosIR: by language and position",
+        "PosIR: by language",
+        "Notes",
+    ]
+    page.page.click("#panel-models summary >> nth=0")
+    shown = page.page.eval_on_selector_all(
+        "#panel-models details >> nth=0 >> tbody td:nth-child(4)", "cells => cells.map(cell => cell.innerText)"
+    )
+    panel = data[f"models/{identity}"]["tasks"]["PosIR-English"]["panels"][0]["ndcg_at_10"]
+    assert numbers(shown) == pytest.approx([100 * score for score in panel], abs=0.051)
+    page.page.select_option("#panel-models select", label="German")
+    expect(page.page.locator("#panel-models h2").nth(2)).to_contain_text("PosIR-German")
+    assert page.state()["task"] == "PosIR-German"
+    charts(page, 5 + 2 + 1)
+
+
+def test_up_to_four_models_are_laid_over_each_other(visit, address, data):
+    page = visit().go(f"{address}#search=model-")
+    boxes = page.page.query_selector_all("#table td.select input")
+    for box in boxes[:4]:
+        box.check()
+    assert boxes[4].is_disabled()
+    boxes[3].uncheck()
+    assert boxes[4].is_enabled()
+    page.go(f"{address}#models={','.join(first_ids(data, 4)[:4])}")
+    page.page.click("#tray > button")
+    charts(page, 5 + 2 + 4)
+    assert page.page.inner_text("#panel-models h2 >> nth=0") == "4 models compared"
+    lines = page.page.eval_on_selector_all("#panel-models .chart >> nth=0 >> g.mark-line path", "paths => paths.length")
+    assert lines == 4
+    page.page.click("#panel-models .chip button >> nth=0")
+    charts(page, 5 + 2 + 3)
+    page.page.fill("#panel-models .adder input", made_model(5).name)
+    charts(page, 5 + 2 + 4)
+    assert len(page.state()["models"].split(",")) == 4
+
+
+def test_the_scatter_has_a_point_a_model_and_opens_it(visit, address):
+    page = visit().go(f"{address}#kind=Sparse&tab=chart")
+    page.page.wait_for_selector("#panel-chart .chart svg")
+    number = int(page.status().split()[0])
+    points = page.page.query_selector_all("#panel-chart g.mark-symbol.role-mark path")
+    assert len(points) == number
+    page.page.fill("#search", "model-1")
+    expect(page.page.locator("#panel-chart g.mark-symbol.role-mark path")).not_to_have_count(number)
+    page.page.query_selector("#panel-chart g.mark-symbol.role-mark path").click(force=True)
+    page.page.wait_for_selector("#panel-models h2")
+
+
+# Files
+
+
+def download(page: Visit, button: str) -> str:
+    with page.page.expect_download() as started:
+        page.page.click(button)
+    return Path(started.value.path()).read_text(encoding="utf-8")
+
+
+def test_the_files_hold_what_is_shown(visit, address):
+    page = visit(accept_downloads=True).go(f"{address}#data=PosIR-German&length=Q3&kind=Dense&search=model-2&sort=psi")
+    rows = json.loads(download(page, "#json"))
+    assert f"{len(rows)} of 499 models" == page.status()
+    assert [row["model"] for row in rows][: len(page.names())] == page.names()
+    assert [f"{row['psi']:.3f}" for row in rows[:PAGE]] == page.column("psi")
+    assert [f"{100 * row['ndcg_at_10']:.1f}" for row in rows[:PAGE]] == page.column("ndcg_at_10")
+    assert {(row["data"], row["length"], row["kind"]) for row in rows} == {("PosIR-German", "Q3", "Dense")}
+    table = list(csv.DictReader(io.StringIO(download(page, "#csv"))))
+    assert [{name: value or None for name, value in row.items()} for row in table] == [
+        {name: None if value is None else json.dumps(value).strip('"') for name, value in row.items()} for row in rows
+    ]
+
+
+# Names that mean harm, boards without anything
+
+
+def test_names_that_mean_harm_are_text(visit, tmp_path):
+    models = [
+        replace(made_model(number), name=name, license="<b>", reference=None) for number, name in enumerate(hostile_names())
+    ]
+    tasks = ("PosIR-English", "<script>alert(2)</script>", "__proto__")
+    records = [made_record(model, task, 5) for model in models for task in tasks]
+    records.append(made_record(models[0], "constructor", 5))
+    with served(board_of(tmp_path, records)) as address:
+        page = visit(accept_downloads=True).go(f"{address}#data=PosIR-English")
+        assert sorted(page.names()) == sorted(hostile_names())
+        assert page.page.query_selector("#table img, #table script, #table b") is None
+        assert page.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        rows = list(csv.reader(io.StringIO(download(page, "#csv"), newline="")))
+        assert not any(cell.startswith(("=", "+", "-", "@")) for row in rows for cell in row)
+        for group in page.page.query_selector_all("#benchmark label"):
+            group.click()
+        expect(page.page.locator("#data")).to_have_value("<script>alert(2)</script>")
+        page.page.select_option("#data", "__proto__")
+        expect(page.page.locator("#data")).to_have_value("__proto__")
+        assert len(page.names()) == len(models)
+        page.go(f"{address}#data=PosIR-English&tab=chart&search=<img")
+        page.page.locator("#panel-chart g.mark-symbol.role-mark path").hover(force=True)
+        expect(page.page.locator(".vg-tooltip")).to_contain_text("<img src=x onerror=alert(1)>")
+        assert page.page.query_selector(".vg-tooltip img") is None
+        for four in (models[:4], models[4:8]):
+            page.go(f"{address}#benchmark=Other+tasks&tab=models&models={','.join(model.id for model in four)}")
+            charts(page, 5 + 2 + 4)
+            for model in four:
+                assert model.name in page.page.text_content("#panel-models .chips")
+            assert page.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        page.check()
+
+
+def test_a_board_without_results(visit, tmp_path):
+    with served(board_of(tmp_path, [])) as address:
+        page = visit().go(address)
+        assert "No results yet." in page.page.inner_text("#table")
+        page.page.click("#tab-chart")
+        assert "No model" in page.page.inner_text("#panel-chart")
+        page.page.click("#tab-models")
+        assert "Choose a model" in page.page.inner_text("#panel-models")
+        page.check()
+
+
+# For everyone, everywhere
+
+
+def test_it_works_from_a_file(visit, folder, data):
+    page = visit().go((folder / "index.html").as_uri())
+    assert page.status() == "500 models"
+    page.page.select_option("#data", label="German (499)")
+    expect(page.page.locator("#status")).to_have_text("499 models")
+    page.go(f"{(folder / 'index.html').as_uri()}#tab=models&models={first_ids(data, 1)[0]}")
+    charts(page, 5 + 2 + 1)
+
+
+def test_it_works_from_the_keyboard_alone(visit, address):
+    page = visit().go(address)
+    keyboard = page.page.keyboard
+    keyboard.press("Tab")
+    assert page.page.evaluate("document.activeElement.id") == "skip"
+    keyboard.press("Enter")
+    assert page.page.evaluate("document.activeElement.id") == "main"
+    page.page.focus("th.psi .dt-column-order")
+    keyboard.press("Enter")
+    expect(page.page.locator("th.psi")).to_have_attribute("aria-sort", "ascending")
+    assert page.state() == {"sort": "psi"}
+    page.page.focus("#table td.select input >> nth=2")
+    keyboard.press("Space")
+    assert page.page.evaluate("document.activeElement === document.querySelectorAll('#table td.select input')[2]")
+    assert len(page.state()["models"].split(",")) == 1
+    page.page.focus("#tab-table")
+    keyboard.press("ArrowRight")
+    assert page.state()["tab"] == "chart"
+    assert page.page.evaluate("document.activeElement.id") == "tab-chart"
+    page.page.focus("input[name=length]:checked")
+    keyboard.press("ArrowRight")
+    assert page.state()["length"] == "Q1"
+
+
+def test_axe_finds_nothing_serious(visit, address, data):
+    page = visit()
+    compared = ",".join(first_ids(data, 2)[:2])
+    for state in ("search=model-49", "search=model-49&tab=chart", f"tab=models&models={compared}"):
+        page.go(f"{address}#{state}")
+        if "tab" in state:
+            page.page.wait_for_selector(".chart svg")
+        for theme, rules in (("light", {}), ("dark", {"runOnly": ["color-contrast"]})):
+            page.to(f"{state}&theme={theme}")
+            found = axe.Axe().run(page.page, options={"resultTypes": ["violations"], **rules}).response["violations"]
+            serious = [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")]
+            assert serious == [], (theme, state)
+
+
+def test_dark_mode_follows_the_system_and_the_button(visit, address):
+    page = visit(color_scheme="dark").go(address)
+    ink = "getComputedStyle(document.body).backgroundColor"
+    dark = page.page.evaluate(ink)
+    page.page.click("#theme")
+    light = page.page.evaluate(ink)
+    page.page.click("#theme")
+    assert (page.state()["theme"], page.page.evaluate(ink)) == ("dark", dark)
+    assert light != dark
+
+
+def test_a_phone_shows_all_of_it_without_scrolling_sideways(visit, address, data):
+    page = visit(viewport={"width": 390, "height": 844}, has_touch=True)
+    for state in ("", "tab=chart&search=model-1", f"tab=models&models={','.join(first_ids(data, 4)[:4])}"):
+        page.go(f"{address}#{state}")
+        if state:
+            page.page.wait_for_selector(".chart svg")
+        assert page.page.evaluate("document.documentElement.scrollWidth") == 390
+    page.go(address)
+    noise = page.page.inner_text("#table .narrow-only")
+    assert noise.startswith("noise "), "a PSI never stands alone"
+    assert not page.page.is_visible("#kind")
+    page.page.click("#more")
+    assert page.page.is_visible("#kind")
+
+
+def test_detail_that_cannot_be_loaded_is_told_and_tried_again(visit, address):
+    page = visit().go(address)
+    page.page.route("**/models/*", lambda route: route.abort())
+    page.page.click("#table .model-name")
+    expect(page.page.locator("#status")).to_contain_text("could not be loaded")
+    page.page.unroute("**/models/*")
+    page.errors.clear()
+    page.page.click("#tab-table")
+    page.page.click("#table .model-name >> nth=1")
+    page.page.wait_for_selector("#panel-models h2")
+    page.errors.clear()

@@ -1,0 +1,92 @@
+"""A board on its way to a Space, over HTTP with the real client."""
+
+import base64
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from posir_leaderboard.board.folder import write_site
+from posir_leaderboard.board.site import site_of
+from tests.support.board import GROUPS, NO_LIBRARIES, made_model, made_record
+from tests.support.commands import run
+from tests.support.hub import Failure, Handler, Hub, Store, as_json
+
+TOKEN = "hf_secretsecretsecret"
+SPACE = ("spaces", "org/board")
+
+
+class SpaceHandler(Handler):
+    """Also makes repositories, and deletes files in a commit."""
+
+    def handle_request(self):
+        if self.path not in ("/api/repos/create", "/api/validate-yaml"):
+            return super().handle_request()
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.path.endswith("create"):
+            self.hub.requests.append(("POST", f"create {body['type']} {body['sdk']}"))
+            return self.reply(as_json({"url": f"{self.hub.url}/spaces/org/board"}))
+        return self.reply(as_json({"errors": [], "warnings": []}))
+
+    def commit(self, repository, create_pr, parent, body):
+        lines = [json.loads(line) for line in body.splitlines()]
+        gone = {line["value"]["path"] for line in lines if line["key"] == "deletedFile"}
+        sent = {line["value"]["path"]: base64.b64decode(line["value"]["content"]) for line in lines if line["key"] == "file"}
+        self.hub.sent.append((sent, gone))
+        repository.main = {path: content for path, content in repository.main.items() if path not in gone}
+        kept = b"\n".join(line for line in body.splitlines() if json.loads(line)["key"] != "deletedFile")
+        return super().commit(repository, create_pr, parent, kept)
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    with serving() as running:
+        yield running
+
+
+@contextmanager
+def serving() -> Iterator[Hub]:
+    running = Hub({})
+    running.sent = []
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("HandlerOfSpaces", (SpaceHandler,), {"hub": running}))
+    running.url = f"http://127.0.0.1:{server.server_port}"
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield running
+    server.shutdown()
+    server.server_close()
+
+
+def push(hub: Hub, folder: Path):
+    environment = {"HF_ENDPOINT": hub.url, "HF_HUB_OFFLINE": "0", "HF_HOME": str(folder / "hf"), "HF_TOKEN": TOKEN}
+    return run("posir", "leaderboard", "push", "--space", "org/board", "--site", str(folder / "site"), **environment)
+
+
+def test_one_commit_of_what_changed(hub, tmp_path):
+    earlier, later = (site_of([made_record(made_model(number), "PosIR-English", 0)], GROUPS, NO_LIBRARIES) for number in (0, 1))
+    store = hub.repositories[SPACE] = Store("org/board", "spaces", earlier | {".gitattributes": b""})
+    write_site(later, tmp_path / "site")
+
+    hub.failures.append(Failure("commit", status=403))
+    refused = push(hub, tmp_path)
+    assert refused.returncode == 1
+    assert "HTTP 403" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert store.main == earlier | {".gitattributes": b""}
+
+    done = push(hub, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert ("POST", "create space static") in hub.requests
+    assert store.main == later | {".gitattributes": b""}
+    assert b"\nsdk: static\n" in store.main["README.md"]
+    ((sent, gone),) = hub.sent
+    assert set(sent) == {path for path, body in later.items() if earlier.get(path) != body}
+    assert gone == earlier.keys() - later.keys()
+
+    again = push(hub, tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert len(hub.sent) == 1
+    assert TOKEN not in "".join(one.stdout + one.stderr for one in (refused, done, again))

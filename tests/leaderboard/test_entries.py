@@ -1,0 +1,459 @@
+"""Result files that somebody else wrote: read, or named and left alone."""
+
+import copy
+import json
+import math
+import os
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from posir_leaderboard.entries import (
+    MAX_BYTES,
+    MAX_COUNT,
+    MAX_DEPTH,
+    MAX_NAME,
+    EntryError,
+    entry_files,
+    read_entries,
+    read_entry,
+    read_json,
+    shown,
+)
+from posir_tasks.errors import PosirError
+from posir_tasks.evidence import Evidence
+from posir_tasks.profile import PositionProfile
+from posir_tasks.reach import Reach
+from posir_tasks.schemes import RelativePositions
+from tests.support.results import write_result
+
+#: JSON values, with numbers of every size.
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+def evidence(count):
+    starts = np.arange(count) * 900 // count
+    return Evidence(
+        [f"q{k}" for k in range(count)], ["d"] * count, starts, starts + 20, np.full(count, 1_000), np.full(count, 250)
+    )
+
+
+def profile(*ranks):
+    return PositionProfile.from_ranks(RelativePositions(), evidence(len(ranks)), np.array(ranks))
+
+
+def reach(*ranks):
+    return Reach.from_ranks(100, RelativePositions(), evidence(len(ranks)), np.array(ranks))
+
+
+@pytest.fixture
+def file(tmp_path):
+    """A result with two subsets and a known window."""
+    profiles = {"sports": profile(1, 2, 0, 4, 1), "game": profile(1, 1, 11)}
+    return write_result(tmp_path, profiles, position_reach=reach(1, 2, 0).to_json())
+
+
+def changed(file, change):
+    """Write a file anew, with a change to its JSON."""
+    data = json.loads(file.read_text())
+    change(data)
+    file.write_text(json.dumps(data))
+
+
+def refused(file, field=None):
+    """Return why a file is refused; the other files of its folder are read."""
+    other = write_result(file.parents[3], {"sports": profile(1)}, model="org/other")
+    entries, problems = read_entries(file.parents[3])
+    assert [entry.file for entry in entries] == [other]
+    (problem,) = problems
+    assert str(file.parent) in problem.file
+    assert field is None or problem.field == field
+    return str(problem)
+
+
+def test_an_entry_has_what_its_file_has(tmp_path, file):
+    (entry,), problems = read_entries(tmp_path)
+    assert problems == []
+    assert entry.key == ("org/model", "rev1", "PosIR-English")
+    assert entry.file == file
+    assert [result.subset for result in entry.subsets] == ["sports", "game"]
+    assert entry.subsets[1].profile == profile(1, 1, 11)
+    assert entry.subsets[0].reach.to_json() == reach(1, 2, 0).to_json()
+    assert list(entry.scores) == json.loads(file.read_text())["scores"]["test"]
+    assert entry.meta == {"name": "org/model", "revision": "rev1"}
+    assert entry.dataset_revision == "main"
+
+
+@pytest.mark.parametrize("parent", [0, 1, 2, 3])
+def test_any_folder_above_a_result_will_do(file, parent, monkeypatch):
+    assert len(read_entries(file.parents[parent])[0]) == 1
+    monkeypatch.chdir(file.parents[parent])
+    assert len(read_entries(Path())[0]) == 1
+
+
+def test_results_of_other_tasks_and_other_json_are_passed_over(tmp_path, file):
+    (file.parent / "NFCorpus.json").write_text(json.dumps({"task_name": "NFCorpus", "scores": {"test": [{"hf_subset": "a"}]}}))
+    (tmp_path / "settings.json").write_text("[1, 2")
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "predictions.json").write_text("{" * 100)
+    entries, problems = read_entries(tmp_path)
+    assert [entry.task for entry in entries] == ["PosIR-English"]
+    assert problems == []
+
+
+def test_a_missing_folder_is_named(tmp_path):
+    with pytest.raises(PosirError, match=re.escape(f"{tmp_path / 'typo'}: no such folder")):
+        read_entries(tmp_path / "typo")
+
+
+# What a file holds
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "not readable JSON"),
+        (b"{", "not readable JSON"),
+        (b"[]", "no object 'scores'"),
+        (b"null", "no object 'scores'"),
+        (b'{"scores": []}', "no object 'scores'"),
+        (b'{"scores": {"test": [1]}}', "hf_subset"),
+        (b'{"scores": {"test": 1}}', "hf_subset"),
+        (b'{"scores": {"test": [{"hf_subset": 7, "position_profile": 1}]}}', "hf_subset"),
+        (b'{"scores": {"test": [{"hf_subset": "../up", "position_profile": 1}]}}', "hf_subset"),
+        (b'{"scores": {"test": [{"hf_subset": "<script>", "position_profile": 1}]}}', "hf_subset"),
+        (b'{"scores": {}, "scores": {}}', "the key 'scores' is twice"),
+        (b'{"scores": {"test": [{"psi": 1, "psi": 0}]}}', "the key 'psi' is twice"),
+        ('{"scores": "é"}'.encode("latin-1"), "UTF-8"),
+        ("\ufeff{}".encode(), "not readable JSON"),
+        (b'{"scores": {"psi": NaN}}', "is nan"),
+        (b'{"scores": {"psi": [NaN]}}', "is nan"),
+        (b'{"scores": {"psi": Infinity}}', "is inf"),
+        (b'{"scores": {"psi": -1e999}}', "is -inf"),
+        (b'{"scores": {"nauc_mrr": Infinity}}', "is inf"),
+        (b'{"scores": {"nauc_mrr": [NaN]}}', "is nan"),
+        (b"NaN", "is nan"),
+        (b'{"scores": {"queries": 9007199254740993}}', r"beyond 2 \*\* 53"),
+        (b'{"scores": ' + b"9" * 5_000 + b"}", "integer string conversion"),
+        (b'{"scores": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "RecursionError"),
+        (b'{"scores": ' + b"[" * MAX_DEPTH + b"]" * MAX_DEPTH + b"}", f"nested more than {MAX_DEPTH} deep"),
+        (b'{"a":' * 400 + b"1" + b"}" * 400, f"nested more than {MAX_DEPTH} deep"),
+        (b" " * (MAX_BYTES + 1), "larger than 4 MiB"),
+    ],
+)
+def test_what_is_no_result_is_named_and_the_others_are_read(file, content, why):
+    file.write_bytes(content)
+    assert re.search(why, refused(file))
+
+
+def test_a_result_may_be_as_large_as_allowed(file):
+    file.write_bytes(file.read_bytes().ljust(MAX_BYTES))
+    assert read_entry(file).task == "PosIR-English"
+
+
+def test_nauc_may_be_nan_as_mteb_writes_it(file):
+    changed(file, lambda data: data["scores"]["test"][0].update(nauc_recall_at_100_max=float("nan")))
+    assert np.isnan(read_entry(file).scores[0]["nauc_recall_at_100_max"])
+
+
+@given(data=VALUES)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_json_is_read_as_it_was_written_or_refused(tmp_path, data):
+    file = tmp_path / "some.json"
+    file.write_text(json.dumps(data))
+    if all(math.isfinite(number) if isinstance(number, float) else abs(number) <= 2**53 for number in numbers(data)):
+        assert read_json(file) == data
+    else:
+        with pytest.raises(EntryError, match=r"is an integer beyond|is (-?inf|nan);|nested more"):
+            read_json(file)
+
+
+def numbers(value):
+    if isinstance(value, int | float):
+        yield value
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from numbers(item)
+
+
+def test_a_link_is_not_followed(tmp_path, file):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    file.replace(outside / "secret.txt")
+    file.symlink_to(outside / "secret.txt")
+    assert "links are not followed" in refused(file)
+
+
+def test_a_linked_model_meta_is_not_followed(tmp_path, file):
+    meta = file.with_name("model_meta.json")
+    meta.replace(tmp_path / "elsewhere.txt")
+    meta.symlink_to(tmp_path / "elsewhere.txt")
+    assert "links are not followed" in refused(file)
+
+
+def test_a_linked_folder_is_not_entered(tmp_path, file):
+    outside = tmp_path / "outside"
+    inside = tmp_path / "inside" / "results"
+    inside.mkdir(parents=True)
+    file.parents[1].replace(outside)
+    (inside / "org__model").symlink_to(outside)
+    assert read_entries(inside) == ([], [])
+
+
+def test_a_pipe_does_not_hang(file):
+    file.unlink()
+    os.mkfifo(file)
+    assert "is no file of its own" in refused(file)
+
+
+def test_what_may_not_be_read_is_named(file, monkeypatch):
+    def denied(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", denied)
+    with pytest.raises(EntryError, match="PermissionError"):
+        read_json(file)
+
+
+# Whose it is
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        None,
+        7,
+        "",
+        "model",
+        "/model",
+        "org/",
+        "org//model",
+        "org/model/more",
+        "../model",
+        "org/..",
+        "org/.",
+        "./model",
+        "org\\model/x",
+        "org/mod\nel",
+        "org/model\n",
+        "org/\x1b[31mmodel",
+        "org/\u202eledom",
+        "org/mo\u200bdel",
+        "оrg/model",  # the first letter is Cyrillic
+        "org/<script>alert(1)</script>",
+        'org/"model',
+        "org/'model",
+        "org/`model`",
+        "org/model&amp;",
+        "org/" + "m" * 300,
+        "o" * (MAX_NAME - 1) + "/m",
+    ],
+)
+def test_a_model_name_that_could_do_harm_is_refused(file, name):
+    file.with_name("model_meta.json").write_text(json.dumps({"name": name, "revision": "rev1"}))
+    said = refused(file, field="name")
+    assert said.isprintable()
+    assert len(said) < 600
+
+
+@pytest.mark.parametrize("revision", [None, 1, "", "..", ".", "a/b", "a b", "r" * 129, "\u202ea", "-x"])
+def test_a_revision_that_is_no_folders_name_is_refused(file, revision):
+    file.with_name("model_meta.json").write_text(json.dumps({"name": "org/model", "revision": revision}))
+    refused(file, field="revision")
+
+
+@pytest.mark.parametrize("meta", ["[]", "null", "3", '"org/model"', "{}"])
+def test_a_model_meta_without_names_is_refused(file, meta):
+    file.with_name("model_meta.json").write_text(meta)
+    refused(file, field="name")
+
+
+@pytest.mark.parametrize(
+    "name", ["openai/text-embedding-3-large (embed_dim=512)", "mongodb/voyage-4-large (embed_dim=2048, evolved_prompts=True)"]
+)
+def test_names_of_variants_in_mtebs_registry_are_read(tmp_path, name):
+    folder = tmp_path / "results" / name.replace("/", "__").replace(" ", "_") / "1"
+    file = write_result(tmp_path, {"sports": profile(1)}, model=name, revision="1")
+    folder.parent.mkdir()
+    file.parent.replace(folder)
+    assert [entry.model for entry in read_entries(folder)[0]] == [name]
+
+
+def test_every_name_and_revision_of_mtebs_registry_is_allowed():
+    import mteb
+
+    from posir_leaderboard.entries import MODEL, REVISION
+
+    known = mteb.get_model_metas()
+    assert len(known) > 900
+    assert [meta.name for meta in known if not MODEL.fullmatch(meta.name) or len(meta.name) > MAX_NAME] == []
+    assert [meta.revision for meta in known if not REVISION.fullmatch(meta.revision) or len(meta.revision) > MAX_NAME] == []
+
+
+@given(name=st.text(max_size=40) | st.from_regex(r"[a-z./\\_-]{1,9}/[a-z./\\_ -]{1,9}", fullmatch=True))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_model_has_no_row_but_that_of_its_own_folder(file, name):
+    """Whatever a file says of its name: it is read only as `org/model`, in whose folder it lies, or not at all."""
+    file.with_name("model_meta.json").write_text(json.dumps({"name": name, "revision": "rev1"}))
+    entries, problems = read_entries(file.parent)
+    assert [entry.model for entry in entries] == (["org/model"] if name == "org/model" else [])
+    assert len(problems) == (name != "org/model")
+
+
+def test_a_result_in_another_models_folder_is_refused(file):
+    file.with_name("model_meta.json").write_text(json.dumps({"name": "Qwen/Qwen3-Embedding-0.6B", "revision": "rev1"}))
+    assert "lies in org__model/rev1, but model_meta.json says that it is of Qwen__Qwen3-Embedding-0.6B/rev1" in refused(file)
+
+
+def test_a_result_in_another_revisions_folder_is_refused(file):
+    file.with_name("model_meta.json").write_text(json.dumps({"name": "org/model", "revision": "rev2"}))
+    assert "org__model/rev2" in refused(file)
+
+
+def test_an_experiment_is_not_the_models_result(tmp_path):
+    write_result(tmp_path, {"sports": profile(1)}, experiment="prompts")
+    entries, (problem,) = read_entries(tmp_path)
+    assert entries == []
+    assert "a result lies in its model's folder" in str(problem)
+
+
+def test_a_result_without_a_model_meta_is_not_passed_over(file):
+    file.with_name("model_meta.json").unlink()
+    assert "model_meta.json: is missing" in refused(file)
+
+
+def test_a_file_that_poses_as_another_task_is_refused(file):
+    file.replace(file.with_name("SQuAD-PosQ.json"))
+    refused(file, field="task_name")
+
+
+def test_two_files_of_the_same_model_and_task_are_both_left_out(tmp_path, file):
+    second = write_result(tmp_path / "again", {"sports": profile(1, 1)})
+    entries, (problem,) = read_entries(tmp_path)
+    assert entries == []
+    assert {str(file), str(second)} <= set(re.findall(r"[^ ;:]+\.json", str(problem)))
+
+
+def test_a_subset_twice_is_refused(file):
+    changed(file, lambda data: data["scores"]["test"].append(data["scores"]["test"][0]))
+    assert "subset 'sports': is there twice" in refused(file)
+
+
+def test_a_subset_in_two_splits_is_refused(file):
+    changed(file, lambda data: data["scores"].update(train=data["scores"]["test"][:1]))
+    assert "subset 'sports': is there twice" in refused(file)
+
+
+# What it counts
+
+
+@pytest.mark.parametrize("count", ["-1", str(10**30), str(2**63 - 1), str(MAX_COUNT + 1), "1.5", "x"])
+@pytest.mark.parametrize("field", ["counts", "totals"])
+def test_counts_that_no_data_has_are_refused(file, field, count):
+    def change(data):
+        rows = data["scores"]["test"][0]["position_profile"][field]
+        rows = rows[0] if field == "counts" else rows
+        rows[0] = count + rows[0][1:]
+
+    changed(file, change)
+    refused(file, field="position_profile")
+
+
+@pytest.mark.parametrize("field", ["starts_beyond", "ends_beyond"])
+@pytest.mark.parametrize("value", [[-1, 0, 0, 0], [10**30, 0, 0, 0], [10**9, 0, 0, 0], [0], "abc", {}, [[1], 2, 3, 4]])
+def test_a_reach_that_no_data_has_is_refused(file, field, value):
+    changed(file, lambda data: data["scores"]["test"][0]["position_reach"].update({field: value}))
+    refused(file)
+
+
+@pytest.mark.parametrize("reached", [[], "x", 3, None])
+def test_a_reach_that_is_no_object_is_refused(file, reached):
+    changed(file, lambda data: data["scores"]["test"][1].update(position_reach=reached))
+    assert "subset 'game'" in refused(file)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"), [({"schema": 9}, "schema 9"), ({"counts": None}, "damaged"), ({"queries": 1}, "says 1 queries")]
+)
+def test_a_profile_that_cannot_be_read_is_named_by_subset(file, change, why):
+    changed(file, lambda data: data["scores"]["test"][1]["position_profile"].update(change))
+    said = refused(file, field="position_profile")
+    assert "subset 'game'" in said
+    assert why in said
+
+
+@pytest.mark.parametrize("field", ["scheme", "lengths", "positions"])
+def test_markup_in_a_profiles_names_is_refused(file, field):
+    def change(data):
+        found = data["scores"]["test"][0]["position_profile"]
+        found[field] = "<b>" if field == "scheme" else ["<b>"] * len(found[field])
+
+    changed(file, change)
+    assert "name that is not allowed" in refused(file)
+
+
+@pytest.mark.parametrize("run", [None, [], "local"])
+def test_a_result_that_does_not_say_what_was_run_is_refused(file, run):
+    changed(file, lambda data: data["scores"]["test"][0].update(position_run=run))
+    refused(file, field="position_run")
+
+
+# Whatever it is
+
+
+def places(value, path=()):
+    """Yield the path of every value in JSON."""
+    yield path
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in inside:
+        yield from places(item, (*path, key))
+
+
+@given(drawn=st.data())
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_result_with_any_part_replaced_is_read_or_named(tmp_path, drawn):
+    file = write_result(tmp_path, {"sports": profile(1, 2)}, position_reach=reach(1, 2).to_json())
+    data = json.loads(file.read_text())
+    *way, last = drawn.draw(st.sampled_from(sorted((path for path in places(data) if path), key=repr)))
+    inside = data
+    for key in way:
+        inside = inside[key]
+    before, inside[last] = copy.deepcopy(inside[last]), drawn.draw(VALUES)
+    assume(inside[last] != before)
+    file.write_text(json.dumps(data))
+    entries, problems = read_entries(tmp_path)
+    assert len(entries) + len(problems) <= 1
+    assert all(str(problem) for problem in problems)
+
+
+@given(place=st.integers(0), byte=st.integers(0, 255))
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_result_with_any_byte_replaced_is_read_or_named(tmp_path, place, byte):
+    file = write_result(tmp_path, {"sports": profile(1, 2)})
+    content = bytearray(file.read_bytes())
+    content[place % len(content)] = byte
+    file.write_bytes(content)
+    entries, problems = read_entries(tmp_path)
+    assert len(entries) + len(problems) <= 1
+
+
+@given(value=VALUES | st.text(), limit=st.integers(10, 200))
+def test_what_is_shown_is_one_printable_line_of_limited_length(value, limit):
+    text = shown(value, limit)
+    assert text.isprintable()
+    assert len(text) <= limit
+    if isinstance(value, str) and value.isprintable() and len(value) <= limit:
+        assert text == value
+
+
+def test_files_are_found_in_order(tmp_path):
+    for model in ("b/x", "a/y"):
+        write_result(tmp_path, {"sports": profile(1)}, model=model)
+    assert [file.parent.parent.name for file in entry_files(tmp_path)] == ["a__y", "b__x"]

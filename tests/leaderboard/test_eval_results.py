@@ -1,0 +1,123 @@
+"""nDCG@10 on the model's own page, in the format that huggingface_hub itself reads; the data comes from a small Hub, too."""
+
+import builtins
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+import yaml
+from huggingface_hub import parse_eval_result_entries
+
+from posir_leaderboard.entries import Entry
+from posir_leaderboard.eval_results import as_yaml, eval_results_of
+from posir_tasks.errors import PosirError
+from posir_tasks.evidence import Evidence
+from posir_tasks.profile import PositionProfile
+from posir_tasks.registration import own_tasks
+from posir_tasks.results import SubsetResult
+from posir_tasks.schemes import RelativePositions
+from posir_tasks.sources.posq import SQUAD_REPO_ID, SQUAD_REVISION
+from tests.support.commands import run
+from tests.support.guessing import MODEL, REVISION, write_guesses
+from tests.support.hub import Folder, Store, serve_all
+from tests.support.results import as_of_the_hub
+
+LEADERBOARD = "my-org/posir-results"
+PAGE = f"https://huggingface.co/datasets/{LEADERBOARD}"
+COMMIT, OTHER_COMMIT = "a" * 40, "b" * 40
+
+
+def entry(tmp_path, *ranks, task="PosIR-English", revisions=(COMMIT, COMMIT)):
+    """Return an entry of two subsets, the ranks of the first and of the others."""
+    file = tmp_path / "org__model" / "rev1" / f"{task}.json"
+    subsets = []
+    for subset, of_subset, revision in zip(("sports", "game"), (ranks[:1], ranks[1:]), revisions, strict=True):
+        starts = np.arange(len(of_subset))
+        lengths = np.full(len(of_subset), 100)
+        evidence = Evidence([f"q{k}" for k in starts], ["d"] * len(of_subset), starts, starts + 1, lengths, lengths)
+        profile = PositionProfile.from_ranks(RelativePositions(), evidence, np.array(of_subset))
+        subsets.append(SubsetResult("org/model", "rev1", task, subset, profile, None, {"data_revision": revision}, file))
+    return Entry("org/model", "rev1", task, file, tuple(subsets), ({}, {}), "main", {})
+
+
+def test_a_value_is_the_mean_over_all_queries_and_links_to_the_full_result(tmp_path):
+    text = as_yaml(entry(tmp_path, 1, 2, 3, 0), "infgrad/PosIR-Benchmark-v1", PAGE)
+    (one,) = parse_eval_result_entries(yaml.safe_load(text))
+    assert one.value == pytest.approx((1 + 1 / np.log2(3) + 1 / 2 + 0) / 4, abs=1e-6)
+    assert (one.dataset_id, one.task_id, one.dataset_revision) == ("infgrad/PosIR-Benchmark-v1", "PosIR-English", COMMIT)
+    assert one.source_url == f"{PAGE}/blob/main/results/org__model/rev1/PosIR-English.json"
+    assert one.notes == "nDCG@10 over 4 queries"
+    assert "psi" not in text.lower()
+
+
+def test_a_revision_is_named_only_if_there_is_one(tmp_path):
+    text = as_yaml(entry(tmp_path, 1, 2, revisions=(COMMIT, OTHER_COMMIT)), "owner/data", PAGE)
+    assert parse_eval_result_entries(yaml.safe_load(text))[0].dataset_revision is None
+
+
+def test_each_task_has_a_file_with_one_value(tmp_path):
+    entries = [entry(tmp_path, 1, 2, task=task) for task in ("PosIR-English", "SQuAD-PosQ", "PosIR-Mini")]
+    change = eval_results_of(entries, PAGE)
+    assert str(change.repository) == "model org/model"
+    assert list(change.files) == [".eval_results/posir-english.yaml", ".eval_results/squad-posq.yaml"]
+    for content in change.files.values():
+        assert len(parse_eval_result_entries(yaml.safe_load(content))) == 1
+    assert PAGE in change.description
+
+
+def test_a_dataset_that_is_not_on_the_hub_has_no_place_there(tmp_path):
+    with pytest.raises(PosirError, match="none of the results is of a dataset on the Hub"):
+        eval_results_of([entry(tmp_path, 1, 2, task="PosIR-Mini")], PAGE)
+
+
+def test_an_old_huggingface_hub_is_named(tmp_path, monkeypatch):
+    original = builtins.__import__
+
+    def without_format(name, *more):
+        if name == "huggingface_hub" and "EvalResultEntry" in (more[2] or ()):
+            raise ImportError(name)
+        return original(name, *more)
+
+    monkeypatch.setattr(builtins, "__import__", without_format)
+    with pytest.raises(PosirError, match="pip install -U huggingface_hub"):
+        as_yaml(entry(tmp_path, 1, 2), "owner/data", PAGE)
+
+
+def write_squad(folder: Path) -> None:
+    """Write SQuAD 2.0 in small."""
+    folder.mkdir(parents=True)
+    answers = [{"text": ["x"], "answer_start": [start]} for start in (0, 50, 100, 120)]
+    rows = [
+        {"id": f"q{row}", "title": "", "context": f"{'x' * 150}{row}", "question": f"which {row}", "answers": answer}
+        for row, answer in enumerate(answers)
+    ]
+    for split, part in (("train", rows[:2]), ("validation", rows[2:])):
+        pl.DataFrame(part).write_parquet(folder / f"{split}-00000-of-00001.parquet")
+
+
+def test_from_the_hubs_data_to_the_leaderboard_and_the_models_page(tmp_path, monkeypatch):
+    write_squad(tmp_path / "data" / "squad_v2")
+    monkeypatch.setenv("POSIR_DATA", str(tmp_path / "data"))
+    folder = write_guesses(tmp_path / "output", [own_tasks()["SQuAD-PosQ"]()])
+    file = as_of_the_hub(folder / "SQuAD-PosQ.json", SQUAD_REVISION)
+    data = Folder(SQUAD_REPO_ID, tmp_path / "data" / "squad_v2", SQUAD_REVISION, branches=())
+    leaderboard, model = Store(LEADERBOARD), Store(MODEL, kind="models")
+    with serve_all(data, leaderboard, model) as hub:
+        sent = run(
+            "posir", "submit", str(tmp_path / "output"), "--repo", LEADERBOARD, "--eval-results",
+            HF_ENDPOINT=hub.url, HF_HOME=str(tmp_path / "hub"), HF_HUB_OFFLINE="0", HF_TOKEN="hf_none",
+        )  # fmt: skip
+    assert sent.returncode == 0, sent.stderr
+    assert f"dataset {LEADERBOARD}: sent 2 files: pull request #1" in sent.stdout
+    assert f"model {MODEL}: sent 1 file: pull request #1" in sent.stdout
+    assert set(data.revisions) == {SQUAD_REVISION}
+
+    (results,), (page,) = leaderboard.pulls, model.pulls
+    path = f"results/org__guessing/{REVISION}/SQuAD-PosQ.json"
+    assert results.files[path] == file.read_bytes()
+    assert page.changed == (".eval_results/squad-posq.yaml",)
+    (one,) = parse_eval_result_entries(yaml.safe_load(page.files[".eval_results/squad-posq.yaml"]))
+    assert one.value == json.loads(file.read_text())["scores"]["test"][0]["ndcg_at_10"]
+    assert one.source_url == f"{hub.url}/datasets/{LEADERBOARD}/blob/main/{path}"

@@ -1,0 +1,487 @@
+"""Submission over real HTTP: the real huggingface_hub client against a small Hub that fails when told to."""
+
+import json
+import os
+import shutil
+import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from pathlib import Path
+
+import huggingface_hub
+import mteb
+import pytest
+from typer.testing import CliRunner
+
+from posir_leaderboard.entries import Entry
+from posir_leaderboard.hub import Change, HubError, HuggingFaceHub, Repository, wanted_wait
+from posir_leaderboard.submission import ATTEMPTS, LONGEST_WAIT, ByCommit, ByPullRequest, send, submission_of
+from posir_tasks.command.app import build_app
+from posir_tasks.errors import PosirError
+from tests.support.commands import run
+from tests.support.guessing import write_guesses
+from tests.support.hub import Failure, Store, serve_all
+from tests.support.results import write_result
+
+TOKEN = "hf_thisIsNoRealTokenButMustNotBeSeen"
+LEADERBOARD = "my-org/posir-results"
+FILES = {"results/org__model/rev1/model_meta.json": b"{}", "results/org__model/rev1/PosIR-Mini.json": b'{"scores": 1}'}
+
+
+@pytest.fixture(autouse=True)
+def _online(monkeypatch):
+    """Let huggingface_hub speak to the local server, with a token from one of its usual places, without waiting."""
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    monkeypatch.setattr(huggingface_hub.utils._http.time, "sleep", [].append)
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    """A Hub with a leaderboard's repository."""
+    with serve_all(Store(LEADERBOARD, main={"README.md": b"# Results"})) as running:
+        monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", running.url)
+        yield running
+
+
+@pytest.fixture
+def store(hub):
+    """The leaderboard's repository."""
+    return hub.repositories["datasets", LEADERBOARD]
+
+
+def change(files=FILES, summary="org/model: PosIR results, 1 task"):
+    return Change(Repository("dataset", LEADERBOARD), files, summary, "Results")
+
+
+def pull_request():
+    return ByPullRequest(HuggingFaceHub())
+
+
+def commit():
+    return ByCommit(HuggingFaceHub())
+
+
+WAYS = pytest.mark.parametrize("way", [pull_request, commit], ids=["pull request", "commit"])
+
+
+def arrived(store):
+    """Return the files of every commit that arrived, whichever way."""
+    added = [{path: pull.files[path] for path in pull.changed} for pull in store.pulls]
+    if len(store.commits) > 1:
+        added.append({path: content for path, content in store.main.items() if path != "README.md"})
+    return added
+
+
+# One commit, once
+
+
+def test_a_submission_is_one_commit_in_one_pull_request_in_mtebs_layout(tmp_path, hub, store):
+    for task in ("PosIR-English", "PosIR-German"):
+        file = write_result(tmp_path, {}, task=task, model="org/model", revision="rev1")
+        file.write_text(file.read_text().replace('"test": []', '"test": [{"hf_subset": "a", "position_profile": 1}]'))
+    entries = [entry_of(tmp_path, task) for task in ("PosIR-English", "PosIR-German")]
+    outcome = send(submission_of(entries, LEADERBOARD), pull_request())
+    (pull,) = store.pulls
+    assert outcome.sent
+    assert outcome.where == f"pull request #1, {hub.url}/datasets/{LEADERBOARD}/discussions/1"
+    assert hub.count("commit") == 1
+    folder = "results/org__model/rev1"
+    assert pull.changed == tuple(f"{folder}/{name}" for name in ("model_meta.json", "PosIR-English.json", "PosIR-German.json"))
+    for path in pull.changed:
+        assert pull.files[path] == (tmp_path / path).read_bytes()
+    assert pull.title.startswith("org/model: PosIR results, 2 tasks [posir ")
+    assert "- PosIR-German" in pull.description
+    assert store.commits == ["0" * 40]
+
+
+def entry_of(folder, task):
+    """Return an entry without anything but names, for what does not look into scores."""
+    file = folder / "results" / "org__model" / "rev1" / f"{task}.json"
+    return Entry("org/model", "rev1", task, file, (), (), "main", {})
+
+
+@WAYS
+def test_sending_twice_sends_nothing_and_says_so(hub, store, way):
+    first, second = send(change(), way()), send(change(), way())
+    assert (first.sent, second.sent) == (True, False)
+    assert hub.count("commit") == 1
+    assert arrived(store) == [FILES]
+
+
+def test_sending_after_the_merge_sends_nothing(hub, store):
+    send(change(), pull_request())
+    store.merge(store.pulls[0])
+    for way in (pull_request(), commit()):
+        outcome = send(change(), way)
+        assert not outcome.sent
+        assert outcome.where == f"the main branch of {hub.url}/datasets/{LEADERBOARD}"
+    assert len(store.pulls) == 1
+    assert len(store.commits) == 2
+
+
+def test_a_new_result_of_the_same_model_is_sent(store):
+    send(change(), pull_request())
+    newer = FILES | {"results/org__model/rev1/PosIR-Mini.json": b'{"scores": 2}'}
+    assert send(change(newer), pull_request()).sent
+    assert len(store.pulls) == 2
+    assert store.pulls[0].title != store.pulls[1].title
+
+
+def test_a_closed_pull_request_may_be_sent_again(store):
+    send(change(), pull_request())
+    store.pulls[0].status = "closed"
+    assert send(change(), pull_request()).sent
+
+
+def test_only_what_is_new_is_in_the_commit(store):
+    store.change({"results/org__model/rev1/model_meta.json": b"{}"})
+    send(change(), pull_request())
+    assert store.pulls[0].changed == ("results/org__model/rev1/PosIR-Mini.json",)
+    assert not send(change(), pull_request()).sent
+
+
+def test_the_own_pull_request_is_found_among_many(store):
+    send(change(), pull_request())
+    for number in range(7):
+        store.propose(f"Another {number}", "", {})
+    assert send(change(), pull_request()).where.startswith("pull request #1,")
+
+
+def test_another_pull_request_with_the_same_title_does_not_stand_in_the_way(store):
+    store.propose(change().title, "", {"results/org__model/rev1/PosIR-Mini.json": b"something else"})
+    assert send(change(), pull_request()).sent
+    assert [pull.status for pull in store.pulls] == ["open", "open"]
+
+
+# Lost answers, and a Hub that is busy
+
+TROUBLE = {
+    **{f"HTTP {status}": {"status": status} for status in (408, 412, 429, 500, 502, 503, 504)},
+    "dropped before": {"drop": "before"},
+    "dropped after": {"drop": "after"},
+    "dropped halfway": {"drop": "halfway"},
+}
+
+
+@WAYS
+@pytest.mark.parametrize("trouble", TROUBLE.values(), ids=TROUBLE)
+@pytest.mark.parametrize("operation", ["commit", "paths-info", "preupload"])
+def test_after_trouble_it_looks_first_and_sends_once(hub, store, way, trouble, operation):
+    hub.failures.append(Failure(operation, **trouble))
+    waits = []
+    outcome = send(change(), way(), sleep=waits.append)
+    assert outcome.sent
+    assert arrived(store) == [FILES]
+    if operation == "commit":
+        after = [asked for _, asked in hub.requests][[asked for _, asked in hub.requests].index("commit") + 1 :]
+        assert after[0] == "paths-info"
+        arrived_at_once = trouble.get("drop") in ("after", "halfway")
+        assert hub.count("commit") == (1 if arrived_at_once else 2)
+        assert waits == ([] if arrived_at_once else [2.0])
+
+
+@pytest.mark.parametrize("trouble", TROUBLE.values(), ids=TROUBLE)
+def test_trouble_while_looking_for_the_own_pull_request_is_trouble_too(hub, store, trouble):
+    hub.failures.append(Failure("discussions", **trouble))
+    assert send(change(), pull_request(), sleep=[].append).sent
+    assert arrived(store) == [FILES]
+
+
+@WAYS
+@pytest.mark.parametrize("trouble", [{"status": 503}, {"status": 412}, {"drop": "before"}])
+def test_five_attempts_are_enough(hub, store, way, trouble):
+    hub.failures.append(Failure("commit", times=100, **trouble))
+    waits, told = [], []
+    with pytest.raises(HubError, match="given up after attempt 5 of 5") as failed:
+        send(change(), way(), sleep=waits.append, tell=told.append)
+    assert "Run the same command later" in str(failed.value)
+    assert hub.count("commit") == ATTEMPTS == 5
+    assert waits == [2, 4, 8, 16]
+    assert len(told) == 4
+    assert arrived(store) == []
+
+
+@WAYS
+def test_five_attempts_are_enough_where_nothing_answers(hub, way):
+    hub.failures.append(Failure("paths-info", drop="before", times=100))
+    with pytest.raises(HubError, match="given up after attempt 5 of 5"):
+        send(change(), way(), sleep=[].append)
+    assert hub.count("commit") == 0
+
+
+@WAYS
+def test_trouble_on_every_attempt_but_the_last_ends_well(hub, store, way):
+    hub.failures.append(Failure("commit", status=503, times=ATTEMPTS - 1))
+    assert send(change(), way(), sleep=[].append).sent
+    assert arrived(store) == [FILES]
+
+
+@pytest.mark.parametrize(
+    ("headers", "wait"),
+    [
+        ({"Retry-After": "7"}, 7),
+        ({"Retry-After": "0"}, 0),
+        ({"ratelimit": '"api";r=0;t=55', "ratelimit-policy": '"fixed window";"api";q=500;w=300'}, 55),
+        ({"ratelimit": '"api";r=9;t=55'}, 2),
+        ({"Retry-After": "soon"}, 2),
+        ({"Retry-After": "-3"}, 2),
+        ({}, 2),
+    ],
+)
+@pytest.mark.parametrize("status", [429, 503])
+def test_it_waits_as_long_as_the_hub_asks(hub, headers, wait, status):
+    hub.failures.append(Failure("commit", status=status, headers=headers))
+    waits = []
+    assert send(change(), pull_request(), sleep=waits.append).sent
+    assert waits == [wait]
+
+
+def test_retry_after_may_be_a_date():
+    date = format_datetime(datetime.now(UTC) + timedelta(seconds=90), usegmt=True)
+    assert wanted_wait({"retry-after": date}) == pytest.approx(90, abs=5)
+    assert wanted_wait({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}) == 0
+    assert wanted_wait({"retry-after": "Wed, 21 Oct 2015 07:28:00 -0000"}) is None
+
+
+def test_a_hub_that_asks_for_hours_is_left_for_later(hub, store):
+    hub.failures.append(Failure("commit", status=429, headers={"Retry-After": str(int(LONGEST_WAIT) + 1)}))
+    with pytest.raises(HubError, match=r"after attempt 1 of 5 .*asks to wait 601 seconds"):
+        send(change(), pull_request(), sleep=pytest.fail)
+    assert arrived(store) == []
+
+
+# Two at once, and late arrivals
+
+
+def test_a_commit_that_arrives_late_leaves_one_open_pull_request(hub, store):
+    """The answer is lost, nothing is there yet; the second attempt meets the first one's pull request."""
+    hub.failures.append(Failure("commit", drop="late"))
+    outcome = send(change(), pull_request(), sleep=[].append)
+    assert [pull.status for pull in store.pulls] == ["open", "closed"]
+    assert outcome.where.startswith("pull request #1,")
+
+
+def at_once(*sends):
+    with ThreadPoolExecutor() as pool:
+        return [future.result() for future in [pool.submit(send) for send in sends]]
+
+
+def test_two_models_at_once_have_a_pull_request_each(hub, store):
+    hub.failures.append(Failure("commit", times=2, meeting=threading.Barrier(2, timeout=30).wait))
+    other = {path.replace("org__model", "org__other"): content for path, content in FILES.items()}
+    outcomes = at_once(
+        lambda: send(change(), pull_request()), lambda: send(change(other, "org/other: PosIR results"), pull_request())
+    )
+    assert [outcome.sent for outcome in outcomes] == [True, True]
+    assert sorted(map(sorted, arrived(store))) == [sorted(FILES), sorted(other)]
+    assert len(store.open) == 2
+
+
+def test_two_equal_submissions_at_once_leave_one_open_pull_request(hub, store):
+    """Both have looked and found nothing when both send: the Hub opens two, and the later submitter closes its own."""
+    hub.failures.append(Failure("commit", times=2, meeting=threading.Barrier(2, timeout=30).wait))
+    outcomes = at_once(*[lambda: send(change(), pull_request())] * 2)
+    assert [pull.status for pull in store.pulls] == ["open", "closed"]
+    assert {outcome.where for outcome in outcomes} == {f"pull request #1, {hub.url}/datasets/{LEADERBOARD}/discussions/1"}
+
+
+def test_two_equal_commits_at_once_are_one(hub, store):
+    hub.failures.append(Failure("commit", times=2, meeting=threading.Barrier(2, timeout=30).wait))
+    outcomes = at_once(*[lambda: send(change(), commit(), sleep=[].append)] * 2)
+    assert len(store.commits) == 2
+    assert hub.count("commit") == 2
+    # The second met a stale parent (412), looked, and found its files there.
+    assert all("commit" in outcome.where or "main branch" in outcome.where for outcome in outcomes)
+
+
+def test_commits_of_two_models_at_once_both_arrive(hub, store):
+    hub.failures.append(Failure("commit", times=2, meeting=threading.Barrier(2, timeout=30).wait))
+    other = {path.replace("org__model", "org__other"): content for path, content in FILES.items()}
+    outcomes = at_once(
+        lambda: send(change(), commit(), sleep=[].append),
+        lambda: send(change(other, "org/other: results"), commit(), sleep=[].append),
+    )
+    assert all(outcome.sent for outcome in outcomes)
+    assert store.main == {"README.md": b"# Results", **FILES, **other}
+    assert len(store.commits) == 3
+
+
+@WAYS
+def test_ctrl_c_leaves_nothing_and_the_next_run_sends_once(hub, store, way):
+    hub.failures.append(Failure("commit", drop="before", meeting=lambda: os.kill(os.getpid(), signal.SIGINT)))
+    with pytest.raises(KeyboardInterrupt):
+        send(change(), way(), sleep=[].append)
+    assert arrived(store) == []
+    assert send(change(), way()).sent
+    assert arrived(store) == [FILES]
+
+
+# Refusals, and the token
+
+
+@WAYS
+@pytest.mark.parametrize(
+    ("status", "advice"),
+    [(401, "hf auth login"), (403, "write access"), (404, "check the name"), (400, "HTTP 400"), (413, "more than")],
+)
+@pytest.mark.parametrize("operation", ["paths-info", "commit"])
+def test_a_refusal_says_what_to_do_and_is_not_repeated(hub, store, way, status, advice, operation):
+    hub.failures.append(Failure(operation, status=status, times=100))
+    with pytest.raises(HubError, match=advice) as refused:
+        send(change(), way(), sleep=pytest.fail)
+    assert str(refused.value).startswith(f"dataset {LEADERBOARD}: HTTP {status}: ")
+    assert "asked with Bearer ***" in str(refused.value)
+    assert hub.count(operation) == 1
+    assert arrived(store) == []
+
+
+@pytest.mark.usefixtures("hub")
+def test_a_repository_that_is_not_there_is_named():
+    with pytest.raises(HubError, match=r"dataset my-org/typo: HTTP 404.*check the name"):
+        send(Change(Repository("dataset", "my-org/typo"), FILES, "x", ""), pull_request())
+
+
+@pytest.mark.usefixtures("hub")
+def test_a_name_that_is_none_is_refused():
+    with pytest.raises(HubError, match="dataset a/b/c"):
+        send(Change(Repository("dataset", "a/b/c"), FILES, "x", ""), pull_request())
+
+
+@pytest.mark.usefixtures("hub")
+def test_offline_mode_is_told(monkeypatch):
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(HubError, match="HF_HUB_OFFLINE"):
+        send(change(), pull_request(), sleep=pytest.fail)
+
+
+def test_a_file_with_the_token_in_it_is_not_sent(store):
+    leaking = FILES | {"results/org__model/rev1/model_meta.json": f'{{"loader_kwargs": {{"token": "{TOKEN}"}}}}'.encode()}
+    with pytest.raises(HubError, match="a file holds your token") as refused:
+        send(change(leaking), pull_request())
+    assert TOKEN not in str(refused.value)
+    assert arrived(store) == []
+
+
+def test_results_of_two_models_are_two_submissions(tmp_path):
+    first, second = entry_of(tmp_path / "a", "PosIR-Mini"), entry_of(tmp_path / "b", "PosIR-Mini")
+    with pytest.raises(PosirError, match="of one model and revision") as refused:
+        submission_of([first, second], LEADERBOARD)
+    assert str(second.file.parent) in str(refused.value)
+
+
+# The command
+
+
+@pytest.fixture(scope="session")
+def results(tmp_path_factory) -> Path:
+    """Real results of one model."""
+    output = tmp_path_factory.mktemp("submitted")
+    write_guesses(output, [mteb.get_task("PosIR-Mini")])
+    return output
+
+
+def posir(*arguments):
+    """Run the command in this process."""
+    return CliRunner().invoke(build_app(), list(map(str, arguments)))
+
+
+PATHS = ["results/org__guessing/" + "f" * 40 + "/" + name for name in ("model_meta.json", "PosIR-Mini.json")]
+
+
+def test_a_dry_run_shows_exactly_what_would_be_sent_and_sends_nothing(hub, store, results):
+    shown = posir("submit", results, "--repo", LEADERBOARD, "--dry-run")
+    assert shown.exit_code == 0, shown.output
+    assert hub.requests == []
+    sent = posir("submit", results, "--repo", LEADERBOARD)
+    assert sent.exit_code == 0, sent.output
+    (pull,) = store.pulls
+    assert f"dataset {LEADERBOARD}, one commit in one pull request: {pull.title}" in shown.stdout.splitlines()
+    for path, line in zip(PATHS, shown.stdout.splitlines()[1:], strict=True):
+        assert line == f"  {path}  {len(pull.files[path]):,} bytes"
+    assert list(pull.changed) == PATHS
+    assert f"sent 2 files: pull request #1, {hub.url}/datasets/{LEADERBOARD}/discussions/1" in sent.stdout
+    again = posir("submit", results, "--repo", LEADERBOARD)
+    assert again.exit_code == 0
+    assert "nothing was sent, the same files are there already: pull request #1" in again.stdout
+
+
+def test_direct_commits(store, results):
+    shown = posir("submit", results, "--repo", LEADERBOARD, "--direct", "--dry-run")
+    assert "one commit to the main branch" in shown.stdout
+    sent = posir("submit", results, "--repo", LEADERBOARD, "--direct")
+    assert sent.exit_code == 0, sent.output
+    assert store.pulls == []
+    assert sorted(store.main) == ["README.md", *sorted(PATHS)]
+
+
+def edited(results, tmp_path):
+    """Return a copy of results with one score edited."""
+    copy = Path(shutil.copytree(results, tmp_path / "edited"))
+    (file,) = copy.rglob("PosIR-Mini.json")
+    data = json.loads(file.read_text())
+    before = data["scores"]["test"][0]["ndcg_at_10"]
+    data["scores"]["test"][0]["ndcg_at_10"] = 0.9
+    file.write_text(json.dumps(data))
+    return copy, file, before
+
+
+def test_an_edited_score_is_refused_with_both_values_before_anything_is_sent(hub, results, tmp_path):
+    copy, file, before = edited(results, tmp_path)
+    for more in ((), ("--dry-run",), ("--direct",)):
+        refused = posir("submit", copy, "--repo", LEADERBOARD, *more)
+        assert refused.exit_code == 1
+        assert isinstance(refused.exception, PosirError)
+        said = str(refused.exception)
+        assert f"{file}: subset 'default': field 'ndcg_at_10': is 0.9 in the file; the profile gives {before:.6f}" in said
+        assert "nothing was sent" in said
+    assert hub.requests == []
+
+
+def test_check_results_is_the_same_validation_with_an_exit_status(results, tmp_path):
+    good = posir("check-results", results)
+    assert (good.exit_code, good.stdout) == (0, "")
+    copy, file, _ = edited(results, tmp_path)
+    bad = posir("check-results", copy)
+    assert bad.exit_code == 1
+    assert f"{file}: subset 'default': field 'ndcg_at_10': is 0.9" in bad.stdout
+    both = posir("check-results", results, copy, "--format", "json")
+    assert both.exit_code == 1
+    (problem,) = json.loads(both.stdout)
+    assert (problem["file"], problem["subset"], problem["field"]) == (str(file), "default", "ndcg_at_10")
+
+
+def test_check_results_names_files_that_cannot_be_read(results, tmp_path):
+    copy = Path(shutil.copytree(results, tmp_path / "copy"))
+    (file,) = copy.rglob("PosIR-Mini.json")
+    file.write_text("{")
+    refused = posir("check-results", copy)
+    assert refused.exit_code == 1
+    assert f"{file}: is not readable JSON" in refused.stdout
+
+
+def test_a_folder_without_results_is_no_success(tmp_path):
+    refused = posir("check-results", tmp_path)
+    assert refused.exit_code == 1
+    assert "no result with a position profile" in str(refused.exception)
+
+
+def test_the_token_is_nowhere_to_be_seen(hub, results, tmp_path):
+    """The real command, against a Hub that says back whatever it was asked with, in bodies and headers."""
+    echo = {"X-Error-Message": f"You sent Bearer {TOKEN}", "X-HF-Warning": f"token; this is {TOKEN}", "Retry-After": "0"}
+    hub.failures += [Failure("commit", status=503, headers=echo), Failure("commit", status=403, headers=echo)]
+    done = run(
+        "posir", "submit", str(results), "--repo", LEADERBOARD,
+        HF_ENDPOINT=hub.url, HF_HUB_OFFLINE="0", HF_TOKEN=TOKEN, HF_HOME=str(tmp_path / "home"), HF_DEBUG="1",
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "attempt 2 of 5 in 0 seconds" in done.stderr
+    assert "this is ***" in done.stderr
+    assert f"error: dataset {LEADERBOARD}: HTTP 403: " in done.stderr
+    assert "You sent Bearer ***" in done.stderr
+    assert TOKEN not in done.stdout + done.stderr
+    written = [path for folder in (results, tmp_path) for path in folder.rglob("*") if path.is_file()]
+    assert written
+    assert not any(TOKEN.encode() in path.read_bytes() for path in written)

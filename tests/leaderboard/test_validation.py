@@ -1,0 +1,465 @@
+"""Whether an entry says nothing that its profiles do not say; the true results are mteb's own, from real runs."""
+
+import copy
+import json
+import shutil
+from pathlib import Path
+
+import mteb
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from mteb.cache import ResultCache
+
+from posir_leaderboard.dataset import subset_facts
+from posir_leaderboard.entries import read_entries, read_entry
+from posir_leaderboard.validation import EXAMPLES, differences, problems_of, retrieval_bounds, revision_problem
+from posir_tasks.languages import DOMAINS
+from posir_tasks.profile import PositionProfile
+from posir_tasks.ranks import RankedQueries, retrieval_scores
+from posir_tasks.registration import own_tasks
+from posir_tasks.results import rescore
+from tests.support.commands import run
+from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
+from tests.support.guessing import write_guesses
+from tests.support.results import as_of_the_hub
+
+COMMIT = "a" * 40
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner, max_size=3),
+    max_leaves=9,
+)
+K_VALUES = (1, 3, 5, 10, 20, 100)
+
+
+@pytest.fixture(autouse=True)
+def _no_data_of_another_test():
+    subset_facts.cache_clear()
+
+
+@pytest.fixture(scope="session")
+def bm25(tmp_path_factory) -> Path:
+    """What `mteb run` writes, by the call that it makes."""
+    output = tmp_path_factory.mktemp("bm25")
+    mteb.evaluate(mteb.get_model("mteb/baseline-bm25s"), [mteb.get_task("PosIR-Mini")], cache=ResultCache(output))
+    return output
+
+
+@pytest.fixture(scope="session")
+def guessed(tmp_path_factory) -> Path:
+    """A result of a model with a known window."""
+    return write_guesses(tmp_path_factory.mktemp("guessed"), [mteb.get_task("PosIR-Mini")])
+
+
+@pytest.fixture
+def file(guessed, tmp_path) -> Path:
+    """A copy of it, to be edited."""
+    return Path(shutil.copytree(guessed, tmp_path / guessed.parent.name / guessed.name)) / "PosIR-Mini.json"
+
+
+def edited(file: Path, change) -> list:
+    """Edit the scores of a file's only subset; return what is wrong then."""
+    data = json.loads(file.read_text())
+    change(data["scores"]["test"][0])
+    file.write_text(json.dumps(data))
+    return problems_of(read_entry(file))
+
+
+def test_a_true_result_has_no_problem(bm25, guessed):
+    for folder in (bm25, guessed):
+        (entry,), problems = read_entries(folder)
+        assert problems == []
+        assert problems_of(entry) == []
+    assert entry.subsets[0].reach is not None
+
+
+def test_a_result_of_another_processor_has_no_problem(bm25):
+    """The kernels of an older processor sum in another order; on other machines than x86 this shows nothing."""
+    checked = run("posir", "check-results", str(bm25), OPENBLAS_CORETYPE="Nehalem")
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+# Every number
+
+
+def numbers(value, path=()):
+    """Yield the path of every number in JSON."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        yield path
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in inside:
+        yield from numbers(item, (*path, key))
+
+
+def at(value, path):
+    for key in path:
+        value = value[key]
+    return value
+
+
+#: Scores that a profile determines in part; each has a test of its own below.
+IN_PART = {f"{metric}_at_{k}" for metric in ("ndcg", "map", "mrr") for k in (20, 100)} - {"map_at_10"}
+
+
+@given(drawn=st.data())
+@settings(max_examples=75, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_an_edited_number_is_refused_with_both_values(guessed, file, drawn):
+    true = json.loads((guessed / file.name).read_text())
+    scores = true["scores"]["test"][0]
+    paths = [path for path in numbers(scores) if path[0] not in IN_PART and not path[0].startswith("nauc_")]
+    path = drawn.draw(st.sampled_from(paths))
+    before = at(scores, path)
+    if isinstance(before, int):
+        after = before + drawn.draw(st.integers(-1_000, 1_000).filter(bool))
+    else:
+        by = st.integers(2, 10**6).map(lambda steps: steps * 1e-6)
+        after = round(before + drawn.draw(by | by.map(lambda step: -step)), 6)
+    at(scores, path[:-1])[path[-1]] = after
+    file.write_text(json.dumps(true))
+    entries, unread = read_entries(file.parent)
+    problems = unread or problems_of(entries[0])
+    assert problems
+    said = "\n".join(map(str, problems))
+    assert str(file) in said
+    # Of a number that others follow from, the others are named.
+    if path[0] not in ("position_profile", "position_reach"):
+        assert any(problem.field.startswith(str(path[0])) for problem in problems)
+        assert str(after) in said
+        assert str(before) in said or f"{before:.6f}" in said
+
+
+def test_every_number_of_a_result_is_one_that_is_checked(guessed):
+    """Apart from nAUC and what a profile determines in part, no number escapes the test above."""
+    scores = json.loads((guessed / "PosIR-Mini.json").read_text())["scores"]["test"][0]
+    names = {path[0] for path in numbers(scores)}
+    assert {"ndcg_at_10", "main_score", "psi", "psi_q4", "reach", "psi_significance", "position_bins", "accuracy"} <= names
+    assert names >= IN_PART
+
+
+@pytest.mark.parametrize("name", ["ndcg_at_20", "ndcg_at_100", "mrr_at_20", "mrr_at_100"])
+@pytest.mark.parametrize("by", [-0.02, 0.02])
+def test_a_score_that_no_ranks_give_is_refused(file, name, by):
+    (problem, *_) = edited(file, lambda scores: scores.update({name: round(scores[name] + by, 6)}))
+    assert problem.field in (name, name.replace("mrr", "map"))
+
+
+@pytest.mark.parametrize(
+    ("name", "twin"),
+    [
+        ("map_at_20", "mrr_at_20"),
+        ("mrr_at_100", "map_at_100"),
+        ("nauc_map_at_10_max", "nauc_mrr_at_10_max"),
+        ("nauc_recall_at_5_std", "nauc_precision_at_5_std"),
+    ],
+)
+def test_two_names_of_one_number_must_agree(file, name, twin):
+    problems = edited(file, lambda scores: scores.update({name: round(scores[name] + 1e-6, 6)}))
+    assert {problem.field for problem in problems} & {name, twin}
+    assert any(name in str(problem) and twin in str(problem) for problem in problems)
+
+
+@pytest.mark.parametrize("value", [1.1, 3, "0.5", None, True, [0.5]])
+def test_an_nauc_beyond_one_or_no_number_is_refused(file, value):
+    problems = edited(file, lambda scores: scores.update(nauc_ndcg_at_5_max=value))
+    assert [problem.field for problem in problems] == ["nauc_ndcg_at_5_max"]
+
+
+@pytest.mark.parametrize("value", ["0.5", None, True, [0.5], {}])
+@pytest.mark.parametrize("name", ["ndcg_at_10", "psi", "recall_at_20", "main_score", "position_bins", "position_reach"])
+def test_a_score_that_is_no_number_is_refused(file, name, value):
+    data = json.loads(file.read_text())
+    data["scores"]["test"][0][name] = value
+    file.write_text(json.dumps(data))
+    entries, problems = read_entries(file.parent)
+    assert problems or problems_of(entries[0])
+
+
+def test_digits_beyond_those_that_mteb_writes_are_refused(file):
+    problems = edited(file, lambda scores: scores.update(psi=scores["psi"] + 1e-7, recall_at_5=scores["recall_at_5"] + 1e-7))
+    assert {problem.field for problem in problems} == {"psi", "recall_at_5"}
+
+
+@given(ranks=st.lists(st.integers(0, 101), min_size=1, max_size=60))
+def test_true_scores_lie_within_the_bounds_of_their_profile(ranks):
+    true = retrieval_scores(RankedQueries(np.array(ranks) % 101, confidence={}), K_VALUES)
+    totals = np.bincount(np.where((np.array(ranks) % 101) == 0, 12, np.minimum(np.array(ranks) % 101, 11)), minlength=13)[
+        None, 1:
+    ]
+    profile = PositionProfile("any", ("all",), ("all",), totals[:, None], totals)
+    low, high = retrieval_bounds(profile, round(true["recall_at_20"], 6), K_VALUES)
+    assert true.keys() == low.keys() == high.keys()
+    for name, value in true.items():
+        assert low[name] - 1e-9 <= value <= high[name] + 1e-9, name
+    exact = [name for name in true if name not in IN_PART]
+    assert [low[name] for name in exact] == [high[name] for name in exact]
+
+
+@pytest.mark.parametrize("recall", [None, "x", 5, -3, float("nan"), True])
+def test_bounds_of_an_unbelievable_recall_at_20_are_still_bounds(recall):
+    totals = np.array([[3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 5]])
+    low, high = retrieval_bounds(PositionProfile("any", ("all",), ("all",), totals[:, None], totals), recall, K_VALUES)
+    assert all(low[name] <= high[name] for name in low)
+    assert 3 / 12 <= low["recall_at_20"] <= 7 / 12
+
+
+@given(value=JSON)
+@settings(max_examples=50)
+def test_json_differs_from_nothing_that_equals_it(value):
+    assert list(differences(value, copy.deepcopy(value))) == []
+
+
+# The profile
+
+
+def moved(row: str, one: int, other: int) -> str:
+    """Move one query between rank columns."""
+    counts = list(map(int, row.split()))
+    counts[one] -= 1
+    counts[other] += 1
+    return " ".join(map(str, counts))
+
+
+def first_cell(profile) -> tuple[int, int, int]:
+    """Return length, position and rank of the first query counted."""
+    return next(
+        (length, position, row.split().index(next(count for count in row.split() if count != "0")))
+        for length, bucket in enumerate(profile["counts"])
+        for position, row in enumerate(bucket)
+        if set(row.split()) != {"0"}
+    )
+
+
+def test_a_query_at_another_rank_changes_the_scores_and_is_refused(file):
+    def change(scores):
+        profile = scores["position_profile"]
+        length, position, rank = first_cell(profile)
+        profile["counts"][length][position] = moved(profile["counts"][length][position], rank, 0 if rank else 1)
+        profile["totals"][length] = moved(profile["totals"][length], rank, 0 if rank else 1)
+
+    fields = {problem.field for problem in edited(file, change)}
+    assert fields & {"ndcg_at_1", "ndcg_at_10", "position_reach.seen"}
+
+
+def test_totals_that_are_not_those_of_the_counts_are_refused(file):
+    def change(scores):
+        totals = scores["position_profile"]["totals"]
+        totals[0] = moved(totals[0], next(rank for rank, count in enumerate(totals[0].split()) if count != "0"), 11)
+
+    fields = [problem.field for problem in edited(file, change)]
+    assert fields == ["position_profile.totals", "position_reach.seen"]
+
+
+def test_a_result_on_fewer_queries_than_the_dataset_has_is_refused_with_both_numbers(bm25, tmp_path):
+    """Whole and in itself consistent, so only the data can tell."""
+    folder = next((bm25 / "results").glob("*/*"))
+    file = Path(shutil.copytree(folder, tmp_path / folder.parent.name / folder.name)) / "PosIR-Mini.json"
+    data = json.loads(file.read_text())
+    scores = data["scores"]["test"][0]
+    profile = scores["position_profile"]
+    length, position, rank = first_cell(profile)
+    there = sum(map(int, profile["counts"][length][position].split()))
+    for row, index in ((profile["counts"][length], position), (profile["totals"], length)):
+        counts = list(map(int, row[index].split()))
+        counts[rank] -= 1
+        row[index] = " ".join(map(str, counts))
+    profile["queries"] -= 1
+    low, _ = retrieval_bounds(PositionProfile.from_json(profile), scores["recall_at_20"], K_VALUES)
+    scores.update({name: round(value, 6) for name, value in low.items()}, main_score=round(low["ndcg_at_10"], 6))
+    file.write_text(json.dumps(data))
+    rescore(file)
+    problems = problems_of(read_entry(file))
+    assert [problem.field for problem in problems] == [
+        f"position_profile.counts[{length}][{position}]",
+        f"position_profile.totals[{length}]",
+    ]
+    assert f"counts {there - 1} queries, the dataset has {there}" in str(problems[0])
+
+
+@pytest.mark.parametrize("window", [255, 1, 10**6])
+def test_another_window_than_the_counts_are_of_is_refused(file, window):
+    problems = edited(file, lambda scores: scores["position_reach"].update(window=window))
+    assert {problem.field.partition("[")[0] for problem in problems} >= {"position_reach.starts_beyond"}
+
+
+@pytest.mark.parametrize("window", [0, -256])
+def test_a_window_of_nothing_is_refused(file, window):
+    (problem,) = edited(file, lambda scores: scores["position_reach"].update(window=window))
+    assert "a window of at least 1 token" in str(problem)
+
+
+def test_what_a_window_leaves_cannot_be_better_than_the_whole(file):
+    def change(scores):
+        seen = scores["position_reach"]["seen"]
+        length, position, rank = first_cell(seen)
+        for row, index in ((seen["counts"][length], position), (seen["totals"], length)):
+            row[index] = moved(row[index], rank, (rank + 1) % 12)
+
+    assert [problem.field for problem in edited(file, change)] == ["position_reach.seen"]
+
+
+def test_a_window_left_out_afterwards_is_noticed(file):
+    problems = edited(file, lambda scores: scores.update(position_reach={"window": None}))
+    assert any(problem.field.startswith("reach") for problem in problems)
+
+
+# Whole, and of the right data
+
+
+def test_a_score_of_a_plugin_that_is_not_here_is_refused(file):
+    (problem,) = edited(file, lambda scores: scores.update(strangers_score=0.7))
+    assert (problem.field, problem.subset) == ("strangers_score", "default")
+    assert "cannot be checked" in str(problem)
+
+
+def test_a_score_that_is_missing_names_the_command_that_makes_it(file):
+    (problem,) = edited(file, lambda scores: scores.pop("psi_significance"))
+    assert problem.field == "psi_significance"
+    assert "posir rescore" in str(problem)
+    rescore(file)
+    assert problems_of(read_entry(file)) == []
+
+
+@pytest.mark.parametrize(
+    ("run", "field"),
+    [
+        ({"queries_dropped": 3}, "position_run.queries_dropped"),
+        ({"missing_subsets": ["sports"]}, "position_run.missing_subsets"),
+        ({"top_k": 10}, "position_run.top_k"),
+        ({"more": 1}, "position_run.more"),
+    ],
+)
+def test_what_was_run_must_be_what_the_task_runs(file, run, field):
+    problems = edited(file, lambda scores: scores["position_run"].update(run))
+    assert [problem.field.partition("[")[0] for problem in problems] == [field]
+
+
+@pytest.mark.parametrize("change", [{"languages": ["deu-Latn"]}, {"hf_subset": "sports"}])
+def test_subset_and_languages_are_the_tasks_own(file, change):
+    assert edited(file, lambda scores: scores.update(change))
+
+
+def test_another_schema_or_form_of_the_profile_is_refused(file):
+    (problem,) = edited(file, lambda scores: scores["position_profile"].update(schema=0))
+    assert (problem.field, problem.what) == ("position_profile.schema", "is 0 in the file; must be 1")
+
+
+def test_another_scheme_is_refused(file):
+    (problem,) = edited(file, lambda scores: scores["position_profile"].update(scheme="relative-20x512"))
+    assert problem.field == "position_profile.scheme"
+
+
+def test_a_revision_that_is_none_is_refused(tmp_path):
+    write_guesses(tmp_path, [mteb.get_task("PosIR-Mini")], revision="no_revision_available")
+    ((entry,), _) = read_entries(tmp_path)
+    (problem,) = problems_of(entry)
+    assert (problem.field, problem.subset) == ("revision", None)
+
+
+def test_an_unknown_task_is_refused(file):
+    file = file.replace(file.with_name("PosIR-Klingon.json"))
+    file.write_text(file.read_text().replace('"PosIR-Mini"', '"PosIR-Klingon"'))
+    (problem,) = problems_of(read_entry(file))
+    assert "`posir tasks`" in str(problem)
+
+
+@pytest.mark.parametrize(
+    ("revision", "of_mteb", "pinned", "good"),
+    [
+        (COMMIT, "main", "main", True),
+        (COMMIT, COMMIT, "main", True),
+        (COMMIT, COMMIT, COMMIT, True),
+        ("1", "1", "1", True),
+        ("main", "main", "main", False),
+        ("local", "main", "main", False),
+        ("local-0123456789abcdef", "local", "main", False),
+        (COMMIT, "local", "main", False),
+        ("b" * 40, "b" * 40, COMMIT, False),
+        ("2", "2", "1", False),
+        (COMMIT, "1", "1", False),
+        (COMMIT + "/../x", "main", "main", False),
+        (None, "main", "main", False),
+        (1, "1", "1", False),
+    ],
+)
+def test_the_revision_of_the_data_is_a_commit_or_the_tasks_own(revision, of_mteb, pinned, good):
+    assert (revision_problem(revision, of_mteb, pinned) is None) == good
+
+
+def test_only_the_first_of_many_problems_are_named(file):
+    def change(scores):
+        for name in list(scores):
+            if name.startswith("nauc_"):
+                scores[name] = 2.0
+
+    assert len(edited(file, change)) == EXAMPLES
+
+
+# PosIR's 31 domains, and overlapping buckets
+
+
+@pytest.fixture
+def posir(tmp_path, monkeypatch) -> Path:
+    """A result of PosIR-English over all domains; the data itself has no corpus any more."""
+    for domain in DOMAINS:
+        write_domain(tmp_path / "data" / POSIR_FOLDER, posir_tables(), domain=domain)
+    monkeypatch.setenv("POSIR_DATA", str(tmp_path / "data"))
+    folder = write_guesses(tmp_path / "output", [own_tasks()["PosIR-English"]()])
+    for corpus in (tmp_path / "data").rglob("corpus.parquet"):
+        corpus.unlink()
+    return as_of_the_hub(folder / "PosIR-English.json", COMMIT)
+
+
+def test_posir_is_checked_against_its_queries_alone(posir, tmp_path):
+    entry = read_entry(posir)
+    assert len(entry.subsets) == 31
+    assert problems_of(entry) == []
+
+    data = json.loads(posir.read_text())
+    (left_out,) = (scores for scores in data["scores"]["test"] if scores["hf_subset"] == "mining")
+    data["scores"]["test"].remove(left_out)
+    posir.write_text(json.dumps(data))
+    (problem,) = problems_of(read_entry(posir))
+    assert "is a part: 30 of 31 subsets" in str(problem)
+    assert "mining" in str(problem)
+
+    left_out["hf_subset"] = "mine"
+    data["scores"]["test"].append(left_out)
+    posir.write_text(json.dumps(data))
+    _, foreign = problems_of(read_entry(posir))
+    assert foreign.subset == "mine"
+    assert "is not a subset of PosIR-English" in str(foreign)
+
+    shutil.rmtree(tmp_path / "data" / POSIR_FOLDER / "eng-Latn" / "game")
+    subset_facts.cache_clear()
+    unread = [problem for problem in problems_of(read_entry(posir)) if "the data cannot be read" in str(problem)]
+    assert [problem.subset for problem in unread] == ["game"]
+
+
+def test_a_query_in_two_buckets_counts_in_both_and_once(tmp_path, monkeypatch):
+    context = "x" * 400
+    rows = [
+        {"id": f"q{row}", "title": "", "context": f"{context}{row % 7}", "question": f"which {row}", "answers": answer}
+        for row, answer in enumerate({"text": ["x"], "answer_start": [start]} for start in (0, 50, 100, 100, 150, 200, 399))
+    ]
+    folder = tmp_path / "data" / "squad_v2"
+    folder.mkdir(parents=True)
+    for split, part in (("train", rows[:4]), ("validation", rows[4:])):
+        pl.DataFrame(part).write_parquet(folder / f"{split}-00000-of-00001.parquet")
+    monkeypatch.setenv("POSIR_DATA", str(tmp_path / "data"))
+    task = own_tasks()["SQuAD-PosQ"]
+    file = write_guesses(tmp_path / "output", [task()]) / "SQuAD-PosQ.json"
+    as_of_the_hub(file, task.metadata.dataset["revision"])
+    entry = read_entry(file)
+    assert (entry.subsets[0].profile.counts.sum(), entry.subsets[0].profile.queries) == (10, 7)
+    assert problems_of(entry) == []
+
+    def change(scores):
+        totals = scores["position_profile"]["totals"]
+        found = next(rank for rank, count in enumerate(totals[0].split()) if int(count) > 3)
+        for _ in range(4):
+            totals[0] = moved(totals[0], found, (found + 1) % 12)
+
+    assert [problem.field for problem in edited(file, change)] == ["position_profile.totals"]
