@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test clean
+.PHONY: demo test browser clean
 
 demo: $(VENV)/ready
 	$(BIN)/mteb run -t PosIR-Mini -m mteb/baseline-bm25s --output-folder results/demo -v 1
@@ -13,7 +13,11 @@ test: $(VENV)/ready-to-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto --dist loadfile
+
+# The page's tests need Chromium and are skipped where there is none.
+browser:
+	command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; }
 
 $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -17,7 +17,7 @@ from pyarrow.lib import ArrowException
 
 from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Evidence, Integers
-from posir_tasks.files import written_whole
+from posir_tasks.files import in_turn, written_whole
 from posir_tasks.profile import RANKS, PositionProfile, rank_columns
 from posir_tasks.schemes import PositionScheme
 
@@ -138,8 +138,9 @@ def keep_ranks(
     file = ranks_path(folder, model_name, revision, task)
     of = RanksOf(model_name, revision, task, scheme.name, scheme.lengths, scheme.positions)
     rows = _rows(subset, scheme, evidence, ranks)
-    others = _other_subsets(file, of, subset)
-    _write(file, KeptRanks(of, rows if others is None else pl.concat([others, rows]).sort("subset", maintain_order=True)))
+    with in_turn(file.parent):
+        others = _other_subsets(file, of, subset)
+        _write(file, KeptRanks(of, rows if others is None else pl.concat([others, rows]).sort("subset", maintain_order=True)))
     return file
 
 

@@ -87,6 +87,8 @@ class Reach:
         Raises:
             ProfileError: It is damaged.
         """
+        if not isinstance(data, Mapping):
+            raise ProfileError("A reach is a JSON object.")
         if data.get("window") is None:
             return None
         try:

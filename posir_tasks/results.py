@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from posir_tasks.errors import PosirError, ProfileError
-from posir_tasks.files import written_whole
+from posir_tasks.files import in_turn, written_whole
 from posir_tasks.hooks.manager import plugin_scores
 from posir_tasks.profile import PositionProfile
 from posir_tasks.reach import Reach
@@ -93,13 +93,18 @@ def _subset_results(file: Path) -> Iterator[SubsetResult]:
         for scores in split:
             if PROFILE_KEY in scores:
                 subset = str(scores.get("hf_subset", "default"))
-                profile, reach = _profile_and_reach(file, subset, scores)
+                profile, reach = profile_and_reach(file, subset, scores)
                 yield SubsetResult(model, revision, data["task_name"], subset, profile, reach, scores.get(RUN_KEY, {}), file)
 
 
-def _profile_and_reach(file: Path, subset: str, scores: Mapping[str, Any]) -> tuple[PositionProfile, Reach | None]:
+def profile_and_reach(file: Path, subset: str, scores: Mapping[str, Any]) -> tuple[PositionProfile, Reach | None]:
+    """Read the profile of a subset's scores, and what the model's window leaves of it; None where the window is unknown.
+
+    Raises:
+        ProfileError: One of them is missing, damaged or newer than this program. Names file and subset.
+    """
     try:
-        return PositionProfile.from_json(scores[PROFILE_KEY]), Reach.from_json(scores.get(REACH_KEY, {}))
+        return PositionProfile.from_json(scores.get(PROFILE_KEY, {})), Reach.from_json(scores.get(REACH_KEY, {}))
     except ProfileError as error:
         raise ProfileError(f"{file}: subset '{subset}': {error}") from error
 
@@ -124,20 +129,26 @@ def rescore(file: Path) -> int:
     Raises:
         PosirError: The file cannot be read.
     """
-    data = load_result(file)
+    with in_turn(file.parent):
+        data = load_result(file)
+        rescored = _rescore_subsets(file, data)
+        if rescored:
+            with written_whole(file) as part:
+                part.write_text(json.dumps(data, indent=2), encoding="utf-8")
+    return rescored
+
+
+def _rescore_subsets(file: Path, data: dict[str, Any]) -> int:
     rescored = 0
     for split in data["scores"].values():
         for scores in split:
             if PROFILE_KEY in scores:
-                profile, reach = _profile_and_reach(file, str(scores.get("hf_subset")), scores)
+                profile, reach = profile_and_reach(file, str(scores.get("hf_subset")), scores)
                 before = set(scores.get(RUN_KEY, {}).get(SCORED_KEY, ()))
                 given = rounded(plugin_scores(profile, reach, taken=scores.keys() - before))
                 scores.update(given)
                 scores.setdefault(RUN_KEY, {})[SCORED_KEY] = sorted(before | given.keys())
                 rescored += 1
-    if rescored:
-        with written_whole(file) as part:
-            part.write_text(json.dumps(data, indent=2), encoding="utf-8")
     return rescored
 
 

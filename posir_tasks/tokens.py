@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from posir_tasks.errors import PosirError
+from posir_tasks.errors import PosirError, reason_of
 
 #: UTF-8 bytes that the default rule counts as one token.
 BYTES_A_TOKEN = 4
@@ -18,7 +18,7 @@ def estimated_tokens(text: str) -> int:
 
 
 def token_counter(tokenizer: str | None) -> Callable[[str], int]:
-    """Return a function that counts tokens.
+    """Return a function that counts tokens, at least one a text.
 
     Args:
         tokenizer: Name on the Hub or folder of a Hugging Face tokenizer; None for `estimated_tokens`.
@@ -34,7 +34,7 @@ def token_counter(tokenizer: str | None) -> Callable[[str], int]:
         loaded = AutoTokenizer.from_pretrained(tokenizer)
     except Exception as error:
         raise PosirError(
-            f"tokenizer '{tokenizer}': cannot be loaded ({str(error).splitlines()[0]}). Give a name on the Hub or a folder "
+            f"tokenizer '{tokenizer}': cannot be loaded ({reason_of(error)}). Give a name on the Hub or a folder "
             "that holds its files; without --tokenizer one token is counted for every four bytes."
         ) from error
-    return lambda text: len(loaded.encode(text, add_special_tokens=False))
+    return lambda text: max(1, len(loaded.encode(text, add_special_tokens=False)))

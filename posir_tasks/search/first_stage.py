@@ -13,13 +13,16 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import polars as pl
 from datasets import Dataset
 from mteb.abstasks.task_metadata import TaskMetadata
-from mteb.models import SearchProtocol
 from mteb.models.get_model_meta import get_model_meta
+from mteb.models.model_implementations.bm25 import BM25Search
 
 from posir_tasks.files import written_whole
+from posir_tasks.ranks import Hits
+from posir_tasks.search.bm25 import bm25_hits
 
 logger = logging.getLogger(__name__)
 
@@ -57,21 +60,27 @@ def bm25_first_stage(
     file = cache_folder() / "first-stage" / f"{_digest(corpus, queries, settings)}.parquet"
     if not file.exists():
         logger.info("Making the first stage for reranking: BM25's top %d, kept in %s", top_k, file)
-        model = cast("SearchProtocol", meta.load_model())
+        model = cast(BM25Search, meta.load_model())
         where: dict[str, Any] = {
             "task_metadata": task_metadata,
             "hf_split": hf_split,
             "hf_subset": hf_subset,
             "encode_kwargs": {},
         }
-        model.index(corpus, **where)
-        found = model.search(queries, top_k=top_k, **where)
-        ranked = [sorted(scores, key=lambda document: (scores[document], document), reverse=True) for scores in found.values()]
+        hits = bm25_hits(model, corpus, queries, top_k=top_k, **where)
         with written_whole(file) as part:
-            pl.DataFrame({"query": list(found), "documents": ranked}).write_parquet(part)
+            pl.DataFrame({"query": list(queries["id"]), "documents": best_first(hits)}).write_parquet(part)
     kept = pl.read_parquet(file)
     top_ranked = dict(zip(kept["query"].to_list(), kept["documents"].to_list(), strict=True))
     return FirstStage(top_ranked, {"model_name": FIRST_STAGE_MODEL, "revision": revision})
+
+
+def best_first(hits: Hits) -> pl.Series:
+    """Return the document ids of each query in pytrec_eval's order: by score, then by id, both descending."""
+    ids = np.array(hits.document_ids)
+    order = np.lexsort((ids.argsort().argsort()[hits.documents], hits.scores), axis=1)[:, ::-1]
+    rows = np.take_along_axis(hits.documents, order, axis=1)
+    return pl.Series(hits.document_ids).gather(rows.ravel()).reshape(rows.shape).arr.to_list()
 
 
 def _digest(corpus: Dataset, queries: Dataset, settings: list[str]) -> str:

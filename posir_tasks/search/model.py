@@ -21,8 +21,9 @@ from mteb.models.models_protocols import MTEBModels
 from mteb.timing import TimingStack
 from mteb.types import EncodeKwargs
 
-from posir_tasks.ranks import RankedQueries, rank_hits, rank_results
+from posir_tasks.ranks import Hits, RankedQueries, rank_hits, rank_results
 from posir_tasks.search.bm25 import bm25_hits
+from posir_tasks.search.dense import ModelEmbedder, dense_hits
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,9 @@ def search_ranks(model: MTEBModels, request: SearchRequest) -> RankedQueries:
     Raises:
         ScoreError: The model returned NaN.
     """
-    if not isinstance(model, BM25Search) or request.top_ranked is not None:
+    if request.top_ranked is None and isinstance(model, EncoderProtocol) and not isinstance(model, SearchProtocol):
+        return rank_hits(embedding_hits(model, request), request.positives)
+    if request.top_ranked is not None or not isinstance(model, BM25Search):
         return rank_results(search_results(model, request), request.positives)
     with request.timer("Searching corpus", split=request.hf_split, subset=request.hf_subset):
         hits = bm25_hits(
@@ -113,3 +116,18 @@ def search_ranks(model: MTEBModels, request: SearchRequest) -> RankedQueries:
             encode_kwargs=request.encode_kwargs,
         )
     return rank_hits(hits, request.positives)
+
+
+def embedding_hits(model: EncoderProtocol, request: SearchRequest) -> Hits:
+    """Search by embeddings, those of the corpus chunk by chunk."""
+    where = {"task_metadata": request.task_metadata, "hf_split": request.hf_split, "hf_subset": request.hf_subset}
+    return dense_hits(
+        model,
+        ModelEmbedder(model, dict(request.encode_kwargs), request.num_proc, where),
+        request.corpus,
+        request.queries,
+        top_k=request.top_k,
+        timer=request.timer,
+        split=request.hf_split,
+        subset=request.hf_subset,
+    )

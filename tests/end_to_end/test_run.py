@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -205,7 +206,7 @@ def test_doctor_is_well():
     checked = run("posir", "doctor")
     assert checked.returncode == 0, checked.stdout
     assert "start-up hook" in checked.stdout
-    assert "mteb knows 32 of 32" in checked.stdout
+    assert re.search(r"mteb knows (\d+) of \1\b", checked.stdout)
 
 
 def test_the_hubs_own_listing_overrules_the_table_of_domains(data: Path, tmp_path: Path):

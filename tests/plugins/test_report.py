@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from posir_report.formats import as_csv, as_json, as_markdown, bin_lines, length_lines
+from posir_report.formats import as_csv, as_json, as_markdown, bin_lines, length_lines, overview_lines
 from posir_report.published import among_published
 from posir_report.summary import Row, bin_rows_of, rows_of, summarise
 from posir_tasks.command.app import build_app
@@ -178,6 +178,23 @@ def test_models_and_tasks_are_not_pooled(raw, tmp_path):
         ("org/model", "PosIR-German"): 400,
         ("org/other", "PosIR-English"): 30,
     }
+
+
+def test_the_tasks_of_a_model_stand_under_one_another(raw, tmp_path):
+    parts = dict(list(raw.groupby("domain")))
+    write_result(tmp_path, {"game": profile_of(parts["game"])})
+    write_result(tmp_path, {"game": profile_of(parts["sports"])}, task="PosIR-German")
+    write_result(tmp_path, {"game": profile_of(parts["news_media"])}, model="org/other")
+    rows = [row for one in summarise(read_results(tmp_path)) for row in rows_of(one)]
+    overview = overview_lines(rows)
+    assert [(line.model, line.task, line.cells[:2]) for line in overview.lines] == [
+        ("org/model", "2 tasks", ("PosIR-English", "150")),
+        ("org/model", "2 tasks", ("PosIR-German", "400")),
+    ]
+    shown = CliRunner().invoke(build_app(), ["report", str(tmp_path)]).stdout
+    assert shown.startswith("org/model · 2 tasks")
+    wanted = [line.cells[1:] for line in length_lines(rows).lines if line.cells[0] == "all" and line.model == "org/model"]
+    assert [line.cells[1:] for line in overview.lines] == wanted
 
 
 def test_a_run_with_other_settings_is_not_pooled_with_the_first(raw, tmp_path):

@@ -23,9 +23,8 @@ from posir_stats.statistics import by_language, pool
 from posir_stats.texts import QUESTION_MARKS, QueryType, TextTotals, count_types
 from posir_tasks.command.app import build_app
 from posir_tasks.errors import DataError, PosirError
-from posir_tasks.sources.squad_json import import_squad
-from posir_tasks.tokens import estimated_tokens
-from tests.support.datasets import POSIR_FOLDER, write_domain
+from posir_tasks.sources.squad_json import squad_passages
+from tests.support.datasets import POSIR_FOLDER, imported, write_domain
 
 #: Documents and queries of each language and domain; some documents have no query.
 SIZES = {("eng-Latn", "game"): (30, 80), ("eng-Latn", "sports"): (50, 300), ("jpn-Jpan", "sports"): (20, 60)}
@@ -246,7 +245,7 @@ def test_bars_are_as_long_as_the_counts_are_large(described):
 
 def test_xquad_is_of_its_known_size(shared_data, tmp_path):
     files = [shared_data / "squad-format" / "xquad.en.json"]
-    import_squad(files, language="eng-Latn", domain="xquad", output=tmp_path, count_tokens=estimated_tokens)
+    imported(squad_passages(files), tmp_path, domain="xquad")
     (row,) = json.loads(as_json(describe(str(tmp_path))))["rows"]
     assert (row["documents"], row["queries"], row["relevant_documents"]) == (240, 1190, 240)
     articles = json.loads(files[0].read_text(encoding="utf-8"))["data"]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Evidence
+from posir_tasks.files import LOCK_FILE
 from posir_tasks.kept_ranks import keep_ranks, ranks_path, read_ranks
 from posir_tasks.profile import PositionProfile
 from posir_tasks.schemes import AbsolutePositions, LabelledPositions, RelativePositions
@@ -59,7 +60,7 @@ def test_a_subset_is_added_or_replaced_and_the_others_stay(tmp_path):
     assert kept.subsets == {"sports", "game"}
     assert kept.of_subset("sports")["rank"].to_list() == [5, 0]
     assert kept.of_subset("game")["rank"].to_list() == [3, 4]
-    assert [one.name for one in file.parent.iterdir()] == [file.name]
+    assert {one.name for one in file.parent.iterdir()} == {file.name, LOCK_FILE}
 
 
 def test_the_file_says_what_it_is_of_and_other_tools_read_it(tmp_path):
@@ -104,7 +105,7 @@ def test_nothing_is_left_of_a_write_that_fails(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="disk full"):
         keep(tmp_path, "game", [3, 4])
     assert file.read_bytes() == before
-    assert list(file.parent.iterdir()) == [file]
+    assert {one.name for one in file.parent.iterdir()} == {file.name, LOCK_FILE}
 
 
 def test_path(tmp_path):

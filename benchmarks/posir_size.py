@@ -1,0 +1,155 @@
+"""Search, ranks, profile, plugins and report at PosIR-English's true shape, embeddings given, against the bare products.
+
+Two processes read the same embeddings: ours does all that follows from them; the bare one multiplies and takes the first 100
+of each query, which any exact search must do. `growth` shows how both grow with queries and with documents.
+
+Use: python benchmarks/posir_size.py [growth]
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from measure import Cost, measure
+
+#: 31 domains of 1,719,701 documents and 42,015 queries in all (Zeng et al. 2026, arXiv 2601.08363).
+DOMAINS, DOCUMENTS, QUERIES, DIMENSIONS = 31, 55_500, 1_356, 384
+TOP_K = 100
+
+
+@dataclass(frozen=True)
+class Size:
+    """What is searched."""
+
+    domains: int = DOMAINS
+    documents: int = DOCUMENTS
+    queries: int = QUERIES
+
+
+def write_embeddings(folder: Path, size: Size) -> None:
+    """Write unit vectors: one set of documents, which every domain searches, and each domain's queries, near their document."""
+    rng = np.random.default_rng(0)
+    documents = unit(rng.standard_normal((size.documents, DIMENSIONS), dtype=np.float32))
+    np.save(folder / "documents.npy", documents)
+    for domain in range(size.domains):
+        near = documents[relevant_rows(size)] * 0.12 + unit(rng.standard_normal((size.queries, DIMENSIONS), dtype=np.float32))
+        np.save(folder / f"queries-{domain}.npy", unit(near))
+
+
+def unit(vectors: np.ndarray) -> np.ndarray:
+    """Scale to length 1."""
+    scaled: np.ndarray = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return scaled
+
+
+def relevant_rows(size: Size) -> np.ndarray:
+    """Return the relevant document of each query."""
+    return np.arange(size.queries) * 37 % size.documents
+
+
+def bare(folder: Path, size: Size) -> float:
+    """Return the seconds of the products and the first 100."""
+    import torch
+
+    start = time.perf_counter()
+    documents = torch.from_numpy(np.load(folder / "documents.npy", mmap_mode="c"))
+    for domain in range(size.domains):
+        queries = torch.from_numpy(np.load(folder / f"queries-{domain}.npy"))
+        (queries @ documents.T).topk(min(TOP_K, size.documents), dim=1)
+    return time.perf_counter() - start
+
+
+def ours(folder: Path, size: Size) -> float:
+    """Return the seconds of everything from embeddings to the pooled report."""
+    import torch
+    from datasets import Dataset
+    from mteb.timing import TimingStack
+    from mteb.types import PromptType
+
+    from posir_report.summary import summarise
+    from posir_tasks.evidence import Evidence
+    from posir_tasks.hooks.manager import plugin_scores
+    from posir_tasks.profile import PositionProfile
+    from posir_tasks.ranks import rank_hits, retrieval_scores
+    from posir_tasks.reach import Reach
+    from posir_tasks.results import PROFILE_KEY, REACH_KEY, read_results, rounded
+    from posir_tasks.schemes import RelativePositions
+    from posir_tasks.search.dense import dense_hits
+
+    class Dot:
+        """A model's similarity."""
+
+        @staticmethod
+        def similarity(queries: torch.Tensor, documents: torch.Tensor) -> torch.Tensor:
+            return queries @ documents.T
+
+    rng, scheme = np.random.default_rng(1), RelativePositions()
+    ids = [f"document_{row}" for row in range(size.documents)]
+    corpus = Dataset.from_dict({"id": ids, "text": ids})
+    asked = [f"{row:032x}" for row in range(size.queries)]
+    queries = Dataset.from_dict({"id": asked, "text": asked})
+    characters = rng.integers(500, 40_000, size.queries)
+    starts = (rng.random(size.queries) * (characters - 100)).astype(np.int64)
+    positives = [ids[row] for row in relevant_rows(size)]
+    evidence = Evidence(asked, positives, starts, starts + 100, characters, characters // 4)
+
+    start = time.perf_counter()
+    documents = torch.from_numpy(np.load(folder / "documents.npy", mmap_mode="c"))
+    entries = []
+    for domain in range(size.domains):
+        own = torch.from_numpy(np.load(folder / f"queries-{domain}.npy"))
+        chunk = iter(documents.split(50_000))
+
+        def embed(texts: Dataset, prompt_type: PromptType, own: torch.Tensor = own, chunk=chunk) -> torch.Tensor:  # type: ignore[no-untyped-def]  # noqa: ANN001, ARG001
+            return own if prompt_type is PromptType.query else next(chunk)
+
+        hits = dense_hits(Dot(), embed, corpus, queries, top_k=TOP_K, timer=TimingStack(), split="test", subset=str(domain))  # type: ignore[arg-type]
+        ranked = rank_hits(hits, evidence.positives())
+        profile = PositionProfile.from_ranks(scheme, evidence, ranked.ranks)
+        reach = Reach.from_ranks(512, scheme, evidence, ranked.ranks)
+        scores = retrieval_scores(ranked, (1, 3, 5, 10, 20, 100)) | rounded(plugin_scores(profile, reach))
+        stored = {PROFILE_KEY: profile.to_json(), REACH_KEY: reach.to_json() if reach else {}}
+        entries.append(scores | stored | {"hf_subset": str(domain)})
+    place = folder / "results" / "org__model" / "1"
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "model_meta.json").write_text(json.dumps({"name": "org/model", "revision": "1"}))
+    (place / "PosIR-English.json").write_text(json.dumps({"task_name": "PosIR-English", "scores": {"test": entries}}))
+    summarise(read_results(folder))
+    return time.perf_counter() - start
+
+
+def compare(size: Size) -> tuple[Cost, Cost]:
+    """Measure both, each in a process of its own; what they print is their seconds."""
+    with tempfile.TemporaryDirectory() as name:
+        write_embeddings(Path(name), size)
+        command = [sys.executable, __file__, "one", name, json.dumps(asdict(size))]
+        return measure([*command, "ours"]), measure([*command, "bare"])
+
+
+def main() -> None:
+    """Print a row for each size."""
+    if sys.argv[1:2] == ["one"]:
+        folder, size, which = Path(sys.argv[2]), Size(**json.loads(sys.argv[3])), sys.argv[4]
+        print(ours(folder, size) if which == "ours" else bare(folder, size))
+        return
+    sizes = [Size()]
+    if sys.argv[1:] == ["growth"]:
+        sizes = [Size(4, DOCUMENTS, QUERIES * k) for k in (1, 2, 3, 4)] + [Size(4, DOCUMENTS * k) for k in (2, 3, 4)]
+    print("domains  documents  queries (each)  |  ours s  peak MB  |  bare s  peak MB  |  ratio")
+    for size in sizes:
+        own, raw = compare(size)
+        seconds, least = float(own.output), float(raw.output)
+        print(
+            f"{size.domains:7d} {size.documents:10,d} {size.queries:9,d}        | {seconds:7.1f} {own.peak_mb:8,.0f}  | "
+            f"{least:7.1f} {raw.peak_mb:8,.0f}  | {seconds / least:6.2f}"
+        )
+
+
+if __name__ == "__main__":
+    main()

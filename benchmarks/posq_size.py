@@ -1,0 +1,52 @@
+"""BM25 at SQuAD-PosQ's true shape: `mteb run -t SQuAD-PosQ` against raw bm25s, and how both grow with documents and queries.
+
+Use: python benchmarks/posq_size.py DATA [growth], where DATA holds PosIR-Benchmark-v1/eng-Latn, whose words are drawn from.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+import polars as pl
+from made_squad import DOCUMENTS, QUERIES, make
+from measure import Cost, measure
+
+
+def run(texts: list[str], documents: int, queries: int) -> tuple[Cost, float, Cost]:
+    """Return the cost of our whole process, its seconds without imports, and raw bm25s (whose output is its seconds)."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        make(texts, folder, documents, queries)
+        mteb = [str(Path(sys.executable).parent / "mteb"), "run", "-v", "0", "-m", "mteb/baseline-bm25s"]
+        ours = measure([*mteb, "-t", "SQuAD-PosQ", "--output-folder", name], {"POSIR_DATA": name})
+        (result,) = folder.rglob("SQuAD-PosQ.json")
+        inside = json.loads(result.read_text())["evaluation_time"]
+        raw = measure([sys.executable, str(Path(__file__).parent / "raw_bm25s.py"), str(folder / "plain"), "eng"])
+        return ours, inside, raw
+
+
+def main() -> None:
+    """Print a row for each size."""
+    texts = [
+        text
+        for file in sorted((Path(sys.argv[1]) / "PosIR-Benchmark-v1" / "eng-Latn").glob("*/corpus.parquet"))
+        for text in pl.read_parquet(file)["text"]
+    ]
+    sizes = [(DOCUMENTS, QUERIES)]
+    if sys.argv[2:] == ["growth"]:
+        sizes = [(DOCUMENTS, QUERIES * k // 4) for k in (1, 2, 3, 4)] + [(DOCUMENTS * k // 4, QUERIES // 4) for k in (1, 2, 3)]
+    print("documents  queries  |  ours s  peak MB  imports apart s  |  raw bm25s s  |  ratio")
+    for documents, queries in sizes:
+        ours, inside, raw = run(texts, documents, queries)
+        seconds = float(raw.output)
+        print(
+            f"{documents:9,d} {queries:8,d}  | {ours.wall_s:7.1f} {ours.peak_mb:8,.0f} {inside:16.1f}  | {seconds:13.1f}  | "
+            f"{inside / seconds:6.2f}"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,183 @@
+"""`posir run` against `mteb run`: the same results, from this machine or from a Ray cluster, whoever is killed meanwhile."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import mteb
+import polars as pl
+import pytest
+from mteb.cache import ResultCache
+from typer.testing import CliRunner
+
+from posir_tasks.command.app import build_app
+from posir_tasks.errors import PosirError
+from tests.support.commands import BIN, CLEAN
+from tests.support.datasets import ASKED, POSIR_FOLDER, TEXTS, posir_tables, write_domain
+
+DOMAINS = ("film_entertainment", "fire_safety_food_safety", "fineweb", "game", "mining", "sports")
+TASKS = ("PosIR-English", "PosIR-German-English")
+ASKED_FOR = ("-t", *TASKS, "-m", "baseline-bm25s")
+TIMES = ("date", "evaluation_time", "evaluation_phases")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six domains in English and German, each with its own texts."""
+    folder = tmp_path_factory.mktemp("data")
+    for number, domain in enumerate(DOMAINS):
+        texts = {name: f"{text} This is about {domain}." * (number + 1) for name, text in TEXTS.items()}
+        asked = dict(list(ASKED.items())[number % 2 :])
+        for language in ("eng-Latn", "deu-Latn"):
+            write_domain(folder / POSIR_FOLDER, posir_tables(texts, asked), language=language, domain=domain)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def expected(data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+    """What mteb saves."""
+    folder = tmp_path_factory.mktemp("expected")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("POSIR_DATA", str(data))
+        model = mteb.get_model("mteb/baseline-bm25s", device="cpu")
+        mteb.evaluate(model, mteb.get_tasks(list(TASKS)), cache=ResultCache(folder))
+    return saved(folder)
+
+
+def saved(output: Path) -> dict[str, object]:
+    """Return all files of an output folder by their path, without times; subsets in their order."""
+    files = {file.relative_to(output).as_posix(): file for file in output.rglob("*.json*")}
+    contents = {
+        name: [json.loads(line) for line in file.read_text().splitlines()] for name, file in files.items() if name[-1] == "l"
+    }
+    for name in files.keys() - contents.keys():
+        content = json.loads(files[name].read_text())
+        contents[name] = {field: value for field, value in content.items() if field not in TIMES}
+    return contents
+
+
+def subsets_in(output: Path, task: str) -> list[str]:
+    """Return the subsets that have a result, in the order of the file."""
+    files = output.rglob(f"{task}.json")
+    return [scores["hf_subset"] for file in files for scores in json.loads(file.read_text())["scores"]["test"]]
+
+
+def test_stopped_by_ctrl_c_and_met_by_bad_data_a_run_ends_with_mtebs_own_results_but_for_these(
+    data: Path, tmp_path: Path, expected, monkeypatch
+):
+    output = tmp_path / "out"
+    command = ("posir", "run", *ASKED_FOR, "--output-folder", str(output))
+    stopped = interrupted(command, {"POSIR_DATA": str(data)}, after=2)
+    assert stopped.returncode == 130
+    assert f"What was finished is in {output}; run the same command again" in stopped.stderr
+    assert "Traceback" not in stopped.stderr
+    finished = sum(len(subsets_in(output, task)) for task in TASKS)
+    assert 2 <= finished < len(TASKS) * len(DOMAINS)
+
+    monkeypatch.setenv("POSIR_DATA", str(data))
+    queries = data / POSIR_FOLDER / "deu-Latn" / "sports" / "queries.parquet"
+    good = queries.read_bytes()
+    pl.read_parquet(queries).with_columns(pl.lit([5, 2]).alias("pos_char_span")).write_parquet(queries)
+    failed = CliRunner().invoke(build_app(), command[1:])
+    queries.write_bytes(good)
+    assert isinstance(failed.exception, PosirError)
+    assert f"{finished} of 12 units have a result" in failed.output
+    assert f"1 of {12 - finished} units failed" in str(failed.exception)
+    bad = f"mteb/baseline-bm25s · PosIR-German-English · sports: {queries}: field 'pos_char_span': is reversed"
+    assert bad in str(failed.exception)
+    of_english, of_german = (f"results/mteb__baseline-bm25s/0_3_0/{task}.json" for task in TASKS)
+    assert saved(output)[of_english] == expected[of_english]
+    assert saved(output)[of_german]["scores"]["test"] == expected[of_german]["scores"]["test"][:-1]
+
+
+def interrupted(command: tuple[str, ...], environment: dict[str, str], after: int) -> subprocess.CompletedProcess[str]:
+    """Press Ctrl-C when so many units are done: the signal reaches the command and its worker, as on a terminal."""
+    process = subprocess.Popen(
+        [str(BIN / command[0]), *command[1:]],
+        env=CLEAN | environment,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    lines = []
+    for line in process.stderr:
+        lines.append(line)
+        if line.startswith(f"{after}/"):
+            os.killpg(process.pid, signal.SIGINT)
+    return subprocess.CompletedProcess(command, process.wait(), stderr="".join(lines))
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A Ray cluster of two machines on this one, each with room for a worker with all of its processors."""
+    pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster
+
+    room = {"num_cpus": os.cpu_count(), "object_store_memory": 80_000_000}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        made = Cluster(initialize_head=True, head_node_args=room | {"include_dashboard": False})
+        made.add_node(**room)
+        yield made
+        made.shutdown()
+
+
+def workers_at_work(cluster) -> list[int]:
+    """Return the processes of the cluster's workers that evaluate a unit now."""
+    raylets = {info.process.pid for node in cluster.list_all_nodes() for info in node.all_processes["raylet"]}
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            title, parent = (folder / "cmdline").read_text(), (folder / "stat").read_text().rsplit(")", 1)[1].split()[1]
+        except OSError:
+            continue
+        if title.startswith("ray::Evaluator.evaluate") and int(parent) in raylets:
+            found.append(int(folder.name))
+    return found
+
+
+def kill_one_worker(cluster, killed: list[int]) -> None:
+    """Wait for a worker that evaluates a unit, and kill it."""
+    while not killed:
+        for pid in workers_at_work(cluster)[:1]:
+            os.kill(pid, signal.SIGKILL)
+            killed.append(pid)
+        time.sleep(0.02)
+
+
+def test_two_workers_of_a_cluster_one_of_them_killed_give_mtebs_own_results(
+    cluster, data: Path, tmp_path: Path, expected, monkeypatch
+):
+    monkeypatch.setenv("POSIR_DATA", str(data))
+    killed: list[int] = []
+    killer = threading.Thread(target=kill_one_worker, args=(cluster, killed), daemon=True)
+    killer.start()
+    output = tmp_path / "out"
+    done = CliRunner().invoke(
+        build_app(), ["run", *ASKED_FOR, "--output-folder", str(output), "--engine", "ray", "--address", cluster.address]
+    )
+    killer.join()
+    assert done.exit_code == 0, done.output
+    assert saved(output) == expected
+
+
+def test_ray_without_a_cluster_or_without_ray_says_what_to_do(monkeypatch, tmp_path: Path):
+    ray = pytest.importorskip("ray")
+
+    def said(*options: str) -> str:
+        asked_for = ["run", "-t", "PosIR-Mini", "-m", "baseline-bm25s", "--output-folder", str(tmp_path), *options]
+        return str(CliRunner().invoke(build_app(), asked_for).exception)
+
+    def unreachable(*_: object, **__: object) -> None:
+        raise ConnectionError("nobody is there")
+
+    assert "only a Ray cluster has one" in said("--address", "auto")
+    monkeypatch.setattr(ray, "init", unreachable)
+    assert "no Ray cluster can be reached there (nobody is there)" in said("--engine", "ray", "--address", "auto")
+    monkeypatch.setitem(sys.modules, "ray", None)
+    assert "pip install 'posir[ray]'" in said("--engine", "ray")

@@ -1,0 +1,49 @@
+"""`mteb run` with POSIR_EMBEDDINGS: a registered instruction model, three languages, two runs."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from posir_tasks.search.embedding_files import read_embeddings
+from tests.support.commands import run
+from tests.support.datasets import ASKED, POSIR_FOLDER, TEXTS, posir_tables, write_domain
+from tests.support.models import write_hub_cache
+
+MODEL = "Qwen/Qwen3-Embedding-0.6B"
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """A shell with a model, data in three languages, and a folder for embeddings."""
+    write_hub_cache(tmp_path / "hub")
+    for language in ("eng-Latn", "deu-Latn", "fra-Latn"):
+        asked = {name: (f"{language}: {question}", *rest) for name, (question, *rest) in ASKED.items()}
+        write_domain(tmp_path / "data" / POSIR_FOLDER, posir_tables(TEXTS, asked), language=language)
+    return {
+        "HF_HOME": str(tmp_path / "hub"),
+        "POSIR_DATA": str(tmp_path / "data"),
+        "POSIR_EMBEDDINGS": str(tmp_path / "embeddings"),
+    }
+
+
+def kept_in(folder: Path) -> dict[str, int]:
+    """Return how many embeddings a folder has of each type of prompt."""
+    kept: dict[str, int] = {}
+    for about in folder.rglob("about.json"):
+        kind = json.loads(about.read_text())["prompt_type"]
+        kept[kind] = kept.get(kind, 0) + sum(len(read_embeddings(file).keys) for file in about.parent.glob("*.arrow"))
+    return kept
+
+
+def test_tasks_and_runs_share_what_is_encoded(environment: dict[str, str], tmp_path: Path):
+    def mteb_run(folder: str, *tasks: str) -> None:
+        ran = run("mteb", "run", "-t", *tasks, "-m", MODEL, "--output-folder", str(tmp_path / folder), **environment)
+        assert ran.returncode == 0, ran.stderr
+
+    mteb_run("first", "PosIR-English", "PosIR-German-English")
+    assert kept_in(tmp_path / "embeddings") == {"document": 4, "query": 8}
+    mteb_run("second", "PosIR-German-English", "PosIR-French-English")
+    assert kept_in(tmp_path / "embeddings") == {"document": 4, "query": 12}
+    first, second = (next((tmp_path / name).rglob("PosIR-German-English.json")) for name in ("first", "second"))
+    assert json.loads(first.read_text())["scores"] == json.loads(second.read_text())["scores"]
