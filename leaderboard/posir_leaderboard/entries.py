@@ -217,7 +217,8 @@ def _subset_result(file: Path, model: str, revision: str, task: str, subset: str
     try:
         profile, reach = profile_and_reach(file, subset, scores)
     except PosirError as error:
-        raise _error(file, str(error).removeprefix(f"{file}: subset '{subset}': "), subset, PROFILE_KEY) from error
+        what = shown(str(error).removeprefix(f"{file}: subset '{subset}': "), 500)
+        raise _error(file, what, subset, PROFILE_KEY) from error
     counted: list[Integers] = [profile.counts, profile.totals]
     if reach:
         counted += [reach.starts_beyond, reach.ends_beyond, reach.seen.counts, reach.seen.totals]

@@ -84,6 +84,8 @@ def test_the_blocks_of_a_page_run_one_after_the_other(page: Path, reader: tuple[
     folder.mkdir()
     if "results/guide" in page.read_text():
         shutil.copytree(earlier, folder, dirs_exist_ok=True)
+    if "--output data/" not in page.read_text():
+        shutil.copytree(variables["POSIR_DATA"], folder / "data")
     for block in blocks(page, "bash"):
         if not block.startswith("make "):
             run_script(block, folder, environment)

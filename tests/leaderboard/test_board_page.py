@@ -324,11 +324,10 @@ def test_a_models_own_page(visit, address, data):
         "Notes",
     ]
     page.page.click("#panel-models summary >> nth=0")
-    shown = page.page.eval_on_selector_all(
-        "#panel-models details >> nth=0 >> tbody td:nth-child(4)", "cells => cells.map(cell => cell.innerText)"
-    )
     panel = data[f"models/{identity}"]["tasks"]["PosIR-English"]["panels"][0]["ndcg_at_10"]
-    assert numbers(shown) == pytest.approx([100 * score for score in panel], abs=0.051)
+    cells = page.page.locator("#panel-models details").first.locator("tbody td:nth-child(4)")
+    expect(cells).to_have_count(len(panel))
+    assert numbers(cells.all_inner_texts()) == pytest.approx([100 * score for score in panel], abs=0.051)
     page.page.select_option("#panel-models select", label="German")
     expect(page.page.locator("#panel-models h2").nth(2)).to_contain_text("PosIR-German")
     assert page.state()["task"] == "PosIR-German"

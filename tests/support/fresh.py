@@ -32,6 +32,7 @@ def fresh_environment(folder: Path) -> dict[str, str]:
     return CLEAN | {
         "PATH": f"{folder / 'bin'}:{CLEAN['PATH']}",
         "VIRTUAL_ENV": str(folder),
+        "POSIR_CACHE": str(folder / "cache"),
         "PIP_NO_INDEX": "1",
         "PIP_NO_BUILD_ISOLATION": "0",
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
