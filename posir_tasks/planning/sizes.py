@@ -114,7 +114,7 @@ def texts_at_hand(task: PositionTask, subset: str) -> Texts | None:
         queries = file_at_hand(repository, f"{task.language.code}/{subset}/queries.parquet")
         return Texts(pl.scan_parquet(corpus), pl.scan_parquet(queries)) if corpus and queries else None
     data = task.read_subset(subset)
-    return Texts(*(pl.LazyFrame({"text": list(texts["text"])}) for texts in (data.corpus, data.queries)))
+    return Texts(*(pl.LazyFrame({"text": texts["text"][:]}) for texts in (data.corpus, data.queries)))
 
 
 def file_at_hand(repository: Repository, path: str) -> Path | None:

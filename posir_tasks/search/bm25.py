@@ -35,11 +35,11 @@ def bm25_hits(
         num_proc: Processes to search with; by default one for each core.
         where: `task_metadata`, `hf_split`, `hf_subset` and `encode_kwargs`, as mteb passes them.
     """
-    ids = list(corpus["id"])
+    ids = corpus["id"][:]
     # The model reads its corpus row by row, which a list does many times faster than a dataset.
-    model.index([{"id": name, "text": text} for name, text in zip(ids, corpus["text"], strict=True)], **where)
+    model.index([{"id": name, "text": text} for name, text in zip(ids, corpus["text"][:], strict=True)], **where)
     assert model._tokenizer is not None
-    tokens = model._tokenizer.transform(list(queries["text"]))
+    tokens = model._tokenizer.transform(queries["text"][:])
     processes = min(num_proc or os.cpu_count() or 1, len(queries) // SHARE)
     found = retrieve(model.retriever, tokens, k=min(top_k, len(ids)), processes=processes)
     return Hits(np.concatenate([part.documents for part in found]), np.concatenate([part.scores for part in found]), ids)

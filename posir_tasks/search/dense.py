@@ -80,7 +80,7 @@ def dense_hits(
             scores, rows = torch.cat([scores, near], dim=1), torch.cat([rows, row + start], dim=1)
             scores, order = scores.topk(min(top_k, scores.shape[1]), dim=1)
             rows = rows.gather(1, order)
-    return Hits(rows.numpy(), scores.numpy(), list(corpus["id"]))
+    return Hits(rows.numpy(), scores.numpy(), corpus["id"][:])
 
 
 def nearest(model: EncoderProtocol, queries: Array, documents: Array, top_k: int) -> tuple[torch.Tensor, torch.Tensor]:

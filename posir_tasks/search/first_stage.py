@@ -69,7 +69,7 @@ def bm25_first_stage(
         }
         hits = bm25_hits(model, corpus, queries, top_k=top_k, **where)
         with written_whole(file) as part:
-            pl.DataFrame({"query": list(queries["id"]), "documents": best_first(hits)}).write_parquet(part)
+            pl.DataFrame({"query": queries["id"][:], "documents": best_first(hits)}).write_parquet(part)
     kept = pl.read_parquet(file)
     top_ranked = dict(zip(kept["query"].to_list(), kept["documents"].to_list(), strict=True))
     return FirstStage(top_ranked, {"model_name": FIRST_STAGE_MODEL, "revision": revision})

@@ -20,6 +20,7 @@ from tests.support.browser import CHROMIUM
 
 playwright = pytest.importorskip("playwright.sync_api")
 expect = playwright.expect
+expect.set_options(timeout=20_000)
 axe = pytest.importorskip("axe_playwright_python.sync_playwright")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
 
