@@ -1,21 +1,27 @@
-"""Runs a command as a user would and measures the whole process."""
+"""Runs a command as a user would and measures the whole process, with the processes that it forks."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+
+#: Seconds between two looks at the memory of a command's processes.
+INTERVAL = 0.2
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a finished process took."""
+    """What a finished command took."""
 
     wall_s: float
     peak_mb: float
+    """Of all its processes together; what they share counts once. At least the largest process's own peak."""
     output: str
 
 
@@ -26,11 +32,44 @@ def measure(command: Sequence[str], environment: Mapping[str, str] | None = None
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env={**os.environ, **(environment or {})}
     )
     assert process.stdout is not None
+    seen, ended = [0.0], threading.Event()
+    watch = threading.Thread(target=_watch, args=(process.pid, seen, ended))
+    watch.start()
     output = process.stdout.read()
+    ended.set()
     _, status, usage = os.wait4(process.pid, 0)
+    wall = time.perf_counter() - start
+    watch.join()
     if os.waitstatus_to_exitcode(status) != 0:
         sys.exit(f"failed: {' '.join(command)}")
-    return Cost(time.perf_counter() - start, usage.ru_maxrss / 1024, output)
+    return Cost(wall, max(usage.ru_maxrss / 1024, *seen), output)
+
+
+def _watch(pid: int, seen: list[float], ended: threading.Event) -> None:
+    while not ended.wait(INTERVAL):
+        # Looking slows a process down; of one alone the system knows the peak.
+        if len(processes := list(_tree(pid))) > 1:
+            seen.append(sum(map(_proportional_mb, processes)))
+
+
+def _tree(pid: int) -> Iterator[int]:
+    yield pid
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            found = children.read_text().split()
+        except OSError:  # the process has just ended
+            continue
+        for child in found:
+            yield from _tree(int(child))
+
+
+def _proportional_mb(pid: int) -> float:
+    """Return a process's share of memory: pages that several processes map count for each by its part."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
 
 
 def print_rows(rows: Sequence[tuple[str, Cost]]) -> None:

@@ -147,7 +147,8 @@ def main() -> None:
         seconds, least = float(own.output), float(raw.output)
         print(
             f"{size.domains:7d} {size.documents:10,d} {size.queries:9,d}        | {seconds:7.1f} {own.peak_mb:8,.0f}  | "
-            f"{least:7.1f} {raw.peak_mb:8,.0f}  | {seconds / least:6.2f}"
+            f"{least:7.1f} {raw.peak_mb:8,.0f}  | {seconds / least:6.2f}",
+            flush=True,
         )
 
 

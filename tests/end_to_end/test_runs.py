@@ -166,6 +166,24 @@ def test_two_workers_of_a_cluster_one_of_them_killed_give_mtebs_own_results(
     assert saved(output) == expected
 
 
+def test_ctrl_c_stops_a_cluster_run_and_the_same_command_ends_with_mtebs_own_results(cluster, data: Path, tmp_path: Path, expected):
+    output = tmp_path / "out"
+    on_cluster = ("--engine", "ray", "--address", cluster.address)
+    command = ("posir", "run", *ASKED_FOR, "--output-folder", str(output), *on_cluster)
+    stopped = interrupted(command, {"POSIR_DATA": str(data), "RAY_USAGE_STATS_ENABLED": "0"}, after=2)
+    assert stopped.returncode == 130
+    assert f"What was finished is in {output}; run the same command again" in stopped.stderr
+    assert "Traceback" not in stopped.stderr
+    finished = sum(len(subsets_in(output, task)) for task in TASKS)
+    assert 2 <= finished < len(TASKS) * len(DOMAINS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("POSIR_DATA", str(data))
+        done = CliRunner().invoke(build_app(), command[1:])
+    assert done.exit_code == 0, done.output
+    assert f"{finished} of 12 units have a result" in done.output
+    assert saved(output) == expected
+
+
 def test_ray_without_a_cluster_or_without_ray_says_what_to_do(monkeypatch, tmp_path: Path):
     ray = pytest.importorskip("ray")
 
