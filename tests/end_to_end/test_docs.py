@@ -40,6 +40,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, st
     variables = {
         "HF_HOME": str(home / "hugging-face"),
         "POSIR_DATA": str(home / "data"),
+        "RAY_worker_niceness": "0",
     }
     earlier = home / "earlier"
     earlier.mkdir()
