@@ -18,6 +18,7 @@ import numpy as np
 
 from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Integers
+from posir_tasks.registration import own_tasks
 from posir_tasks.results import META_FILE, PROFILE_KEY, RUN_KEY, SubsetResult, profile_and_reach
 
 #: Largest file that is read. A result with 31 subsets, the most that a task has, takes 0.8 MiB.
@@ -143,7 +144,7 @@ def _doubles(entries: Iterable[Entry]) -> dict[tuple[str, str, str], Problem]:
 
 
 def read_entry(file: Path) -> Entry | None:
-    """Read one result file; None if it holds no position profile, as results of other tasks do not.
+    """Read one result file; None if it is of a task without position profiles.
 
     Args:
         file: `<org>__<model>/<revision>/<Task>.json`, with mteb's `model_meta.json` beside it.
@@ -156,6 +157,8 @@ def read_entry(file: Path) -> Entry | None:
         raise _error(file, "is not a task result of mteb: it has no object 'scores'")
     named = list(_named_scores(file, data["scores"]))
     if not any(PROFILE_KEY in scores for _, scores in named):
+        if file.stem in own_tasks():
+            raise _error(file, "is missing in every subset, so nothing can be checked; run the task again", field=PROFILE_KEY)
         return None
     task = _allowed(NAME, data.get("task_name"))
     if task is None or task != file.stem:

@@ -15,6 +15,7 @@ from posir_leaderboard.hub import Change, Repository, counted
 from posir_leaderboard.submission import path_in_repository
 from posir_tasks.errors import PosirError
 from posir_tasks.profile import pool
+from posir_tasks.registration import own_tasks
 from posir_tasks.results import rounded
 
 
@@ -28,8 +29,6 @@ def eval_results_of(entries: Sequence[Entry], page: str) -> Change:
     Raises:
         PosirError: No entry is of a dataset on the Hub.
     """
-    from posir_tasks.registration import own_tasks
-
     tasks = own_tasks()
     datasets = {entry.task: tasks[entry.task].metadata.dataset for entry in entries}
     on_hub = [entry for entry in entries if not datasets[entry.task]["revision"].isdigit()]

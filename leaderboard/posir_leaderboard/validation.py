@@ -24,6 +24,7 @@ from posir_tasks.profile import DEPTH, PositionProfile
 from posir_tasks.progress import progress
 from posir_tasks.ranks import RankedQueries, retrieval_scores
 from posir_tasks.reach import Reach
+from posir_tasks.registration import own_tasks
 from posir_tasks.results import DECIMALS, PROFILE_KEY, REACH_KEY, RUN_KEY, SCORED_KEY, SubsetResult
 
 if TYPE_CHECKING:
@@ -47,8 +48,6 @@ def problems_of(entry: Entry) -> list[Problem]:
 
     Reads the dataset: of PosIR the queries and qrels, of the others the whole, from the Hub or `POSIR_DATA`.
     """
-    from posir_tasks.registration import own_tasks
-
     tasks = own_tasks()
     if entry.task not in tasks:
         return [_problem(entry, "is not a task of posir; `posir tasks` lists them", field="task_name")]

@@ -22,15 +22,14 @@ def test_a_wheel_has_the_hook_and_every_module_and_data_file(tmp_path: Path):
     wheel = built("wheel", tmp_path)
     names = set(wheel.namelist())
     assert wheel.read("posir.pth").decode() == HOOK
-    roots = [ROOT / "posir_tasks", *(path for path in (ROOT / "plugins").iterdir() if (path / "__init__.py").exists())]
-    files = [file for root in roots for file in root.rglob("*") if file.is_file() and "__pycache__" not in file.parts]
-    parents = {root: root.parent for root in roots}
+    inits = [ROOT / "posir_tasks" / "__init__.py", *ROOT.glob("plugins/*/__init__.py"), *ROOT.glob("leaderboard/*/__init__.py")]
     missing = [
         file
-        for file in files
-        for root in roots
-        if root in file.parents and file.relative_to(parents[root]).as_posix() not in names
+        for init in inits
+        for file in init.parent.rglob("*")
+        if file.is_file() and "__pycache__" not in file.parts and file.relative_to(init.parents[1]).as_posix() not in names
     ]
+    assert len(inits) > 2
     assert not missing
     assert "posir_startup.py" in names
 

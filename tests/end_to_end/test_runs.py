@@ -168,7 +168,7 @@ def test_two_workers_of_a_cluster_one_of_them_killed_give_mtebs_own_results(
     assert saved(output) == expected
 
 
-def test_ctrl_c_stops_a_cluster_run_and_the_same_command_ends_with_mtebs_own_results(cluster, data: Path, tmp_path: Path, expected):
+def test_ctrl_c_stops_a_cluster_run_and_the_same_command_ends_it(cluster, data: Path, tmp_path: Path, expected):
     output = tmp_path / "out"
     on_cluster = ("--engine", "ray", "--address", cluster.address)
     command = ("posir", "run", *ASKED_FOR, "--output-folder", str(output), *on_cluster)

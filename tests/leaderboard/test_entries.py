@@ -329,6 +329,11 @@ def test_a_result_without_a_model_meta_is_not_passed_over(file):
     assert "model_meta.json: is missing" in refused(file)
 
 
+def test_a_result_of_our_own_task_without_any_profile_is_refused(file):
+    changed(file, lambda data: [scores.pop("position_profile") for scores in data["scores"]["test"]])
+    assert "is missing in every subset" in refused(file, field="position_profile")
+
+
 def test_a_file_that_poses_as_another_task_is_refused(file):
     file.replace(file.with_name("SQuAD-PosQ.json"))
     refused(file, field="task_name")
