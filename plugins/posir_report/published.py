@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import groupby
 
 from posir_published import PublishedRow, published_rows
@@ -21,7 +22,12 @@ def among_published(rows: Sequence[Row]) -> list[Row]:
     """
     tasks = list(dict.fromkeys(row.task for row in rows))
     lengths = {task: {row.length for row in rows if row.task == task} for task in tasks}
-    published = [_row(one) for task in tasks for one in published_rows(task) if one.length in lengths[task]]
+    published = [
+        replace(row_of(one), model=f"{one.model} (published)")
+        for task in tasks
+        for one in published_rows(task)
+        if one.length in lengths[task]
+    ]
     if not published:
         raise PosirError(f"The papers have no result on {', '.join(tasks)}. `posir published` lists what they have.")
     groups = [list(group) for _, group in groupby([*rows, *published], key=lambda row: (row.task, row.model))]
@@ -29,9 +35,10 @@ def among_published(rows: Sequence[Row]) -> list[Row]:
     return [row for group in groups for row in group]
 
 
-def _row(published: PublishedRow) -> Row:
+def row_of(published: PublishedRow) -> Row:
+    """Return a published row as a report has it: without what the papers do not give."""
     return Row(
-        model=f"{published.model} (published)",
+        model=published.model,
         task=published.task,
         length=published.length,
         queries=published.queries,

@@ -28,6 +28,8 @@ SCORES = (
 #: What the page sets in a specification: the shades of noise and of what is around a point, and the ends of the scores.
 NOISE, HALO = alt.param(name="noise", value="lightgrey"), alt.param(name="halo", value="white")
 LOW, HIGH = alt.param(name="low", value=0), alt.param(name="high", value=1)
+#: Pixels below which legends have columns.
+NARROW = 600
 #: Places of models that are laid over each other.
 PLACES = [0, 1, 2, 3]
 #: The scale between them.
@@ -74,9 +76,8 @@ def scatter() -> Layered:
         y=alt.Y("psi:Q", title="PSI", scale=alt.Scale(domainMin=0)),
     )
     marked = base.transform_filter("datum.marked")
-    kinds = alt.Color(
-        "kind:N", title=None, scale=alt.Scale(domain=[*KINDS.values(), BM25, UNKNOWN]), legend=alt.Legend(orient="top")
-    )
+    above, beside = (alt.Legend(orient="top", columns=alt.ExprRef(f"width < {NARROW} ? {number} : 0")) for number in (2, 1))
+    kinds = alt.Color("kind:N", title=None, scale=alt.Scale(domain=[*KINDS.values(), BM25, UNKNOWN]), legend=above)
     points = base.mark_point(
         filled=True, opacity=0.9, size=64, strokeWidth=0.8, stroke=alt.ExprRef("halo"), cursor="pointer"
     ).encode(
@@ -85,11 +86,17 @@ def scatter() -> Layered:
             "source:N",
             title=None,
             scale=alt.Scale(domain=["submitted", "published"], range=["circle", "diamond"]),
-            legend=alt.Legend(orient="top"),
+            legend=beside,
         ),
         tooltip=[MODEL, alt.Tooltip("kind:N", title="Kind"), *SCORES],
     )
-    names = base.transform_filter("datum.name").mark_text(align="left", dx=8, dy=-8, limit=220)
+    right = "scale('x', datum.ndcg_at_10) > width / 2"
+    names = base.transform_filter("datum.name").mark_text(
+        align=alt.ExprRef(f"{right} ? 'right' : 'left'"),
+        dx=alt.ExprRef(f"{right} ? -8 : 8"),
+        dy=-8,
+        limit=alt.ExprRef("width / 2"),
+    )
     return alt.layer(
         marked.mark_bar(width=9, color=alt.ExprRef("noise")).encode(y="psi_null_mean:Q", y2="psi_null_p95:Q"),
         marked.mark_rule(strokeWidth=1.2, opacity=0.65).encode(x="ndcg_at_10_low:Q", x2="ndcg_at_10_high:Q", color=kinds),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
@@ -13,6 +14,7 @@ from posir_leaderboard.board.records import ALL_LENGTHS, Record
 from posir_published import PublishedRow, published_rows, published_tasks
 from posir_published.figures import posq_figures
 from posir_published.rows import CROSS_LINGUAL, MONOLINGUAL, published_bins
+from posir_report.published import row_of
 from posir_report.summary import Row
 from posir_significance.intervals import score_interval
 from posir_tasks.results import rounded
@@ -55,35 +57,21 @@ def published_kinds() -> dict[str, str]:
 def _record(name: str, rows: list[PublishedRow], meta: Mapping[str, Any], kind: str | None) -> Record:
     described = {**meta, "model_type": [kind]} if kind else meta
     model = model_of(name, "", described, published=True)
-    return Record(model, rows[0].task, tuple(map(row_of, rows)), detail_of(name, rows[0].task, rows[0].source))
+    return Record(model, rows[0].task, tuple(map(bounded_row, rows)), detail_of(name, rows[0].task, rows[0].source))
 
 
-def row_of(published: PublishedRow) -> Row:
+def bounded_row(published: PublishedRow) -> Row:
     """Return a published row with the interval that its nDCG@10 has at most, where the number of queries is known.
 
     How much nDCG@10 varies from query to query is not published; with a mean m in [0, 1] its variance is at most m (1 - m),
     that of a coin. So this is Wilson's interval of a share, wider than the true one. nDCG@10(Qk), and PSI, have none: the
     queries of their bins are not published.
     """
-    low, high = mean_bounds(published.ndcg_at_10, published.queries) if published.queries else (None, None)
-    return Row(
-        model=published.model,
-        task=published.task,
-        length=published.length,
-        queries=published.queries,
-        ndcg_at_10=published.ndcg_at_10,
-        ndcg_at_10_low=low,
-        ndcg_at_10_high=high,
-        psi=published.psi,
-        psi_low=None,
-        psi_high=None,
-        psi_null_mean=published.psi_null_mean_at_most,
-        psi_null_p95=published.psi_null_p95_at_most,
-        p_value=None,
-        direction=None,
-        subsets=0,
-        missing_subsets=0,
-    )
+    row = row_of(published)
+    if not published.queries:
+        return row
+    low, high = mean_bounds(published.ndcg_at_10, published.queries)
+    return replace(row, ndcg_at_10_low=low, ndcg_at_10_high=high)
 
 
 def mean_bounds(mean: float, queries: int) -> tuple[float, float]:

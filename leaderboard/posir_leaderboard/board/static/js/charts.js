@@ -23,7 +23,7 @@
       font,
       view: { stroke: rule },
       axis: { ...text, titlePadding: 10, gridColor: rule, gridOpacity: 0.5, domainColor: rule, tickColor: rule },
-      legend: { ...text, labelColor: ink, symbolSize: 80 },
+      legend: { ...text, labelColor: ink, symbolSize: 80, symbolBaseFillColor: ink, symbolBaseStrokeColor: ink },
       text: { color: ink },
       range: {
         category: [1, 2, 3, 4, 5, 6].map((number) => colour(`series-${number}`)),
