@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from huggingface_hub.utils import yaml_dump  # type: ignore[attr-defined]
 
 from posir_leaderboard.entries import Entry
-from posir_leaderboard.hub import Change, Repository, counted
+from posir_leaderboard.hub import Change, Repository
 from posir_leaderboard.submission import path_in_repository
 from posir_tasks.errors import PosirError
 from posir_tasks.profile import pool
 from posir_tasks.registration import own_tasks
 from posir_tasks.results import rounded
+from posir_tasks.wording import counted
 
 
 def eval_results_of(entries: Sequence[Entry], page: str) -> Change:

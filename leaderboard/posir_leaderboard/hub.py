@@ -41,11 +41,6 @@ ADVICE = {
 }
 
 
-def counted(number: int, noun: str) -> str:
-    """Return a number of things in words, such as `2 files`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 class HubError(PosirError):
     """The Hub refuses. Says what to do."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +18,7 @@ from posir_tasks.sources.json_lines import json_lines_passages
 from posir_tasks.sources.spans import NEAR, shortened
 from posir_tasks.sources.squad_json import squad_passages
 from posir_tasks.tokens import BYTES_A_TOKEN, token_counter
+from posir_tasks.wording import counted
 
 Language = Annotated[str, typer.Option(help="Code of the language, such as jpn-Jpan.")]
 Domain = Annotated[str, typer.Option(help="Name of the domain: a-z, 0-9 and _.")]
@@ -107,22 +108,17 @@ def import_and_report(passages: Iterable[Passage | LeftOut], target: Target, tok
 
 def report_lines(imported: Imported, folder: Path) -> Iterator[str]:
     """Yield what was imported, moved and left out."""
-    yield f"{folder}: {counted(imported.documents, 'document')}, {counted(imported.queries, 'question')}"
+    yield f"{folder}: {counted(len(imported.documents), 'document')}, {counted(len(imported.queries), 'question')}"
     if imported.titles:
         yield f"titles not imported: {imported.titles:,}; spans count in the texts alone"
     if imported.moved:
         by = Counter(moved.span.start - (moved.claim.start or 0) for moved in imported.moved)
         distances = ", ".join(f"{distance:+d} ({count:,})" for distance, count in by.most_common())
-        yield f"moved: {counted(imported.moved, 'span')} to where the answer stands, by characters {distances}; first:"
+        yield f"moved: {counted(len(imported.moved), 'span')} to where the answer stands, by characters {distances}; first:"
         yield from (f"  {described(moved)}" for moved in imported.moved[:EXAMPLES])
     if imported.left_out:
-        yield f"left out: {counted(imported.left_out, 'question')}, first:"
+        yield f"left out: {counted(len(imported.left_out), 'question')}, first:"
         yield from (f"  {left_out}" for left_out in imported.left_out[:EXAMPLES])
-
-
-def counted(items: Sized, name: str) -> str:
-    """Return how many there are, in words: "1 span", "1,380 spans"."""
-    return f"{len(items):,} {name}{'s' * (len(items) != 1)}"
 
 
 def described(moved: Moved) -> str:

@@ -20,6 +20,7 @@ from posir_tasks.running.run import missing_units, run_and_save
 from posir_tasks.running.telling import tell
 from posir_tasks.running.units import Asked, Failed, find
 from posir_tasks.running.worker import Settings
+from posir_tasks.wording import counted
 
 #: Exit status after Ctrl-C, by convention of the shell.
 STOPPED = 130
@@ -76,14 +77,14 @@ def run(asked: Asked, output_folder: Path, settings: Settings, engine: EngineNam
         units = missing_units(work, cache)
     finished = len(work.units()) - len(units)
     if finished:
-        typer.echo(f"{finished} of {finished + len(units)} units have a result in {output_folder}", err=True)
+        typer.echo(f"{finished:,} of {counted(finished + len(units), 'unit')} have a result in {output_folder}", err=True)
     if units:
         workers: Engine = LocalEngine(settings) if engine is EngineName.LOCAL else RayEngine(address, settings)
         # Closed at once after Ctrl-C: a worker would otherwise end its unit first.
         with closing(run_and_save(units, workers, work, cache, settings)) as outcomes:
             failed = tell(outcomes, len(units))
         refuse(failed, len(units), output_folder)
-    typer.echo(f"{len(units)} units evaluated; results are in {output_folder}", err=True)
+    typer.echo(f"{counted(len(units), 'unit')} evaluated; results are in {output_folder}", err=True)
 
 
 def refuse(failed: Sequence[Failed], total: int, output_folder: Path) -> None:
@@ -95,6 +96,6 @@ def refuse(failed: Sequence[Failed], total: int, output_folder: Path) -> None:
     if failed:
         named = "\n".join(f"{one.unit}: {one.why}" for one in failed)
         raise PosirError(
-            f"{len(failed)} of {total} units failed; the results of the others are in {output_folder}. The same command tries "
-            f"these again:\n{named}"
+            f"{len(failed):,} of {counted(total, 'unit')} failed; the results of the others are in {output_folder}. The "
+            f"same command tries these again:\n{named}"
         )

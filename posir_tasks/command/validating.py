@@ -14,6 +14,7 @@ import typer
 from posir_tasks.progress import progress
 from posir_tasks.sources.checks import Problem
 from posir_tasks.sources.validation import Pairing, folder_to_check, problems_by_pairing, warnings_of
+from posir_tasks.wording import counted
 
 
 class ValidationFormat(StrEnum):
@@ -77,5 +78,5 @@ def text_lines(root: Path, found: dict[Pairing, list[Problem]], warnings: list[s
     languages = len({pairing.language for pairing in found})
     own = sum(pairing.language == pairing.corpus_language for pairing in found)
     against = f" and {len(found) - own} against the English corpus" if len(found) > own else ""
-    well = f"{count:,} problem{'s' if count > 1 else ''}" if count else "no problem"
-    yield f"{root}: {languages} language{'s' * (languages > 1)}, {own} domain{'s' * (own > 1)}{against} checked: {well}"
+    well = counted(count, "problem") if count else "no problem"
+    yield f"{root}: {counted(languages, 'language')}, {counted(own, 'domain')}{against} checked: {well}"

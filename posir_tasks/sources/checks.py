@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from polars._typing import PolarsDataType
 
 from posir_tasks.errors import DataError, reason_of
+from posir_tasks.wording import counted
 
 #: How many of a problem's rows are named.
 EXAMPLES = 5
@@ -41,7 +42,7 @@ class Problem:
                 f"{row} ({example})" if example else str(row)
                 for row, example in zip(self.rows, self.examples or ("",) * len(self.rows), strict=True)
             )
-            rows = f"; {self.count:,} row{'s' if self.count > 1 else ''}, first: {named}"
+            rows = f"; {counted(self.count, 'row')}, first: {named}"
         field = f" field '{self.field}':" if self.field else ""
         return f"{self.file}:{field} {self.what}{rows}"
 

@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from posir_tasks.wording import counted
+
 #: Folder of the site where none is named, so that the three commands follow each other.
 SITE = Path("leaderboard-site")
 #: Problems that are printed; the others are counted.
@@ -45,8 +47,8 @@ def build(
     if len(built.problems) > EXAMPLES:
         console.print(f"left out: {len(built.problems) - EXAMPLES} more; `posir check-results` names them all")
     typer.echo(
-        f"{output}: {built.models:,} models; {built.results:,} results, {built.scored:,} of them newly scored; "
-        f"{built.changed:,} files changed. Look at it: posir leaderboard serve --site {output}"
+        f"{output}: {counted(built.models, 'model')}; {counted(built.results, 'result')}, {built.scored:,} of them newly "
+        f"scored; {counted(built.changed, 'file')} changed. Look at it: posir leaderboard serve --site {output}"
     )
 
 

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from posir_leaderboard.entries import Entry, Problem, read_entries
 from posir_tasks.errors import PosirError
+from posir_tasks.wording import counted
 
 if TYPE_CHECKING:
     from posir_leaderboard.hub import Change
@@ -125,7 +126,6 @@ def send_and_tell(change: Change, way: Way) -> None:
     Raises:
         PosirError: It could not be sent.
     """
-    from posir_leaderboard.hub import counted
     from posir_leaderboard.submission import send
 
     outcome = send(change, way, tell=lambda text: typer.echo(text, err=True))
