@@ -18,7 +18,7 @@ from typing import Any
 import polars as pl
 
 from posir_tasks.errors import DataError, PosirError, reason_of
-from posir_tasks.files import PART
+from posir_tasks.files import PART, remove_forgotten
 from posir_tasks.languages import LANGUAGES
 from posir_tasks.progress import progress
 from posir_tasks.sources.checks import EXAMPLES, refuse
@@ -248,6 +248,7 @@ def write_domain(tables: PosirTables, folder: Path) -> None:
     refuse(problems_of(tables))
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
+        remove_forgotten(folder.parent)
         beside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=PART))
         try:
             (beside / "qrels").mkdir()

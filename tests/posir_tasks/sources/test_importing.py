@@ -152,6 +152,17 @@ def test_a_disk_that_fails_half_way_leaves_nothing_behind(tmp_path, monkeypatch,
     assert len(read_back(tmp_path)) == 1
 
 
+def test_what_a_killed_import_left_is_no_domain_and_goes_after_a_day(tmp_path):
+    old, new = (tmp_path / "eng-Latn" / f".sports.{name}.part" for name in ("old", "new"))
+    for folder in (old, new):
+        folder.mkdir(parents=True)
+        (folder / "corpus.parquet").write_bytes(b"PAR1")
+    os.utime(old, (0, 0))
+    imported([passage(TEXT, asked())], tmp_path)
+    assert {path.name for path in old.parent.iterdir()} == {"sports", new.name}
+    assert len(read_back(tmp_path)) == 1
+
+
 def test_an_output_that_is_a_file_is_refused(tmp_path):
     (tmp_path / "out").write_text("mine")
     with pytest.raises(PosirError, match="cannot be written"):
