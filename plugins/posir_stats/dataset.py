@@ -13,7 +13,8 @@ from posir_tasks.errors import DataError, PosirError
 from posir_tasks.registration import own_tasks, plugin_tasks
 from posir_tasks.schemes import PositionScheme, RelativePositions
 from posir_tasks.sources.data import PositionData
-from posir_tasks.sources.posir import FILES, REPO_ID, REVISION, domains_of, read_domain
+from posir_tasks.sources.folder import find_folder
+from posir_tasks.sources.posir import REPO_ID, REVISION, domains_of, read_domain
 from posir_tasks.sources.repository import LocalRepository, Repository, open_repository
 
 if TYPE_CHECKING:
@@ -65,23 +66,15 @@ def find_dataset(named: str) -> DatasetToRead:
 
 
 def dataset_of_folder(folder: Path) -> DatasetToRead:
-    """Return what a folder in the PosIR layout holds.
+    """Return what a folder in the PosIR layout holds: the data, one language of it, or one domain.
 
     Raises:
-        DataError: It has no domain of any language, or a file of one is missing.
+        PosirError: It is none of these.
     """
-    found = sorted({file.relative_to(folder).parts[:2] for name in FILES for file in folder.glob(f"*/*/{name}")})
-    wanted = (folder / language / domain / name for language, domain in found for name in FILES)
-    lacking = [str(file) for file in wanted if not file.is_file()]
-    if lacking:
-        raise DataError(f"missing: {', '.join(lacking)}. A domain needs {', '.join(FILES)}.")
-    if not found:
-        raise DataError(
-            f"folder {folder}: holds no data in the PosIR layout, <language>/<domain>/{{{','.join(FILES)}}}. Name the folder "
-            "that holds the languages' folders, or a task of `posir tasks`."
-        )
-    repository = LocalRepository(folder)
-    subsets = tuple(_subset(repository, language, language, domain) for language, domain in found)
+    found = find_folder(folder)
+    repository = LocalRepository(found.root)
+    own = [pairing for pairing in found.pairings() if pairing.language == pairing.corpus_language]
+    subsets = tuple(_subset(repository, one.language, one.language, one.domain) for one in own)
     return DatasetToRead(folder.name, repository.place, RelativePositions(), subsets)
 
 

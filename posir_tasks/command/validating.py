@@ -13,7 +13,8 @@ import typer
 
 from posir_tasks.progress import progress
 from posir_tasks.sources.checks import Problem
-from posir_tasks.sources.validation import Pairing, folder_to_check, problems_by_pairing, warnings_of
+from posir_tasks.sources.folder import Pairing, find_folder
+from posir_tasks.sources.validation import problems_by_pairing, warnings_of
 from posir_tasks.wording import counted
 
 
@@ -41,7 +42,7 @@ def add_commands(app: typer.Typer) -> None:
 
         Each domain is checked by itself and, where the English corpus of its domain is there, against that.
         """
-        to_check = folder_to_check(folder)
+        to_check = find_folder(folder)
         pairings = to_check.pairings()
         found = dict(problems_by_pairing(to_check, progress(pairings, "Checking")))
         warnings = list(warnings_of(pairings))

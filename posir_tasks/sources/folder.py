@@ -1,4 +1,4 @@
-"""A folder of one's own: data in the PosIR layout, wherever it lies, known by its content."""
+"""Folders of one's own: data in the PosIR layout or a part of it, wherever it lies."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from posir_tasks.errors import DataError
-from posir_tasks.languages import CODE
+from posir_tasks.errors import DataError, PosirError
+from posir_tasks.languages import CODE, PIVOT
 from posir_tasks.progress import progress
-from posir_tasks.sources.posir import FILES, domains_of
-from posir_tasks.sources.repository import LOCAL, LocalRepository, Repository
+from posir_tasks.sources.posir import FILES, REPO_ID, domains_of
+from posir_tasks.sources.repository import LOCAL, LocalRepository, Repository, local_name
 
 
 @dataclass(frozen=True)
@@ -79,3 +79,69 @@ def domains_to_run(repository: Repository, language: str) -> list[str]:
         files = ", ".join(FILES)
         raise DataError(f"{repository.place}: has no data of {language}; wanted is {language}/<domain>/ with {files}. {has}")
     return domains
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """What is loaded together: queries of one language and a corpus of the same or another, in one domain."""
+
+    language: str
+    corpus_language: str
+    domain: str
+
+    def __str__(self) -> str:
+        return "-".join(dict.fromkeys((self.language, self.corpus_language))) + f"/{self.domain}"
+
+
+@dataclass(frozen=True)
+class PosirFolder:
+    """A folder in the PosIR layout, or the part of it that was named."""
+
+    root: Path
+    """Holds `<language>/<domain>/`."""
+    language: str | None = None
+    """None for all of them."""
+    domain: str | None = None
+
+    def pairings(self) -> list[Pairing]:
+        """Return what the loader finds: each domain with its own corpus, then with the English one where that is there."""
+        repository = LocalRepository(self.root)
+        folders = sorted(path.name for path in self.root.iterdir() if path.is_dir() and not path.name.startswith("."))
+        own = [
+            Pairing(language, language, domain)
+            for language in ([self.language] if self.language else folders)
+            for domain in ([self.domain] if self.domain else domains_of(repository, language))
+        ]
+        english = domains_of(repository, PIVOT.code)
+        crossed = [
+            Pairing(one.language, PIVOT.code, one.domain) for one in own if one.language != PIVOT.code and one.domain in english
+        ]
+        return own + crossed
+
+
+def find_folder(named: Path) -> PosirFolder:
+    """Find what a folder is: the data, the folder above it that `POSIR_DATA` names, one language of it, or one domain.
+
+    Raises:
+        PosirError: There is no such folder, or it is none of these.
+    """
+    if not named.is_dir():
+        raise PosirError(f"{named}: no such folder. Name a folder in the PosIR layout, <language>/<domain>/.")
+    folder = named.resolve()
+    data = folder / local_name(REPO_ID)
+    if _holds(folder, "*/*/"):
+        return PosirFolder(folder)
+    if _holds(data, "*/*/"):
+        return PosirFolder(data)
+    if _holds(folder, "*/"):
+        return PosirFolder(folder.parent, folder.name)
+    if _holds(folder, ""):
+        return PosirFolder(folder.parent.parent, folder.parent.name, folder.name)
+    raise PosirError(
+        f"{named}: holds no data in the PosIR layout, <language>/<domain>/{{{','.join(FILES)}}}. Name the folder that holds "
+        "the languages' folders, or one of a language or a domain."
+    )
+
+
+def _holds(folder: Path, depth: str) -> bool:
+    return any(file for name in FILES for file in folder.glob(depth + name))

@@ -365,12 +365,22 @@ def test_an_unknown_name_gets_close_ones():
         find_dataset("qqqq")
 
 
-def test_a_folder_without_data_and_a_domain_without_a_file_are_refused(folder, tmp_path):
-    with pytest.raises(DataError, match="holds no data in the PosIR layout"):
-        dataset_of_folder(folder.parent)
-    write_domain(tmp_path, {"corpus": pl.DataFrame({"_id": ["d"], "text": ["t"]})}, domain="game")
-    with pytest.raises(DataError, match=r"missing: .*game/qrels/test\.parquet, .*game/queries\.parquet"):
+def test_a_folder_without_data_and_a_domain_without_a_file_are_refused(tmp_path):
+    with pytest.raises(PosirError, match="holds no data in the PosIR layout"):
         dataset_of_folder(tmp_path)
+    write_domain(tmp_path, {"corpus": pl.DataFrame({"_id": ["d"], "text": ["t"]})}, domain="game")
+    with pytest.raises(DataError, match=r"game/qrels/test\.parquet: missing"):
+        describe(str(tmp_path))
+
+
+def test_a_part_of_a_folder_can_be_named_and_the_folder_above_it(folder, drawn):
+    def found(named):
+        return [(subset.language, subset.domain) for subset in dataset_of_folder(named).subsets]
+
+    language, domain = min(drawn)
+    assert found(folder) == found(folder.parent) == sorted(drawn)
+    assert found(folder / language) == [key for key in sorted(drawn) if key[0] == language]
+    assert found(folder / language / domain) == [(language, domain)]
 
 
 def test_a_language_without_data_is_refused(folder, monkeypatch):

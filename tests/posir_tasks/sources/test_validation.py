@@ -8,9 +8,9 @@ from typer.testing import CliRunner
 
 from posir_tasks.command.app import build_app
 from posir_tasks.errors import DataError, PosirError
+from posir_tasks.sources.folder import find_folder
 from posir_tasks.sources.posir import read_domain
 from posir_tasks.sources.repository import LocalRepository
-from posir_tasks.sources.validation import folder_to_check
 from tests.support.datasets import FILES, POSIR_FOLDER, posir_tables, write_domain
 
 
@@ -130,7 +130,7 @@ def test_one_language_or_one_domain_is_checked_alone(posir_folder):
         posir_folder / "deu-Latn" / "sports": 2,
     }
     for folder, pairings in named.items():
-        checked = folder_to_check(folder)
+        checked = find_folder(folder)
         assert (checked.root, len(checked.pairings())) == (posir_folder, pairings), folder
 
 
@@ -157,7 +157,7 @@ def test_what_is_no_folder_of_data_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     for name in ("none", "empty", "file"):
         with pytest.raises(PosirError, match=r"in the PosIR layout, <language>/<domain>/"):
-            folder_to_check(tmp_path / name)
+            find_folder(tmp_path / name)
 
 
 @pytest.mark.parametrize("name", FILES.values())
