@@ -118,6 +118,11 @@ class Visit:
         painted = "new Promise((done) => requestAnimationFrame(() => setTimeout(done)))"
         self.page.evaluate(f"(state) => {{ location.hash = state; return {painted}; }}", state)
 
+    def settle(self) -> None:
+        """Wait until nothing is being loaded and nothing fades."""
+        self.page.wait_for_selector("[aria-busy='true']", state="detached")
+        self.page.evaluate("Promise.allSettled(document.getAnimations().map((one) => one.finished)).then(() => null)")
+
     def column(self, name: str) -> list[str]:
         """Return the texts of a column, without what only screen readers are told."""
         return self.page.eval_on_selector_all(
@@ -483,6 +488,7 @@ def test_axe_finds_nothing_serious(visit, address, data):
             page.page.wait_for_selector(".chart svg")
         for theme, rules in (("light", {}), ("dark", {"runOnly": ["color-contrast"]})):
             page.to(f"{state}&theme={theme}")
+            page.settle()
             found = axe.Axe().run(page.page, options={"resultTypes": ["violations"], **rules}).response["violations"]
             serious = [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")]
             assert serious == [], (theme, state)
