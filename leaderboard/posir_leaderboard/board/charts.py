@@ -69,6 +69,11 @@ def score_of(field: str) -> alt.Y:
     return alt.Y(f"{field}:Q", title=SCORE, scale=SHOWN, axis=PERCENT)
 
 
+def legend(*, columns: int) -> alt.Legend:
+    """Return a legend in one row, or in columns where the page is narrow."""
+    return alt.Legend(orient="top", columns=alt.ExprRef(f"width < {NARROW} ? {columns} : 0"))
+
+
 def scatter() -> Layered:
     """Return PSI against nDCG@10, a point a model, with intervals and noise floor of those that are marked."""
     base = alt.Chart(ROWS).encode(
@@ -76,8 +81,7 @@ def scatter() -> Layered:
         y=alt.Y("psi:Q", title="PSI", scale=alt.Scale(domainMin=0)),
     )
     marked = base.transform_filter("datum.marked")
-    above, beside = (alt.Legend(orient="top", columns=alt.ExprRef(f"width < {NARROW} ? {number} : 0")) for number in (2, 1))
-    kinds = alt.Color("kind:N", title=None, scale=alt.Scale(domain=[*KINDS.values(), BM25, UNKNOWN]), legend=above)
+    kinds = alt.Color("kind:N", title=None, scale=alt.Scale(domain=[*KINDS.values(), BM25, UNKNOWN]), legend=legend(columns=2))
     points = base.mark_point(
         filled=True, opacity=0.9, size=64, strokeWidth=0.8, stroke=alt.ExprRef("halo"), cursor="pointer"
     ).encode(
@@ -86,7 +90,7 @@ def scatter() -> Layered:
             "source:N",
             title=None,
             scale=alt.Scale(domain=["submitted", "published"], range=["circle", "diamond"]),
-            legend=beside,
+            legend=legend(columns=1),
         ),
         tooltip=[MODEL, alt.Tooltip("kind:N", title="Kind"), *SCORES],
     )

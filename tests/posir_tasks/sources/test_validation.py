@@ -7,8 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from posir_tasks.command.app import build_app
-from posir_tasks.errors import DataError, PosirError
-from posir_tasks.sources.folder import find_folder
+from posir_tasks.errors import DataError
 from posir_tasks.sources.posir import read_domain
 from posir_tasks.sources.repository import LocalRepository
 from tests.support.datasets import FILES, POSIR_FOLDER, posir_tables, write_domain
@@ -118,22 +117,6 @@ def test_queries_are_checked_against_the_english_corpus_too_and_a_problem_is_nam
         read_domain(LocalRepository(posir_folder), "deu-Latn", "eng-Latn", "sports")
 
 
-def test_one_language_or_one_domain_is_checked_alone(posir_folder):
-    write_domain(posir_folder, posir_tables(), domain="game")
-    write_domain(posir_folder, posir_tables(), language="deu-Latn")
-    named = {
-        posir_folder: 4,
-        posir_folder.parent: 4,
-        posir_folder / "eng-Latn": 2,
-        posir_folder / "deu-Latn": 2,
-        posir_folder / "eng-Latn" / "game": 1,
-        posir_folder / "deu-Latn" / "sports": 2,
-    }
-    for folder, pairings in named.items():
-        checked = find_folder(folder)
-        assert (checked.root, len(checked.pairings())) == (posir_folder, pairings), folder
-
-
 def test_languages_and_domains_unknown_to_posir_are_warnings(tmp_path):
     root = tmp_path / POSIR_FOLDER
     write_domain(root, posir_tables(), language="eng-latn", domain="sprots")
@@ -150,14 +133,6 @@ def test_a_half_written_import_is_no_domain(posir_folder):
     write_domain(posir_folder, {"corpus": posir_tables()["corpus"]}, domain=".sports.x1")
     write_domain(posir_folder, {"corpus": posir_tables()["corpus"]}, language=".cache")
     assert len(validated(posir_folder)["checked"]) == 1
-
-
-def test_what_is_no_folder_of_data_is_refused(tmp_path):
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "file").write_text("")
-    for name in ("none", "empty", "file"):
-        with pytest.raises(PosirError, match=r"in the PosIR layout, <language>/<domain>/"):
-            find_folder(tmp_path / name)
 
 
 @pytest.mark.parametrize("name", FILES.values())

@@ -1,0 +1,31 @@
+"""What a folder that was named is: the data, a part of it, or nothing of the kind."""
+
+import pytest
+
+from posir_tasks.errors import PosirError
+from posir_tasks.sources.folder import find_folder
+from tests.support.datasets import posir_tables, write_domain
+
+
+def test_the_data_one_language_or_one_domain_can_be_named(posir_folder):
+    write_domain(posir_folder, posir_tables(), domain="game")
+    write_domain(posir_folder, posir_tables(), language="deu-Latn")
+    named = {
+        posir_folder: 4,
+        posir_folder.parent: 4,
+        posir_folder / "eng-Latn": 2,
+        posir_folder / "deu-Latn": 2,
+        posir_folder / "eng-Latn" / "game": 1,
+        posir_folder / "deu-Latn" / "sports": 2,
+    }
+    for folder, pairings in named.items():
+        checked = find_folder(folder)
+        assert (checked.root, len(checked.pairings())) == (posir_folder, pairings), folder
+
+
+def test_what_is_no_folder_of_data_is_refused(tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("")
+    for name in ("none", "empty", "file"):
+        with pytest.raises(PosirError, match=r"in the PosIR layout, <language>/<domain>/"):
+            find_folder(tmp_path / name)
