@@ -15,10 +15,10 @@ from coverage import EFFECTS, rank_distribution
 from scipy.stats import norm
 
 from posir_compare.comparison import rows_of
-from posir_compare.contestants import Contestant, Pair
-from posir_compare.matching import Joint, Match
+from posir_compare.model_runs import Contestant, Pair
+from posir_compare.pairing import Joint, Match
 from posir_psi import psi
-from posir_significance.shapes import midpoints
+from posir_significance.true_score_model import midpoints
 from posir_tasks.profile import RANKS, PositionProfile
 
 BINS, LENGTHS, DRAWS = 20, ("Q1", "Q2"), 2_000

@@ -20,10 +20,10 @@ import numpy as np
 from scipy.optimize import brentq
 
 from posir_psi import psi
-from posir_significance.bins import Floats, Integers, sample
+from posir_significance.group_means import Floats, Integers, sample
 from posir_significance.intervals import Interval, bucket_interval, ndcg_intervals, psi_interval
-from posir_significance.null import exchanged_gains, noise_floor, null_psi
-from posir_significance.shapes import midpoints
+from posir_significance.permutation_null import null_psi, null_summary, permuted_gains
+from posir_significance.true_score_model import midpoints
 from posir_tasks.profile import NDCG_AT_10
 
 #: Exchanges per replication: fewer than a result has, since only p < 0.05 is counted.
@@ -41,7 +41,7 @@ EFFECTS: dict[str, Callable[[Floats], Floats]] = {
     "last bin": lambda x: (x == x.max()).astype(np.float64),
     "no order": lambda x: np.random.default_rng(3).random(len(x)),
 }
-#: Effects that no shape of `posir_significance.shapes` has: what happens off the beaten track.
+#: Effects that no shape of `posir_significance.true_score_model` has: what happens off the beaten track.
 OTHERS = ("decay", "two dips", "last bin", "no order")
 SIZES = (0.1, 0.3, 0.8)
 
@@ -106,7 +106,7 @@ def p_value(counts: Integers, seed: int) -> float:
     """Return the p-value of a profile's PSI."""
     queries = counts.sum(axis=1)
     observed = float(psi(sample(counts).means[queries > 0]))
-    floor = noise_floor(observed, null_psi(exchanged_gains(counts[None], EXCHANGES, seed)[:, 0], queries))
+    floor = null_summary(observed, null_psi(permuted_gains(counts[None], EXCHANGES, seed)[:, 0], queries))
     return floor.p_value if floor else 1.0
 
 

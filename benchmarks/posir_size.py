@@ -74,13 +74,13 @@ def ours(folder: Path, size: Size) -> float:
 
     from posir_report.summary import summarise
     from posir_tasks.evidence import Evidence
-    from posir_tasks.hooks.manager import plugin_scores
+    from posir_tasks.plugin_api.manager import plugin_scores
     from posir_tasks.profile import PositionProfile
     from posir_tasks.ranks import rank_hits, retrieval_scores
-    from posir_tasks.reach import Reach
-    from posir_tasks.results import PROFILE_KEY, REACH_KEY, read_results, rounded
+    from posir_tasks.results import COVERAGE_KEY, PROFILE_KEY, read_results, rounded
     from posir_tasks.schemes import RelativePositions
     from posir_tasks.search.dense import dense_hits
+    from posir_tasks.window_coverage import WindowCoverage
 
     class Dot:
         """A model's similarity."""
@@ -112,9 +112,9 @@ def ours(folder: Path, size: Size) -> float:
         hits = dense_hits(Dot(), embed, corpus, queries, top_k=TOP_K, timer=TimingStack(), split="test", subset=str(domain))  # type: ignore[arg-type]
         ranked = rank_hits(hits, evidence.positives())
         profile = PositionProfile.from_ranks(scheme, evidence, ranked.ranks)
-        reach = Reach.from_ranks(512, scheme, evidence, ranked.ranks)
+        reach = WindowCoverage.from_ranks(512, scheme, evidence, ranked.ranks)
         scores = retrieval_scores(ranked, (1, 3, 5, 10, 20, 100)) | rounded(plugin_scores(profile, reach))
-        stored = {PROFILE_KEY: profile.to_json(), REACH_KEY: reach.to_json() if reach else {}}
+        stored = {PROFILE_KEY: profile.to_json(), COVERAGE_KEY: reach.to_json() if reach else {}}
         entries.append(scores | stored | {"hf_subset": str(domain)})
     place = folder / "results" / "org__model" / "1"
     place.mkdir(parents=True, exist_ok=True)

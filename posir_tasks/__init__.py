@@ -6,7 +6,7 @@ in use (see `posir doctor`) no import is needed.
 
 from typing import TYPE_CHECKING, Any
 
-import posir_startup
+import posir_autoload
 
 if TYPE_CHECKING:
     from posir_tasks.tasks.base import PositionTask
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["PositionTask"]
 __version__ = "0.1.0"
 
-posir_startup.install()
+posir_autoload.install()
 
 
 def __getattr__(name: str) -> Any:

@@ -20,12 +20,12 @@ class ProfileError(PosirError):
     """A stored profile cannot be read, or two profiles cannot be added."""
 
 
-def reason_of(error: BaseException) -> str:
+def summarize_error(error: BaseException) -> str:
     """Return the first line of an error of another library, or its kind where it says nothing."""
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
-def print_without_traceback() -> None:
+def hide_tracebacks() -> None:
     """Have Python print an uncaught `PosirError` as one message; every other error is printed as before."""
     before = sys.excepthook
     if getattr(before, "of_posir", False):

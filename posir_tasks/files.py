@@ -29,13 +29,13 @@ PATIENCE = 120.0
 
 
 @contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
+def atomic_write(path: Path) -> Iterator[Path]:
     """Give a path beside the wanted one to write to, and rename it at the end; after an error nothing is left of it.
 
     Raises:
         PosirError: There is no room for it, or its folder cannot be written to.
     """
-    with no_room_is_told(path):
+    with explain_disk_full(path):
         beside = _new_file_beside(path)
         try:
             yield beside
@@ -61,7 +61,7 @@ def _new_file_beside(path: Path) -> Path:
 
 
 @contextmanager
-def no_room_is_told(path: Path) -> Iterator[None]:
+def explain_disk_full(path: Path) -> Iterator[None]:
     """Turn the system's error where there is no room for a file into one that says what to do.
 
     Raises:
@@ -78,7 +78,7 @@ def no_room_is_told(path: Path) -> Iterator[None]:
         raise
 
 
-def remove_forgotten(folder: Path) -> None:
+def remove_stale_parts(folder: Path) -> None:
     """Remove from a folder what killed processes have left unfinished; what is a day old is being written by nobody."""
     for part in folder.glob(f".*{PART}"):
         # It may be another user's, or gone by now.
@@ -91,7 +91,7 @@ def remove_forgotten(folder: Path) -> None:
 
 
 @contextmanager
-def in_turn(folder: Path) -> Iterator[None]:
+def folder_lock(folder: Path) -> Iterator[None]:
     """Let one process at a time change the files of a folder, on whichever machine; a dead process's turn is over.
 
     Where no turn is to be had (the file system has no locks, another process is stopped in its turn) that is told and done
@@ -110,13 +110,13 @@ def in_turn(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def changed_whole(file: Path) -> Iterator[Path]:
+def atomic_update(file: Path) -> Iterator[Path]:
     """Give a folder with a copy of a file, and put the copy in its place at the end; processes take turns.
 
     For code that changes a file in place where it finds it.
     """
-    with in_turn(file.parent), no_room_is_told(file):
-        remove_forgotten(file.parent)
+    with folder_lock(file.parent), explain_disk_full(file):
+        remove_stale_parts(file.parent)
         with tempfile.TemporaryDirectory(dir=file.parent, prefix=f".{file.name}.", suffix=PART) as beside:
             copy = Path(beside) / file.name
             if file.exists():

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from posir_tasks.errors import PosirError, ProfileError
-from posir_tasks.files import in_turn, written_whole
-from posir_tasks.hooks.manager import plugin_scores
+from posir_tasks.files import atomic_write, folder_lock
+from posir_tasks.plugin_api.manager import plugin_scores
 from posir_tasks.profile import PositionProfile
-from posir_tasks.reach import Reach
+from posir_tasks.window_coverage import WindowCoverage
 
 #: Names under which a result holds the profile, what the model's window leaves of it, and what was read and run.
-PROFILE_KEY, REACH_KEY, RUN_KEY = "position_profile", "position_reach", "position_run"
+PROFILE_KEY, COVERAGE_KEY, RUN_KEY = "position_profile", "position_reach", "position_run"
 #: Name in the run's record of the names that plugins gave.
 SCORED_KEY = "plugin_scores"
 #: What mteb writes beside the results of a model.
@@ -34,7 +34,7 @@ class SubsetResult:
     task: str
     subset: str
     profile: PositionProfile
-    reach: Reach | None
+    reach: WindowCoverage | None
     run: Mapping[str, Any]
     """What was read and run, as the task recorded it."""
     file: Path
@@ -93,18 +93,18 @@ def _subset_results(file: Path) -> Iterator[SubsetResult]:
         for scores in split:
             if PROFILE_KEY in scores:
                 subset = str(scores.get("hf_subset", "default"))
-                profile, reach = profile_and_reach(file, subset, scores)
+                profile, reach = profile_and_coverage(file, subset, scores)
                 yield SubsetResult(model, revision, data["task_name"], subset, profile, reach, scores.get(RUN_KEY, {}), file)
 
 
-def profile_and_reach(file: Path, subset: str, scores: Mapping[str, Any]) -> tuple[PositionProfile, Reach | None]:
+def profile_and_coverage(file: Path, subset: str, scores: Mapping[str, Any]) -> tuple[PositionProfile, WindowCoverage | None]:
     """Read the profile of a subset's scores, and what the model's window leaves of it; None where the window is unknown.
 
     Raises:
         ProfileError: One of them is missing, damaged or newer than this program. Names file and subset.
     """
     try:
-        return PositionProfile.from_json(scores.get(PROFILE_KEY, {})), Reach.from_json(scores.get(REACH_KEY, {}))
+        return PositionProfile.from_json(scores.get(PROFILE_KEY, {})), WindowCoverage.from_json(scores.get(COVERAGE_KEY, {}))
     except ProfileError as error:
         raise ProfileError(f"{file}: subset '{subset}': {error}") from error
 
@@ -129,11 +129,11 @@ def rescore(file: Path) -> int:
     Raises:
         PosirError: The file cannot be read.
     """
-    with in_turn(file.parent):
+    with folder_lock(file.parent):
         data = load_result(file)
         rescored = _rescore_subsets(file, data)
         if rescored:
-            with written_whole(file) as part:
+            with atomic_write(file) as part:
                 part.write_text(json.dumps(data, indent=2), encoding="utf-8")
     return rescored
 
@@ -143,7 +143,7 @@ def _rescore_subsets(file: Path, data: dict[str, Any]) -> int:
     for split in data["scores"].values():
         for scores in split:
             if PROFILE_KEY in scores:
-                profile, reach = profile_and_reach(file, str(scores.get("hf_subset")), scores)
+                profile, reach = profile_and_coverage(file, str(scores.get("hf_subset")), scores)
                 before = set(scores.get(RUN_KEY, {}).get(SCORED_KEY, ()))
                 given = rounded(plugin_scores(profile, reach, taken=scores.keys() - before))
                 scores.update(given)

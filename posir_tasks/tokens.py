@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from posir_tasks.errors import PosirError, reason_of
+from posir_tasks.errors import PosirError, summarize_error
 
 #: UTF-8 bytes that the default rule counts as one token.
 BYTES_A_TOKEN = 4
@@ -34,7 +34,7 @@ def token_counter(tokenizer: str | None) -> Callable[[str], int]:
         loaded = AutoTokenizer.from_pretrained(tokenizer)
     except Exception as error:
         raise PosirError(
-            f"tokenizer '{tokenizer}': cannot be loaded ({reason_of(error)}). Give a name on the Hub or a folder "
+            f"tokenizer '{tokenizer}': cannot be loaded ({summarize_error(error)}). Give a name on the Hub or a folder "
             "that holds its files; without --tokenizer one token is counted for every four bytes."
         ) from error
     return lambda text: max(1, len(loaded.encode(text, add_special_tokens=False)))

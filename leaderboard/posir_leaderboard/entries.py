@@ -18,8 +18,8 @@ import numpy as np
 
 from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Integers
-from posir_tasks.registration import own_tasks
-from posir_tasks.results import META_FILE, PROFILE_KEY, RUN_KEY, SubsetResult, profile_and_reach
+from posir_tasks.results import META_FILE, PROFILE_KEY, RUN_KEY, SubsetResult, profile_and_coverage
+from posir_tasks.tasks.catalogue import builtin_tasks
 
 #: Largest file that is read. A result with 31 subsets, the most that a task has, takes 0.8 MiB.
 MAX_BYTES = 4 * 2**20
@@ -157,7 +157,7 @@ def read_entry(file: Path) -> Entry | None:
         raise _error(file, "is not a task result of mteb: it has no object 'scores'")
     named = list(_named_scores(file, data["scores"]))
     if not any(PROFILE_KEY in scores for _, scores in named):
-        if file.stem in own_tasks():
+        if file.stem in builtin_tasks():
             raise _error(file, "is missing in every subset, so nothing can be checked; run the task again", field=PROFILE_KEY)
         return None
     task = _allowed(NAME, data.get("task_name"))
@@ -218,7 +218,7 @@ def _subset_result(file: Path, model: str, revision: str, task: str, subset: str
     if not isinstance(run, dict):
         raise _error(file, "is missing; it says what was read and run", subset, RUN_KEY)
     try:
-        profile, reach = profile_and_reach(file, subset, scores)
+        profile, reach = profile_and_coverage(file, subset, scores)
     except PosirError as error:
         what = shown(str(error).removeprefix(f"{file}: subset '{subset}': "), 500)
         raise _error(file, what, subset, PROFILE_KEY) from error

@@ -13,11 +13,11 @@ from huggingface_hub.utils import yaml_dump  # type: ignore[attr-defined]
 from posir_leaderboard.entries import Entry
 from posir_leaderboard.hub import Change, Repository
 from posir_leaderboard.submission import path_in_repository
+from posir_tasks.display.wording import counted
 from posir_tasks.errors import PosirError
 from posir_tasks.profile import pool
-from posir_tasks.registration import own_tasks
 from posir_tasks.results import rounded
-from posir_tasks.wording import counted
+from posir_tasks.tasks.catalogue import builtin_tasks
 
 
 def eval_results_of(entries: Sequence[Entry], page: str) -> Change:
@@ -30,7 +30,7 @@ def eval_results_of(entries: Sequence[Entry], page: str) -> Change:
     Raises:
         PosirError: No entry is of a dataset on the Hub.
     """
-    tasks = own_tasks()
+    tasks = builtin_tasks()
     datasets = {entry.task: tasks[entry.task].metadata.dataset for entry in entries}
     on_hub = [entry for entry in entries if not datasets[entry.task]["revision"].isdigit()]
     if not on_hub:

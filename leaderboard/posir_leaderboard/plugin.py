@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from posir_leaderboard.command import board, submission
-from posir_tasks.hooks import hookimpl
+from posir_tasks.plugin_api import hookimpl
 
 
 @hookimpl

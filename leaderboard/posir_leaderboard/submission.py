@@ -9,9 +9,9 @@ from typing import Protocol
 
 from posir_leaderboard.entries import Entry
 from posir_leaderboard.hub import MAIN, Change, Hub, HubError, PullRequest, Repository, UnsettledError
+from posir_tasks.display.wording import counted
 from posir_tasks.errors import PosirError
 from posir_tasks.results import META_FILE
-from posir_tasks.wording import counted
 
 #: How often a commit is tried.
 ATTEMPTS = 5

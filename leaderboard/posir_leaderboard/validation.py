@@ -17,15 +17,15 @@ import numpy as np
 
 from posir_leaderboard.dataset import SubsetFacts, subset_facts
 from posir_leaderboard.entries import Entry, Problem, shown
+from posir_tasks.display.progress import progress
 from posir_tasks.errors import DataError
 from posir_tasks.evidence import Integers
-from posir_tasks.hooks.manager import plugin_scores
+from posir_tasks.plugin_api.manager import plugin_scores
 from posir_tasks.profile import DEPTH, PositionProfile
-from posir_tasks.progress import progress
 from posir_tasks.ranks import RankedQueries, retrieval_scores
-from posir_tasks.reach import Reach
-from posir_tasks.registration import own_tasks
-from posir_tasks.results import DECIMALS, PROFILE_KEY, REACH_KEY, RUN_KEY, SCORED_KEY, SubsetResult
+from posir_tasks.results import COVERAGE_KEY, DECIMALS, PROFILE_KEY, RUN_KEY, SCORED_KEY, SubsetResult
+from posir_tasks.tasks.catalogue import builtin_tasks
+from posir_tasks.window_coverage import WindowCoverage
 
 if TYPE_CHECKING:
     from posir_tasks.tasks.base import PositionTask
@@ -48,7 +48,7 @@ def problems_of(entry: Entry) -> list[Problem]:
 
     Reads the dataset: of PosIR the queries and qrels, of the others the whole, from the Hub or `POSIR_DATA`.
     """
-    tasks = own_tasks()
+    tasks = builtin_tasks()
     if entry.task not in tasks:
         return [_problem(entry, "is not a task of posir; `posir tasks` lists them", field="task_name")]
     task = tasks[entry.task]
@@ -120,7 +120,7 @@ def revision_problem(revision: object, of_mteb: object, pinned: str) -> str | No
 
 
 def count_problems(
-    task: type[PositionTask], facts: SubsetFacts, profile: PositionProfile, reach: Reach | None
+    task: type[PositionTask], facts: SubsetFacts, profile: PositionProfile, reach: WindowCoverage | None
 ) -> Iterator[tuple[str, str]]:
     """Yield what in the counts is not the dataset's or cannot be, as field and problem.
 
@@ -133,18 +133,18 @@ def count_problems(
     yield from _profile_problems(PROFILE_KEY, profile, wanted, fewest, most)
     if reach is None:
         return
-    seen = Reach.from_ranks(reach.window, task.scheme, facts.evidence, nowhere) if reach.window > 0 else None
+    seen = WindowCoverage.from_ranks(reach.window, task.scheme, facts.evidence, nowhere) if reach.window > 0 else None
     if seen is None:
-        yield REACH_KEY, "is given, but needs a window of at least 1 token and a dataset that tells its documents' lengths"
+        yield COVERAGE_KEY, "is given, but needs a window of at least 1 token and a dataset that tells its documents' lengths"
         return
-    yield from _array_problems(f"{REACH_KEY}.starts_beyond", reach.starts_beyond, seen.starts_beyond)
-    yield from _array_problems(f"{REACH_KEY}.ends_beyond", reach.ends_beyond, seen.ends_beyond)
+    yield from _array_problems(f"{COVERAGE_KEY}.starts_beyond", reach.starts_beyond, seen.starts_beyond)
+    yield from _array_problems(f"{COVERAGE_KEY}.ends_beyond", reach.ends_beyond, seen.ends_beyond)
     if (reach.seen.scheme, reach.seen.lengths, reach.seen.positions) != (profile.scheme, profile.lengths, profile.positions):
-        yield f"{REACH_KEY}.seen", "is of another scheme than the profile"
+        yield f"{COVERAGE_KEY}.seen", "is of another scheme than the profile"
         return
-    yield from _profile_problems(f"{REACH_KEY}.seen", reach.seen, seen.seen, fewest, most)
+    yield from _profile_problems(f"{COVERAGE_KEY}.seen", reach.seen, seen.seen, fewest, most)
     if np.any(reach.seen.counts > profile.counts) or np.any(reach.seen.totals > profile.totals):
-        yield f"{REACH_KEY}.seen", "counts more queries at a rank than the profile, of which it is a part"
+        yield f"{COVERAGE_KEY}.seen", "counts more queries at a rank than the profile, of which it is a part"
 
 
 def _profile_problems(
@@ -178,7 +178,7 @@ def score_problems(
     others = {name for name in scores if NAUC.fullmatch(name)} | {"mteb_version", "previous_results_model_meta"}
     languages = task.metadata.hf_subsets_to_langscripts[result.subset]
     fixed = {"hf_subset": result.subset, "languages": languages, "main_score": low[task.metadata.main_score]}
-    of_us = {PROFILE_KEY: result.profile.to_json(), REACH_KEY: result.reach.to_json() if result.reach else {"window": None}}
+    of_us = {PROFILE_KEY: result.profile.to_json(), COVERAGE_KEY: result.reach.to_json() if result.reach else {"window": None}}
     given = plugin_scores(result.profile, result.reach, taken={*low, *others, *fixed, *of_us, RUN_KEY})
     run = {
         "data_revision": result.run.get("data_revision"),

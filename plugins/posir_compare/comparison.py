@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from posir_compare.contestants import Pair
 from posir_compare.differences import (
     Estimate,
     ndcg_difference_interval,
@@ -19,14 +18,15 @@ from posir_compare.differences import (
     possible_p_value,
     psi_differences,
 )
-from posir_compare.exchange import correlation, exchange_p_value, exchanged_differences, match_correlation
-from posir_compare.matching import Match, match
-from posir_significance.bins import Floats
+from posir_compare.model_runs import Pair
+from posir_compare.pairing import Match, match
+from posir_compare.permutation import correlation, exchange_p_value, exchanged_differences, match_correlation
+from posir_significance.group_means import Floats
 from posir_significance.intervals import Interval
 from posir_significance.plugin import posir_scores
+from posir_tasks.display.progress import progress
 from posir_tasks.errors import PosirError
 from posir_tasks.profile import PositionProfile
-from posir_tasks.progress import progress
 
 #: Draws are at least this many, and this many for each comparison: so that the smallest p-value there can be, which is
 #: 2 / (draws + 1), stays below 0.05 when it is corrected.

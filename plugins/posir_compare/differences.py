@@ -1,6 +1,6 @@
 """Intervals of differences: in nDCG@10 from the two models' own intervals, in PSI from their possible true values.
 
-Methods chosen by coverage; `tests/plugins/test_compare.py` keeps a part of that simulation, docs/compare.md the figures.
+Methods chosen by coverage; a thinned version of the simulation is in the tests, its figures are in docs/compare.md.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from posir_psi import psi
-from posir_significance.bins import SEED, Floats, Integers, Sample, sample
+from posir_significance.group_means import SEED, Floats, Integers, Sample, sample
 from posir_significance.intervals import ALPHA, TAILS, Interval
-from posir_significance.shapes import MARGIN, Draws, true_scores
+from posir_significance.true_score_model import MARGIN, Draws, true_scores
 
 #: Least and greatest share of 0 among a model's possible PSI where it cannot be told from noise. With less than a half,
 #: intervals of differences from a model without any effect hold the true one in as few as 88 of 100; more than the greatest

@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from posir_compare.comparison import compare as compare_pairs
-from posir_compare.contestants import Contestant, contestants_of, named, pairs_of
-from posir_compare.formats import as_csv, as_json, as_markdown, print_tables
-from posir_report.formats import Format, console_at_least
+from posir_compare.model_runs import Contestant, contestants_of, named, pairs_of
+from posir_compare.tables import as_csv, as_json, as_markdown, print_tables
+from posir_report.tables import Format, console_at_least
 from posir_tasks.errors import PosirError
-from posir_tasks.hooks import hookimpl
+from posir_tasks.plugin_api import hookimpl
 
 #: Columns of a table where the output is no terminal.
 WIDTH = 140

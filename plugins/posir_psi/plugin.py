@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from posir_psi.scores import bucket_mean, psi
-from posir_tasks.hooks import hookimpl
+from posir_tasks.plugin_api import hookimpl
 from posir_tasks.profile import PositionProfile
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from scipy.stats import spearmanr
 
-from posir_published.figures import LENGTHS, POSIR_SOURCE, mmteb_figures
 from posir_published.rows import MONOLINGUAL, published_rows
+from posir_published.scores import LENGTHS, POSIR_SOURCE, mmteb_figures
 
 #: Spearman's rho and p-value as the paper prints them for each of `LENGTHS` (arXiv 2601.08363).
 PRINTED = {"all": (0.62, 0.05), "Q1": (0.73, 0.01), "Q2": (0.71, 0.02), "Q3": (0.44, 0.2), "Q4": (0.39, 0.2)}

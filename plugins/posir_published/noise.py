@@ -14,7 +14,7 @@ SEED = 20260113
 
 
 @dataclass(frozen=True)
-class NoiseBound:
+class NullBound:
     """At most this PSI would show under no position effect."""
 
     mean: float
@@ -23,7 +23,7 @@ class NoiseBound:
     """Of the 95th percentile of PSI, in [0, 1]."""
 
 
-def noise_bound(score: float, queries: Sequence[int]) -> NoiseBound:
+def null_bound(score: float, queries: Sequence[int]) -> NullBound:
     """Return what PSI shows at most under no position effect, with a mean score and numbers of queries.
 
     How much the score varies from query to query is not published. With a given mean in [0, 1] it varies most where every
@@ -38,4 +38,4 @@ def noise_bound(score: float, queries: Sequence[int]) -> NoiseBound:
     """
     rng = np.random.default_rng(SEED)
     null = psi(rng.binomial(queries, score, (DRAWS, len(queries))) / np.asarray(queries))
-    return NoiseBound(float(null.mean()), float(np.quantile(null, 0.95)))
+    return NullBound(float(null.mean()), float(np.quantile(null, 0.95)))

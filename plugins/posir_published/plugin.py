@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from posir_published.forms import Sheet, as_csv, as_json, as_markdown, bins_sheet, correlations_sheet, print_tables, rows_sheet
 from posir_published.mmteb import correlations
 from posir_published.rows import published_bins, published_rows, published_tasks
-from posir_report.formats import Format, console_at_least
+from posir_published.tables import Sheet, as_csv, as_json, as_markdown, bins_sheet, correlations_sheet, print_tables, rows_sheet
+from posir_report.tables import Format, console_at_least
 from posir_tasks.errors import PosirError
-from posir_tasks.hooks import hookimpl
+from posir_tasks.plugin_api import hookimpl
 
 #: Columns of a table where the output is no terminal.
 WIDTH = 110

@@ -8,9 +8,9 @@ from functools import cache
 
 import numpy as np
 
-from posir_published.figures import LENGTHS, POSIR_SOURCE, POSQ_SOURCE, PosqFigure, posir_figures, posq_figures
-from posir_published.noise import noise_bound
+from posir_published.noise import null_bound
 from posir_published.queries import BUCKET_QUERIES, queries_of
+from posir_published.scores import LENGTHS, POSIR_SOURCE, POSQ_SOURCE, PosqFigure, posir_figures, posq_figures
 
 #: Names of the macro averages: those of our benchmarks.
 MONOLINGUAL, CROSS_LINGUAL = "PosIR", "PosIR(cross-lingual)"
@@ -127,7 +127,7 @@ def _posq_row(figure: PosqFigure) -> PublishedRow:
 
 def _row(model: str, task: str, length: str, ndcg_at_10: float, psi: float, source: str) -> PublishedRow:
     queries = queries_of(task, length)
-    bound = noise_bound(ndcg_at_10, BUCKET_QUERIES[task]) if task in BUCKET_QUERIES else None
+    bound = null_bound(ndcg_at_10, BUCKET_QUERIES[task]) if task in BUCKET_QUERIES else None
     return PublishedRow(
         model=model,
         task=task,

@@ -10,9 +10,9 @@ from itertools import pairwise
 import numpy as np
 
 from posir_report.summary import TaskSummary
-from posir_significance.bins import Floats, Integers, sample
+from posir_significance.group_means import Floats, Integers, sample
 from posir_significance.intervals import TAILS, Interval, ndcg_intervals
-from posir_significance.null import exchanged_gains
+from posir_significance.permutation_null import permuted_gains
 from posir_tasks.profile import PositionProfile
 
 #: Cells of fewer queries are marked: at nDCG@10 near 0.5 their 95 % interval is wider than 0.16.
@@ -47,7 +47,7 @@ def cells_of(summary: TaskSummary) -> list[Cell]:
     """Return the cells of a profile, length bucket by length bucket; intervals and noise where significance was scored."""
     profile = summary.profile
     if "psi_significance" in summary.scores:
-        noise = noise_bands(profile.counts)
+        noise = null_bands(profile.counts)
         intervals = [ndcg_intervals(sample(bucket)) for bucket in profile.counts]
     else:
         noise = np.full((2, *profile.counts.shape[:2]), np.nan)
@@ -82,7 +82,7 @@ def _bucket(length: str, profile: PositionProfile, index: int, intervals: list[I
     ]
 
 
-def noise_bands(counts: Integers) -> Floats:
+def null_bands(counts: Integers) -> Floats:
     """Return what 95 of 100 cell means lie within under no position effect.
 
     Pointwise: of 20 bins without any effect one lies outside on average.
@@ -94,7 +94,7 @@ def noise_bands(counts: Integers) -> Floats:
         Low and high ends, shape (2, L, P); NaN where a cell is empty.
     """
     queries = counts.sum(axis=-1)
-    ends = np.quantile(exchanged_gains(counts), TAILS, axis=0)
+    ends = np.quantile(permuted_gains(counts), TAILS, axis=0)
     bands: Floats = np.where(queries > 0, ends / np.maximum(queries, 1), np.nan)
     return bands
 

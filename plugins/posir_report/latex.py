@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from posir_report.formats import LEVEL, NONE, count, interval, names_of, percent, plain
 from posir_report.summary import BinRow, Row, TaskSummary, bin_rows_of, part, rows_of
+from posir_report.tables import LEVEL, NONE, count, interval, names_of, percent, plain
 
 #: Characters of a model's name; the middle of a longer one is left out, so that the table fits a page.
 NAME_WIDTH = 44

@@ -14,10 +14,10 @@ import vl_convert
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from posir_report.cells import FEW
-from posir_report.formats import LEVEL, RIGHT, length_lines, names_of, reach_sentences
-from posir_report.gallery import Figure
+from posir_report.figure_export import Figure
 from posir_report.summary import TaskSummary, part, rows_of
-from posir_tasks.files import written_whole
+from posir_report.tables import LEVEL, RIGHT, length_lines, names_of, reach_sentences
+from posir_tasks.files import atomic_write
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class TaskPart:
 def write_page(summaries: Sequence[TaskSummary], figures: Sequence[Figure], path: Path) -> None:
     """Write the page."""
     text = page_of(summaries, figures)
-    with written_whole(path) as part_of_file:
+    with atomic_write(path) as part_of_file:
         part_of_file.write_text(text, encoding="utf-8")
 
 

@@ -9,7 +9,10 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from posir_report.formats import (
+from posir_report.latex import as_latex
+from posir_report.published import among_published
+from posir_report.summary import Row, TaskSummary, bin_rows_of, rows_of, summarise
+from posir_report.tables import (
     Lines,
     ReportFormat,
     as_csv,
@@ -23,11 +26,8 @@ from posir_report.formats import (
     print_tables,
     reach_sentences,
 )
-from posir_report.latex import as_latex
-from posir_report.published import among_published
-from posir_report.summary import Row, TaskSummary, bin_rows_of, rows_of, summarise
 from posir_tasks.errors import PosirError
-from posir_tasks.hooks import hookimpl
+from posir_tasks.plugin_api import hookimpl
 from posir_tasks.results import read_results
 
 #: Columns of a table where the output is no terminal.
@@ -145,7 +145,7 @@ def write_figures(summaries: Sequence[TaskSummary], html: Path | None, png: Path
         PosirError: A file cannot be written.
     """
     # Altair takes a second to import, which no other command should pay for.
-    from posir_report.gallery import figures_of, write_pictures
+    from posir_report.figure_export import figures_of, write_pictures
     from posir_report.page import write_page
 
     figures = figures_of(summaries)

@@ -10,10 +10,10 @@ from itertools import groupby
 from typing import Any
 
 from posir_tasks.errors import PosirError
-from posir_tasks.hooks.manager import plugin_scores
+from posir_tasks.plugin_api.manager import plugin_scores
 from posir_tasks.profile import PositionProfile, pool
-from posir_tasks.reach import pool_reaches
 from posir_tasks.results import SubsetResult
+from posir_tasks.window_coverage import pool_coverages
 
 #: Folder below a revision in which mteb keeps runs of a model with other settings, each in a folder of its own.
 EXPERIMENTS = "experiments"
@@ -96,7 +96,7 @@ def _summary(model: str, revision: str, task: str, results: list[SubsetResult]) 
         tuple(sorted(missing)),
         ", ".join(sorted({str(result.run.get("data_revision", "unknown")) for result in results})),
         profile,
-        plugin_scores(profile, pool_reaches(result.reach for result in results)),
+        plugin_scores(profile, pool_coverages(result.reach for result in results)),
     )
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import linregress, spearmanr
 
-from posir_significance.bins import Floats, Integers, sample
+from posir_significance.group_means import Floats, Integers, sample
 from posir_significance.intervals import Interval, Z
-from posir_significance.shapes import midpoints
+from posir_significance.true_score_model import midpoints
 from posir_tasks.profile import NDCG_AT_10, mean_gain
 
 #: Weights of the first, middle and last third.

@@ -6,8 +6,8 @@ import numpy as np
 from scipy.special import ndtri
 
 from posir_psi import psi
-from posir_significance.bins import Floats, Integers, Sample, sample
-from posir_significance.shapes import true_scores
+from posir_significance.group_means import Floats, Integers, Sample, sample
+from posir_significance.true_score_model import true_scores
 
 #: Probabilities below and above a two-sided 95 % interval.
 TAILS = (0.025, 0.975)

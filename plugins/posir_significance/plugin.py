@@ -8,11 +8,11 @@ from typing import Any
 from posir_psi import psi
 from posir_psi.plugin import defined
 from posir_psi.scores import bucket_mean
-from posir_significance.bins import Floats, Integers, sample
 from posir_significance.direction import FIRST_MINUS_LAST, MIDDLE_MINUS_ENDS, contrast, trend, verdict
+from posir_significance.group_means import Floats, Integers, sample
 from posir_significance.intervals import Interval, bucket_interval, ndcg_intervals, psi_interval
-from posir_significance.null import NoiseFloor, exchanged_gains, noise_floor, null_psi
-from posir_tasks.hooks import hookimpl
+from posir_significance.permutation_null import NullSummary, null_psi, null_summary, permuted_gains
+from posir_tasks.plugin_api import hookimpl
 from posir_tasks.profile import PositionProfile
 
 
@@ -22,7 +22,7 @@ def posir_scores(profile: PositionProfile) -> dict[str, Any]:
 
     The first and the last have an entry `all` and, for profiles with length buckets, one for each: q1 to q4.
     """
-    exchanged = exchanged_gains(profile.counts)
+    exchanged = permuted_gains(profile.counts)
     significance = {"all": overall(profile, exchanged)}
     directions = {"all": direction(profile.counts)}
     if len(profile.lengths) > 1:
@@ -72,12 +72,12 @@ def psi_scores(counts: Integers, exchanged: Floats) -> dict[str, Any]:
     """
     queries = counts.sum(axis=1)
     observed = float(psi(sample(counts).means[queries > 0]))
-    floor = noise_floor(observed, null_psi(exchanged, queries)) if (queries > 0).sum() > 1 else None
+    floor = null_summary(observed, null_psi(exchanged, queries)) if (queries > 0).sum() > 1 else None
     interval = psi_interval(counts, floor.p_value) if floor else None
     return {"psi": defined(observed), "psi_interval": as_list(interval), **floor_scores(floor)}
 
 
-def floor_scores(floor: NoiseFloor | None) -> dict[str, float | None]:
+def floor_scores(floor: NullSummary | None) -> dict[str, float | None]:
     """Return the fields of a noise floor, all None where there is none."""
     return {
         "psi_null_mean": floor.mean if floor else None,

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from posir_tasks.errors import DataError, PosirError
-from posir_tasks.registration import own_tasks, plugin_tasks
 from posir_tasks.schemes import PositionScheme, RelativePositions
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.folder import find_folder
 from posir_tasks.sources.posir import REPO_ID, REVISION, domains_of, read_domain
 from posir_tasks.sources.repository import LocalRepository, Repository, open_repository
+from posir_tasks.tasks.catalogue import builtin_tasks, plugin_tasks
 
 if TYPE_CHECKING:
     from posir_tasks.tasks.base import PositionTask
@@ -103,7 +103,7 @@ def dataset_of_task(name: str) -> DatasetToRead:
 
 
 def _task_class(name: str) -> type[PositionTask]:
-    known = own_tasks() | plugin_tasks()
+    known = builtin_tasks() | plugin_tasks()
     if name not in known:
         lowered = {task.lower(): task for task in known}
         close = [lowered[match] for match in get_close_matches(name.lower(), lowered)]

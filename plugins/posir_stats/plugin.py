@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
-from posir_report.formats import Format, console_at_least
+from posir_report.tables import Format, console_at_least
 from posir_stats.dataset import find_dataset
-from posir_stats.forms import Described, as_csv, as_json, as_markdown, print_tables
 from posir_stats.statistics import Statistics
+from posir_stats.tables import Described, as_csv, as_json, as_markdown, print_tables
+from posir_tasks.display.progress import progress
 from posir_tasks.errors import PosirError
-from posir_tasks.files import written_whole
-from posir_tasks.hooks import hookimpl
-from posir_tasks.progress import progress
+from posir_tasks.files import atomic_write
+from posir_tasks.plugin_api import hookimpl
 
 #: Columns of a table where the output is no terminal.
 WIDTH = 110
@@ -73,13 +73,13 @@ def write_figures(described: Described, png: Path | None, html: Path | None) -> 
         PosirError: A file cannot be written.
     """
     # Altair takes a second to import, which no other command should pay for.
-    from posir_report.gallery import write_pictures
-    from posir_stats.figures import figures_of, page_of
+    from posir_report.figure_export import write_pictures
+    from posir_stats.charts import figures_of, page_of
 
     try:
         files = write_pictures(figures_of(described), png) if png else []
         if html:
-            with written_whole(html) as part:
+            with atomic_write(html) as part:
                 page_of(described).save(part, format="html", inline=True)
             files.append(html)
     except OSError as error:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from posir_tasks.errors import PosirError
-from posir_tasks.hooks.manager import loaded_plugins
+from posir_tasks.plugin_api.manager import loaded_plugins
 
 logger = logging.getLogger(__name__)
 
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 def build_app() -> typer.Typer:
     """Return the application with every plugin's commands."""
     # Imported here, so that a mistake in the table of languages is one message too.
-    from posir_tasks.command import doctor, importing, plan, rescoring, run, tasks, validating
+    from posir_tasks.command import doctor, rescore, tasks
 
     app = typer.Typer(
         no_args_is_help=True,
@@ -26,7 +26,7 @@ def build_app() -> typer.Typer:
         pretty_exceptions_enable=False,
         help="Does an embedding model read to the end of a document? Tasks are run by `mteb run`; this is what goes with it.",
     )
-    for module in (tasks, plan, run, doctor, importing, validating, rescoring):
+    for module in (tasks, doctor, rescore):
         module.add_commands(app)
     for name, caller in loaded_plugins().callers("posir_commands"):
         try:

@@ -15,9 +15,9 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from posir_tasks import hooking
 from posir_tasks.errors import PosirError
-from posir_tasks.hooks.manager import loaded_plugins
+from posir_tasks.host import import_hook
+from posir_tasks.plugin_api.manager import loaded_plugins
 from posir_tasks.sources.posir import REPO_ID
 from posir_tasks.sources.posq import FINEWEB_REPO_ID, SQUAD_REPO_ID
 from posir_tasks.sources.repository import DATA_VARIABLE, check_environment, data_folder, local_name
@@ -75,7 +75,7 @@ def versions() -> Iterator[Finding]:
 
 def hook() -> Iterator[Finding]:
     """Report whether a Python that starts now has the start-up hook."""
-    asked = "import posir_startup; raise SystemExit(not posir_startup.is_installed())"
+    asked = "import posir_autoload; raise SystemExit(not posir_autoload.is_installed())"
     if os.environ.get(AUTOLOAD_VARIABLE) == "0":
         yield Finding(None, f"start-up hook: switched off by {AUTOLOAD_VARIABLE}=0; `import posir_tasks` registers the tasks")
     elif subprocess.run([sys.executable, "-c", asked], check=False, stderr=subprocess.DEVNULL).returncode == 0:
@@ -91,11 +91,11 @@ def tasks() -> Iterator[Finding]:
     """Report whether mteb knows the tasks."""
     from mteb.get_tasks import _TASKS_REGISTRY
 
-    from posir_tasks.registration import task_classes
+    from posir_tasks.tasks.catalogue import builtin_task_classes
 
-    classes = task_classes()
+    classes = builtin_task_classes()
     unknown = [task.metadata.name for task in classes if _TASKS_REGISTRY.get(task.metadata.name) is not task]
-    for problem in hooking.problems:
+    for problem in import_hook.problems:
         yield Finding(False, f"could not be added to mteb: {problem}")
     yield Finding(
         not unknown,
@@ -106,13 +106,13 @@ def tasks() -> Iterator[Finding]:
 
 def plugins() -> Iterator[Finding]:
     """Report each plugin and where it comes from, and the tasks that plugins add."""
-    from posir_tasks.tasks.plugins import tasks_of_plugins
+    from posir_tasks.tasks.catalogue import checked_plugin_tasks
 
     for plugin in loaded_plugins().found:
         yield Finding(
             not plugin.problem, f"plugin {plugin.name} ({plugin.origin})" + f": {plugin.problem}" * bool(plugin.problem)
         )
-    added = tasks_of_plugins()
+    added = checked_plugin_tasks()
     for name, given in added.tasks.items():
         yield Finding(True, f"task {name} (plugin {given.plugin}: {given.task.__module__}.{given.task.__qualname__})")
     for problem in added.problems:

@@ -6,7 +6,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from posir_tasks.registration import plugin_tasks, task_classes
+from posir_tasks.tasks.catalogue import builtin_task_classes, plugin_tasks
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -17,7 +17,7 @@ def add_commands(app: typer.Typer) -> None:
         """List the tasks that `mteb run -t` knows through posir."""
         console = Console()
         with console.status("Loading mteb"):
-            known = (*task_classes(), *plugin_tasks().values())
+            known = (*builtin_task_classes(), *plugin_tasks().values())
         table = Table("Task", "Queries in", "Documents in", "Subsets", "Data", box=None, header_style="bold")
         for task in known:
             languages = next(iter(task.metadata.hf_subsets_to_langscripts.values()))

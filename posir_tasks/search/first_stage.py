@@ -20,7 +20,7 @@ from mteb.abstasks.task_metadata import TaskMetadata
 from mteb.models.get_model_meta import get_model_meta
 from mteb.models.model_implementations.bm25 import BM25Search
 
-from posir_tasks.files import written_whole
+from posir_tasks.files import atomic_write
 from posir_tasks.ranks import Hits
 from posir_tasks.search.bm25 import bm25_hits
 
@@ -68,7 +68,7 @@ def bm25_first_stage(
             "encode_kwargs": {},
         }
         hits = bm25_hits(model, corpus, queries, top_k=top_k, **where)
-        with written_whole(file) as part:
+        with atomic_write(file) as part:
             pl.DataFrame({"query": queries["id"][:], "documents": best_first(hits)}).write_parquet(part)
     kept = pl.read_parquet(file)
     top_ranked = dict(zip(kept["query"].to_list(), kept["documents"].to_list(), strict=True))

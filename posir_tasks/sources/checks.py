@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from polars._typing import PolarsDataType
 
-from posir_tasks.errors import DataError, reason_of
-from posir_tasks.wording import counted
+from posir_tasks.display.wording import counted
+from posir_tasks.errors import DataError, summarize_error
 
 #: How many of a problem's rows are named.
 EXAMPLES = 5
@@ -107,7 +107,7 @@ def _naming(file: Path) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
-        raise ProblemsError([Problem(str(file), None, f"not a readable parquet file ({reason_of(error)}).")]) from error
+        raise ProblemsError([Problem(str(file), None, f"not a readable parquet file ({summarize_error(error)}).")]) from error
 
 
 def kinds_of_columns(file: Path, wanted: Iterable[str]) -> dict[str, PolarsDataType]:

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from posir_tasks.display.progress import progress
 from posir_tasks.errors import DataError, PosirError
 from posir_tasks.languages import CODE, PIVOT
-from posir_tasks.progress import progress
 from posir_tasks.sources.posir import FILES, REPO_ID, domains_of
 from posir_tasks.sources.repository import LOCAL, LocalRepository, Repository, local_name
 
 
 @dataclass(frozen=True)
-class OwnFolder(LocalRepository):
+class CustomFolder(LocalRepository):
     """A folder that stands for the PosIR layout or for a part of it: a language's domains, or one domain."""
 
     language: str
@@ -46,7 +46,7 @@ class OwnFolder(LocalRepository):
         return super().fetch(path.removeprefix(f"{self.part}/"))
 
 
-def open_folder(folder: Path, language: str) -> OwnFolder:
+def open_folder(folder: Path, language: str) -> CustomFolder:
     """Open a folder in the PosIR layout (`<language>/<domain>/`), a language's folder in it, or a domain's.
 
     Raises:
@@ -63,7 +63,7 @@ def open_folder(folder: Path, language: str) -> OwnFolder:
         part, place = "", language
     if CODE.fullmatch(place) and place != language:
         raise DataError(f"{root}: is of the language {place}, and {language} is wanted.")
-    return OwnFolder(root, language, part)
+    return CustomFolder(root, language, part)
 
 
 def domains_to_run(repository: Repository, language: str) -> list[str]:

@@ -126,7 +126,7 @@ class HubRepository:
         from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
         try:
-            # Asked for by its name, a branch is remembered in the cache, which is then of use without a network.
+            # RunRequest for by its name, a branch is remembered in the cache, which is then of use without a network.
             file = Path(hf_hub_download(self.repo_id, path, repo_type="dataset", revision=self.wanted))
             if snapshot(self).commit not in file.parts:
                 file = Path(hf_hub_download(self.repo_id, path, repo_type="dataset", revision=snapshot(self).commit))

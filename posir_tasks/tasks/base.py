@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from mteb.abstasks.retrieval import AbsTaskRetrieval
 from mteb.timing import TimingStack
 
-from posir_tasks.errors import print_without_traceback
+from posir_tasks.embeddings.cached_encoder import with_cache
+from posir_tasks.errors import hide_tracebacks
 from posir_tasks.evidence import Evidence
-from posir_tasks.files import changed_whole
-from posir_tasks.hooks.manager import plugin_scores
-from posir_tasks.kept_ranks import keep_ranks
+from posir_tasks.files import atomic_update
+from posir_tasks.plugin_api.manager import plugin_scores
 from posir_tasks.profile import PositionProfile
+from posir_tasks.query_ranks import save_ranks
 from posir_tasks.ranks import RankedQueries, rank_results, retrieval_scores
-from posir_tasks.reach import Reach
-from posir_tasks.results import PROFILE_KEY, REACH_KEY, RUN_KEY, SCORED_KEY, rounded
+from posir_tasks.results import COVERAGE_KEY, PROFILE_KEY, RUN_KEY, SCORED_KEY, rounded
 from posir_tasks.schemes import PositionScheme
 from posir_tasks.search.first_stage import bm25_first_stage
 from posir_tasks.search.model import SearchRequest, is_reranker, search_ranks, search_results, window_of
-from posir_tasks.search.stored_encoder import with_store
 from posir_tasks.sources.data import PositionData
+from posir_tasks.window_coverage import WindowCoverage
 
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
@@ -108,10 +108,10 @@ class PositionTask(AbsTaskRetrieval):
         Raises:
             PosirError: The folder has no data of the language, the name is taken or not allowed, or an option is wrong.
         """
-        from posir_tasks.tasks.own import folder_task, known_to_mteb
+        from posir_tasks.tasks.custom import folder_task, register_task
 
-        print_without_traceback()
-        return known_to_mteb(folder_task(folder, name=name, language=language, **options))
+        hide_tracebacks()
+        return register_task(folder_task(folder, name=name, language=language, **options))
 
     @staticmethod
     def from_hub(repo_id: str, *, name: str, language: str, revision: str = "main", **options: Any) -> PositionTask:
@@ -127,10 +127,10 @@ class PositionTask(AbsTaskRetrieval):
         Raises:
             PosirError: As `from_folder`, or the repository cannot be reached.
         """
-        from posir_tasks.tasks.own import hub_task, known_to_mteb
+        from posir_tasks.tasks.custom import hub_task, register_task
 
-        print_without_traceback()
-        return known_to_mteb(hub_task(repo_id, name=name, language=language, revision=revision, **options))
+        hide_tracebacks()
+        return register_task(hub_task(repo_id, name=name, language=language, revision=revision, **options))
 
     @abstractmethod
     def read_subset(self, subset: str) -> PositionData:
@@ -147,7 +147,7 @@ class PositionTask(AbsTaskRetrieval):
     def load_data(self, num_proc: int | None = None, *, timer: TimingStack | None = None, **kwargs: Any) -> None:  # noqa: ARG002
         """Make the subsets available; each is read when it is evaluated."""
         # `mteb run` lets exceptions through to Python.
-        print_without_traceback()
+        hide_tracebacks()
         if not self.data_loaded:
             self.dataset = SubsetsOnDemand(self.hf_subsets, self._read_and_tell)
             self.data_loaded = True
@@ -196,9 +196,9 @@ class PositionTask(AbsTaskRetrieval):
             **where,
         )
         if prediction_folder:
-            ranked = self._search_and_keep(with_store(model), request, data_split["evidence"], prediction_folder)
+            ranked = self._search_and_keep(with_cache(model), request, data_split["evidence"], prediction_folder)
         else:
-            ranked = search_ranks(with_store(model), request)
+            ranked = search_ranks(with_cache(model), request)
         first_stage = stage.model_meta if stage else self._previous_results_model_meta
         with timer("Scoring", split=hf_split, subset=hf_subset):
             scores = retrieval_scores(ranked, self.k_values)
@@ -212,12 +212,12 @@ class PositionTask(AbsTaskRetrieval):
     ) -> RankedQueries:
         """Search, and keep mteb's predictions and the ranks of the relevant documents in a folder."""
         results = search_results(model, request)
-        with changed_whole(prediction_folder / self.prediction_file_name) as beside:
+        with atomic_update(prediction_folder / self.prediction_file_name) as beside:
             self._save_task_predictions(results, model, beside, hf_split=request.hf_split, hf_subset=request.hf_subset)
         ranked = rank_results(results, request.positives)
         name, revision = str(model.mteb_model_meta.name), str(model.mteb_model_meta.revision)
         task, subset = self.metadata.name, request.hf_subset
-        keep_ranks(prediction_folder, name, revision, task, subset, self.scheme, evidence, ranked.ranks)
+        save_ranks(prediction_folder, name, revision, task, subset, self.scheme, evidence, ranked.ranks)
         return ranked
 
     def _position_scores(
@@ -225,8 +225,8 @@ class PositionTask(AbsTaskRetrieval):
     ) -> dict[str, Any]:
         evidence = data_split["evidence"]
         profile = PositionProfile.from_ranks(self.scheme, evidence, ranked.ranks)
-        reach = Reach.from_ranks(window, self.scheme, evidence, ranked.ranks) if window else None
-        kept = {PROFILE_KEY, REACH_KEY, RUN_KEY, "main_score", "hf_subset", "languages", "mteb_version"}
+        reach = WindowCoverage.from_ranks(window, self.scheme, evidence, ranked.ranks) if window else None
+        kept = {PROFILE_KEY, COVERAGE_KEY, RUN_KEY, "main_score", "hf_subset", "languages", "mteb_version"}
         given: dict[str, Any] = rounded(plugin_scores(profile, reach, taken={*taken, *kept}))
         run = {
             "data_revision": data_split["revision"],
@@ -237,7 +237,7 @@ class PositionTask(AbsTaskRetrieval):
         }
         return {
             PROFILE_KEY: profile.to_json(),
-            REACH_KEY: reach.to_json() if reach else {"window": None},
+            COVERAGE_KEY: reach.to_json() if reach else {"window": None},
             RUN_KEY: run,
             **given,
         }

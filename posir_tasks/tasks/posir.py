@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from mteb.abstasks.task_metadata import TaskMetadata
 
-from posir_tasks.errors import DataError, print_without_traceback
+from posir_tasks.errors import DataError, hide_tracebacks
 from posir_tasks.languages import DOMAINS, LANGUAGES, PIVOT, Language, refuse_unknown_codes
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.sources.data import PositionData
@@ -76,7 +76,7 @@ class PosirTask(PositionTask):
         Raises:
             DataError: The data has no domain of this language.
         """
-        print_without_traceback()
+        hide_tracebacks()
         if self.data_loaded:
             return
         repository = self._repository()

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from posir_tasks.sources.squad_json import squad_passages
+from posir_build.squad_json import squad_passages
 from tests.end_to_end.test_run import BM25, result
 from tests.support.commands import python, run
 from tests.support.datasets import POSIR_FOLDER, imported
 
 ROOT = Path(__file__).parents[2]
 #: Folders that Python imports from, of the repository.
-SOURCES = ("", "startup", "plugins", "leaderboard")
+SOURCES = ("", "autoload", "plugins", "leaderboard")
 XQUAD = {"zh": "cmn-Hans", "es": "spa-Latn", "de": "deu-Latn", "ru": "rus-Cyrl", "ar": "ara-Arab"}
 
 
@@ -83,7 +83,7 @@ def test_six_languages_stand_side_by_side(shared_data: Path, tmp_path: Path):
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     """A copy of the code, for a change of it."""
-    for name in ("posir_tasks", "plugins", "leaderboard", "startup"):
+    for name in ("posir_tasks", "plugins", "leaderboard", "autoload"):
         shutil.copytree(ROOT / name, tmp_path / "tree" / name, ignore=shutil.ignore_patterns("__pycache__"))
     return tmp_path / "tree"
 

@@ -55,8 +55,8 @@ def test_benchmarks_are_the_papers():
 def test_metadata_is_complete_and_subsets_are_domains():
     checked = python(
         "import mteb\n"
-        "from posir_tasks.registration import task_classes\n"
-        "for task in task_classes():\n"
+        "from posir_tasks.tasks.catalogue import builtin_task_classes\n"
+        "for task in builtin_task_classes():\n"
         "    task.metadata._validate_metadata(); assert task.metadata.is_filled(), task; assert task.metadata.prompt\n"
         "one = mteb.get_task('PosIR-German', hf_subsets=['sports', 'game'])\n"
         "assert sorted(one.hf_subsets) == ['game', 'sports'], one.hf_subsets\n"
@@ -79,7 +79,7 @@ def test_autoload_off_leaves_mteb_alone_and_an_import_registers_in_either_order(
 
 
 def test_posir_modules_can_be_imported_first():
-    for module in ("posir_tasks.tasks.mini", "posir_tasks.tasks.posir", "posir_tasks.registration", "posir_tasks.profile"):
+    for module in ("posir_tasks.tasks.mini", "posir_tasks.tasks.posir", "posir_tasks.host.mteb_patches", "posir_tasks.profile"):
         imported = python(f"import {module}, mteb; print(mteb.get_task('PosIR-Mini').metadata.name)")
         assert (imported.stdout, imported.stderr) == ("PosIR-Mini\n", "")
 
@@ -87,8 +87,8 @@ def test_posir_modules_can_be_imported_first():
 def test_a_host_that_changed_inside_gets_one_warning_line_and_goes_on():
     broken = python(
         "import sys, types\n"
-        "broken = types.ModuleType('posir_tasks.registration')\n"
-        "sys.modules['posir_tasks.registration'] = broken\n"
+        "broken = types.ModuleType('posir_tasks.host.mteb_patches')\n"
+        "sys.modules['posir_tasks.host.mteb_patches'] = broken\n"
         "import mteb\n"
         "print(len(mteb.get_tasks(tasks=['NFCorpus'])))"
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-HOOK = (ROOT / "startup" / "posir.pth").read_text()
+HOOK = (ROOT / "autoload" / "posir.pth").read_text()
 
 
 def built(kind: str, folder: Path) -> zipfile.ZipFile:
@@ -31,7 +31,7 @@ def test_a_wheel_has_the_hook_and_every_module_and_data_file(tmp_path: Path):
     ]
     assert len(inits) > 2
     assert not missing
-    assert "posir_startup.py" in names
+    assert "posir_autoload.py" in names
 
 
 def test_an_editable_install_has_the_hook_too(tmp_path: Path):
@@ -39,12 +39,12 @@ def test_an_editable_install_has_the_hook_too(tmp_path: Path):
     assert wheel.read("posir.pth").decode() == HOOK
     (paths,) = (name for name in wheel.namelist() if name.endswith(".pth") and name != "posir.pth")
     assert paths < "posir.pth", "Python reads .pth files in order of name, and the hook needs the folders"
-    assert str(ROOT / "startup") in wheel.read(paths).decode().splitlines()
+    assert str(ROOT / "autoload") in wheel.read(paths).decode().splitlines()
 
 
 @pytest.mark.parametrize("autoload", ["1", "0"])
 def test_the_hook_never_raises_even_where_the_package_is_broken(tmp_path: Path, autoload: str):
-    (tmp_path / "posir_startup.py").write_text("raise RuntimeError('broken')")
+    (tmp_path / "posir_autoload.py").write_text("raise RuntimeError('broken')")
     done = subprocess.run(
         [sys.executable, "-S", "-c", HOOK],
         cwd=tmp_path,

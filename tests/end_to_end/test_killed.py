@@ -18,7 +18,7 @@ import pytest
 import torch
 from mteb.cache import ResultCache
 
-from posir_tasks.search.embedding_files import checksums, read_embeddings
+from posir_tasks.embeddings.files import checksums, read_embeddings
 from tests.support.commands import BIN, CLEAN, python
 from tests.support.datasets import ASKED, POSIR_FOLDER, TEXTS, posir_tables, write_domain
 from tests.support.encoders import NotingEncoder

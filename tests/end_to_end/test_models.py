@@ -10,8 +10,8 @@ from sentence_transformers import CrossEncoder, MultiVectorEncoder, SentenceTran
 from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, BertForSequenceClassification, BertModel
 
 from posir_tasks.errors import ScoreError
-from posir_tasks.kept_ranks import ranks_path, read_ranks
 from posir_tasks.profile import PositionProfile
+from posir_tasks.query_ranks import ranks_path, read_ranks
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.mini import read_mini
 from posir_tasks.tasks.mini import PosIRMini

@@ -27,8 +27,8 @@ from posir_leaderboard.entries import (
 from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Evidence
 from posir_tasks.profile import PositionProfile
-from posir_tasks.reach import Reach
 from posir_tasks.schemes import RelativePositions
+from posir_tasks.window_coverage import WindowCoverage
 from tests.support.results import write_result
 
 #: JSON values, with numbers of every size.
@@ -51,7 +51,7 @@ def profile(*ranks):
 
 
 def reach(*ranks):
-    return Reach.from_ranks(100, RelativePositions(), evidence(len(ranks)), np.array(ranks))
+    return WindowCoverage.from_ranks(100, RelativePositions(), evidence(len(ranks)), np.array(ranks))
 
 
 @pytest.fixture

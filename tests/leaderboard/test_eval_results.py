@@ -15,10 +15,10 @@ from posir_leaderboard.eval_results import as_yaml, eval_results_of
 from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Evidence
 from posir_tasks.profile import PositionProfile
-from posir_tasks.registration import own_tasks
 from posir_tasks.results import SubsetResult
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.sources.posq import SQUAD_REPO_ID, SQUAD_REVISION
+from posir_tasks.tasks.catalogue import builtin_tasks
 from tests.support.commands import run
 from tests.support.guessing import MODEL, REVISION, write_guesses
 from tests.support.hub import Folder, Store, serve_all
@@ -100,7 +100,7 @@ def write_squad(folder: Path) -> None:
 def test_from_the_hubs_data_to_the_leaderboard_and_the_models_page(tmp_path, monkeypatch):
     write_squad(tmp_path / "data" / "squad_v2")
     monkeypatch.setenv("POSIR_DATA", str(tmp_path / "data"))
-    folder = write_guesses(tmp_path / "output", [own_tasks()["SQuAD-PosQ"]()])
+    folder = write_guesses(tmp_path / "output", [builtin_tasks()["SQuAD-PosQ"]()])
     file = as_of_the_hub(folder / "SQuAD-PosQ.json", SQUAD_REVISION)
     data = Folder(SQUAD_REPO_ID, tmp_path / "data" / "squad_v2", SQUAD_REVISION, branches=())
     leaderboard, model = Store(LEADERBOARD), Store(MODEL, kind="models")

@@ -19,8 +19,8 @@ from posir_leaderboard.validation import EXAMPLES, differences, problems_of, ret
 from posir_tasks.languages import DOMAINS
 from posir_tasks.profile import PositionProfile
 from posir_tasks.ranks import RankedQueries, retrieval_scores
-from posir_tasks.registration import own_tasks
 from posir_tasks.results import rescore
+from posir_tasks.tasks.catalogue import builtin_tasks
 from tests.support.commands import run
 from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
 from tests.support.guessing import write_guesses
@@ -406,7 +406,7 @@ def posir(tmp_path, monkeypatch) -> Path:
     for domain in DOMAINS:
         write_domain(tmp_path / "data" / POSIR_FOLDER, posir_tables(), domain=domain)
     monkeypatch.setenv("POSIR_DATA", str(tmp_path / "data"))
-    folder = write_guesses(tmp_path / "output", [own_tasks()["PosIR-English"]()])
+    folder = write_guesses(tmp_path / "output", [builtin_tasks()["PosIR-English"]()])
     for corpus in (tmp_path / "data").rglob("corpus.parquet"):
         corpus.unlink()
     return as_of_the_hub(folder / "PosIR-English.json", COMMIT)
@@ -449,7 +449,7 @@ def test_a_query_in_two_buckets_counts_in_both_and_once(tmp_path, monkeypatch):
     for split, part in (("train", rows[:4]), ("validation", rows[4:])):
         pl.DataFrame(part).write_parquet(folder / f"{split}-00000-of-00001.parquet")
     monkeypatch.setenv("POSIR_DATA", str(tmp_path / "data"))
-    task = own_tasks()["SQuAD-PosQ"]
+    task = builtin_tasks()["SQuAD-PosQ"]
     file = write_guesses(tmp_path / "output", [task()]) / "SQuAD-PosQ.json"
     as_of_the_hub(file, task.metadata.dataset["revision"])
     entry = read_entry(file)

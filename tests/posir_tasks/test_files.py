@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from posir_tasks.errors import PosirError
-from posir_tasks.files import LOCK_FILE, changed_whole, in_turn, remove_forgotten, written_whole
+from posir_tasks.files import LOCK_FILE, atomic_update, atomic_write, folder_lock, remove_stale_parts
 from tests.support.processes import exit_codes
 
 
@@ -20,7 +20,7 @@ def names_in(folder: Path) -> list[str]:
 
 
 def test_a_file_is_there_only_at_the_end(tmp_path: Path):
-    with written_whole(tmp_path / "new" / "file") as part:
+    with atomic_write(tmp_path / "new" / "file") as part:
         part.write_text("half")
         assert not (tmp_path / "new" / "file").exists()
         part.write_text("whole")
@@ -31,7 +31,7 @@ def test_a_file_is_there_only_at_the_end(tmp_path: Path):
 def test_after_an_error_the_old_file_is_there_and_nothing_else(tmp_path: Path):
     (tmp_path / "file").write_text("old")
 
-    with pytest.raises(TypeError), written_whole(tmp_path / "file") as part:
+    with pytest.raises(TypeError), atomic_write(tmp_path / "file") as part:
         part.write_text(None)
     assert (tmp_path / "file").read_text() == "old"
     assert names_in(tmp_path) == ["file"]
@@ -54,7 +54,7 @@ def test_a_folder_that_cannot_be_written_to_is_one_message(tmp_path: Path):
 
 
 def write(file: Path, content: bytes) -> None:
-    with written_whole(file) as part:
+    with atomic_write(file) as part:
         part.write_bytes(content)
 
 
@@ -78,13 +78,13 @@ def test_what_killed_processes_left_is_removed_in_time(tmp_path: Path):
     (tmp_path / "file").write_text("whole")
     for name in (".file.abc.part", ".file.def.part", "file"):
         os.utime(tmp_path / name, (time.time() - 100_000,) * 2)
-    remove_forgotten(tmp_path)
+    remove_stale_parts(tmp_path)
     assert names_in(tmp_path) == [".new.abc.part", "file"]
 
 
 def test_a_file_that_is_changed_in_place_is_whole_at_any_moment(tmp_path: Path):
     (tmp_path / "file").write_text("old")
-    with changed_whole(tmp_path / "file") as folder:
+    with atomic_update(tmp_path / "file") as folder:
         assert (folder / "file").read_text() == "old"
         (folder / "file").write_text("new")
         assert (tmp_path / "file").read_text() == "old"
@@ -94,7 +94,7 @@ def test_a_file_that_is_changed_in_place_is_whole_at_any_moment(tmp_path: Path):
 
 def count(folder: Path, times: int) -> None:
     for _ in range(times):
-        with in_turn(folder):
+        with folder_lock(folder):
             number = int((folder / "number").read_text())
             time.sleep(0.001)
             (folder / "number").write_text(str(number + 1))
@@ -107,19 +107,19 @@ def test_processes_take_turns(tmp_path: Path):
 
 
 def die_in_turn(folder: Path) -> None:
-    with in_turn(folder):
+    with folder_lock(folder):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_the_turn_of_a_killed_process_is_over(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     assert exit_codes(die_in_turn, [(tmp_path,)]) == [-signal.SIGKILL]
-    with in_turn(tmp_path):
+    with folder_lock(tmp_path):
         pass
     assert not caplog.records
 
 
 def test_who_cannot_have_a_turn_goes_on_and_says_so(tmp_path: Path, monkeypatch, caplog: pytest.LogCaptureFixture):
     monkeypatch.setattr("posir_tasks.files.PATIENCE", 0.01)
-    with in_turn(tmp_path), in_turn(tmp_path):
+    with folder_lock(tmp_path), folder_lock(tmp_path):
         (tmp_path / "file").write_text("result")
     assert "cannot be locked" in caplog.text

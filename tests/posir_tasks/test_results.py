@@ -10,7 +10,7 @@ import pytest
 from posir_tasks.errors import PosirError, ProfileError
 from posir_tasks.evidence import Evidence
 from posir_tasks.files import LOCK_FILE
-from posir_tasks.hooks.manager import plugin_scores
+from posir_tasks.plugin_api.manager import plugin_scores
 from posir_tasks.profile import PositionProfile
 from posir_tasks.results import read_results, rescore
 from posir_tasks.schemes import RelativePositions

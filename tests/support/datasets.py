@@ -5,7 +5,7 @@ from pathlib import Path
 
 import polars as pl
 
-from posir_tasks.sources.importing import Imported, LeftOut, Passage, Target, import_passages
+from posir_build.importing import Imported, Passage, SkippedQuestion, Target, import_passages
 from posir_tasks.sources.posir import read_domain
 from posir_tasks.sources.repository import LocalRepository
 from posir_tasks.tokens import estimated_tokens
@@ -61,7 +61,7 @@ def write_domain(root: Path, tables: Tables, *, language: str = "eng-Latn", doma
 
 
 def imported(
-    passages: Iterable[Passage | LeftOut],
+    passages: Iterable[Passage | SkippedQuestion],
     output: Path,
     *,
     language: str = "eng-Latn",

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from posir_leaderboard.board.records import Line
-from posir_report.formats import NONE
 from posir_report.summary import Row
+from posir_report.tables import NONE
 
 #: Fields of a row that are averaged.
 AVERAGED = (

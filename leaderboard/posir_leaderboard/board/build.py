@@ -16,8 +16,8 @@ from posir_leaderboard.board.published import published_records
 from posir_leaderboard.board.records import Record, record_of
 from posir_leaderboard.board.site import site_of
 from posir_leaderboard.entries import EntryError, Problem, entry_files, read_entry
+from posir_tasks.display.progress import progress
 from posir_tasks.errors import PosirError
-from posir_tasks.progress import progress
 
 #: Results from which on processes are started to score them: each takes three seconds to start, and a result one or two.
 MANY = 8

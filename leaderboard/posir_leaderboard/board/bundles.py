@@ -14,7 +14,7 @@ import altair as alt
 import vl_convert
 
 from posir_tasks.errors import PosirError
-from posir_tasks.files import written_whole
+from posir_tasks.files import atomic_write
 
 EXPORTS = re.compile(r"export\{([^{}]*)\};")
 
@@ -43,6 +43,6 @@ def kept_chart_library(folder: Path) -> str:
     """Return the same, from a folder in which it is kept, since it takes seconds to make."""
     file = folder / f"vega-{version('vl-convert-python')}-{alt.SCHEMA_VERSION}.js"
     if not file.is_file():
-        with written_whole(file) as part:
+        with atomic_write(file) as part:
             part.write_text(chart_library(), encoding="utf-8")
     return file.read_text(encoding="utf-8")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from posir_leaderboard.board.records import Record
 from posir_leaderboard.entries import MAX_BYTES
-from posir_tasks.files import written_whole
-from posir_tasks.hooks.manager import loaded_plugins
+from posir_tasks.files import atomic_write
+from posir_tasks.plugin_api.manager import loaded_plugins
 from posir_tasks.results import META_FILE
 
 #: Of the form of a record. To be raised whenever a record is made in another way.
@@ -46,5 +46,5 @@ class RecordCache:
 
     def put(self, place: Path, record: Record) -> None:
         """Keep a record."""
-        with written_whole(place) as part:
+        with atomic_write(place) as part:
             part.write_text(json.dumps(record.to_json()), encoding="utf-8")

@@ -10,8 +10,8 @@ from typing import Any
 import altair as alt
 
 from posir_leaderboard.board.models import BM25, KINDS, UNKNOWN
-from posir_report.figures import PERCENT, SCORE, cell_tooltip, score_tooltip
-from posir_report.look import SHAPES
+from posir_report.charts import PERCENT, SCORE, cell_tooltip, score_tooltip
+from posir_report.theme import SHAPES
 
 #: Layers, as Altair types them.
 Layered = alt.LayerChart | alt.FacetChart

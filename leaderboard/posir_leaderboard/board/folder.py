@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from posir_tasks.display.progress import progress
 from posir_tasks.errors import PosirError
-from posir_tasks.files import written_whole
-from posir_tasks.progress import progress
+from posir_tasks.files import atomic_write
 
 #: Content of every file by its path.
 Site = dict[str, bytes]
@@ -29,7 +29,7 @@ def write_site(site: Site, folder: Path) -> int:
     changed = [path for path, body in site.items() if not _is(folder / path, body)]
     # The page last: until then the earlier one is whole, but for data that it asks for later.
     for path in progress(sorted(changed, key=lambda path: path == "index.html"), "Writing"):
-        with written_whole(folder / path) as part:
+        with atomic_write(folder / path) as part:
             part.write_bytes(site[path])
     stale = [file for name in FOLDERS for file in (folder / name).rglob("*") if file.is_file()]
     stale = [file for file in stale if file.relative_to(folder).as_posix() not in site]

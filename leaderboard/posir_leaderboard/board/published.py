@@ -12,8 +12,8 @@ import numpy as np
 from posir_leaderboard.board.models import model_of
 from posir_leaderboard.board.records import ALL_LENGTHS, Record
 from posir_published import PublishedRow, published_rows, published_tasks
-from posir_published.figures import posq_figures
 from posir_published.rows import CROSS_LINGUAL, MONOLINGUAL, published_bins
+from posir_published.scores import posq_figures
 from posir_report.published import row_of
 from posir_report.summary import Row
 from posir_significance.intervals import score_interval

@@ -11,11 +11,11 @@ import numpy as np
 from posir_leaderboard.board.models import Model, model_of
 from posir_leaderboard.entries import Entry
 from posir_report.cells import Cell, cells_of, equal_bins, known, lengths_in_words
-from posir_report.figures import position_title
-from posir_report.formats import reach_sentences, verdict
+from posir_report.charts import position_title
 from posir_report.summary import Row, TaskSummary, bin_rows_of, rows_of, summarise
+from posir_report.tables import reach_sentences, verdict
 from posir_significance.intervals import TAILS
-from posir_significance.null import exchanged_gains
+from posir_significance.permutation_null import permuted_gains
 from posir_tasks.results import rounded
 
 #: What is kept of a cell of the curves.
@@ -123,7 +123,7 @@ def by_length(summary: TaskSummary) -> list[list[Cell]]:
 
 def all_lengths(summary: TaskSummary) -> list[Cell]:
     """Return the cells of all lengths together; in their noise, ranks are exchanged within each length bucket."""
-    gains = exchanged_gains(summary.profile.counts).sum(axis=1)
+    gains = permuted_gains(summary.profile.counts).sum(axis=1)
     queries = summary.profile.counts.sum(axis=(0, 2))
     noise = np.where(queries > 0, np.quantile(gains, TAILS, axis=0) / np.maximum(queries, 1), np.nan)
     template = cells_of(summary)[: len(summary.profile.positions)]

@@ -22,12 +22,12 @@ from posir_leaderboard.board.models import Model
 from posir_leaderboard.board.records import Line, Record, row_columns
 from posir_leaderboard.board.views import View, average_view, task_view
 from posir_report.cells import lengths_in_words
+from posir_tasks.display.progress import progress
 from posir_tasks.profile import RANKS, PositionProfile
-from posir_tasks.progress import progress
 from posir_tasks.schemes import RelativePositions
 
 #: The page's own scripts, in the order in which they run.
-SCRIPTS = ("core", "state", "glyphs", "table", "charts", "scores", "drawings", "models", "downloads", "controls", "main")
+SCRIPTS = ("core", "state", "sparklines", "table", "charts", "scores", "drawings", "models", "downloads", "controls", "main")
 #: In a command, where the repository that takes submissions is not known.
 SUBMIT_TO = "ORG/RESULTS"
 #: What the page shows of a model, besides its id.

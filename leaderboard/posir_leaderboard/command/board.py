@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from posir_tasks.wording import counted
+from posir_tasks.display.wording import counted
 
 #: Folder of the site where none is named, so that the three commands follow each other.
 SITE = Path("leaderboard-site")

@@ -13,8 +13,8 @@ import typer
 from rich.console import Console
 
 from posir_leaderboard.entries import Entry, Problem, read_entries
+from posir_tasks.display.wording import counted
 from posir_tasks.errors import PosirError
-from posir_tasks.wording import counted
 
 if TYPE_CHECKING:
     from posir_leaderboard.hub import Change
@@ -103,9 +103,9 @@ def checked(folders: Sequence[Path]) -> tuple[list[Entry], list[Problem]]:
         # The tasks take seconds to import, and mteb with them.
         with Console(stderr=True).status("Loading mteb"):
             from posir_leaderboard.validation import problems_of
-            from posir_tasks.registration import own_tasks
+            from posir_tasks.tasks.catalogue import builtin_tasks
 
-            own_tasks()
+            builtin_tasks()
         # By task: the data of one is read once for all models.
         for entry in sorted(entries, key=lambda entry: entry.task):
             problems += problems_of(entry)

@@ -1,6 +1,6 @@
 """Misspells the hook `posir_scores`."""
 
-from posir_tasks.hooks import hookimpl
+from posir_tasks.plugin_api import hookimpl
 
 
 @hookimpl

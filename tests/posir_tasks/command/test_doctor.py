@@ -5,8 +5,8 @@ import venv
 
 import pytest
 
-from posir_tasks import registration
 from posir_tasks.command.doctor import HOOK_FILE, found, hook, tasks
+from posir_tasks.tasks import catalogue
 
 
 @pytest.fixture
@@ -26,9 +26,9 @@ def test_a_python_that_runs_the_hook_is_well():
 def test_a_python_that_does_not_run_the_hook_is_not_well(bare_python, monkeypatch, importable):
     monkeypatch.setattr(sys, "executable", str(bare_python))
     if importable:
-        import posir_startup
+        import posir_autoload
 
-        monkeypatch.setenv("PYTHONPATH", posir_startup.__file__.rpartition("/")[0])
+        monkeypatch.setenv("PYTHONPATH", posir_autoload.__file__.rpartition("/")[0])
     finding = next(hook())
     assert finding.good is False
     assert f"Python has not run a {HOOK_FILE}" in finding.what
@@ -45,7 +45,7 @@ def test_a_section_that_cannot_be_had_is_a_finding(monkeypatch):
     def fail():
         raise ImportError("mteb moved it")
 
-    monkeypatch.setattr(registration, "task_classes", fail)
+    monkeypatch.setattr(catalogue, "builtin_task_classes", fail)
     (finding,) = found(tasks)
     assert finding.good is False
     assert finding.what == "tasks: cannot be looked at (ImportError: mteb moved it)"

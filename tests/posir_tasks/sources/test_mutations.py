@@ -14,13 +14,13 @@ import pyarrow.parquet as pq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from posir_build.validation import problems_by_pairing
 from posir_tasks.errors import DataError
 from posir_tasks.profile import PositionProfile
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.sources.folder import Pairing, PosirFolder
 from posir_tasks.sources.posir import read_domain
 from posir_tasks.sources.repository import LocalRepository
-from posir_tasks.sources.validation import problems_by_pairing
 from tests.support.datasets import FILES, posir_tables, write_domain
 from tests.support.mutations import MUTATIONS
 

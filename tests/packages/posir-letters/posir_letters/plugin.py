@@ -5,7 +5,7 @@ from pathlib import Path
 
 import typer
 
-from posir_tasks.hooks import hookimpl
+from posir_tasks.plugin_api import hookimpl
 from posir_tasks.profile import MRR_AT_10, PositionProfile
 from posir_tasks.results import read_results
 

@@ -1,0 +1,1 @@
+"""Building datasets in the PosIR layout: import, repair, span search and validation."""

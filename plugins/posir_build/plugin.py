@@ -1,0 +1,15 @@
+"""The hook implementation: `posir import`, `posir import-squad` and `posir validate`."""
+
+from __future__ import annotations
+
+import typer
+
+from posir_build import import_commands, validate_command
+from posir_tasks.plugin_api import hookimpl
+
+
+@hookimpl
+def posir_commands(app: typer.Typer) -> None:
+    """Add `posir import`, `posir import-squad` and `posir validate`."""
+    import_commands.add_commands(app)
+    validate_command.add_commands(app)

@@ -1,1 +1,0 @@
-"""Reach: how much of the evidence lies beyond a model's input window, and scores over what it could see."""

@@ -1,0 +1,48 @@
+"""`posir plan`: what a run will take, before it starts."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from posir_run.cli_options import BATCH_SIZE, BatchSize, Benchmarks, Models, MultiValueCommand, Revision, Tasks
+from posir_run.jobs import RunRequest, find
+
+#: Columns of a table where the output is no terminal.
+WIDTH = 110
+
+
+class PlanFormat(StrEnum):
+    """Forms of a plan."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Add `posir plan`."""
+
+    @app.command("plan", cls=MultiValueCommand)
+    def plan_command(
+        models: Models,
+        tasks: Tasks = None,
+        benchmarks: Benchmarks = None,
+        revision: Revision = None,
+        batch_size: BatchSize = BATCH_SIZE,
+        format_: Annotated[PlanFormat, typer.Option("--format", help="Form of the plan.")] = PlanFormat.TABLE,
+    ) -> None:
+        """Say what a run has to encode, how large the embeddings are, and how long it takes, measured here for some seconds."""
+        from posir_run.planning.plan import make_plans
+        from posir_run.planning.tables import as_json, print_plans
+
+        plans = make_plans(find(RunRequest(tasks or (), benchmarks or (), models, revision)), batch_size)
+        if format_ is PlanFormat.JSON:
+            typer.echo(as_json(plans))
+            return
+        console = Console(highlight=False)
+        if not console.is_terminal:
+            console.width = max(console.width, WIDTH)
+        print_plans(console, plans)

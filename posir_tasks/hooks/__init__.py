@@ -1,5 +1,0 @@
-"""The plugin hook: markers for plugins, the specifications, and the host's manager."""
-
-from posir_tasks.hooks.markers import hookimpl, hookspec
-
-__all__ = ["hookimpl", "hookspec"]

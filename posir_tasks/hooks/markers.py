@@ -1,9 +1,0 @@
-"""Markers that tie hook implementations to this project."""
-
-import pluggy
-
-PROJECT = "posir"
-
-hookspec = pluggy.HookspecMarker(PROJECT)
-#: Decorates a plugin's implementation of a hook: `from posir_tasks.hooks import hookimpl`.
-hookimpl = pluggy.HookimplMarker(PROJECT)

@@ -1,0 +1,1 @@
+"""All that knows names of mteb that mteb does not promise to keep."""

@@ -1,0 +1,57 @@
+"""What a plugin may implement. A plugin is a module or object behind an entry point of the group `posir`.
+
+An implementation names the arguments it wants and may leave out the others, so hooks can gain arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from posir_tasks.plugin_api.markers import hookspec
+
+if TYPE_CHECKING:
+    import typer
+
+    from posir_tasks.profile import PositionProfile
+    from posir_tasks.tasks.base import PositionTask
+    from posir_tasks.window_coverage import WindowCoverage
+
+
+@hookspec
+def posir_scores(profile: PositionProfile, reach: WindowCoverage | None) -> Mapping[str, Any]:  # type: ignore[empty-body]
+    """Return scores of one profile, to stand beside mteb's own in the result.
+
+    Called for every evaluated subset, by `posir rescore` for stored ones, and by reports for pooled ones; so it must
+    depend on nothing but its arguments, and not change them.
+
+    Args:
+        profile: Ranks of the relevant documents, counted by length and position.
+        reach: What the model's input window leaves of the evidence; None where the window or the lengths are unknown.
+
+    Returns:
+        Names and JSON values (`None` where a score is undefined; NaN is refused). A name that mteb or another plugin
+        uses is refused.
+    """
+
+
+@hookspec
+def posir_task_classes() -> Iterable[type[PositionTask]]:  # type: ignore[empty-body]
+    """Return task classes that `mteb run -t` shall know.
+
+    Called once, when mteb is first asked for a task that it does not know itself. mteb can be imported by then; since every
+    `posir` command loads the plugin, import it, and your classes, within the function.
+
+    Returns:
+        Subclasses of `posir_tasks.PositionTask` with `metadata`, a `scheme` and `read_subset`. A name that mteb, posir or
+        another plugin uses is refused.
+    """
+
+
+@hookspec
+def posir_commands(app: typer.Typer) -> None:
+    """Add commands to the `posir` command.
+
+    Args:
+        app: The Typer application; decorate functions with `app.command()`.
+    """

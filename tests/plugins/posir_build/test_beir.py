@@ -1,0 +1,136 @@
+"""BEIR folders with spans: ids are kept, spans read from where they may stand, and nothing chosen among several."""
+
+import json
+import re
+
+import polars as pl
+import pytest
+
+from posir_build.beir import beir_passages
+from posir_tasks.errors import DataError
+from tests.support.datasets import imported, read_back
+
+TEXT = "Zoë 👩‍🚀 flew in 1999."
+START = TEXT.index("1999")
+CORPUS = [{"_id": "d1", "title": "", "text": TEXT}, {"_id": "d2", "text": "Nobody asks."}]
+QUERY = {"_id": "q1", "text": "When?"}
+HEADER = ("query-id", "corpus-id", "score")
+WITH_SPAN = (*HEADER, "start", "end")
+
+
+def write_beir(folder, *, corpus=CORPUS, queries=(QUERY,), qrels=(WITH_SPAN, ("q1", "d1", 1, START, START + 4)), split="test"):
+    """Write a folder as BEIR lays it out; the qrels as rows, the header among them."""
+    (folder / "qrels").mkdir(parents=True, exist_ok=True)
+    for name, records in (("corpus", corpus), ("queries", queries)):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    (folder / "qrels" / f"{split}.tsv").write_text("".join("\t".join(map(str, row)) + "\n" for row in qrels))
+    return folder
+
+
+def import_beir(tmp_path, split="test", **files):
+    folder = write_beir(tmp_path / "beir", split=split, **files)
+    return imported(beir_passages(folder, split), tmp_path / "out")
+
+
+STATED = {
+    "columns of the qrels": {},
+    "columns in another order": {"qrels": [WITH_SPAN[::-1], (START + 4, START, 1, "d1", "q1")]},
+    "field of the query": {"queries": [QUERY | {"pos_char_span": [START, START + 4]}], "qrels": [HEADER, ("q1", "d1", 1)]},
+    "metadata of the query": {
+        "queries": [QUERY | {"metadata": {"pos_char_span": [START, START + 4], "answer": "1999"}}],
+        "qrels": [HEADER, ("q1", "d1", 1)],
+    },
+    "the answer alone": {"queries": [QUERY | {"answer": "1999"}], "qrels": [HEADER, ("q1", "d1", 1)]},
+    "twice alike": {"queries": [QUERY | {"pos_char_span": [START, START + 4]}]},
+    "several rows alike": {"qrels": [WITH_SPAN, *[("q1", "d1", 1, START, START + 4)] * 2, ("q1", "d2", 0, "", "")]},
+    "empty metadata": {"queries": [QUERY | {"metadata": {}}]},
+}
+
+
+@pytest.mark.parametrize("case", STATED)
+def test_a_span_is_read_from_where_it_may_stand(tmp_path, case):
+    found = import_beir(tmp_path, **STATED[case])
+    assert found.left_out == []
+    assert read_back(tmp_path / "out") == [("When?", TEXT, "1999")]
+    folder = tmp_path / "out/eng-Latn/sports"
+    assert pl.read_parquet(folder / "corpus.parquet").rows() == [("d1", TEXT), ("d2", "Nobody asks.")]
+    assert pl.read_parquet(folder / "qrels/test.parquet").rows() == [("q1", "d1", 1)]
+
+
+def test_titles_are_counted_and_not_imported(tmp_path):
+    found = import_beir(tmp_path, corpus=[{"_id": "d1", "title": "Zoë", "text": TEXT}])
+    assert found.titles == 1
+    assert read_back(tmp_path / "out") == [("When?", TEXT, "1999")]
+
+
+def test_another_split_is_read_when_asked_for(tmp_path):
+    write_beir(tmp_path / "beir", qrels=[HEADER])
+    import_beir(tmp_path, split="dev")
+    assert len(read_back(tmp_path / "out")) == 1
+    with pytest.raises(DataError, match=r"train\.tsv: missing\. Splits that are there: dev, test; --split chooses one"):
+        imported(beir_passages(tmp_path / "beir", "train"), tmp_path / "none")
+
+
+SECOND = {"_id": "q2", "text": "Who?"}
+LEFT_OUT = {
+    "no relevant document": ([SECOND], [], "has no relevant document in"),
+    "judged not relevant": ([SECOND], [("q2", "d1", 0, 0, 3)], "has no relevant document in"),
+    "two relevant documents": ([SECOND], [("q2", "d1", 1, 0, 3), ("q2", "d2", 1, 0, 3)], "has 2 relevant documents in"),
+    "two spans": ([SECOND], [("q2", "d1", 1, 0, 3), ("q2", "d1", 1, 4, 6)], "has 2 relevant documents in"),
+    "spans that differ": ([SECOND | {"pos_char_span": [0, 2]}], [("q2", "d1", 1, 0, 3)], "several answers or spans"),
+    "document unknown": ([SECOND], [("q2", "d9", 1, 0, 3)], "its relevant document 'd9' is not in corpus.jsonl"),
+    "text unknown": ([], [("q2", "d1", 1, 0, 3)], "its text is not in queries.jsonl"),
+    "no span": ([SECOND], [("q2", "d1", 1, "", "")], "neither by a text nor by start and end"),
+    "start alone": ([SECOND], [("q2", "d1", 1, 3, "")], "neither its end nor its text"),
+    "span of one": ([SECOND | {"pos_char_span": [3]}], [("q2", "d1", 1, "", "")], "must be two integers"),
+    "span of texts": ([SECOND | {"pos_char_span": ["3", "4"]}], [("q2", "d1", 1, "", "")], "must be an integer and is a text"),
+    "span beyond": ([SECOND], [("q2", "d1", 1, 3, 99)], "its span 3 to 99 is not within its document"),
+    "answer elsewhere": ([SECOND | {"answer": "flew"}], [("q2", "d1", 1, 0, 4)], "'flew' does not stand at character 0"),
+}
+
+
+@pytest.mark.parametrize("case", LEFT_OUT)
+def test_a_query_that_cannot_be_used_is_left_out_and_named(tmp_path, case):
+    queries, rows, why = LEFT_OUT[case]
+    found = import_beir(tmp_path, queries=[QUERY, *queries], qrels=[WITH_SPAN, ("q1", "d1", 1, START, START + 4), *rows])
+    (left_out,) = found.left_out
+    assert left_out.question == "q2"
+    assert why in left_out.why
+    assert read_back(tmp_path / "out") == [("When?", TEXT, "1999")]
+
+
+REFUSED = {
+    "no header": ({"qrels": [("q1", "d1", 1, START, START + 4)]}, "test.tsv: missing column(s) query-id, corpus-id, score"),
+    "no qrels": ({"qrels": []}, "test.tsv: not a readable file of tab-separated values"),
+    "too many fields": ({"qrels": [HEADER, ("q1", "d1", 1, 2)]}, "test.tsv: not a readable file"),
+    "score is a text": ({"qrels": [HEADER, ("q1", "d1", "yes")]}, "test.tsv: field 'score': must be a number; 1 row, first: 0"),
+    "score is NaN": ({"qrels": [HEADER, ("q1", "d1", "NaN")]}, "test.tsv: field 'score': must be a number"),
+    "no score": ({"qrels": [HEADER, ("q1", "d1", "")]}, "test.tsv: field 'score': is missing"),
+    "start is no integer": ({"qrels": [WITH_SPAN, ("q1", "d1", 1, 1.5, 4)]}, "test.tsv: field 'start': must be an integer"),
+    "start is huge": ({"qrels": [WITH_SPAN, ("q1", "d1", 1, 2**70, 4)]}, "test.tsv: field 'start': must be an integer"),
+    "document without id": ({"corpus": [{"text": "a"}]}, "corpus.jsonl: line 1: lacks '_id'"),
+    "document twice": (
+        {"corpus": [*CORPUS, {"_id": "d1", "text": "b"}]},
+        "corpus.jsonl: line 3: the id 'd1' is that of another",
+    ),
+    "query without text": ({"queries": [{"_id": "q1"}]}, "queries.jsonl: line 1: lacks 'text'"),
+    "query twice": (
+        {"queries": [QUERY, QUERY | {"text": "Since when?"}]},
+        "queries.jsonl: question q1: the id is that of another",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_file_that_is_not_what_is_wanted_is_named_and_nothing_written(tmp_path, case):
+    files, said = REFUSED[case]
+    with pytest.raises(DataError, match=re.escape(said)):
+        import_beir(tmp_path, **files)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["corpus.jsonl", "queries.jsonl"])
+def test_a_missing_file_is_named(tmp_path, name):
+    (write_beir(tmp_path / "beir") / name).unlink()
+    with pytest.raises(DataError, match=re.escape(f"{tmp_path / 'beir' / name}: cannot be read (No such file")):
+        imported(beir_passages(tmp_path / "beir", "test"), tmp_path / "out")

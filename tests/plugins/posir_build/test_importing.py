@@ -1,0 +1,200 @@
+"""From what a reader yields to a domain on disk: whole or not at all, and nothing about it guessed."""
+
+import errno
+import os
+import re
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posir_build.importing import Passage, Question, SkippedQuestion, Target, import_passages
+from posir_build.spans import StatedAnswer
+from posir_tasks.errors import DataError, PosirError
+from tests.support.datasets import imported, read_back
+
+TEXT = "Zoë 👩‍🚀 flew in 1999."
+
+
+FLEW = StatedAnswer("1999")
+
+
+def asked(text="When did she fly?", claim=FLEW, name="1", **known):
+    return Question("file", name, text, claim, **known)
+
+
+def passage(text=TEXT, *questions, **known):
+    return Passage("file", "line 1", text, questions, **known)
+
+
+def test_own_ids_are_kept_and_others_made(tmp_path):
+    imported(
+        [passage(TEXT, asked(id="mine"), id="d7"), passage("Time flies.", asked("What flies?", StatedAnswer("Time")))], tmp_path
+    )
+    folder = tmp_path / "eng-Latn" / "sports"
+    assert pl.read_parquet(folder / "corpus.parquet")["_id"].to_list() == ["d7", "sports_1"]
+    first, second = pl.read_parquet(folder / "queries.parquet")["_id"]
+    assert first == "mine"
+    assert re.fullmatch("[0-9a-f]{32}", second)
+    assert pl.read_parquet(folder / "qrels/test.parquet").rows() == [("mine", "d7", 1), (second, "sports_1", 1)]
+
+
+def test_only_documents_that_are_asked_about_are_counted_in_tokens(tmp_path):
+    counted = []
+    import_passages(
+        [passage(TEXT, asked()), passage("Nobody asks.")],
+        Target("eng-Latn", "sports", tmp_path),
+        count_tokens=lambda text: counted.append(text) or 7,
+    )
+    assert counted == [TEXT]
+    assert pl.read_parquet(tmp_path / "eng-Latn/sports/queries.parquet")["pos_token_length"].to_list() == [7]
+
+
+def test_a_question_word_for_word_again_is_left_out(tmp_path):
+    found = imported([passage(TEXT, asked(), asked()), passage(TEXT, asked(), asked(name="2"))], tmp_path)
+    assert len(found.documents) == 1
+    assert [one.why for one in found.left_out] == ["is there already, word for word"] * 2
+    assert len(read_back(tmp_path)) == len(found.queries) == 2
+
+
+@pytest.mark.parametrize(
+    ("passages", "said"),
+    [
+        ([passage(TEXT, asked(), id="d"), passage("Other.", id="d")], "file: line 1: the id 'd' is that of another document"),
+        (
+            [passage(TEXT, asked(id="q"), asked("Who?", StatedAnswer("Zoë"), id="q"))],
+            "question 1: the id is that of another question",
+        ),
+        ([passage(TEXT, asked()), passage(" \n")], "file: line 1: the text is empty"),
+        (
+            [passage(TEXT, asked(claim=StatedAnswer("2001")))],
+            "question with a usable answer; nothing was written.\nfile: question 1: ",
+        ),
+        ([SkippedQuestion("file", "1", "has no answer")], "nothing was written.\nfile: question 1: has no answer"),
+        ([], "There is no question with a usable answer; nothing was written."),
+    ],
+    ids=["document id", "question id", "blank document", "no usable answer", "left out by the reader", "nothing"],
+)
+def test_what_cannot_be_imported_is_refused_and_nothing_written(tmp_path, passages, said):
+    with pytest.raises(DataError, match=re.escape(said)):
+        imported(passages, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_nothing_is_moved_unless_asked_for_and_what_is_moved_is_said(tmp_path):
+    off = asked(claim=StatedAnswer("1999", TEXT.index("1999") - 2))
+    found = imported([passage(TEXT, off, asked("Who?", StatedAnswer("Zoë", 0), "2"))], tmp_path / "as it is")
+    assert (found.moved, [one.question for one in found.left_out]) == ([], ["1"])
+    found = imported([passage(TEXT, off, asked("Who?", StatedAnswer("Zoë", 0), "2"))], tmp_path / "repaired", repair=True)
+    assert [(one.question, one.claim.start, one.span.start) for one in found.moved] == [
+        ("1", TEXT.index("1999") - 2, TEXT.index("1999"))
+    ]
+    assert [evidence for *_, evidence in read_back(tmp_path / "repaired")] == ["1999", "Zoë"]
+
+
+def test_what_no_repair_can_do_is_left_out_with_what_is_wrong(tmp_path):
+    claims = [StatedAnswer(start=3), StatedAnswer("in"), StatedAnswer("n", 4), StatedAnswer(" ", 3), StatedAnswer("1999", 0)]
+    text = "Once in 1999, then in 2001."
+    found = imported(
+        [passage(text, asked(claim=StatedAnswer("2001")), *(asked(claim=claim) for claim in claims))], tmp_path, repair=True
+    )
+    assert [one.why.split(";")[0] for one in found.left_out] == [
+        "says where its answer starts and neither its end nor its text",
+        "its answer 'in' stands 2 times in its document",
+        "its answer 'n' stands 2 times near character 4",
+        "its answer is blank",
+        "its answer '1999' does not stand at character 0",
+    ]
+
+
+def test_an_existing_domain_is_refused_and_untouched(tmp_path):
+    folder = tmp_path / "eng-Latn" / "sports"
+    folder.mkdir(parents=True)
+    (folder / "mine.txt").write_text("keep")
+    with pytest.raises(PosirError, match=re.escape(f"{folder}: exists already")):
+        imported([passage(TEXT, asked())], tmp_path)
+    assert [path.name for path in folder.rglob("*")] == ["mine.txt"]
+    assert (folder / "mine.txt").read_text() == "keep"
+
+
+@pytest.mark.parametrize("language", ["english", "eng", "xxx-Latn", "../eng-Latn", ""])
+def test_an_unknown_language_is_refused_with_the_known_ones(tmp_path, language):
+    with pytest.raises(PosirError, match=re.escape(f"--language {language}: unknown. Known are eng-Latn, ")):
+        imported([passage(TEXT, asked())], tmp_path / "out", language=language)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("domain", ["News", "..", "a/b", "", "_x", "späße", "a b", ".hidden", "sports\n"])
+def test_a_domain_that_is_no_plain_folder_name_is_refused(tmp_path, domain):
+    with pytest.raises(PosirError, match=r"not allowed\. A domain is a folder's name of a-z, 0-9 and _"):
+        imported([passage(TEXT, asked())], tmp_path / "out", domain=domain)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
+        pl.exceptions.ComputeError("parquet: underlying IO error: No space left on device (os error 28)"),
+    ],
+    ids=["system's error", "polars's error"],
+)
+def test_a_disk_that_fails_half_way_leaves_nothing_behind(tmp_path, monkeypatch, error):
+    write = pl.DataFrame.write_parquet
+
+    def fails_at_the_second(frame, file):
+        if file.name == "queries.parquet":
+            raise error
+        write(frame, file)
+
+    monkeypatch.setattr(pl.DataFrame, "write_parquet", fails_at_the_second)
+    with pytest.raises(PosirError, match="No space left"):
+        imported([passage(TEXT, asked())], tmp_path)
+    assert [path for path in tmp_path.rglob("*") if path.name != "eng-Latn"] == []
+    monkeypatch.undo()
+    imported([passage(TEXT, asked())], tmp_path)
+    assert len(read_back(tmp_path)) == 1
+
+
+def test_what_a_killed_import_left_is_no_domain_and_goes_after_a_day(tmp_path):
+    old, new = (tmp_path / "eng-Latn" / f".sports.{name}.part" for name in ("old", "new"))
+    for folder in (old, new):
+        folder.mkdir(parents=True)
+        (folder / "corpus.parquet").write_bytes(b"PAR1")
+    os.utime(old, (0, 0))
+    imported([passage(TEXT, asked())], tmp_path)
+    assert {path.name for path in old.parent.iterdir()} == {"sports", new.name}
+    assert len(read_back(tmp_path)) == 1
+
+
+def test_an_output_that_is_a_file_is_refused(tmp_path):
+    (tmp_path / "out").write_text("mine")
+    with pytest.raises(PosirError, match="cannot be written"):
+        imported([passage(TEXT, asked())], tmp_path / "out")
+
+
+#: Characters that other ways of counting count otherwise: line ends, combining marks, letters whose normal forms differ in
+#: length, characters of two UTF-16 units, emoji joined and in flags, right-to-left letters and marks, white space of all sorts.
+PIECES = [
+    *("a", " ", "\n", "\r\n", "é", "e\u0301", "ﬁ", "\u212b", "ß", "İ", "क्षि", "ความ", "한", "\u1112\u1161\u11ab"),
+    *("字", "漢\ufe00", "𠮷", "👩‍🚀", "👨‍👩‍👧‍👦", "🇫🇮", "❤️", "שלום", "العربيّة", "\u200f", "\u202e", "\u200b"),
+    *("\x00", "\x1c", "\ufeff", "\u2028"),
+]
+texts = st.lists(st.one_of(st.sampled_from(PIECES), st.characters(exclude_categories=["Cs"])), max_size=12).map("".join)
+
+
+@given(before=texts, answer=texts, after=texts, asks=texts)
+def test_spans_count_code_points_from_import_to_evidence(tmp_path_factory, before, answer, after, asks):
+    """What Python's own slices of the text are, in any script, is what the loader's evidence marks."""
+    text, output = before + answer + after, tmp_path_factory.mktemp("out")
+    claim = StatedAnswer(answer, len(before))
+    question = Question("file", "1", asks, claim)
+    if not (answer.strip() and asks.strip()):
+        with pytest.raises(DataError):
+            imported([Passage("file", "1", text, [question])], output)
+        return
+    imported([Passage("file", "1", text, [question])], output)
+    assert read_back(output) == [(asks, text, answer)]
+    spans = pl.read_parquet(output / "eng-Latn/sports/queries.parquet")["pos_char_span"].to_list()
+    assert spans == [[len(before), len(before) + len(answer)]]

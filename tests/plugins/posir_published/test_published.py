@@ -1,0 +1,313 @@
+"""The published figures: as they were given, and what our own functions make of them against what the papers print."""
+
+import csv
+import io
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from posir_psi import psi
+from posir_published import scores
+from posir_published.mmteb import correlations
+from posir_published.noise import null_bound
+from posir_published.queries import BUCKET_QUERIES, queries_of
+from posir_published.rows import PublishedRow, macro_average, published_bins, published_rows, published_tasks
+from posir_published.scores import LENGTHS, mmteb_figures, posir_figures, posq_figures
+from posir_tasks.command.app import build_app
+from posir_tasks.errors import PosirError
+from posir_tasks.languages import LANGUAGES
+from posir_tasks.profile import NDCG_AT_10
+from posir_tasks.schemes import AbsolutePositions, LabelledPositions
+from posir_tasks.tasks.catalogue import builtin_task_classes
+
+FILES = ("posir.csv", "posq.csv", "mmteb.csv")
+
+
+def table(name):
+    return pd.read_csv(scores.files("posir_published") / "data" / name)
+
+
+def values(task):
+    """nDCG@10 and PSI by model and length."""
+    return {(row.model, row.length): (row.ndcg_at_10, row.psi) for row in published_rows(task)}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_package_holds_the_figures_as_they_were_given(name, shared_data):
+    packaged = (scores.files("posir_published") / "data" / name).read_bytes()
+    assert packaged == (shared_data / "published" / name).read_bytes()
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_folder_names_the_source_of_each_file(name):
+    readme = (scores.files("posir_published") / "data" / "README.md").read_text()
+    (line,) = (line for line in readme.splitlines() if line.startswith(f"| `{name}`"))
+    assert ("2505.13950" if name == "posq.csv" else "2601.08363") in line
+
+
+def test_every_figure_is_read():
+    assert len(posir_figures()) == len(set(posir_figures())) == 10 * 18 * 5
+    assert [figure.ndcg_at_10 for figure in posir_figures()] == table("posir.csv").ndcg_at_10.tolist()
+    assert [figure.psi for figure in posir_figures()] == table("posir.csv").psi.tolist()
+    posq = table("posq.csv")
+    scores = [score for figure in posq_figures() for score in figure.ndcg_at_10]
+    assert scores == posq.ndcg_at_10.dropna().tolist()
+    assert [figure.psi for figure in posq_figures()] == posq.psi.dropna().tolist()
+    assert len({figure.model for figure in posq_figures()}) == 20
+
+
+def test_position_buckets_are_those_of_our_schemes():
+    schemes = {"SQuAD-PosQ": AbsolutePositions(), "FineWeb-PosQ": LabelledPositions()}
+    assert {(figure.dataset, figure.buckets) for figure in posq_figures()} == {
+        (name, scheme.positions) for name, scheme in schemes.items()
+    }
+    assert {name: len(queries) for name, queries in BUCKET_QUERIES.items()} == {
+        name + size: len(scheme.positions) for name, scheme in schemes.items() for size in ("", "-Tiny")
+    }
+
+
+def test_tasks_have_the_names_of_our_tasks_and_benchmarks():
+    averages, tasks = published_tasks()[:2], published_tasks()[2:]
+    assert averages == ("PosIR", "PosIR(cross-lingual)")
+    assert set(tasks) <= {task.metadata.name for task in builtin_task_classes()}
+    monolingual = {f"PosIR-{language.name}" for language in LANGUAGES if language.in_paper}
+    cross_lingual = {f"PosIR-{language.name}-English" for language in LANGUAGES if language.cross_lingual_in_paper}
+    posq = {"SQuAD-PosQ", "SQuAD-PosQ-Tiny", "FineWeb-PosQ", "FineWeb-PosQ-Tiny"}
+    assert sorted(tasks) == sorted(monolingual | cross_lingual | posq)
+
+
+def test_rows_of_a_language_pair_are_the_papers():
+    expected = table("posir.csv").query("query_language == 'deu' and corpus_language == 'eng'")
+    assert values("PosIR-German-English") == {
+        (row.model, row.length_bucket): (row.ndcg_at_10, row.psi) for row in expected.itertuples()
+    }
+
+
+def test_rows_are_ordered_by_score_then_length():
+    rows = published_rows("PosIR-Korean")
+    assert [row.length for row in rows] == list(LENGTHS) * 10
+    overall = [row.ndcg_at_10 for row in rows if row.length == "all"]
+    assert overall == sorted(overall, reverse=True)
+
+
+def test_nothing_is_published_of_our_own_task():
+    assert published_rows("PosIR-Mini") == []
+
+
+def test_rerankers_stand_under_the_samples_on_which_they_ran():
+    systems = table("posq.csv").groupby(["task", "architecture"]).model.unique()
+    for dataset in ("SQuAD-PosQ", "FineWeb-PosQ"):
+        sampled = {row.model for row in published_rows(f"{dataset}-Tiny")}
+        whole = {row.model for row in published_rows(dataset)}
+        assert sampled == set(systems[dataset, "reranker"])
+        assert whole == set(systems[dataset].drop("reranker").explode())
+
+
+# The averages.
+
+
+def test_average_of_the_ten_languages_is_table_2_as_printed():
+    averages = values("PosIR")
+    for figure in mmteb_figures():
+        for length, printed in zip(LENGTHS, figure.ndcg_at_10, strict=True):
+            assert averages[figure.model, length][0] * 100 == pytest.approx(printed, abs=0.005 + 1e-9)
+
+
+@pytest.mark.parametrize(("task", "pairs", "cross_lingual"), [("PosIR", 10, False), ("PosIR(cross-lingual)", 8, True)])
+def test_averages_are_those_of_pandas(task, pairs, cross_lingual):
+    posir = table("posir.csv")
+    part = posir[(posir.query_language != posir.corpus_language) == cross_lingual]
+    groups = part.groupby(["model", "length_bucket"])[["ndcg_at_10", "psi"]]
+    assert set(groups.size()) == {pairs}
+    averages = values(task)
+    assert averages.keys() == set(groups.groups)
+    for key, expected in groups.mean().iterrows():
+        assert averages[key] == pytest.approx(tuple(expected), abs=1e-12)
+
+
+score = st.floats(0, 1)
+
+
+@given(st.lists(st.tuples(score, score), min_size=1, max_size=12), st.sampled_from(LENGTHS))
+def test_macro_average_is_the_mean_over_tasks(pairs, length):
+    rows = [
+        PublishedRow("m", f"t{index}", length, None, False, ndcg, value, None, None, "s")
+        for index, (ndcg, value) in enumerate(pairs)
+    ]
+    other = PublishedRow("n", "t0", length, None, False, 0.25, 0.5, None, None, "s")
+    first, second = macro_average([*rows, other], "average")
+    assert (first.model, first.task, first.length) == ("m", "average", length)
+    assert first.ndcg_at_10 == pytest.approx(math.fsum(ndcg for ndcg, _ in pairs) / len(pairs))
+    assert first.psi == pytest.approx(math.fsum(value for _, value in pairs) / len(pairs))
+    assert (second.model, second.ndcg_at_10, second.psi) == ("n", 0.25, 0.5)
+
+
+# PSI, and what can be said of its noise.
+
+
+@pytest.mark.parametrize("figure", posq_figures(), ids=lambda figure: f"{figure.task}-{figure.model}")
+def test_published_psi_is_ours_of_the_published_buckets(figure):
+    assert round(float(psi(figure.ndcg_at_10)), 3) == figure.psi
+
+
+@pytest.mark.parametrize("task", BUCKET_QUERIES)
+def test_overall_score_of_posq_is_that_of_all_its_queries(task):
+    rows = published_rows(task)
+    bins = {row.model: [bin_ for bin_ in published_bins(task) if bin_.model == row.model] for row in rows}
+    for row in rows:
+        everyone = np.repeat([bin_.ndcg_at_10 for bin_ in bins[row.model]], [bin_.queries for bin_ in bins[row.model]])
+        assert row.ndcg_at_10 == pytest.approx(everyone.mean(), abs=1e-12)
+
+
+def test_numbers_of_queries_are_those_of_the_papers():
+    assert [sum(BUCKET_QUERIES[name]) for name in ("FineWeb-PosQ", "SQuAD-PosQ")] == [25_775, 93_401]
+    told = {name: str(queries_of(name, "all")) for name in ("PosIR", "PosIR-English", "PosIR-German", "SQuAD-PosQ")}
+    assert told == {"PosIR": "421,708", "PosIR-English": "42,015", "PosIR-German": "about 42,170", "SQuAD-PosQ": "92,749"}
+    assert {queries_of("PosIR-English", length) for length in LENGTHS[1:]} == {None}
+
+
+def shuffled_psi(gains, queries, draws=400):
+    """PSI of buckets after shuffling per-query scores, shape (draws,)."""
+    rng = np.random.default_rng(3)
+    edges = np.cumsum([0, *queries])[:-1]
+    means = np.array([np.add.reduceat(rng.permutation(gains), edges) for _ in range(draws)]) / np.asarray(queries)
+    return 1 - means.min(axis=1) / means.max(axis=1)
+
+
+@pytest.mark.parametrize("queries", [(2_000, 900, 1_100), (400, 300, 250, 200, 200, 400)])
+@pytest.mark.parametrize("ranks", [[0.9, 0.04, 0.02, 0.01], [0.5, 0.2, 0.1, 0.05, 0.03], [0.2, 0.1, 0.1, 0.1, 0.05]])
+def test_noise_of_ranks_stays_below_the_bound(queries, ranks):
+    rng = np.random.default_rng(5)
+    gains = rng.choice(np.append(NDCG_AT_10[: len(ranks)], 0), sum(queries), p=[*ranks, 1 - sum(ranks)])
+    null, bound = shuffled_psi(gains, queries), null_bound(gains.mean(), queries)
+    assert null.mean() < bound.mean
+    assert np.quantile(null, 0.95) < bound.p95
+
+
+def test_noise_of_found_or_missed_reaches_the_bound():
+    queries = (2_000, 900, 1_100)
+    gains = np.arange(sum(queries)) % 5 > 0
+    null, bound = shuffled_psi(gains.astype(float), queries, draws=2_000), null_bound(gains.mean(), queries)
+    assert null.mean() == pytest.approx(bound.mean, rel=0.05)
+    assert np.quantile(null, 0.95) == pytest.approx(bound.p95, rel=0.1)
+
+
+def test_noise_is_bounded_only_where_queries_per_bucket_are_known():
+    bounded = {name for name in published_tasks() for row in published_rows(name) if row.psi_null_mean_at_most is not None}
+    assert bounded == set(BUCKET_QUERIES)
+
+
+def test_bias_is_told_from_noise_on_the_whole_sets_and_hardly_on_the_samples():
+    told = {
+        task: [row.psi > row.psi_null_p95_at_most + 0.002 for row in published_rows(task)]
+        for task in published_tasks()
+        if task in BUCKET_QUERIES
+    }
+    assert told == {
+        "SQuAD-PosQ": [True] * 14,
+        "FineWeb-PosQ": [True] * 13,
+        "SQuAD-PosQ-Tiny": [False] * 6,
+        "FineWeb-PosQ-Tiny": [False] * 6,
+    }
+
+
+# MMTEB.
+
+SPEARMAN = {"all": (0.62, 0.05), "Q1": (0.73, 0.01), "Q2": (0.71, 0.02), "Q3": (0.44, 0.2), "Q4": (0.39, 0.2)}
+
+
+def test_spearman_coefficients_are_the_papers():
+    assert {one.length: round(one.rho, 2) for one in correlations()} == {k: rho for k, (rho, _) in SPEARMAN.items()}
+    assert {one.models for one in correlations()} == {10}
+
+
+def test_p_values_cut_to_the_printed_digit_are_the_papers():
+    for one in correlations():
+        printed = SPEARMAN[one.length][1]
+        digit = 0.1 if printed >= 0.1 else 0.01
+        assert printed <= one.p_value < printed + digit
+        assert (one.printed_rho, one.printed_p_value) == SPEARMAN[one.length]
+
+
+def test_coefficients_from_the_averages_are_those_of_pandas_from_the_printed_table():
+    ranks = table("mmteb.csv").drop(columns="model").rank()
+    expected = ranks.corr()["mmteb_retrieval"].drop("mmteb_retrieval")
+    assert [one.rho for one in correlations()] == pytest.approx(expected.tolist(), abs=1e-12)
+
+
+# The command.
+
+
+def published(*options):
+    result = CliRunner().invoke(build_app(), ["published", *options], env={"COLUMNS": "140"})
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_table_says_that_it_is_published_and_by_whom():
+    text = published("-t", "PosIR-English", "-t", "FineWeb-PosQ")
+    assert "PosIR-English · published, Zeng et al. 2026 (arXiv 2601.08363)" in text
+    assert "FineWeb-PosQ · published, Zeng et al. 2025 (arXiv 2505.13950)" in text
+    assert "no intervals" in " ".join(text.split())
+    (line,) = (line.split() for line in text.splitlines() if line.startswith("NV-Embed-v2 "))
+    row = next(row for row in published_rows("PosIR-English") if row.model == "NV-Embed-v2" and row.length == "all")
+    assert line == ["NV-Embed-v2", "all", "42,015", f"{row.ndcg_at_10 * 100:.2f}", f"{row.psi:.3f}", "not", "said"]
+
+
+def test_csv_and_json_hold_the_unrounded_rows_of_every_task():
+    rows = [row for name in published_tasks() for row in published_rows(name)]
+    from_json = json.loads(published("--format", "json", "--lengths"))
+    from_csv = list(csv.DictReader(io.StringIO(published("--format", "csv", "--lengths"))))
+    assert [PublishedRow(**one) for one in from_json] == rows
+    assert [(one["model"], one["task"], one["length"], float(one["psi"])) for one in from_csv] == [
+        (row.model, row.task, row.length, row.psi) for row in rows
+    ]
+
+
+def test_without_lengths_a_model_has_one_row():
+    rows = json.loads(published("--format", "json", "--task", "PosIR-Arabic"))
+    assert [(row["task"], row["length"]) for row in rows] == [("PosIR-Arabic", "all")] * 10
+
+
+def test_markdown_is_a_table_with_its_note():
+    heading, rule, *lines = published("--format", "markdown", "-t", "SQuAD-PosQ-Tiny").splitlines()
+    cells = [line.strip("| ").split(" | ") for line in (heading, rule, *lines[:6])]
+    assert {len(line) for line in cells} == {8}
+    assert lines[6] == ""
+    assert "no intervals" in lines[7]
+
+
+def test_bins_are_the_papers_with_the_queries_of_the_data():
+    rows = json.loads(published("--bins", "--format", "json", "-t", "FineWeb-PosQ"))
+    bm25 = [(row["position"], row["queries"], row["ndcg_at_10"]) for row in rows if row["model"] == "BM25"]
+    assert bm25 == [("beginning", 8_467, 0.8940), ("middle", 8_213, 0.9080), ("end", 9_095, 0.8836)]
+    assert len(json.loads(published("--bins", "--format", "json"))) == table("posq.csv").ndcg_at_10.count()
+    assert "beginning" in published("--bins", "-t", "FineWeb-PosQ")
+
+
+def test_mmteb_shows_our_coefficients_beside_the_printed_ones():
+    lines = {line.split()[0]: line.split()[1:] for line in published("--mmteb").splitlines() if line.startswith(LENGTHS)}
+    assert lines["Q1"] == ["10", "0.73", "0.016", "0.73", "0.01"]
+    assert lines.keys() == set(LENGTHS)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["-t", "PosIR-Hindi"], "'PosIR-Hindi'. Published are: PosIR, "),
+        (["-t", "PosIR-English", "--bins"], "they are of SQuAD-PosQ"),
+        (["--lengths", "--bins"], "use one of the two"),
+        (["--mmteb", "-t", "PosIR"], "without --task"),
+    ],
+)
+def test_options_that_cannot_be_met_are_refused(options, said):
+    with pytest.raises(PosirError, match=said.replace(".", r"\.")):
+        published(*options)

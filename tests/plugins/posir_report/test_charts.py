@@ -1,0 +1,450 @@
+"""Figures and reports against the queries they are made of, counted with pandas, and against what may go wrong with names."""
+
+import json
+import re
+import shutil
+import struct
+import subprocess
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from posir_report.cells import FEW, cells_of, lengths_in_words
+from posir_report.charts import curves, heat_map, models_over_position, psi_against_ndcg
+from posir_report.figure_export import figures_of, unique, write_pictures
+from posir_report.latex import as_latex, escaped
+from posir_report.page import page_of
+from posir_report.summary import rows_of, summarise
+from posir_report.tables import names_of, reach_sentences, shortened
+from posir_tasks.command.app import build_app
+from posir_tasks.errors import PosirError
+from posir_tasks.profile import RANKS, PositionProfile
+from posir_tasks.results import read_results
+from posir_tasks.schemes import AbsolutePositions, LabelledPositions, RelativePositions
+from tests.support.results import write_result
+
+LENGTHS = ["Q1: up to 512 tokens", "Q2: 513 to 1,024 tokens", "Q3: 1,025 to 1,536 tokens", "Q4: over 1,536 tokens"]
+HOSTILE = 'org/<script>alert("1")</script> & 100% $x_1$ ^~\\ {#} | [bold] 🤖'
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+def drawn_queries(seed=3, queries=2600):
+    """Queries with length bucket, position bin and rank; later evidence is found less well, Q3 has none, Q4 few."""
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame({"length": rng.choice([0, 1, 3], queries, p=[0.9, 0.08, 0.02]), "bin": rng.integers(0, 20, queries)})
+    rank = rng.geometric(0.5 - 0.02 * frame.bin)
+    frame["rank"] = np.where(rank > 100, 0, rank)
+    frame["ndcg"] = np.where((frame["rank"] >= 1) & (frame["rank"] <= 10), 1 / np.log2(1 + frame["rank"].clip(lower=1)), 0.0)
+    return frame
+
+
+def profile_of(frame, scheme):
+    counts = np.zeros((len(scheme.lengths), len(scheme.positions), len(RANKS)), np.int64)
+    for length, position, rank in frame[["length", "bin", "rank"]].itertuples(index=False):
+        counts[length, position, 11 if rank == 0 else min(rank, 11) - 1] += 1
+    return PositionProfile(scheme.name, scheme.lengths, scheme.positions, counts, counts.sum(axis=1))
+
+
+@pytest.fixture(scope="module")
+def raw():
+    return drawn_queries()
+
+
+@pytest.fixture(scope="module")
+def folder(raw, tmp_path_factory):
+    """Two models on one PosIR task, one of them with a hostile name, and one model on each PosQ task."""
+    output = tmp_path_factory.mktemp("output")
+    write_result(output, {"sports": profile_of(raw, RelativePositions())})
+    write_result(output, {"sports": profile_of(drawn_queries(4), RelativePositions())}, model=HOSTILE)
+    six = raw.assign(length=0, bin=raw.bin % 6)
+    write_result(output, {"default": profile_of(six, AbsolutePositions())}, task="SQuAD-PosQ")
+    three = raw.assign(length=0, bin=raw.bin % 3)
+    write_result(output, {"default": profile_of(three, LabelledPositions())}, task="FineWeb-PosQ")
+    return output
+
+
+@pytest.fixture(scope="module")
+def summaries(folder):
+    return summarise(read_results(folder))
+
+
+@pytest.fixture(scope="module")
+def summary(summaries):
+    (one,) = (one for one in summaries if (one.model, one.task) == ("org/model", "PosIR-English"))
+    return one
+
+
+@pytest.fixture(scope="module")
+def figures(summaries):
+    return figures_of(summaries)
+
+
+@pytest.fixture(scope="module")
+def page(summaries, figures):
+    return page_of(summaries, figures)
+
+
+def data_of(chart):
+    """All rows of a chart's data."""
+    return pd.DataFrame([row for rows in chart.to_dict()["datasets"].values() for row in rows])
+
+
+def texts_of(chart):
+    """All titles and explanations of a chart as one text."""
+    outer = chart.to_dict()
+    inner = outer["vconcat"][0]
+    lines = [*inner["title"]["text"], *inner["title"]["subtitle"], *outer["title"]["text"]]
+    return " ".join(lines).replace("\u00a0", " ")
+
+
+def assert_same(values, expected):
+    np.testing.assert_allclose(np.array(values, float), np.array(expected, float), rtol=0, atol=1e-12)
+
+
+def test_curves_show_the_mean_of_every_cell(raw, summary):
+    data = data_of(curves(summary, cells_of(summary)))
+    cells = raw.groupby(["length", "bin"]).ndcg.agg(["mean", "size"])
+    cells = cells.reindex(pd.MultiIndex.from_product([range(4), range(20)]))
+    assert data.length.tolist() == np.repeat(LENGTHS, 20).tolist()
+    assert_same(data.ndcg_at_10, cells["mean"])
+    assert data.queries.tolist() == cells["size"].fillna(0).tolist()
+    assert data.few.tolist() == (data.queries < FEW).tolist()
+    assert {True, False} == set(data.few)
+    assert_same(data.middle, np.tile((np.arange(20) + 0.5) / 20, 4))
+
+
+def test_every_panel_says_its_length_and_distinct_queries(raw, summary):
+    panels = data_of(curves(summary, cells_of(summary))).panel.unique().tolist()
+    queries = raw.length.value_counts().reindex(range(4), fill_value=0)
+    assert panels == [f"{words} · {number:,} queries" for words, number in zip(LENGTHS, queries, strict=True)]
+
+
+def test_intervals_of_a_cell_hold_its_mean_and_are_missing_where_it_is_empty(summary):
+    data = data_of(curves(summary, cells_of(summary)))
+    filled = data.queries > 0
+    assert ((data.low <= data.ndcg_at_10) & (data.ndcg_at_10 <= data.high))[filled].all()
+    assert data.loc[~filled, ["ndcg_at_10", "low", "high", "noise_low", "noise_high"]].isna().all(axis=None)
+
+
+def test_noise_band_is_that_of_shuffled_queries(raw, summary):
+    data = data_of(curves(summary, cells_of(summary)))
+    bucket = raw[raw.length == 0]
+    rng = np.random.default_rng(11)
+    order = np.argsort(bucket.bin.to_numpy(), kind="stable")
+    starts = np.searchsorted(np.sort(bucket.bin), np.arange(20))
+    sizes = np.bincount(bucket.bin, minlength=20)
+    drawn = rng.permuted(np.tile(bucket.ndcg.to_numpy()[order], (4000, 1)), axis=1)
+    means = np.add.reduceat(drawn, starts, axis=1) / sizes
+    low, high = np.quantile(means, [0.025, 0.975], axis=0)
+    # A quantile of 2,000 draws scatters by about 0.08 standard deviations of a bin's mean.
+    error = 0.4 * means.std(axis=0)
+    assert (np.abs(data.noise_low[:20] - low) < error).all()
+    assert (np.abs(data.noise_high[:20] - high) < error).all()
+
+
+def test_heat_map_shows_the_same_cells(summary):
+    cells = cells_of(summary)
+    lines, heat = data_of(curves(summary, cells)), data_of(heat_map(summary, cells))
+    shared = ["length", "position", "queries", "few", "ndcg_at_10"]
+    pd.testing.assert_frame_equal(lines[shared], heat[shared])
+    assert heat.row.unique().tolist() == lines.panel.unique().tolist()
+
+
+def test_models_are_compared_by_bins_over_all_lengths(raw, summaries):
+    models = [one for one in summaries if one.task == "PosIR-English"]
+    data = data_of(models_over_position(models)).set_index("model")
+    for model, frame in {"org/model": raw, HOSTILE: drawn_queries(4)}.items():
+        bins = frame.groupby("bin").ndcg
+        assert_same(data.loc[model].ndcg_at_10, bins.mean())
+        assert data.loc[model].queries.tolist() == bins.size().tolist()
+    assert len(data.label.unique()) == 2
+
+
+def test_psi_figure_shows_every_model_and_task(raw, summaries):
+    data = data_of(psi_against_ndcg(summaries))
+    expected = pd.DataFrame([vars(rows_of(one)[0]) for one in summaries])
+    pd.testing.assert_frame_equal(data[expected.columns], expected, check_dtype=False)
+    bins = raw.groupby("bin").ndcg.mean()
+    row = data[(data.model == "org/model") & (data.task == "PosIR-English")].iloc[0]
+    assert_same([row.ndcg_at_10, row.psi], [raw.ndcg.mean(), 1 - bins.min() / bins.max()])
+
+
+@pytest.mark.parametrize(("task", "bins", "title"), [("SQuAD-PosQ", 6, "First character"), ("FineWeb-PosQ", 3, "Part of the")])
+def test_posq_figures_keep_the_order_of_their_bins(raw, summaries, task, bins, title):
+    (one,) = (one for one in summaries if one.task == task)
+    means = raw.groupby(raw.bin % bins).ndcg.mean()
+    for chart in (curves(one, cells_of(one)), heat_map(one, cells_of(one)), models_over_position([one])):
+        data = data_of(chart)
+        assert_same(data.ndcg_at_10, means)
+        assert data.position.tolist() == list(one.profile.positions)
+        specification = json.dumps(chart.to_dict())
+        assert f'"sort": {json.dumps(list(one.profile.positions))}' in specification
+        assert title in specification
+
+
+def test_without_significance_there_are_scores_but_no_intervals_and_no_bands(summary):
+    scores = {name: value for name, value in summary.scores.items() if not name.startswith(("psi_significance", "position_"))}
+    bare = replace(summary, scores=scores)
+    cells = cells_of(bare)
+    data = data_of(curves(bare, cells))
+    assert data[["low", "high", "noise_low", "noise_high"]].isna().all(axis=None)
+    assert_same(data.ndcg_at_10, [np.nan if cell.ndcg_at_10 is None else cell.ndcg_at_10 for cell in cells_of(summary)])
+    for chart in (curves(bare, cells), heat_map(bare, cells), models_over_position([bare, bare]), psi_against_ndcg([bare])):
+        assert "95" not in texts_of(chart)
+    assert page_of([bare], figures_of([bare])).count("<figure>") == 3
+    assert "interval" not in as_latex([bare])
+
+
+def test_without_any_plugin_the_curves_remain(summary):
+    bare = replace(summary, scores={})
+    assert [figure.kind for figure in figures_of([bare])] == ["curves", "heat-map"]
+
+
+def test_a_task_without_queries_has_no_figures(summary):
+    nothing = replace(summary.profile, counts=summary.profile.counts * 0, totals=summary.profile.totals * 0)
+    assert figures_of([replace(summary, profile=nothing, scores={"psi": None})]) == []
+
+
+def test_every_figure_names_task_revisions_and_queries(figures, raw):
+    assert [(figure.kind, figure.task) for figure in figures][-1] == ("psi-against-ndcg", None)
+    for figure in figures:
+        text = texts_of(figure.chart)
+        assert f"{figure.task or 'PosIR-English'}, data revision local" in text
+        assert "revision rev1" in text
+        assert f"{len(raw):,} queries" in text + json.dumps(figure.chart.to_dict(), ensure_ascii=False)
+
+
+def test_length_buckets_are_told_in_tokens(summary):
+    assert list(lengths_in_words(summary.profile)) == LENGTHS
+    assert lengths_in_words(replace(summary.profile, scheme="of-a-stranger")) == ("Q1", "Q2", "Q3", "Q4")
+
+
+def test_models_of_one_name_are_told_apart_by_revision(summary):
+    other = replace(summary, revision="rev2")
+    assert names_of([summary, other]) == ["org/model @ rev1", "org/model @ rev2"]
+    assert names_of([summary, summary]) == ["org/model"] * 2
+
+
+def test_long_names_that_would_become_one_stay_whole(summary):
+    names = ["a" * 60 + middle + "b" * 60 for middle in ("x", "y")]
+    assert names_of([replace(summary, model=name) for name in names]) == names
+
+
+@given(st.text(min_size=1), st.integers(3, 80))
+def test_shortened_names_keep_both_ends(name, width):
+    line = " ".join(name.split())
+    short = shortened(name, width)
+    assert len(short) <= width
+    assert short == line or ("…" in short and line.startswith(short.split("…")[0]) and line.endswith(short[-1]))
+
+
+def test_pictures_are_png_of_sane_size_with_safe_names(figures, tmp_path):
+    paths = write_pictures(figures, tmp_path / "pictures")
+    assert len(set(paths)) == len(figures) == 10
+    assert sorted(paths) == sorted((tmp_path / "pictures").iterdir())
+    for path in paths:
+        assert re.fullmatch(r"[A-Za-z0-9._-]+\.png", path.name)
+        content = path.read_bytes()
+        width, height = struct.unpack(">II", content[16:24])
+        assert content.startswith(b"\x89PNG")
+        assert 900 <= width <= 2400
+        assert 400 <= height <= 2400
+
+
+def test_names_of_pictures_do_not_meet_on_any_file_system():
+    assert unique(["a", "A", "b", "a"]) == ["a", "A-2", "b", "a-3"]
+
+
+class Tags(HTMLParser):
+    """Collects what a page would load, its elements, and the contents of its scripts."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.loads, self.tags, self.scripts = [], [], []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.loads += [value for name, value in attributes if name in ("src", "href", "srcset", "data", "action")]
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_data(self, data):
+        if self.tags and self.tags[-1] == "script":
+            self.scripts[-1] += data
+
+
+def test_page_loads_nothing_from_elsewhere(page):
+    tags = Tags(page)
+    assert tags.loads
+    assert all(load.startswith("#") for load in tags.loads)
+    assert "default-src 'none'" in page
+    assert not re.search(r"@import|url\(", page.split("</style>")[0])
+
+
+def test_page_holds_every_figure_as_drawn(page, figures):
+    specifications = [json.loads(script) for script in Tags(page).scripts if script.startswith("{")]
+    assert specifications == [figure.chart.to_dict() for figure in sorted(figures, key=order_on_page)]
+
+
+def order_on_page(figure):
+    """Task by task, in a task the models together first, all tasks last."""
+    return (figure.task is None, figure.task or "", figure.model is not None, figure.model == "org/model")
+
+
+def test_page_shows_the_summary_with_interval_noise_and_p(page, summary):
+    row = rows_of(summary)[0]
+    assert f"{row.ndcg_at_10 * 100:.1f} [{row.ndcg_at_10_low * 100:.1f}, {row.ndcg_at_10_high * 100:.1f}]" in page
+    assert f"{row.psi:.3f} [{row.psi_low:.3f}, {row.psi_high:.3f}]" in page
+    assert f"{row.psi_null_mean:.3f} to {row.psi_null_p95:.3f}" in page
+
+
+def test_hostile_names_stay_text(page, figures):
+    tags = Tags(page)
+    assert tags.tags.count("script") == len(figures) + 2
+    assert "&lt;script&gt;alert(&#34;1&#34;)&lt;/script&gt; &amp; 100%" in page
+
+
+def test_reach_is_told_where_the_window_is_known(summary):
+    seen = {"queries": 277, "ndcg_at_10": 0.556, "psi": 0.71, "psi_null_mean": 0.703, "psi_null_p95": 0.88}
+    known = {"window": 256, "beyond": {"all": {"starts": 0.58, "ends": 0.615}}, "seen": seen}
+    models = [replace(summary, scores={"reach": reach}) for reach in ({"window": None}, known)]
+    first, second = reach_sentences(["a", "b"], models)
+    assert first.startswith("b reads 256 tokens of a document. Of 61.5 % of the queries")
+    assert first.endswith("Over the other 277: nDCG@10 55.6, PSI 0.710, PSI of noise 0.703 to 0.880.")
+    assert second == "How many tokens of a document are read is not known of a."
+    assert list(reach_sentences(["a"], [replace(summary, scores={})])) == []
+
+
+def test_intervals_of_many_models_are_not_laid_over_each_other(summary):
+    models = [replace(summary, model=f"org/{number}") for number in range(5)]
+    assert "Shaded: 95 % interval" in texts_of(models_over_position(models[:4]))
+    assert "Intervals are in each model's own figure" in texts_of(models_over_position(models))
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="no Chromium on this machine")
+def test_page_draws_its_figures_in_a_browser_without_network(page, figures, tmp_path):
+    file = tmp_path / "page.html"
+    file.write_text(page, encoding="utf-8")
+    options = [
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--virtual-time-budget=30000",
+        "--host-resolver-rules=MAP * ~NOTFOUND",
+    ]
+    done = subprocess.run(
+        [CHROMIUM, *options, f"--user-data-dir={tmp_path / 'browser'}", "--dump-dom", file.as_uri()],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert done.stdout.count("<svg") >= len(figures)
+    assert done.stdout.count('class="marks"') == len(figures)
+    assert "could not be drawn: " not in done.stdout.split("<script>")[0]
+
+
+def rows_of_latex(table):
+    """Cells of each line of numbers of a LaTeX table."""
+    body = table.split("\\midrule")[1].split("\\bottomrule")[0]
+    lines = [line for line in body.splitlines() if line.endswith("\\\\")]
+    return [[cell.strip() for cell in re.split(r"(?<!\\)&", line.removesuffix("\\\\"))] for line in lines]
+
+
+def test_latex_has_the_shape_of_the_papers_tables(summaries, raw):
+    tables = dict(zip(("FineWeb-PosQ", "PosIR-English", "SQuAD-PosQ"), as_latex(summaries).split("\n\n")[1:], strict=True))
+    posir, squad = rows_of_latex(tables["PosIR-English"]), rows_of_latex(tables["SQuAD-PosQ"])
+    assert [len(row) for row in posir] == [11] * 6
+    assert [len(row) for row in squad] == [9] * 3
+    assert tables["PosIR-English"].count("\\toprule") == tables["PosIR-English"].count("\\bottomrule") == 1
+    (scores,) = (row for row in posir if row[0] == "{org/model}")
+    assert scores[1] == f"{raw.ndcg.mean() * 100:.1f}"
+    assert scores[6].rstrip("*") == f"{1 - raw.groupby('bin').ndcg.mean().min() / raw.groupby('bin').ndcg.mean().max():.3f}"
+    assert (scores[4], scores[9]) == ("--", "--")
+    buckets = raw.groupby(raw.bin % 6).ndcg.mean()
+    assert squad[0][1:7] == [f"{value * 100:.1f}" for value in buckets]
+    assert squad[2][7] == f"\\scriptsize {len(raw):,}"
+
+
+def test_latex_is_balanced_and_escapes_names(summaries):
+    text = as_latex(summaries)
+    for environment in ("table*", "tabular", "adjustbox"):
+        assert text.count(f"\\begin{{{environment}}}") == text.count(f"\\end{{{environment}}}") == 3
+    plain = re.sub(r"\\[{}\\]", "", text)
+    assert plain.count("{") == plain.count("}")
+    body = "\n".join(line for line in text.splitlines() if not line.startswith("%"))
+    assert not re.search(r"(?<!\\)[%#$_~^]", body)
+    assert r"\textless{}script\textgreater{}" in text
+
+
+@given(st.text(alphabet="ab\\{}%&$#_~^<>|–… ", max_size=20))
+def test_escaped_text_has_no_bare_special_character(text):
+    left = re.sub(r"\\(text[a-z]+\{\}|ldots\{\}|[&%$#_{}])", "", escaped(text))
+    assert not set(left) & set("\\{}%&$#_~^<>|–…")
+    assert sorted(re.findall("[ab]", left)) == sorted(re.findall("[ab]", text))
+
+
+def invoked(*arguments):
+    return CliRunner().invoke(build_app(), ["report", *map(str, arguments)])
+
+
+def test_the_command_writes_page_and_pictures_and_still_prints(folder, tmp_path):
+    done = invoked(folder, "--html", tmp_path / "page.html", "--png", tmp_path / "pictures", "--csv")
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith("model,task,length,")
+    assert (tmp_path / "page.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    assert done.stderr.count("written: ") == 1 + len(list((tmp_path / "pictures").glob("*.png")))
+
+
+@pytest.mark.parametrize("form", ["markdown", "csv", "latex"])
+def test_short_forms_are_those_of_format(folder, form):
+    short, whole = invoked(folder, f"--{form}"), invoked(folder, "--format", form)
+    assert (short.exit_code, short.stdout) == (0, whole.stdout)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--csv", "--latex"), "Several forms of the report: csv, latex."),
+        (("--markdown", "--format", "json"), "Several forms of the report: json, markdown."),
+        (("--latex", "--bins"), "Leave out --bins"),
+    ],
+)
+def test_options_that_contradict_are_refused(folder, options, message):
+    done = invoked(folder, *options)
+    assert isinstance(done.exception, PosirError)
+    assert message in str(done.exception)
+
+
+def test_a_place_that_cannot_be_written_is_named(folder, tmp_path):
+    (tmp_path / "file").write_text("")
+    for options in (("--png", tmp_path / "file"), ("--html", tmp_path)):
+        done = invoked(folder, *options)
+        assert isinstance(done.exception, PosirError)
+        assert str(tmp_path) in str(done.exception)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_subset_with_two_results_does_not_count_twice(raw, tmp_path):
+    for place in ("first", "second"):
+        write_result(tmp_path / place, {"sports": profile_of(raw, RelativePositions())})
+    with pytest.raises(PosirError, match=r"'sports' has several results.*first.*second"):
+        summarise(read_results(tmp_path))
+
+
+def test_subsets_in_several_files_are_pooled(raw, tmp_path):
+    for place in ("sports", "game"):
+        write_result(tmp_path / place, {place: profile_of(raw, RelativePositions())})
+    (one,) = summarise(read_results(tmp_path))
+    assert (one.subsets, one.profile.queries) == (("game", "sports"), 2 * len(raw))
+
+
+def test_a_name_that_looks_like_markup_is_printed_as_it_is(folder):
+    assert "{#} | [bold] 🤖 · PosIR-English" in invoked(folder).stdout

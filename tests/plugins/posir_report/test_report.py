@@ -1,0 +1,244 @@
+"""Pooled figures against the definitions done in pandas on the raw queries, and every form of the report read back."""
+
+import csv
+import io
+import json
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from posir_report.published import among_published
+from posir_report.summary import Row, bin_rows_of, rows_of, summarise
+from posir_report.tables import as_csv, as_json, as_markdown, bin_lines, length_lines, overview_lines
+from posir_tasks.command.app import build_app
+from posir_tasks.errors import PosirError
+from posir_tasks.evidence import Evidence
+from posir_tasks.profile import PositionProfile
+from posir_tasks.results import read_results
+from posir_tasks.schemes import RelativePositions
+from tests.support.results import write_result
+
+DOMAINS = {"sports": 400, "game": 150, "news_media": 30}
+LENGTHS = ["Q1", "Q2", "Q3", "Q4"]
+EMPTY_ROW = Row("", "", "all", 0, *[None] * 10, subsets=1, missing_subsets=0)
+
+
+def drawn_queries(seed=1):
+    """A table of raw queries of domains of unequal size, later evidence ranked worse; no document has 1,025-1,536 tokens."""
+    rng = np.random.default_rng(seed)
+    domains = np.repeat(list(DOMAINS), list(DOMAINS.values()))
+    characters = rng.integers(500, 9_000, len(domains))
+    start = (rng.random(len(domains)) * (characters - 60)).astype(int)
+    tokens = np.where(characters // 4 <= 1_024, characters // 4, 1_000 + characters)
+    frame = pd.DataFrame({"domain": domains, "start": start, "end": start + 50, "characters": characters, "tokens": tokens})
+    found = rng.random(len(frame)) < 0.9
+    frame["rank"] = np.where(found, rng.geometric(0.7 - 0.5 * start / characters), 0)
+    return frame
+
+
+def profile_of(frame):
+    names = [f"q{row}" for row in frame.index]
+    columns = (frame[name].to_numpy(np.int64) for name in ("start", "end", "characters", "tokens"))
+    return PositionProfile.from_ranks(
+        RelativePositions(), Evidence(names, ["d"] * len(names), *columns), frame["rank"].to_numpy()
+    )
+
+
+@pytest.fixture(scope="module")
+def raw():
+    """Every query with its nDCG@10, bin and bucket, by the definitions of the paper and of pandas.cut."""
+    frame = drawn_queries()
+    inside = (frame["rank"] >= 1) & (frame["rank"] <= 10)
+    frame["ndcg"] = np.where(inside, 1 / np.log2(1 + frame["rank"].clip(lower=1)), 0.0)
+    midpoint = ((frame.start + frame.end) / 2 / frame.characters).clip(0, 1)
+    frame["bin"] = pd.cut(midpoint, np.linspace(0, 1, 21), include_lowest=True, labels=False)
+    frame["bucket"] = pd.cut(frame.tokens, [0, 512, 1024, 1536, np.inf], labels=LENGTHS)
+    return frame
+
+
+@pytest.fixture(scope="module")
+def folder(raw, tmp_path_factory):
+    output = tmp_path_factory.mktemp("output")
+    write_result(output, {name: profile_of(part) for name, part in raw.groupby("domain")})
+    return output
+
+
+@pytest.fixture(scope="module")
+def summary(folder):
+    (only,) = summarise(read_results(folder))
+    return only
+
+
+def psi(means):
+    return 1 - means.min() / means.max()
+
+
+def test_figures_of_all_lengths_are_those_of_the_pooled_queries(raw, summary):
+    row = rows_of(summary)[0]
+    assert (row.length, row.queries, row.subsets) == ("all", sum(DOMAINS.values()), 3)
+    assert row.ndcg_at_10 == pytest.approx(raw.ndcg.mean(), abs=1e-9)
+    assert row.psi == pytest.approx(psi(raw.groupby("bin").ndcg.mean()), abs=1e-9)
+
+
+def test_figures_of_a_length_are_the_unweighted_means_of_its_pooled_bins(raw, summary):
+    rows = rows_of(summary)[1:]
+    assert [row.length for row in rows] == LENGTHS
+    for row in rows:
+        bins = raw[raw.bucket == row.length].groupby("bin").ndcg.mean()
+        assert row.queries == (raw.bucket == row.length).sum()
+        if row.length == "Q3":
+            assert (row.queries, row.ndcg_at_10, row.psi) == (0, None, None)
+        else:
+            assert row.ndcg_at_10 == pytest.approx(bins.mean(), abs=1e-9)
+            assert row.psi == pytest.approx(psi(bins), abs=1e-9)
+
+
+def test_figures_of_a_position_are_the_means_of_its_pooled_queries(raw, summary):
+    rows = bin_rows_of(summary)
+    bins = raw.groupby("bin").ndcg
+    assert [row.queries for row in rows] == bins.size().reindex(range(20), fill_value=0).tolist()
+    assert [row.ndcg_at_10 for row in rows] == pytest.approx(bins.mean().tolist(), abs=1e-9)
+
+
+def test_pooling_is_not_averaging_the_domains(raw, summary):
+    means = raw.groupby("domain").ndcg.mean()
+    assert abs(means.mean() - summary.profile.score()) > 1e-3
+
+
+def test_json_holds_the_unrounded_figures_and_a_readable_profile(raw, summary):
+    (one,) = json.loads(as_json([summary]))
+    assert (one["model"], one["task"], one["subsets"]) == ("org/model", "PosIR-English", sorted(DOMAINS))
+    assert one["queries"] == len(raw)
+    assert one["ndcg_at_10"] == pytest.approx(raw.ndcg.mean(), abs=1e-9)
+    assert one["psi"] == pytest.approx(psi(raw.groupby("bin").ndcg.mean()), abs=1e-9)
+    assert PositionProfile.from_json(one["position_profile"]) == profile_of(raw)
+
+
+def columns_of(text, *names):
+    """Columns of a CSV file, numbers read as they are written, None where empty."""
+    rows = list(csv.DictReader(io.StringIO(text)))
+    return [[float(row[name]) if row[name] else None for row in rows] for name in names]
+
+
+def test_csv_of_lengths_parses_back_to_the_same_rows(summary):
+    rows = rows_of(summary)
+    numbers = ["queries", "ndcg_at_10", "ndcg_at_10_low", "psi", "psi_high", "psi_null_mean", "p_value"]
+    expected = [[getattr(row, name) for row in rows] for name in numbers]
+    assert columns_of(as_csv(rows), *numbers) == expected
+    assert [line.split(",")[2] for line in as_csv(rows).splitlines()] == ["length", "all", *LENGTHS]
+    assert rows[0].p_value is not None
+    assert rows[3].psi is None
+
+
+def test_csv_of_positions_parses_back_to_the_same_rows(summary):
+    rows = bin_rows_of(summary)
+    assert [row["position"] for row in csv.DictReader(io.StringIO(as_csv(rows)))] == [row.position for row in rows]
+    assert columns_of(as_csv(rows), "queries", "ndcg_at_10") == [
+        [row.queries for row in rows],
+        [row.ndcg_at_10 for row in rows],
+    ]
+
+
+def cells_of(markdown):
+    """The cells of each line, split at bars that are not escaped."""
+    lines = [line.replace("\\|", "\0").strip("|").split("|") for line in markdown.splitlines()]
+    return [[cell.strip().replace("\0", "|") for cell in line] for line in lines]
+
+
+def test_markdown_is_one_table_with_the_figures_as_the_papers_print_them(raw, summary):
+    heading, rule, *lines = cells_of(as_markdown(length_lines(rows_of(summary))))
+    assert len({len(line) for line in (heading, rule, *lines)}) == 1
+    assert len(lines) == 5
+    first = dict(zip(heading, lines[0], strict=True))
+    assert (first["Model"], first["Task"], first["Length"], first["Queries"]) == ("org/model", "PosIR-English", "all", "580")
+    assert first["nDCG@10"].split()[0] == f"{raw.ndcg.mean() * 100:.1f}"
+    assert first["PSI"].split()[0] == f"{psi(raw.groupby('bin').ndcg.mean()):.3f}"
+    assert lines[3][3:6] == ["0", "–", "–"]
+
+
+def test_markdown_keeps_its_columns_when_a_name_has_a_bar(raw, tmp_path):
+    write_result(tmp_path, {"game": profile_of(raw)}, model="org/a|b")
+    (only,) = summarise(read_results(tmp_path))
+    table = cells_of(as_markdown(bin_lines(bin_rows_of(only))))
+    assert {len(line) for line in table} == {5}
+    assert table[2][0] == "org/a|b"
+
+
+def test_models_and_tasks_are_not_pooled(raw, tmp_path):
+    parts = dict(list(raw.groupby("domain")))
+    write_result(tmp_path, {"game": profile_of(parts["game"])})
+    write_result(tmp_path, {"game": profile_of(parts["sports"])}, task="PosIR-German")
+    write_result(tmp_path, {"game": profile_of(parts["news_media"])}, model="org/other")
+    summaries = summarise(read_results(tmp_path))
+    assert {(one.model, one.task): one.profile.queries for one in summaries} == {
+        ("org/model", "PosIR-English"): 150,
+        ("org/model", "PosIR-German"): 400,
+        ("org/other", "PosIR-English"): 30,
+    }
+
+
+def test_the_tasks_of_a_model_stand_under_one_another(raw, tmp_path):
+    parts = dict(list(raw.groupby("domain")))
+    write_result(tmp_path, {"game": profile_of(parts["game"])})
+    write_result(tmp_path, {"game": profile_of(parts["sports"])}, task="PosIR-German")
+    write_result(tmp_path, {"game": profile_of(parts["news_media"])}, model="org/other")
+    rows = [row for one in summarise(read_results(tmp_path)) for row in rows_of(one)]
+    overview = overview_lines(rows)
+    assert [(line.model, line.task, line.cells[:2]) for line in overview.lines] == [
+        ("org/model", "2 tasks", ("PosIR-English", "150")),
+        ("org/model", "2 tasks", ("PosIR-German", "400")),
+    ]
+    shown = CliRunner().invoke(build_app(), ["report", str(tmp_path)]).stdout
+    assert shown.startswith("org/model · 2 tasks")
+    wanted = [line.cells[1:] for line in length_lines(rows).lines if line.cells[0] == "all" and line.model == "org/model"]
+    assert [line.cells[1:] for line in overview.lines] == wanted
+
+
+def test_a_run_with_other_settings_is_not_pooled_with_the_first(raw, tmp_path):
+    profile = profile_of(raw)
+    write_result(tmp_path, {"game": profile})
+    write_result(tmp_path, {"game": profile}, experiment="batch_size_8")
+    assert [one.profile.queries for one in summarise(read_results(tmp_path))] == [len(raw)] * 2
+
+
+def test_a_part_of_a_task_is_marked(raw, tmp_path):
+    missing = {"data_revision": "local", "missing_subsets": ["aerospace", "mining", "game"]}
+    write_result(tmp_path, {"game": profile_of(raw)}, position_run=missing)
+    (only,) = summarise(read_results(tmp_path))
+    assert only.missing == ("aerospace", "mining")
+    assert "(a part: 1 of 3 subsets)" in as_markdown(length_lines(rows_of(only)))
+
+
+def test_the_command_prints_every_form(folder, summary):
+    def printed(*options):
+        done = CliRunner().invoke(build_app(), ["report", str(folder), *options])
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    assert json.loads(printed("--format", "json")) == json.loads(as_json([summary]))
+    assert printed("--format", "csv") == as_csv(rows_of(summary))
+    assert printed("--format", "csv", "--bins") == as_csv(bin_rows_of(summary))
+    assert printed("--format", "markdown").strip() == as_markdown(length_lines(rows_of(summary)))
+    table = printed()
+    assert "org/model · PosIR-English" in table
+    assert "Read PSI beside nDCG@10" in " ".join(table.split())
+
+
+def test_published_models_stand_among_ones_own_by_ndcg_and_are_marked():
+    own = [
+        replace(EMPTY_ROW, model="mine/model", task="PosIR-English", length=length, ndcg_at_10=0.7) for length in ("all", "Q1")
+    ]
+    rows = among_published(own)
+    whole = [row for row in rows if row.length == "all"]
+    assert {row.length for row in rows} == {"all", "Q1"}
+    assert [row.ndcg_at_10 for row in whole] == sorted((row.ndcg_at_10 for row in whole), reverse=True)
+    assert len(whole) == 11
+    assert [row.model for row in whole if not row.model.endswith("(published)")] == ["mine/model"]
+
+
+def test_a_task_without_published_results_is_said():
+    with pytest.raises(PosirError, match="no result on PosIR-Mini"):
+        among_published([replace(EMPTY_ROW, task="PosIR-Mini")])

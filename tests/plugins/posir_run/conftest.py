@@ -1,0 +1,10 @@
+"""Made workers are done whenever the dispatch looks around: it need not wait for them."""
+
+import pytest
+
+from posir_run import dispatch
+
+
+@pytest.fixture(autouse=True)
+def _without_waiting(monkeypatch):
+    monkeypatch.setattr(dispatch, "POLL_SECONDS", 0)

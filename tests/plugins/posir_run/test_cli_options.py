@@ -1,0 +1,27 @@
+"""`-t A B` means what it means to mteb."""
+
+import argparse
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posir_run.cli_options import repeated
+
+OPTIONS = {"-t", "--tasks", "-m"}
+VALUES = st.lists(st.sampled_from(["A", "B c", "d/e"]), min_size=1, max_size=3)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["-t", "--tasks", "-m", "--engine", "-v"]), VALUES), max_size=5))
+def test_several_values_are_read_as_argparse_reads_them(given_):
+    args = [arg for option, values in given_ for arg in (option, *values[: {"-v": 0, "--engine": 1}.get(option)])]
+    mteb, ours = argparse.ArgumentParser(), argparse.ArgumentParser()
+    for parser, how in ((mteb, {"nargs": "+", "action": "extend"}), (ours, {"action": "append"})):
+        parser.add_argument("-t", "--tasks", **how)
+        parser.add_argument("-m", **how)
+        parser.add_argument("--engine")
+        parser.add_argument("-v", action="store_true")
+    assert ours.parse_args(repeated(args, OPTIONS)) == mteb.parse_args(args)
+
+
+def test_a_value_that_belongs_to_no_option_stays_where_it_is():
+    assert repeated(["A", "--engine", "ray", "B", "-t", "C"], OPTIONS) == ["A", "--engine", "ray", "B", "-t", "C"]

@@ -1,0 +1,408 @@
+"""Statistics of generated data against pandas, of XQuAD against its known sizes, and every form read back."""
+
+import csv
+import io
+import json
+import re
+import sys
+import unicodedata
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from posir_build.squad_json import squad_passages
+from posir_stats.charts import figures_of, page_of
+from posir_stats.dataset import dataset_of_folder, find_dataset
+from posir_stats.plugin import describe
+from posir_stats.statistics import by_language, pool
+from posir_stats.tables import as_csv, as_json, as_markdown, sheets_of
+from posir_stats.texts import QUESTION_MARKS, QueryType, TextTotals, count_types
+from posir_tasks.command.app import build_app
+from posir_tasks.errors import DataError, PosirError
+from tests.support.datasets import POSIR_FOLDER, imported, write_domain
+
+#: Documents and queries of each language and domain; some documents have no query.
+SIZES = {("eng-Latn", "game"): (30, 80), ("eng-Latn", "sports"): (50, 300), ("jpn-Jpan", "sports"): (20, 60)}
+LENGTHS = ["Q1", "Q2", "Q3", "Q4"]
+QUERY_TEXTS = {
+    "eng-Latn": [
+        "Who  won the cup?",
+        "cup winner 1998",
+        "Tell me who won the cup in 1998",
+        "Is it „over?“\n",
+        "why? because of that one",
+    ],
+    "jpn-Jpan": ["誰が勝ちましたか？", "優勝 チーム", "この大会で優勝したチームを教えて", "いつですか。"],
+}
+
+
+def drawn_domain(language, domain, seed):
+    """A table of queries, with all that is known of the document of each, and the domain's documents."""
+    rng = np.random.default_rng(seed)
+    documents, queries = SIZES[language, domain]
+    letter = "x" if language == "eng-Latn" else "字"
+    texts = [" ".join(letter * word for word in rng.integers(1, 9, count)) for count in rng.integers(20, 400, documents)]
+    asked = rng.integers(0, documents - 5, queries)
+    tokens = rng.choice([100, 511, 512, 513, 1024, 1025, 1536, 1537, 9000], documents)
+    characters = np.array([len(texts[row]) for row in asked])
+    start = (rng.beta(1, 2, queries) * (characters - 6)).astype(int)
+    frame = pd.DataFrame(
+        {
+            "language": language,
+            "domain": domain,
+            "query": [f"{domain}-q{row}" for row in range(queries)],
+            "text": rng.choice(QUERY_TEXTS[language], queries),
+            "document": [f"{domain}-d{row}" for row in asked],
+            "tokens": tokens[asked],
+            "start": start,
+            "end": start + 5,
+            "characters": characters,
+        }
+    )
+    return frame, pd.Series(texts, [f"{domain}-d{row}" for row in range(documents)])
+
+
+def tables_of(frame, texts):
+    return {
+        "corpus": pl.DataFrame({"_id": texts.index.tolist(), "text": texts.tolist()}),
+        "queries": pl.DataFrame(
+            {
+                "_id": frame["query"].tolist(),
+                "text": frame["text"].tolist(),
+                "pos_char_span": frame[["start", "end"]].to_numpy().tolist(),
+                "pos_char_length": frame["characters"].tolist(),
+                "pos_token_length": frame["tokens"].tolist(),
+            }
+        ),
+        "qrels": pl.DataFrame(
+            {"query-id": frame["query"].tolist(), "corpus-id": frame["document"].tolist(), "score": [1] * len(frame)}
+        ),
+    }
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    return {key: drawn_domain(*key, seed) for seed, key in enumerate(SIZES)}
+
+
+@pytest.fixture(scope="module")
+def folder(drawn, tmp_path_factory):
+    root = tmp_path_factory.mktemp("data") / POSIR_FOLDER
+    for (language, domain), (frame, texts) in drawn.items():
+        write_domain(root, tables_of(frame, texts), language=language, domain=domain)
+    return root
+
+
+@pytest.fixture(scope="module")
+def described(folder):
+    return describe(str(folder))
+
+
+def kind_of(text, language):
+    """The type of one query, letter by letter."""
+    closing = {"Pe", "Pf", "Pi"}
+    end = text
+    while end and (end[-1].isspace() or end[-1] in "\"'" or unicodedata.category(end[-1]) in closing):
+        end = end[:-1]
+    if end and "QUESTION" in unicodedata.name(end[-1], "") and end[-1] != "¿":
+        return "question"
+    short = len("".join(text.split())) <= 10 if language == "jpn-Jpan" else len(text.split()) <= 5
+    return "keywords" if short else "statement"
+
+
+def expected_rows(drawn):
+    """Language and domain to queries and documents: each domain, each language of several domains, everything."""
+    groups = dict(drawn)
+    english = [drawn["eng-Latn", name] for name in ("game", "sports")]
+    everything = list(drawn.values())
+    groups["eng-Latn", "all"] = tuple(pd.concat(parts) for parts in zip(*english, strict=True))
+    groups["all", "all"] = tuple(pd.concat(parts) for parts in zip(*everything, strict=True))
+    return groups
+
+
+def rows_of(described):
+    return {(row["language"], row["domain"]): row for row in json.loads(as_json(described))["rows"]}
+
+
+def test_every_figure_is_that_of_pandas(drawn, described):
+    rows = rows_of(described)
+    assert list(rows) == [
+        ("eng-Latn", "game"),
+        ("eng-Latn", "sports"),
+        ("eng-Latn", "all"),
+        ("jpn-Jpan", "sports"),
+        ("all", "all"),
+    ]
+    for key, (frame, texts) in expected_rows(drawn).items():
+        row = rows[key]
+        lengths = frame.drop_duplicates(["language", "document"]).tokens
+        assert (row["documents"], row["queries"], row["relevant_documents"]) == (len(texts), len(frame), len(lengths))
+        assert row["length_unit"] == "tokens"
+        assert [row["length_25"], row["length_50"], row["length_75"]] == lengths.quantile([0.25, 0.5, 0.75]).tolist()
+        assert row["length_max"] == lengths.max()
+        assert row["query_characters"] == pytest.approx(frame.text.str.len().mean())
+        assert row["document_characters"] == pytest.approx(texts.str.len().mean())
+        if key[0] == "eng-Latn":
+            assert row["query_words"] == pytest.approx(frame.text.str.split().str.len().mean())
+            assert row["document_words"] == pytest.approx(texts.str.split().str.len().mean())
+        else:
+            assert (row["query_words"], row["document_words"]) == (None, None)
+        kinds = pd.Series([kind_of(*pair) for pair in zip(frame.text, frame.language, strict=True)])
+        assert [row[kind] for kind in QueryType] == pytest.approx([(kinds == kind).mean() for kind in QueryType])
+        assert min(row[kind] for kind in QueryType) > 0
+
+
+def test_histograms_are_those_of_pandas_cut(drawn, described):
+    rows = rows_of(described)
+    for key, (frame, _) in expected_rows(drawn).items():
+        midpoint = ((frame.start + frame.end) / 2 / frame.characters).clip(0, 1)
+        place = pd.cut(midpoint, np.linspace(0, 1, 21), include_lowest=True, labels=False)
+        bucket = pd.cut(frame.tokens, [0, 512, 1024, 1536, np.inf], labels=LENGTHS)
+        table = pd.crosstab(bucket, place).reindex(index=LENGTHS, columns=range(20), fill_value=0)
+        assert rows[key]["histogram"] == {"all": table.sum().tolist(), **table.T.to_dict("list")}
+        assert [rows[key][f"queries_{name.lower()}"] for name in LENGTHS] == table.sum(axis=1).tolist()
+
+
+def test_order_of_pooling_does_not_matter(described):
+    first, last = pool(described.subsets), pool(described.subsets[::-1])
+    assert first.histogram() == last.histogram()
+    assert (first.quartiles(), first.documents, first.queries) == (last.quartiles(), last.documents, last.queries)
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x1c\x1d\x1e\x1f"))))
+def test_words_and_characters_are_those_of_python(texts):
+    totals = TextTotals.of(pl.Series(texts, dtype=pl.String), "eng-Latn")
+    assert totals == TextTotals(len(texts), sum(map(len, texts)), sum(len(text.split()) for text in texts))
+
+
+@given(st.lists(st.text(st.sampled_from("ab語 \n?？؟¿;\"'»“”)!.。")), min_size=1), st.sampled_from(["eng-Latn", "jpn-Jpan"]))
+def test_each_query_has_the_one_type_of_its_form(texts, language):
+    kinds = [kind_of(text, language) for text in texts]
+    assert count_types(pl.Series(texts), language).tolist() == [kinds.count(kind) for kind in QueryType]
+
+
+def test_question_marks_are_all_of_unicode_that_may_end_a_sentence():
+    named = {mark: unicodedata.name(mark, "") for mark in map(chr, range(sys.maxunicode)) if unicodedata.category(mark) == "Po"}
+    wanted = {mark for mark, name in named.items() if re.search("QUESTION.* MARK|INTERROBANG", name)}
+    assert set(QUESTION_MARKS) == {mark for mark in wanted if not re.search("INVERTED|INITIAL", named[mark])}
+
+
+def test_text_without_anything_has_no_mean():
+    assert TextTotals(0, 0, 0).mean_characters is None
+    assert TextTotals(0, 0, 0).mean_words is None
+
+
+def test_csv_parses_back_to_the_same_rows(described):
+    expected = [{k: v for k, v in row.items() if k != "histogram"} for row in rows_of(described).values()]
+    parsed = list(csv.DictReader(io.StringIO(as_csv(described))))
+    assert [list(row) for row in parsed] == [list(row) for row in expected]
+    for row, wanted in zip(parsed, expected, strict=True):
+        numbers = {
+            name: float(row[name]) if row[name] else None for name, value in wanted.items() if not isinstance(value, str)
+        }
+        assert numbers == {name: value for name, value in wanted.items() if not isinstance(value, str)}
+        assert (row["language"], row["domain"], row["length_unit"]) == (wanted["language"], wanted["domain"], "tokens")
+
+
+def markdown_tables(text):
+    """Title to rows of cells."""
+    tables = {}
+    for part in text.split("### ")[1:]:
+        title, _, *lines = part.splitlines()
+        tables[title] = [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in lines if line.startswith("|")]
+    return tables
+
+
+def test_markdown_has_a_table_for_every_kind_and_language(described):
+    tables = markdown_tables(as_markdown(described))
+    assert len(tables) == 9
+    for table in tables.values():
+        assert len({len(line) for line in table}) == 1
+    rows = rows_of(described)
+    sizes = tables[f"{POSIR_FOLDER} · eng-Latn · documents and queries; length of the relevant documents in tokens"]
+    assert [line[:3] for line in sizes[2:]] == [["game", "30", "80"], ["sports", "50", "300"], ["all", "80", "380"]]
+    assert sizes[0][-2:] == ["words/query", "words/document"]
+    assert float(sizes[4][-2]) == pytest.approx(rows["eng-Latn", "all"]["query_words"], abs=0.05)
+    kinds = tables[f"{POSIR_FOLDER} · all languages · queries by length of the relevant document and by type"]
+    assert kinds[2][5] == f"{rows['all', 'all']['question']:.1%}"
+    positions = tables[f"{POSIR_FOLDER} · jpn-Jpan · queries by position of the evidence"]
+    assert [int(line[1].split()[0]) for line in positions[2:]] == rows["jpn-Jpan", "sports"]["histogram"]["all"]
+
+
+def test_bars_are_as_long_as_the_counts_are_large(described):
+    (sheet,) = [one for one in sheets_of(described) if one.title.endswith("eng-Latn · queries by position of the evidence")]
+    for column in range(1, len(sheet.headings)):
+        cells = [line[column].split() for line in sheet.lines]
+        counts = [int(cell[0]) for cell in cells]
+        eighths = [sum(" ▏▎▍▌▋▊▉█".index(block) for block in "".join(cell[1:])) for cell in cells]
+        assert eighths == pytest.approx([count / max(counts) * 64 for count in counts], abs=0.5)
+
+
+def test_xquad_is_of_its_known_size(shared_data, tmp_path):
+    files = [shared_data / "squad-format" / "xquad.en.json"]
+    imported(squad_passages(files), tmp_path, domain="xquad")
+    (row,) = json.loads(as_json(describe(str(tmp_path))))["rows"]
+    assert (row["documents"], row["queries"], row["relevant_documents"]) == (240, 1190, 240)
+    articles = json.loads(files[0].read_text(encoding="utf-8"))["data"]
+    asked = [qa["question"] for article in articles for part in article["paragraphs"] for qa in part["qas"]]
+    assert row["query_words"] == pytest.approx(np.mean([len(text.split()) for text in asked]))
+    assert sum(row["histogram"]["all"]) == 1190
+
+
+def test_a_task_is_read_as_its_folder_is(folder, described, monkeypatch):
+    monkeypatch.setenv("POSIR_DATA", str(folder.parent))
+    task = rows_of(describe("PosIR-English"))
+    assert task == {key: row for key, row in rows_of(described).items() if key[0] == "eng-Latn"}
+
+
+def test_a_cross_lingual_task_has_the_queries_of_one_language_and_the_documents_of_the_other(folder, monkeypatch):
+    monkeypatch.setenv("POSIR_DATA", str(folder.parent))
+    (subset,) = find_dataset("PosIR-Japanese-English").subsets
+    assert (subset.query_language, subset.corpus_language, subset.domain) == ("jpn-Jpan", "eng-Latn", "sports")
+    assert subset.language == "jpn-Jpan-eng-Latn"
+
+
+def test_mini_has_the_sizes_it_is_documented_with():
+    (row,) = json.loads(as_json(describe("PosIR-Mini")))["rows"]
+    assert (row["documents"], row["queries"], row["question"]) == (72, 720, 1.0)
+    assert [row[f"queries_{name.lower()}"] for name in LENGTHS] == [180] * 4
+
+
+def test_squad_is_counted_in_its_own_buckets_boundaries_twice(tmp_path, monkeypatch):
+    context = "word " * 200
+    rows = [("a", 0), ("b", 100), ("c", 250), ("d", 900), ("e", None)]
+    answers = [{"text": [], "answer_start": []} if at is None else {"text": ["word"], "answer_start": [at]} for _, at in rows]
+    frame = pl.DataFrame(
+        {
+            "id": [name for name, _ in rows],
+            "context": [context, context, context, context, "Nobody asks."],
+            "question": [f"{name}?" for name, _ in rows],
+            "answers": answers,
+        },
+        schema_overrides={"answers": pl.Struct({"text": pl.List(pl.String), "answer_start": pl.List(pl.Int64)})},
+    )
+    (tmp_path / "squad_v2").mkdir()
+    frame.write_parquet(tmp_path / "squad_v2" / "train-00000-of-00001.parquet")
+    frame.with_columns(id="id" + pl.col("id")).head(1).write_parquet(
+        tmp_path / "squad_v2" / "validation-00000-of-00001.parquet"
+    )
+    monkeypatch.setenv("POSIR_DATA", str(tmp_path))
+    described = describe("SQuAD-PosQ")
+    (row,) = json.loads(as_json(described))["rows"]
+    assert row["histogram"] == {"all": [3, 1, 1, 0, 0, 1]}
+    assert (row["queries"], row["documents"], row["relevant_documents"]) == (5, 2, 1)
+    assert (row["length_unit"], row["length_50"]) == ("characters", len(context))
+    assert "counted in each" in as_markdown(described)
+    assert [sheet.headings for sheet in sheets_of(described)][1:] == [("Domain", *QueryType), ("Position", "all")]
+
+
+def test_fineweb_is_counted_by_its_labels(tmp_path, monkeypatch):
+    rows = [("q1", "Some text.", "beginning"), ("q2", "Some text.", "end"), ("q3", "More text of it.", "middle+end")]
+    frame = pl.DataFrame(rows, schema=["question", "content", "span_class"], orient="row")
+    (tmp_path / "FineWeb-PosQ").mkdir()
+    frame.write_parquet(tmp_path / "FineWeb-PosQ" / "train-00000-of-00001.parquet")
+    monkeypatch.setenv("POSIR_DATA", str(tmp_path))
+    (row,) = json.loads(as_json(describe("FineWeb-PosQ")))["rows"]
+    assert row["histogram"] == {"all": [1, 1, 2]}
+    assert (row["length_25"], row["length_max"], row["keywords"]) == (11.5, 16, 1.0)
+
+
+def bars_in(chart):
+    """The counts of each panel of a figure."""
+    data = [pd.DataFrame(rows) for rows in chart.to_dict()["datasets"].values()]
+    return [bars["queries"].tolist() for frame in data for _, bars in frame.groupby("panel")]
+
+
+def test_figures_show_the_counts_of_every_bucket_that_has_any(described):
+    figures = figures_of(described)
+    groups = by_language(described.subsets)
+    assert [figure.model for figure in figures] == ["eng-Latn", "jpn-Jpan", "all languages"]
+    for figure, group in zip(figures, groups, strict=True):
+        wanted = [counts for counts in group[-1].histogram().values() if any(counts)]
+        assert sorted(bars_in(figure.chart)) == sorted(wanted)
+    assert sorted(bars_in(page_of(described))) == sorted(bars for figure in figures for bars in bars_in(figure.chart))
+
+
+def test_a_figure_says_what_it_shows_how_many_and_whence(described):
+    figure = json.dumps(figures_of(described)[0].chart.to_dict(), ensure_ascii=False)
+    assert f"{POSIR_FOLDER}, eng-Latn" in figure
+    assert "All lengths · 380 queries" in figure
+    assert "revision local" in figure
+
+
+def run(*arguments):
+    return CliRunner().invoke(build_app(), ["stats", *map(str, arguments)])
+
+
+def test_the_command_prints_every_form(folder, described):
+    for form, text in {"json": as_json, "csv": as_csv, "markdown": as_markdown}.items():
+        done = run(folder, "--format", form)
+        assert (done.exit_code, done.stdout.strip()) == (0, text(described).strip())
+    table = run(folder).stdout
+    assert f"{POSIR_FOLDER} · all languages · queries by position of the evidence" in table
+    assert "by our own rule" in " ".join(table.split())
+
+
+def test_the_command_writes_pictures_and_a_page_that_needs_no_network(folder, tmp_path):
+    done = run(folder, "--png", tmp_path / "png", "--html", tmp_path / "page.html")
+    assert done.exit_code == 0
+    pictures = sorted((tmp_path / "png").iterdir())
+    assert len(pictures) == 3
+    assert all(picture.read_bytes().startswith(b"\x89PNG\r\n") for picture in pictures)
+    assert sorted(re.findall(r"written: (.+)", done.stderr)) == sorted(map(str, [*pictures, tmp_path / "page.html"]))
+    assert not re.search(r"<(?:script|link)[^>]+(?:src|href)=", (tmp_path / "page.html").read_text(encoding="utf-8"))
+
+
+def test_an_unknown_name_gets_close_ones():
+    with pytest.raises(PosirError, match=r"'posir-englsh' is neither .* Did you mean PosIR-English"):
+        find_dataset("posir-englsh")
+    with pytest.raises(PosirError, match=r"'qqqq' is neither .* `posir tasks` lists"):
+        find_dataset("qqqq")
+
+
+def test_a_folder_without_data_and_a_domain_without_a_file_are_refused(tmp_path):
+    with pytest.raises(PosirError, match="holds no data in the PosIR layout"):
+        dataset_of_folder(tmp_path)
+    write_domain(tmp_path, {"corpus": pl.DataFrame({"_id": ["d"], "text": ["t"]})}, domain="game")
+    with pytest.raises(DataError, match=r"game/qrels/test\.parquet: missing"):
+        describe(str(tmp_path))
+
+
+def test_a_part_of_a_folder_can_be_named_and_the_folder_above_it(folder, drawn):
+    def found(named):
+        return [(subset.language, subset.domain) for subset in dataset_of_folder(named).subsets]
+
+    language, domain = min(drawn)
+    assert found(folder) == found(folder.parent) == sorted(drawn)
+    assert found(folder / language) == [key for key in sorted(drawn) if key[0] == language]
+    assert found(folder / language / domain) == [(language, domain)]
+
+
+def test_a_language_without_data_is_refused(folder, monkeypatch):
+    monkeypatch.setenv("POSIR_DATA", str(folder.parent))
+    with pytest.raises(DataError, match=r"has no data of PosIR-German; wanted are deu-Latn/<domain>/queries\.parquet"):
+        find_dataset("PosIR-German")
+
+
+def test_what_is_wrong_with_the_data_is_named(drawn, tmp_path):
+    frame, texts = drawn["eng-Latn", "game"]
+    write_domain(tmp_path, tables_of(frame.assign(end=frame.start), texts))
+    with pytest.raises(DataError, match=r"queries\.parquet: field 'pos_char_span': is empty"):
+        describe(str(tmp_path))
+
+
+def test_places_that_cannot_be_written_are_refused(folder, tmp_path):
+    (tmp_path / "taken").mkdir()
+    done = run(folder, "--html", tmp_path / "taken")
+    assert isinstance(done.exception, PosirError)
+    assert str(done.exception).startswith(f"{tmp_path / 'taken'}: cannot be written")
+    assert not list((tmp_path / "taken").iterdir())
+    (tmp_path / "file").write_text("kept")
+    done = run(folder, "--png", tmp_path / "file")
+    assert isinstance(done.exception, PosirError)
+    assert (tmp_path / "file").read_text() == "kept"

@@ -1,0 +1,192 @@
+"""Plugins that fail, each in its own way: every one is named, and none takes the others with it."""
+
+import logging
+import math
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from posir_tasks.evidence import Evidence
+from posir_tasks.plugin_api import hookimpl, manager
+from posir_tasks.plugin_api.manager import load_plugins, plugin_scores
+from posir_tasks.profile import PositionProfile
+from posir_tasks.schemes import RelativePositions
+
+
+@dataclass(frozen=True)
+class Point:
+    """Stands for an `importlib.metadata.EntryPoint`."""
+
+    name: str
+    plugin: Any
+    value: str = "module"
+    dist: Any = None
+
+    def load(self):
+        if isinstance(self.plugin, BaseException):
+            raise self.plugin
+        return self.plugin
+
+
+def module(**functions):
+    """A module with these hook implementations."""
+    made = ModuleType("their_plugin")
+    for name, function in functions.items():
+        setattr(made, name, hookimpl(function))
+    return made
+
+
+def scoring(**scores):
+    """A plugin that gives these scores."""
+    return module(posir_scores=lambda: scores)
+
+
+def raising(error):
+    """A plugin that raises when it scores."""
+
+    def posir_scores():
+        raise error
+
+    return module(posir_scores=posir_scores)
+
+
+MISSPELT = module(posir_score=lambda profile: {"queries": profile.queries})
+UNKNOWN_ARGUMENT = module(posir_scores=lambda results: {"results": len(results)})
+UNDECORATED = ModuleType("undecorated")
+UNDECORATED.posir_scores = lambda profile: {"queries": profile.queries}
+
+
+@pytest.fixture
+def profile():
+    columns = (np.array([row], np.int64) for row in (0, 10, 100, 100))
+    return PositionProfile.from_ranks(RelativePositions(), Evidence(["q"], ["d"], *columns), np.array([1]))
+
+
+@pytest.fixture
+def scores_of(profile, monkeypatch, caplog):
+    """Return scores and warnings with these plugins loaded in place of the installed ones."""
+
+    def scores(*points, **arguments):
+        plugins = load_plugins(points)
+        monkeypatch.setattr(manager, "loaded_plugins", lambda: plugins)
+        caplog.clear()
+        with caplog.at_level(logging.WARNING):
+            return plugin_scores(profile, **arguments), [record.getMessage() for record in caplog.records]
+
+    return scores
+
+
+def problems(*points):
+    return {plugin.name: plugin.problem for plugin in load_plugins(points).found if plugin.problem}
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        (ImportError("No module named 'torch2'"), "loading it raised ImportError: No module named 'torch2'"),
+        (AttributeError("module has no attribute 'plugin'"), "loading it raised AttributeError"),
+        (MISSPELT, "unknown hook 'posir_score'"),
+        (UNKNOWN_ARGUMENT, "results"),
+        (UNDECORATED, "it implements no hook; decorate its functions with `@hookimpl`. The hooks are: posir_commands"),
+        (SystemExit("usage: their_plugin [-h]"), "loading it raised SystemExit: usage: their_plugin"),
+    ],
+    ids=["import", "attribute", "misspelt hook", "unknown argument", "no hookimpl", "exit"],
+)
+def test_a_plugin_that_cannot_be_loaded_says_why_and_the_others_work(broken, said, scores_of):
+    points = [Point("broken", broken), Point("after", scoring(a=1)), Point("before", scoring(b=2))]
+    found = problems(*points)
+    assert set(found) == {"broken"}
+    assert said in found["broken"]
+    assert scores_of(*points) == ({"a": 1, "b": 2}, [])
+
+
+def test_the_problem_of_a_misspelt_hook_lists_the_hooks():
+    assert "The hooks are: posir_commands, posir_scores, posir_task_classes" in problems(Point("typo", MISSPELT))["typo"]
+
+
+def test_the_second_plugin_of_a_name_is_refused_and_the_first_works(scores_of):
+    points = [Point("same", scoring(a=1), "one"), Point("same", scoring(b=2), "two")]
+    (first, second) = load_plugins(points).found
+    assert (first.origin, first.problem) == ("one", None)
+    assert second.origin == "two"
+    assert "another plugin of the same name" in second.problem
+    assert scores_of(*points) == ({"a": 1}, [])
+
+
+def test_plugins_that_are_not_in_use_are_named_once_in_a_warning(monkeypatch, caplog):
+    points = [Point("broken", ImportError("gone"), "their_package.plugin"), Point("good", scoring(a=1))]
+    monkeypatch.setattr(manager, "entry_points", lambda group: points if group == "posir" else [])
+    manager.loaded_plugins.cache_clear()
+    try:
+        with caplog.at_level(logging.WARNING):
+            assert manager.loaded_plugins() is manager.loaded_plugins()
+    finally:
+        monkeypatch.undo()
+        manager.loaded_plugins.cache_clear()
+    assert [record.getMessage() for record in caplog.records] == [
+        "posir plugin 'broken' (their_package.plugin) is not in use: loading it raised ImportError: gone"
+    ]
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        raising(ZeroDivisionError("division by zero")),
+        scoring(mean=math.nan),
+        scoring(mean={"deep": [1.0, math.inf]}),
+        scoring(mean=np.float32(0.5)),
+        scoring(mean={1, 2}),
+    ],
+    ids=["raises", "NaN", "infinity deep inside", "NumPy number", "set"],
+)
+def test_a_plugin_whose_scores_cannot_be_used_is_named_and_the_others_survive(broken, scores_of):
+    scores, warnings = scores_of(Point("a", scoring(first=1)), Point("broken", broken), Point("z", scoring(last=None)))
+    assert scores == {"first": 1, "last": None}
+    assert len(warnings) == 1
+    assert "posir plugin 'broken' raised" in warnings[0]
+
+
+def test_a_taken_name_is_left_out_with_a_warning_and_the_plugins_other_scores_stay(scores_of):
+    scores, warnings = scores_of(Point("greedy", scoring(ndcg_at_10=1.0, own=0.5)), taken={"ndcg_at_10"})
+    assert scores == {"own": 0.5}
+    assert warnings == ["posir plugin 'greedy' gives a score 'ndcg_at_10', a name already in use; that one is left out"]
+
+
+def test_two_plugins_with_a_score_of_one_name_do_not_overwrite_each_other(scores_of):
+    scores, warnings = scores_of(Point("one", scoring(same=1)), Point("two", scoring(same=2, own=3)))
+    assert scores == {"same": 1, "own": 3}
+    assert len(warnings) == 1
+    assert "'two' gives a score 'same'" in warnings[0]
+
+
+def test_scores_are_plain_json_and_a_plugin_may_ignore_its_arguments(scores_of):
+    assert scores_of(Point("plain", scoring(pair=(1, 2), none=None, deep={"x": [0.5]}))) == (
+        {"pair": [1, 2], "none": None, "deep": {"x": [0.5]}},
+        [],
+    )
+
+
+def test_a_plugin_gets_the_profile(scores_of):
+    plugin = module(posir_scores=lambda profile: {"queries": profile.queries})
+    assert scores_of(Point("counts", plugin)) == ({"queries": 1}, [])
+
+
+def test_our_own_plugins_come_by_the_same_entry_points():
+    plugins = load_plugins(entry_points(group="posir"))
+    assert {"psi", "report"} <= {plugin.name for plugin in plugins.found if not plugin.problem}
+
+
+def test_without_the_psi_plugin_the_rest_remains(scores_of):
+    points = entry_points(group="posir")
+    whole, _ = scores_of(*points)
+    rest, warnings = scores_of(*[point for point in points if point.name != "psi"])
+    assert warnings == []
+    gone = {"psi", "position_bins"} | {
+        name.format(k) for k in (1, 2, 3, 4) for name in ("psi_q{}", "ndcg_at_10_q{}", "ndcg_at_10_q{}_weighted", "queries_q{}")
+    }
+    assert gone <= whole.keys()
+    assert rest == {name: value for name, value in whole.items() if name not in gone}

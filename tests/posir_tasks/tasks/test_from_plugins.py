@@ -1,0 +1,138 @@
+"""Tasks of plugins: one that would not run is refused by name, and the others are there."""
+
+import pytest
+
+from posir_tasks import PositionTask
+from posir_tasks.plugin_api.manager import load_plugins
+from posir_tasks.schemes import RelativePositions
+from posir_tasks.tasks.custom import custom_metadata, folder_task
+from posir_tasks.tasks.from_plugins import find_tasks
+from tests.posir_tasks.plugin_api.test_manager import Point, module
+
+
+def metadata(name, **fields):
+    return custom_metadata(name, dataset="none", revision="1", **{"languages": ["eng-Latn"], **fields})
+
+
+class Good(PositionTask):
+    scheme = RelativePositions()
+    metadata = metadata("Good")
+
+    def read_subset(self, subset):
+        raise NotImplementedError
+
+
+def changed(**attributes):
+    return type("Changed", (Good,), {"__module__": "theirs", **attributes})
+
+
+def named(name, **fields):
+    return changed(metadata=Good.metadata.model_copy(update={"name": name, **fields}))
+
+
+class Unfinished(PositionTask):
+    pass
+
+
+class Refusing(Good):
+    metadata = metadata("Refusing")
+
+    def __init__(self):
+        raise OSError("no licence on this machine")
+
+
+def giving(*tasks):
+    return module(posir_task_classes=lambda: list(tasks))
+
+
+def raising():
+    raise ZeroDivisionError("division by zero")
+
+
+def found(*plugins, taken=()):
+    points = [Point(f"plugin{number}", plugin) for number, plugin in enumerate(plugins)]
+    return find_tasks(load_plugins(points), dict.fromkeys(taken, "mteb.tasks.theirs"))
+
+
+def test_a_plugins_tasks_are_found_with_the_plugin_they_are_from():
+    tasks = found(giving(Good), module(posir_scores=lambda: {}), giving(named("Other"), named("Third"))).tasks
+    assert {name: (given.plugin, given.task.metadata.name) for name, given in tasks.items()} == {
+        "Good": ("plugin0", "Good"),
+        "Other": ("plugin2", "Other"),
+        "Third": ("plugin2", "Third"),
+    }
+
+
+def test_a_hook_may_yield():
+    def posir_task_classes():
+        yield Good
+
+    assert list(found(module(posir_task_classes=posir_task_classes)).tasks) == ["Good"]
+
+
+@pytest.mark.parametrize(
+    ("task", "said"),
+    [
+        (42, "42 is not a task class; a task is a subclass of posir_tasks.PositionTask"),
+        (dict, "<class 'dict'> is not a task class"),
+        (Good(), "is not a task class"),
+        (Unfinished, "Unfinished lacks `metadata`, a TaskMetadata of mteb, `scheme`, an object such as RelativePositions()"),
+        (Unfinished, ", `read_subset`"),
+        (changed(scheme=RelativePositions), "task theirs.Changed lacks `scheme`, an object such as RelativePositions()"),
+        (changed(metadata={"name": "Letters"}), "task theirs.Changed lacks `metadata`, a TaskMetadata of mteb"),
+        (named("Letters", eval_splits=["dev"]), "eval_splits=['dev']; position-aware tasks have ['test']"),
+        (named("let/ters"), "the name 'let/ters' is not allowed; a name is of A-Z"),
+        (named("Letters", eval_langs=["eng"]), "Invalid language code: 'eng'"),
+        (Refusing, "Refusing cannot be made: OSError: no licence on this machine"),
+        (named("NFCorpus"), "the name 'NFCorpus' is taken by mteb.tasks.theirs, which keeps it; choose another"),
+    ],
+    ids=[
+        "number", "class", "instance", "unfinished", "abstract", "scheme's class", "metadata", "split", "name", "language",
+        "raises", "taken",
+    ],
+)  # fmt: skip
+def test_a_task_that_would_not_run_is_refused_by_name_and_the_others_stay(task, said):
+    given = found(giving(task, Good), giving(named("After")), taken=["NFCorpus"])
+    (problem,) = given.problems
+    assert problem.startswith("plugin 'plugin0': ")
+    assert said in problem
+    assert list(given.tasks) == ["Good", "After"]
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        (module(posir_task_classes=raising), "ZeroDivisionError: division by zero"),
+        (module(posir_task_classes=lambda: None), "must return a list of task classes"),
+        (module(posir_task_classes=lambda: Good), "must return a list of task classes"),
+        (module(posir_task_classes=lambda: "Good"), "must return a list of task classes"),
+        (module(posir_task_classes=lambda: 42), "'int' object is not iterable"),
+    ],
+    ids=["raises", "nothing", "one class", "text", "number"],
+)
+def test_a_hook_that_gives_no_list_is_named_and_the_others_stay(broken, said):
+    given = found(broken, giving(Good))
+    (problem,) = given.problems
+    assert problem.startswith("plugin 'plugin0' could not give its tasks: ")
+    assert said in problem
+    assert list(given.tasks) == ["Good"]
+
+
+def test_of_two_plugins_tasks_of_one_name_the_first_stays():
+    given = found(giving(Good), giving(changed()))
+    assert given.tasks["Good"].task is Good
+    assert given.problems == (
+        "plugin 'plugin1': task theirs.Changed: the name 'Good' is taken by plugin 'plugin0', which keeps it; choose another",
+    )
+
+
+def test_a_plugin_may_name_one_task_twice_only_once():
+    given = found(giving(Good, changed()))
+    assert given.tasks["Good"].task is Good
+    assert "is taken by plugin 'plugin0'" in given.problems[0]
+
+
+def test_data_that_a_package_ships_in_the_posir_layout_is_a_task_in_one_line(posir_folder):
+    given = found(giving(folder_task(posir_folder, name="Shipped", language="eng-Latn")))
+    assert given.problems == ()
+    assert [subset.partition("@")[0] for subset in given.tasks["Shipped"].task().hf_subsets] == ["sports"]

@@ -1,0 +1,84 @@
+"""The architecture, read off the imports: one direction, no circles, and one folder that knows mteb's private names."""
+
+import ast
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SOURCE_ROOTS = (ROOT, ROOT / "autoload", ROOT / "plugins", ROOT / "leaderboard")
+PACKAGES = (ROOT / "posir_tasks", ROOT / "autoload", ROOT / "plugins", ROOT / "leaderboard")
+
+
+@cache
+def modules() -> dict[str, Path]:
+    """Every module of ours by its dotted name."""
+    found = {}
+    for package in PACKAGES:
+        for file in package.rglob("*.py"):
+            root = max((root for root in SOURCE_ROOTS if file.is_relative_to(root)), key=lambda root: len(root.parts))
+            found[".".join(file.relative_to(root).with_suffix("").parts).removesuffix(".__init__")] = file
+    return found
+
+
+def imported_names(tree: ast.AST) -> set[str]:
+    """Every dotted name that a module imports, at whatever depth: deferred and typing-only imports count."""
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def owner(name: str) -> str | None:
+    """The module of ours that an imported name is, or is taken from."""
+    return next((module for module in (name, name.rpartition(".")[0]) if module in modules()), None)
+
+
+@cache
+def imports() -> dict[str, set[str]]:
+    """The modules of ours that each of them imports."""
+    return {
+        module: {found for name in imported_names(ast.parse(file.read_text())) if (found := owner(name))} - {module}
+        for module, file in modules().items()
+    }
+
+
+def test_no_module_imports_itself_through_others():
+    try:
+        order = list(TopologicalSorter(imports()).static_order())
+    except CycleError as error:
+        raise AssertionError(f"a circle of imports: {' <- '.join(error.args[1])}") from error
+    assert len(order) == len(modules()) > 100
+
+
+def test_a_plugin_never_imports_another_plugins_hooks():
+    assert [
+        (module, found)
+        for module, others in imports().items()
+        for found in others
+        if found.startswith("posir_") and found.endswith(".plugin")
+    ] == []
+
+
+def test_posir_tasks_imports_no_plugin():
+    assert {
+        found
+        for module, others in imports().items()
+        if module.startswith("posir_tasks")
+        for found in others
+        if not found.startswith(("posir_tasks", "posir_autoload"))
+    } == set()
+
+
+def test_private_names_of_mteb_are_in_one_folder():
+    private = {
+        (module, name)
+        for module, file in modules().items()
+        if not module.startswith("posir_tasks.host")
+        for name in imported_names(ast.parse(file.read_text()))
+        if name.startswith("mteb.") and any(part.startswith("_") for part in name.split("."))
+    }
+    assert private == set()
