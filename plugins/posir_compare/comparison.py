@@ -23,7 +23,7 @@ from posir_compare.pairing import Match, match
 from posir_compare.permutation import correlation, exchange_p_value, exchanged_differences, match_correlation
 from posir_significance.group_means import Floats
 from posir_significance.intervals import Interval
-from posir_significance.plugin import posir_scores
+from posir_significance.scores import significance_scores
 from posir_tasks.display.progress import progress
 from posir_tasks.errors import PosirError
 from posir_tasks.profile import PositionProfile
@@ -133,8 +133,7 @@ def rows_of(pair: Pair, matched: Match, draws: int) -> list[Row]:
 @cache
 def own_scores(profile: PositionProfile) -> Mapping[str, Mapping[str, Any]]:
     """Return a model's own scores by length, with interval and noise floor; the same in all its pairs."""
-    scores: Mapping[str, Mapping[str, Any]] = posir_scores(profile)["psi_significance"]
-    return scores
+    return significance_scores(profile)
 
 
 def _lengths(matched: Match) -> dict[str, int | None]:

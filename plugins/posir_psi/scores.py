@@ -3,6 +3,8 @@
 Sources: PSI, Zeng et al. 2025 (arXiv 2505.13950); bins and length buckets, Zeng et al. 2026 (arXiv 2601.08363).
 """
 
+import math
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -38,3 +40,8 @@ def bucket_mean(scores: ArrayLike) -> float:
     values = np.asarray(scores, np.float64)
     present = values[~np.isnan(values)]
     return float(present.mean()) if present.size else float("nan")
+
+
+def none_if_nan(score: float) -> float | None:
+    """Return a score, or None where it is undefined: JSON has no NaN, and 'not scored' is not 0."""
+    return None if math.isnan(score) else score

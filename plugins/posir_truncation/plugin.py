@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from posir_significance.permutation_null import permuted_gains
-from posir_significance.plugin import overall
+from posir_significance.scores import overall_scores
 from posir_tasks.plugin_api import hookimpl
 from posir_tasks.profile import PositionProfile
 from posir_tasks.window_coverage import WindowCoverage
@@ -26,7 +25,7 @@ def posir_scores(profile: PositionProfile, reach: WindowCoverage | None) -> dict
     if len(profile.lengths) > 1:
         for index, name in enumerate(profile.lengths):
             beyond[name.lower()] = shares(reach.starts_beyond[index], reach.ends_beyond[index], queries[index])
-    return {"reach": {"window": reach.window, "beyond": beyond, "seen": overall(reach.seen, permuted_gains(reach.seen.counts))}}
+    return {"reach": {"window": reach.window, "beyond": beyond, "seen": overall_scores(reach.seen)}}
 
 
 def shares(starts: int, ends: int, queries: int) -> dict[str, float | None]:
