@@ -11,7 +11,7 @@ import sys
 HOOKED = {
     "mteb.get_tasks": "add_tasks",
     "mteb.benchmarks.benchmarks": "add_benchmarks",
-    "mteb.models.model_implementations": "add_bare_model_names",
+    "mteb.models.model_implementations": "add_model_references",
     "mteb.cache.result_cache": "make_saving_atomic",
 }
 

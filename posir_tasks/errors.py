@@ -21,8 +21,8 @@ class ProfileError(PosirError):
 
 
 def summarize_error(error: BaseException) -> str:
-    """Return the first line of an error of another library, or its kind where it says nothing."""
-    return (str(error).splitlines() or [type(error).__name__])[0]
+    """Return another library's error in one line: its type, and the first line of its message."""
+    return ": ".join([type(error).__name__, *str(error).splitlines()[:1]])
 
 
 def hide_tracebacks() -> None:

@@ -10,8 +10,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from posir_run.jobs import EvaluationJob, Failed, Outcome, short
-from posir_tasks.errors import PosirError
+from posir_run.jobs import EvaluationJob, Failed, Outcome
+from posir_tasks.errors import PosirError, summarize_error
 
 logger = logging.getLogger(__name__)
 
@@ -119,15 +119,17 @@ class Dispatch:
     def _after_death(self, place: Hashable, unit: EvaluationJob | None, error: Exception) -> Iterator[Outcome]:
         if unit is None:
             # Ray has the error of a worker in one of its own.
-            self._shut[place] = f"{place}: {short(getattr(error, 'cause', None) or error)}"
+            self._shut[place] = f"{place}: {summarize_error(getattr(error, 'cause', None) or error)}"
             logger.warning("%s", self._shut[place])
             return
         self._deaths[unit] += 1
         if self._deaths[unit] < ATTEMPTS:
-            logger.warning("%s: its worker died (%s); it is done again", unit, short(error))
+            logger.warning("%s: its worker died (%s); it is done again", unit, summarize_error(error))
             self._left.insert(0, unit)
         else:
-            yield Failed(unit, f"its worker died {ATTEMPTS} times, perhaps for want of memory ({short(error)})", fresh=True)
+            yield Failed(
+                unit, f"its worker died {ATTEMPTS} times, perhaps for want of memory ({summarize_error(error)})", fresh=True
+            )
 
     def _choose(self, last: EvaluationJob | None) -> EvaluationJob:
         """Take the unit that suits a worker best.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from posir_tasks.errors import PosirError
+from posir_tasks.models import ModelReference, find_model
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
@@ -16,20 +17,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Model:
-    """A model as it is loaded."""
-
-    name: str
-    """Full name."""
-    revision: str | None = None
-    """None for the one that mteb has registered, or else the Hub's newest."""
-
-
-@dataclass(frozen=True)
 class EvaluationJob:
     """One subset of one task, to be evaluated with one model."""
 
-    model: Model
+    model: ModelReference
     task: str
     subset: str
     corpus: str = field(compare=False)
@@ -79,7 +70,7 @@ class Work:
     """Tasks to be evaluated with models."""
 
     tasks: Sequence[PositionTask]
-    models: Mapping[Model, ModelMeta]
+    models: Mapping[ModelReference, ModelMeta]
 
     def units(self) -> list[EvaluationJob]:
         """Return every unit, model by model and task by task."""
@@ -107,8 +98,9 @@ def find(asked: RunRequest) -> Work:
         raise PosirError("no task is given. Name tasks with -t or benchmarks with -b; `posir tasks` lists them.")
     if asked.revision and len(asked.models) > 1:
         raise PosirError(f"--model-revision {asked.revision}: is of one model. Leave it out, or give one model.")
-    metas = [find_model(name, asked.revision) for name in asked.models]
-    return Work(find_tasks(asked.tasks, asked.benchmarks), {Model(str(meta.name), asked.revision): meta for meta in metas})
+    metas = [find_model(ModelReference(name, asked.revision)) for name in asked.models]
+    models = {ModelReference(str(meta.name), asked.revision): meta for meta in metas}
+    return Work(find_tasks(asked.tasks, asked.benchmarks), models)
 
 
 def find_tasks(names: Sequence[str], benchmarks: Sequence[str]) -> list[PositionTask]:
@@ -131,35 +123,3 @@ def find_tasks(names: Sequence[str], benchmarks: Sequence[str]) -> list[Position
     if strangers:
         raise PosirError(f"no evidence positions in {', '.join(strangers)}. Run what is mteb's own with `mteb run`.")
     return [task for task in tasks if isinstance(task, PositionTask)]
-
-
-def find_model(name: str, revision: str | None) -> ModelMeta:
-    """Return mteb's metadata of a model.
-
-    Args:
-        name: Of mteb's registry, whole or without the organisation, or of the Hub.
-        revision: None for the one that mteb has registered, or else the Hub's newest.
-
-    Raises:
-        PosirError: mteb knows no such model, nor does the Hub.
-    """
-    import mteb
-
-    try:
-        return mteb.get_model_meta(name, revision)
-    except ValueError as error:  # another revision than the registered one
-        raise PosirError(str(error)) from error
-    except KeyError as error:
-        unknown = str(error.args[0])
-    try:
-        found = mteb.get_model_meta(name, revision, fetch_from_hf=True)
-    except Exception as error:  # the Hub's client has its own errors, and so has its HTTP library
-        raise PosirError(f"{unknown} The Hub does not give it either ({short(error)}).") from error
-    if found.loader is None:
-        raise PosirError(f"{unknown} The Hub has none either that mteb can load.")
-    return found
-
-
-def short(error: BaseException) -> str:
-    """Return an error as one line: its kind, and the first line of what it says."""
-    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"

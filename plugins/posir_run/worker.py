@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from posir_run.jobs import Done, EvaluationJob, Failed, Model, Outcome, short
-from posir_tasks.errors import PosirError
+from posir_run.jobs import Done, EvaluationJob, Failed, Outcome
+from posir_tasks.errors import PosirError, summarize_error
+from posir_tasks.models import ModelReference, load_model
 
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
@@ -53,7 +54,7 @@ class Evaluator:
         if settings.verbose:
             logging.basicConfig(level=logging.INFO)
         self._encode_kwargs = settings.encode_kwargs
-        self._warm: tuple[Model, MTEBModels] | None = None
+        self._warm: tuple[ModelReference, MTEBModels] | None = None
 
     def check(self, wanted: Mapping[str, str]) -> None:
         """Check that this machine's results will be the same as any other's.
@@ -77,28 +78,22 @@ class Evaluator:
             return Failed(unit, str(error), fresh=False)
         except Exception as error:
             logger.exception("%s", unit)
-            return Failed(unit, short(error), fresh=True)
+            return Failed(unit, summarize_error(error), fresh=True)
 
-    def _model(self, wanted: Model) -> MTEBModels:
+    def _model(self, wanted: ModelReference) -> MTEBModels:
+        import torch
+
         if self._warm is None or self._warm[0] != wanted:
             # The old one's memory is needed for the new one.
             self._warm = None
             gc.collect()
+            torch.cuda.empty_cache()
             self._warm = (wanted, load_model(wanted))
         return self._warm[1]
 
 
 def _listed(found: Mapping[str, str]) -> str:
     return ", ".join(f"{package} {number}" for package, number in found.items())
-
-
-def load_model(model: Model) -> MTEBModels:
-    """Load a model as `mteb run` does."""
-    import mteb
-    import torch
-
-    torch.cuda.empty_cache()
-    return mteb.get_model(model.name, model.revision, device="cuda" if torch.cuda.is_available() else "cpu")
 
 
 def evaluate_subset(model: MTEBModels, unit: EvaluationJob, encode_kwargs: EncodeKwargs) -> TaskResult:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import re
 import sys
-from collections import ChainMap, Counter
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from types import ModuleType
 from typing import Any
 
 from posir_tasks.host import import_hook
+from posir_tasks.models import ModelRegistry
 from posir_tasks.tasks.catalogue import builtin_tasks, plugin_tasks
 
 logger = logging.getLogger(__name__)
@@ -49,13 +50,13 @@ def add_benchmarks(module: ModuleType) -> None:
     sys.modules[get_benchmark.__module__]._build_registry.cache_clear()
 
 
-def add_bare_model_names(module: ModuleType) -> None:
-    """Let mteb's model registry find `org/name` under `name`, where only one model has that name.
+def add_model_references(module: ModuleType) -> None:
+    """Let mteb resolve every reference to a model that `posir_tasks.models` knows, such as a name without its organisation.
 
     Args:
         module: `mteb.models.model_implementations`.
     """
-    registry = BareNames(module.MODEL_REGISTRY)
+    registry = ModelRegistry(module.MODEL_REGISTRY)
     for name in ("mteb.models.model_implementations", "mteb.models.get_model_meta", "mteb.cache.result_cache"):
         if name in sys.modules:
             setattr(sys.modules[name], "MODEL_REGISTRY", registry)  # noqa: B010
@@ -122,19 +123,3 @@ class TaskList(Sequence[type[Any]]):
 
     def __len__(self) -> int:
         return len(self._registry)
-
-
-class BareNames(dict[str, Any]):
-    """A registry whose keys are also found by the part after the slash; what it holds and yields is unchanged."""
-
-    def __init__(self, registry: Mapping[str, Any]) -> None:
-        super().__init__(registry)
-        names = [key.split("/")[-1] for key in registry]
-        unique = {name for name, count in Counter(names).items() if count == 1}
-        self._full = {name: key for name, key in zip(names, registry, strict=True) if name in unique}
-
-    def __contains__(self, key: object) -> bool:
-        return super().__contains__(key) or key in self._full
-
-    def __missing__(self, key: str) -> Any:
-        return self[self._full[key]]

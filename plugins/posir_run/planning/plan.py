@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from posir_run.jobs import Model, Work, short
+from posir_run.jobs import Work
 from posir_run.planning.calibration import Calibration, Duration, calibrate
 from posir_run.planning.samples import Samples, samples_of
 from posir_run.planning.sizes import Lengths, SubsetSize, sizes_of
-from posir_run.worker import load_model
 from posir_tasks.display.progress import progress
-from posir_tasks.errors import PosirError
+from posir_tasks.errors import PosirError, summarize_error
+from posir_tasks.models import ModelReference, load_model
 from posir_tasks.tasks.base import SPLIT
 
 if TYPE_CHECKING:
@@ -92,13 +92,13 @@ def make_plans(work: Work, batch_size: int) -> list[Plan]:
     return [plan_of(speed_of(model, meta, samples, where, batch_size), sizes, samples) for model, meta in models]
 
 
-def speed_of(model: Model, meta: ModelMeta, samples: Samples, where: dict[str, Any], batch_size: int) -> ModelSpeed:
+def speed_of(model: ModelReference, meta: ModelMeta, samples: Samples, where: dict[str, Any], batch_size: int) -> ModelSpeed:
     """Measure a model; where that cannot be done, say why and what its metadata tells."""
     try:
         calibration = calibrate(load_model(model), samples, where, batch_size)
     except Exception as error:  # loading a model runs code of others, and a machine may be too small for it
         told = meta.embed_dim * BYTES_A_NUMBER if isinstance(meta.embed_dim, int) else None
-        return ModelSpeed(model.name, None, str(error) if isinstance(error, PosirError) else short(error), told)
+        return ModelSpeed(model.name, None, str(error) if isinstance(error, PosirError) else summarize_error(error), told)
     form = calibration.form
     return ModelSpeed(model.name, calibration, "", form.dimensions * form.bits.itemsize)
 

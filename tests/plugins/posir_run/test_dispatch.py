@@ -10,15 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posir_run.dispatch import ATTEMPTS, Dispatch
-from posir_run.jobs import Done, EvaluationJob, Failed, Model
+from posir_run.jobs import Done, EvaluationJob, Failed
 from posir_tasks.errors import PosirError
+from posir_tasks.models import ModelReference
 
 UNITS = [
-    EvaluationJob(Model(model), task, subset, f"{task}/{subset}")
+    EvaluationJob(ModelReference(model), task, subset, f"{task}/{subset}")
     for model in ("a", "b")
     for task in ("English", "German")
     for subset in ("game", "sports")
 ]
+
+
+def job(model, task, subset, corpus):
+    return EvaluationJob(ModelReference(model), task, subset, corpus)
 
 
 class MadeEngine:
@@ -116,7 +121,7 @@ def test_every_unit_has_one_outcome_whoever_dies_of_it(seed, places, deaths, fai
 @pytest.mark.parametrize("places", [("p",), ("p", "q"), ("p", "q", "r"), ("p", "q", "r", "s")])
 @pytest.mark.parametrize("seed", [None, 1, 2, 3])
 def test_a_worker_keeps_to_its_model(places, seed):
-    units = [EvaluationJob(Model(model), "English", str(number), str(number)) for number in range(20) for model in "ab"]
+    units = [job(model, "English", str(number), str(number)) for number in range(20) for model in "ab"]
     engine = MadeEngine(places, seed)
     run(units, engine)
     for place in places:
@@ -126,7 +131,7 @@ def test_a_worker_keeps_to_its_model(places, seed):
 
 
 def test_workers_begin_with_different_models_and_then_with_different_corpora():
-    units = [EvaluationJob(Model(m), t, s, s) for m in "ab" for s in ("game", "news", "sports") for t in ("English", "German")]
+    units = [job(m, t, s, s) for m in "ab" for s in ("game", "news", "sports") for t in ("English", "German")]
     engine = MadeEngine(("p", "q", "r", "s"))
     run(units, engine)
     first = [unit for _, unit in engine.given[:4]]
@@ -137,7 +142,7 @@ def test_workers_begin_with_different_models_and_then_with_different_corpora():
 
 
 def test_one_worker_alone_does_a_corpus_at_a_time():
-    units = [EvaluationJob(Model(m), t, s, s) for m in "ab" for t in ("English", "German") for s in ("game", "sports")]
+    units = [job(m, t, s, s) for m in "ab" for t in ("English", "German") for s in ("game", "sports")]
     engine = MadeEngine(("one",))
     run(units, engine)
     assert [(unit.model.name, unit.corpus) for _, unit in engine.given] == [
@@ -146,7 +151,7 @@ def test_one_worker_alone_does_a_corpus_at_a_time():
 
 
 def test_more_workers_than_corpora_share_one():
-    units = [EvaluationJob(Model("a"), task, "game", "game") for task in ("English", "German")]
+    units = [job("a", task, "game", "game") for task in ("English", "German")]
     engine = MadeEngine()
     run(units, engine)
     assert {place for place, _ in engine.given} == {"one", "two"}

@@ -7,11 +7,12 @@ import sys
 import time
 from concurrent.futures.process import BrokenProcessPool
 
-from posir_run.jobs import Done, EvaluationJob, Model
+from posir_run.jobs import Done, EvaluationJob
 from posir_run.local_engine import LocalWorker
 from posir_run.worker import Settings
+from posir_tasks.models import ModelReference
 
-UNIT = EvaluationJob(Model("mteb/baseline-bm25s"), "PosIR-Mini", "default", "")
+UNIT = EvaluationJob(ModelReference("mteb/baseline-bm25s"), "PosIR-Mini", "default", "")
 
 
 def ended(pid: int) -> bool:

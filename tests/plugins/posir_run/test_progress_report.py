@@ -5,12 +5,13 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posir_run.jobs import Done, EvaluationJob, Failed, Model
+from posir_run.jobs import Done, EvaluationJob, Failed
 from posir_run.progress_report import tell, time_left
+from posir_tasks.models import ModelReference
 
 
 def test_a_log_has_a_line_for_each_unit_and_what_failed_is_returned(capsys):
-    units = [EvaluationJob(Model("org/[model]"), "PosIR-English", subset, "") for subset in ("game", "sports")]
+    units = [EvaluationJob(ModelReference("org/[model]"), "PosIR-English", subset, "") for subset in ("game", "sports")]
     failed = Failed(units[1], "bad data", fresh=False)
     assert tell([Done(units[0], None, {}), failed], 2) == [failed]
     first, second = capsys.readouterr().err.splitlines()

@@ -6,12 +6,13 @@ import mteb
 import pytest
 
 from posir_run import worker
-from posir_run.jobs import Done, EvaluationJob, Failed, Model
+from posir_run.jobs import Done, EvaluationJob, Failed
 from posir_run.worker import Evaluator, Settings, versions
 from posir_tasks.errors import PosirError
+from posir_tasks.models import ModelReference
 from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
 
-BM25 = Model("mteb/baseline-bm25s")
+BM25 = ModelReference("mteb/baseline-bm25s")
 DOMAINS = ("game", "sports")
 
 
@@ -80,7 +81,7 @@ def test_after_any_other_error_the_worker_is_to_be_replaced(error, monkeypatch):
 def test_a_model_is_loaded_once_until_another_is_wanted(monkeypatch):
     loaded, load = [], worker.load_model
     monkeypatch.setattr(worker, "load_model", lambda model: loaded.append(model) or load(model))
-    warm, other = evaluator(), Model("mteb/baseline-random-encoder")
+    warm, other = evaluator(), ModelReference("mteb/baseline-random-encoder")
     for model in (BM25, BM25, other, BM25):
         assert isinstance(warm.evaluate(unit(model=model)), Done)
     assert loaded == [BM25, other, BM25]
