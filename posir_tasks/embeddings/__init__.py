@@ -1,1 +1,1 @@
-"""The embedding cache: each text is encoded once for each model and way of encoding it."""
+"""The embedding cache: encode each text once per model, prompt and settings, and reuse the result in every later run."""

@@ -1,7 +1,8 @@
-"""An encoder whose embeddings are kept in a folder and used by every later task, run and process."""
+"""An encoder that caches its embeddings in a folder, for every later task, run and process."""
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import logging
@@ -9,7 +10,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,9 +20,10 @@ from mteb.models import EncoderProtocol, SearchProtocol
 from mteb.models.models_protocols import MTEBModels
 from torch.utils.data import DataLoader
 
-from posir_tasks.embeddings.files import Keys, form_of, rows_of
-from posir_tasks.embeddings.key import Encoding, encoding_of, weights_of
-from posir_tasks.embeddings.store import EmbeddingCache
+from posir_tasks.embeddings.arrow_files import Keys
+from posir_tasks.embeddings.cache import EmbeddingCache
+from posir_tasks.embeddings.format import EmbeddingFormat, to_rows
+from posir_tasks.embeddings.key import EmbeddingKey, build_embedding_key, digest_weights
 from posir_tasks.evidence import Integers
 from posir_tasks.files import atomic_write
 
@@ -32,28 +34,33 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Folder in which embeddings are kept; without it none are.
+#: Environment variable with the folder of the cache; unset, nothing is cached.
 EMBEDDINGS_VARIABLE = "POSIR_EMBEDDINGS"
-#: What says, in a folder of embeddings, whose they are.
+#: File in the folder of a cache that describes its key.
 ABOUT_FILE = "about.json"
-#: Texts read at a time.
-BATCH = 1_000
+#: Texts hashed at a time.
+HASH_BATCH_SIZE = 1_000
 
 
 def with_cache(model: MTEBModels) -> MTEBModels:
-    """Return the model with its embeddings kept, where `POSIR_EMBEDDINGS` names a folder and it is an encoder."""
+    """Return an encoder with a cache of its embeddings if `POSIR_EMBEDDINGS` is set, and any other model as it is."""
     folder = os.environ.get(EMBEDDINGS_VARIABLE)
     if folder and isinstance(model, EncoderProtocol) and not isinstance(model, SearchProtocol):
         return CachedEncoder(model, Path(folder).expanduser())
     return model
 
 
-class CachedEncoder:
-    """An mteb encoder that encodes each text once for each way of encoding it.
+def reset_process_state() -> None:
+    """Close all caches and forget which warnings were given, as in a new process."""
+    _cache_in.cache_clear()
+    _warn_once.cache_clear()
 
-    It gives what the model gives, moved to the CPU. Where none of the texts is kept and none stands twice among them, the
-    model gets the very input that it would get without a store. Sparse embeddings and those of several vectors a text are
-    passed through.
+
+class CachedEncoder:
+    """An mteb encoder that encodes each text once per embedding key.
+
+    It returns what the model returns, moved to the CPU. If all texts are distinct and none is cached, the model gets the same
+    input as without a cache. Sparse embeddings and multi-vector embeddings are passed through.
     """
 
     def __init__(self, model: EncoderProtocol, folder: Path) -> None:
@@ -62,20 +69,20 @@ class CachedEncoder:
 
     @cached_property
     def _weights(self) -> dict[str, str]:
-        # Once for each subset, between which a model may be trained.
-        return weights_of(self.model)
+        # Computed once per wrapper, which lives for one subset: the model may be trained between subsets.
+        return digest_weights(self.model)
 
     @property
     def mteb_model_meta(self) -> ModelMeta:
-        """The model's."""
+        """Metadata of the wrapped model."""
         return self.model.mteb_model_meta
 
     def similarity(self, embeddings1: Array, embeddings2: Array) -> Array:
-        """Compare embeddings as the model does."""
+        """Compare embeddings with the similarity of the model."""
         return self.model.similarity(embeddings1, embeddings2)
 
     def similarity_pairwise(self, embeddings1: Array, embeddings2: Array) -> Array:
-        """Compare pairs of embeddings as the model does."""
+        """Compare pairs of embeddings with the similarity of the model."""
         return self.model.similarity_pairwise(embeddings1, embeddings2)
 
     def encode(
@@ -88,114 +95,111 @@ class CachedEncoder:
         prompt_type: PromptType | None = None,
         **kwargs: Any,
     ) -> Array:
-        """Return the embeddings of the texts: those that are kept, and the others from the model, which then are kept.
+        """Return the embeddings of the texts, from the cache where possible; others are encoded and then cached.
 
         Raises:
-            PosirError: There is no room, or the store is not one of this model.
+            PosirError: The disk is full, or the cache is of another model.
         """
-        told: dict[str, Any] = {
+        context: dict[str, Any] = {
             "task_metadata": task_metadata,
             "hf_split": hf_split,
             "hf_subset": hf_subset,
             "prompt_type": prompt_type,
         }
 
-        def from_model(inputs: DataLoader[BatchedInput]) -> Array:
-            return self.model.encode(inputs, **told, **kwargs)
+        def encode(inputs: DataLoader[BatchedInput]) -> Array:
+            return self.model.encode(inputs, **context, **kwargs)
 
-        encoding = encoding_of(self.model, self._weights, kwargs, **told)
-        if encoding is None:
-            _say_once(f"Embeddings of {_name(self.model)} are not kept: nothing tells this model from others.")
-            return from_model(inputs)
-        if not encoding.shared:
-            _say_once(
-                f"Embeddings of {_name(self.model)} are kept for each task apart: what {encoding.code} makes of a task is not "
-                "known to posir."
+        name = self.mteb_model_meta.name if self.mteb_model_meta else type(self.model).__name__
+        key = build_embedding_key(self.model, self._weights, kwargs, **context)
+        if key is None:
+            _warn_once(
+                f"Embeddings of {name} are not cached: the model cannot be identified, as it has neither a revision nor "
+                "accessible weights, or wraps another encoder."
             )
-        return _stored(store_of(self.folder, encoding), encoding, inputs, from_model)
+            return encode(inputs)
+        if not key.shared:
+            _warn_once(f"Embeddings of {name} are cached separately for each task: {key.code} may use anything in a task.")
+        return _encode_with_cache(open_cache(self.folder, key), key, inputs, encode)
 
 
-def _stored(
-    store: EmbeddingCache,
-    encoding: Encoding,
+def _encode_with_cache(
+    cache: EmbeddingCache,
+    key: EmbeddingKey,
     inputs: DataLoader[BatchedInput],
-    from_model: Callable[[DataLoader[BatchedInput]], Array],
+    encode: Callable[[DataLoader[BatchedInput]], Array],
 ) -> Array:
-    rows = cast("Dataset", inputs.dataset)
-    texts = texts_of(rows, ["text"] if encoding.shared else sorted({*rows.column_names} - {"id"}))
-    kept = store.get(texts.keys)
-    form, embeddings, missing = store.form, kept.rows, kept.missing
-    logger.info("%s: %d of %d texts are to be encoded", encoding.model, len(missing), len(texts.places))
+    dataset = cast("Dataset", inputs.dataset)
+    texts = find_distinct_texts(dataset, ["text"] if key.shared else sorted({*dataset.column_names} - {"id"}))
+    cached = cache.look_up(texts.keys)
+    embedding_format, rows, missing = cache.format, cached.rows, cached.missing
+    logger.info("%s: encoding %d of %d texts", key.model, len(missing), len(texts.inverse))
     if missing.size:
-        whole = missing.size == texts.places.size
-        fresh = from_model(inputs if whole else rows_of_loader(inputs, texts.first[missing]))
-        form = form_of(fresh, missing.size)
-        if form is None:
-            _say_once(f"Embeddings of {encoding.model} are not kept: they are not one dense vector a text.")
-            return fresh if whole else from_model(inputs)
-        store.add(texts.keys[missing], fresh)
+        complete = missing.size == texts.inverse.size
+        encoded = encode(inputs if complete else select_rows(inputs, texts.first[missing]))
+        embedding_format = EmbeddingFormat.detect(encoded, missing.size)
+        if embedding_format is None:
+            _warn_once(f"Embeddings of {key.model} are not cached: the model does not return one dense vector per text.")
+            return encoded if complete else encode(inputs)
+        cache.add(texts.keys[missing], encoded)
         if missing.size == len(texts.keys):
-            embeddings = rows_of(fresh)
+            rows = to_rows(encoded)
         else:
-            embeddings[missing] = rows_of(fresh)
-    assert form is not None
-    return form.restored(embeddings if len(embeddings) == texts.places.size else embeddings[texts.places])
+            rows[missing] = to_rows(encoded)
+    assert embedding_format is not None
+    return embedding_format.restore(rows if len(rows) == texts.inverse.size else rows[texts.inverse])
 
 
-@cache
-def _say_once(message: str) -> None:
+@functools.cache
+def _warn_once(message: str) -> None:
     logger.warning(message)
 
 
-def _name(model: EncoderProtocol) -> str:
-    return str(model.mteb_model_meta.name if model.mteb_model_meta else type(model).__name__)
+def open_cache(folder: Path, key: EmbeddingKey) -> EmbeddingCache:
+    """Return the cache for a key within a folder, and describe the key in a file beside the embeddings."""
+    name = re.sub(r"[^\w.-]+", "__", key.model or "model").strip("_")
+    key_folder = folder / name / key.digest()
+    if not (key_folder / ABOUT_FILE).exists():
+        with atomic_write(key_folder / ABOUT_FILE) as part:
+            part.write_text(json.dumps(asdict(key), indent=2), encoding="utf-8")
+    return _cache_in(key_folder.resolve())
 
 
-def store_of(folder: Path, encoding: Encoding) -> EmbeddingCache:
-    """Return the embeddings in a folder that were made in one way; what way that is stands beside them."""
-    name = re.sub(r"[^\w.-]+", "__", encoding.model or "model").strip("_")
-    own = folder / name / encoding.digest()
-    if not (own / ABOUT_FILE).exists():
-        with atomic_write(own / ABOUT_FILE) as part:
-            part.write_text(json.dumps(asdict(encoding), indent=2), encoding="utf-8")
-    return _store_in(own.resolve())
-
-
-@cache
-def _store_in(folder: Path) -> EmbeddingCache:
-    """Return this process's one store of a folder: what it knows of the files is used by every task."""
+@functools.cache
+def _cache_in(folder: Path) -> EmbeddingCache:
+    """Return this process's only `EmbeddingCache` of a folder, so that all tasks share its index."""
     return EmbeddingCache(folder)
 
 
 @dataclass(frozen=True)
-class Texts:
+class DistinctTexts:
     """The distinct texts among n."""
 
     keys: Keys
-    """Of each distinct text, shape (distinct, 2)."""
+    """Key of each distinct text, shape (distinct, 2)."""
     first: Integers
-    """Where each stands first, shape (distinct,)."""
-    places: Integers
-    """Which of them each text is, shape (n,)."""
+    """Row of each distinct text's first occurrence, shape (distinct,)."""
+    inverse: Integers
+    """Index of each row's distinct text, shape (n,)."""
 
 
-def texts_of(rows: Dataset, columns: Sequence[str]) -> Texts:
-    """Tell the texts of a dataset apart by the given columns."""
-    seen: dict[bytes, int] = {}
-    places = np.array([seen.setdefault(digest, len(seen)) for digest in _digests(rows, columns)], np.int64)
-    keys = np.frombuffer(b"".join(seen), np.uint64).reshape(-1, 2)
-    return Texts(keys, np.unique(places, return_index=True)[1], places)
+def find_distinct_texts(dataset: Dataset, columns: Sequence[str]) -> DistinctTexts:
+    """Find the distinct texts of a dataset by the given columns."""
+    indices: dict[bytes, int] = {}
+    inverse = np.array([indices.setdefault(digest, len(indices)) for digest in _hash_texts(dataset, columns)], np.int64)
+    keys = np.frombuffer(b"".join(indices), np.uint64).reshape(-1, 2)
+    return DistinctTexts(keys, np.unique(inverse, return_index=True)[1], inverse)
 
 
-def _digests(rows: Dataset, columns: Sequence[str]) -> Iterator[bytes]:
-    for batch in rows.select_columns(list(columns)).iter(BATCH):
+def _hash_texts(dataset: Dataset, columns: Sequence[str]) -> Iterator[bytes]:
+    for batch in dataset.select_columns(list(columns)).iter(HASH_BATCH_SIZE):
         for values in zip(*(batch[column] for column in columns), strict=True):
             text = values[0] if len(values) == 1 else json.dumps(values)
             yield hashlib.sha256(text.encode()).digest()[:16]
 
 
-def rows_of_loader(loader: DataLoader[BatchedInput], rows: Integers) -> DataLoader[BatchedInput]:
-    """Return a loader like another of some of its dataset's rows."""
+def select_rows(loader: DataLoader[BatchedInput], rows: Integers) -> DataLoader[BatchedInput]:
+    """Return a loader with the same settings for some rows of the dataset."""
     return DataLoader(
         cast("Dataset", loader.dataset).select(rows),
         batch_size=loader.batch_size,

@@ -1,7 +1,7 @@
-"""What an embedding depends on besides the text: the model, its settings, and what it is told of the task.
+"""The key of a cached embedding, besides its text: the model, its settings, and what it sees of the task.
 
-An embedding that is kept must never be given for another. So whatever can be seen of the model goes in, its weights included,
-and of the task what mteb's code for that kind of model looks at; where this is not known, all of it.
+A cached embedding must never be used in place of a different one. The key therefore covers everything observable about the
+model, weights included, and of the task what mteb's code for that kind of model reads; where this is unknown, all of it.
 """
 
 from __future__ import annotations
@@ -23,41 +23,44 @@ from mteb.models.sentence_transformer_wrapper import SentenceTransformerEncoderW
 from mteb.types import PromptType
 from torch import Tensor, nn, uint8
 
-#: Attributes of a model that say where it runs and in what mode, which `encode` sets.
-NO_SETTINGS = frozenset({"device", "training"})
+#: Attributes of a model that say where it runs and in which mode, which `encode` sets.
+IGNORED_ATTRIBUTES = frozenset({"device", "training"})
 #: Arguments of `encode` that change an embedding by no more than rounding.
-NO_ARGUMENTS = frozenset({"batch_size", "show_progress_bar"})
-#: What mteb gives as the revision of a model that has none.
-NO_REVISION = (None, "", "no_revision_available")
-ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+IGNORED_ARGUMENTS = frozenset({"batch_size", "show_progress_bar"})
+#: What mteb reports as the revision of a model without one.
+MISSING_REVISIONS = (None, "", "no_revision_available")
+MEMORY_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 @dataclass(frozen=True)
-class Encoding:
-    """Everything but the text; equal encodings give equal embeddings, up to rounding."""
+class EmbeddingKey:
+    """Everything but the text; equal keys mean equal embeddings, up to rounding."""
 
     model: str | None
     revision: str | None
     code: str
     """The class that encodes."""
     weights: Mapping[str, str]
-    """Digests of the model's PyTorch modules by name; none where they cannot be seen, such as behind an API."""
+    """Digests of the model's PyTorch modules by name; empty if they are not accessible, as behind an API."""
     settings: str
-    """Digest of the model's and its modules' settings."""
+    """Digest of the settings of the model and its modules."""
     prompt_type: str | None
-    told: str | None
-    """The prompt; or, where `shared` is False, a digest of all that the model is told of the task."""
+    task_context: str | None
+    """The prompt; or, unless `shared`, a digest of everything passed to the model about the task."""
     shared: bool
-    """Whether the model sees nothing of the task but the prompt, so that tasks share its embeddings."""
+    """Whether the model sees only the prompt of a task, so that tasks share its embeddings."""
     arguments: Mapping[str, Any]
-    """Of `encode`."""
+    """Arguments of `encode`."""
 
     def digest(self) -> str:
-        """Return 32 hexadecimal digits that stand for it."""
-        return digest_of(asdict(self))
+        """Return 32 hexadecimal digits that identify the key."""
+        values = asdict(self)
+        # The digest names the folders of existing caches, and covers the name that this field had when they were written.
+        values["told"] = values.pop("task_context")
+        return digest_json(values)
 
 
-def encoding_of(
+def build_embedding_key(
     model: EncoderProtocol,
     weights: Mapping[str, str],
     arguments: Mapping[str, Any],
@@ -66,44 +69,46 @@ def encoding_of(
     hf_split: str,
     hf_subset: str,
     prompt_type: PromptType | None,
-) -> Encoding | None:
-    """Return what a call of `encode` depends on; None for a model that cannot be told from others.
+) -> EmbeddingKey | None:
+    """Return the key of a call of `encode`; None for a model that cannot be identified.
 
-    That is one without a revision whose weights cannot be seen, and one that changes what another encoder gives, as mteb's
-    `CompressionWrapper` does: an embedding may then depend on the other texts.
+    That is a model without a revision whose weights are not accessible, or one that changes the output of another encoder, as
+    mteb's `CompressionWrapper` does: an embedding may then depend on the other texts.
 
     Args:
-        model: Encodes.
-        weights: As `weights_of` gives them.
-        arguments: Of `encode`, besides what the model is told of the task.
-        task_metadata: As mteb gives it to the model, like the following.
+        model: The encoder.
+        weights: Digests from `digest_weights`.
+        arguments: Arguments of `encode`, other than the following, which mteb passes to the model.
+        task_metadata: Metadata of the task.
         hf_split: Name of the split.
         hf_subset: Name of the subset.
         prompt_type: Whether the texts are queries or documents.
     """
-    meta, held = model.mteb_model_meta, getattr(model, "__dict__", {})
+    meta, attributes = model.mteb_model_meta, getattr(model, "__dict__", {})
     revision = meta.revision if meta else None
-    if any(isinstance(value, EncoderProtocol) for value in held.values()) or (not weights and revision in NO_REVISION):
+    wraps_encoder = any(isinstance(value, EncoderProtocol) for value in attributes.values())
+    if wraps_encoder or (not weights and revision in MISSING_REVISIONS):
         return None
-    shared, told = _told(model, task_metadata, hf_split, hf_subset, prompt_type)
+    shared, task_context = _task_context(model, task_metadata, hf_split, hf_subset, prompt_type)
     loading = {**meta.loader_kwargs, **(meta.experiment_kwargs or {}), "embed_dim": meta.embed_dim} if meta else {}
-    return Encoding(
+    modules = [module_settings(module) for module in find_modules(model).values()]
+    return EmbeddingKey(
         model=meta.name if meta else None,
         revision=revision,
-        code=_name_of(type(model)),
+        code=_qualified_name(type(model)),
         weights=weights,
-        settings=digest_of([_settings(loading), _settings(held), [module_settings(of) for of in modules_of(model).values()]]),
+        settings=digest_json([_public_settings(loading), _public_settings(attributes), modules]),
         prompt_type=prompt_type.value if prompt_type else None,
-        told=told,
+        task_context=task_context,
         shared=shared,
-        arguments={name: plain(value) for name, value in sorted(arguments.items()) if name not in NO_ARGUMENTS},
+        arguments={name: to_json_value(value) for name, value in sorted(arguments.items()) if name not in IGNORED_ARGUMENTS},
     )
 
 
-def _told(
+def _task_context(
     model: EncoderProtocol, task_metadata: TaskMetadata, hf_split: str, hf_subset: str, prompt_type: PromptType | None
 ) -> tuple[bool, str | None]:
-    """Return whether only a prompt reaches the model, and the prompt, or else a digest of all that it is told."""
+    """Return whether the model sees only the prompt, and that prompt, or else a digest of all that is passed to it."""
     encode = getattr(model.encode, "__func__", None)
     if encode is SentenceTransformerEncoderWrapper.encode:
         return True, get_prompt(model.model_prompts, task_metadata, prompt_type)  # type: ignore[attr-defined]
@@ -113,71 +118,75 @@ def _told(
             return True, None
         with warnings.catch_warnings(action="ignore"):
             return True, model.get_task_instruction(task_metadata, prompt_type)
-    return False, digest_of([task_metadata.model_dump(mode="json"), hf_split, hf_subset])
+    return False, digest_json([task_metadata.model_dump(mode="json"), hf_split, hf_subset])
 
 
 def module_settings(module: nn.Module) -> dict[str, Any]:
-    """Return the settings of a PyTorch module that its weights do not show."""
+    """Return the settings of a PyTorch module that affect its output besides its weights."""
     tokenizer = getattr(module, "tokenizer", None)
-    limits = ("model_max_length", "padding_side", "truncation_side", "_add_bos_token", "_add_eos_token", "add_eos_token")
-    configurations = [getattr(part, "config", None) for part in module.modules()]
+    attributes = ("model_max_length", "padding_side", "truncation_side", "_add_bos_token", "_add_eos_token", "add_eos_token")
+    configs = [getattr(submodule, "config", None) for submodule in module.modules()]
     return {
-        "layers": ADDRESS.sub("", str(module)),
-        "settings": _settings(vars(module)),
-        "max_seq_length": plain(getattr(module, "max_seq_length", None)),
-        "tokenizer": {name: plain(getattr(tokenizer, name, None)) for name in limits},
-        "attention": sorted({str(getattr(configuration, "_attn_implementation", None)) for configuration in configurations}),
+        "layers": MEMORY_ADDRESS.sub("", str(module)),
+        "settings": _public_settings(vars(module)),
+        "max_seq_length": to_json_value(getattr(module, "max_seq_length", None)),
+        "tokenizer": {name: to_json_value(getattr(tokenizer, name, None)) for name in attributes},
+        "attention": sorted({str(getattr(config, "_attn_implementation", None)) for config in configs}),
     }
 
 
-def _settings(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: plain(value) for name, value in attributes.items() if not name.startswith("_") and name not in NO_SETTINGS}
+def _public_settings(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: to_json_value(value)
+        for name, value in attributes.items()
+        if not name.startswith("_") and name not in IGNORED_ATTRIBUTES
+    }
 
 
-def plain(value: Any) -> Any:
-    """Return a value as JSON, in which any other object is the name of its class and a function its own name."""
+def to_json_value(value: Any) -> Any:
+    """Return a value as JSON; functions and other objects are represented by the name of the function or class."""
     if value is None or isinstance(value, str | int | float):
         return value
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): to_json_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
+        return [to_json_value(item) for item in value]
     if isinstance(value, set | frozenset):
-        return sorted(str(plain(item)) for item in value)
-    return _name_of(value if hasattr(value, "__qualname__") else type(value))
+        return sorted(str(to_json_value(item)) for item in value)
+    return _qualified_name(value if hasattr(value, "__qualname__") else type(value))
 
 
-def _name_of(of: Any) -> str:
-    return f"{of.__module__}.{of.__qualname__}"
+def _qualified_name(function_or_class: Any) -> str:
+    return f"{function_or_class.__module__}.{function_or_class.__qualname__}"
 
 
-def digest_of(value: Any) -> str:
-    """Return 32 hexadecimal digits that stand for JSON."""
+def digest_json(value: Any) -> str:
+    """Return 32 hexadecimal digits that identify a JSON value."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def modules_of(model: EncoderProtocol) -> dict[str, nn.Module]:
-    """Return the PyTorch modules of a model by the names of the attributes that hold them; it may be one itself."""
-    held = {"self": model, **getattr(model, "__dict__", {})}
-    return {name: value for name, value in held.items() if isinstance(value, nn.Module)}
+def find_modules(model: EncoderProtocol) -> dict[str, nn.Module]:
+    """Return a model's PyTorch modules by attribute name, and the model itself as `self` if it is one."""
+    attributes = {"self": model, **getattr(model, "__dict__", {})}
+    return {name: value for name, value in attributes.items() if isinstance(value, nn.Module)}
 
 
-def weights_of(model: EncoderProtocol) -> dict[str, str]:
-    """Return digests of a model's PyTorch modules by name; without those whose weights, or some of them, cannot be seen."""
-    digests = {name: weights_digest(module) for name, module in modules_of(model).items()}
+def digest_weights(model: EncoderProtocol) -> dict[str, str]:
+    """Return digests of a model's PyTorch modules by name, except modules with inaccessible weights."""
+    digests = {name: digest_module(module) for name, module in find_modules(model).items()}
     return {name: digest for name, digest in digests.items() if digest}
 
 
-def weights_digest(module: nn.Module) -> str | None:
-    """Return 32 hexadecimal digits that stand for the weights; None where they are not in this process's memory."""
+def digest_module(module: nn.Module) -> str | None:
+    """Return 32 hexadecimal digits that identify a module's weights; None if they are not in this process's memory."""
     tensors = {name: value for name, value in module.state_dict().items() if isinstance(value, Tensor)}
     if not tensors or any(tensor.is_meta for tensor in tensors.values()):
         return None
     with ThreadPoolExecutor() as pool:
-        return digest_of([list(tensors), list(pool.map(_tensor_digest, tensors.values()))])
+        return digest_json([list(tensors), list(pool.map(_digest_tensor, tensors.values()))])
 
 
-def _tensor_digest(tensor: Tensor) -> str:
+def _digest_tensor(tensor: Tensor) -> str:
     digest = hashlib.sha256(f"{tensor.dtype} {list(tensor.shape)}".encode())
     digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(uint8).numpy().data)
     return digest.hexdigest()

@@ -18,7 +18,7 @@ import pytest
 import torch
 from mteb.cache import ResultCache
 
-from posir_tasks.embeddings.files import checksums, read_embeddings
+from posir_tasks.embeddings.arrow_files import compute_checksums, read_embeddings
 from tests.support.commands import BIN, CLEAN, python
 from tests.support.datasets import ASKED, POSIR_FOLDER, TEXTS, posir_tables, write_domain
 from tests.support.encoders import NotingEncoder
@@ -94,8 +94,8 @@ def scores_in(folder: Path) -> dict[str, dict]:
         for line in file.read_text().splitlines():
             json.loads(line)
     for file in (folder / "embeddings").rglob("*.arrow"):
-        kept = read_embeddings(file)
-        assert np.array_equal(checksums(kept.form, kept.keys, kept.rows), kept.checksums)
+        cached = read_embeddings(file)
+        assert np.array_equal(compute_checksums(cached.format, cached.keys, cached.rows), cached.checksums)
     results = [json.loads(file.read_text()) for file in (folder / "out").rglob("PosIR-English.json")]
     return {scores["hf_subset"]: scores for result in results for scores in result["scores"]["test"]}
 

@@ -18,7 +18,7 @@ from mteb.models import EncoderProtocol
 from mteb.types import PromptType
 
 from posir_run.planning.sizes import Lengths
-from posir_tasks.embeddings.files import Form, form_of
+from posir_tasks.embeddings.format import EmbeddingFormat
 from posir_tasks.errors import PosirError
 from posir_tasks.search.dense import ModelEmbedder
 from posir_tasks.tokens import estimated_tokens
@@ -75,7 +75,7 @@ class Calibration:
     documents: tuple[Speed | None, ...]
     """A token's, by length bucket; None where there are no documents."""
     queries: Speed
-    form: Form
+    form: EmbeddingFormat
     """Of its embeddings."""
 
     def duration(self, documents: Lengths, queries: int) -> Duration:
@@ -105,7 +105,7 @@ def calibrate(model: MTEBModels, samples: Samples, where: dict[str, Any], batch_
     def encode(texts: Sequence[str], kind: PromptType) -> Any:
         return embed(Dataset.from_dict({"id": list(map(str, range(len(texts)))), "text": list(texts)}), kind)
 
-    form = form_of(encode(samples.queries[:1], PromptType.query), 1)
+    form = EmbeddingFormat.detect(encode(samples.queries[:1], PromptType.query), 1)
     if form is None:
         raise PosirError("it is no dense encoder")
     return Calibration(

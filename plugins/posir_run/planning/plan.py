@@ -100,7 +100,7 @@ def speed_of(model: ModelReference, meta: ModelMeta, samples: Samples, where: di
         told = meta.embed_dim * BYTES_A_NUMBER if isinstance(meta.embed_dim, int) else None
         return ModelSpeed(model.name, None, str(error) if isinstance(error, PosirError) else summarize_error(error), told)
     form = calibration.form
-    return ModelSpeed(model.name, calibration, "", form.dimensions * form.bits.itemsize)
+    return ModelSpeed(model.name, calibration, "", form.dimensions * form.stored_dtype.itemsize)
 
 
 def plan_of(model: ModelSpeed, sizes: Sequence[SubsetSize], samples: Samples) -> Plan:

@@ -1,4 +1,4 @@
-"""What is different for a model is different for the store, and what is not, is not."""
+"""Embeddings have the same key only if the model computes the same from the same text."""
 
 import shutil
 from pathlib import Path
@@ -11,16 +11,18 @@ from mteb.models.instruct_wrapper import InstructSentenceTransformerModel
 from mteb.types import PromptType
 from torch import nn
 
-from posir_tasks.embeddings.key import Encoding, encoding_of, plain, weights_digest, weights_of
+from posir_tasks.embeddings.key import EmbeddingKey, build_embedding_key, digest_module, digest_weights, to_json_value
 from tests.support.encoders import NotingEncoder, NotingTransformer, write_tiny_bert
 
 ENGLISH, GERMAN = mteb.get_task("PosIR-English").metadata, mteb.get_task("PosIR-German-English").metadata
 QUERY, DOCUMENT = PromptType.query, PromptType.document
 
 
-def encoding(model: object, metadata=ENGLISH, prompt_type=DOCUMENT, subset="sports", **arguments: object) -> Encoding | None:
-    told = {"task_metadata": metadata, "hf_split": "test", "hf_subset": subset, "prompt_type": prompt_type}
-    return encoding_of(model, weights_of(model), arguments, **told)
+def build_key(
+    model: object, metadata=ENGLISH, prompt_type=DOCUMENT, subset="sports", **arguments: object
+) -> EmbeddingKey | None:
+    context = {"task_metadata": metadata, "hf_split": "test", "hf_subset": subset, "prompt_type": prompt_type}
+    return build_embedding_key(model, digest_weights(model), arguments, **context)
 
 
 @pytest.fixture(scope="module")
@@ -40,48 +42,57 @@ def wrapped(transformer: NotingTransformer, **prompts: str) -> SentenceTransform
 
 
 def instructed(transformer: NotingTransformer, **attributes: object) -> InstructSentenceTransformerModel:
-    """An instruction model as `mteb.get_model` makes it, of a model that is there already."""
+    """Return an instruction model as `mteb.get_model` builds it, around a loaded model."""
     model = InstructSentenceTransformerModel.__new__(InstructSentenceTransformerModel)
     model.model, model.instruction_template, model.apply_instruction_to_passages = transformer, "Do: {instruction}\n", False
     vars(model).update(attributes)
     return model
 
 
-def test_tasks_with_one_prompt_are_one_encoding_and_their_queries_and_documents_two(transformer):
+def test_tasks_with_the_same_prompt_share_a_key_and_queries_and_documents_do_not(transformer):
     model = wrapped(transformer)
-    assert encoding(model, ENGLISH) == encoding(model, GERMAN, subset="game") != encoding(model, ENGLISH, QUERY)
-    assert encoding(model).shared
+    assert build_key(model, ENGLISH) == build_key(model, GERMAN, subset="game") != build_key(model, ENGLISH, QUERY)
+    assert build_key(model).shared
 
 
-def test_a_prompt_is_part_of_the_encoding_and_its_name_is_not(transformer):
+def test_the_key_contains_the_prompt_and_not_its_name(transformer):
     model = wrapped(transformer, query="query: ", document="text: ")
-    assert encoding(model).told == "text: "
-    assert encoding(model, prompt_type=QUERY).told == "query: "
-    # A prompt that mteb knows for one of two tasks keeps their embeddings apart, the same prompt for both does not.
+    assert build_key(model).task_context == "text: "
+    assert build_key(model, prompt_type=QUERY).task_context == "query: "
+    # A prompt for only one of two tasks gives them different keys; the same prompt for both does not.
     for_one = wrapped(transformer, **{"PosIR-English-document": "English: "})
-    assert encoding(for_one, ENGLISH) != encoding(for_one, GERMAN)
+    assert build_key(for_one, ENGLISH) != build_key(for_one, GERMAN)
     for_both = wrapped(transformer, **{"PosIR-English": "same: ", "PosIR-German-English": "same: "})
-    assert encoding(for_both, ENGLISH) == encoding(for_both, GERMAN)
+    assert build_key(for_both, ENGLISH) == build_key(for_both, GERMAN)
 
 
-def test_an_instruction_is_part_of_the_encoding(transformer):
+def test_the_key_contains_the_instruction(transformer):
     model = instructed(transformer)
     prompt = ENGLISH.prompt["query"]
-    assert encoding(model, ENGLISH, QUERY).told == f"Do: {prompt}\n"
-    assert encoding(model, ENGLISH, QUERY) == encoding(model, GERMAN, QUERY)
-    assert encoding(model).told is None
+    assert build_key(model, ENGLISH, QUERY).task_context == f"Do: {prompt}\n"
+    assert build_key(model, ENGLISH, QUERY) == build_key(model, GERMAN, QUERY)
+    assert build_key(model).task_context is None
     other = ENGLISH.model_copy(update={"prompt": {"query": "Find"}})
-    assert encoding(model, other, QUERY) != encoding(model, ENGLISH, QUERY)
-    assert encoding(model, other) == encoding(model, ENGLISH)
+    assert build_key(model, other, QUERY) != build_key(model, ENGLISH, QUERY)
+    assert build_key(model, other) == build_key(model, ENGLISH)
     passages_too = instructed(transformer, apply_instruction_to_passages=True)
-    assert encoding(passages_too, ENGLISH.model_copy(update={"prompt": "Find"})).told == "Do: Find\n"
+    assert build_key(passages_too, ENGLISH.model_copy(update={"prompt": "Find"})).task_context == "Do: Find\n"
 
 
-def test_a_way_of_encoding_that_is_not_known_is_told_all_of_the_task():
+def test_the_key_of_an_unknown_encoder_contains_the_whole_task():
     model = NotingEncoder()
-    assert not encoding(model).shared
-    assert encoding(model) == encoding(model)
-    assert len({encoding(model, ENGLISH).told, encoding(model, GERMAN).told, encoding(model, subset="game").told}) == 3
+    assert not build_key(model).shared
+    assert build_key(model) == build_key(model)
+    assert (
+        len(
+            {
+                build_key(model, ENGLISH).task_context,
+                build_key(model, GERMAN).task_context,
+                build_key(model, subset="game").task_context,
+            }
+        )
+        == 3
+    )
 
 
 class Overriding(SentenceTransformerEncoderWrapper):
@@ -89,11 +100,11 @@ class Overriding(SentenceTransformerEncoderWrapper):
         return super().encode(*args, **kwargs)
 
 
-def test_a_wrapper_that_encodes_in_its_own_way_is_not_known(transformer):
-    assert not encoding(Overriding(transformer)).shared
+def test_a_wrapper_that_overrides_encode_is_unknown(transformer):
+    assert not build_key(Overriding(transformer)).shared
     replaced = wrapped(transformer)
     replaced.encode = lambda *_, **__: None
-    assert not encoding(replaced).shared
+    assert not build_key(replaced).shared
 
 
 def change_weights(model):
@@ -120,69 +131,84 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_a_change_of_the_model_is_another_encoding(transformer, change):
+def test_a_change_of_the_model_changes_the_key(transformer, change):
     model = wrapped(transformer)
-    before = encoding(model)
-    assert before == encoding(model)
+    before = build_key(model)
+    assert before == build_key(model)
     change(transformer)
-    assert encoding(model).digest() != before.digest()
+    assert build_key(model).digest() != before.digest()
 
 
-def test_what_only_rounds_or_says_where_is_no_part_of_the_encoding(transformer):
+def test_the_key_ignores_batch_size_and_mode(transformer):
     model = wrapped(transformer)
-    before = encoding(model)
+    before = build_key(model)
     transformer.train()
-    assert encoding(model, batch_size=4, show_progress_bar=False) == before
-    assert encoding(model, precision="int8") != before
+    assert build_key(model, batch_size=4, show_progress_bar=False) == before
+    assert build_key(model, precision="int8") != before
 
 
-def test_a_model_is_the_same_wherever_it_is_loaded_from(tiny: Path, tmp_path: Path):
+def test_the_key_does_not_depend_on_the_folder_of_the_model(tiny: Path, tmp_path: Path):
     shutil.copytree(tiny, tmp_path / "copy")
-    first, second = (encoding(wrapped(NotingTransformer(folder))) for folder in (tiny, tmp_path / "copy"))
+    first, second = (build_key(wrapped(NotingTransformer(folder))) for folder in (tiny, tmp_path / "copy"))
     assert first.digest() == second.digest()
-    other = encoding(wrapped(NotingTransformer(write_tiny_bert(tmp_path / "other", seed=1))))
+    other = build_key(wrapped(NotingTransformer(write_tiny_bert(tmp_path / "other", seed=1))))
     assert other.digest() != first.digest()
 
 
-def test_loading_is_part_of_the_encoding_and_the_device_is_not(transformer):
-    def loaded(**kwargs: object) -> Encoding:
+def test_the_key_contains_loading_arguments_except_the_device(transformer):
+    def loaded(**kwargs: object) -> EmbeddingKey:
         model = wrapped(transformer)
         model.mteb_model_meta = model.mteb_model_meta.model_copy(update={"loader_kwargs": kwargs})
-        return encoding(model)
+        return build_key(model)
 
     assert loaded(device="cuda") == loaded(device="cpu") == loaded()
     assert loaded(pooling="cls") != loaded()
 
 
-def test_a_model_that_nothing_tells_from_others_has_no_encoding():
-    assert encoding(NotingEncoder(revision=None)) is None
-    assert encoding(NotingEncoder(revision="2")) != encoding(NotingEncoder(revision="1"))
+def test_a_model_without_revision_or_weights_has_no_key():
+    assert build_key(NotingEncoder(revision=None)) is None
+    assert build_key(NotingEncoder(revision="2")) != build_key(NotingEncoder(revision="1"))
     changed = NotingEncoder()
     changed.prefix = "other"
-    assert encoding(changed) != encoding(NotingEncoder())
+    assert build_key(changed) != build_key(NotingEncoder())
 
 
-def test_what_changes_another_encoders_embeddings_has_no_encoding(transformer):
-    assert encoding(CompressionWrapper(wrapped(transformer))) is None
+def test_an_encoder_that_wraps_another_has_no_key(transformer):
+    assert build_key(CompressionWrapper(wrapped(transformer))) is None
 
 
-def test_weights_that_are_not_there_tell_nothing():
+def test_inaccessible_weights_have_no_digest():
     with torch.device("meta"):
-        assert weights_digest(nn.Linear(2, 2)) is None
-    assert weights_digest(nn.Identity()) is None
-    assert weights_digest(nn.Linear(2, 2)) != weights_digest(nn.Linear(2, 2))
+        assert digest_module(nn.Linear(2, 2)) is None
+    assert digest_module(nn.Identity()) is None
+    assert digest_module(nn.Linear(2, 2)) != digest_module(nn.Linear(2, 2))
 
 
-def test_whatever_a_model_holds_becomes_json():
+def test_any_attribute_of_a_model_becomes_json():
     class Thing:
         pass
 
     value = {"a": (1, 2.5, None, True), 3: {"y", "x"}, "thing": Thing(), "function": change_weights, "type": Thing}
-    name = f"{__name__}.test_whatever_a_model_holds_becomes_json.<locals>.Thing"
-    assert plain(value) == {
+    name = f"{__name__}.test_any_attribute_of_a_model_becomes_json.<locals>.Thing"
+    assert to_json_value(value) == {
         "a": [1, 2.5, None, True],
         "3": ["x", "y"],
         "thing": name,
         "function": f"{__name__}.change_weights",
         "type": name,
     }
+
+
+def test_the_digest_of_a_key_finds_the_folders_of_earlier_versions():
+    key = EmbeddingKey(
+        model="org/model",
+        revision="1",
+        code="mteb.Encoder",
+        weights={"model": "0" * 32},
+        settings="1" * 32,
+        prompt_type="query",
+        task_context="query: ",
+        shared=True,
+        arguments={"precision": "int8"},
+    )
+    assert key.digest() == "61cec5aeb335173fa95b87909be7d039"

@@ -14,7 +14,7 @@ from posir_run.planning.samples import Samples
 from posir_run.planning.sizes import Lengths, SubsetSize
 from posir_run.planning.tables import print_plans
 from posir_tasks.command.app import build_app
-from posir_tasks.embeddings.files import Form
+from posir_tasks.embeddings.format import EmbeddingFormat
 from tests.support.datasets import ASKED, POSIR_FOLDER, TEXTS, posir_tables, write_domain
 
 SAMPLES = Samples(([], [], [], []), [], drawn=True)
@@ -25,7 +25,7 @@ def speed(*seconds):
 
 
 #: A token takes 1 ms in the shortest texts and 2 ms in the longest, a query 1/2 s.
-KNOWN = Calibration("made", (speed(0.001), None, None, speed(0.001, 0.003)), speed(0.5), Form("numpy", "float16", 8))
+KNOWN = Calibration("made", (speed(0.001), None, None, speed(0.001, 0.003)), speed(0.5), EmbeddingFormat("numpy", "float16", 8))
 
 
 def size(task, corpus, texts, tokens, queries):

@@ -1,0 +1,250 @@
+"""Cached embeddings come back unchanged or not at all, from any process, after a crash or damage."""
+
+import json
+import resource
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from posir_tasks.embeddings import arrow_files
+from posir_tasks.embeddings.arrow_files import DamageError, compute_checksums, read_embeddings, write_embeddings
+from posir_tasks.embeddings.cache import EmbeddingCache, KeyIndex
+from posir_tasks.embeddings.format import EmbeddingFormat, to_rows
+from posir_tasks.errors import PosirError
+from tests.support.encoders import damage
+from tests.support.processes import exit_codes
+
+RANDOM = np.random.default_rng(7)
+
+
+def random_keys(count: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 2**64, (count, 2), np.uint64)
+
+
+def vectors(count: int, dimensions: int = 5) -> np.ndarray:
+    return RANDOM.standard_normal((count, dimensions)).astype(np.float32)
+
+
+ARRAYS = [
+    *(vectors(6).astype(dtype) for dtype in ("float32", "float64", "float16", "int8", "uint8", "bool")),
+    *(
+        torch.from_numpy(vectors(6)).to(dtype)
+        for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.int8, torch.bool)
+    ),
+    vectors(6)[:, ::-1],
+    torch.from_numpy(vectors(6)).T,
+]
+
+
+@pytest.mark.parametrize("given_array", ARRAYS, ids=lambda array: f"{type(array).__name__} {array.dtype}")
+def test_embeddings_come_back_as_they_were_given(tmp_path: Path, given_array):
+    keys = random_keys(len(given_array))
+    EmbeddingCache(tmp_path).add(keys, given_array)
+    cache = EmbeddingCache(tmp_path)
+    order = np.array([3, 0, 4])
+    cached = cache.look_up(keys[order])
+    assert cached.missing.size == 0
+    restored = cache.format.restore(cached.rows)
+    assert type(restored) is type(given_array)
+    assert restored.dtype == given_array.dtype
+    assert torch.equal(torch.as_tensor(restored), torch.as_tensor(given_array[order]))
+
+
+@pytest.mark.parametrize(
+    "not_rows",
+    [
+        [np.ones((2, 3))],
+        np.ones(3),
+        np.ones((2, 3, 4)),
+        np.array([["a"]]),
+        torch.eye(3).to_sparse(),
+        torch.ones((3, 2), dtype=torch.complex64),
+        vectors(4),
+    ],
+    ids=["list", "one row", "three axes", "strings", "sparse", "complex", "too many rows"],
+)
+def test_only_one_dense_row_per_text_has_a_format(not_rows):
+    assert EmbeddingFormat.detect(not_rows, 3) is None
+
+
+def test_a_missing_folder_is_an_empty_cache(tmp_path: Path):
+    assert EmbeddingCache(tmp_path / "none").look_up(random_keys(3)).missing.tolist() == [0, 1, 2]
+
+
+def test_caches_of_one_folder_see_what_the_others_add(tmp_path: Path):
+    keys, rows = random_keys(9), vectors(9)
+    first, second = EmbeddingCache(tmp_path), EmbeddingCache(tmp_path)
+    first.add(keys[:3], rows[:3])
+    second.add(keys[2:6], rows[2:6])
+    for cache in (first, second):
+        cached = cache.look_up(keys)
+        assert cached.missing.tolist() == [6, 7, 8]
+        assert np.array_equal(cached.rows[:6], rows[:6])
+
+
+@given(st.lists(st.lists(st.integers(0, 40), max_size=12), max_size=12), st.lists(st.integers(0, 50), max_size=20))
+def test_the_index_finds_what_a_dictionary_finds(parts: list[list[int]], requested: list[int]):
+    index, known = KeyIndex(), {}
+    for number, part in enumerate(parts):
+        index.add(np.array(part, np.uint64), number * 100 + np.arange(len(part)))
+        for row, key in enumerate(part):
+            known.setdefault(key, set()).add(number * 100 + row)
+    for key, location in zip(requested, index.find(np.array(requested, np.uint64)).tolist(), strict=True):
+        assert location in known.get(key, {-1})
+
+
+def test_the_index_has_few_sorted_runs():
+    index = KeyIndex()
+    for number in range(1_000):
+        index.add(np.arange(10, dtype=np.uint64) + 10 * number, np.arange(10))
+    assert len(index._runs) <= 10
+
+
+@settings(max_examples=100)
+@given(st.data())
+def test_a_damaged_file_never_yields_a_wrong_embedding(tmp_path_factory, data):
+    file = tmp_path_factory.getbasetemp() / "damaged.arrow"
+    keys, rows = random_keys(4, seed=1), np.arange(12, dtype=np.float32).reshape(4, 3)
+    write_embeddings(file, EmbeddingFormat.detect(rows, 4), keys, rows)
+    content = bytearray(file.read_bytes())
+    if data.draw(st.booleans()):
+        place = data.draw(st.integers(0, len(content) - 1))
+        content[place] ^= data.draw(st.integers(1, 255))
+    else:
+        del content[data.draw(st.integers(0, len(content) - 1)) :]
+    file.write_bytes(content)
+    try:
+        read = read_embeddings(file)
+    except (DamageError, PosirError):
+        return
+    known = {key.tobytes(): row for key, row in zip(keys, rows, strict=True)}
+    intact = compute_checksums(read.format, read.keys, read.rows) == read.checksums
+    for key, row in zip(read.keys[intact], read.rows[intact], strict=True):
+        assert np.array_equal(known[key.tobytes()], row)
+
+
+def test_a_damaged_embedding_is_missing_and_the_others_of_its_file_are_not(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    keys, rows = random_keys(5), vectors(5)
+    EmbeddingCache(tmp_path).add(keys, rows)
+    (file,) = tmp_path.glob("*.arrow")
+    damage(file, 2)
+    cache = EmbeddingCache(tmp_path)
+    assert cache.look_up(keys[:2]).missing.size == 0
+    assert cache.look_up(keys).missing.tolist() == [2]
+    assert "is damaged: 4 of its 5 embeddings are intact" in caplog.text
+    assert file.with_name(file.name + ".damaged").exists()
+    cache.add(keys[2:3], rows[2:3])
+    for later in (cache, EmbeddingCache(tmp_path)):
+        cached = later.look_up(keys)
+        assert cached.missing.size == 0
+        assert np.array_equal(cached.rows, rows)
+
+
+def test_an_unreadable_file_is_renamed(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    keys, rows = random_keys(4), vectors(4)
+    EmbeddingCache(tmp_path).add(keys[:2], rows[:2])
+    (file,) = tmp_path.glob("*.arrow")
+    file.write_bytes(file.read_bytes()[:100])
+    cache = EmbeddingCache(tmp_path)
+    cache.add(keys[2:], rows[2:])
+    assert cache.look_up(keys).missing.tolist() == [0, 1]
+    assert f"{file} is damaged" in caplog.text
+    assert not file.exists()
+
+
+def test_a_cache_that_is_deleted_during_use_is_empty(tmp_path: Path):
+    keys, rows = random_keys(3), vectors(3)
+    cache = EmbeddingCache(tmp_path)
+    cache.add(keys, rows)
+    for file in tmp_path.iterdir():
+        file.unlink()
+    assert cache.look_up(keys).missing.tolist() == [0, 1, 2]
+    cache.add(keys, rows)
+    assert cache.look_up(keys).missing.size == 0
+
+
+def test_embeddings_that_are_not_finite_are_not_cached(tmp_path: Path):
+    keys, rows = random_keys(4), vectors(4)
+    rows[1, 2], rows[3, 0] = np.nan, np.inf
+    cache = EmbeddingCache(tmp_path)
+    cache.add(keys, rows)
+    assert cache.look_up(keys).missing.tolist() == [1, 3]
+    cache.add(keys[1:2], rows[1:2])
+    assert len(list(tmp_path.glob("*.arrow"))) == 1
+
+
+def test_two_models_under_one_name_are_an_error(tmp_path: Path):
+    cache = EmbeddingCache(tmp_path)
+    cache.add(random_keys(2), vectors(2))
+    with pytest.raises(PosirError, match=r"5 dimensions in float32 and with 6 in float32.*Delete the folder"):
+        cache.add(random_keys(2, seed=1), vectors(2, 6))
+
+
+def test_a_newer_file_is_an_error_and_stays(tmp_path: Path, monkeypatch):
+    with monkeypatch.context() as newer:
+        newer.setattr(arrow_files, "SCHEMA", 2)
+        EmbeddingCache(tmp_path).add(random_keys(2), vectors(2))
+    with pytest.raises(PosirError, match="schema 2; this version of posir reads up to 1"):
+        EmbeddingCache(tmp_path).look_up(random_keys(2))
+    assert len(list(tmp_path.glob("*.arrow"))) == 1
+
+
+def test_any_arrow_reader_can_read_the_files(tmp_path: Path):
+    rows = vectors(3)
+    EmbeddingCache(tmp_path).add(random_keys(3), rows)
+    (file,) = tmp_path.glob("*.arrow")
+    with pa.memory_map(str(file)) as source:
+        table = pa.ipc.open_file(source).read_all()
+    assert table.column_names == ["key", "checksum", "embedding"]
+    assert json.loads(table.schema.metadata[b"posir"]) == {
+        "schema": 1,
+        "form": {"holder": "numpy", "dtype": "float32", "dimensions": 5},
+        "checksum": EmbeddingFormat.detect(rows, 3).checksum,
+    }
+    assert np.array_equal(np.array(table["embedding"].to_pylist(), np.float32), rows)
+
+
+def test_writing_does_not_copy_the_embeddings():
+    rows = vectors(3)
+    assert np.shares_memory(to_rows(rows), rows)
+    assert np.shares_memory(to_rows(torch.from_numpy(rows)), rows)
+
+
+def add_beyond_the_size_limit(folder: Path) -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+    cache = EmbeddingCache(folder)
+    cache.add(random_keys(100), vectors(100))
+    with pytest.raises(PosirError, match="there is no room for it"):
+        cache.add(random_keys(10_000, seed=1), vectors(10_000))
+
+
+def test_a_full_disk_is_a_clear_error_and_leaves_a_usable_cache(tmp_path: Path):
+    assert exit_codes(add_beyond_the_size_limit, [(tmp_path,)]) == [0]
+    assert [file.suffix for file in tmp_path.iterdir()] == [".arrow"]
+    cache = EmbeddingCache(tmp_path)
+    assert cache.look_up(random_keys(100)).missing.size == 0
+    cache.add(random_keys(100, seed=1), vectors(100))
+    assert cache.look_up(random_keys(100, seed=1)).missing.size == 0
+
+
+def add_many(folder: Path) -> None:
+    cache = EmbeddingCache(folder)
+    for number in range(20):
+        keys = random_keys(50, seed=number)
+        missing = cache.look_up(keys).missing
+        if missing.size:
+            cache.add(keys[missing], keys[missing, :1].astype(np.float32).repeat(8, axis=1))
+
+
+def test_many_processes_share_a_folder(tmp_path: Path):
+    assert exit_codes(add_many, [(tmp_path,)] * 4) == [0] * 4
+    for number in range(20):
+        keys = random_keys(50, seed=number)
+        cached = EmbeddingCache(tmp_path).look_up(keys)
+        assert cached.missing.size == 0
+        assert np.array_equal(cached.rows[:, 0], keys[:, 0].astype(np.float32))
