@@ -17,6 +17,7 @@ from posir_build.spans import NEAR, shortened
 from posir_build.squad_json import squad_passages
 from posir_tasks.display.wording import counted
 from posir_tasks.errors import PosirError
+from posir_tasks.plugin_api.panels import DATA
 from posir_tasks.sources.checks import EXAMPLES
 from posir_tasks.tokens import BYTES_A_TOKEN, token_counter
 
@@ -43,7 +44,7 @@ Tokenizer = Annotated[
 def add_commands(app: typer.Typer) -> None:
     """Add `posir import` and `posir import-squad`."""
 
-    @app.command("import-squad")
+    @app.command("import-squad", rich_help_panel=DATA)
     def import_squad_command(
         files: Annotated[list[Path], typer.Argument(help="SQuAD-format JSON, v1 or v2.")],
         language: Language,
@@ -59,7 +60,7 @@ def add_commands(app: typer.Typer) -> None:
         """
         import_and_report(squad_passages(files), Target(language, domain, output), tokenizer, repair=repair)
 
-    @app.command("import")
+    @app.command("import", rich_help_panel=DATA)
     def import_command(
         sources: Annotated[
             list[Path],

@@ -14,6 +14,7 @@ import typer
 from posir_build.validation import problems_by_pairing, warnings_of
 from posir_tasks.display.progress import progress
 from posir_tasks.display.wording import counted
+from posir_tasks.plugin_api.panels import DATA
 from posir_tasks.sources.checks import Problem
 from posir_tasks.sources.folder import Pairing, find_folder
 
@@ -28,7 +29,7 @@ class ValidationFormat(StrEnum):
 def add_commands(app: typer.Typer) -> None:
     """Add `posir validate`."""
 
-    @app.command()
+    @app.command(rich_help_panel=DATA)
     def validate(
         folder: Annotated[
             Path,

@@ -13,6 +13,7 @@ from posir_compare.tables import as_csv, as_json, as_markdown, print_tables
 from posir_report.tables import Format, console_at_least
 from posir_tasks.errors import PosirError
 from posir_tasks.plugin_api import hookimpl
+from posir_tasks.plugin_api.panels import READ
 
 #: Columns of a table where the output is no terminal.
 WIDTH = 140
@@ -27,7 +28,7 @@ NOTE = (
 def posir_commands(app: typer.Typer) -> None:
     """Add `posir compare`."""
 
-    @app.command()
+    @app.command(rich_help_panel=READ)
     def compare(
         given: Annotated[
             list[str] | None,

@@ -12,6 +12,7 @@ from posir_published.tables import Sheet, as_csv, as_json, as_markdown, bins_she
 from posir_report.tables import Format, console_at_least
 from posir_tasks.errors import PosirError
 from posir_tasks.plugin_api import hookimpl
+from posir_tasks.plugin_api.panels import READ
 
 #: Columns of a table where the output is no terminal.
 WIDTH = 110
@@ -21,7 +22,7 @@ WIDTH = 110
 def posir_commands(app: typer.Typer) -> None:
     """Add `posir published`."""
 
-    @app.command()
+    @app.command(rich_help_panel=READ)
     def published(
         task: Annotated[list[str] | None, typer.Option("--task", "-t", help="Show this task alone; may be repeated.")] = None,
         lengths: Annotated[bool, typer.Option("--lengths", help="Show the length buckets Q1 to Q4 of PosIR.")] = False,

@@ -28,6 +28,7 @@ from posir_report.tables import (
 )
 from posir_tasks.errors import PosirError
 from posir_tasks.plugin_api import hookimpl
+from posir_tasks.plugin_api.panels import READ
 from posir_tasks.results import read_results
 
 #: Columns of a table where the output is no terminal.
@@ -43,7 +44,7 @@ NOTE = (
 def posir_commands(app: typer.Typer) -> None:
     """Add `posir report`."""
 
-    @app.command()
+    @app.command(rich_help_panel=READ)
     def report(
         results: Annotated[Path, typer.Argument(help="The --output-folder of `mteb run`.")],
         bins: Annotated[bool, typer.Option("--bins", help="Show nDCG@10 of every position bin.")] = False,

@@ -1,4 +1,4 @@
-"""`posir plan`: what a run will take, before it starts."""
+"""`posir plan`: estimate the cost of a run before it starts."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from rich.console import Console
 
 from posir_run.cli_options import BATCH_SIZE, BatchSize, Benchmarks, Models, MultiValueCommand, Revision, Tasks
 from posir_run.jobs import RunRequest, find
+from posir_tasks.plugin_api.panels import RUN
 
 #: Columns of a table where the output is no terminal.
 WIDTH = 110
@@ -25,7 +26,7 @@ class PlanFormat(StrEnum):
 def add_commands(app: typer.Typer) -> None:
     """Add `posir plan`."""
 
-    @app.command("plan", cls=MultiValueCommand)
+    @app.command("plan", cls=MultiValueCommand, rich_help_panel=RUN)
     def plan_command(
         models: Models,
         tasks: Tasks = None,
@@ -34,7 +35,10 @@ def add_commands(app: typer.Typer) -> None:
         batch_size: BatchSize = BATCH_SIZE,
         format_: Annotated[PlanFormat, typer.Option("--format", help="Form of the plan.")] = PlanFormat.TABLE,
     ) -> None:
-        """Say what a run has to encode, how large the embeddings are, and how long it takes, measured here for some seconds."""
+        """Show what a run encodes, the size of the embeddings, and the estimated time.
+
+        The time is extrapolated from a short benchmark on this machine.
+        """
         from posir_run.planning.plan import make_plans
         from posir_run.planning.tables import as_json, print_plans
 

@@ -21,6 +21,7 @@ from posir_run.runner import missing_units, run_and_save
 from posir_run.worker import Settings
 from posir_tasks.display.wording import counted
 from posir_tasks.errors import PosirError
+from posir_tasks.plugin_api.panels import RUN
 
 #: Exit status after Ctrl-C, by convention of the shell.
 STOPPED = 130
@@ -36,7 +37,7 @@ class EngineName(StrEnum):
 def add_commands(app: typer.Typer) -> None:
     """Add `posir run`."""
 
-    @app.command("run", cls=MultiValueCommand)
+    @app.command("run", cls=MultiValueCommand, rich_help_panel=RUN)
     def run_command(
         models: Models,
         tasks: Tasks = None,
@@ -50,9 +51,9 @@ def add_commands(app: typer.Typer) -> None:
         ] = None,
         verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Show what the workers log.")] = False,
     ) -> None:
-        """Evaluate models on tasks, subset by subset, and save what `mteb run` would; run again to go on after a stop.
+        """Evaluate models on tasks and save the same results as `mteb run`; run again to resume.
 
-        Subsets that have a result are left out. One that fails is named at the end; the others are evaluated all the same.
+        Subsets that already have a result are skipped. Failures are listed at the end and do not stop the other subsets.
         """
         if address and engine is EngineName.LOCAL:
             raise PosirError(f"--address {address}: only a Ray cluster has one. Add --engine ray, or leave --address out.")

@@ -15,6 +15,7 @@ from posir_tasks.display.progress import progress
 from posir_tasks.errors import PosirError
 from posir_tasks.files import atomic_write
 from posir_tasks.plugin_api import hookimpl
+from posir_tasks.plugin_api.panels import DATA
 
 #: Columns of a table where the output is no terminal.
 WIDTH = 110
@@ -24,7 +25,7 @@ WIDTH = 110
 def posir_commands(app: typer.Typer) -> None:
     """Add `posir stats`."""
 
-    @app.command()
+    @app.command(rich_help_panel=DATA)
     def stats(
         dataset: Annotated[
             str, typer.Argument(help="A task, such as PosIR-English or SQuAD-PosQ, or a folder in the PosIR layout.")

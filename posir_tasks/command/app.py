@@ -9,22 +9,23 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from posir_tasks.errors import PosirError
+from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.plugin_api.manager import loaded_plugins
+from posir_tasks.plugin_api.panels import PANELS
 
 logger = logging.getLogger(__name__)
 
 
 def build_app() -> typer.Typer:
     """Return the application with every plugin's commands."""
-    # Imported here, so that a mistake in the table of languages is one message too.
+    # Imported here, so that `main` also reports a mistake in the table of languages.
     from posir_tasks.command import doctor, rescore, tasks
 
     app = typer.Typer(
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
-        help="Does an embedding model read to the end of a document? Tasks are run by `mteb run`; this is what goes with it.",
+        help="Does an embedding model read to the end of a document? Companion commands to `mteb run`.",
     )
     for module in (tasks, doctor, rescore):
         module.add_commands(app)
@@ -32,12 +33,14 @@ def build_app() -> typer.Typer:
         try:
             caller(app=app)
         except Exception as error:
-            logger.warning("posir plugin '%s' could not add its commands: %s: %s", name, type(error).__name__, error)
+            logger.warning("posir plugin '%s' could not add its commands: %s", name, summarize_error(error))
+    # Help lists the panels in the order of their first commands.
+    app.registered_commands.sort(key=lambda command: [*PANELS, command.rich_help_panel].index(command.rich_help_panel))
     return app
 
 
 def main() -> None:
-    """Run the command; a user's mistake is one message and exit status 1."""
+    """Run the command. A user's mistake is reported as one message, with exit status 1."""
     try:
         build_app()()
     except PosirError as error:

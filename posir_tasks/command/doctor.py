@@ -18,6 +18,7 @@ from rich.console import Console
 from posir_tasks.errors import PosirError
 from posir_tasks.host import import_hook
 from posir_tasks.plugin_api.manager import loaded_plugins
+from posir_tasks.plugin_api.panels import EXTEND
 from posir_tasks.sources.posir import REPO_ID
 from posir_tasks.sources.posq import FINEWEB_REPO_ID, SQUAD_REPO_ID
 from posir_tasks.sources.repository import DATA_VARIABLE, check_environment, data_folder, local_name
@@ -44,9 +45,9 @@ class Finding:
 def add_commands(app: typer.Typer) -> None:
     """Add `posir doctor`."""
 
-    @app.command()
+    @app.command(rich_help_panel=EXTEND)
     def doctor() -> None:
-        """Say what is installed, hooked into mteb, loaded (tasks, plugins, from where) and reachable; exit 1 if not well."""
+        """Check the installation: versions, autoload, tasks, plugins, access to the data; exit 1 if any check fails."""
         console = Console(highlight=False, soft_wrap=True)
         with console.status("Looking"):
             findings = [finding for section in (versions, hook, tasks, plugins, data) for finding in found(section)]

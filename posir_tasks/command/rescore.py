@@ -1,4 +1,4 @@
-"""`posir rescore`: plugins over stored profiles, without the model."""
+"""`posir rescore`: recompute the plugins' scores in saved results."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ import typer
 
 from posir_tasks.display.progress import progress
 from posir_tasks.errors import PosirError
+from posir_tasks.plugin_api.panels import EXTEND
 from posir_tasks.results import rescore, result_files
 
 
 def add_commands(app: typer.Typer) -> None:
     """Add `posir rescore`."""
 
-    @app.command("rescore")
+    @app.command("rescore", rich_help_panel=EXTEND)
     def rescore_command(
         results: Annotated[Path, typer.Argument(help="The --output-folder of `mteb run`.")],
     ) -> None:
-        """Run the plugins again over the profiles of stored results, and write their scores; no model is needed."""
+        """Recompute the plugins' scores in saved results, from their position profiles; no model is needed."""
         counts = [rescore(file) for file in progress(list(result_files(results)), "Rescoring")]
         if not any(counts):
             raise PosirError(f"{results}: no result with a position profile below it; nothing was written.")

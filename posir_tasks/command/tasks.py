@@ -1,4 +1,4 @@
-"""`posir tasks`: what can be run."""
+"""`posir tasks`: list the tasks."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from posir_tasks.plugin_api.panels import RUN
 from posir_tasks.tasks.catalogue import builtin_task_classes, plugin_tasks
 
 
 def add_commands(app: typer.Typer) -> None:
     """Add `posir tasks`."""
 
-    @app.command()
+    @app.command(rich_help_panel=RUN)
     def tasks() -> None:
-        """List the tasks that `mteb run -t` knows through posir."""
+        """List the position-aware tasks that `mteb run -t` accepts."""
         console = Console()
         with console.status("Loading mteb"):
             known = (*builtin_task_classes(), *plugin_tasks().values())

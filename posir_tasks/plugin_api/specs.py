@@ -53,5 +53,6 @@ def posir_commands(app: typer.Typer) -> None:
     """Add commands to the `posir` command.
 
     Args:
-        app: The Typer application; decorate functions with `app.command()`.
+        app: The Typer application; decorate functions with `app.command(rich_help_panel=...)`, with a name of
+            `posir_tasks.plugin_api.panels`.
     """

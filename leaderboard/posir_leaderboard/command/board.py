@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from posir_tasks.display.wording import counted
+from posir_tasks.plugin_api.panels import LEADERBOARD
 
 #: Folder of the site where none is named, so that the three commands follow each other.
 SITE = Path("leaderboard-site")
@@ -19,7 +20,7 @@ EXAMPLES = 20
 def add_commands(app: typer.Typer) -> None:
     """Add `posir leaderboard` with its three commands."""
     board = typer.Typer(no_args_is_help=True, help="Make a leaderboard of results: one static page that needs no server.")
-    app.add_typer(board, name="leaderboard")
+    app.add_typer(board, name="leaderboard", rich_help_panel=LEADERBOARD)
     board.command()(build)
     board.command()(serve)
     board.command()(push)

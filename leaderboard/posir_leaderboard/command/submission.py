@@ -15,6 +15,7 @@ from rich.console import Console
 from posir_leaderboard.entries import Entry, Problem, read_entries
 from posir_tasks.display.wording import counted
 from posir_tasks.errors import PosirError
+from posir_tasks.plugin_api.panels import LEADERBOARD
 
 if TYPE_CHECKING:
     from posir_leaderboard.hub import Change
@@ -31,7 +32,7 @@ class CheckFormat(StrEnum):
 def add_commands(app: typer.Typer) -> None:
     """Add `posir submit` and `posir check-results`."""
 
-    @app.command()
+    @app.command(rich_help_panel=LEADERBOARD)
     def submit(
         results: Annotated[Path, typer.Argument(help="The --output-folder of `mteb run`, or a model's folder in it.")],
         repo: Annotated[str, typer.Option(help="The leaderboard's dataset repository on the Hub, owner/name.")],
@@ -67,7 +68,7 @@ def add_commands(app: typer.Typer) -> None:
             else:
                 send_and_tell(one, way)
 
-    @app.command("check-results")
+    @app.command("check-results", rich_help_panel=LEADERBOARD)
     def check_results(
         results: Annotated[list[Path], typer.Argument(help="Folders with results in mteb's layout.")],
         format_: Annotated[CheckFormat, typer.Option("--format", help="Form of what is wrong.")] = CheckFormat.TEXT,
