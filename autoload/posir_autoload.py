@@ -23,9 +23,9 @@ class MtebFinder:
     def find_spec(name, path=None, target=None):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN205, D102
         if name not in HOOKED:
             return None
-        from posir_tasks.host.import_hook import patched_spec
+        from posir_tasks.host.import_hook import find_patched_spec
 
-        return patched_spec(name, path, target, HOOKED[name])
+        return find_patched_spec(name, path, target, HOOKED[name])
 
 
 def is_installed() -> bool:

@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 
 from posir_tasks.errors import PosirError
-from posir_tasks.host import import_hook
+from posir_tasks.host.failures import failures
 from posir_tasks.plugin_api.manager import loaded_plugins
 from posir_tasks.plugin_api.panels import EXTEND
 from posir_tasks.sources.posir import REPO_ID
@@ -96,7 +96,7 @@ def tasks() -> Iterator[Finding]:
 
     classes = builtin_task_classes()
     unknown = [task.metadata.name for task in classes if _TASKS_REGISTRY.get(task.metadata.name) is not task]
-    for problem in import_hook.problems:
+    for problem in failures:
         yield Finding(False, f"could not be added to mteb: {problem}")
     yield Finding(
         not unknown,

@@ -11,7 +11,7 @@ from itertools import chain
 from types import ModuleType
 from typing import Any
 
-from posir_tasks.host import import_hook
+from posir_tasks.host.failures import record_failure
 from posir_tasks.models import ModelRegistry
 from posir_tasks.tasks.catalogue import builtin_tasks, plugin_tasks
 
@@ -89,7 +89,7 @@ class LazyTasks(Mapping[str, type[Any]]):
             try:
                 self._made = self._make()
             except Exception as error:
-                import_hook.note(self._make.__name__, error)
+                record_failure(self._make.__name__, error)
         return self._made
 
     def __getitem__(self, name: str) -> type[Any]:

@@ -12,9 +12,9 @@ from posir_tasks.plugin_api.markers import hookspec
 
 if TYPE_CHECKING:
     import typer
+    from mteb.abstasks.retrieval import AbsTaskRetrieval
 
     from posir_tasks.profile import PositionProfile
-    from posir_tasks.tasks.base import PositionTask
     from posir_tasks.window_coverage import WindowCoverage
 
 
@@ -36,7 +36,7 @@ def posir_scores(profile: PositionProfile, reach: WindowCoverage | None) -> Mapp
 
 
 @hookspec
-def posir_task_classes() -> Iterable[type[PositionTask]]:  # type: ignore[empty-body]
+def posir_task_classes() -> Iterable[type[AbsTaskRetrieval]]:  # type: ignore[empty-body]
     """Return task classes that `mteb run -t` shall know.
 
     Called once, when mteb is first asked for a task that it does not know itself. mteb can be imported by then; since every

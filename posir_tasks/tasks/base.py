@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import re
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -12,7 +13,7 @@ from mteb.abstasks.retrieval import AbsTaskRetrieval
 from mteb.timing import TimingStack
 
 from posir_tasks.embeddings.cached_encoder import with_cache
-from posir_tasks.errors import hide_tracebacks
+from posir_tasks.errors import PosirError, hide_tracebacks
 from posir_tasks.evidence import Evidence
 from posir_tasks.files import atomic_update
 from posir_tasks.plugin_api.manager import plugin_scores
@@ -20,10 +21,15 @@ from posir_tasks.profile import PositionProfile
 from posir_tasks.query_ranks import save_ranks
 from posir_tasks.ranks import RankedQueries, rank_results, retrieval_scores
 from posir_tasks.results import COVERAGE_KEY, PROFILE_KEY, RUN_KEY, SCORED_KEY, rounded
-from posir_tasks.schemes import PositionScheme
+from posir_tasks.schemes import PositionScheme, RelativePositions
 from posir_tasks.search.first_stage import bm25_first_stage
 from posir_tasks.search.model import SearchRequest, is_reranker, search_ranks, search_results, window_of
 from posir_tasks.sources.data import PositionData
+from posir_tasks.sources.folder import domains_to_run, open_folder
+from posir_tasks.sources.posir import read_domain
+from posir_tasks.sources.repository import LOCAL, HubRepository, LocalRepository, Repository, open_repository
+from posir_tasks.tasks.dataset import LazySubsets, SplitData
+from posir_tasks.tasks.metadata import build_metadata
 from posir_tasks.window_coverage import WindowCoverage
 
 if TYPE_CHECKING:
@@ -32,56 +38,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-SPLIT = "test"
-
-SplitData = dict[str, Any]
-
-
-class SubsetsOnDemand(Mapping[str, dict[str, SplitData]]):
-    """A task's dataset as mteb expects it, subset by split, that reads a subset when it is asked for and keeps only one.
-
-    The 31 domains of one language are some 8 GB of text; mteb evaluates them one after the other. Candidates that
-    `convert_to_reranking` puts into a subset outlive it.
-    """
-
-    def __init__(self, subsets: list[str], read: Callable[[str], PositionData]) -> None:
-        self._subsets = subsets
-        self._read = read
-        self._current: tuple[str, dict[str, SplitData]] | None = None
-        self._top_ranked: dict[str, Any] = {}
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._subsets)
-
-    def __len__(self) -> int:
-        return len(self._subsets)
-
-    def __getitem__(self, subset: str) -> dict[str, SplitData]:
-        if subset not in self._subsets:
-            raise KeyError(subset)
-        if self._current is None or self._current[0] != subset:
-            self._let_go()
-            self._current = (subset, {SPLIT: split_data(self._read(subset), self._top_ranked.get(subset))})
-        return self._current[1]
-
-    def _let_go(self) -> None:
-        if self._current is not None:
-            subset, splits = self._current
-            self._top_ranked[subset] = splits[SPLIT]["top_ranked"]
-            self._current = None
-
-
-def split_data(data: PositionData, top_ranked: Any) -> SplitData:
-    """Return data in the form of mteb's `RetrievalSplitData`, with the evidence beside it."""
-    return {
-        "corpus": data.corpus,
-        "queries": data.queries,
-        "relevant_docs": {query: {document: 1} for query, document in data.evidence.positives().items()},
-        "top_ranked": top_ranked,
-        "evidence": data.evidence,
-        "revision": data.revision,
-        "dropped": data.dropped,
-    }
+#: 20 positions by four lengths, as in the PosIR paper.
+POSIR_SCHEME = RelativePositions()
+#: How many hexadecimal digits of the revision a subset's name carries.
+REVISION_DIGITS = 8
+REPOSITORY_NAME = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 
 
 class PositionTask(AbsTaskRetrieval):
@@ -108,10 +69,8 @@ class PositionTask(AbsTaskRetrieval):
         Raises:
             PosirError: The folder has no data of the language, the name is taken or not allowed, or an option is wrong.
         """
-        from posir_tasks.tasks.custom import folder_task, register_task
-
         hide_tracebacks()
-        return register_task(folder_task(folder, name=name, language=language, **options))
+        return register_task(build_folder_task(folder, name=name, language=language, **options))
 
     @staticmethod
     def from_hub(repo_id: str, *, name: str, language: str, revision: str = "main", **options: Any) -> PositionTask:
@@ -127,10 +86,8 @@ class PositionTask(AbsTaskRetrieval):
         Raises:
             PosirError: As `from_folder`, or the repository cannot be reached.
         """
-        from posir_tasks.tasks.custom import hub_task, register_task
-
         hide_tracebacks()
-        return register_task(hub_task(repo_id, name=name, language=language, revision=revision, **options))
+        return register_task(build_hub_task(repo_id, name=name, language=language, revision=revision, **options))
 
     @abstractmethod
     def read_subset(self, subset: str) -> PositionData:
@@ -149,7 +106,7 @@ class PositionTask(AbsTaskRetrieval):
         # `mteb run` lets exceptions through to Python.
         hide_tracebacks()
         if not self.data_loaded:
-            self.dataset = SubsetsOnDemand(self.hf_subsets, self._read_and_tell)
+            self.dataset = LazySubsets(self.hf_subsets, self._read_and_tell)
             self.data_loaded = True
 
     def _read_and_tell(self, subset: str) -> PositionData:
@@ -241,3 +198,85 @@ class PositionTask(AbsTaskRetrieval):
             RUN_KEY: run,
             **given,
         }
+
+
+class LayoutTask(PositionTask):
+    """A task on data in the PosIR layout, with one subset per domain.
+
+    The name of a subset ends with the revision of the data, `letters@1f0c8a52`: mteb considers a result complete if it has
+    every subset of the task, so a result for other data must have other subsets.
+    """
+
+    repository: ClassVar[Repository]
+    language: ClassVar[str]
+    #: Whether `from_folder` or `from_hub` created the class in this process, and so may replace it.
+    replaceable: ClassVar[bool] = False
+
+    def read_subset(self, subset: str) -> PositionData:
+        """Read one domain.
+
+        Raises:
+            DataError: It is missing or invalid.
+        """
+        return read_domain(self.repository, self.language, self.language, subset.rpartition("@")[0])
+
+
+def build_layout_task(
+    repository: Repository, *, name: str, language: str, scheme: PositionScheme = POSIR_SCHEME, **fields: Any
+) -> type[LayoutTask]:
+    """Create the class of a task on data in the PosIR layout.
+
+    Args:
+        repository: Where the data is.
+        name: Name of the task.
+        language: Code of the data's language, such as `eng-Latn`.
+        scheme: How evidence becomes a position; by default PosIR's 20 bins and four lengths.
+        fields: Further fields of mteb's `TaskMetadata`.
+
+    Raises:
+        PosirError: The name, the language or a field is not allowed.
+        DataError: The repository has no data in the language, or cannot be reached.
+    """
+    domains = domains_to_run(repository, language)
+    suffix = repository.revision.removeprefix(f"{LOCAL}-")[:REVISION_DIGITS]
+    metadata = build_metadata(
+        name,
+        dataset=repository.repo_id if isinstance(repository, HubRepository) else repository.place,
+        revision=repository.revision,
+        languages={f"{domain}@{suffix}": [language] for domain in domains},
+        **fields,
+    )
+    attributes = {"metadata": metadata, "scheme": scheme, "repository": repository, "language": language}
+    return type(name, (LayoutTask,), {"__doc__": metadata.description, "__module__": __name__, **attributes})
+
+
+def build_folder_task(folder: str | Path, *, name: str, language: str, **options: Any) -> type[LayoutTask]:
+    """Create the class of a task on a folder in the PosIR layout; arguments and errors as in `PositionTask.from_folder`."""
+    return build_layout_task(open_folder(Path(folder), language), name=name, language=language, **options)
+
+
+def build_hub_task(repo_id: str, *, name: str, language: str, revision: str, **options: Any) -> type[LayoutTask]:
+    """Create the class of a task on a Hub repository in the PosIR layout; arguments and errors as in `from_hub`."""
+    if not REPOSITORY_NAME.fullmatch(repo_id):
+        raise PosirError(f"repository '{repo_id}': not allowed; expected owner/name, as on the Hub.")
+    repository = open_repository(repo_id, revision)
+    if isinstance(repository, LocalRepository):
+        repository = open_folder(repository.root, language)
+    return build_layout_task(repository, name=name, language=language, **options)
+
+
+def register_task(task: type[LayoutTask]) -> LayoutTask:
+    """Let mteb find a task by its name in this process, and return an instance.
+
+    Raises:
+        PosirError: Another task has the name.
+    """
+    from mteb.get_tasks import _TASKS_REGISTRY
+
+    name = task.metadata.name
+    known = _TASKS_REGISTRY.get(name)
+    if known is not None and not getattr(known, "replaceable", False):
+        raise PosirError(f"task name '{name}': taken by a task of {known.__module__}; choose another.")
+    task.replaceable = True
+    _TASKS_REGISTRY[name] = task
+    return task()

@@ -8,8 +8,8 @@ from typing import Any
 from mteb.abstasks.task_metadata import TaskMetadata
 
 from posir_tasks.plugin_api.manager import Plugins
-from posir_tasks.tasks.base import SPLIT, PositionTask
-from posir_tasks.tasks.custom import check_names
+from posir_tasks.tasks.base import PositionTask
+from posir_tasks.tasks.metadata import SPLIT, check_name_and_languages
 
 #: What a position scheme must have.
 SCHEME = ("name", "lengths", "positions", "length_of", "cells")
@@ -83,7 +83,7 @@ def problem_of(task: Any, taken: dict[str, str]) -> str | None:
     if list(task.metadata.eval_splits) != [SPLIT]:
         return f"{where}: its metadata has eval_splits={task.metadata.eval_splits}; position-aware tasks have ['{SPLIT}']"
     try:
-        check_names(task.metadata)
+        check_name_and_languages(task.metadata)
         task()
     except Exception as error:
         return f"{where} cannot be made: {type(error).__name__}: {error}"

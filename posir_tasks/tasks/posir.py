@@ -21,13 +21,11 @@ from posir_tasks.sources.repository import (
     open_repository,
     wanted_revision,
 )
-from posir_tasks.tasks.base import SPLIT, PositionTask
+from posir_tasks.tasks.base import PositionTask
 from posir_tasks.tasks.citations import POSIR
+from posir_tasks.tasks.metadata import build_metadata
 
 logger = logging.getLogger(__name__)
-
-#: The task of the authors' query instruction (arXiv 2601.08363); each model words it in its own way.
-QUERY_PROMPT = "Given a web search query, retrieve relevant passages that answer the query"
 
 
 class PosirTask(PositionTask):
@@ -125,29 +123,21 @@ def posir_metadata(name: str, language: Language, corpus_language: Language) -> 
     """Return the metadata of one language, or of one language against the corpus of another."""
     codes = list(dict.fromkeys([language.code, corpus_language.code]))
     where = "" if len(codes) == 1 else f", searched in the {corpus_language.name} corpus"
-    return TaskMetadata(
-        name=name,
+    return build_metadata(
+        name,
+        dataset=REPO_ID,
+        revision=REVISION,
+        languages=dict.fromkeys(DOMAINS, codes),
         description=(
             f"Position-aware retrieval, {language.name} queries{where}: every query has one relevant document and the exact "
             "span of its evidence there. 31 domains; nDCG@10 by position and length, and the Position Sensitivity Index."
         ),
-        dataset={"path": REPO_ID, "revision": REVISION},
         reference="https://arxiv.org/abs/2601.08363",
-        type="Retrieval",
-        category="t2t",
-        modalities=["text"],
-        eval_splits=[SPLIT],
-        eval_langs=dict.fromkeys(DOMAINS, codes),
-        main_score="ndcg_at_10",
         date=("2026-01-13", "2026-01-13"),
         domains=["Web", "Written", "Non-fiction"],
-        task_subtypes=["Article retrieval", "Question Answering Retrieval"],
-        license="not specified",
         annotations_creators="LM-generated",
-        dialect=[],
         # The paper has no Chinese-English pair: its Chinese, like its English, comes from the crawled corpora themselves.
         sample_creation="found" if language.name in ("English", "Chinese") else "machine-translated",
-        prompt={"query": QUERY_PROMPT},  # type: ignore[arg-type]
         bibtex_citation=POSIR,
     )
 

@@ -20,28 +20,25 @@ from posir_tasks.sources.posq import (
     tiny_squad,
 )
 from posir_tasks.sources.repository import LOCAL, Repository, data_folder, open_repository, wanted_revision
-from posir_tasks.tasks.base import SPLIT, PositionTask
+from posir_tasks.tasks.base import PositionTask
 from posir_tasks.tasks.citations import POSQ
+from posir_tasks.tasks.metadata import build_metadata
 
 QUERY_PROMPT = "Given a question, retrieve passages that answer the question"
 
 
 def posq_metadata(name: str, repo_id: str, revision: str, description: str, **fields: Any) -> TaskMetadata:
     """Return the metadata of a PosQ task; `fields` are what differs between the two datasets."""
-    return TaskMetadata(
-        name=name,
+    return build_metadata(
+        name,
+        dataset=repo_id,
+        revision=revision,
+        languages=["eng-Latn"],
         description=description,
-        dataset={"path": repo_id, "revision": revision},
         reference="https://arxiv.org/abs/2505.13950",
-        type="Retrieval",
-        category="t2t",
-        modalities=["text"],
-        eval_splits=[SPLIT],
-        eval_langs=["eng-Latn"],
-        main_score="ndcg_at_10",
-        dialect=[],
+        task_subtypes=["Question Answering Retrieval"],
         sample_creation="found",
-        prompt={"query": QUERY_PROMPT},  # type: ignore[arg-type]
+        prompt={"query": QUERY_PROMPT},
         bibtex_citation=POSQ,
         **fields,
     )
@@ -89,7 +86,6 @@ class SQuADPosQ(PosqTask):
         "of the answer's first character.",
         date=("2016-01-01", "2018-12-31"),
         domains=["Encyclopaedic", "Written"],
-        task_subtypes=["Question Answering Retrieval"],
         license="cc-by-sa-4.0",
         annotations_creators="human-annotated",
     )
@@ -129,7 +125,6 @@ class FineWebPosQ(PosqTask):
         "middle or the end.",
         date=("2025-05-20", "2025-05-20"),
         domains=["Web", "Written", "Academic"],
-        task_subtypes=["Question Answering Retrieval"],
         license="mit",
         annotations_creators="LM-generated",
     )

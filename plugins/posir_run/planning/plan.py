@@ -14,7 +14,7 @@ from posir_run.planning.sizes import Lengths, SubsetSize, sizes_of
 from posir_tasks.display.progress import progress
 from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.models import ModelReference, load_model
-from posir_tasks.tasks.base import SPLIT
+from posir_tasks.tasks.metadata import SPLIT
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta

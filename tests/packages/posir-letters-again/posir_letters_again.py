@@ -8,11 +8,11 @@ def posir_task_classes():
     from posir_tasks import PositionTask
     from posir_tasks.schemes import RelativePositions
     from posir_tasks.sources.texts import position_data
-    from posir_tasks.tasks.custom import custom_metadata
+    from posir_tasks.tasks.metadata import build_metadata
 
     class Bells(PositionTask):
         scheme = RelativePositions()
-        metadata = custom_metadata("HarbourBells", dataset="posir-letters-again", revision="1", languages=["eng-Latn"])
+        metadata = build_metadata("HarbourBells", dataset="posir-letters-again", revision="1", languages=["eng-Latn"])
 
         def read_subset(self, subset):
             return position_data({"bell": "A bell of copper."}, [("What metal?", "bell", "copper")], revision="1")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from posir_tasks.host import import_hook
+from posir_tasks.host import failures
 from posir_tasks.host.mteb_patches import LazyTasks, Registry, TaskList
 
 
@@ -20,8 +20,8 @@ class Maker:
 
 @pytest.fixture
 def problems(monkeypatch):
-    monkeypatch.setattr(import_hook, "problems", [])
-    return import_hook.problems
+    monkeypatch.setattr(failures, "failures", [])
+    return failures.failures
 
 
 def test_a_task_is_looked_for_no_further_than_where_it_is():

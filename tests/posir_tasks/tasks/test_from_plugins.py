@@ -5,13 +5,14 @@ import pytest
 from posir_tasks import PositionTask
 from posir_tasks.plugin_api.manager import load_plugins
 from posir_tasks.schemes import RelativePositions
-from posir_tasks.tasks.custom import custom_metadata, folder_task
+from posir_tasks.tasks.base import build_folder_task
 from posir_tasks.tasks.from_plugins import find_tasks
+from posir_tasks.tasks.metadata import build_metadata
 from tests.posir_tasks.plugin_api.test_manager import Point, module
 
 
 def metadata(name, **fields):
-    return custom_metadata(name, dataset="none", revision="1", **{"languages": ["eng-Latn"], **fields})
+    return build_metadata(name, dataset="none", revision="1", **{"languages": ["eng-Latn"], **fields})
 
 
 class Good(PositionTask):
@@ -81,7 +82,7 @@ def test_a_hook_may_yield():
         (changed(scheme=RelativePositions), "task theirs.Changed lacks `scheme`, an object such as RelativePositions()"),
         (changed(metadata={"name": "Letters"}), "task theirs.Changed lacks `metadata`, a TaskMetadata of mteb"),
         (named("Letters", eval_splits=["dev"]), "eval_splits=['dev']; position-aware tasks have ['test']"),
-        (named("let/ters"), "the name 'let/ters' is not allowed; a name is of A-Z"),
+        (named("let/ters"), "the name 'let/ters' is not allowed; use A-Z"),
         (named("Letters", eval_langs=["eng"]), "Invalid language code: 'eng'"),
         (Refusing, "Refusing cannot be made: OSError: no licence on this machine"),
         (named("NFCorpus"), "the name 'NFCorpus' is taken by mteb.tasks.theirs, which keeps it; choose another"),
@@ -133,6 +134,6 @@ def test_a_plugin_may_name_one_task_twice_only_once():
 
 
 def test_data_that_a_package_ships_in_the_posir_layout_is_a_task_in_one_line(posir_folder):
-    given = found(giving(folder_task(posir_folder, name="Shipped", language="eng-Latn")))
+    given = found(giving(build_folder_task(posir_folder, name="Shipped", language="eng-Latn")))
     assert given.problems == ()
     assert [subset.partition("@")[0] for subset in given.tasks["Shipped"].task().hf_subsets] == ["sports"]

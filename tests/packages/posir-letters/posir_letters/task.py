@@ -4,7 +4,7 @@ from posir_tasks import PositionTask
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.texts import position_data
-from posir_tasks.tasks.custom import custom_metadata
+from posir_tasks.tasks.metadata import build_metadata
 
 REVISION = "1"
 LETTERS = {
@@ -34,7 +34,7 @@ class HarbourLetters(PositionTask):
 
     # Three positions and one length: a handful of questions would leave most of PosIR's 20 bins by four lengths empty.
     scheme = RelativePositions(bins=3, token_bounds=())
-    metadata = custom_metadata(
+    metadata = build_metadata(
         "HarbourLetters",
         dataset="posir-letters",
         revision=REVISION,

@@ -13,17 +13,17 @@ from posir_tasks.errors import DataError, PosirError
 from posir_tasks.profile import PositionProfile
 from posir_tasks.results import read_results
 from posir_tasks.schemes import RelativePositions
-from posir_tasks.tasks import custom
 from tests.support.datasets import posir_tables, write_domain
 
 BM25 = "mteb/baseline-bm25s"
 
 
 @pytest.fixture(autouse=True)
-def _forget_what_was_made():
+def _forget_created_tasks():
+    known = set(_TASKS_REGISTRY)
     yield
-    for name in list(custom.made):
-        del custom.made[name], _TASKS_REGISTRY[name]
+    for name in set(_TASKS_REGISTRY) - known:
+        del _TASKS_REGISTRY[name]
 
 
 @pytest.fixture
@@ -148,7 +148,7 @@ def test_a_task_is_known_to_mteb_until_the_same_name_is_made_anew(folder):
     [
         ({"name": "PosIR-Mini"}, "task name 'PosIR-Mini': taken by a task of posir_tasks.tasks.mini; choose another"),
         ({"name": "NFCorpus"}, "task name 'NFCorpus': taken by a task of mteb.tasks"),
-        ({"name": "my/letters"}, "the name 'my/letters' is not allowed; a name is of A-Z, a-z, 0-9"),
+        ({"name": "my/letters"}, "the name 'my/letters' is not allowed; use A-Z, a-z, 0-9"),
         ({"name": ""}, "the name '' is not allowed"),
         ({"language": "deu-Latn"}, "has no data of deu-Latn; wanted is deu-Latn/<domain>/ with corpus.parquet"),
         ({"language": "deu-Latn"}, "It has eng-Latn, fin-Latn."),
@@ -194,7 +194,7 @@ def test_a_missing_file_is_named_when_its_domain_is_read(folder):
 
 
 def test_a_repository_of_the_hub_needs_an_owner():
-    with pytest.raises(PosirError, match="repository 'letters': not allowed; wanted is owner/name"):
+    with pytest.raises(PosirError, match="repository 'letters': not allowed; expected owner/name"):
         PositionTask.from_hub("letters", name="Letters", language="eng-Latn")
 
 

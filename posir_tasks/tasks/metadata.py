@@ -1,0 +1,76 @@
+"""The metadata of position-aware tasks: the fields that they share, and the names and languages that are allowed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mteb.abstasks.task_metadata import TaskMetadata
+from mteb.languages.check_language_code import check_language_code
+from pydantic import ValidationError
+
+from posir_tasks.errors import PosirError
+from posir_tasks.languages import CODE
+
+#: The only split.
+SPLIT = "test"
+#: The query instruction in the authors' code (arXiv 2601.08363); each model adapts it to its own prompt format.
+QUERY_PROMPT = "Given a web search query, retrieve relevant passages that answer the query"
+
+TASK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+def build_metadata(
+    name: str, *, dataset: str, revision: str, languages: Sequence[str] | Mapping[str, Sequence[str]], **fields: Any
+) -> TaskMetadata:
+    """Return the metadata of a task, with defaults for the fields that position-aware tasks share.
+
+    Args:
+        name: Name of the task: letters, digits, `.`, `_` and `-`.
+        dataset: Where the data is, for example the name of a repository.
+        revision: Revision of the data.
+        languages: Codes such as `eng-Latn`, or such codes by subset.
+        fields: Further fields of mteb's `TaskMetadata`; they override the defaults.
+
+    Raises:
+        PosirError: The name is not allowed, mteb does not know a language code, or mteb refuses a field.
+    """
+    defaults = {
+        "description": f"Position-aware retrieval: {name}. Every query has one relevant document and the span of its evidence.",
+        "type": "Retrieval",
+        "category": "t2t",
+        "modalities": ["text"],
+        "eval_splits": [SPLIT],
+        "main_score": "ndcg_at_10",
+        "domains": ["Written"],
+        "task_subtypes": ["Article retrieval", "Question Answering Retrieval"],
+        "license": "not specified",
+        "dialect": [],
+        "prompt": {"query": QUERY_PROMPT},
+        "bibtex_citation": "",
+    }
+    given = {"name": name, "dataset": {"path": dataset, "revision": revision}, "eval_langs": languages}
+    try:
+        metadata = TaskMetadata(**{**defaults, **given, **fields})
+        check_name_and_languages(metadata)
+    except ValidationError as error:
+        wrong = "; ".join(f"field '{'.'.join(map(str, one['loc']))}': {one['msg']}" for one in error.errors())
+        raise PosirError(f"task '{name}': {wrong}") from error
+    except ValueError as error:
+        raise PosirError(f"task '{name}': {error}") from error
+    return metadata
+
+
+def check_name_and_languages(metadata: TaskMetadata) -> None:
+    """Check the name of a task, which also names its result file, and its language codes.
+
+    Raises:
+        ValueError: The name is not allowed, or mteb does not know a language or script code.
+    """
+    if not TASK_NAME.fullmatch(metadata.name):
+        raise ValueError(f"the name '{metadata.name}' is not allowed; use A-Z, a-z, 0-9, '.', '_' and '-'")
+    for code in metadata.bcp47_codes:
+        if not CODE.fullmatch(code):
+            raise ValueError(f"Invalid language code: '{code}'; expected language and script, such as eng-Latn")
+        check_language_code(code)
