@@ -22,7 +22,7 @@ from scipy.optimize import brentq
 from posir_psi import psi
 from posir_significance.group_means import Floats, Integers, sample
 from posir_significance.intervals import Interval, bucket_interval, ndcg_intervals, psi_interval
-from posir_significance.permutation_null import null_psi, null_summary, permuted_gains
+from posir_significance.permutation_null import null_psi, permute_gains, summarize_null
 from posir_significance.true_score_model import midpoints
 from posir_tasks.profile import NDCG_AT_10
 
@@ -106,7 +106,7 @@ def p_value(counts: Integers, seed: int) -> float:
     """Return the p-value of a profile's PSI."""
     queries = counts.sum(axis=1)
     observed = float(psi(sample(counts).means[queries > 0]))
-    floor = null_summary(observed, null_psi(permuted_gains(counts[None], EXCHANGES, seed)[:, 0], queries))
+    floor = summarize_null(observed, null_psi(permute_gains(counts[None], EXCHANGES, seed)[:, 0], queries))
     return floor.p_value if floor else 1.0
 
 

@@ -44,4 +44,4 @@ def bucket_mean(scores: ArrayLike) -> float:
 
 def none_if_nan(score: float) -> float | None:
     """Return a score, or None where it is undefined: JSON has no NaN, and 'not scored' is not 0."""
-    return None if math.isnan(score) else score
+    return None if math.isnan(score) else float(score)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
+from posir_psi.scores import none_if_nan
 from posir_report.summary import TaskSummary
-from posir_significance.group_means import Floats, Integers, sample
-from posir_significance.intervals import TAILS, Interval, ndcg_intervals
-from posir_significance.permutation_null import permuted_gains
+from posir_significance.group_means import Floats, sample
+from posir_significance.intervals import Interval, ndcg_intervals
+from posir_significance.permutation_null import permutation_null
 from posir_tasks.profile import PositionProfile
 
 #: Cells of fewer queries are marked: at nDCG@10 near 0.5 their 95 % interval is wider than 0.16.
@@ -47,15 +47,15 @@ def cells_of(summary: TaskSummary) -> list[Cell]:
     """Return the cells of a profile, length bucket by length bucket; intervals and noise where significance was scored."""
     profile = summary.profile
     if "psi_significance" in summary.scores:
-        noise = null_bands(profile.counts)
+        noise = [null.band for null in permutation_null(profile).lengths]
         intervals = [ndcg_intervals(sample(bucket)) for bucket in profile.counts]
     else:
-        noise = np.full((2, *profile.counts.shape[:2]), np.nan)
+        noise = [np.full((2, len(profile.positions)), np.nan)] * len(profile.lengths)
         intervals = [[None] * len(profile.positions)] * len(profile.lengths)
     return [
         cell
         for index, length in enumerate(lengths_in_words(profile))
-        for cell in _bucket(length, profile, index, intervals[index], noise[:, index])
+        for cell in _bucket(length, profile, index, intervals[index], noise[index])
     ]
 
 
@@ -72,36 +72,14 @@ def _bucket(length: str, profile: PositionProfile, index: int, intervals: list[I
             end=(place + 1) / total,
             queries=int(queries[place]),
             few=bool(queries[place] < FEW),
-            ndcg_at_10=known(means[place]),
+            ndcg_at_10=none_if_nan(means[place]),
             low=interval[0] if interval else None,
             high=interval[1] if interval else None,
-            noise_low=known(noise[0, place]),
-            noise_high=known(noise[1, place]),
+            noise_low=none_if_nan(noise[0, place]),
+            noise_high=none_if_nan(noise[1, place]),
         )
         for place, (position, interval) in enumerate(zip(profile.positions, intervals, strict=True))
     ]
-
-
-def null_bands(counts: Integers) -> Floats:
-    """Return what 95 of 100 cell means lie within under no position effect.
-
-    Pointwise: of 20 bins without any effect one lies outside on average.
-
-    Args:
-        counts: Queries per length bucket, position bin and rank column, shape (L, P, 12).
-
-    Returns:
-        Low and high ends, shape (2, L, P); NaN where a cell is empty.
-    """
-    queries = counts.sum(axis=-1)
-    ends = np.quantile(permuted_gains(counts), TAILS, axis=0)
-    bands: Floats = np.where(queries > 0, ends / np.maximum(queries, 1), np.nan)
-    return bands
-
-
-def known(value: float) -> float | None:
-    """Return a number, None where it is NaN: JSON has no NaN."""
-    return None if math.isnan(value) else float(value)
 
 
 def lengths_in_words(profile: PositionProfile) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from posir_significance.group_means import sample
 from posir_significance.intervals import ndcg_intervals
-from posir_significance.scores import as_list, direction_scores, significance_scores
+from posir_significance.scores import direction_scores, interval_to_json, significance_scores
 from posir_tasks.plugin_api import hookimpl
 from posir_tasks.profile import PositionProfile
 
@@ -19,6 +19,6 @@ def posir_scores(profile: PositionProfile) -> dict[str, Any]:
     """
     return {
         "psi_significance": significance_scores(profile),
-        "position_intervals": [as_list(interval) for interval in ndcg_intervals(sample(profile.counts.sum(axis=0)))],
+        "position_intervals": [interval_to_json(interval) for interval in ndcg_intervals(sample(profile.counts.sum(axis=0)))],
         "position_direction": direction_scores(profile),
     }

@@ -6,16 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from posir_leaderboard.board.models import Model, model_of
 from posir_leaderboard.entries import Entry
-from posir_report.cells import Cell, cells_of, equal_bins, known, lengths_in_words
+from posir_psi.scores import none_if_nan
+from posir_report.cells import Cell, cells_of, equal_bins, lengths_in_words
 from posir_report.charts import position_title
 from posir_report.summary import Row, TaskSummary, bin_rows_of, rows_of, summarise
 from posir_report.tables import reach_sentences, verdict
-from posir_significance.intervals import TAILS
-from posir_significance.permutation_null import permuted_gains
+from posir_significance.permutation_null import permutation_null
 from posir_tasks.results import rounded
 
 #: What is kept of a cell of the curves.
@@ -123,9 +121,7 @@ def by_length(summary: TaskSummary) -> list[list[Cell]]:
 
 def all_lengths(summary: TaskSummary) -> list[Cell]:
     """Return the cells of all lengths together; in their noise, ranks are exchanged within each length bucket."""
-    gains = permuted_gains(summary.profile.counts).sum(axis=1)
-    queries = summary.profile.counts.sum(axis=(0, 2))
-    noise = np.where(queries > 0, np.quantile(gains, TAILS, axis=0) / np.maximum(queries, 1), np.nan)
+    low, high = permutation_null(summary.profile).overall.band
     template = cells_of(summary)[: len(summary.profile.positions)]
     return [
         replace(
@@ -135,8 +131,8 @@ def all_lengths(summary: TaskSummary) -> list[Cell]:
             ndcg_at_10=row.ndcg_at_10,
             low=row.ndcg_at_10_low,
             high=row.ndcg_at_10_high,
-            noise_low=known(noise[0, place]),
-            noise_high=known(noise[1, place]),
+            noise_low=none_if_nan(low[place]),
+            noise_high=none_if_nan(high[place]),
         )
         for place, (cell, row) in enumerate(zip(template, bin_rows_of(summary), strict=True))
     ]

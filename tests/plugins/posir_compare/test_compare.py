@@ -28,7 +28,7 @@ from posir_compare.permutation import correlation, dealt, exchange_p_value, exch
 from posir_psi import psi
 from posir_significance.group_means import sample
 from posir_significance.intervals import ndcg_intervals, psi_interval
-from posir_significance.permutation_null import null_psi, null_summary, permuted_gains
+from posir_significance.permutation_null import null_psi, permute_gains, summarize_null
 from posir_significance.true_score_model import true_scores
 from posir_tasks.command.app import build_app
 from posir_tasks.errors import PosirError
@@ -185,7 +185,7 @@ FLAT, SLOPE, STEP = np.full(20, 0.75), np.linspace(0.8, 0.5, 20), np.where(np.ar
 
 def p_of(counts):
     queries = counts.sum(axis=1)
-    return null_summary(float(psi(sample(counts).means)), null_psi(permuted_gains(counts[None], 100)[:, 0], queries)).p_value
+    return summarize_null(float(psi(sample(counts).means)), null_psi(permute_gains(counts[None], 100)[:, 0], queries)).p_value
 
 
 def possible_differences(joint, paired):

@@ -1,0 +1,117 @@
+"""The scores of the plugin: their fields, ranges and limiting cases."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from posir_psi.plugin import posir_scores as psi_plugin
+from posir_significance.plugin import posir_scores
+from posir_tasks.profile import RANKS
+from tests.support.simulation import build_profile, draw_counts
+
+FIELDS = {
+    "queries",
+    "ndcg_at_10",
+    "ndcg_at_10_interval",
+    "psi",
+    "psi_interval",
+    "psi_null_mean",
+    "psi_null_p95",
+    "p_value",
+    "psi_corrected",
+}
+
+
+@pytest.fixture(scope="module")
+def profile():
+    return build_profile(*(draw_counts(np.linspace(0.8 - 0.1 * k, 0.4, 20), 400, k) for k in range(4)))
+
+
+def test_fields(profile):
+    scores = posir_scores(profile)
+    assert scores.keys() == {"psi_significance", "position_intervals", "position_direction"}
+    assert list(scores["psi_significance"]) == list(scores["position_direction"]) == ["all", "q1", "q2", "q3", "q4"]
+    assert all(entry.keys() == FIELDS for entry in scores["psi_significance"].values())
+    assert len(scores["position_intervals"]) == 20
+    assert json.loads(json.dumps(scores, allow_nan=False)) == scores
+
+
+def test_values_agree_with_the_psi_plugin(profile):
+    scores, others = posir_scores(profile)["psi_significance"], psi_plugin(profile)
+    assert scores["all"]["psi"] == pytest.approx(others["psi"])
+    assert scores["all"]["ndcg_at_10"] == pytest.approx(profile.score())
+    for name in ("q1", "q2", "q3", "q4"):
+        assert scores[name]["psi"] == pytest.approx(others[f"psi_{name}"])
+        assert scores[name]["ndcg_at_10"] == pytest.approx(others[f"ndcg_at_10_{name}"])
+        assert scores[name]["queries"] == others[f"queries_{name}"]
+
+
+def test_same_profile_same_numbers(profile):
+    assert posir_scores(profile) == posir_scores(replace(profile, counts=profile.counts.copy()))
+
+
+def test_one_length_has_no_entries_of_its_own():
+    assert list(posir_scores(build_profile(draw_counts(np.full(3, 0.5), 90, 1)))["psi_significance"]) == ["all"]
+
+
+def test_empty_profile():
+    scores = posir_scores(build_profile(np.zeros((3, 12)), np.zeros((3, 12))))
+    for entry in scores["psi_significance"].values():
+        assert entry == dict.fromkeys(FIELDS) | {"queries": 0}
+    assert scores["position_intervals"] == [None] * 3
+    assert all(value is None for entry in scores["position_direction"].values() for value in entry.values())
+
+
+def test_all_misses():
+    counts = np.zeros((3, 12))
+    counts[:, -1] = 50
+    entry = posir_scores(build_profile(counts))["psi_significance"]["all"]
+    assert entry["ndcg_at_10"] == 0
+    assert entry["ndcg_at_10_interval"][1] > 0
+    assert all(entry[name] is None for name in FIELDS if "psi" in name or name == "p_value")
+
+
+def test_all_first():
+    counts = np.zeros((3, 12))
+    counts[:, 0] = 50
+    entry = posir_scores(build_profile(counts))["psi_significance"]["all"]
+    assert entry["psi"] == 0
+    assert entry["p_value"] == 1
+    assert entry["psi_interval"][0] == 0 < entry["psi_interval"][1] < 0.1
+    assert entry["ndcg_at_10_interval"][0] < 1
+
+
+@pytest.mark.parametrize("bins", [1, 4])
+def test_single_bin(bins):
+    counts = np.zeros((bins, 12))
+    counts[0] = 3
+    scores = posir_scores(build_profile(counts))
+    entry = scores["psi_significance"]["all"]
+    assert entry["psi"] == 0
+    assert [entry[name] for name in ("psi_interval", "psi_null_mean", "p_value", "psi_corrected")] == [None] * 4
+    assert scores["position_direction"]["all"]["verdict"] is None
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.tuples(st.integers(1, 3), st.integers(1, 7)).flatmap(
+        lambda shape: arrays(np.int64, (*shape, len(RANKS)), elements=st.sampled_from([0, 0, 0, 1, 2, 30]))
+    )
+)
+def test_every_profile_gets_plain_scores_within_their_ranges(counts):
+    scores = posir_scores(build_profile(*counts))
+    json.dumps(scores, allow_nan=False)
+    for entry in scores["psi_significance"].values():
+        for interval in (entry["psi_interval"], entry["ndcg_at_10_interval"]):
+            assert interval is None or 0 <= interval[0] <= interval[1] <= 1
+        assert entry["p_value"] is None or 0 < entry["p_value"] <= 1
+        assert entry["psi_corrected"] is None or entry["psi_corrected"] <= 1
+        if entry["ndcg_at_10"] is not None:
+            assert entry["ndcg_at_10_interval"][0] <= entry["ndcg_at_10"] <= entry["ndcg_at_10_interval"][1]
+        if entry["psi_interval"] and entry["p_value"] >= 0.05:
+            assert entry["psi_interval"][0] == 0

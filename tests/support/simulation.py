@@ -1,0 +1,38 @@
+"""Profiles of simulated models with known true scores."""
+
+import numpy as np
+
+from posir_psi import psi
+from posir_significance.group_means import sample
+from posir_significance.permutation_null import null_psi, permute_gains, summarize_null
+from posir_tasks.profile import NDCG_AT_10, PositionProfile
+
+#: Rank distributions of a good and of a bad retriever; mixtures of the two have any mean between theirs.
+GOOD = np.array([0.86, 0.05, 0.03, 0.01, 0.01, 0.01, 0.01, 0.0, 0.01, 0.0, 0.01, 0.0])
+BAD = np.array([0.02, 0.03, 0.03, 0.02, 0.02, 0.02, 0.01, 0.02, 0.01, 0.02, 0.5, 0.3])
+
+
+def rank_distributions(means):
+    """Rank distributions (P, 12) with the given mean nDCG@10."""
+    share = (np.asarray(means) - BAD @ NDCG_AT_10) / (GOOD @ NDCG_AT_10 - BAD @ NDCG_AT_10)
+    return share[:, None] * GOOD + (1 - share[:, None]) * BAD
+
+
+def draw_counts(means, queries, seed):
+    """Counts (P, 12) of queries that fall into bins at random."""
+    rng = np.random.default_rng(seed)
+    bins = rng.multinomial(queries, np.full(len(means), 1 / len(means)))
+    return rng.multinomial(bins, rank_distributions(means))
+
+
+def build_profile(*buckets):
+    """A profile with one length bucket for each (P, 12)."""
+    counts = np.array(buckets, np.int64)
+    lengths = tuple(f"Q{k + 1}" for k in range(len(counts)))
+    return PositionProfile("test", lengths, tuple(map(str, range(counts.shape[1]))), counts, counts.sum(axis=1))
+
+
+def psi_p_value(counts, draws, seed=1):
+    """The p-value of the PSI of counts (P, 12)."""
+    null = null_psi(permute_gains(counts[None], draws, seed)[:, 0], counts.sum(axis=1))
+    return summarize_null(float(psi(sample(counts).means)), null).p_value
