@@ -79,7 +79,7 @@ def ours(folder: Path, size: Size) -> float:
     from posir_tasks.ranks import rank_hits, retrieval_scores
     from posir_tasks.results import COVERAGE_KEY, PROFILE_KEY, read_results, rounded
     from posir_tasks.schemes import RelativePositions
-    from posir_tasks.search.dense import dense_hits
+    from posir_tasks.search.dense import search_dense
     from posir_tasks.window_coverage import WindowCoverage
 
     class Dot:
@@ -109,7 +109,7 @@ def ours(folder: Path, size: Size) -> float:
         def embed(texts: Dataset, prompt_type: PromptType, own: torch.Tensor = own, chunk=chunk) -> torch.Tensor:  # type: ignore[no-untyped-def]  # noqa: ANN001, ARG001
             return own if prompt_type is PromptType.query else next(chunk)
 
-        hits = dense_hits(Dot(), embed, corpus, queries, top_k=TOP_K, timer=TimingStack(), split="test", subset=str(domain))  # type: ignore[arg-type]
+        hits = search_dense(Dot(), embed, corpus, queries, top_k=TOP_K, timer=TimingStack(), split="test", subset=str(domain))  # type: ignore[arg-type]
         ranked = rank_hits(hits, evidence.positives())
         profile = PositionProfile.from_ranks(scheme, evidence, ranked.ranks)
         reach = WindowCoverage.from_ranks(512, scheme, evidence, ranked.ranks)

@@ -11,7 +11,7 @@ import numpy as np
 from posir_psi import psi
 from posir_tasks.profile import NDCG_AT_10, rank_columns
 from posir_tasks.ranks import rank_hits
-from posir_tasks.search.bm25 import bm25_hits
+from posir_tasks.search.bm25 import search_bm25
 
 DRAWS = 2_000
 
@@ -27,7 +27,7 @@ def main() -> None:
     task, subset = mteb.get_task(sys.argv[1]), sys.argv[2]
     data = task.read_subset(subset)
     where = {"task_metadata": task.metadata, "hf_split": "test", "hf_subset": subset, "encode_kwargs": {}}
-    hits = bm25_hits(mteb.get_model("mteb/baseline-bm25s"), data.corpus, data.queries, top_k=100, **where)
+    hits = search_bm25(mteb.get_model("mteb/baseline-bm25s"), data.corpus, data.queries, top_k=100, **where)
     gains = NDCG_AT_10[rank_columns(rank_hits(hits, data.evidence.positives()).ranks)]
     positions, bins = task.scheme.cells(data.evidence).position, len(task.scheme.positions)
     documents = np.unique(data.evidence.document_ids, return_inverse=True)[1]

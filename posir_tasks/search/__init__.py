@@ -1,1 +1,1 @@
-"""Running a model over a subset: mteb's own search, and the first stage of a cross-encoder."""
+"""Searching a subset with any mteb model, and the first stage of a cross-encoder."""

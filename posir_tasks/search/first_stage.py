@@ -1,4 +1,4 @@
-"""The first stage of a cross-encoder run: BM25's top 100, made once and cached.
+"""The first stage of a cross-encoder run: BM25's top 100, computed once and cached.
 
 The papers rerank the top 100 of a first stage, BM25 on SQuAD-PosQ (Zeng et al. 2025, arXiv 2505.13950).
 """
@@ -11,7 +11,7 @@ import os
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import polars as pl
@@ -22,61 +22,64 @@ from mteb.models.model_implementations.bm25 import BM25Search
 
 from posir_tasks.files import atomic_write
 from posir_tasks.ranks import Hits
-from posir_tasks.search.bm25 import bm25_hits
+from posir_tasks.search.bm25 import search_bm25
 
 logger = logging.getLogger(__name__)
 
 FIRST_STAGE_MODEL = "mteb/baseline-bm25s"
-#: Folder of the cache; by default `posir` in the user's cache folder.
+#: Environment variable with the folder of the cache; by default `posir` in the user's cache folder.
 CACHE_VARIABLE = "POSIR_CACHE"
 
 
 @dataclass(frozen=True)
 class FirstStage:
-    """Candidates for reranking and where they come from."""
+    """Candidates for reranking and their origin."""
 
     top_ranked: dict[str, list[str]]
     """Query id to document ids, best first."""
     model_meta: dict[str, str]
-    """Name and revision of the model that found them, as mteb's results name it."""
+    """Name and revision of the model that found them, in the format of mteb's results."""
 
 
 def cache_folder() -> Path:
-    """Return the folder in which first stages are kept."""
+    """Return posir's cache folder."""
     configured = os.environ.get(CACHE_VARIABLE)
     if configured:
         return Path(configured).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "posir"
 
 
-def bm25_first_stage(
+def load_first_stage(
     corpus: Dataset, queries: Dataset, *, task_metadata: TaskMetadata, hf_split: str, hf_subset: str, top_k: int
 ) -> FirstStage:
-    """Return BM25's `top_k` documents for each query, from the cache where the same texts were searched before."""
+    """Return BM25's `top_k` documents for each query, from the cache if the same texts were searched before."""
     meta = get_model_meta(FIRST_STAGE_MODEL)
     revision = str(meta.revision)
     languages = task_metadata.hf_subsets_to_langscripts[hf_subset]
     settings = [FIRST_STAGE_MODEL, revision, version("bm25s"), version("mteb"), *languages, str(top_k)]
     file = cache_folder() / "first-stage" / f"{_digest(corpus, queries, settings)}.parquet"
     if not file.exists():
-        logger.info("Making the first stage for reranking: BM25's top %d, kept in %s", top_k, file)
+        logger.info("Searching the first stage for reranking: BM25's top %d, to be cached in %s", top_k, file)
         model = cast(BM25Search, meta.load_model())
-        where: dict[str, Any] = {
-            "task_metadata": task_metadata,
-            "hf_split": hf_split,
-            "hf_subset": hf_subset,
-            "encode_kwargs": {},
-        }
-        hits = bm25_hits(model, corpus, queries, top_k=top_k, **where)
+        hits = search_bm25(
+            model,
+            corpus,
+            queries,
+            top_k=top_k,
+            task_metadata=task_metadata,
+            hf_split=hf_split,
+            hf_subset=hf_subset,
+            encode_kwargs={},
+        )
         with atomic_write(file) as part:
-            pl.DataFrame({"query": queries["id"][:], "documents": best_first(hits)}).write_parquet(part)
-    kept = pl.read_parquet(file)
-    top_ranked = dict(zip(kept["query"].to_list(), kept["documents"].to_list(), strict=True))
+            pl.DataFrame({"query": queries["id"][:], "documents": sort_candidates(hits)}).write_parquet(part)
+    cached = pl.read_parquet(file)
+    top_ranked = dict(zip(cached["query"].to_list(), cached["documents"].to_list(), strict=True))
     return FirstStage(top_ranked, {"model_name": FIRST_STAGE_MODEL, "revision": revision})
 
 
-def best_first(hits: Hits) -> pl.Series:
-    """Return the document ids of each query in pytrec_eval's order: by score, then by id, both descending."""
+def sort_candidates(hits: Hits) -> pl.Series:
+    """Return each query's document ids in pytrec_eval's order: by score, then by id, both descending."""
     ids = np.array(hits.document_ids)
     order = np.lexsort((ids.argsort().argsort()[hits.documents], hits.scores), axis=1)[:, ::-1]
     rows = np.take_along_axis(hits.documents, order, axis=1)

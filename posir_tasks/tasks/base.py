@@ -22,8 +22,8 @@ from posir_tasks.query_ranks import save_ranks
 from posir_tasks.ranks import RankedQueries, rank_results, retrieval_scores
 from posir_tasks.results import COVERAGE_KEY, PROFILE_KEY, RUN_KEY, SCORED_KEY, rounded
 from posir_tasks.schemes import PositionScheme, RelativePositions
-from posir_tasks.search.first_stage import bm25_first_stage
-from posir_tasks.search.model import SearchRequest, is_reranker, search_ranks, search_results, window_of
+from posir_tasks.search.dispatch import SearchRequest, find_window, is_reranker, search_ranks, search_results
+from posir_tasks.search.first_stage import load_first_stage
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.folder import domains_to_run, open_folder
 from posir_tasks.sources.posir import read_domain
@@ -137,7 +137,7 @@ class PositionTask(AbsTaskRetrieval):
         where = {"hf_split": hf_split, "hf_subset": hf_subset}
         stage = None
         if is_reranker(model) and data_split["top_ranked"] is None:
-            stage = bm25_first_stage(
+            stage = load_first_stage(
                 data_split["corpus"], data_split["queries"], task_metadata=self.metadata, top_k=self._top_k, **where
             )
         request = SearchRequest(
@@ -162,7 +162,7 @@ class PositionTask(AbsTaskRetrieval):
             if first_stage:
                 scores["previous_results_model_meta"] = first_stage
         with timer("Scoring positions", split=hf_split, subset=hf_subset):
-            return scores | self._position_scores(ranked, data_split, window_of(model), taken=scores.keys())
+            return scores | self._position_scores(ranked, data_split, find_window(model), taken=scores.keys())
 
     def _search_and_keep(
         self, model: MTEBModels, request: SearchRequest, evidence: Evidence, prediction_folder: Path

@@ -1,4 +1,4 @@
-"""Search by embeddings finds what mteb's own search finds, whatever the sizes of chunks and blocks."""
+"""Search by embeddings finds what mteb's own search finds, for any chunk size and memory limit."""
 
 import mteb
 import numpy as np
@@ -14,21 +14,21 @@ from mteb.types import PromptType
 from posir_tasks.ranks import rank_hits, rank_results
 from posir_tasks.search import dense
 
-WHERE = {"task_metadata": mteb.get_task("PosIR-Mini").metadata, "hf_split": "test", "hf_subset": "default"}
+TASK_ARGUMENTS = {"task_metadata": mteb.get_task("PosIR-Mini").metadata, "hf_split": "test", "hf_subset": "default"}
 
 
 class GivenEmbeddings:
-    """A model whose texts are the row numbers of the embeddings it gives."""
+    """A model with precomputed embeddings; each text is the number of its row."""
 
     mteb_model_meta = ModelMeta.create_empty()
 
-    def __init__(self, queries, documents, form=np.asarray):
+    def __init__(self, queries, documents, convert=np.asarray):
         self.rows = {PromptType.query: queries, PromptType.document: documents}
-        self.form = form
+        self.convert = convert
 
     def encode(self, inputs, *, prompt_type, **kwargs):  # noqa: ARG002
-        wanted = [int(text) for batch in inputs for text in batch["text"]]
-        return self.form(self.rows[prompt_type][wanted])
+        selected = [int(text) for batch in inputs for text in batch["text"]]
+        return self.convert(self.rows[prompt_type][selected])
 
     def similarity(self, first, second):
         first, second = (torch.as_tensor(side) for side in (first, second))
@@ -45,34 +45,34 @@ def texts(count: int, prefix: str) -> Dataset:
 def ranks_both_ways(model: GivenEmbeddings, top_k: int) -> tuple[np.ndarray, np.ndarray]:
     queries, corpus = texts(len(model.rows[PromptType.query]), "q"), texts(len(model.rows[PromptType.document]), "d")
     positives = {name: f"d{row % len(corpus)}" for row, name in enumerate(queries["id"])}
-    embed = dense.ModelEmbedder(model, {}, None, WHERE)
-    hits = dense.dense_hits(model, embed, corpus, queries, top_k=top_k, timer=TimingStack(), split="test", subset="default")
+    embed = dense.ModelEmbedder(model, {}, None, TASK_ARGUMENTS)
+    hits = dense.search_dense(model, embed, corpus, queries, top_k=top_k, timer=TimingStack(), split="test", subset="default")
     search = SearchEncoderWrapper(model)
-    search.index(corpus, **WHERE, encode_kwargs={})
-    found = search.search(queries, **WHERE, top_k=top_k, encode_kwargs={"show_progress_bar": False})
+    search.index(corpus, **TASK_ARGUMENTS, encode_kwargs={})
+    found = search.search(queries, **TASK_ARGUMENTS, top_k=top_k, encode_kwargs={"show_progress_bar": False})
     return rank_hits(hits, positives).ranks, rank_results(found, positives).ranks
 
 
 @settings(max_examples=40)
 @given(
     counts=st.tuples(st.integers(1, 12), st.integers(1, 30)),
-    chunk=st.integers(1, 40),
-    block=st.integers(1, 200),
+    chunk_size=st.integers(1, 40),
+    max_similarities=st.integers(1, 200),
     seed=st.integers(0, 2**31),
 )
-def test_ranks_are_those_of_mtebs_search(counts, chunk, block, seed):
+def test_ranks_are_those_of_mtebs_search(counts, chunk_size, max_similarities, seed):
     rng = np.random.default_rng(seed)
-    # Small integers make many ties; all documents are kept, so that no tie is cut at the end.
+    # Small integers cause many ties; with all documents in the results, no tie crosses the cut-off.
     model = GivenEmbeddings(*(rng.integers(-2, 3, (count, 3)).astype(np.float32) for count in counts))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dense, "CHUNK", chunk)
-        patch.setattr(dense, "BLOCK", block)
+        patch.setattr(dense, "CORPUS_CHUNK_SIZE", chunk_size)
+        patch.setattr(dense, "MAX_SIMILARITIES", max_similarities)
         ours, mtebs = ranks_both_ways(model, top_k=30)
     assert ours.tolist() == mtebs.tolist()
 
 
 @pytest.mark.parametrize(
-    "form",
+    "convert",
     [
         np.asarray,
         torch.as_tensor,
@@ -81,11 +81,11 @@ def test_ranks_are_those_of_mtebs_search(counts, chunk, block, seed):
     ],
     ids=["numpy", "torch", "bfloat16", "sparse"],
 )
-def test_only_the_first_k_are_kept_of_every_kind_of_embeddings(form, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(dense, "CHUNK", 50)
-    monkeypatch.setattr(dense, "BLOCK", 500)
+def test_the_top_k_of_every_array_type_are_those_of_mtebs_search(convert, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(dense, "CORPUS_CHUNK_SIZE", 50)
+    monkeypatch.setattr(dense, "MAX_SIMILARITIES", 500)
     rng = np.random.default_rng(1)
-    model = GivenEmbeddings(*(rng.standard_normal((count, 8)).astype(np.float32) for count in (40, 120)), form=form)
+    model = GivenEmbeddings(*(rng.standard_normal((count, 8)).astype(np.float32) for count in (40, 120)), convert=convert)
     ours, mtebs = ranks_both_ways(model, top_k=10)
     assert ours.tolist() == mtebs.tolist()
     assert 0 < np.count_nonzero(ours) < len(ours)

@@ -1,17 +1,17 @@
-"""The first stage of a reranker: pytrec_eval's order, made once."""
+"""The first stage of a reranker: its candidates are in pytrec_eval's order."""
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from posir_tasks.ranks import Hits
-from posir_tasks.search.first_stage import best_first
+from posir_tasks.search.first_stage import sort_candidates
 
 IDS = ["d1", "d10", "d2", "ä", "文", "😀", "-"]
 
 
 @given(st.lists(st.permutations(range(len(IDS))), min_size=1, max_size=5), st.data())
-def test_candidates_stand_by_score_then_by_id_both_descending(documents, data):
+def test_candidates_are_sorted_by_score_then_by_id_both_descending(documents, data):
     scores = data.draw(
         st.lists(
             st.lists(st.sampled_from([0.0, 0.5, 2.0]), min_size=len(IDS), max_size=len(IDS)),
@@ -19,7 +19,7 @@ def test_candidates_stand_by_score_then_by_id_both_descending(documents, data):
             max_size=len(documents),
         )
     )
-    ordered = best_first(Hits(np.array(documents), np.array(scores), IDS)).to_list()
+    ordered = sort_candidates(Hits(np.array(documents), np.array(scores), IDS)).to_list()
     for rows, of_query, found in zip(documents, scores, ordered, strict=True):
         best = sorted(((score, IDS[row]) for row, score in zip(rows, of_query, strict=True)), reverse=True)
         assert found == [name for _, name in best]

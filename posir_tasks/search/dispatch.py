@@ -1,10 +1,11 @@
-"""Any model of mteb, searched: to its results, or straight to the ranks of the relevant documents."""
+"""Search with any mteb model: to mteb's results, or directly to the ranks of the relevant documents."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from datasets import Dataset
 from mteb._evaluators import RetrievalEvaluator
@@ -22,20 +23,20 @@ from mteb.timing import TimingStack
 from mteb.types import EncodeKwargs
 
 from posir_tasks.ranks import Hits, RankedQueries, rank_hits, rank_results
-from posir_tasks.search.bm25 import bm25_hits
-from posir_tasks.search.dense import ModelEmbedder, dense_hits
+from posir_tasks.search.bm25 import search_bm25
+from posir_tasks.search.dense import ModelEmbedder, search_dense
 
 
 @dataclass(frozen=True)
 class SearchRequest:
-    """What is searched for, where and how."""
+    """Queries, corpus and settings of a search."""
 
     corpus: Dataset
     """Columns `id` and `text`."""
     queries: Dataset
     """Columns `id` and `text`."""
     positives: Mapping[str, str]
-    """Query id to the id of its relevant document, in the order of the queries."""
+    """Maps each query id to the id of its relevant document, in the order of the queries."""
     top_ranked: Mapping[str, list[str]] | None
     """Documents to rerank for each query; None to search the whole corpus."""
     top_k: int
@@ -46,25 +47,29 @@ class SearchRequest:
     num_proc: int | None
     timer: TimingStack
 
+    @property
+    def task_arguments(self) -> dict[str, Any]:
+        """The task as mteb passes it to models."""
+        return {"task_metadata": self.task_metadata, "hf_split": self.hf_split, "hf_subset": self.hf_subset}
+
 
 def is_reranker(model: MTEBModels) -> bool:
-    """Whether the model only reorders documents that something else found."""
+    """Whether the model can only rerank the documents of a first stage."""
     return isinstance(model, CrossEncoderProtocol) and not isinstance(model, EncoderProtocol | SearchProtocol)
 
 
-def window_of(model: MTEBModels) -> int | None:
-    """Return how many tokens of a text the model reads, as it or else its registered metadata tells; None if unknown."""
-    loaded = getattr(getattr(model, "model", None), "max_seq_length", None)
+def find_window(model: MTEBModels) -> int | None:
+    """Return the number of tokens of a text that the model reads, according to itself or else its metadata; None if unknown."""
     registered = model.mteb_model_meta.max_tokens if model.mteb_model_meta else None
-    window = loaded or registered
+    window = getattr(getattr(model, "model", None), "max_seq_length", None) or registered
     return int(window) if window and math.isfinite(window) else None
 
 
 def as_search(model: MTEBModels) -> SearchProtocol:
-    """Give any model of mteb the search interface, as `AbsTaskRetrieval` does.
+    """Wrap any mteb model in the search interface, as `AbsTaskRetrieval` does.
 
     Raises:
-        TypeError: It is no model of mteb.
+        TypeError: The object is not an mteb model.
     """
     if isinstance(model, SearchProtocol):
         return model
@@ -72,58 +77,55 @@ def as_search(model: MTEBModels) -> SearchProtocol:
         return SearchEncoderWrapper(model)
     if isinstance(model, CrossEncoderProtocol):
         return SearchCrossEncoderWrapper(model)
-    raise TypeError(f"{type(model).__name__} is neither a search model, an encoder nor a cross-encoder of mteb.")
+    raise TypeError(f"{type(model).__name__} is none of mteb's search models, encoders and cross-encoders.")
 
 
 def search_results(model: MTEBModels, request: SearchRequest) -> dict[str, dict[str, float]]:
-    """Search by mteb's own evaluator; return query id to document id to score."""
+    """Search with mteb's own evaluator; return a score by query id and document id."""
     evaluator = RetrievalEvaluator(
         corpus=request.corpus,
         queries=request.queries,
-        task_metadata=request.task_metadata,
-        hf_split=request.hf_split,
-        hf_subset=request.hf_subset,
         top_k=request.top_k,
         top_ranked=request.top_ranked,
         timer=request.timer,
+        **request.task_arguments,
     )
-    found: dict[str, dict[str, float]] = evaluator(
+    results: dict[str, dict[str, float]] = evaluator(
         as_search(model), encode_kwargs=request.encode_kwargs, num_proc=request.num_proc
     )
-    return found
+    return results
 
 
 def search_ranks(model: MTEBModels, request: SearchRequest) -> RankedQueries:
-    """Search and rank the relevant documents, by the way that takes the least memory for this model.
+    """Search and rank the relevant documents, in the most memory-efficient way for this model.
 
     Raises:
         ScoreError: The model returned NaN.
     """
+    if request.top_ranked is None and isinstance(model, BM25Search):
+        return rank_hits(_bm25_hits(model, request), request.positives)
     if request.top_ranked is None and isinstance(model, EncoderProtocol) and not isinstance(model, SearchProtocol):
-        return rank_hits(embedding_hits(model, request), request.positives)
-    if request.top_ranked is not None or not isinstance(model, BM25Search):
-        return rank_results(search_results(model, request), request.positives)
+        return rank_hits(_dense_hits(model, request), request.positives)
+    return rank_results(search_results(model, request), request.positives)
+
+
+def _bm25_hits(model: BM25Search, request: SearchRequest) -> Hits:
     with request.timer("Searching corpus", split=request.hf_split, subset=request.hf_subset):
-        hits = bm25_hits(
+        return search_bm25(
             model,
             request.corpus,
             request.queries,
             top_k=request.top_k,
             num_proc=request.num_proc,
-            task_metadata=request.task_metadata,
-            hf_split=request.hf_split,
-            hf_subset=request.hf_subset,
             encode_kwargs=request.encode_kwargs,
+            **request.task_arguments,
         )
-    return rank_hits(hits, request.positives)
 
 
-def embedding_hits(model: EncoderProtocol, request: SearchRequest) -> Hits:
-    """Search by embeddings, those of the corpus chunk by chunk."""
-    where = {"task_metadata": request.task_metadata, "hf_split": request.hf_split, "hf_subset": request.hf_subset}
-    return dense_hits(
+def _dense_hits(model: EncoderProtocol, request: SearchRequest) -> Hits:
+    return search_dense(
         model,
-        ModelEmbedder(model, dict(request.encode_kwargs), request.num_proc, where),
+        ModelEmbedder(model, dict(request.encode_kwargs), request.num_proc, request.task_arguments),
         request.corpus,
         request.queries,
         top_k=request.top_k,
