@@ -17,7 +17,7 @@ from huggingface_hub import CommitInfo, CommitOperationAdd, HfApi, get_token
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
 from huggingface_hub.hf_api import RepoFile
 
-from posir_leaderboard.entries import shown
+from posir_leaderboard.entries import sanitized
 from posir_tasks.errors import PosirError
 
 MAIN = "main"
@@ -230,7 +230,7 @@ class HuggingFaceHub:
             raise UnsettledError(f"{type(error).__name__}: {self._clean(str(error))}", None) from None
 
     def _clean(self, text: str) -> str:
-        return shown(self._secret.taken_out(text), 300)
+        return sanitized(self._secret.taken_out(text), 300)
 
 
 def identities(content: bytes) -> tuple[str, str]:

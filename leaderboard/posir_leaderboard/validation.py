@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from posir_leaderboard.dataset import SubsetFacts, subset_facts
-from posir_leaderboard.entries import Entry, Problem, shown
+from posir_leaderboard.entries import Entry, Problem, sanitized
 from posir_tasks.display.progress import progress
 from posir_tasks.errors import DataError
 from posir_tasks.evidence import Integers
@@ -94,7 +94,9 @@ def _subset_problems(
     try:
         facts = subset_facts(task, result.subset, str(revision))
     except DataError as error:
-        yield _problem(entry, f"the data cannot be read: {shown(str(error), 500)}", result.subset, f"{RUN_KEY}.data_revision")
+        yield _problem(
+            entry, f"the data cannot be read: {sanitized(str(error), 500)}", result.subset, f"{RUN_KEY}.data_revision"
+        )
         return
     # Scores of counts that no dataset has may take for ever to compute.
     problems = list(count_problems(task, facts, result.profile, result.reach)) or score_problems(task, facts, result, scores)
@@ -113,9 +115,9 @@ def revision_problem(revision: object, of_mteb: object, pinned: str) -> str | No
     branch = not (COMMIT.fullmatch(pinned) or pinned.isdigit())
     allowed = "a commit of the dataset on the Hub" if branch else pinned
     if not isinstance(revision, str) or not (COMMIT.fullmatch(revision) if branch else revision == pinned):
-        return f"is {shown(revision)}; must be {allowed}. Run the task on the Hub's data, without POSIR_DATA"
+        return f"is {sanitized(revision)}; must be {allowed}. Run the task on the Hub's data, without POSIR_DATA"
     if of_mteb not in (pinned, revision):
-        return f"is {shown(revision)}, but the file's dataset_revision is {shown(of_mteb)}"
+        return f"is {sanitized(revision)}, but the file's dataset_revision is {sanitized(of_mteb)}"
     return None
 
 
@@ -217,7 +219,7 @@ def retrieval_bounds(
 
 def _bound_problems(name: str, found: Any, low: float, high: float) -> Iterator[tuple[str, str]]:
     if not _is_number(found):
-        yield name, f"is {shown(found)}; must be a number"
+        yield name, f"is {sanitized(found)}; must be a number"
     elif not low - ROUNDING <= found <= high + ROUNDING or found != round(found, DECIMALS):
         gives = f"{low:.{DECIMALS}f}" if low == high else f"{low:.{DECIMALS}f} to {high:.{DECIMALS}f}"
         yield name, f"is {found} in the file; the profile gives {gives}"
@@ -226,10 +228,10 @@ def _bound_problems(name: str, found: Any, low: float, high: float) -> Iterator[
 def _nauc_problems(scores: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name, value in scores.items():
         if NAUC.fullmatch(name) and not (_is_number(value) and not value > 1 + ROUNDING):
-            yield name, f"is {shown(value)}; nAUC is a number of at most 1, or NaN"
+            yield name, f"is {sanitized(value)}; nAUC is a number of at most 1, or NaN"
         twin = next((second + name.removeprefix(first) for first, second in SAME.items() if name.startswith(first)), None)
         if twin and not _same(value, scores.get(twin)):
-            yield name, f"is {shown(value)} in the file, but {twin}, which is the same, is {shown(scores.get(twin))}"
+            yield name, f"is {sanitized(value)} in the file, but {twin}, which is the same, is {sanitized(scores.get(twin))}"
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -264,7 +266,7 @@ def differences(wanted: Any, found: Any, field: str = "") -> Iterator[tuple[str,
         if abs(wanted - found) > ROUNDING or found != round(found, DECIMALS):
             yield field, f"is {found} in the file; the profile gives {round(wanted, DECIMALS)}"
     elif type(wanted) is not type(found) or wanted != found:
-        yield field, f"is {shown(found)} in the file; must be {shown(wanted)}"
+        yield field, f"is {sanitized(found)} in the file; must be {sanitized(wanted)}"
 
 
 def _problem(entry: Entry, what: str, subset: str | None = None, field: str | None = None) -> Problem:
