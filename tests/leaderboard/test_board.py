@@ -21,7 +21,7 @@ from posir_leaderboard.board.averages import average, bias_among
 from posir_leaderboard.board.bundles import table_library
 from posir_leaderboard.board.folder import write_site
 from posir_leaderboard.board.groups import Choice, Group, known_groups
-from posir_leaderboard.board.models import BM25, UNKNOWN, Model, model_of
+from posir_leaderboard.board.models import BM25, UNKNOWN, Model, read_model
 from posir_leaderboard.board.published import published_records
 from posir_leaderboard.board.push import push_site
 from posir_leaderboard.board.ranks import rank_ranges
@@ -245,12 +245,12 @@ def test_metadata_of_the_wrong_kind_is_unknown():
         "reference": "javascript:alert(1)",
         "model_type": "dense",
     }
-    assert model_of("a/b", "r", wrong) == Model("a/b", "r")
-    assert model_of("a/b", "r", {}).kind == UNKNOWN
+    assert read_model("a/b", "r", wrong) == Model("a/b", "r")
+    assert read_model("a/b", "r", {}).kind == UNKNOWN
 
 
 def test_metadata_is_read():
-    model = model_of(
+    model = read_model(
         "a/b",
         "r",
         {
@@ -264,14 +264,14 @@ def test_metadata_is_read():
     )
     assert (model.parameters, model.window, model.dimensions) == (22713216, 256, 384)
     assert (model.kind, model.open_weights, model.reference) == ("Late interaction", True, "https://huggingface.co/a/b")
-    assert model_of("mteb/baseline-bm25s", "r", {"model_type": ["sparse"], "n_parameters": 0}).kind == BM25
+    assert read_model("mteb/baseline-bm25s", "r", {"model_type": ["sparse"], "n_parameters": 0}).kind == BM25
 
 
 @pytest.mark.parametrize(
     "address", ["http://a", "https://a b", 'https://a"b', "https://a<b", "https://" + "a" * 300, " https://a"]
 )
 def test_an_address_that_is_not_plain_https_is_not_linked(address):
-    assert model_of("a/b", "r", {"reference": address}).reference is None
+    assert read_model("a/b", "r", {"reference": address}).reference is None
 
 
 # Names that mean harm

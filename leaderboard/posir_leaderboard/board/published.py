@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from posir_leaderboard.board.models import model_of
+from posir_leaderboard.board.models import read_model
 from posir_leaderboard.board.records import ALL_LENGTHS, Record
 from posir_published import PublishedRow, published_rows, published_tasks
 from posir_published.rows import CROSS_LINGUAL, MONOLINGUAL, published_bins
@@ -56,7 +56,7 @@ def published_kinds() -> dict[str, str]:
 
 def _record(name: str, rows: list[PublishedRow], meta: Mapping[str, Any], kind: str | None) -> Record:
     described = {**meta, "model_type": [kind]} if kind else meta
-    model = model_of(name, "", described, published=True)
+    model = read_model(name, "", described, published=True)
     return Record(model, rows[0].task, tuple(map(bounded_row, rows)), detail_of(name, rows[0].task, rows[0].source))
 
 

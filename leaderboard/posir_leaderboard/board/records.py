@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from posir_leaderboard.board.models import Model, model_of
+from posir_leaderboard.board.models import Model, read_model
 from posir_leaderboard.entries import Entry
 from posir_psi.scores import none_if_nan
 from posir_report.cells import Cell, cells_of, equal_bins, lengths_in_words
@@ -90,7 +90,7 @@ def record_of(entry: Entry) -> Record:
     """Score an entry: pooled over its subsets, as `posir report` does, and each subset by itself."""
     (summary,) = summarise(entry.subsets)
     return Record(
-        model_of(entry.model, entry.revision, entry.meta), entry.task, tuple(rows_of(summary)), detail_of(summary, entry)
+        read_model(entry.model, entry.revision, entry.meta), entry.task, tuple(rows_of(summary)), detail_of(summary, entry)
     )
 
 
