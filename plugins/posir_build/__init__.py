@@ -1,1 +1,1 @@
-"""Building datasets in the PosIR layout: import, repair, span search and validation."""
+"""Building data in the PosIR layout: import from other formats, span search and repair, validation."""

@@ -1,20 +1,23 @@
-"""`posir import` and `posir import-squad`: a dataset of one's own in one command."""
+"""`posir import` and `posir import-squad`: a custom dataset in one command."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from reprlib import repr as short_repr
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from posir_build.beir import beir_passages
-from posir_build.importing import Imported, Passage, RepairedSpan, SkippedQuestion, Target, import_passages
-from posir_build.json_lines import json_lines_passages
-from posir_build.spans import NEAR, shortened
-from posir_build.squad_json import squad_passages
+from posir_build.importing import ImportedData, import_passages
+from posir_build.passages import Passage, SkippedQuestion
+from posir_build.readers.beir import read_beir
+from posir_build.readers.json_lines import read_json_lines
+from posir_build.readers.squad_json import read_squad_json
+from posir_build.spans import REPAIR_DISTANCE
+from posir_build.target import Target
 from posir_tasks.display.wording import counted
 from posir_tasks.errors import PosirError
 from posir_tasks.plugin_api.panels import DATA
@@ -28,8 +31,8 @@ Repair = Annotated[
     bool,
     typer.Option(
         "--repair",
-        help=f"Where an answer does not stand where it says, move its span to the one place within {NEAR} characters where it "
-        "does; without it, and where there are several such places, the question is left out.",
+        help=f"If an answer is not where its file says, move it to the only match within {REPAIR_DISTANCE} characters; without "
+        "this option, or if there are several matches, the question is skipped.",
     ),
 ]
 Tokenizer = Annotated[
@@ -55,10 +58,10 @@ def add_commands(app: typer.Typer) -> None:
     ) -> None:
         """Import SQuAD-format JSON as one domain of a language, in the PosIR layout.
 
-        The span is the first answer's. Questions whose answer does not stand where it says are left out and named;
+        The span is the first answer's. Questions whose answer is not where the file says are skipped and listed;
         contexts without a question stay in the corpus.
         """
-        import_and_report(squad_passages(files), Target(language, domain, output), tokenizer, repair=repair)
+        import_and_report(read_squad_json(files), Target(language, domain, output), tokenizer, repair=repair)
 
     @app.command("import", rich_help_panel=DATA)
     def import_command(
@@ -69,64 +72,58 @@ def add_commands(app: typer.Typer) -> None:
         language: Language,
         domain: Domain,
         output: Output,
-        split: Annotated[str, typer.Option(help="Of a BEIR folder, the qrels to read.")] = "test",
+        split: Annotated[str, typer.Option(help="Split of a BEIR folder, the name of its qrels.")] = "test",
         repair: Repair = False,
         tokenizer: Tokenizer = None,
     ) -> None:
         """Import JSON Lines or BEIR folders as one domain of a language, in the PosIR layout.
 
-        Spans count Unicode code points of the document's text, from 0, the end excluded. Questions whose answer does not
-        stand where it says are left out and named; documents without a question stay in the corpus.
+        Spans count Unicode code points of the document's text from 0; the end is exclusive. Questions whose answer is
+        not where the file says are skipped and listed; documents without a question stay in the corpus.
         """
-        import_and_report(passages_of(sources, split), Target(language, domain, output), tokenizer, repair=repair)
+        import_and_report(read_sources(sources, split), Target(language, domain, output), tokenizer, repair=repair)
 
 
-def passages_of(sources: Iterable[Path], split: str) -> Iterator[Passage | SkippedQuestion]:
+def read_sources(sources: Iterable[Path], split: str) -> Iterator[Passage | SkippedQuestion]:
     """Yield the passages of BEIR folders and JSON Lines files.
 
     Raises:
         PosirError: A source is neither.
-        DataError: A file cannot be read, or is not what is wanted.
+        DataError: A file cannot be read or does not have the expected format.
     """
     for source in sources:
         if source.is_dir():
-            yield from beir_passages(source, split)
+            yield from read_beir(source, split)
         elif source.suffix == ".jsonl":
-            yield from json_lines_passages(source)
+            yield from read_json_lines(source)
         else:
             raise PosirError(
-                f"{source}: neither a folder nor a file that ends in .jsonl. SQuAD-format JSON goes to `posir import-squad`."
+                f"{source}: neither a folder nor a file that ends in .jsonl. For SQuAD-format JSON use `posir import-squad`."
             )
 
 
 def import_and_report(
     passages: Iterable[Passage | SkippedQuestion], target: Target, tokenizer: str | None, *, repair: bool
 ) -> None:
-    """Import passages, and print what was imported, moved and left out."""
+    """Import passages, and print what was imported, repaired and skipped."""
     imported = import_passages(passages, target, count_tokens=token_counter(tokenizer), repair=repair)
     console = Console(highlight=False, soft_wrap=True, markup=False)
-    for line in report_lines(imported, target.folder):
+    for line in format_report(imported, target.folder):
         console.print(line)
 
 
-def report_lines(imported: Imported, folder: Path) -> Iterator[str]:
-    """Yield what was imported, moved and left out."""
+def format_report(imported: ImportedData, folder: Path) -> Iterator[str]:
+    """Yield lines that say what was imported, repaired and skipped."""
     yield f"{folder}: {counted(len(imported.documents), 'document')}, {counted(len(imported.queries), 'question')}"
     if imported.titles:
         yield f"titles not imported: {imported.titles:,}; spans count in the texts alone"
-    if imported.moved:
-        by = Counter(moved.span.start - (moved.claim.start or 0) for moved in imported.moved)
-        distances = ", ".join(f"{distance:+d} ({count:,})" for distance, count in by.most_common())
-        yield f"moved: {counted(len(imported.moved), 'span')} to where the answer stands, by characters {distances}; first:"
-        yield from (f"  {described(moved)}" for moved in imported.moved[:EXAMPLES])
-    if imported.left_out:
-        yield f"left out: {counted(len(imported.left_out), 'question')}, first:"
-        yield from (f"  {left_out}" for left_out in imported.left_out[:EXAMPLES])
-
-
-def described(moved: RepairedSpan) -> str:
-    """Say from where to where a span was moved."""
-    return (
-        f"{moved.file}: question {moved.question}: {shortened(moved.claim.text or '')} from character {moved.claim.start} "
-        f"to {moved.span.start}"
-    )
+    if imported.repaired:
+        shifts = Counter(one.span.start - (one.answer.start or 0) for one in imported.repaired)
+        summary = ", ".join(f"{shift:+d} ({count:,})" for shift, count in shifts.most_common())
+        yield f"repaired: {counted(len(imported.repaired), 'span')}, moved by characters {summary}; first:"
+        for one in imported.repaired[:EXAMPLES]:
+            answer = f"{short_repr(one.answer.text)} from character {one.answer.start} to {one.span.start}"
+            yield f"  {one.file}: question {one.question}: {answer}"
+    if imported.skipped:
+        yield f"skipped: {counted(len(imported.skipped), 'question')}, first:"
+        yield from (f"  {question}" for question in imported.skipped[:EXAMPLES])

@@ -1,4 +1,4 @@
-"""The hook implementation: `posir import`, `posir import-squad` and `posir validate`."""
+"""Hook implementation: `posir import`, `posir import-squad` and `posir validate`."""
 
 from __future__ import annotations
 

@@ -1,19 +1,20 @@
-"""Where an answer stands in its document: what a file says of it, checked, and repaired only where that is no guess."""
+"""The span of an answer in its document: checked as stated, and repaired only where that is no guess."""
 
 from __future__ import annotations
 
 import unicodedata
 from dataclasses import dataclass
+from reprlib import repr as short_repr
 
 #: How far a repair may move a span, in characters. Data that is off by trimmed white space, a byte-order mark or a stray title
-#: line is off by a few. Were the right place of every answer lost, another one this near would be taken for it in 0.08 % of
-#: JaQuAD's questions and at most 0.34 % of an XQuAD language's (Chinese); within 32 characters it would be 6 %.
-NEAR = 5
+#: line is off by a few. If the correct start of every answer were lost, another match this near would be mistaken for it in
+#: 0.08 % of JaQuAD's questions and at most 0.34 % of an XQuAD language's (Chinese); within 32 characters it would be 6 %.
+REPAIR_DISTANCE = 5
 
 
 @dataclass(frozen=True)
 class StatedAnswer:
-    """What a file says of where an answer stands: its text, its half-open span in code points, or both."""
+    """The answer that a file states: its text, its half-open span in code points, or both."""
 
     text: str | None = None
     start: int | None = None
@@ -28,97 +29,92 @@ class Span:
     end: int
 
 
-def stated_span(claim: StatedAnswer, document: str) -> Span:
-    """Return the span that a claim states, if the document bears it out.
+def resolve_span(answer: StatedAnswer, document: str) -> Span:
+    """Return the span of a stated answer, if the document confirms it.
 
-    A text without a start is a span where it stands exactly once in the document.
+    A text without a start has a span if it occurs exactly once in the document.
 
     Raises:
-        ValueError: The claim is incomplete, or does not fit the document.
+        ValueError: The stated answer is incomplete, or does not match the document.
     """
-    if claim.text is not None and not claim.text.strip():
+    if answer.text is not None and not answer.text.strip():
         raise ValueError("its answer is blank")
-    if claim.start is None:
-        return _only_place(claim, document)
-    if claim.text is None:
-        return _within(claim, document)
-    end = claim.start + len(claim.text)
-    if claim.end not in (None, end):
-        raise ValueError(f"its span {claim.start} to {claim.end} is not as long as its answer {shortened(claim.text)}")
-    if claim.start < 0 or document[claim.start : end] != claim.text:
-        raise ValueError(_misplaced(claim.text, claim.start, document))
-    return Span(claim.start, end)
+    if answer.start is None:
+        return _only_occurrence(answer, document)
+    if answer.text is None:
+        return _within_document(answer.start, answer.end, document)
+    end = answer.start + len(answer.text)
+    if answer.end not in (None, end):
+        raise ValueError(f"its span {answer.start} to {answer.end} is not as long as its answer {short_repr(answer.text)}")
+    if answer.start < 0 or document[answer.start : end] != answer.text:
+        raise ValueError(_describe_mismatch(answer.text, answer.start, document))
+    return Span(answer.start, end)
 
 
-def _only_place(claim: StatedAnswer, document: str) -> Span:
-    if claim.text is None or claim.end is not None:
-        raise ValueError("says where its answer stands neither by a text nor by start and end")
-    places = places_of(claim.text, document)
-    if len(places) != 1:
-        times = f"{len(places)} times" if places else "nowhere"
-        raise ValueError(f"its answer {shortened(claim.text)} stands {times} in its document; give its start")
-    return Span(places[0], places[0] + len(claim.text))
+def _only_occurrence(answer: StatedAnswer, document: str) -> Span:
+    if answer.text is None or answer.end is not None:
+        raise ValueError("states neither the text of its answer nor both start and end")
+    starts = find_occurrences(answer.text, document)
+    if len(starts) != 1:
+        count = f"occurs {len(starts)} times" if starts else "does not occur"
+        raise ValueError(f"its answer {short_repr(answer.text)} {count} in its document; state its start")
+    return Span(starts[0], starts[0] + len(answer.text))
 
 
-def _within(claim: StatedAnswer, document: str) -> Span:
-    if claim.start is None or claim.end is None:
-        raise ValueError("says where its answer starts and neither its end nor its text")
-    if not 0 <= claim.start < claim.end <= len(document):
-        raise ValueError(f"its span {claim.start} to {claim.end} is not within its document of {len(document)} characters")
-    if not document[claim.start : claim.end].strip():
-        raise ValueError(f"its span {claim.start} to {claim.end} is blank")
-    return Span(claim.start, claim.end)
+def _within_document(start: int, end: int | None, document: str) -> Span:
+    if end is None:
+        raise ValueError("states the start of its answer but neither its end nor its text")
+    if not 0 <= start < end <= len(document):
+        raise ValueError(f"its span {start} to {end} is not within its document of {len(document)} characters")
+    if not document[start:end].strip():
+        raise ValueError(f"its span {start} to {end} is blank")
+    return Span(start, end)
 
 
-def repaired_span(answer: str, start: int, document: str) -> Span:
-    """Return the one place near a stated start where an answer stands.
+def repair_span(answer: str, start: int, document: str) -> Span:
+    """Return the only match of an answer within `REPAIR_DISTANCE` characters of its stated start.
 
-    Where its text stands nowhere near, it is looked for without the white space at its ends, which changes nothing that can be
-    read. Nothing else about it is changed: no case, no punctuation, no Unicode form.
+    If the text as it is has no match, the text without leading and trailing white space is tried. Nothing else is changed: no
+    case, no punctuation, no Unicode form.
 
     Args:
         answer: Not blank.
-        start: What the file states.
-        document: The text it is of.
+        start: The start that the file states.
+        document: The text of the answer's document.
 
     Raises:
-        ValueError: It stands nowhere near, or in several places, of which none is better.
+        ValueError: There is no match near the start, or there are several.
     """
     bare = answer.strip()
-    for text, place in ((answer, start), (bare, start + answer.index(bare))):
-        places = places_of(text, document, max(0, place - NEAR), place + NEAR)
-        if len(places) > 1:
-            raise ValueError(f"its answer {shortened(text)} stands {len(places)} times near character {place}")
-        if places:
-            return Span(places[0], places[0] + len(text))
-    raise ValueError(_misplaced(answer, start, document))
+    for text, stated in ((answer, start), (bare, start + answer.index(bare))):
+        starts = find_occurrences(text, document, max(0, stated - REPAIR_DISTANCE), stated + REPAIR_DISTANCE)
+        if len(starts) > 1:
+            raise ValueError(f"its answer {short_repr(text)} occurs {len(starts)} times near character {stated}")
+        if starts:
+            return Span(starts[0], starts[0] + len(text))
+    raise ValueError(_describe_mismatch(answer, start, document))
 
 
-def places_of(text: str, document: str, first: int = 0, last: int | None = None) -> list[int]:
-    """Return every start of a text in a document, overlapping ones too, from `first` to `last`, both included."""
+def find_occurrences(text: str, document: str, first: int = 0, last: int | None = None) -> list[int]:
+    """Return every start of a text in a document from `first` to `last`, both included; occurrences may overlap."""
     # `find` counts a negative end from the back.
     end = len(document) if last is None else max(0, last + len(text))
-    places, found = [], document.find(text, first, end)
+    starts, found = [], document.find(text, first, end)
     while found >= 0:
-        places.append(found)
+        starts.append(found)
         found = document.find(text, found + 1, end)
-    return places
+    return starts
 
 
-def _misplaced(text: str, start: int, document: str) -> str:
-    places = places_of(text, document)
-    near = [place for place in places if abs(place - start) <= NEAR]
+def _describe_mismatch(text: str, start: int, document: str) -> str:
+    starts = find_occurrences(text, document)
+    near = [found for found in starts if abs(found - start) <= REPAIR_DISTANCE]
     if len(near) == 1:
         elsewhere = f"; it is at {near[0]}, and --repair moves it there"
-    elif places:
-        elsewhere = f"; the nearest such text is at {min(places, key=lambda place: abs(place - start))}"
+    elif starts:
+        elsewhere = f"; the nearest match is at {min(starts, key=lambda found: abs(found - start))}"
     elif unicodedata.normalize("NFC", text) in unicodedata.normalize("NFC", document):
-        elsewhere = "; its document has it in another Unicode form (NFC, NFD): bring both into one"
+        elsewhere = "; its document has it in another Unicode form (NFC, NFD): normalize both to the same form"
     else:
-        elsewhere = " nor elsewhere in its document"
-    return f"its answer {shortened(text)} does not stand at character {start}{elsewhere}"
-
-
-def shortened(text: str) -> str:
-    """Return a text for a message, of at most 30 characters and printable."""
-    return repr(text if len(text) <= 30 else text[:29] + "…")
+        elsewhere = " or anywhere else in its document"
+    return f"its answer {short_repr(text)} is not at character {start}{elsewhere}"

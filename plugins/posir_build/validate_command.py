@@ -1,4 +1,4 @@
-"""`posir validate`: everything that the loader would refuse in a folder of data, before a model runs."""
+"""`posir validate`: everything that the loader would reject in a folder of data, before a model runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from posir_build.validation import problems_by_pairing, warnings_of
+from posir_build.validation import find_problems, find_warnings
 from posir_tasks.display.progress import progress
 from posir_tasks.display.wording import counted
 from posir_tasks.plugin_api.panels import DATA
@@ -20,7 +20,7 @@ from posir_tasks.sources.folder import Pairing, find_folder
 
 
 class ValidationFormat(StrEnum):
-    """Forms of what was found."""
+    """Output formats."""
 
     TEXT = "text"
     JSON = "json"
@@ -37,48 +37,48 @@ def add_commands(app: typer.Typer) -> None:
                 help="Data in the PosIR layout: the folder of all languages, of one, or of one domain.", metavar="DIR"
             ),
         ],
-        format_: Annotated[ValidationFormat, typer.Option("--format", help="Form of what is found.")] = ValidationFormat.TEXT,
+        format_: Annotated[ValidationFormat, typer.Option("--format", help="Output format.")] = ValidationFormat.TEXT,
     ) -> None:
-        """Check data in the PosIR layout against everything that a run demands; exit 1 if there is a problem.
+        """Check data in the PosIR layout against everything that a run requires; exit 1 if there is a problem.
 
-        Each domain is checked by itself and, where the English corpus of its domain is there, against that.
+        Each domain is checked with its own corpus and, if the English corpus of the domain exists, with that.
         """
-        to_check = find_folder(folder)
-        pairings = to_check.pairings()
-        found = dict(problems_by_pairing(to_check, progress(pairings, "Checking")))
-        warnings = list(warnings_of(pairings))
+        data = find_folder(folder)
+        pairings = data.pairings()
+        problems = dict(find_problems(data.root, progress(pairings, "Checking")))
+        warnings = list(find_warnings(pairings))
         if format_ is ValidationFormat.JSON:
-            typer.echo(as_json(to_check.root, found, warnings))
+            typer.echo(format_json(data.root, problems, warnings))
         else:
-            for line in text_lines(to_check.root, found, warnings):
+            for line in format_text(data.root, problems, warnings):
                 typer.echo(line)
-        if any(found.values()):
+        if any(problems.values()):
             raise typer.Exit(1)
 
 
-def as_json(root: Path, found: dict[Pairing, list[Problem]], warnings: list[str]) -> str:
-    """Return what was found as a JSON object: the pairings checked, their problems, and warnings."""
+def format_json(root: Path, problems: dict[Pairing, list[Problem]], warnings: list[str]) -> str:
+    """Return a JSON object with the pairings checked, their problems, and warnings."""
     return json.dumps(
         {
             "folder": str(root),
-            "checked": [asdict(pairing) for pairing in found],
-            "problems": [asdict(pairing) | asdict(problem) for pairing, problems in found.items() for problem in problems],
+            "checked": [asdict(pairing) for pairing in problems],
+            "problems": [asdict(pairing) | asdict(problem) for pairing, found in problems.items() for problem in found],
             "warnings": warnings,
         },
         indent=2,
     )
 
 
-def text_lines(root: Path, found: dict[Pairing, list[Problem]], warnings: list[str]) -> Iterator[str]:
-    """Yield what was found as text."""
-    for pairing, problems in found.items():
-        if problems:
+def format_text(root: Path, problems: dict[Pairing, list[Problem]], warnings: list[str]) -> Iterator[str]:
+    """Yield the problems of each pairing, the warnings, and a summary."""
+    for pairing, found in problems.items():
+        if found:
             yield f"{pairing}:"
-            yield from (f"  {problem}" for problem in problems)
+            yield from (f"  {problem}" for problem in found)
     yield from (f"warning: {warning}" for warning in warnings)
-    count = sum(map(len, found.values()))
-    languages = len({pairing.language for pairing in found})
-    own = sum(pairing.language == pairing.corpus_language for pairing in found)
-    against = f" and {len(found) - own} against the English corpus" if len(found) > own else ""
-    well = counted(count, "problem") if count else "no problem"
-    yield f"{root}: {counted(languages, 'language')}, {counted(own, 'domain')}{against} checked: {well}"
+    count = sum(map(len, problems.values()))
+    languages = len({pairing.language for pairing in problems})
+    domains = sum(pairing.language == pairing.corpus_language for pairing in problems)
+    cross_lingual = f" and {len(problems) - domains} against the English corpus" if len(problems) > domains else ""
+    outcome = counted(count, "problem") if count else "no problem"
+    yield f"{root}: {counted(languages, 'language')}, {counted(domains, 'domain')}{cross_lingual} checked: {outcome}"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from posir_build.squad_json import squad_passages
+from posir_build.readers.squad_json import read_squad_json
 from tests.end_to_end.test_run import BM25, result
 from tests.support.commands import python, run
 from tests.support.datasets import POSIR_FOLDER, imported
@@ -69,7 +69,7 @@ def test_six_languages_stand_side_by_side(shared_data: Path, tmp_path: Path):
         XQUAD[name]: [squad / f"xquad.{name}.json"] for name in XQUAD
     }
     for language, of_language in files.items():
-        imported(squad_passages(of_language), tmp_path / POSIR_FOLDER, language=language, domain="wikipedia")
+        imported(read_squad_json(of_language), tmp_path / POSIR_FOLDER, language=language, domain="wikipedia")
     assert "6 languages, 6 domains checked: no problem" in done("posir", "validate", str(tmp_path))
     tasks = [f"PosIR-{name}" for name in ("Arabic", "Chinese", "German", "Japanese", "Russian", "Spanish")]
     done("mteb", "run", "-t", *tasks, "-m", BM25, "--output-folder", str(tmp_path / "out"), POSIR_DATA=str(tmp_path))
@@ -106,7 +106,7 @@ def test_a_language_nobody_listed_is_one_row(tree: Path, tmp_path: Path):
     asked = {talo: {"Kuka asuu taloissa?": "vanha kalastaja"}, hevonen: {"Kuka ratsastaa hevosilla?": "nuori sepän tytär"}}
     english = {"An old fisherman lives in the house.": {}, "The smith's daughter rides a horse.": {"Who rides?": "daughter"}}
     import_squad(write_squad(tmp_path / "fi.json", asked), language="fin-Latn", domain="own", output=data, **finnish)
-    imported(squad_passages([write_squad(tmp_path / "en.json", english)]), data / POSIR_FOLDER, domain="own")
+    imported(read_squad_json([write_squad(tmp_path / "en.json", english)]), data / POSIR_FOLDER, domain="own")
     output = tmp_path / "out"
     tasks = ("PosIR-Finnish", "PosIR-Finnish-English")
     ran = run("mteb", "run", "-t", *tasks, "-m", BM25, "--output-folder", str(output), POSIR_DATA=str(data), **finnish)

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import polars as pl
 
-from posir_build.importing import Imported, Passage, SkippedQuestion, Target, import_passages
+from posir_build.importing import ImportedData, import_passages
+from posir_build.passages import Passage, SkippedQuestion
+from posir_build.target import Target
 from posir_tasks.sources.posir import read_domain
 from posir_tasks.sources.repository import LocalRepository
 from posir_tasks.tokens import estimated_tokens
@@ -67,7 +69,7 @@ def imported(
     language: str = "eng-Latn",
     domain: str = "sports",
     repair: bool = False,
-) -> Imported:
+) -> ImportedData:
     """Import what a reader yields with the default rule for tokens."""
     return import_passages(passages, Target(language, domain, output), count_tokens=estimated_tokens, repair=repair)
 

@@ -1,4 +1,4 @@
-"""BEIR folders with spans: ids are kept, spans read from where they may stand, and nothing chosen among several."""
+"""BEIR folders with spans: ids are kept, spans are read from every documented field, and ambiguous ones are skipped."""
 
 import json
 import re
@@ -6,7 +6,7 @@ import re
 import polars as pl
 import pytest
 
-from posir_build.beir import beir_passages
+from posir_build.readers.beir import read_beir
 from posir_tasks.errors import DataError
 from tests.support.datasets import imported, read_back
 
@@ -29,7 +29,7 @@ def write_beir(folder, *, corpus=CORPUS, queries=(QUERY,), qrels=(WITH_SPAN, ("q
 
 def import_beir(tmp_path, split="test", **files):
     folder = write_beir(tmp_path / "beir", split=split, **files)
-    return imported(beir_passages(folder, split), tmp_path / "out")
+    return imported(read_beir(folder, split), tmp_path / "out")
 
 
 STATED = {
@@ -48,9 +48,9 @@ STATED = {
 
 
 @pytest.mark.parametrize("case", STATED)
-def test_a_span_is_read_from_where_it_may_stand(tmp_path, case):
+def test_a_span_is_read_from_every_documented_field(tmp_path, case):
     found = import_beir(tmp_path, **STATED[case])
-    assert found.left_out == []
+    assert found.skipped == []
     assert read_back(tmp_path / "out") == [("When?", TEXT, "1999")]
     folder = tmp_path / "out/eng-Latn/sports"
     assert pl.read_parquet(folder / "corpus.parquet").rows() == [("d1", TEXT), ("d2", "Nobody asks.")]
@@ -63,16 +63,16 @@ def test_titles_are_counted_and_not_imported(tmp_path):
     assert read_back(tmp_path / "out") == [("When?", TEXT, "1999")]
 
 
-def test_another_split_is_read_when_asked_for(tmp_path):
+def test_another_split_can_be_read(tmp_path):
     write_beir(tmp_path / "beir", qrels=[HEADER])
     import_beir(tmp_path, split="dev")
     assert len(read_back(tmp_path / "out")) == 1
-    with pytest.raises(DataError, match=r"train\.tsv: missing\. Splits that are there: dev, test; --split chooses one"):
-        imported(beir_passages(tmp_path / "beir", "train"), tmp_path / "none")
+    with pytest.raises(DataError, match=r"train\.tsv: missing\. Available splits: dev, test; choose one with --split"):
+        imported(read_beir(tmp_path / "beir", "train"), tmp_path / "none")
 
 
 SECOND = {"_id": "q2", "text": "Who?"}
-LEFT_OUT = {
+UNUSABLE = {
     "no relevant document": ([SECOND], [], "has no relevant document in"),
     "judged not relevant": ([SECOND], [("q2", "d1", 0, 0, 3)], "has no relevant document in"),
     "two relevant documents": ([SECOND], [("q2", "d1", 1, 0, 3), ("q2", "d2", 1, 0, 3)], "has 2 relevant documents in"),
@@ -80,22 +80,30 @@ LEFT_OUT = {
     "spans that differ": ([SECOND | {"pos_char_span": [0, 2]}], [("q2", "d1", 1, 0, 3)], "several answers or spans"),
     "document unknown": ([SECOND], [("q2", "d9", 1, 0, 3)], "its relevant document 'd9' is not in corpus.jsonl"),
     "text unknown": ([], [("q2", "d1", 1, 0, 3)], "its text is not in queries.jsonl"),
-    "no span": ([SECOND], [("q2", "d1", 1, "", "")], "neither by a text nor by start and end"),
+    "no span": ([SECOND], [("q2", "d1", 1, "", "")], "neither the text of its answer nor both start and end"),
     "start alone": ([SECOND], [("q2", "d1", 1, 3, "")], "neither its end nor its text"),
-    "span of one": ([SECOND | {"pos_char_span": [3]}], [("q2", "d1", 1, "", "")], "must be two integers"),
-    "span of texts": ([SECOND | {"pos_char_span": ["3", "4"]}], [("q2", "d1", 1, "", "")], "must be an integer and is a text"),
+    "span of one": (
+        [SECOND | {"pos_char_span": [3]}],
+        [("q2", "d1", 1, "", "")],
+        "'pos_char_span' is not valid: List should have at least 2 items",
+    ),
+    "span of texts": (
+        [SECOND | {"pos_char_span": ["3", "4"]}],
+        [("q2", "d1", 1, "", "")],
+        "'pos_char_span[0]' must be a valid integer, not str",
+    ),
     "span beyond": ([SECOND], [("q2", "d1", 1, 3, 99)], "its span 3 to 99 is not within its document"),
-    "answer elsewhere": ([SECOND | {"answer": "flew"}], [("q2", "d1", 1, 0, 4)], "'flew' does not stand at character 0"),
+    "answer elsewhere": ([SECOND | {"answer": "flew"}], [("q2", "d1", 1, 0, 4)], "'flew' is not at character 0"),
 }
 
 
-@pytest.mark.parametrize("case", LEFT_OUT)
-def test_a_query_that_cannot_be_used_is_left_out_and_named(tmp_path, case):
-    queries, rows, why = LEFT_OUT[case]
+@pytest.mark.parametrize("case", UNUSABLE)
+def test_an_unusable_query_is_skipped_and_named(tmp_path, case):
+    queries, rows, reason = UNUSABLE[case]
     found = import_beir(tmp_path, queries=[QUERY, *queries], qrels=[WITH_SPAN, ("q1", "d1", 1, START, START + 4), *rows])
-    (left_out,) = found.left_out
-    assert left_out.question == "q2"
-    assert why in left_out.why
+    (skipped,) = found.skipped
+    assert skipped.question == "q2"
+    assert reason in skipped.reason
     assert read_back(tmp_path / "out") == [("When?", TEXT, "1999")]
 
 
@@ -108,23 +116,23 @@ REFUSED = {
     "no score": ({"qrels": [HEADER, ("q1", "d1", "")]}, "test.tsv: field 'score': is missing"),
     "start is no integer": ({"qrels": [WITH_SPAN, ("q1", "d1", 1, 1.5, 4)]}, "test.tsv: field 'start': must be an integer"),
     "start is huge": ({"qrels": [WITH_SPAN, ("q1", "d1", 1, 2**70, 4)]}, "test.tsv: field 'start': must be an integer"),
-    "document without id": ({"corpus": [{"text": "a"}]}, "corpus.jsonl: line 1: lacks '_id'"),
+    "document without id": ({"corpus": [{"text": "a"}]}, "corpus.jsonl: line 1: '_id' is missing"),
     "document twice": (
         {"corpus": [*CORPUS, {"_id": "d1", "text": "b"}]},
-        "corpus.jsonl: line 3: the id 'd1' is that of another",
+        "corpus.jsonl: line 3: another document has the id 'd1' too",
     ),
-    "query without text": ({"queries": [{"_id": "q1"}]}, "queries.jsonl: line 1: lacks 'text'"),
+    "query without text": ({"queries": [{"_id": "q1"}]}, "queries.jsonl: line 1: 'text' is missing"),
     "query twice": (
         {"queries": [QUERY, QUERY | {"text": "Since when?"}]},
-        "queries.jsonl: question q1: the id is that of another",
+        "queries.jsonl: question q1: another question has the id too",
     ),
 }
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_a_file_that_is_not_what_is_wanted_is_named_and_nothing_written(tmp_path, case):
-    files, said = REFUSED[case]
-    with pytest.raises(DataError, match=re.escape(said)):
+def test_an_invalid_file_is_named_and_nothing_written(tmp_path, case):
+    files, message = REFUSED[case]
+    with pytest.raises(DataError, match=re.escape(message)):
         import_beir(tmp_path, **files)
     assert not (tmp_path / "out").exists()
 
@@ -133,4 +141,4 @@ def test_a_file_that_is_not_what_is_wanted_is_named_and_nothing_written(tmp_path
 def test_a_missing_file_is_named(tmp_path, name):
     (write_beir(tmp_path / "beir") / name).unlink()
     with pytest.raises(DataError, match=re.escape(f"{tmp_path / 'beir' / name}: cannot be read (No such file")):
-        imported(beir_passages(tmp_path / "beir", "test"), tmp_path / "out")
+        imported(read_beir(tmp_path / "beir", "test"), tmp_path / "out")

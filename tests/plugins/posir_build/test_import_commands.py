@@ -1,4 +1,4 @@
-"""`posir import` and `posir import-squad`: what they take and what they say."""
+"""`posir import` and `posir import-squad`: what they accept and what they print."""
 
 import json
 
@@ -37,10 +37,10 @@ def beir(tmp_path):
 
 
 def test_json_lines_and_beir_folders_become_the_same_domain(tmp_path, lines, beir):
-    told = posir("import", lines, output=tmp_path / "lines")
-    assert told == f"{tmp_path / 'lines/eng-Latn/sports'}: 1 document, 1 question\n"
-    told = posir("import", beir, output=tmp_path / "beir_out", split="dev")
-    assert told.splitlines()[1:] == ["titles not imported: 1; spans count in the texts alone"]
+    printed = posir("import", lines, output=tmp_path / "lines")
+    assert printed == f"{tmp_path / 'lines/eng-Latn/sports'}: 1 document, 1 question\n"
+    printed = posir("import", beir, output=tmp_path / "beir_out", split="dev")
+    assert printed.splitlines()[1:] == ["titles not imported: 1; spans count in the texts alone"]
     for name in ("corpus.parquet", "queries.parquet", "qrels/test.parquet"):
         first, second = ((tmp_path / folder / "eng-Latn/sports" / name).read_bytes() for folder in ("lines", "beir_out"))
         assert first == second
@@ -49,35 +49,35 @@ def test_json_lines_and_beir_folders_become_the_same_domain(tmp_path, lines, bei
 
 def test_several_sources_are_one_domain(tmp_path, lines):
     (tmp_path / "b.jsonl").write_text(json.dumps({"context": "Alone.", "question": "How?", "answer": "Alone"}))
-    told = posir("import", tmp_path / "b.jsonl", lines, output=tmp_path / "out")
-    assert told.endswith(": 2 documents, 2 questions\n")
+    printed = posir("import", tmp_path / "b.jsonl", lines, output=tmp_path / "out")
+    assert printed.endswith(": 2 documents, 2 questions\n")
 
 
-def test_what_is_moved_and_left_out_is_said_with_examples(tmp_path):
+def test_repaired_and_skipped_questions_are_listed_with_examples(tmp_path):
     asked = [{"id": row, "question": f"Q{row}?", "answers": [{"text": "heron", "answer_start": START - 1}]} for row in range(7)]
     asked += [{"id": "gone", "question": "Who?", "answers": [{"text": "stork", "answer_start": START}]}]
     asked += [{"id": "right", "question": "What?", "answers": [{"text": "crane", "answer_start": TEXT.index("crane")}]}]
     file = tmp_path / "a.json"
     file.write_text(json.dumps({"data": [{"paragraphs": [{"context": TEXT, "qas": asked}]}]}))
-    first, *left_out = posir("import-squad", file, output=tmp_path / "as it is").splitlines()
+    first, *skipped = posir("import-squad", file, output=tmp_path / "as it is").splitlines()
     assert first.endswith(": 1 document, 1 question")
-    assert left_out[0] == "left out: 8 questions, first:"
-    assert left_out[1] == (
-        f"  {file}: question 0: its answer 'heron' does not stand at character {START - 1}; it is at {START}, and --repair "
+    assert skipped[0] == "skipped: 8 questions, first:"
+    assert skipped[1] == (
+        f"  {file}: question 0: its answer 'heron' is not at character {START - 1}; it is at {START}, and --repair "
         "moves it there"
     )
-    assert len(left_out) == 1 + 5
-    first, *told = posir("import-squad", file, output=tmp_path / "repaired", repair=True).splitlines()
+    assert len(skipped) == 1 + 5
+    first, *printed = posir("import-squad", file, output=tmp_path / "repaired", repair=True).splitlines()
     assert first.endswith(": 1 document, 8 questions")
-    assert told[0] == "moved: 7 spans to where the answer stands, by characters +1 (7); first:"
-    assert told[1] == f"  {file}: question 0: 'heron' from character {START - 1} to {START}"
-    assert told[6:] == [
-        "left out: 1 question, first:",
-        f"  {file}: question gone: its answer 'stork' does not stand at character {START} nor elsewhere in its document",
+    assert printed[0] == "repaired: 7 spans, moved by characters +1 (7); first:"
+    assert printed[1] == f"  {file}: question 0: 'heron' from character {START - 1} to {START}"
+    assert printed[6:] == [
+        "skipped: 1 question, first:",
+        f"  {file}: question gone: its answer 'stork' is not at character {START} or anywhere else in its document",
     ]
 
 
-def test_a_source_of_another_kind_is_refused_with_where_it_goes(tmp_path, lines):
+def test_a_source_in_another_format_is_refused_with_the_command_for_it(tmp_path, lines):
     for name in ("a.json", "a.jsonl.gz"):
         with pytest.raises(PosirError, match=r"neither a folder nor a file that ends in \.jsonl\. .*posir import-squad"):
             posir("import", lines, tmp_path / name, output=tmp_path / "out")

@@ -1,4 +1,4 @@
-"""From what a reader yields to a domain on disk: whole or not at all, and nothing about it guessed."""
+"""From what a reader yields to a domain on disk: complete or not at all, and nothing guessed."""
 
 import errno
 import os
@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posir_build.importing import Passage, Question, SkippedQuestion, Target, import_passages
+from posir_build.importing import import_passages
+from posir_build.passages import Passage, Question, SkippedQuestion
 from posir_build.spans import StatedAnswer
+from posir_build.target import Target
 from posir_tasks.errors import DataError, PosirError
 from tests.support.datasets import imported, read_back
 
@@ -20,15 +22,15 @@ TEXT = "Zoë 👩‍🚀 flew in 1999."
 FLEW = StatedAnswer("1999")
 
 
-def asked(text="When did she fly?", claim=FLEW, name="1", **known):
-    return Question("file", name, text, claim, **known)
+def asked(text="When did she fly?", answer=FLEW, name="1", **known):
+    return Question("file", name, text, answer, **known)
 
 
 def passage(text=TEXT, *questions, **known):
     return Passage("file", "line 1", text, questions, **known)
 
 
-def test_own_ids_are_kept_and_others_made(tmp_path):
+def test_ids_are_preserved_and_missing_ones_generated(tmp_path):
     imported(
         [passage(TEXT, asked(id="mine"), id="d7"), passage("Time flies.", asked("What flies?", StatedAnswer("Time")))], tmp_path
     )
@@ -51,60 +53,62 @@ def test_only_documents_that_are_asked_about_are_counted_in_tokens(tmp_path):
     assert pl.read_parquet(tmp_path / "eng-Latn/sports/queries.parquet")["pos_token_length"].to_list() == [7]
 
 
-def test_a_question_word_for_word_again_is_left_out(tmp_path):
+def test_an_exact_duplicate_of_a_question_is_skipped(tmp_path):
     found = imported([passage(TEXT, asked(), asked()), passage(TEXT, asked(), asked(name="2"))], tmp_path)
     assert len(found.documents) == 1
-    assert [one.why for one in found.left_out] == ["is there already, word for word"] * 2
+    assert [one.reason for one in found.skipped] == ["is an exact duplicate"] * 2
     assert len(read_back(tmp_path)) == len(found.queries) == 2
 
 
 @pytest.mark.parametrize(
-    ("passages", "said"),
+    ("passages", "message"),
     [
-        ([passage(TEXT, asked(), id="d"), passage("Other.", id="d")], "file: line 1: the id 'd' is that of another document"),
+        ([passage(TEXT, asked(), id="d"), passage("Other.", id="d")], "file: line 1: another document has the id 'd' too"),
         (
             [passage(TEXT, asked(id="q"), asked("Who?", StatedAnswer("Zoë"), id="q"))],
-            "question 1: the id is that of another question",
+            "question 1: another question has the id too",
         ),
         ([passage(TEXT, asked()), passage(" \n")], "file: line 1: the text is empty"),
         (
-            [passage(TEXT, asked(claim=StatedAnswer("2001")))],
+            [passage(TEXT, asked(answer=StatedAnswer("2001")))],
             "question with a usable answer; nothing was written.\nfile: question 1: ",
         ),
         ([SkippedQuestion("file", "1", "has no answer")], "nothing was written.\nfile: question 1: has no answer"),
         ([], "There is no question with a usable answer; nothing was written."),
     ],
-    ids=["document id", "question id", "blank document", "no usable answer", "left out by the reader", "nothing"],
+    ids=["document id", "question id", "blank document", "no usable answer", "skipped by the reader", "nothing"],
 )
-def test_what_cannot_be_imported_is_refused_and_nothing_written(tmp_path, passages, said):
-    with pytest.raises(DataError, match=re.escape(said)):
+def test_unusable_data_is_refused_and_nothing_written(tmp_path, passages, message):
+    with pytest.raises(DataError, match=re.escape(message)):
         imported(passages, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
-def test_nothing_is_moved_unless_asked_for_and_what_is_moved_is_said(tmp_path):
-    off = asked(claim=StatedAnswer("1999", TEXT.index("1999") - 2))
+def test_spans_are_repaired_only_on_request_and_recorded(tmp_path):
+    off = asked(answer=StatedAnswer("1999", TEXT.index("1999") - 2))
     found = imported([passage(TEXT, off, asked("Who?", StatedAnswer("Zoë", 0), "2"))], tmp_path / "as it is")
-    assert (found.moved, [one.question for one in found.left_out]) == ([], ["1"])
+    assert (found.repaired, [one.question for one in found.skipped]) == ([], ["1"])
     found = imported([passage(TEXT, off, asked("Who?", StatedAnswer("Zoë", 0), "2"))], tmp_path / "repaired", repair=True)
-    assert [(one.question, one.claim.start, one.span.start) for one in found.moved] == [
+    assert [(one.question, one.answer.start, one.span.start) for one in found.repaired] == [
         ("1", TEXT.index("1999") - 2, TEXT.index("1999"))
     ]
     assert [evidence for *_, evidence in read_back(tmp_path / "repaired")] == ["1999", "Zoë"]
 
 
-def test_what_no_repair_can_do_is_left_out_with_what_is_wrong(tmp_path):
-    claims = [StatedAnswer(start=3), StatedAnswer("in"), StatedAnswer("n", 4), StatedAnswer(" ", 3), StatedAnswer("1999", 0)]
+def test_a_question_beyond_repair_is_skipped_with_the_reason(tmp_path):
+    answers = [StatedAnswer(start=3), StatedAnswer("in"), StatedAnswer("n", 4), StatedAnswer(" ", 3), StatedAnswer("1999", 0)]
     text = "Once in 1999, then in 2001."
     found = imported(
-        [passage(text, asked(claim=StatedAnswer("2001")), *(asked(claim=claim) for claim in claims))], tmp_path, repair=True
+        [passage(text, asked(answer=StatedAnswer("2001")), *(asked(answer=answer) for answer in answers))],
+        tmp_path,
+        repair=True,
     )
-    assert [one.why.split(";")[0] for one in found.left_out] == [
-        "says where its answer starts and neither its end nor its text",
-        "its answer 'in' stands 2 times in its document",
-        "its answer 'n' stands 2 times near character 4",
+    assert [one.reason.split(";")[0] for one in found.skipped] == [
+        "states the start of its answer but neither its end nor its text",
+        "its answer 'in' occurs 2 times in its document",
+        "its answer 'n' occurs 2 times near character 4",
         "its answer is blank",
-        "its answer '1999' does not stand at character 0",
+        "its answer '1999' is not at character 0",
     ]
 
 
@@ -112,7 +116,7 @@ def test_an_existing_domain_is_refused_and_untouched(tmp_path):
     folder = tmp_path / "eng-Latn" / "sports"
     folder.mkdir(parents=True)
     (folder / "mine.txt").write_text("keep")
-    with pytest.raises(PosirError, match=re.escape(f"{folder}: exists already")):
+    with pytest.raises(PosirError, match=re.escape(f"{folder}: already exists")):
         imported([passage(TEXT, asked())], tmp_path)
     assert [path.name for path in folder.rglob("*")] == ["mine.txt"]
     assert (folder / "mine.txt").read_text() == "keep"
@@ -120,14 +124,14 @@ def test_an_existing_domain_is_refused_and_untouched(tmp_path):
 
 @pytest.mark.parametrize("language", ["english", "eng", "xxx-Latn", "../eng-Latn", ""])
 def test_an_unknown_language_is_refused_with_the_known_ones(tmp_path, language):
-    with pytest.raises(PosirError, match=re.escape(f"--language {language}: unknown. Known are eng-Latn, ")):
+    with pytest.raises(PosirError, match=re.escape(f"--language {language}: unknown. Known languages: eng-Latn, ")):
         imported([passage(TEXT, asked())], tmp_path / "out", language=language)
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("domain", ["News", "..", "a/b", "", "_x", "späße", "a b", ".hidden", "sports\n"])
-def test_a_domain_that_is_no_plain_folder_name_is_refused(tmp_path, domain):
-    with pytest.raises(PosirError, match=r"not allowed\. A domain is a folder's name of a-z, 0-9 and _"):
+def test_a_domain_that_is_not_a_plain_folder_name_is_refused(tmp_path, domain):
+    with pytest.raises(PosirError, match=r"not allowed\. A domain is a folder name of a-z, 0-9 and _"):
         imported([passage(TEXT, asked())], tmp_path / "out", domain=domain)
     assert not (tmp_path / "out").exists()
 
@@ -157,7 +161,7 @@ def test_a_disk_that_fails_half_way_leaves_nothing_behind(tmp_path, monkeypatch,
     assert len(read_back(tmp_path)) == 1
 
 
-def test_what_a_killed_import_left_is_no_domain_and_goes_after_a_day(tmp_path):
+def test_the_rest_of_a_killed_import_is_no_domain_and_is_removed_after_a_day(tmp_path):
     old, new = (tmp_path / "eng-Latn" / f".sports.{name}.part" for name in ("old", "new"))
     for folder in (old, new):
         folder.mkdir(parents=True)
@@ -188,8 +192,7 @@ texts = st.lists(st.one_of(st.sampled_from(PIECES), st.characters(exclude_catego
 def test_spans_count_code_points_from_import_to_evidence(tmp_path_factory, before, answer, after, asks):
     """What Python's own slices of the text are, in any script, is what the loader's evidence marks."""
     text, output = before + answer + after, tmp_path_factory.mktemp("out")
-    claim = StatedAnswer(answer, len(before))
-    question = Question("file", "1", asks, claim)
+    question = Question("file", "1", asks, StatedAnswer(answer, len(before)))
     if not (answer.strip() and asks.strip()):
         with pytest.raises(DataError):
             imported([Passage("file", "1", text, [question])], output)

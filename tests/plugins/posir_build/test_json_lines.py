@@ -1,4 +1,4 @@
-"""JSON Lines: every documented field, and a place for everything that is wrong."""
+"""JSON Lines: every documented field, and errors that name line and field."""
 
 import json
 import re
@@ -6,7 +6,7 @@ import re
 import polars as pl
 import pytest
 
-from posir_build.json_lines import json_lines_passages
+from posir_build.readers.json_lines import read_json_lines
 from posir_tasks.errors import DataError
 from tests.support.datasets import imported, read_back
 
@@ -21,7 +21,7 @@ def write_lines(file, *records, encoding="utf-8"):
 
 def import_lines(tmp_path, *records, **options):
     file = write_lines(tmp_path / "a.jsonl", *records, **options)
-    return imported(json_lines_passages(file), tmp_path / "out")
+    return imported(read_json_lines(file), tmp_path / "out")
 
 
 def record(**fields):
@@ -41,7 +41,7 @@ ANSWERED = {
 @pytest.mark.parametrize("case", ANSWERED)
 def test_an_answer_is_stated_in_any_of_the_documented_ways(tmp_path, case):
     found = import_lines(tmp_path, ANSWERED[case])
-    assert (found.left_out, found.titles) == ([], 0)
+    assert (found.skipped, found.titles) == ([], 0)
     assert read_back(tmp_path / "out") == [("When?", TEXT, "1999")]
 
 
@@ -61,50 +61,56 @@ def test_ids_titles_blank_lines_and_documents_without_a_question(tmp_path, encod
     assert pl.read_parquet(folder / "qrels/test.parquet").rows() == [("q1", "d1", 1), ("2", "d1", 1)]
 
 
-LEFT_OUT = {
-    "no answer": (record(), "says where its answer stands neither by a text nor by start and end"),
-    "several places": (record(answer="in"), "its answer 'in' stands 2 times in its document; give its start"),
-    "nowhere": (record(answer="1998"), "stands nowhere in its document"),
-    "start alone": (record(start=3), "neither its end nor its text"),
+UNUSABLE = {
+    "no answer": (record(), "states neither the text of its answer nor both start and end"),
+    "several places": (record(answer="in"), "its answer 'in' occurs 2 times in its document; state its start"),
+    "nowhere": (record(answer="1998"), "does not occur in its document"),
+    "start alone": (record(start=3), "states the start of its answer but neither its end nor its text"),
     "beyond the end": (record(start=3, end=99), f"its span 3 to 99 is not within its document of {len(TEXT)} characters"),
-    "no question": ({"context": TEXT, "answer": "1999"}, "has an answer and no 'question'"),
-    "start is a text": (record(start="14", end=18), "'start' must be an integer and is a text"),
-    "start is a number": (record(start=14.0, end=18.0), "'start' must be an integer and is a number"),
-    "answer is a list": (record(answer=["1999"]), "'answer' must be a text and is a list"),
-    "answers of SQuAD's JSON": (record(answers=[{"text": "1999"}]), "'answers' must be an object and is a list"),
+    "no question": ({"context": TEXT, "answer": "1999"}, "has an answer but no 'question'"),
+    "start is a text": (record(start="14", end=18), "'start' must be a valid integer, not str"),
+    "start is a number": (record(start=14.0, end=18.0), "'start' must be a valid integer, not float"),
+    "answer is a list": (record(answer=["1999"]), "'answer' must be a valid string, not list"),
+    "answers of SQuAD's JSON": (record(answers=[{"text": "1999"}]), "'answers' must be a valid dictionary, not list"),
     "unanswerable": (record(answers={"text": [], "answer_start": []}), "has no answer"),
-    "half a character": ('{"context": "a b", "question": "?", "answer": "\\ud83d"}', "half a surrogate pair"),
+    "half a character": (
+        '{"context": "a b", "question": "?", "answer": "\\ud83d"}',
+        "'answer' is not valid: 'utf-8' codec can't encode character",
+    ),
 }
 
 
-@pytest.mark.parametrize("case", LEFT_OUT)
-def test_a_question_that_cannot_be_used_is_left_out_and_named_by_its_line(tmp_path, case):
-    bad, why = LEFT_OUT[case]
+@pytest.mark.parametrize("case", UNUSABLE)
+def test_an_unusable_question_is_skipped_and_named_by_its_line(tmp_path, case):
+    bad, reason = UNUSABLE[case]
     found = import_lines(tmp_path, record(answer="2001"), bad)
-    (left_out,) = found.left_out
-    assert (left_out.file, left_out.question) == (str(tmp_path / "a.jsonl"), "line 2")
-    assert why in left_out.why
+    (skipped,) = found.skipped
+    assert (skipped.file, skipped.question) == (str(tmp_path / "a.jsonl"), "line 2")
+    assert reason in skipped.reason
     assert [evidence for *_, evidence in read_back(tmp_path / "out")] == ["2001"]
 
 
 REFUSED = {
     "not JSON": ("{'context': 1}", "line 2: Expecting property name"),
-    "a list": ("[]", "line 2: must be an object and is a list"),
+    "a list": ("[]", "line 2: must be a valid dictionary, not list"),
     "several lines": ('{\n"context": "a"}', "line 2: Expecting property name"),
-    "no context": ({"question": "Who?", "answer": "Zoë"}, "line 2: lacks 'context'"),
-    "context is a list": ({"context": ["a"]}, "line 2: 'context' must be a text and is a list"),
-    "question is a number": (record(question=1), "line 2: 'question' must be a text and is an integer"),
-    "id is a list": (record(id=["1"]), "line 2: 'id' must be a text and is a list"),
+    "no context": ({"question": "Who?", "answer": "Zoë"}, "line 2: 'context' is missing"),
+    "context is a list": ({"context": ["a"]}, "line 2: 'context' must be a valid string, not list"),
+    "question is a number": (record(question=1), "line 2: 'question' must be a valid string, not int"),
+    "id is a list": (record(id=["1"]), "line 2: 'id' must be a valid string, not list"),
     "blank context": ({"context": " "}, "line 2: the text is empty"),
-    "half a character": ('{"context": "\\udc00"}', r"line 2: 'context' has half a surrogate pair, '\udc00', at character 0"),
+    "half a character": (
+        '{"context": "\\udc00"}',
+        r"line 2: 'context' is not valid: 'utf-8' codec can't encode character '\udc00'",
+    ),
     "endless nesting": ("[" * 100_000, "line 2: maximum recursion"),
 }
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_a_line_that_is_not_what_is_wanted_is_named_and_nothing_written(tmp_path, case):
-    bad, said = REFUSED[case]
-    with pytest.raises(DataError, match=re.escape(f"{tmp_path / 'a.jsonl'}: {said}")):
+def test_an_invalid_line_is_named_and_nothing_written(tmp_path, case):
+    bad, message = REFUSED[case]
+    with pytest.raises(DataError, match=re.escape(f"{tmp_path / 'a.jsonl'}: {message}")):
         import_lines(tmp_path, record(answer="2001"), bad)
     assert not (tmp_path / "out").exists()
 
@@ -113,4 +119,4 @@ def test_another_encoding_and_a_missing_file_are_named(tmp_path):
     with pytest.raises(DataError, match=r"a\.jsonl: .*can't decode byte"):
         import_lines(tmp_path, record(answer="1999"), encoding="utf-16")
     with pytest.raises(DataError, match=r"b\.jsonl: cannot be read \(No such file"):
-        imported(json_lines_passages(tmp_path / "b.jsonl"), tmp_path / "out")
+        imported(read_json_lines(tmp_path / "b.jsonl"), tmp_path / "out")

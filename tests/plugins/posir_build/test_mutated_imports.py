@@ -1,6 +1,6 @@
-"""Files of every format that is imported, changed at random: what is read back is what they say, or they are refused.
+"""Files of every format that is imported, changed at random: what is read back is what they state, or they are refused.
 
-What they say is found by another way: the format's rules in plain Python, spans by trying every place.
+The expected content is found independently: the format's rules in plain Python, spans by trying every start.
 """
 
 import json
@@ -11,9 +11,9 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from posir_build.beir import beir_passages
-from posir_build.json_lines import json_lines_passages
-from posir_build.squad_json import squad_passages
+from posir_build.readers.beir import read_beir
+from posir_build.readers.json_lines import read_json_lines
+from posir_build.readers.squad_json import read_squad_json
 from posir_tasks.errors import DataError
 from tests.support.datasets import imported, read_back
 
@@ -27,7 +27,7 @@ ASKED = [
     *(("d0", "Where?", "by the river"), ("d0", "How?", "tick"), ("d1", "Where to?", "the moon"), ("d1", "What?", "🇫🇮")),
     *(("d2", "بأي لغة؟", "العربية"), ("d3", "いつ", "十時")),
 ]
-#: What a member may be replaced by.
+#: Values that may replace a field.
 VALUES = [
     None,
     True,
@@ -151,14 +151,14 @@ def json_lines_text(records, *, escape):
     return "".join(json_text(record, escape=escape) + "\n" for record in records)
 
 
-# What files say, by rules written anew.
+# What files state, by an independent implementation of the rules.
 
 
-def span_of(text, answer, start, end, *, repair):
-    """Start and end of an answer, None where the question must be left out."""
+def expected_span(text, answer, start, end, *, repair):
+    """Start and end of an answer, None if the question must be skipped."""
 
-    def places(wanted, near, reach):
-        return [at for at in range(len(text)) if abs(at - near) <= reach and text.startswith(wanted, at)]
+    def places(wanted, near, distance):
+        return [at for at in range(len(text)) if abs(at - near) <= distance and text.startswith(wanted, at)]
 
     if answer is not None and not answer.strip():
         return None
@@ -195,9 +195,9 @@ def usable(value, kind):
 def squad_says(content, *, repair):
     """Question, document and evidence of what must be imported."""
     said = {}
-    for article in member(json.loads(content.decode("utf-8-sig")), "data", list):
-        for paragraph in member(article, "paragraphs", list):
-            text, asked = text_in(paragraph, "context"), member(paragraph, "qas", list)
+    for article in require_field(json.loads(content.decode("utf-8-sig")), "data", list):
+        for paragraph in require_field(article, "paragraphs", list):
+            text, asked = text_in(paragraph, "context"), require_field(paragraph, "qas", list)
             assert text.strip()
             for qa in asked:
                 assert isinstance(qa, dict)
@@ -207,19 +207,19 @@ def squad_says(content, *, repair):
                 words, start = (answer.get("text"), answer.get("answer_start")) if isinstance(answer, dict) else (None, None)
                 if not question.strip() or type(start) is not int or words is None or not usable(words, str):
                     continue
-                span = span_of(text, words, start, None, repair=repair)
+                span = expected_span(text, words, start, None, repair=repair)
                 if span:
                     said[text, str(qa["id"]), question, span] = (question, text, text[slice(*span)])
     return list(said.values())
 
 
-def member(record, name, kind):
+def require_field(record, name, kind):
     assert isinstance(record, dict)
     assert isinstance(record.get(name), kind)
     return record[name]
 
 
-def records_of(content):
+def read_records(content):
     for line in content.decode("utf-8-sig").split("\n"):
         if line.strip():
             record = json.loads(line)
@@ -235,7 +235,7 @@ def unique(ids, said):
 
 def lines_say(content, *, repair):
     documents, queries, said, numbered = {}, {}, [], {}
-    for number, record in enumerate(records_of(content)):
+    for number, record in enumerate(read_records(content)):
         text, question = text_in(record, "context"), text_in(record, "question", needed=False)
         assert text.strip()
         text_in(record, "title", needed=False)
@@ -248,7 +248,7 @@ def lines_say(content, *, repair):
             continue
         if record.get("answers") is not None:
             continue
-        span = span_of(text, *(record.get(key) for key in ("answer", "start", "end")), repair=repair)
+        span = expected_span(text, *(record.get(key) for key in ("answer", "start", "end")), repair=repair)
         if span:
             key = str(record.get("id")) if record.get("id") not in (None, "") else number
             if key not in queries:
@@ -272,35 +272,35 @@ def beir_says(corpus, queries, qrels, *, repair):
         assert all(number is None or -(2**63) <= number < 2**63 for number in (start, end))
         if score > 0:
             pairs.setdefault(cells["query-id"], {})[cells["corpus-id"], start, end] = None
-    asked, seen = {}, {}
-    for query in records_of(queries):
-        name, question = id_of(query), text_in(query, "text")
-        claim = claim_of(query, [*pairs.get(name, {})])
-        if claim:
-            asked.setdefault(claim[0], []).append((name, question, *claim[1:]))
+    asked, known = {}, {}
+    for query in read_records(queries):
+        name, question = read_id(query), text_in(query, "text")
+        stated = stated_answer(query, [*pairs.get(name, {})])
+        if stated:
+            asked.setdefault(stated[0], []).append((name, question, *stated[1:]))
     said, texts = [], {}
-    for record in records_of(corpus):
-        name, text = id_of(record), text_in(record, "text")
+    for record in read_records(corpus):
+        name, text = read_id(record), text_in(record, "text")
         text_in(record, "title", needed=False)
         assert text.strip()
         assert texts.setdefault(name, text) == text
         for query, question, answer, start, end in asked.pop(name, ()):
-            span = span_of(text, answer, start, end, repair=repair) if question.strip() else None
+            span = expected_span(text, answer, start, end, repair=repair) if question.strip() else None
             if span:
-                if query not in seen:
+                if query not in known:
                     said.append((question, text, text[slice(*span)]))
-                assert seen.setdefault(query, (question, name, span)) == (question, name, span)
+                assert known.setdefault(query, (question, name, span)) == (question, name, span)
     return said
 
 
-def id_of(record):
+def read_id(record):
     assert is_id(record.get("_id"))
     assert str(record["_id"])
     return str(record["_id"])
 
 
-def claim_of(query, pairs):
-    """Document, answer, start and end of a query, None where it must be left out."""
+def stated_answer(query, pairs):
+    """Document, answer, start and end of a query, None if it must be skipped."""
     if len(pairs) != 1:
         return None
     document, *of_pair = pairs[0]
@@ -334,7 +334,7 @@ def check(passages, folder, says, *contents, repair):
         assert not output.exists()
     else:
         assert read_back(output) == said
-        assert repair or not found.moved
+        assert repair or not found.repaired
 
 
 def outcome(passages, output, *, repair):
@@ -352,7 +352,7 @@ def test_mutated_squad_json(data, value, escape, repair):
     with tempfile.TemporaryDirectory() as name:
         file = Path(name) / "a.json"
         file.write_bytes(content)
-        check(squad_passages([file]), Path(name), squad_says, content, repair=repair)
+        check(read_squad_json([file]), Path(name), squad_says, content, repair=repair)
 
 
 @settings(max_examples=150)
@@ -362,7 +362,7 @@ def test_mutated_json_lines(data, value, escape, repair):
     with tempfile.TemporaryDirectory() as name:
         file = Path(name) / "a.jsonl"
         file.write_bytes(content)
-        check(json_lines_passages(file), Path(name), lines_say, content, repair=repair)
+        check(read_json_lines(file), Path(name), lines_say, content, repair=repair)
 
 
 @settings(max_examples=150)
@@ -384,4 +384,4 @@ def test_mutated_beir_folders(data, corpus, queries, qrels, more, repair):
         (Path(name) / "qrels").mkdir()
         for file, content in contents.items():
             (Path(name) / file).write_bytes(content)
-        check(beir_passages(Path(name), "test"), Path(name), beir_says, *contents.values(), repair=repair)
+        check(read_beir(Path(name), "test"), Path(name), beir_says, *contents.values(), repair=repair)

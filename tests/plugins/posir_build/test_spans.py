@@ -1,4 +1,4 @@
-"""Where an answer stands: as stated, or moved to the one place nearby, or not at all."""
+"""The span of an answer: as stated, moved to the only match nearby, or none."""
 
 import json
 import re
@@ -8,89 +8,95 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from posir_build.spans import NEAR, Span, StatedAnswer, places_of, repaired_span, stated_span
+from posir_build.spans import REPAIR_DISTANCE, Span, StatedAnswer, find_occurrences, repair_span, resolve_span
 
 few_letters = st.text("ab ", max_size=40)
 letters = st.text("ab ", min_size=1, max_size=3)
 
 
 @given(st.text(max_size=30), st.text(min_size=1, max_size=10), st.integers(-50, 50))
-def test_a_span_is_given_exactly_where_its_text_stands(before, answer, shift):
+def test_a_stated_span_is_accepted_exactly_where_its_text_is(before, answer, shift):
     assume(answer.strip())
     document, start = before + answer + " after", len(before) + shift
     if start >= 0 and document.startswith(answer, start):
-        assert stated_span(StatedAnswer(answer, start), document) == Span(start, start + len(answer))
+        assert resolve_span(StatedAnswer(answer, start), document) == Span(start, start + len(answer))
     else:
-        with pytest.raises(ValueError, match="does not stand at character"):
-            stated_span(StatedAnswer(answer, start), document)
+        with pytest.raises(ValueError, match="is not at character"):
+            resolve_span(StatedAnswer(answer, start), document)
 
 
 @given(few_letters, letters)
-def test_places_are_those_of_a_regular_expression_that_looks_ahead(document, text):
-    assert places_of(text, document) == [match.start() for match in re.finditer(f"(?={text})", document)]
+def test_occurrences_are_those_of_a_lookahead_regular_expression(document, text):
+    assert find_occurrences(text, document) == [match.start() for match in re.finditer(f"(?={text})", document)]
 
 
 @given(few_letters, letters)
-def test_a_text_alone_is_a_span_where_it_stands_once(document, text):
+def test_a_text_alone_has_a_span_if_it_occurs_once(document, text):
     assume(text.strip())
-    places = places_of(text, document)
+    places = find_occurrences(text, document)
     if len(places) == 1:
-        assert stated_span(StatedAnswer(text), document) == Span(places[0], places[0] + len(text))
+        assert resolve_span(StatedAnswer(text), document) == Span(places[0], places[0] + len(text))
     else:
-        with pytest.raises(ValueError, match=f"stands {f'{len(places)} times' if places else 'nowhere'} in its document"):
-            stated_span(StatedAnswer(text), document)
+        with pytest.raises(
+            ValueError, match=f"{f'occurs {len(places)} times' if places else 'does not occur'} in its document"
+        ):
+            resolve_span(StatedAnswer(text), document)
 
 
 @given(few_letters, st.integers(-3, 45), st.integers(-3, 45))
 def test_start_and_end_alone_must_be_within_the_document_and_not_blank(document, start, end):
     if 0 <= start < end <= len(document) and document[start:end].strip():
-        assert stated_span(StatedAnswer(start=start, end=end), document) == Span(start, end)
+        assert resolve_span(StatedAnswer(start=start, end=end), document) == Span(start, end)
     else:
         with pytest.raises(ValueError, match=f"its span {start} to {end} is"):
-            stated_span(StatedAnswer(start=start, end=end), document)
+            resolve_span(StatedAnswer(start=start, end=end), document)
 
 
 @pytest.mark.parametrize(
-    ("claim", "said"),
+    ("answer", "message"),
     [
-        (StatedAnswer(), "neither by a text nor by start and end"),
-        (StatedAnswer("and", end=5), "neither by a text nor by start and end"),
+        (StatedAnswer(), "neither the text of its answer nor both start and end"),
+        (StatedAnswer("and", end=5), "neither the text of its answer nor both start and end"),
         (StatedAnswer(start=3), "neither its end nor its text"),
         (StatedAnswer("  ", 3), "its answer is blank"),
         (StatedAnswer("and", 4, 6), "its span 4 to 6 is not as long as its answer 'and'"),
-        (StatedAnswer("And", 4, 7), "does not stand at character 4 nor elsewhere"),
+        (StatedAnswer("And", 4, 7), "is not at character 4 or anywhere else"),
         (StatedAnswer("and", 6), "it is at 4, and --repair moves it there"),
-        (StatedAnswer("and", 18), "the nearest such text is at 12"),
-        (StatedAnswer("and", 10**30), "the nearest such text is at 12"),
+        (StatedAnswer("and", 18), "the nearest match is at 12"),
+        (StatedAnswer("and", 10**30), "the nearest match is at 12"),
     ],
 )
-def test_a_claim_that_does_not_fit_is_refused_with_what_is_there(claim, said):
-    with pytest.raises(ValueError, match=re.escape(said)):
-        stated_span(claim, "sun and sky and sea ..........")
+def test_an_answer_that_does_not_match_is_refused_with_what_was_found(answer, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        resolve_span(answer, "sun and sky and sea ..........")
 
 
 @given(few_letters, letters, st.integers(-8, 48))
 @example("abcdefgh and", "and", 4)
 @example("aa", "a", -7)
-def test_a_repair_takes_the_only_place_near_or_none(document, text, start):
-    """Against a scan of every place: the text as it is, then without the blanks at its ends."""
+def test_a_repair_takes_the_only_match_nearby_or_none(document, text, start):
+    """Against a scan of every start nearby: the text as it is, then without white space at its ends."""
     assume(text.strip())
 
     def scan(wanted, at):
-        return [place for place in range(len(document)) if abs(place - at) <= NEAR and document[place:].startswith(wanted)]
+        return [
+            place
+            for place in range(len(document))
+            if abs(place - at) <= REPAIR_DISTANCE and document[place:].startswith(wanted)
+        ]
 
     bare = text.strip()
     exact, stripped = scan(text, start), scan(bare, start + text.index(bare))
     wanted, places = (text, exact) if exact else (bare, stripped)
     if len(places) == 1:
-        assert repaired_span(text, start, document) == Span(places[0], places[0] + len(wanted))
+        assert repair_span(text, start, document) == Span(places[0], places[0] + len(wanted))
     else:
-        with pytest.raises(ValueError, match=r"stands \d+ times near|does not stand at"):
-            repaired_span(text, start, document)
+        with pytest.raises(ValueError, match=r"occurs \d+ times near|is not at character"):
+            repair_span(text, start, document)
 
 
 @pytest.mark.parametrize(
-    ("claim", "document", "span"),
+    ("answer", "document", "span"),
     [
         (StatedAnswer(" flew", 4), "Zoë flew.", Span(3, 8)),
         (StatedAnswer("flew. ", 4), "Zoë flew.", Span(4, 9)),
@@ -99,10 +105,10 @@ def test_a_repair_takes_the_only_place_near_or_none(document, text, start):
     ],
     ids=["blank in front", "blank behind that is not there", "other blank in front", "end included"],
 )
-def test_blanks_and_ends_are_repaired(claim, document, span):
+def test_white_space_and_ends_are_repaired(answer, document, span):
     with pytest.raises(ValueError, match="its"):
-        stated_span(claim, document)
-    assert repaired_span(claim.text, claim.start, document) == span
+        resolve_span(answer, document)
+    assert repair_span(answer.text, answer.start, document) == span
 
 
 @pytest.mark.parametrize("form", ["NFC", "NFD"])
@@ -111,30 +117,30 @@ def test_another_unicode_form_is_named_and_never_taken(form):
     document = unicodedata.normalize(form, "Das Café in Zürich.")
     answer = unicodedata.normalize(other, "Zürich")
     with pytest.raises(ValueError, match="in another Unicode form"):
-        stated_span(StatedAnswer(answer, document.index("Z")), document)
+        resolve_span(StatedAnswer(answer, document.index("Z")), document)
     with pytest.raises(ValueError, match="in another Unicode form"):
-        repaired_span(answer, document.index("Z"), document)
+        repair_span(answer, document.index("Z"), document)
 
 
 @pytest.mark.parametrize(
-    ("files", "reach", "found", "of"),
+    ("files", "distance", "found", "of"),
     [
-        ("jaquad/*/*.json", NEAR, 27, 35_687),
+        ("jaquad/*/*.json", REPAIR_DISTANCE, 27, 35_687),
         ("jaquad/*/*.json", 32, 2_091, 35_687),
-        ("xquad.zh.json", NEAR, 4, 1_190),
-        ("xquad.ru.json", NEAR, 0, 1_190),
-        ("covidqa.json", NEAR, 0, 1_146),
+        ("xquad.zh.json", REPAIR_DISTANCE, 4, 1_190),
+        ("xquad.ru.json", REPAIR_DISTANCE, 0, 1_190),
+        ("covidqa.json", REPAIR_DISTANCE, 0, 1_146),
     ],
 )
-def test_the_same_text_is_rarely_near_once_more(shared_data, files, reach, found, of):
-    """What NEAR rests on: how often another place would be taken for the right one, were that lost."""
-    claims = [
+def test_the_same_text_is_rarely_near_once_more(shared_data, files, distance, found, of):
+    """What REPAIR_DISTANCE rests on: how often another place would be taken for the right one, were that lost."""
+    answers = [
         (paragraph["context"], qa["answers"][0]["text"], qa["answers"][0]["answer_start"])
         for file in sorted((shared_data / "squad-format").glob(files))
         for article in json.loads(file.read_text(encoding="utf-8"))["data"]
         for paragraph in article["paragraphs"]
         for qa in paragraph["qas"]
     ]
-    right = [claim for claim in claims if claim[0].startswith(*claim[1:])]
-    places = [places_of(text, context, max(0, start - reach), start + reach) for context, text, start in right]
+    right = [answer for answer in answers if answer[0].startswith(*answer[1:])]
+    places = [find_occurrences(text, context, max(0, start - distance), start + distance) for context, text, start in right]
     assert (sum(len(near) > 1 for near in places), len(right)) == (found, of)

@@ -1,4 +1,4 @@
-"""Import of SQuAD-format JSON: what is read back is what was said, and nothing is left behind by a failure."""
+"""Import of SQuAD-format JSON: what is read back is what the file states, and a failure leaves nothing behind."""
 
 import json
 import re
@@ -7,7 +7,7 @@ from collections import Counter
 import polars as pl
 import pytest
 
-from posir_build.squad_json import squad_passages
+from posir_build.readers.squad_json import read_squad_json
 from posir_tasks.errors import DataError
 from posir_tasks.sources.posir import read_domain
 from posir_tasks.sources.repository import LocalRepository
@@ -31,7 +31,7 @@ def write_json(file, paragraphs):
 
 
 def import_files(files, output, language="eng-Latn", **options):
-    return imported(squad_passages(files), output, language=language, **options)
+    return imported(read_squad_json(files), output, language=language, **options)
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_what_is_imported_is_read_back_with_its_spans(tmp_path):
         ("When was she back?", CONTEXT, "2001"),
         ("What flies?", "Time flies.", "Time"),
     ]
-    assert (list(found.documents.values()), found.left_out) == ([CONTEXT, "Time flies.", "Nobody asks."], [])
+    assert (list(found.documents.values()), found.skipped) == ([CONTEXT, "Time flies.", "Nobody asks."], [])
     queries = pl.read_parquet(tmp_path / "out/eng-Latn/sports/queries.parquet")
     assert queries["pos_token_length"].to_list() == [estimated_tokens(CONTEXT)] * 2 + [3]
     assert queries["pos_char_length"].to_list() == [len(CONTEXT)] * 2 + [11]
@@ -75,28 +75,34 @@ def test_the_first_of_several_answers_gives_the_span(tmp_path):
 
 BAD_QUESTIONS = {
     "no answer": (question("bad", "Why?"), "has no answer"),
-    "answer elsewhere": (question("bad", "When?", "1999", 0), "'1999' does not stand at character 0"),
-    "answer in bytes": (question("bad", "When?", "1999", len(CONTEXT[: CONTEXT.index("1999")].encode())), "does not stand at"),
-    "answer beyond the end": (question("bad", "When?", "1999", 10_000), "does not stand at character 10000"),
-    "answer from the end": (question("bad", "When?", "2001", -5), "does not stand at character -5"),
-    "start is true": (question("bad", "When?", "oë", True), "must be an integer and is true or false"),
-    "answer is half a character": (question("bad", "Who?", "\ud83d", 4), r"half a surrogate pair, '\ud83d', at character 0"),
-    "answers of another layout": ({"id": "bad", "question": "?", "answers": {"text": ["Zoë"]}}, "'answers' must be a list"),
+    "answer elsewhere": (question("bad", "When?", "1999", 0), "'1999' is not at character 0"),
+    "answer in bytes": (
+        question("bad", "When?", "1999", len(CONTEXT[: CONTEXT.index("1999")].encode())),
+        "is not at character",
+    ),
+    "answer beyond the end": (question("bad", "When?", "1999", 10_000), "is not at character 10000"),
+    "answer from the end": (question("bad", "When?", "2001", -5), "is not at character -5"),
+    "start is true": (question("bad", "When?", "oë", True), "'answers[0].answer_start' must be a valid integer, not bool"),
+    "answer is half a character": (question("bad", "Who?", "\ud83d", 4), r"encode character '\ud83d' in position 0"),
+    "answers of another layout": (
+        {"id": "bad", "question": "?", "answers": {"text": ["Zoë"]}},
+        "must be a valid list, not dict",
+    ),
     "empty answer": (question("bad", "When?", "", 3), "its answer is blank"),
-    "start is text": (question("bad", "When?", "1999", "14"), "its answer 'answer_start' must be an integer and is a text"),
-    "no start": ({"id": "bad", "question": "When?", "answers": [{"text": "1999"}]}, "its answer lacks 'answer_start'"),
+    "start is text": (question("bad", "When?", "1999", "14"), "'answers[0].answer_start' must be a valid integer, not str"),
+    "no start": ({"id": "bad", "question": "When?", "answers": [{"text": "1999"}]}, "'answers[0].answer_start' is missing"),
     "blank question": (question("bad", " ", "Zoë", 0), "its text is empty"),
 }
 
 
 @pytest.mark.parametrize("case", BAD_QUESTIONS)
-def test_a_question_that_cannot_be_used_is_left_out_and_named(tmp_path, case):
-    bad, why = BAD_QUESTIONS[case]
+def test_an_unusable_question_is_skipped_and_named(tmp_path, case):
+    bad, reason = BAD_QUESTIONS[case]
     file = write_json(tmp_path / "a.json", [(CONTEXT, [bad, question("good", "Who?", "Zoë", 0)]), ("Alone.", [bad])])
     found = import_files([file], tmp_path / "out")
     assert read_back(tmp_path / "out") == [("Who?", CONTEXT, "Zoë")]
-    assert [(one.file, one.question) for one in found.left_out] == [(str(file), "bad")] * 2
-    assert why in found.left_out[0].why
+    assert [(one.file, one.question) for one in found.skipped] == [(str(file), "bad")] * 2
+    assert reason in found.skipped[0].reason
     assert list(found.documents.values()) == [CONTEXT, "Alone."]
 
 
@@ -104,42 +110,42 @@ def article(**paragraph):
     return json.dumps({"data": [{"paragraphs": [{"context": CONTEXT, "qas": []} | paragraph]}]}).encode()
 
 
-#: A file's bytes and what is said of them.
+#: A file's bytes and the expected message.
 NOT_SQUAD = {
     "empty": (b"", "Expecting value"),
     "not JSON": (b"{'data': 1}", "Expecting property name"),
     "UTF-16": ('{"data": []}'.encode("utf-16"), "can't decode byte"),
-    "a list": (b"[]", "must be an object and is a list"),
-    "no data": (b'{"version": "2"}', "lacks 'data'"),
-    "data is null": (b'{"data": null}', "lacks 'data'"),
-    "article is a text": (b'{"data": ["T"]}', "article 0: must be an object and is a text"),
-    "no paragraphs": (b'{"data": [{"title": "T"}]}', "article 0: lacks 'paragraphs'"),
-    "no context": (b'{"data": [{"paragraphs": [{"qas": []}]}]}', "article 0, paragraph 0: lacks 'context'"),
-    "no questions": (b'{"data": [{"paragraphs": [{"context": "A"}]}]}', "article 0, paragraph 0: lacks 'qas'"),
-    "context is null": (article(context=None), "lacks 'context'"),
-    "context is a list": (article(context=["a"]), "'context' must be a text and is a list"),
+    "a list": (b"[]", "must be a valid dictionary, not list"),
+    "no data": (b'{"version": "2"}', "'data' is missing"),
+    "data is null": (b'{"data": null}', "'data' must be a valid list, not null"),
+    "article is a text": (b'{"data": ["T"]}', "'data[0]' must be a valid dictionary, not str"),
+    "no paragraphs": (b'{"data": [{"title": "T"}]}', "'data[0].paragraphs' is missing"),
+    "no context": (b'{"data": [{"paragraphs": [{"qas": []}]}]}', "'data[0].paragraphs[0].context' is missing"),
+    "no questions": (b'{"data": [{"paragraphs": [{"context": "A"}]}]}', "'data[0].paragraphs[0].qas' is missing"),
+    "context is null": (article(context=None), "'data[0].paragraphs[0].context' must be a valid string, not null"),
+    "context is a list": (article(context=["a"]), "context' must be a valid string, not list"),
     "context is half a character": (
         article(context="a \ud800"),
-        r"'context' has half a surrogate pair, '\ud800', at character 2",
+        r"context' is not valid: 'utf-8' codec can't encode character '\ud800' in position 2: surrogates",
     ),
-    "question without id": (article(qas=[{"question": "Who?"}]), "the question 'Who?' lacks 'id'"),
-    "id is a number": (article(qas=[{"id": 1.5, "question": "Who?"}]), "'id' must be a text and is a number"),
-    "question is null": (article(qas=[question("1", None, "Zoë", 0)]), "lacks 'question'"),
-    "question is half a character": (article(qas=[question("1", "\udc00", "Zoë", 0)]), "half a surrogate pair"),
+    "question without id": (article(qas=[{"question": "Who?"}]), "'data[0].paragraphs[0].qas[0].id' is missing"),
+    "id is a number": (article(qas=[{"id": 1.5, "question": "Who?"}]), "id' must be a valid string, not float"),
+    "question is null": (article(qas=[question("1", None, "Zoë", 0)]), "question' must be a valid string, not null"),
+    "question is half a character": (article(qas=[question("1", "\udc00", "Zoë", 0)]), "surrogates not allowed"),
     "endless nesting": (b"[" * 100_000, "recursion"),
 }
 
 
 @pytest.mark.parametrize("case", NOT_SQUAD)
-def test_what_is_not_squad_format_is_refused_with_its_place_and_nothing_written(tmp_path, valid, case):
-    content, said = NOT_SQUAD[case]
+def test_a_file_in_another_format_is_refused_with_the_field_and_nothing_written(tmp_path, valid, case):
+    content, message = NOT_SQUAD[case]
     file = tmp_path / "bad.json"
     file.write_bytes(content)
     with pytest.raises(DataError) as caught:
         import_files([valid, file], tmp_path / "out")
     assert str(caught.value).startswith(f"{file}: ")
-    assert said in str(caught.value)
-    assert "Wanted: SQuAD-format JSON, data > paragraphs" in str(caught.value)
+    assert message in str(caught.value)
+    assert "Expected: SQuAD-format JSON, data > paragraphs" in str(caught.value)
     assert not (tmp_path / "out").exists()
 
 
@@ -159,7 +165,7 @@ def test_a_surrogate_pair_in_an_escape_is_one_code_point(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("files", "language", "documents", "questions", "left_out"),
+    ("files", "language", "documents", "questions", "skipped"),
     [
         ("xquad.en.json", "eng-Latn", 240, 1_190, 0),
         ("xquad.zh.json", "cmn-Hans", 240, 1_190, 0),
@@ -168,19 +174,19 @@ def test_a_surrogate_pair_in_an_escape_is_one_code_point(tmp_path):
         ("jaquad/*/*.json", "jpn-Jpan", 11_144, 35_687, 0),
     ],
 )
-def test_real_data_is_imported_in_full(shared_data, tmp_path, files, language, documents, questions, left_out):
+def test_real_data_is_imported_in_full(shared_data, tmp_path, files, language, documents, questions, skipped):
     paths = sorted((shared_data / "squad-format").glob(files))
     found = import_files(paths, tmp_path, language)
-    assert (len(found.documents), len(found.queries), len(found.left_out)) == (documents, questions, left_out)
+    assert (len(found.documents), len(found.queries), len(found.skipped)) == (documents, questions, skipped)
     data = read_domain(LocalRepository(tmp_path), language, language, "sports")
     assert (len(data.corpus), len(data.queries)) == (documents, questions)
 
 
 def test_repair_recovers_what_is_off_by_a_few_characters(shared_data, tmp_path):
-    """The 234 answers of COVID-QA that do not stand where it says are found by another way: the nearest same text."""
+    """The 234 answers of COVID-QA that are not where it says are found independently: the nearest equal text."""
     file = shared_data / "squad-format" / "covidqa.json"
     found = import_files([file], tmp_path, repair=True)
-    assert (len(found.documents), len(found.queries), len(found.left_out)) == (98, 1_380, 0)
+    assert (len(found.documents), len(found.queries), len(found.skipped)) == (98, 1_380, 0)
     off = {}
     for article in json.loads(file.read_text())["data"]:
         for paragraph in article["paragraphs"]:
@@ -191,4 +197,4 @@ def test_repair_recovers_what_is_off_by_a_few_characters(shared_data, tmp_path):
                     nearest = min(places, key=lambda place: abs(place - answer["answer_start"]))
                     off[str(qa["id"])] = nearest - answer["answer_start"]
     assert Counter(off.values()) == {-1: 196, 3: 28, 2: 10}
-    assert {one.question: one.span.start - one.claim.start for one in found.moved} == off
+    assert {one.question: one.span.start - one.answer.start for one in found.repaired} == off

@@ -122,8 +122,8 @@ def test_languages_and_domains_unknown_to_posir_are_warnings(tmp_path):
     write_domain(root, posir_tables(), language="eng-latn", domain="sprots")
     found = validated(root)
     language, domain = found["warnings"]
-    assert language.startswith("language eng-latn: no task reads it (did you mean eng-Latn?). Known are eng-Latn, cmn-Hans")
-    assert domain.startswith("domain sprots: is none of PosIR's 31 (did you mean sports?)")
+    assert language.startswith("language eng-latn: no task reads it (did you mean eng-Latn?). Known languages: eng-Latn, ")
+    assert domain.startswith("domain sprots: not one of PosIR's 31 (did you mean sports?)")
     done = validate(root)
     assert done.exit_code == 0
     assert done.stdout.count("warning: ") == 2

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from posir_build.squad_json import squad_passages
+from posir_build.readers.squad_json import read_squad_json
 from posir_stats.charts import figures_of, page_of
 from posir_stats.dataset import dataset_of_folder, find_dataset
 from posir_stats.plugin import describe
@@ -245,7 +245,7 @@ def test_bars_are_as_long_as_the_counts_are_large(described):
 
 def test_xquad_is_of_its_known_size(shared_data, tmp_path):
     files = [shared_data / "squad-format" / "xquad.en.json"]
-    imported(squad_passages(files), tmp_path, domain="xquad")
+    imported(read_squad_json(files), tmp_path, domain="xquad")
     (row,) = json.loads(as_json(describe(str(tmp_path))))["rows"]
     assert (row["documents"], row["queries"], row["relevant_documents"]) == (240, 1190, 240)
     articles = json.loads(files[0].read_text(encoding="utf-8"))["data"]

@@ -1,0 +1,48 @@
+"""What every reader of a format yields: passages with their questions, and questions that cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from posir_build.spans import StatedAnswer
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question as its file states it."""
+
+    file: str
+    name: str
+    """How messages refer to it: its id, or its place in the file."""
+    text: str
+    answer: StatedAnswer
+    id: str | None = None
+    """The id of its query; None to derive one from the content."""
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A document as its file states it, with its questions."""
+
+    file: str
+    place: str
+    """Its place in the file, for messages."""
+    text: str
+    questions: Sequence[Question] = ()
+    id: str | None = None
+    """The id of its document; None to identify passages by their text and number them."""
+    title: str = ""
+    """A title that is not part of `text`, in which spans count."""
+
+
+@dataclass(frozen=True)
+class SkippedQuestion:
+    """A question that is not imported."""
+
+    file: str
+    question: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.file}: question {self.question}: {self.reason}"

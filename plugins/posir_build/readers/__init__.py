@@ -1,0 +1,1 @@
+"""Readers of question answering formats; each yields passages with their questions."""

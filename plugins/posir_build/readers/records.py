@@ -1,0 +1,93 @@
+"""Third-party JSON: its shape is checked by pydantic, and errors name file, place and field."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, ClassVar, TypeVar
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
+
+from posir_tasks.display.progress import open_text
+from posir_tasks.errors import DataError
+
+
+def _check_encodable(text: str) -> str:
+    """Refuse a lone surrogate, which JSON can escape but no text can contain."""
+    text.encode()
+    return text
+
+
+Text = Annotated[str, AfterValidator(_check_encodable)]
+#: An id is a string or an integer, which becomes a string.
+Id = Annotated[Text, BeforeValidator(lambda value: str(value) if type(value) is int else value)]
+
+
+class Record(BaseModel):
+    """A JSON object. Types are strict: a boolean is no integer, an integer no string."""
+
+    model_config = ConfigDict(strict=True)
+
+    expected: ClassVar[str] = ""
+    """The format of the file, for errors."""
+
+
+AnyRecord = TypeVar("AnyRecord", bound=Record)
+
+
+def validate(model: type[AnyRecord], value: object) -> AnyRecord:
+    """Check the shape of a JSON value.
+
+    Raises:
+        ValueError: The value does not fit; names the first field that is wrong and what is allowed.
+    """
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        raise ValueError(_describe(error)) from None
+
+
+def _describe(error: ValidationError) -> str:
+    """Describe the first problem that pydantic found, such as "'data[0].paragraphs' must be a valid list, not null"."""
+    first = error.errors(include_url=False)[0]
+    path = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in first["loc"]).removeprefix(".")
+    field, message = f"'{path}' " if path else "", first["msg"].partition(" or instance of ")[0]
+    if first["type"] == "missing":
+        return f"{field}is missing"
+    if first["type"].endswith("_type"):
+        found = "null" if first["input"] is None else type(first["input"]).__name__
+        return f"{field}{message.replace('Input should be', 'must be')}, not {found}"
+    return f"{field}is not valid: {message.removeprefix('Value error, ')}"
+
+
+@contextmanager
+def error_context(file: Path, place: str, expected: str) -> Iterator[None]:
+    """Turn an error about a place in a file into one that names the place and the expected format.
+
+    Raises:
+        DataError: The file cannot be read or does not have the expected format.
+    """
+    where = f"{file}: {place}: " if place else f"{file}: "
+    try:
+        yield
+    except OSError as error:
+        raise DataError(f"{where}cannot be read ({error.strerror}).") from error
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{where}{error}. Expected: {expected}.") from error
+
+
+def read_records(file: Path, model: type[AnyRecord]) -> Iterator[tuple[str, AnyRecord]]:
+    """Yield place and record of each line of a JSON Lines file; blank lines are ignored.
+
+    Raises:
+        DataError: The file cannot be read, or a line does not fit the model.
+    """
+    with error_context(file, "", model.expected), open_text(file, f"Reading {file.name}") as lines:
+        for number, line in enumerate(lines, start=1):
+            if line.strip():
+                place = f"line {number}"
+                with error_context(file, place, model.expected):
+                    record = validate(model, json.loads(line))
+                yield place, record

@@ -1,0 +1,79 @@
+"""Where new data goes: one domain of a language in a folder in the PosIR layout, written completely or not at all."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from posir_tasks.errors import PosirError, summarize_error
+from posir_tasks.files import PART, remove_stale_parts
+from posir_tasks.languages import LANGUAGES
+from posir_tasks.sources.checks import refuse
+from posir_tasks.sources.posir import PosirTables, problems_of
+
+DOMAIN_NAME = re.compile(r"[a-z0-9][a-z0-9_]*")
+
+
+@dataclass(frozen=True)
+class Target:
+    """The domain to write."""
+
+    language: str
+    """Code such as `jpn-Jpan`."""
+    domain: str
+    """Name of the domain's folder."""
+    output: Path
+    """Folder in the PosIR layout."""
+
+    @property
+    def folder(self) -> Path:
+        """The domain's folder."""
+        return self.output / self.language / self.domain
+
+    def check(self) -> None:
+        """Check that the domain can be written.
+
+        Raises:
+            PosirError: Language or domain are not allowed, or the domain exists.
+        """
+        codes = [known.code for known in LANGUAGES]
+        if self.language not in codes:
+            raise PosirError(
+                f"--language {self.language}: unknown. Known languages: {', '.join(codes)}; a new language is one row of "
+                "posir_tasks/languages.py."
+            )
+        if not DOMAIN_NAME.fullmatch(self.domain):
+            raise PosirError(
+                f"--domain {self.domain}: not allowed. A domain is a folder name of a-z, 0-9 and _, such as news_media."
+            )
+        if self.folder.exists():
+            raise PosirError(f"{self.folder}: already exists. Remove it first, or choose another --domain or --output.")
+
+
+def write_domain(tables: PosirTables, folder: Path) -> None:
+    """Write the tables of a domain into a new folder, completely or not at all.
+
+    Raises:
+        DataError: The loader would reject the tables.
+        PosirError: The folder cannot be written.
+    """
+    refuse(problems_of(tables))
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        remove_stale_parts(folder.parent)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.", suffix=PART) as name:
+            part = Path(name)
+            (part / "qrels").mkdir()
+            tables.corpus.write_parquet(part / "corpus.parquet")
+            tables.queries.write_parquet(part / "queries.parquet")
+            tables.qrels.with_columns(pl.col("score").cast(pl.Int64)).write_parquet(part / "qrels" / "test.parquet")
+            part.chmod(0o755)
+            part.rename(folder)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise PosirError(
+            f"{folder}: cannot be written ({summarize_error(error)}). Free disk space, or choose another --output."
+        ) from error
