@@ -18,7 +18,7 @@ from posir_compare.comparison import rows_of
 from posir_compare.model_runs import Contestant, Pair
 from posir_compare.pairing import Joint, Match
 from posir_psi import psi
-from posir_significance.true_score_model import midpoints
+from posir_significance.true_score_model import bin_midpoints
 from posir_tasks.profile import RANKS, PositionProfile
 
 BINS, LENGTHS, DRAWS = 20, ("Q1", "Q2"), 2_000
@@ -39,7 +39,7 @@ def curve(effect: str, best: float, sensitivity: float) -> np.ndarray:
     """Return the true nDCG@10 of each bin, shape (P,)."""
     if effect == "flat":
         return np.full(BINS, best)
-    shape = EFFECTS[effect](midpoints(BINS))
+    shape = EFFECTS[effect](bin_midpoints(BINS))
     return best * (1 - sensitivity * (shape - shape.min()) / np.ptp(shape))
 
 

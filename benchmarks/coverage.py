@@ -20,10 +20,10 @@ import numpy as np
 from scipy.optimize import brentq
 
 from posir_psi import psi
-from posir_significance.group_means import Floats, Integers, sample
+from posir_significance.group_means import Floats, Integers, compute_group_means
 from posir_significance.intervals import Interval, bucket_interval, ndcg_intervals, psi_interval
 from posir_significance.permutation_null import null_psi, permute_gains, summarize_null
-from posir_significance.true_score_model import midpoints
+from posir_significance.true_score_model import bin_midpoints
 from posir_tasks.profile import NDCG_AT_10
 
 #: Exchanges per replication: fewer than a result has, since only p < 0.05 is counted.
@@ -58,7 +58,7 @@ class Setting:
 
     def means(self) -> Floats:
         """Return the true mean nDCG@10 of the bins, shape (P,)."""
-        shape = EFFECTS[self.effect](midpoints(self.bins))
+        shape = EFFECTS[self.effect](bin_midpoints(self.bins))
         if self.effect == "none":
             return np.full(self.bins, 0.5 if self.level == "weak" else 0.9)
         shape = (shape - shape.min()) / np.ptp(shape)
@@ -105,7 +105,7 @@ def simulate(setting: Setting, rng: np.random.Generator) -> Integers:
 def p_value(counts: Integers, seed: int) -> float:
     """Return the p-value of a profile's PSI."""
     queries = counts.sum(axis=1)
-    observed = float(psi(sample(counts).means[queries > 0]))
+    observed = float(psi(compute_group_means(counts).means[queries > 0]))
     floor = summarize_null(observed, null_psi(permute_gains(counts[None], EXCHANGES, seed)[:, 0], queries))
     return floor.p_value if floor else 1.0
 
@@ -121,11 +121,11 @@ def replicate(setting: Setting, seed: int) -> list[float]:
     means = setting.means()
     significance = p_value(counts, seed)
     interval = psi_interval(counts, significance)
-    single = [holds(one, mean) for one, mean in zip(ndcg_intervals(sample(counts)), means, strict=True) if one]
+    single = [holds(one, mean) for one, mean in zip(ndcg_intervals(compute_group_means(counts)), means, strict=True) if one]
     return [
         holds(interval, float(psi(means))),
-        holds(ndcg_intervals(sample(counts.sum(axis=0, keepdims=True)))[0], float(means @ setting.shares())),
-        holds(bucket_interval(sample(counts)), float(means.mean())),
+        holds(ndcg_intervals(compute_group_means(counts.sum(axis=0, keepdims=True)))[0], float(means @ setting.shares())),
+        holds(bucket_interval(compute_group_means(counts)), float(means.mean())),
         float(np.mean(single)),
         interval[1] - interval[0] if interval else float("nan"),
         significance < 0.05,

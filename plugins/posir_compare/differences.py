@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from posir_psi import psi
-from posir_significance.group_means import SEED, Floats, Integers, Sample, sample
+from posir_significance.group_means import SEED, Floats, GroupMeans, Integers, compute_group_means
 from posir_significance.intervals import ALPHA, TAILS, Interval
-from posir_significance.true_score_model import MARGIN, Draws, true_scores
+from posir_significance.true_score_model import MARGIN, PosteriorDraws, draw_true_scores
 
 #: Least and greatest share of 0 among a model's possible PSI where it cannot be told from noise. With less than a half,
 #: intervals of differences from a model without any effect hold the true one in as few as 88 of 100; more than the greatest
@@ -51,7 +51,7 @@ def ndcg_difference_interval(a: Estimate, b: Estimate, correlation: float) -> In
     return difference - error(b.value - b.low, a.high - a.value), difference + error(b.high - b.value, a.value - a.low)
 
 
-def possible_psi(possible: Draws, p_value: float) -> Floats:
+def possible_psi(possible: PosteriorDraws, p_value: float) -> Floats:
     """Return possible values of a model's true PSI, ascending; shape (draws,).
 
     Their ends are the interval of `posir_significance.intervals.psi_interval`: draws of true scores, the lower half
@@ -63,7 +63,7 @@ def possible_psi(possible: Draws, p_value: float) -> Floats:
         p_value: Of PSI against its noise floor, in (0, 1].
     """
     drawn = psi(possible.scores)
-    reflected = np.sort(np.maximum(0, 2 * psi(possible.centres) - drawn))
+    reflected = np.sort(np.maximum(0, 2 * psi(possible.means) - drawn))
     drawn.sort()
     half = len(drawn) // 2
     drawn[:half] = np.minimum(drawn[:half], reflected[:half])
@@ -94,15 +94,15 @@ def psi_differences(a: Integers, b: Integers, p_values: tuple[float, float], cor
     noise[1] = correlation * noise[0] + np.sqrt(1 - correlation**2) * noise[1]
     values = []
     for counts, p_value, errors in zip((a, b), p_values, noise, strict=True):
-        bins = sample(counts)
-        possible = true_scores(bins, draws)
-        order = psi(noisy(bins, possible.centres.mean(axis=0), errors)).argsort().argsort()
+        bins = compute_group_means(counts)
+        possible = draw_true_scores(bins, draws)
+        order = psi(noisy(bins, possible.means.mean(axis=0), errors)).argsort().argsort()
         values.append(possible_psi(possible, p_value)[order])
     difference: Floats = values[1] - values[0]
     return difference
 
 
-def noisy(bins: Sample, expected: Floats, errors: Floats) -> Floats:
+def noisy(bins: GroupMeans, expected: Floats, errors: Floats) -> Floats:
     """Return scores of the filled bins as they would be observed, in [0, 1].
 
     Args:

@@ -10,7 +10,7 @@ import numpy as np
 
 from posir_psi.scores import none_if_nan
 from posir_report.summary import TaskSummary
-from posir_significance.group_means import Floats, sample
+from posir_significance.group_means import Floats, compute_group_means
 from posir_significance.intervals import Interval, ndcg_intervals
 from posir_significance.permutation_null import permutation_null
 from posir_tasks.profile import PositionProfile
@@ -48,7 +48,7 @@ def cells_of(summary: TaskSummary) -> list[Cell]:
     profile = summary.profile
     if "psi_significance" in summary.scores:
         noise = [null.band for null in permutation_null(profile).lengths]
-        intervals = [ndcg_intervals(sample(bucket)) for bucket in profile.counts]
+        intervals = [ndcg_intervals(compute_group_means(bucket)) for bucket in profile.counts]
     else:
         noise = [np.full((2, len(profile.positions)), np.nan)] * len(profile.lengths)
         intervals = [[None] * len(profile.positions)] * len(profile.lengths)

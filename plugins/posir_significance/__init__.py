@@ -1,1 +1,1 @@
-"""How far a profile's numbers can be trusted: noise floor of PSI, intervals, direction of the effect."""
+"""How far the scores of a profile can be trusted: intervals, the null distribution of PSI, direction of the effect."""

@@ -92,7 +92,7 @@ def permute_gains(counts: Integers, draws: int = DRAWS, seed: int = SEED) -> Flo
     """
     gains = np.zeros((draws, *counts.shape[:2]))
     for index, bucket in enumerate(counts):
-        # SFC64 draws small tables in two thirds of the time that NumPy's default generator takes.
+        # SFC64 draws small tables in two assign_thirds of the time that NumPy's default generator takes.
         rng = np.random.Generator(np.random.SFC64([seed, index]))
         gains[:, index] = _permute_bucket(bucket, draws, rng)
     return gains

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from posir_significance.group_means import sample
+from posir_significance.group_means import compute_group_means
 from posir_significance.intervals import ndcg_intervals
 from posir_significance.scores import direction_scores, interval_to_json, significance_scores
 from posir_tasks.plugin_api import hookimpl
@@ -15,10 +15,11 @@ from posir_tasks.profile import PositionProfile
 def posir_scores(profile: PositionProfile) -> dict[str, Any]:
     """Return `psi_significance`, `position_intervals` and `position_direction`.
 
-    The first and the last have an entry `all` and, for profiles with length buckets, one for each: q1 to q4.
+    The first and the last have an entry `all` and, for profiles with length buckets, an entry for each: q1 to q4.
     """
+    bins = compute_group_means(profile.counts.sum(axis=0))
     return {
         "psi_significance": significance_scores(profile),
-        "position_intervals": [interval_to_json(interval) for interval in ndcg_intervals(sample(profile.counts.sum(axis=0)))],
+        "position_intervals": [interval_to_json(interval) for interval in ndcg_intervals(bins)],
         "position_direction": direction_scores(profile),
     }

@@ -6,8 +6,8 @@ from dataclasses import asdict
 from typing import Any
 
 from posir_psi.scores import bucket_mean, none_if_nan, psi
-from posir_significance.direction import FIRST_MINUS_LAST, MIDDLE_MINUS_ENDS, contrast, trend, verdict
-from posir_significance.group_means import Integers, sample
+from posir_significance.direction import FIRST_MINUS_LAST, MIDDLE_MINUS_ENDS, classify_direction, estimate_contrast, fit_trend
+from posir_significance.group_means import Integers, compute_group_means
 from posir_significance.intervals import Interval, bucket_interval, ndcg_intervals, psi_interval
 from posir_significance.permutation_null import NullDistribution, permutation_null, summarize_null
 from posir_tasks.profile import PositionProfile
@@ -23,7 +23,7 @@ def significance_scores(profile: PositionProfile) -> dict[str, dict[str, Any]]:
 
 def overall_scores(profile: PositionProfile) -> dict[str, Any]:
     """Return the entry `all` of `significance_scores`: the mean over distinct queries, and the PSI of the pooled bins."""
-    (interval,) = ndcg_intervals(sample(profile.totals.sum(axis=0, keepdims=True)))
+    (interval,) = ndcg_intervals(compute_group_means(profile.totals.sum(axis=0, keepdims=True)))
     return {
         **_ndcg_scores(profile.queries, profile.score(), interval),
         **_psi_scores(profile.counts.sum(axis=0), permutation_null(profile).overall),
@@ -34,7 +34,7 @@ def _bucket_scores(profile: PositionProfile, index: int) -> dict[str, Any]:
     """Return the entry of a length bucket; its nDCG@10 is the unweighted mean of the bins, as in `ndcg_at_10_qk`."""
     counts, mean = profile.counts[index], bucket_mean(profile.by_cell()[index])
     return {
-        **_ndcg_scores(int(profile.totals[index].sum()), mean, bucket_interval(sample(counts))),
+        **_ndcg_scores(int(profile.totals[index].sum()), mean, bucket_interval(compute_group_means(counts))),
         **_psi_scores(counts, permutation_null(profile).lengths[index]),
     }
 
@@ -51,7 +51,7 @@ def _psi_scores(counts: Integers, null: NullDistribution) -> dict[str, Any]:
         null: The null distribution of the same bins.
     """
     filled = counts.sum(axis=1) > 0
-    observed = float(psi(sample(counts).means[filled]))
+    observed = float(psi(compute_group_means(counts).means[filled]))
     summary = summarize_null(observed, null.psi) if filled.sum() > 1 else None
     return {
         "psi": none_if_nan(observed),
@@ -72,14 +72,14 @@ def direction_scores(profile: PositionProfile) -> dict[str, dict[str, Any]]:
 
 
 def _direction(counts: Integers) -> dict[str, Any]:
-    ends, middle = contrast(counts, FIRST_MINUS_LAST), contrast(counts, MIDDLE_MINUS_ENDS)
+    ends, middle = estimate_contrast(counts, FIRST_MINUS_LAST), estimate_contrast(counts, MIDDLE_MINUS_ENDS)
     return {
-        "verdict": verdict(ends, middle),
+        "verdict": classify_direction(ends, middle),
         "first_minus_last": ends.difference if ends else None,
         "first_minus_last_interval": interval_to_json(ends.interval if ends else None),
         "middle_minus_ends": middle.difference if middle else None,
         "middle_minus_ends_interval": interval_to_json(middle.interval if middle else None),
-        **asdict(trend(counts.sum(axis=0))),
+        **asdict(fit_trend(counts.sum(axis=0))),
     }
 
 

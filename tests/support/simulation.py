@@ -3,7 +3,7 @@
 import numpy as np
 
 from posir_psi import psi
-from posir_significance.group_means import sample
+from posir_significance.group_means import compute_group_means
 from posir_significance.permutation_null import null_psi, permute_gains, summarize_null
 from posir_tasks.profile import NDCG_AT_10, PositionProfile
 
@@ -35,4 +35,4 @@ def build_profile(*buckets):
 def psi_p_value(counts, draws, seed=1):
     """The p-value of the PSI of counts (P, 12)."""
     null = null_psi(permute_gains(counts[None], draws, seed)[:, 0], counts.sum(axis=1))
-    return summarize_null(float(psi(sample(counts).means)), null).p_value
+    return summarize_null(float(psi(compute_group_means(counts).means)), null).p_value

@@ -16,7 +16,7 @@ from posir_published.rows import CROSS_LINGUAL, MONOLINGUAL, published_bins
 from posir_published.scores import posq_figures
 from posir_report.published import row_of
 from posir_report.summary import Row
-from posir_significance.intervals import score_interval
+from posir_significance.intervals import wilson_interval
 from posir_tasks.results import rounded
 
 #: What the position buckets of PosQ are.
@@ -76,7 +76,7 @@ def bounded_row(published: PublishedRow) -> Row:
 
 def mean_bounds(mean: float, queries: int) -> tuple[float, float]:
     """Return the widest 95 % interval that a mean in [0, 1] of so many queries can have."""
-    low, high = score_interval(np.array(mean), np.array(float(queries)))
+    low, high = wilson_interval(np.array(mean), np.array(float(queries)))
     return float(low), float(high)
 
 

@@ -26,10 +26,9 @@ from posir_compare.model_runs import Contestant, Pair, contestants_of, named, pa
 from posir_compare.pairing import Joint, Match, match
 from posir_compare.permutation import correlation, dealt, exchange_p_value, exchanged_differences, swapped
 from posir_psi import psi
-from posir_significance.group_means import sample
+from posir_significance.group_means import compute_group_means
 from posir_significance.intervals import ndcg_intervals, psi_interval
-from posir_significance.permutation_null import null_psi, permute_gains, summarize_null
-from posir_significance.true_score_model import true_scores
+from posir_significance.true_score_model import draw_true_scores
 from posir_tasks.command.app import build_app
 from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Evidence
@@ -37,6 +36,7 @@ from posir_tasks.profile import NDCG_AT_10, RANKS, PositionProfile, rank_columns
 from posir_tasks.query_ranks import save_ranks
 from posir_tasks.schemes import AbsolutePositions, RelativePositions
 from tests.support.results import write_result
+from tests.support.simulation import psi_p_value
 
 #: Ranks of a good and of a bad retriever; mixtures of the two have any mean between theirs.
 GOOD = np.array([0.86, 0.05, 0.03, 0.01, 0.01, 0.01, 0.01, 0.0, 0.01, 0.0, 0.01, 0.0])
@@ -183,20 +183,15 @@ def test_interval_of_a_difference_turns_with_the_models_and_holds_the_observed_o
 FLAT, SLOPE, STEP = np.full(20, 0.75), np.linspace(0.8, 0.5, 20), np.where(np.arange(20) < 12, 0.8, 0.55)
 
 
-def p_of(counts):
-    queries = counts.sum(axis=1)
-    return summarize_null(float(psi(sample(counts).means)), null_psi(permute_gains(counts[None], 100)[:, 0], queries)).p_value
-
-
 def possible_differences(joint, paired):
     """What `rows_of` has for PSI, with fewer draws."""
     a, b = joint.sum(axis=2), joint.sum(axis=1)
-    return psi_differences(a, b, (p_of(a), p_of(b)), correlation(joint) if paired else 0.0, 500)
+    return psi_differences(a, b, (psi_p_value(a, 100), psi_p_value(b, 100)), correlation(joint) if paired else 0.0, 500)
 
 
 def estimate(joint, axis):
     counts = joint.sum(axis=(0, axis))
-    ((low, high),) = ndcg_intervals(sample(counts[None]))
+    ((low, high),) = ndcg_intervals(compute_group_means(counts[None]))
     return Estimate(float(counts @ NDCG_AT_10) / counts.sum(), low, high)
 
 
@@ -223,7 +218,7 @@ def test_levels_do_not_pose_as_a_difference_in_psi(paired):
     for seed in range(200):
         joint = drawn(np.full(20, 0.85), np.full(20, 0.45), 2000, seed, 0.6 if paired else 0.0)
         found.append(possible_p_value(possible_differences(joint, paired)) < 0.05)
-        observed.append(psi(sample(joint.sum(axis=1)).means) - psi(sample(joint.sum(axis=2)).means))
+        observed.append(psi(compute_group_means(joint.sum(axis=1)).means) - psi(compute_group_means(joint.sum(axis=2)).means))
     assert np.mean(observed) > 0.15
     assert np.mean(found) <= 0.07
 
@@ -232,8 +227,8 @@ def test_levels_do_not_pose_as_a_difference_in_psi(paired):
 @given(st.integers(0, 10_000), st.sampled_from([0.0, 0.2, 0.5]))
 def test_ends_of_possible_psi_are_the_models_own_interval(seed, fall):
     counts = drawn(np.linspace(0.7, 0.7 - fall, 8), FLAT[:8], 600, seed).sum(axis=2)
-    p_value = p_of(counts)
-    values = possible_psi(true_scores(sample(counts)), p_value)
+    p_value = psi_p_value(counts, 100)
+    values = possible_psi(draw_true_scores(compute_group_means(counts)), p_value)
     low, high = psi_interval(counts, p_value)
     ends = possible_interval(values)
     assert ends == pytest.approx((low, high), abs=0.01)

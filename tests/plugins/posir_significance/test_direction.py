@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from posir_significance.direction import FIRST_MINUS_LAST, contrast, thirds, trend
+from posir_significance.direction import FIRST_MINUS_LAST, assign_thirds, estimate_contrast, fit_trend
 from posir_significance.plugin import posir_scores
-from posir_significance.true_score_model import midpoints
+from posir_significance.true_score_model import bin_midpoints
 from posir_tasks.profile import NDCG_AT_10, RANKS
 from tests.support.simulation import build_profile, draw_counts, rank_distributions
 
@@ -27,7 +27,7 @@ def expected_counts(means, queries):
     ],
 )
 def test_verdicts(bins, curve, verdict):
-    scores = posir_scores(build_profile(expected_counts(curve(midpoints(bins)), 2000 // bins)))["position_direction"]["all"]
+    scores = posir_scores(build_profile(expected_counts(curve(bin_midpoints(bins)), 2000 // bins)))["position_direction"]["all"]
     assert scores["verdict"] == ("none" if bins == 2 and "middle" in verdict else verdict)
 
 
@@ -53,29 +53,29 @@ def test_contrast_of_one_length_is_the_difference_of_the_thirds():
     counts = draw_counts(np.linspace(0.8, 0.4, 6), 900, 2)
     gains, queries = counts @ NDCG_AT_10, counts.sum(axis=1)
     by_hand = gains[:2].sum() / queries[:2].sum() - gains[4:].sum() / queries[4:].sum()
-    assert contrast(counts[None], FIRST_MINUS_LAST).difference == pytest.approx(by_hand)
+    assert estimate_contrast(counts[None], FIRST_MINUS_LAST).difference == pytest.approx(by_hand)
 
 
 def test_contrast_covers_the_truth():
     means = np.linspace(0.75, 0.35, 6)
     truth = means[:2].mean() - means[4:].mean()
-    intervals = [contrast(draw_counts(means, 300, seed)[None], FIRST_MINUS_LAST).interval for seed in range(1000)]
+    intervals = [estimate_contrast(draw_counts(means, 300, seed)[None], FIRST_MINUS_LAST).interval for seed in range(1000)]
     assert 0.92 <= np.mean([low <= truth <= high for low, high in intervals]) <= 0.98
 
 
 def test_thirds():
-    assert thirds(2).tolist() == [0, 2]
-    assert thirds(3).tolist() == [0, 1, 2]
-    assert thirds(6).tolist() == [0, 0, 1, 1, 2, 2]
-    assert np.bincount(thirds(20)).tolist() == [7, 6, 7]
+    assert assign_thirds(2).tolist() == [0, 2]
+    assert assign_thirds(3).tolist() == [0, 1, 2]
+    assert assign_thirds(6).tolist() == [0, 0, 1, 1, 2, 2]
+    assert np.bincount(assign_thirds(20)).tolist() == [7, 6, 7]
 
 
 def test_trend_of_a_straight_line():
     counts = np.zeros((5, len(RANKS)), np.int64)
     counts[:, 0], counts[:, -1] = [90, 80, 0, 60, 50], [10, 20, 0, 40, 50]
-    found = trend(counts)
+    found = fit_trend(counts)
     assert found.slope == pytest.approx(-0.5)
     assert found.spearman == pytest.approx(-1)
     assert found.slope_p_value < 1e-6
     counts[1:] = 0
-    assert trend(counts).slope is None
+    assert fit_trend(counts).slope is None

@@ -4,24 +4,26 @@ import numpy as np
 import pytest
 
 from posir_psi import psi
-from posir_significance.group_means import sample
-from posir_significance.intervals import Z, bucket_interval, ndcg_intervals, psi_interval, score_interval
-from posir_significance.true_score_model import true_scores
+from posir_significance.group_means import compute_group_means
+from posir_significance.intervals import Z, bucket_interval, ndcg_intervals, psi_interval, wilson_interval
+from posir_significance.true_score_model import draw_true_scores
 from posir_tasks.profile import RANKS
 from tests.support.simulation import draw_counts, psi_p_value
 
 
 def test_score_interval_ends_are_one_error_quantile_from_the_mean():
     mean, units = np.array([0.2, 0.9, 0.0, 1.0]), np.array([40.0, 10.0, 25.0, 25.0])
-    for end in score_interval(mean, units):
+    for end in wilson_interval(mean, units):
         np.testing.assert_allclose(np.abs(mean - end), Z * np.sqrt(end * (1 - end) / units), atol=1e-7)
 
 
 def test_dispersion_is_that_of_a_coin_where_gains_are_0_or_1():
     counts = np.zeros((2, len(RANKS)), np.int64)
     counts[:, 0], counts[:, -1] = [400, 200], [100, 300]
-    assert sample(counts).dispersion == pytest.approx(1, abs=0.01)
-    np.testing.assert_allclose(sample(counts).variances(np.array([0.8, 0.4])), [0.16 / 500, 0.24 / 500], rtol=0.01)
+    assert compute_group_means(counts).dispersion == pytest.approx(1, abs=0.01)
+    np.testing.assert_allclose(
+        compute_group_means(counts).sampling_variances(np.array([0.8, 0.4])), [0.16 / 500, 0.24 / 500], rtol=0.01
+    )
 
 
 @pytest.mark.parametrize(
@@ -39,9 +41,9 @@ def test_intervals_cover_the_truth(means, queries):
         counts = draw_counts(means, queries, seed)
         p_value = psi_p_value(counts, draws=200)
         low, high = psi_interval(counts, p_value)
-        overall = ndcg_intervals(sample(counts.sum(axis=0, keepdims=True)))[0]
-        mean_of_bins = bucket_interval(sample(counts))
-        bins = ndcg_intervals(sample(counts))
+        overall = ndcg_intervals(compute_group_means(counts.sum(axis=0, keepdims=True)))[0]
+        mean_of_bins = bucket_interval(compute_group_means(counts))
+        bins = ndcg_intervals(compute_group_means(counts))
         covered.append(
             [
                 low <= psi(means) <= high,
@@ -61,7 +63,7 @@ def test_intervals_cover_a_clear_decline_in_92_to_98_of_100_draws(queries):
     for seed in range(500):
         counts = draw_counts(means, queries, seed)
         low, high = psi_interval(counts, psi_p_value(counts, draws=200))
-        (overall,) = ndcg_intervals(sample(counts.sum(axis=0, keepdims=True)))
+        (overall,) = ndcg_intervals(compute_group_means(counts.sum(axis=0, keepdims=True)))
         covered.append([low <= psi(means) <= high, overall[0] <= means.mean() <= overall[1]])
     shares = np.mean(covered, axis=0)
     assert (shares >= 0.92).all(), shares
@@ -70,9 +72,9 @@ def test_intervals_cover_a_clear_decline_in_92_to_98_of_100_draws(queries):
 
 def test_true_scores_scatter_less_than_observed_ones_where_there_is_no_effect():
     counts = draw_counts(np.full(20, 0.5), 1000, 1)
-    possible = true_scores(sample(counts))
-    assert possible.scores.shape == possible.centres.shape == (1000, 20)
-    assert np.median(psi(possible.scores)) < float(psi(sample(counts).means)) / 2
+    possible = draw_true_scores(compute_group_means(counts))
+    assert possible.scores.shape == possible.means.shape == (1000, 20)
+    assert np.median(psi(possible.scores)) < float(psi(compute_group_means(counts).means)) / 2
 
 
 def test_interval_is_above_0_only_where_psi_is_told_from_noise():
