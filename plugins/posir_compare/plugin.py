@@ -9,18 +9,18 @@ import typer
 
 from posir_compare.comparison import compare as compare_pairs
 from posir_compare.model_runs import Contestant, contestants_of, named, pairs_of
-from posir_compare.tables import as_csv, as_json, as_markdown, print_tables
-from posir_report.tables import Format, console_at_least
+from posir_compare.tables import comparison_table
+from posir_tasks.display.tables import TableFormat, print_as
 from posir_tasks.errors import PosirError
 from posir_tasks.plugin_api import hookimpl
 from posir_tasks.plugin_api.panels import READ
 
-#: Columns of a table where the output is no terminal.
+#: Columns of a table where the output is not a terminal.
 WIDTH = 140
 NOTE = (
     "nDCG@10 x 100 and PSI with 95 % intervals; B - A as observed, with the interval of the true difference. Observed PSI is "
-    "partly chance, more so for weaker models: the interval of its difference allows for that, and need not hold the observed "
-    "one. p corrected: by Holm's method, for all comparisons of the same metric shown here."
+    "partly chance, more so for weaker models: the interval of its difference allows for that, and may not contain the "
+    "observed difference. p corrected: by Holm's method, for all comparisons of the same metric shown here."
 )
 
 
@@ -44,7 +44,7 @@ def posir_commands(app: typer.Typer) -> None:
         ranks: Annotated[
             Path | None, typer.Option("--ranks", help="The --prediction-folder of `mteb run`: pairs queries by its kept ranks.")
         ] = None,
-        format_: Annotated[Format, typer.Option("--format", help="Form of the comparison.")] = Format.TABLE,
+        format_: Annotated[TableFormat, typer.Option("--format", help="Output format.")] = TableFormat.TABLE,
     ) -> None:
         """Compare models in nDCG@10 and PSI, by task and length, with intervals and corrected p-values."""
         if ranks and not ranks.is_dir():
@@ -52,16 +52,8 @@ def posir_commands(app: typer.Typer) -> None:
         comparison = compare_pairs(pairs_of(_contestants(given or [], results)), ranks)
         for note in comparison.notes:
             typer.echo(f"note: {note}", err=True)
-        if format_ is Format.JSON:
-            typer.echo(as_json(comparison))
-        elif format_ is Format.CSV:
-            typer.echo(as_csv(comparison.rows), nl=False)
-        elif format_ is Format.MARKDOWN:
-            typer.echo(as_markdown(comparison.rows))
-        else:
-            console = console_at_least(WIDTH)
-            print_tables(console, comparison.rows)
-            console.print(f"[dim]{NOTE}[/]")
+        document = {"comparisons": comparison.rows, "notes": comparison.notes}
+        print_as(format_, [comparison_table(comparison.rows)], comparison.rows, document, legend=[NOTE], width=WIDTH)
 
 
 def _contestants(given: list[str], results: Path | None) -> list[Contestant]:

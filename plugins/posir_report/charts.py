@@ -10,8 +10,8 @@ from typing import Any
 import altair as alt
 
 from posir_report.cells import FEW, Cell, equal_bins, lengths_in_words
-from posir_report.summary import TaskSummary, bin_rows_of, part, rows_of
-from posir_report.tables import names_of, shortened
+from posir_report.labels import model_labels, partial_suffix, shorten_middle
+from posir_report.summary import TaskSummary, build_bin_rows, build_rows
 from posir_report.theme import COLOURS, DASHES, FAINT, INK, NOISE, SHAPES, chart_of, framed, of_each
 from posir_tasks.profile import PositionProfile
 
@@ -122,11 +122,11 @@ def models_over_position(summaries: Sequence[TaskSummary]) -> alt.VConcatChart:
         summaries: Of one task and one scheme.
     """
     profile, task = summaries[0].profile, summaries[0].task
-    labels = [f"{name} · {one.profile.queries:,} queries" for name, one in zip(names_of(summaries), summaries, strict=True)]
+    labels = [f"{name} · {one.profile.queries:,} queries" for name, one in zip(model_labels(summaries), summaries, strict=True)]
     values = [
         {**asdict(row), "label": label, "middle": (index + 0.5) / len(profile.positions), "few": row.queries < FEW}
         for label, one in zip(labels, summaries, strict=True)
-        for index, row in enumerate(bin_rows_of(one))
+        for index, row in enumerate(build_bin_rows(one))
     ]
     base = chart_of(values).encode(x=place_of(profile))
     hue = of_each(labels, COLOURS)
@@ -168,10 +168,10 @@ def psi_against_ndcg(summaries: Sequence[TaskSummary]) -> alt.VConcatChart:
     Args:
         summaries: Those whose PSI is defined.
     """
-    names = names_of(summaries)
+    names = model_labels(summaries)
     labels, panels = list(dict.fromkeys(names)), task_titles(summaries)
     values = [
-        {**asdict(rows_of(one)[0]), "label": name, "panel": panels[one.task]}
+        {**asdict(build_rows(one)[0]), "label": name, "panel": panels[one.task]}
         for name, one in zip(names, summaries, strict=True)
     ]
     base = chart_of(values).encode(
@@ -231,13 +231,13 @@ def tenths(values: Iterable[Mapping[str, Any]], fields: Sequence[str], *, start:
 
 def run_of(summary: TaskSummary) -> str:
     """Return model and task as a title has them."""
-    return f"{shortened(summary.model)} on {summary.task}{part(len(summary.subsets), len(summary.missing))}"
+    return f"{shorten_middle(summary.model)} on {summary.task}{partial_suffix(len(summary.subsets), len(summary.missing))}"
 
 
 def source_of(summaries: Sequence[TaskSummary]) -> str:
     """Return where the numbers of a figure come from: tasks and models, each with its revision."""
     tasks = dict.fromkeys(f"{one.task}, data revision {one.data_revision}" for one in summaries)
-    models = dict.fromkeys(f"{shortened(one.model)}, revision {one.revision[:12]}" for one in summaries)
+    models = dict.fromkeys(f"{shorten_middle(one.model)}, revision {one.revision[:12]}" for one in summaries)
     queries = f"{summaries[0].profile.queries:,} queries; " if len(summaries) == 1 else ""
     return f"Source: {queries}{'; '.join(tasks)}; {'; '.join(models)}."
 

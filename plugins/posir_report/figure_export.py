@@ -1,20 +1,21 @@
-"""All figures of a report, and their pictures."""
+"""The figures of a report, and the files that figures are written to."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
 import altair as alt
+import typer
 
 from posir_report.cells import cells_of
 from posir_report.charts import curves, heat_map, models_over_position, psi_against_ndcg
+from posir_report.labels import model_labels
 from posir_report.summary import TaskSummary
-from posir_report.tables import names_of
 from posir_tasks.display.progress import progress
 from posir_tasks.errors import PosirError
 from posir_tasks.files import atomic_write
@@ -27,45 +28,70 @@ SLUG = 80
 
 @dataclass(frozen=True)
 class Figure:
-    """A chart and what it is of."""
+    """A chart and what it shows."""
 
     kind: str
     """`models`, `curves`, `heat-map` or `psi-against-ndcg`."""
     task: str | None
-    """None: of all tasks."""
+    """None for all tasks."""
     model: str | None
-    """As a legend has it. None: of all models."""
+    """Its label; None for all models."""
     chart: alt.VConcatChart
 
     @property
     def slug(self) -> str:
-        """Name of its picture without suffix: letters, digits, dots, dashes and underscores; not unique."""
+        """File name of its picture without suffix: letters, digits, dots, dashes and underscores; not unique."""
         parts = (re.sub(r"[^A-Za-z0-9.-]+", "_", part or "").strip("._")[:SLUG] for part in (self.task, self.model, self.kind))
         return ".".join(part for part in parts if part)
 
 
-def figures_of(summaries: Sequence[TaskSummary]) -> list[Figure]:
-    """Return the figures of a report: task by task the models together and each by itself, then all tasks together."""
-    answered = sorted((one for one in summaries if one.profile.queries), key=_cells_of_task)
-    groups = [list(group) for _, group in groupby(answered, key=_cells_of_task)]
-    figures = [figure for group in progress(groups, "Drawing") for figure in _figures_of_task(group)]
-    scored = [one for one in answered if one.scores.get("psi") is not None]
+def build_figures(summaries: Sequence[TaskSummary]) -> list[Figure]:
+    """Return the figures of a report: for each task its models together and each by itself, then all tasks together."""
+    with_queries = sorted((one for one in summaries if one.profile.queries), key=_task_and_scheme)
+    groups = [list(group) for _, group in groupby(with_queries, key=_task_and_scheme)]
+    figures = [figure for group in progress(groups, "Drawing") for figure in _build_task_figures(group)]
+    scored = [one for one in with_queries if one.scores.get("psi") is not None]
     return [*figures, Figure("psi-against-ndcg", None, None, psi_against_ndcg(scored))] if scored else figures
 
 
-def _cells_of_task(summary: TaskSummary) -> tuple[str, str]:
-    """Return what summaries must share to lie over each other: a task may have been run before in another scheme."""
+def _task_and_scheme(summary: TaskSummary) -> tuple[str, str]:
+    """Return what models must share to be compared: older results of a task may have another scheme."""
     return summary.task, summary.profile.scheme
 
 
-def _figures_of_task(summaries: list[TaskSummary]) -> Iterator[Figure]:
+def _build_task_figures(summaries: list[TaskSummary]) -> Iterator[Figure]:
     task = summaries[0].task
     if len(summaries) > 1:
         yield Figure("models", task, None, models_over_position(summaries))
-    for one, name in zip(summaries, names_of(summaries), strict=True):
+    for one, name in zip(summaries, model_labels(summaries), strict=True):
         cells = cells_of(one)
         yield Figure("curves", task, name, curves(one, cells))
         yield Figure("heat-map", task, name, heat_map(one, cells))
+
+
+def export(figures: Sequence[Figure], png: Path | None, html: Path | None, write_page: Callable[[Path], object]) -> None:
+    """Write figures as pictures and as a page, and print the names of the files on the error stream.
+
+    Args:
+        figures: What to write as pictures.
+        png: Folder of the pictures; None to write none.
+        html: File of the page; None to write none.
+        write_page: Writes the page to a file.
+
+    Raises:
+        PosirError: A file cannot be written.
+    """
+    try:
+        files = write_pictures(figures, png) if png else []
+        if html:
+            with atomic_write(html) as temporary:
+                write_page(temporary)
+            files.append(html)
+    except OSError as error:
+        target = error.filename2 or error.filename  # the second name is the target of renaming
+        raise PosirError(f"{target}: cannot be written ({error.strerror}). Choose another --png or --html.") from error
+    for file in files:
+        typer.echo(f"written: {file}", err=True)
 
 
 def write_pictures(figures: Sequence[Figure], folder: Path) -> list[Path]:
@@ -76,19 +102,19 @@ def write_pictures(figures: Sequence[Figure], folder: Path) -> list[Path]:
     """
     if folder.exists() and not folder.is_dir():
         raise PosirError(f"{folder}: a file, not a folder. --png takes the folder to write pictures to.")
-    paths = [folder / f"{name}.png" for name in unique([figure.slug for figure in figures])]
+    paths = [folder / f"{name}.png" for name in deduplicate([figure.slug for figure in figures])]
     for path, figure in progress(list(zip(paths, figures, strict=True)), "Writing pictures"):
-        with atomic_write(path) as part:
-            figure.chart.save(part, format="png", scale_factor=SCALE)
+        with atomic_write(path) as temporary:
+            figure.chart.save(temporary, format="png", scale_factor=SCALE)
     return paths
 
 
-def unique(names: Sequence[str]) -> list[str]:
-    """Return names that differ also where letters of either case are the same: the second of a name gets `-2`."""
-    seen: Counter[str] = Counter()
+def deduplicate(names: Sequence[str]) -> list[str]:
+    """Return names that are distinct even if case is ignored: the second of a name gets `-2`."""
+    counts: Counter[str] = Counter()
     result = []
     for name in names:
-        seen[name.lower()] += 1
-        times = seen[name.lower()]
-        result.append(name if times == 1 else f"{name}-{times}")
+        counts[name.lower()] += 1
+        count = counts[name.lower()]
+        result.append(name if count == 1 else f"{name}-{count}")
     return result

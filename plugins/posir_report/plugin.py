@@ -2,42 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
-from posir_report.latex import as_latex
-from posir_report.published import among_published
-from posir_report.summary import Row, TaskSummary, bin_rows_of, rows_of, summarise
-from posir_report.tables import (
-    Lines,
-    ReportFormat,
-    as_csv,
-    as_json,
-    as_markdown,
-    bin_lines,
-    console_at_least,
-    length_lines,
-    names_of,
-    overview_lines,
-    print_tables,
-    reach_sentences,
-)
+from posir_report.labels import model_labels
+from posir_report.latex import render_latex
+from posir_report.published import merge_published
+from posir_report.summary import TaskSummary, build_bin_rows, build_rows, summarise
+from posir_report.tables import bin_table, length_table, overview_table, pooled_scores, truncation_notes
+from posir_tasks.display.tables import TableFormat, print_as
 from posir_tasks.errors import PosirError
 from posir_tasks.plugin_api import hookimpl
 from posir_tasks.plugin_api.panels import READ
 from posir_tasks.results import read_results
 
-#: Columns of a table where the output is no terminal.
-WIDTH = 110
 NOTE = (
-    "nDCG@10 x 100 and PSI = 1 - worst / best position bin, each with its 95 % interval; a part of every PSI is chance, so the "
-    "interval of the true one mostly lies below it. PSI of noise: what these counts show when position has no effect, on "
-    "average and in 95 of 100 cases. Read PSI beside nDCG@10."
+    "nDCG@10 x 100 and PSI = 1 - worst / best position bin, each with its 95 % interval. Chance adds to every PSI, so the "
+    "interval of the true PSI mostly lies below the observed one. PSI under the null: what PSI shows with these counts if "
+    "position has no effect, from its mean to its 95th percentile. Read PSI beside nDCG@10."
 )
+
+
+class ReportFormat(StrEnum):
+    """Output formats of a report: those of every table, and the papers' tables in LaTeX."""
+
+    TABLE = "table"
+    MARKDOWN = "markdown"
+    CSV = "csv"
+    JSON = "json"
+    LATEX = "latex"
 
 
 @hookimpl
@@ -48,116 +45,95 @@ def posir_commands(app: typer.Typer) -> None:
     def report(
         results: Annotated[Path, typer.Argument(help="The --output-folder of `mteb run`.")],
         bins: Annotated[bool, typer.Option("--bins", help="Show nDCG@10 of every position bin.")] = False,
-        format_: Annotated[ReportFormat | None, typer.Option("--format", help="Form of the report.  [default: table]")] = None,
-        markdown: Annotated[bool, typer.Option("--markdown", help="The same as --format markdown.")] = False,
-        csv: Annotated[bool, typer.Option("--csv", help="The same as --format csv.")] = False,
-        latex: Annotated[bool, typer.Option("--latex", help="The same as --format latex: the papers' tables.")] = False,
-        published: Annotated[bool, typer.Option("--published", help="Show the papers' models among these.")] = False,
-        html: Annotated[
-            Path | None, typer.Option(help="File for tables and figures as one page that needs no network.")
-        ] = None,
-        png: Annotated[Path | None, typer.Option(help="Folder for the figures as pictures.")] = None,
+        format_: Annotated[ReportFormat | None, typer.Option("--format", help="Output format.  [default: table]")] = None,
+        markdown: Annotated[bool, typer.Option("--markdown", help="Short for --format markdown.")] = False,
+        csv: Annotated[bool, typer.Option("--csv", help="Short for --format csv.")] = False,
+        latex: Annotated[bool, typer.Option("--latex", help="Short for --format latex: the papers' tables.")] = False,
+        published: Annotated[
+            bool, typer.Option("--published", help="Include the published results of the same tasks.")
+        ] = False,
+        html: Annotated[Path | None, typer.Option(help="File for tables and charts as one page that needs no network.")] = None,
+        png: Annotated[Path | None, typer.Option(help="Folder for the charts as PNG files.")] = None,
     ) -> None:
-        """Show nDCG@10 and PSI of every model and task, overall and by length, with intervals and noise floor."""
+        """Show nDCG@10 and PSI of every model and task, overall and by length, with intervals and PSI under the null."""
         flags = {ReportFormat.MARKDOWN: markdown, ReportFormat.CSV: csv, ReportFormat.LATEX: latex}
-        form = chosen({*([format_] if format_ else ()), *(form for form, given in flags.items() if given)})
+        chosen = choose_format({*([format_] if format_ else ()), *(name for name, given in flags.items() if given)})
+        check_options(chosen, bins=bins, published=published)
         summaries = summarise(read_results(results))
         if html or png:
-            write_figures(summaries, html, png)
-        if published and bins:
-            raise PosirError("The papers' PosIR bins are not published. Leave out --bins or --published.")
-        if published:
-            show_rows(among_published([row for one in summaries for row in rows_of(one)]), form)
+            write_charts(summaries, html, png)
+        if chosen is ReportFormat.LATEX:
+            typer.echo(render_latex(summaries))
+        elif bins:
+            show_bins(summaries, TableFormat(chosen))
+        elif published:
+            show_with_published(summaries, TableFormat(chosen))
         else:
-            show(summaries, form, bins=bins)
+            show_lengths(summaries, TableFormat(chosen))
 
 
-def chosen(forms: set[ReportFormat]) -> ReportFormat:
-    """Return the one form that was asked for.
-
-    Raises:
-        PosirError: Several were.
-    """
-    if len(forms) > 1:
-        raise PosirError(f"Several forms of the report: {', '.join(sorted(forms))}. Give one; --html and --png go with any.")
-    return forms.pop() if forms else ReportFormat.TABLE
-
-
-def show(summaries: Sequence[TaskSummary], form: ReportFormat, *, bins: bool) -> None:
-    """Print the report.
+def choose_format(requested: set[ReportFormat]) -> ReportFormat:
+    """Return the requested format, or the default.
 
     Raises:
-        PosirError: The form does not show position bins.
+        PosirError: Several formats are requested.
     """
-    if form is ReportFormat.JSON:
-        typer.echo(as_json(summaries))
-        return
-    if form is ReportFormat.LATEX:
-        if bins:
-            raise PosirError("LaTeX has the papers' tables only. Leave out --bins, or take --csv, --markdown or the table.")
-        typer.echo(as_latex(summaries))
-        return
-    if bins:
-        by_position = [row for one in summaries for row in bin_rows_of(one)]
-        show_text(as_csv(by_position), bin_lines(by_position), form)
-    else:
-        rows = [row for one in summaries for row in rows_of(one)]
-        if form is ReportFormat.TABLE:
-            print_tables(console_at_least(WIDTH), overview_lines(rows))
-        show_rows(rows, form, reach_notes(summaries))
+    if len(requested) > 1:
+        raise PosirError(f"Several output formats: {', '.join(sorted(requested))}. Give one; --html and --png go with any.")
+    return requested.pop() if requested else ReportFormat.TABLE
 
 
-def reach_notes(summaries: Sequence[TaskSummary]) -> Iterator[str]:
-    """Yield for each task what the models' windows leave of the evidence."""
+def check_options(format_: ReportFormat, *, bins: bool, published: bool) -> None:
+    """Check that options can be combined.
+
+    Raises:
+        PosirError: They cannot.
+    """
+    if published and bins:
+        raise PosirError("The position bins of PosIR are not published. Leave out --bins or --published.")
+    if published and format_ in (ReportFormat.JSON, ReportFormat.LATEX):
+        raise PosirError(f"--published goes with table, markdown and csv, not with {format_}.")
+    if bins and format_ is ReportFormat.LATEX:
+        raise PosirError("LaTeX output has the papers' tables only. Leave out --bins, or use --csv, --markdown or the table.")
+
+
+def show_lengths(summaries: Sequence[TaskSummary], format_: TableFormat) -> None:
+    """Print a row per length; in a terminal after an overview of the tasks of each model, with notes on truncation."""
+    rows = [row for one in summaries for row in build_rows(one)]
+    overview = [overview_table(rows)] if format_ is TableFormat.TABLE else []
+    document = list(map(pooled_scores, summaries))
+    legend = [*truncation_notes_by_task(summaries), NOTE]
+    print_as(format_, [*overview, length_table(rows)], rows, document, legend=legend)
+
+
+def show_bins(summaries: Sequence[TaskSummary], format_: TableFormat) -> None:
+    """Print a row per position bin."""
+    rows = [row for one in summaries for row in build_bin_rows(one)]
+    print_as(format_, [bin_table(rows)], rows, list(map(pooled_scores, summaries)), legend=[NOTE])
+
+
+def show_with_published(summaries: Sequence[TaskSummary], format_: TableFormat) -> None:
+    """Print a row per length, the published results among them."""
+    rows = merge_published([row for one in summaries for row in build_rows(one)])
+    print_as(format_, [length_table(rows)], rows, legend=[NOTE])
+
+
+def truncation_notes_by_task(summaries: Sequence[TaskSummary]) -> Iterator[str]:
+    """Yield the notes on truncation of every task, after the task's name."""
     for task in dict.fromkeys(one.task for one in summaries):
         of_task = [one for one in summaries if one.task == task]
-        yield from (f"{task}: {sentence}" for sentence in reach_sentences(names_of(of_task), of_task))
+        yield from (f"{task}: {note}" for note in truncation_notes(model_labels(of_task), of_task))
 
 
-def show_rows(rows: Sequence[Row], form: ReportFormat, notes: Iterable[str] = ()) -> None:
-    """Print rows of models, tasks and lengths, in the table with notes below it.
-
-    Raises:
-        PosirError: The form shows results alone.
-    """
-    if form in (ReportFormat.JSON, ReportFormat.LATEX):
-        raise PosirError(f"--published goes with table, markdown and csv, not with {form}.")
-    show_text(as_csv(rows), length_lines(rows), form, notes)
-
-
-def show_text(csv: str, text: Lines, form: ReportFormat, notes: Iterable[str] = ()) -> None:
-    """Print rows in one of the forms that every report has."""
-    if form is ReportFormat.CSV:
-        typer.echo(csv, nl=False)
-        return
-    if form is ReportFormat.MARKDOWN:
-        typer.echo(as_markdown(text))
-        return
-    console = console_at_least(WIDTH)
-    print_tables(console, text)
-    for note in (*notes, NOTE):
-        console.print(Text(note, style="dim"))
-
-
-def write_figures(summaries: Sequence[TaskSummary], html: Path | None, png: Path | None) -> None:
-    """Write page and pictures, and say where.
+def write_charts(summaries: Sequence[TaskSummary], html: Path | None, png: Path | None) -> None:
+    """Write page and pictures, and print their names.
 
     Raises:
         PosirError: A file cannot be written.
     """
     # Altair takes a second to import, which no other command should pay for.
-    from posir_report.figure_export import figures_of, write_pictures
-    from posir_report.page import write_page
+    from posir_report.figure_export import build_figures, export
+    from posir_report.page import render_page
 
-    figures = figures_of(summaries)
-    try:
-        files = write_pictures(figures, png) if png else []
-        if html:
-            write_page(summaries, figures, html)
-            files.append(html)
-    except OSError as error:
-        raise PosirError(
-            f"{error.filename2 or error.filename}: cannot be written ({error.strerror}). Choose another --png or --html."
-        ) from error
-    for file in files:
-        typer.echo(f"written: {file}", err=True)
+    figures = build_figures(summaries)
+    export(figures, png, html, lambda page: page.write_text(render_page(summaries, figures), encoding="utf-8"))

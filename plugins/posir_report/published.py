@@ -1,4 +1,4 @@
-"""A user's models among those of the papers."""
+"""Published results as rows of a report."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from posir_report.summary import Row
 from posir_tasks.errors import PosirError
 
 
-def among_published(rows: Sequence[Row]) -> list[Row]:
-    """Return rows with the papers' of the same tasks and lengths among them, the best nDCG@10 of each task first.
+def merge_published(rows: Sequence[Row]) -> list[Row]:
+    """Return rows together with the published rows of the same tasks and lengths, by descending nDCG@10 within each task.
 
-    A published row is marked as such and has no interval and no p-value, which the papers do not give; its noise floor is the
-    bound that `posir published` shows, where there is one.
+    A published row is marked as such. It has no interval and no p-value, as the papers give none; its PSI under the null is
+    the bound that `posir published` shows, if there is one.
 
     Raises:
-        PosirError: The papers have none of the tasks.
+        PosirError: Nothing is published on any of the tasks.
     """
     tasks = list(dict.fromkeys(row.task for row in rows))
     lengths = {task: {row.length for row in rows if row.task == task} for task in tasks}
     published = [
-        replace(row_of(one), model=f"{one.model} (published)")
+        replace(row_from_published(one), model=f"{one.model} (published)")
         for task in tasks
         for one in published_rows(task)
         if one.length in lengths[task]
     ]
     if not published:
-        raise PosirError(f"The papers have no result on {', '.join(tasks)}. `posir published` lists what they have.")
+        raise PosirError(f"There is no published result on {', '.join(tasks)}. `posir published` lists those there are.")
     groups = [list(group) for _, group in groupby([*rows, *published], key=lambda row: (row.task, row.model))]
     groups.sort(key=lambda group: (tasks.index(group[0].task), -(group[0].ndcg_at_10 or 0)))
     return [row for group in groups for row in group]
 
 
-def row_of(published: PublishedRow) -> Row:
-    """Return a published row as a report has it: without what the papers do not give."""
+def row_from_published(published: PublishedRow) -> Row:
+    """Return a published row as a row of a report; what the papers do not give is None."""
     return Row(
         model=published.model,
         task=published.task,

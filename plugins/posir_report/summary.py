@@ -100,12 +100,7 @@ def _summary(model: str, revision: str, task: str, results: list[SubsetResult]) 
     )
 
 
-def part(subsets: int, missing: int) -> str:
-    """Return what stands behind a task's name: nothing, unless subsets of the whole task are missing."""
-    return f" (a part: {subsets} of {subsets + missing} subsets)" if missing else ""
-
-
-def rows_of(summary: TaskSummary) -> list[Row]:
+def build_rows(summary: TaskSummary) -> list[Row]:
     """Return the row of all lengths, then one per length bucket."""
     lengths = summary.profile.lengths if len(summary.profile.lengths) > 1 else ()
     return [_row(summary, "all", None), *(_row(summary, name, index) for index, name in enumerate(lengths))]
@@ -154,7 +149,7 @@ class BinRow:
     ndcg_at_10_high: float | None
 
 
-def bin_rows_of(summary: TaskSummary) -> list[BinRow]:
+def build_bin_rows(summary: TaskSummary) -> list[BinRow]:
     """Return one row per position bin, over all lengths."""
     profile = summary.profile
     intervals = summary.scores.get("position_intervals") or [None] * len(profile.positions)

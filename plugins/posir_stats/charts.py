@@ -26,7 +26,7 @@ SPREAD = (
 BUCKETS = "Bars: queries in each of the dataset's own buckets; a query that lies in several is counted in each."
 
 
-def figures_of(described: Described) -> list[Figure]:
+def build_figures(described: Described) -> list[Figure]:
     """Return a figure for each language, and one for all together where there are several."""
     return [
         Figure("positions", described.name, name, entitled(described, histograms(total), f"{described.name}, {name}", total))
@@ -34,8 +34,8 @@ def figures_of(described: Described) -> list[Figure]:
     ]
 
 
-def page_of(described: Described) -> alt.VConcatChart:
-    """Return the same as one figure, the languages below one another."""
+def combine_charts(described: Described) -> alt.VConcatChart:
+    """Return the same histograms as one chart, the languages below one another."""
     totals = totals_of(described)
     parts = [
         histograms(total).properties(title=alt.TitleParams(name, anchor="start", fontSize=14, offset=10))

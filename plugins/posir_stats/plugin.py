@@ -7,18 +7,13 @@ from typing import Annotated
 
 import typer
 
-from posir_report.tables import Format, console_at_least
 from posir_stats.dataset import find_dataset
 from posir_stats.statistics import Statistics
-from posir_stats.tables import Described, as_csv, as_json, as_markdown, print_tables
+from posir_stats.tables import Described, build_document, build_records, build_tables
 from posir_tasks.display.progress import progress
-from posir_tasks.errors import PosirError
-from posir_tasks.files import atomic_write
+from posir_tasks.display.tables import TableFormat, print_as
 from posir_tasks.plugin_api import hookimpl
 from posir_tasks.plugin_api.panels import DATA
-
-#: Columns of a table where the output is no terminal.
-WIDTH = 110
 
 
 @hookimpl
@@ -30,22 +25,22 @@ def posir_commands(app: typer.Typer) -> None:
         dataset: Annotated[
             str, typer.Argument(help="A task, such as PosIR-English or SQuAD-PosQ, or a folder in the PosIR layout.")
         ],
-        format_: Annotated[Format, typer.Option("--format", help="Form of the statistics.")] = Format.TABLE,
+        format_: Annotated[TableFormat, typer.Option("--format", help="Output format.")] = TableFormat.TABLE,
         png: Annotated[Path | None, typer.Option(help="Folder for the histogram of positions, a PNG per language.")] = None,
         html: Annotated[Path | None, typer.Option(help="File for the histograms as one page that needs no network.")] = None,
     ) -> None:
-        """Show a dataset's sizes, lengths, types of queries, and where its evidence stands."""
+        """Show the size of a dataset, its lengths, its types of queries, and the positions of its evidence."""
         described = describe(dataset)
-        show(described, format_)
+        print_as(format_, build_tables(described), build_records(described), build_document(described))
         if png or html:
-            write_figures(described, png, html)
+            write_charts(described, png, html)
 
 
 def describe(named: str) -> Described:
-    """Read what is named, one subset at a time.
+    """Read a dataset one subset at a time and describe it.
 
     Raises:
-        PosirError: There is no such dataset, or something in it is wrong.
+        PosirError: There is no such dataset, or it is invalid.
     """
     dataset = find_dataset(named)
     revisions, subsets = set(), []
@@ -57,34 +52,15 @@ def describe(named: str) -> Described:
     return Described(dataset.name, source, subsets)
 
 
-def show(described: Described, format_: Format) -> None:
-    """Print the statistics in the wanted form."""
-    text = {Format.CSV: as_csv, Format.JSON: as_json, Format.MARKDOWN: as_markdown}.get(format_)
-    if text:
-        typer.echo(text(described).rstrip("\n"))
-        return
-    console = console_at_least(WIDTH)
-    print_tables(console, described)
-
-
-def write_figures(described: Described, png: Path | None, html: Path | None) -> None:
-    """Write the histograms, and say where.
+def write_charts(described: Described, png: Path | None, html: Path | None) -> None:
+    """Write the histograms, and print the names of the files.
 
     Raises:
         PosirError: A file cannot be written.
     """
     # Altair takes a second to import, which no other command should pay for.
-    from posir_report.figure_export import write_pictures
-    from posir_stats.charts import figures_of, page_of
+    from posir_report.figure_export import export
+    from posir_stats.charts import build_figures, combine_charts
 
-    try:
-        files = write_pictures(figures_of(described), png) if png else []
-        if html:
-            with atomic_write(html) as part:
-                page_of(described).save(part, format="html", inline=True)
-            files.append(html)
-    except OSError as error:
-        place = error.filename2 or error.filename  # of a renaming, the target
-        raise PosirError(f"{place}: cannot be written ({error.strerror}). Choose another --png or --html.") from error
-    for file in files:
-        typer.echo(f"written: {file}", err=True)
+    page = combine_charts(described)
+    export(build_figures(described), png, html, lambda file: page.save(file, format="html", inline=True))

@@ -170,9 +170,9 @@ def test_an_average_lacks_what_a_task_lacks():
 
 
 def test_the_bias_of_an_average_is_counted():
-    assert bias_among(["primacy"] * 9 + ["not told from noise"]) == "primacy in 9 of 10"
+    assert bias_among(["primacy"] * 9 + ["not significant"]) == "primacy in 9 of 10"
     assert bias_among(["primacy", "recency", "primacy"]) == "primacy in 2, recency in 1 of 3"
-    assert bias_among(["not told from noise"] * 2) == "not told from noise in 2 of 2"
+    assert bias_among(["not significant"] * 2) == "not significant in 2 of 2"
     assert bias_among(["primacy", "–"]) == "–"
 
 

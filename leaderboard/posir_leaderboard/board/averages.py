@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from posir_leaderboard.board.records import Line
 from posir_report.summary import Row
-from posir_report.tables import NONE
+from posir_tasks.display.numbers import MISSING
 
 #: Fields of a row that are averaged.
 AVERAGED = (
@@ -20,7 +20,7 @@ AVERAGED = (
     "psi_null_mean",
     "psi_null_p95",
 )
-NO_BIAS = "not told from noise"
+NO_BIAS = "not significant"
 
 
 def average(lines: Sequence[Line], name: str) -> Line:
@@ -60,8 +60,8 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 def bias_among(biases: Sequence[str]) -> str:
     """Say in how many of a model's tasks a bias is told from noise, and of what kind: `primacy in 9 of 10`."""
-    if NONE in biases:
-        return NONE
+    if MISSING in biases:
+        return MISSING
     found = Counter(one for one in biases if one != NO_BIAS)
     if not found:
         return f"{NO_BIAS} in {len(biases)} of {len(biases)}"

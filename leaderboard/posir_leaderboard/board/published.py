@@ -14,7 +14,7 @@ from posir_leaderboard.board.records import ALL_LENGTHS, Record
 from posir_published import PublishedRow, published_rows, published_tasks
 from posir_published.rows import CROSS_LINGUAL, MONOLINGUAL, published_bins
 from posir_published.scores import posq_figures
-from posir_report.published import row_of
+from posir_report.published import row_from_published
 from posir_report.summary import Row
 from posir_significance.intervals import wilson_interval
 from posir_tasks.results import rounded
@@ -67,7 +67,7 @@ def bounded_row(published: PublishedRow) -> Row:
     that of a coin. So this is Wilson's interval of a share, wider than the true one. nDCG@10(Qk), and PSI, have none: the
     queries of their bins are not published.
     """
-    row = row_of(published)
+    row = row_from_published(published)
     if not published.queries:
         return row
     low, high = mean_bounds(published.ndcg_at_10, published.queries)

@@ -11,8 +11,8 @@ from posir_leaderboard.entries import Entry
 from posir_psi.scores import none_if_nan
 from posir_report.cells import Cell, cells_of, equal_bins, lengths_in_words
 from posir_report.charts import position_title
-from posir_report.summary import Row, TaskSummary, bin_rows_of, rows_of, summarise
-from posir_report.tables import reach_sentences, verdict
+from posir_report.summary import Row, TaskSummary, build_bin_rows, build_rows, summarise
+from posir_report.tables import describe_bias, truncation_notes
 from posir_significance.permutation_null import permutation_null
 from posir_tasks.results import rounded
 
@@ -46,7 +46,7 @@ class Line:
     @classmethod
     def of_task(cls, row: Row) -> Line:
         """Return the row of a task, whose p-value says whether there is a bias."""
-        return cls(row, verdict(row))
+        return cls(row, describe_bias(row))
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def record_of(entry: Entry) -> Record:
     """Score an entry: pooled over its subsets, as `posir report` does, and each subset by itself."""
     (summary,) = summarise(entry.subsets)
     return Record(
-        read_model(entry.model, entry.revision, entry.meta), entry.task, tuple(rows_of(summary)), detail_of(summary, entry)
+        read_model(entry.model, entry.revision, entry.meta), entry.task, tuple(build_rows(summary)), detail_of(summary, entry)
     )
 
 
@@ -98,7 +98,7 @@ def detail_of(summary: TaskSummary, entry: Entry) -> dict[str, Any]:
     """Return what the model's own page shows of a task besides the rows."""
     panels = [all_lengths(summary), *by_length(summary)] if len(summary.profile.lengths) > 1 else by_length(summary)
     words = lengths_in_words(summary.profile)
-    subsets = [Line.of_task(rows_of(summarise([one])[0])[0]) for one in entry.subsets] if len(entry.subsets) > 1 else []
+    subsets = [Line.of_task(build_rows(summarise([one])[0])[0]) for one in entry.subsets] if len(entry.subsets) > 1 else []
     detail = {
         "lengths": [ALL_LENGTHS, *words] if len(words) > 1 else list(words),
         "positions": list(summary.profile.positions),
@@ -107,7 +107,7 @@ def detail_of(summary: TaskSummary, entry: Entry) -> dict[str, Any]:
         "panels": [cell_columns(cells) for cells in panels],
         "subsets": {"name": [one.subset for one in entry.subsets], **row_columns(subsets)} if subsets else None,
         "data_revision": summary.data_revision,
-        "notes": list(reach_sentences([summary.model], [summary])),
+        "notes": list(truncation_notes([summary.model], [summary])),
     }
     return dict(rounded(detail))
 
@@ -134,7 +134,7 @@ def all_lengths(summary: TaskSummary) -> list[Cell]:
             noise_low=none_if_nan(low[place]),
             noise_high=none_if_nan(high[place]),
         )
-        for place, (cell, row) in enumerate(zip(template, bin_rows_of(summary), strict=True))
+        for place, (cell, row) in enumerate(zip(template, build_bin_rows(summary), strict=True))
     ]
 
 

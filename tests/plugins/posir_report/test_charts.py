@@ -17,11 +17,12 @@ from typer.testing import CliRunner
 
 from posir_report.cells import FEW, cells_of, lengths_in_words
 from posir_report.charts import curves, heat_map, models_over_position, psi_against_ndcg
-from posir_report.figure_export import figures_of, unique, write_pictures
-from posir_report.latex import as_latex, escaped
-from posir_report.page import page_of
-from posir_report.summary import rows_of, summarise
-from posir_report.tables import names_of, reach_sentences, shortened
+from posir_report.figure_export import build_figures, deduplicate, write_pictures
+from posir_report.labels import model_labels, shorten_middle
+from posir_report.latex import render_latex
+from posir_report.page import render_page
+from posir_report.summary import build_rows, summarise
+from posir_report.tables import truncation_notes
 from posir_tasks.command.app import build_app
 from posir_tasks.errors import PosirError
 from posir_tasks.profile import RANKS, PositionProfile
@@ -82,12 +83,12 @@ def summary(summaries):
 
 @pytest.fixture(scope="module")
 def figures(summaries):
-    return figures_of(summaries)
+    return build_figures(summaries)
 
 
 @pytest.fixture(scope="module")
 def page(summaries, figures):
-    return page_of(summaries, figures)
+    return render_page(summaries, figures)
 
 
 def data_of(chart):
@@ -168,7 +169,7 @@ def test_models_are_compared_by_bins_over_all_lengths(raw, summaries):
 
 def test_psi_figure_shows_every_model_and_task(raw, summaries):
     data = data_of(psi_against_ndcg(summaries))
-    expected = pd.DataFrame([vars(rows_of(one)[0]) for one in summaries])
+    expected = pd.DataFrame([vars(build_rows(one)[0]) for one in summaries])
     pd.testing.assert_frame_equal(data[expected.columns], expected, check_dtype=False)
     bins = raw.groupby("bin").ndcg.mean()
     row = data[(data.model == "org/model") & (data.task == "PosIR-English")].iloc[0]
@@ -197,18 +198,18 @@ def test_without_significance_there_are_scores_but_no_intervals_and_no_bands(sum
     assert_same(data.ndcg_at_10, [np.nan if cell.ndcg_at_10 is None else cell.ndcg_at_10 for cell in cells_of(summary)])
     for chart in (curves(bare, cells), heat_map(bare, cells), models_over_position([bare, bare]), psi_against_ndcg([bare])):
         assert "95" not in texts_of(chart)
-    assert page_of([bare], figures_of([bare])).count("<figure>") == 3
-    assert "interval" not in as_latex([bare])
+    assert render_page([bare], build_figures([bare])).count("<figure>") == 3
+    assert "interval" not in render_latex([bare])
 
 
 def test_without_any_plugin_the_curves_remain(summary):
     bare = replace(summary, scores={})
-    assert [figure.kind for figure in figures_of([bare])] == ["curves", "heat-map"]
+    assert [figure.kind for figure in build_figures([bare])] == ["curves", "heat-map"]
 
 
 def test_a_task_without_queries_has_no_figures(summary):
     nothing = replace(summary.profile, counts=summary.profile.counts * 0, totals=summary.profile.totals * 0)
-    assert figures_of([replace(summary, profile=nothing, scores={"psi": None})]) == []
+    assert build_figures([replace(summary, profile=nothing, scores={"psi": None})]) == []
 
 
 def test_every_figure_names_task_revisions_and_queries(figures, raw):
@@ -227,19 +228,19 @@ def test_length_buckets_are_told_in_tokens(summary):
 
 def test_models_of_one_name_are_told_apart_by_revision(summary):
     other = replace(summary, revision="rev2")
-    assert names_of([summary, other]) == ["org/model @ rev1", "org/model @ rev2"]
-    assert names_of([summary, summary]) == ["org/model"] * 2
+    assert model_labels([summary, other]) == ["org/model @ rev1", "org/model @ rev2"]
+    assert model_labels([summary, summary]) == ["org/model"] * 2
 
 
 def test_long_names_that_would_become_one_stay_whole(summary):
     names = ["a" * 60 + middle + "b" * 60 for middle in ("x", "y")]
-    assert names_of([replace(summary, model=name) for name in names]) == names
+    assert model_labels([replace(summary, model=name) for name in names]) == names
 
 
 @given(st.text(min_size=1), st.integers(3, 80))
 def test_shortened_names_keep_both_ends(name, width):
     line = " ".join(name.split())
-    short = shortened(name, width)
+    short = shorten_middle(name, width)
     assert len(short) <= width
     assert short == line or ("…" in short and line.startswith(short.split("…")[0]) and line.endswith(short[-1]))
 
@@ -258,7 +259,7 @@ def test_pictures_are_png_of_sane_size_with_safe_names(figures, tmp_path):
 
 
 def test_names_of_pictures_do_not_meet_on_any_file_system():
-    assert unique(["a", "A", "b", "a"]) == ["a", "A-2", "b", "a-3"]
+    assert deduplicate(["a", "A", "b", "a"]) == ["a", "A-2", "b", "a-3"]
 
 
 class Tags(HTMLParser):
@@ -299,7 +300,7 @@ def order_on_page(figure):
 
 
 def test_page_shows_the_summary_with_interval_noise_and_p(page, summary):
-    row = rows_of(summary)[0]
+    row = build_rows(summary)[0]
     assert f"{row.ndcg_at_10 * 100:.1f} [{row.ndcg_at_10_low * 100:.1f}, {row.ndcg_at_10_high * 100:.1f}]" in page
     assert f"{row.psi:.3f} [{row.psi_low:.3f}, {row.psi_high:.3f}]" in page
     assert f"{row.psi_null_mean:.3f} to {row.psi_null_p95:.3f}" in page
@@ -311,15 +312,15 @@ def test_hostile_names_stay_text(page, figures):
     assert "&lt;script&gt;alert(&#34;1&#34;)&lt;/script&gt; &amp; 100%" in page
 
 
-def test_reach_is_told_where_the_window_is_known(summary):
+def test_truncation_notes_name_the_window_or_say_that_it_is_unknown(summary):
     seen = {"queries": 277, "ndcg_at_10": 0.556, "psi": 0.71, "psi_null_mean": 0.703, "psi_null_p95": 0.88}
     known = {"window": 256, "beyond": {"all": {"starts": 0.58, "ends": 0.615}}, "seen": seen}
     models = [replace(summary, scores={"reach": reach}) for reach in ({"window": None}, known)]
-    first, second = reach_sentences(["a", "b"], models)
-    assert first.startswith("b reads 256 tokens of a document. Of 61.5 % of the queries")
-    assert first.endswith("Over the other 277: nDCG@10 55.6, PSI 0.710, PSI of noise 0.703 to 0.880.")
-    assert second == "How many tokens of a document are read is not known of a."
-    assert list(reach_sentences(["a"], [replace(summary, scores={})])) == []
+    first, second = truncation_notes(["a", "b"], models)
+    assert first.startswith("b reads the first 256 tokens of a document. For 61.5 % of the queries")
+    assert first.endswith("Over the other 277 queries: nDCG@10 55.6, PSI 0.710, PSI under the null 0.703 to 0.880.")
+    assert second == "The input window is unknown for a."
+    assert list(truncation_notes(["a"], [replace(summary, scores={})])) == []
 
 
 def test_intervals_of_many_models_are_not_laid_over_each_other(summary):
@@ -359,7 +360,7 @@ def rows_of_latex(table):
 
 
 def test_latex_has_the_shape_of_the_papers_tables(summaries, raw):
-    tables = dict(zip(("FineWeb-PosQ", "PosIR-English", "SQuAD-PosQ"), as_latex(summaries).split("\n\n")[1:], strict=True))
+    tables = dict(zip(("FineWeb-PosQ", "PosIR-English", "SQuAD-PosQ"), render_latex(summaries).split("\n\n")[1:], strict=True))
     posir, squad = rows_of_latex(tables["PosIR-English"]), rows_of_latex(tables["SQuAD-PosQ"])
     assert [len(row) for row in posir] == [11] * 6
     assert [len(row) for row in squad] == [9] * 3
@@ -374,7 +375,7 @@ def test_latex_has_the_shape_of_the_papers_tables(summaries, raw):
 
 
 def test_latex_is_balanced_and_escapes_names(summaries):
-    text = as_latex(summaries)
+    text = render_latex(summaries)
     for environment in ("table*", "tabular", "adjustbox"):
         assert text.count(f"\\begin{{{environment}}}") == text.count(f"\\end{{{environment}}}") == 3
     plain = re.sub(r"\\[{}\\]", "", text)
@@ -382,13 +383,6 @@ def test_latex_is_balanced_and_escapes_names(summaries):
     body = "\n".join(line for line in text.splitlines() if not line.startswith("%"))
     assert not re.search(r"(?<!\\)[%#$_~^]", body)
     assert r"\textless{}script\textgreater{}" in text
-
-
-@given(st.text(alphabet="ab\\{}%&$#_~^<>|–… ", max_size=20))
-def test_escaped_text_has_no_bare_special_character(text):
-    left = re.sub(r"\\(text[a-z]+\{\}|ldots\{\}|[&%$#_{}])", "", escaped(text))
-    assert not set(left) & set("\\{}%&$#_~^<>|–…")
-    assert sorted(re.findall("[ab]", left)) == sorted(re.findall("[ab]", text))
 
 
 def invoked(*arguments):
@@ -412,8 +406,8 @@ def test_short_forms_are_those_of_format(folder, form):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--csv", "--latex"), "Several forms of the report: csv, latex."),
-        (("--markdown", "--format", "json"), "Several forms of the report: json, markdown."),
+        (("--csv", "--latex"), "Several output formats: csv, latex."),
+        (("--markdown", "--format", "json"), "Several output formats: json, markdown."),
         (("--latex", "--bins"), "Leave out --bins"),
     ],
 )

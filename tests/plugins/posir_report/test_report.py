@@ -10,10 +10,11 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from posir_report.published import among_published
-from posir_report.summary import Row, bin_rows_of, rows_of, summarise
-from posir_report.tables import as_csv, as_json, as_markdown, bin_lines, length_lines, overview_lines
+from posir_report.published import merge_published
+from posir_report.summary import Row, build_bin_rows, build_rows, summarise
+from posir_report.tables import bin_table, length_table, overview_table, pooled_scores
 from posir_tasks.command.app import build_app
+from posir_tasks.display.tables import to_csv, to_json, to_markdown
 from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Evidence
 from posir_tasks.profile import PositionProfile
@@ -77,14 +78,14 @@ def psi(means):
 
 
 def test_figures_of_all_lengths_are_those_of_the_pooled_queries(raw, summary):
-    row = rows_of(summary)[0]
+    row = build_rows(summary)[0]
     assert (row.length, row.queries, row.subsets) == ("all", sum(DOMAINS.values()), 3)
     assert row.ndcg_at_10 == pytest.approx(raw.ndcg.mean(), abs=1e-9)
     assert row.psi == pytest.approx(psi(raw.groupby("bin").ndcg.mean()), abs=1e-9)
 
 
 def test_figures_of_a_length_are_the_unweighted_means_of_its_pooled_bins(raw, summary):
-    rows = rows_of(summary)[1:]
+    rows = build_rows(summary)[1:]
     assert [row.length for row in rows] == LENGTHS
     for row in rows:
         bins = raw[raw.bucket == row.length].groupby("bin").ndcg.mean()
@@ -97,7 +98,7 @@ def test_figures_of_a_length_are_the_unweighted_means_of_its_pooled_bins(raw, su
 
 
 def test_figures_of_a_position_are_the_means_of_its_pooled_queries(raw, summary):
-    rows = bin_rows_of(summary)
+    rows = build_bin_rows(summary)
     bins = raw.groupby("bin").ndcg
     assert [row.queries for row in rows] == bins.size().reindex(range(20), fill_value=0).tolist()
     assert [row.ndcg_at_10 for row in rows] == pytest.approx(bins.mean().tolist(), abs=1e-9)
@@ -109,7 +110,7 @@ def test_pooling_is_not_averaging_the_domains(raw, summary):
 
 
 def test_json_holds_the_unrounded_figures_and_a_readable_profile(raw, summary):
-    (one,) = json.loads(as_json([summary]))
+    (one,) = json.loads(to_json([pooled_scores(summary)]))
     assert (one["model"], one["task"], one["subsets"]) == ("org/model", "PosIR-English", sorted(DOMAINS))
     assert one["queries"] == len(raw)
     assert one["ndcg_at_10"] == pytest.approx(raw.ndcg.mean(), abs=1e-9)
@@ -124,19 +125,19 @@ def columns_of(text, *names):
 
 
 def test_csv_of_lengths_parses_back_to_the_same_rows(summary):
-    rows = rows_of(summary)
+    rows = build_rows(summary)
     numbers = ["queries", "ndcg_at_10", "ndcg_at_10_low", "psi", "psi_high", "psi_null_mean", "p_value"]
     expected = [[getattr(row, name) for row in rows] for name in numbers]
-    assert columns_of(as_csv(rows), *numbers) == expected
-    assert [line.split(",")[2] for line in as_csv(rows).splitlines()] == ["length", "all", *LENGTHS]
+    assert columns_of(to_csv(rows), *numbers) == expected
+    assert [line.split(",")[2] for line in to_csv(rows).splitlines()] == ["length", "all", *LENGTHS]
     assert rows[0].p_value is not None
     assert rows[3].psi is None
 
 
 def test_csv_of_positions_parses_back_to_the_same_rows(summary):
-    rows = bin_rows_of(summary)
-    assert [row["position"] for row in csv.DictReader(io.StringIO(as_csv(rows)))] == [row.position for row in rows]
-    assert columns_of(as_csv(rows), "queries", "ndcg_at_10") == [
+    rows = build_bin_rows(summary)
+    assert [row["position"] for row in csv.DictReader(io.StringIO(to_csv(rows)))] == [row.position for row in rows]
+    assert columns_of(to_csv(rows), "queries", "ndcg_at_10") == [
         [row.queries for row in rows],
         [row.ndcg_at_10 for row in rows],
     ]
@@ -149,7 +150,7 @@ def cells_of(markdown):
 
 
 def test_markdown_is_one_table_with_the_figures_as_the_papers_print_them(raw, summary):
-    heading, rule, *lines = cells_of(as_markdown(length_lines(rows_of(summary))))
+    heading, rule, *lines = cells_of(to_markdown(length_table(build_rows(summary))))
     assert len({len(line) for line in (heading, rule, *lines)}) == 1
     assert len(lines) == 5
     first = dict(zip(heading, lines[0], strict=True))
@@ -162,7 +163,7 @@ def test_markdown_is_one_table_with_the_figures_as_the_papers_print_them(raw, su
 def test_markdown_keeps_its_columns_when_a_name_has_a_bar(raw, tmp_path):
     write_result(tmp_path, {"game": profile_of(raw)}, model="org/a|b")
     (only,) = summarise(read_results(tmp_path))
-    table = cells_of(as_markdown(bin_lines(bin_rows_of(only))))
+    table = cells_of(to_markdown(bin_table(build_bin_rows(only))))
     assert {len(line) for line in table} == {5}
     assert table[2][0] == "org/a|b"
 
@@ -185,16 +186,16 @@ def test_the_tasks_of_a_model_stand_under_one_another(raw, tmp_path):
     write_result(tmp_path, {"game": profile_of(parts["game"])})
     write_result(tmp_path, {"game": profile_of(parts["sports"])}, task="PosIR-German")
     write_result(tmp_path, {"game": profile_of(parts["news_media"])}, model="org/other")
-    rows = [row for one in summarise(read_results(tmp_path)) for row in rows_of(one)]
-    overview = overview_lines(rows)
-    assert [(line.model, line.task, line.cells[:2]) for line in overview.lines] == [
-        ("org/model", "2 tasks", ("PosIR-English", "150")),
-        ("org/model", "2 tasks", ("PosIR-German", "400")),
+    rows = [row for one in summarise(read_results(tmp_path)) for row in build_rows(one)]
+    overview = overview_table(rows)
+    assert [row[:4] for row in overview.rows] == [
+        ("org/model", "2 tasks", "PosIR-English", "150"),
+        ("org/model", "2 tasks", "PosIR-German", "400"),
     ]
     shown = CliRunner().invoke(build_app(), ["report", str(tmp_path)]).stdout
     assert shown.startswith("org/model · 2 tasks")
-    wanted = [line.cells[1:] for line in length_lines(rows).lines if line.cells[0] == "all" and line.model == "org/model"]
-    assert [line.cells[1:] for line in overview.lines] == wanted
+    expected = [row[3:] for row in length_table(rows).rows if row[0] == "org/model" and row[2] == "all"]
+    assert [row[3:] for row in overview.rows] == expected
 
 
 def test_a_run_with_other_settings_is_not_pooled_with_the_first(raw, tmp_path):
@@ -209,7 +210,7 @@ def test_a_part_of_a_task_is_marked(raw, tmp_path):
     write_result(tmp_path, {"game": profile_of(raw)}, position_run=missing)
     (only,) = summarise(read_results(tmp_path))
     assert only.missing == ("aerospace", "mining")
-    assert "(a part: 1 of 3 subsets)" in as_markdown(length_lines(rows_of(only)))
+    assert "(partial: 1 of 3 subsets)" in to_markdown(length_table(build_rows(only)))
 
 
 def test_the_command_prints_every_form(folder, summary):
@@ -218,10 +219,10 @@ def test_the_command_prints_every_form(folder, summary):
         assert done.exit_code == 0, done.output
         return done.stdout
 
-    assert json.loads(printed("--format", "json")) == json.loads(as_json([summary]))
-    assert printed("--format", "csv") == as_csv(rows_of(summary))
-    assert printed("--format", "csv", "--bins") == as_csv(bin_rows_of(summary))
-    assert printed("--format", "markdown").strip() == as_markdown(length_lines(rows_of(summary)))
+    assert json.loads(printed("--format", "json")) == json.loads(to_json([pooled_scores(summary)]))
+    assert printed("--format", "csv") == to_csv(build_rows(summary))
+    assert printed("--format", "csv", "--bins") == to_csv(build_bin_rows(summary))
+    assert printed("--format", "markdown").strip() == to_markdown(length_table(build_rows(summary)))
     table = printed()
     assert "org/model · PosIR-English" in table
     assert "Read PSI beside nDCG@10" in " ".join(table.split())
@@ -231,7 +232,7 @@ def test_published_models_stand_among_ones_own_by_ndcg_and_are_marked():
     own = [
         replace(EMPTY_ROW, model="mine/model", task="PosIR-English", length=length, ndcg_at_10=0.7) for length in ("all", "Q1")
     ]
-    rows = among_published(own)
+    rows = merge_published(own)
     whole = [row for row in rows if row.length == "all"]
     assert {row.length for row in rows} == {"all", "Q1"}
     assert [row.ndcg_at_10 for row in whole] == sorted((row.ndcg_at_10 for row in whole), reverse=True)
@@ -240,5 +241,5 @@ def test_published_models_stand_among_ones_own_by_ndcg_and_are_marked():
 
 
 def test_a_task_without_published_results_is_said():
-    with pytest.raises(PosirError, match="no result on PosIR-Mini"):
-        among_published([replace(EMPTY_ROW, task="PosIR-Mini")])
+    with pytest.raises(PosirError, match="no published result on PosIR-Mini"):
+        merge_published([replace(EMPTY_ROW, task="PosIR-Mini")])

@@ -16,13 +16,14 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from posir_build.readers.squad_json import read_squad_json
-from posir_stats.charts import figures_of, page_of
+from posir_stats.charts import build_figures, combine_charts
 from posir_stats.dataset import dataset_of_folder, find_dataset
 from posir_stats.plugin import describe
 from posir_stats.statistics import by_language, pool
-from posir_stats.tables import as_csv, as_json, as_markdown, sheets_of
+from posir_stats.tables import build_document, build_records, build_tables
 from posir_stats.texts import QUESTION_MARKS, QueryType, TextTotals, count_types
 from posir_tasks.command.app import build_app
+from posir_tasks.display.tables import to_csv, to_json, to_markdown
 from posir_tasks.errors import DataError, PosirError
 from tests.support.datasets import POSIR_FOLDER, imported, write_domain
 
@@ -126,7 +127,7 @@ def expected_rows(drawn):
 
 
 def rows_of(described):
-    return {(row["language"], row["domain"]): row for row in json.loads(as_json(described))["rows"]}
+    return {(row["language"], row["domain"]): row for row in build_document(described)["rows"]}
 
 
 def test_every_figure_is_that_of_pandas(drawn, described):
@@ -199,7 +200,7 @@ def test_text_without_anything_has_no_mean():
 
 def test_csv_parses_back_to_the_same_rows(described):
     expected = [{k: v for k, v in row.items() if k != "histogram"} for row in rows_of(described).values()]
-    parsed = list(csv.DictReader(io.StringIO(as_csv(described))))
+    parsed = list(csv.DictReader(io.StringIO(to_csv(build_records(described)))))
     assert [list(row) for row in parsed] == [list(row) for row in expected]
     for row, wanted in zip(parsed, expected, strict=True):
         numbers = {
@@ -207,6 +208,10 @@ def test_csv_parses_back_to_the_same_rows(described):
         }
         assert numbers == {name: value for name, value in wanted.items() if not isinstance(value, str)}
         assert (row["language"], row["domain"], row["length_unit"]) == (wanted["language"], wanted["domain"], "tokens")
+
+
+def markdown(described):
+    return "\n\n".join(map(to_markdown, build_tables(described)))
 
 
 def markdown_tables(text):
@@ -219,7 +224,7 @@ def markdown_tables(text):
 
 
 def test_markdown_has_a_table_for_every_kind_and_language(described):
-    tables = markdown_tables(as_markdown(described))
+    tables = markdown_tables(markdown(described))
     assert len(tables) == 9
     for table in tables.values():
         assert len({len(line) for line in table}) == 1
@@ -235,9 +240,9 @@ def test_markdown_has_a_table_for_every_kind_and_language(described):
 
 
 def test_bars_are_as_long_as_the_counts_are_large(described):
-    (sheet,) = [one for one in sheets_of(described) if one.title.endswith("eng-Latn · queries by position of the evidence")]
+    (sheet,) = [one for one in build_tables(described) if one.title.endswith("eng-Latn · queries by position of the evidence")]
     for column in range(1, len(sheet.headings)):
-        cells = [line[column].split() for line in sheet.lines]
+        cells = [line[column].split() for line in sheet.rows]
         counts = [int(cell[0]) for cell in cells]
         eighths = [sum(" ▏▎▍▌▋▊▉█".index(block) for block in "".join(cell[1:])) for cell in cells]
         assert eighths == pytest.approx([count / max(counts) * 64 for count in counts], abs=0.5)
@@ -246,7 +251,7 @@ def test_bars_are_as_long_as_the_counts_are_large(described):
 def test_xquad_is_of_its_known_size(shared_data, tmp_path):
     files = [shared_data / "squad-format" / "xquad.en.json"]
     imported(read_squad_json(files), tmp_path, domain="xquad")
-    (row,) = json.loads(as_json(describe(str(tmp_path))))["rows"]
+    (row,) = build_document(describe(str(tmp_path)))["rows"]
     assert (row["documents"], row["queries"], row["relevant_documents"]) == (240, 1190, 240)
     articles = json.loads(files[0].read_text(encoding="utf-8"))["data"]
     asked = [qa["question"] for article in articles for part in article["paragraphs"] for qa in part["qas"]]
@@ -268,7 +273,7 @@ def test_a_cross_lingual_task_has_the_queries_of_one_language_and_the_documents_
 
 
 def test_mini_has_the_sizes_it_is_documented_with():
-    (row,) = json.loads(as_json(describe("PosIR-Mini")))["rows"]
+    (row,) = build_document(describe("PosIR-Mini"))["rows"]
     assert (row["documents"], row["queries"], row["question"]) == (72, 720, 1.0)
     assert [row[f"queries_{name.lower()}"] for name in LENGTHS] == [180] * 4
 
@@ -293,12 +298,12 @@ def test_squad_is_counted_in_its_own_buckets_boundaries_twice(tmp_path, monkeypa
     )
     monkeypatch.setenv("POSIR_DATA", str(tmp_path))
     described = describe("SQuAD-PosQ")
-    (row,) = json.loads(as_json(described))["rows"]
+    (row,) = build_document(described)["rows"]
     assert row["histogram"] == {"all": [3, 1, 1, 0, 0, 1]}
     assert (row["queries"], row["documents"], row["relevant_documents"]) == (5, 2, 1)
     assert (row["length_unit"], row["length_50"]) == ("characters", len(context))
-    assert "counted in each" in as_markdown(described)
-    assert [sheet.headings for sheet in sheets_of(described)][1:] == [("Domain", *QueryType), ("Position", "all")]
+    assert "counted in each" in markdown(described)
+    assert [sheet.headings for sheet in build_tables(described)][1:] == [("Domain", *QueryType), ("Position", "all")]
 
 
 def test_fineweb_is_counted_by_its_labels(tmp_path, monkeypatch):
@@ -307,7 +312,7 @@ def test_fineweb_is_counted_by_its_labels(tmp_path, monkeypatch):
     (tmp_path / "FineWeb-PosQ").mkdir()
     frame.write_parquet(tmp_path / "FineWeb-PosQ" / "train-00000-of-00001.parquet")
     monkeypatch.setenv("POSIR_DATA", str(tmp_path))
-    (row,) = json.loads(as_json(describe("FineWeb-PosQ")))["rows"]
+    (row,) = build_document(describe("FineWeb-PosQ"))["rows"]
     assert row["histogram"] == {"all": [1, 1, 2]}
     assert (row["length_25"], row["length_max"], row["keywords"]) == (11.5, 16, 1.0)
 
@@ -319,17 +324,17 @@ def bars_in(chart):
 
 
 def test_figures_show_the_counts_of_every_bucket_that_has_any(described):
-    figures = figures_of(described)
+    figures = build_figures(described)
     groups = by_language(described.subsets)
     assert [figure.model for figure in figures] == ["eng-Latn", "jpn-Jpan", "all languages"]
     for figure, group in zip(figures, groups, strict=True):
         wanted = [counts for counts in group[-1].histogram().values() if any(counts)]
         assert sorted(bars_in(figure.chart)) == sorted(wanted)
-    assert sorted(bars_in(page_of(described))) == sorted(bars for figure in figures for bars in bars_in(figure.chart))
+    assert sorted(bars_in(combine_charts(described))) == sorted(bars for figure in figures for bars in bars_in(figure.chart))
 
 
 def test_a_figure_says_what_it_shows_how_many_and_whence(described):
-    figure = json.dumps(figures_of(described)[0].chart.to_dict(), ensure_ascii=False)
+    figure = json.dumps(build_figures(described)[0].chart.to_dict(), ensure_ascii=False)
     assert f"{POSIR_FOLDER}, eng-Latn" in figure
     assert "All lengths · 380 queries" in figure
     assert "revision local" in figure
@@ -340,12 +345,17 @@ def run(*arguments):
 
 
 def test_the_command_prints_every_form(folder, described):
-    for form, text in {"json": as_json, "csv": as_csv, "markdown": as_markdown}.items():
+    texts = {
+        "json": to_json(build_document(described)),
+        "csv": to_csv(build_records(described)),
+        "markdown": markdown(described),
+    }
+    for form, text in texts.items():
         done = run(folder, "--format", form)
-        assert (done.exit_code, done.stdout.strip()) == (0, text(described).strip())
+        assert (done.exit_code, done.stdout.strip()) == (0, text.strip())
     table = run(folder).stdout
     assert f"{POSIR_FOLDER} · all languages · queries by position of the evidence" in table
-    assert "by our own rule" in " ".join(table.split())
+    assert "by a rule of posir" in " ".join(table.split())
 
 
 def test_the_command_writes_pictures_and_a_page_that_needs_no_network(folder, tmp_path):

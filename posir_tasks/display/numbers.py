@@ -1,0 +1,48 @@
+"""Numbers as text: one function per kind of number, and one mark for a missing value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+#: Text for a value that is undefined or that no plugin computed.
+MISSING = "–"
+
+
+def format_number(value: float | None, spec: str) -> str:
+    """Format a value by a format specification such as `,.1f`; `MISSING` for None."""
+    return MISSING if value is None else format(value, spec)
+
+
+def format_count(value: int | None) -> str:
+    """Format a count with thousands separators: `42,015`."""
+    return format_number(value, ",")
+
+
+def format_percent(value: float | None, spec: str = ".1f") -> str:
+    """Format a score in [0, 1] x 100, with one decimal unless `spec` says otherwise: `58.3`."""
+    return MISSING if value is None else format(value * 100, spec)
+
+
+def format_psi(value: float | None, spec: str = ".3f") -> str:
+    """Format a PSI in [0, 1] with three decimals, as the papers print it: `0.217`."""
+    return format_number(value, spec)
+
+
+def format_p_value(value: float | None) -> str:
+    """Format a p-value with three decimals; below them `<0.001`."""
+    return "<0.001" if value is not None and value < 0.001 else format_number(value, ".3f")
+
+
+def format_estimate(value: float | None, low: float | None, high: float | None, form: Callable[[float | None], str]) -> str:
+    """Format a value followed by its interval if it has one: `58.3 [55.1, 61.4]`."""
+    return f"{form(value)} {format_interval(low, high, form)}".rstrip()
+
+
+def format_interval(low: float | None, high: float | None, form: Callable[[float | None], str]) -> str:
+    """Format an interval: `[55.1, 61.4]`; an empty string if it has no bounds."""
+    return "" if low is None or high is None else f"[{form(low)}, {form(high)}]"
+
+
+def format_null(mean: float | None, p95: float | None) -> str:
+    """Format PSI under the null, its mean and its 95th percentile: `0.069 to 0.094`."""
+    return MISSING if mean is None else f"{format_psi(mean)} to {format_psi(p95)}"

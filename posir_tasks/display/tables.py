@@ -1,0 +1,249 @@
+"""Tables for terminal, Markdown and LaTeX, and the rows behind them as CSV and JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, is_dataclass, replace
+from enum import StrEnum
+from itertools import groupby
+from string import Formatter
+from typing import Any, Literal
+
+import polars as pl
+import typer
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+#: Columns of a table where the output is not a terminal.
+WIDTH = 110
+LATEX_SPECIAL = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "–": "--",
+    "…": r"\ldots{}",
+    **{character: "\\" + character for character in "&%$#_{}"},
+}
+
+
+class TableFormat(StrEnum):
+    """Output formats of a command that prints tables."""
+
+    TABLE = "table"
+    MARKDOWN = "markdown"
+    CSV = "csv"
+    JSON = "json"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table."""
+
+    heading: str
+    align: Literal["left", "right"] = "left"
+    wrap: bool = False
+    """Whether a terminal may break its cells over several lines; otherwise it cuts them off."""
+    group: str = ""
+    """Heading above this column and its neighbours of the same group; only LaTeX prints it."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text below headings."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[str, ...], ...]
+    title: str = ""
+    notes: tuple[str, ...] = ()
+    """Paragraphs below the table."""
+    split_by: str = ""
+    """Title of each part in a terminal, such as `{Model} · {Task}`: there every run of rows that agree in the columns it
+    names is a table of its own, without these columns."""
+
+    @property
+    def headings(self) -> tuple[str, ...]:
+        """Headings of all columns."""
+        return tuple(column.heading for column in self.columns)
+
+    def parts(self) -> Iterator[Table]:
+        """Yield the tables that a terminal shows: one per title of `split_by`, or the table itself."""
+        names = [name for _, name, _, _ in Formatter().parse(self.split_by) if name]
+        if not names:
+            yield self
+            return
+        keys = [self.headings.index(name) for name in names]
+        remaining = [index for index in range(len(self.columns)) if index not in keys]
+        for values, rows in groupby(self.rows, key=lambda row: [row[key] for key in keys]):
+            yield replace(
+                self,
+                columns=tuple(self.columns[index] for index in remaining),
+                rows=tuple(tuple(row[index] for index in remaining) for row in rows),
+                title=self.split_by.format_map(dict(zip(names, values, strict=True))),
+                split_by="",
+            )
+
+
+def build_columns(headings: Iterable[str], right: Iterable[str] = ()) -> tuple[Column, ...]:
+    """Return a column for each heading; those in `right` are aligned to the right."""
+    numbers = set(right)
+    return tuple(Column(heading, "right" if heading in numbers else "left") for heading in headings)
+
+
+def print_as(
+    format_: TableFormat,
+    tables: Sequence[Table],
+    records: Sequence[Any],
+    document: object = None,
+    *,
+    legend: Sequence[str] = (),
+    width: int = WIDTH,
+) -> None:
+    """Print tables, or the records behind them, on standard output.
+
+    Args:
+        format_: The output format.
+        tables: What a terminal and Markdown show.
+        records: Dataclasses or mappings; what CSV and JSON hold, not rounded.
+        document: What JSON holds instead of the records.
+        legend: Paragraphs on how to read the tables; only a terminal shows them.
+        width: Columns where the output is not a terminal.
+    """
+    match format_:
+        case TableFormat.JSON:
+            typer.echo(to_json(records if document is None else document))
+        case TableFormat.CSV:
+            typer.echo(to_csv(records), nl=False)
+        case TableFormat.MARKDOWN:
+            typer.echo("\n\n".join(map(to_markdown, tables)))
+        case TableFormat.TABLE:
+            print_tables(build_console(width), tables, legend)
+
+
+def to_csv(records: Iterable[Any]) -> str:
+    """Return dataclasses or mappings of the same fields as CSV, not rounded."""
+    return pl.DataFrame(list(map(_plain, records)), infer_schema_length=None).write_csv()
+
+
+def to_json(document: object) -> str:
+    """Return a JSON value, in which dataclasses may occur, as indented text, not rounded."""
+    return json.dumps(document, indent=2, default=_plain)
+
+
+def _plain(value: Any) -> Mapping[str, Any]:
+    """Return a dataclass as a mapping; a mapping as it is."""
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
+
+
+def build_console(width: int = WIDTH) -> Console:
+    """Return a console for tables: as wide as the terminal, or at least `width` columns where the output is not one."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = max(console.width, width)
+    return console
+
+
+def print_tables(console: Console, tables: Iterable[Table], legend: Iterable[str] = ()) -> None:
+    """Print tables below one another, the notes of each and the legend dimmed."""
+    for table in tables:
+        for part in table.parts():
+            if part.title:
+                name, separator, details = part.title.partition(" · ")
+                console.print(Text.assemble((name, "bold"), separator, details))
+            console.print(_rich_table(part))
+            console.print()
+        _print_dimmed(console, table.notes)
+    _print_dimmed(console, legend)
+
+
+def _rich_table(table: Table) -> RichTable:
+    rich_table = RichTable(box=None, header_style="dim", pad_edge=False)
+    for column in table.columns:
+        rich_table.add_column(
+            column.heading, justify=column.align, no_wrap=not column.wrap, overflow="fold" if column.wrap else "ellipsis"
+        )
+    for row in table.rows:
+        rich_table.add_row(*map(Text, row))
+    return rich_table
+
+
+def _print_dimmed(console: Console, paragraphs: Iterable[str]) -> None:
+    for paragraph in paragraphs:
+        console.print(Text(paragraph, style="dim"))
+
+
+def to_markdown(table: Table) -> str:
+    """Return a table in GitHub's Markdown: title as a heading above, notes as paragraphs below."""
+    rule = ("---:" if column.align == "right" else "---" for column in table.columns)
+    rows = (map(escape_markdown, table.headings), rule, *(map(escape_markdown, row) for row in table.rows))
+    lines = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return "\n\n".join([*([f"### {table.title}"] if table.title else []), lines, *table.notes])
+
+
+def escape_markdown(cell: str) -> str:
+    """Return text that stays in its cell of a Markdown table: on one line, bars and backslashes escaped."""
+    return re.sub(r"[|\\]", r"\\\g<0>", " ".join(cell.splitlines()))
+
+
+def to_latex(table: Table, *, label: str) -> str:
+    """Return a table for the packages booktabs and adjustbox, as wide as the text at most.
+
+    Title and notes are its caption. The first column is aligned to the left, the others are centred. Of a cell with several
+    lines the first is printed in the table's size and the others below it, smaller.
+    """
+    return "\n".join(
+        [
+            r"\begin{table*}",
+            r"\centering\footnotesize\setlength{\tabcolsep}{3pt}",
+            rf"\caption{{{escape_latex(' '.join([table.title, *table.notes]))}}}",
+            rf"\label{{{label}}}",
+            r"\begin{adjustbox}{max width=\textwidth}",
+            rf"\begin{{tabular}}{{l{'c' * (len(table.columns) - 1)}}}",
+            r"\toprule",
+            *_latex_groups(table.columns),
+            _latex_row(map(escape_latex, table.headings)),
+            r"\midrule",
+            "\n\\addlinespace\n".join(map(_latex_rows, table.rows)),
+            r"\bottomrule",
+            r"\end{tabular}",
+            r"\end{adjustbox}",
+            r"\end{table*}",
+        ]
+    )
+
+
+def escape_latex(text: str) -> str:
+    """Return LaTeX that prints the text as it is."""
+    return "".join(LATEX_SPECIAL.get(character, character) for character in text)
+
+
+def _latex_groups(columns: Sequence[Column]) -> Iterator[str]:
+    """Yield the line of the groups' headings and the rules below them."""
+    cells, rules, start = [], [], 1
+    for group, members in groupby(columns, key=lambda column: column.group):
+        size = len(list(members))
+        cells.append(rf"\multicolumn{{{size}}}{{c}}{{{escape_latex(group)}}}" if group else " & ".join([""] * size))
+        rules += [rf"\cmidrule(lr){{{start}-{start + size - 1}}}"] if group else []
+        start += size
+    if rules:
+        yield from (_latex_row(cells), " ".join(rules))
+
+
+def _latex_rows(row: Sequence[str]) -> str:
+    """Return a row; the lines of its cells become rows below one another."""
+    cells = [cell.split("\n") for cell in row]
+    height = max(map(len, cells))
+    lines = [[cell[line] if line < len(cell) else "" for cell in cells] for line in range(height)]
+    first, *others = ([escape_latex(text) for text in line] for line in lines)
+    small = ([rf"\scriptsize {text}" if text else "" for text in line] for line in others)
+    # In braces: a name that starts with a bracket would be read as an argument of the line break before it.
+    return "\n".join([_latex_row([f"{{{first[0]}}}", *first[1:]]), *map(_latex_row, small)])
+
+
+def _latex_row(cells: Iterable[str]) -> str:
+    return " & ".join(cells) + r" \\"

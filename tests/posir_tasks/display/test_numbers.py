@@ -1,0 +1,44 @@
+"""Numbers as text."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posir_tasks.display.numbers import (
+    MISSING,
+    format_count,
+    format_estimate,
+    format_null,
+    format_number,
+    format_p_value,
+    format_percent,
+    format_psi,
+)
+
+
+def test_missing_values_have_one_mark():
+    missing = [format_count(None), format_percent(None), format_psi(None), format_p_value(None), format_null(None, None)]
+    assert {*missing, format_number(None, ",.0f"), format_estimate(None, None, None, format_psi)} == {MISSING}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (format_count(42_015), "42,015"),
+        (format_percent(0.5834), "58.3"),
+        (format_percent(-0.01, "+.1f"), "-1.0"),
+        (format_psi(0.2166), "0.217"),
+        (format_estimate(0.5, 0.4, 0.61, format_percent), "50.0 [40.0, 61.0]"),
+        (format_estimate(0.5, None, None, format_percent), "50.0"),
+        (format_null(0.0694, 0.0941), "0.069 to 0.094"),
+        (format_p_value(0.0009), "<0.001"),
+        (format_p_value(0.001), "0.001"),
+    ],
+)
+def test_numbers_are_printed_as_the_papers_print_them(text, expected):
+    assert text == expected
+
+
+@given(st.floats(0, 1))
+def test_no_p_value_is_printed_as_zero(value):
+    assert format_p_value(value) != "0.000"

@@ -1,0 +1,170 @@
+"""Tables in each format: what a parser of the format reads is what the table holds, whatever its cells contain."""
+
+import csv
+import io
+import json
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from rich.console import Console
+
+from posir_tasks.display.tables import (
+    LATEX_SPECIAL,
+    Column,
+    Table,
+    TableFormat,
+    build_columns,
+    escape_latex,
+    print_as,
+    print_tables,
+    to_csv,
+    to_json,
+    to_latex,
+    to_markdown,
+)
+
+TABLE = Table(
+    build_columns(("Model", "Task", "Queries"), ["Queries"]),
+    (("org/a", "T1", "1"), ("org/a", "T1", "20"), ("org/b", "T1", "300")),
+    notes=("A note.",),
+    split_by="{Model} · {Task}",
+)
+
+
+def printed(*tables, legend=(), width=60):
+    console = Console(width=width, file=io.StringIO())
+    print_tables(console, tables, legend)
+    return console.file.getvalue()
+
+
+def test_a_terminal_shows_a_table_for_each_run_of_equal_keys():
+    lines = [line.rstrip() for line in printed(TABLE, legend=["How to read it."]).splitlines()]
+    assert lines == [
+        *("org/a · T1", "Queries", "      1", "     20", ""),
+        *("org/b · T1", "Queries", "    300", ""),
+        *("A note.", "How to read it."),
+    ]
+
+
+def test_an_empty_table_that_is_split_has_no_parts():
+    assert printed(Table(TABLE.columns, (), split_by=TABLE.split_by)) == ""
+
+
+def test_names_are_never_markup():
+    hostile = "[bold]{Task}[/] \\[x] :smile:"
+    table = Table(TABLE.columns, ((hostile, "T", hostile),), split_by="{Model} · {Task}")
+    assert printed(table).count(hostile) == 2
+
+
+def test_only_wrapping_columns_are_broken_over_lines():
+    table = Table((Column("Name", wrap=True), Column("Number", "right")), (("a" * 40, "12,345"),))
+    text = printed(table, width=30)
+    assert text.count("a") == 40 + 1
+    assert "12,345" in text
+
+
+def markdown_cells(text):
+    """The cells of a Markdown table as an independent parser reads them, headings first."""
+    tokens = MarkdownIt("commonmark").enable("table").parse(text)
+    inline = ["".join(child.content for child in token.children) for token in tokens if token.type == "inline"]
+    width = sum(token.type == "th_open" for token in tokens)
+    return [inline[start : start + width] for start in range(0, len(inline), width)]
+
+
+cells = st.text(alphabet="ab\\|- \n:", max_size=12)
+
+
+@given(st.lists(st.tuples(cells, cells), max_size=4))
+def test_markdown_reads_back_to_the_same_cells(rows):
+    table = Table((Column("A|B"), Column("C", "right")), tuple(rows))
+    expected = [["A|B", "C"], *([" ".join(cell.splitlines()).strip() for cell in row] for row in rows)]
+    assert markdown_cells(to_markdown(table)) == expected
+
+
+def test_markdown_has_title_above_alignment_and_notes_below():
+    text = to_markdown(Table(TABLE.columns, TABLE.rows[:1], title="T", notes=("One.", "Two.")))
+    assert text.split("\n") == [
+        *("### T", "", "| Model | Task | Queries |", "| --- | --- | ---: |", "| org/a | T1 | 1 |"),
+        *("", "One.", "", "Two."),
+    ]
+
+
+@given(st.text(alphabet=["a", "b", " ", *LATEX_SPECIAL], max_size=20))
+def test_escaped_latex_has_no_bare_special_character(text):
+    left = re.sub(r"\\(text[a-z]+\{\}|ldots\{\}|[&%$#_{}])", "", escape_latex(text))
+    assert not set(left) & set("\\{}%&$#_~^<>|–…")
+    assert sorted(re.findall("[ab]", left)) == sorted(re.findall("[ab]", text))
+
+
+@given(st.lists(st.lists(st.text(alphabet=["a", "[", " ", *LATEX_SPECIAL], max_size=8), min_size=3, max_size=3), max_size=4))
+def test_latex_has_a_cell_for_every_cell(rows):
+    table = Table((Column("M"), Column("x", group="G"), Column("y", group="G")), tuple(map(tuple, rows)))
+    body = to_latex(table, label="tab:t").split("\\midrule\n")[1].split("\n\\bottomrule")[0]
+    lines = [line for line in body.split("\n") if line and line != "\\addlinespace"]
+    assert [re.split(r"(?<!\\)&", line.removesuffix(" \\\\")) for line in lines] == [
+        [f"{{{escape_latex(row[0])}}} ", f" {escape_latex(row[1])} ", f" {escape_latex(row[2])}"] for row in rows
+    ]
+
+
+def test_latex_groups_columns_and_stacks_the_lines_of_a_cell():
+    table = Table(
+        (Column("M"), Column("x", group="G"), Column("y", group="G")), (("m\ninterval", "1\n[0, 2]", "3"),), title="T."
+    )
+    assert to_latex(table, label="tab:t").split("\n")[2:14] == [
+        r"\caption{T.}",
+        r"\label{tab:t}",
+        r"\begin{adjustbox}{max width=\textwidth}",
+        r"\begin{tabular}{lcc}",
+        r"\toprule",
+        r" & \multicolumn{2}{c}{G} \\",
+        r"\cmidrule(lr){2-3}",
+        r"M & x & y \\",
+        r"\midrule",
+        r"{m} & 1 & 3 \\",
+        r"\scriptsize interval & \scriptsize [0, 2] &  \\",
+        r"\bottomrule",
+    ]
+
+
+class Kind(StrEnum):
+    ONE = "one"
+
+
+@dataclass(frozen=True)
+class Record:
+    kind: Kind
+    score: float | None
+
+
+RECORDS = [Record(Kind.ONE, None), Record(Kind.ONE, 1 / 3)]
+
+
+def test_csv_and_json_hold_the_records_unrounded():
+    rows = list(csv.DictReader(io.StringIO(to_csv(RECORDS))))
+    assert [(row["kind"], row["score"]) for row in rows] == [("one", ""), ("one", repr(1 / 3))]
+    expected = [{"kind": "one", "score": None}, {"kind": "one", "score": 1 / 3}]
+    assert json.loads(to_json(RECORDS)) == expected
+    assert json.loads(to_json({"rows": tuple(RECORDS)})) == {"rows": expected}
+
+
+@pytest.mark.parametrize(
+    ("format_", "expected"),
+    [
+        (TableFormat.CSV, to_csv(RECORDS)),
+        (TableFormat.JSON, to_json(RECORDS) + "\n"),
+        (TableFormat.MARKDOWN, to_markdown(TABLE) + "\n"),
+    ],
+)
+def test_a_command_prints_each_format(format_, expected, capsys):
+    print_as(format_, [TABLE], RECORDS, legend=["How to read it."])
+    assert capsys.readouterr().out == expected
+
+
+def test_a_command_prints_the_table_with_its_legend(capsys):
+    print_as(TableFormat.TABLE, [TABLE], RECORDS, legend=["How to read it."])
+    assert capsys.readouterr().out.splitlines()[-1] == "How to read it."
