@@ -1,4 +1,4 @@
-"""A run that is killed at any moment leaves whole files, and the next one goes on from the last finished subset."""
+"""A run that is killed at any moment leaves complete files, and the next run resumes after the last finished subset."""
 
 import json
 import os
@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -22,51 +21,68 @@ from posir_tasks.embeddings.arrow_files import compute_checksums, read_embedding
 from tests.support.commands import BIN, CLEAN, python
 from tests.support.datasets import ASKED, POSIR_FOLDER, TEXTS, posir_tables, write_domain
 from tests.support.encoders import NotingEncoder
-from tests.support.processes import exit_codes, start
+from tests.support.processes import exit_codes
 
 MODEL = "mteb/baseline-random-encoder"
 DOMAINS = ("sports", "game", "mining", "aerospace")
-KILLS = 50
+#: Audit events of Python's file operations.
+FILE_OPERATIONS = frozenset({"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir"})
 
 
-def write_slowly(value: Any, file: Any, **options: Any) -> None:
-    """Be `json.dump` to a slow disk."""
-    text = json.dumps(value, **options)
-    file.write(text[: len(text) // 2])
-    file.flush()
-    time.sleep(0.02)
-    file.write(text[len(text) // 2 :])
+def mteb_run(folder: Path, kill_at: int | None = None) -> None:
+    """Run `mteb run` into `folder/out` and log evaluated subsets and the number of file operations.
 
-
-def mteb_run(folder: Path) -> None:
-    """Be `mteb run` into `folder/out`, and note each subset in `folder/evaluated` when its evaluation begins."""
+    With `kill_at`, the process kills itself at that file operation. The files change at no other moment, so that these stand
+    for all moments at which a process may be killed.
+    """
     from mteb.cli.build_cli import main
     from tqdm import tqdm
 
     from posir_tasks.tasks.base import PositionTask
 
-    # tqdm's own lock would be left behind by a process that is killed.
-    tqdm.set_lock(threading.RLock())
-    json.dump = write_slowly
-    # mteb takes longer for each of these than for all the rest.
-    PositionTask.k_values = (1, 10)
+    operations = 0
+
+    def count_operation() -> None:
+        nonlocal operations
+        operations += 1
+        if operations == kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def audit(event: str, arguments: tuple[object, ...]) -> None:
+        if event in FILE_OPERATIONS and str(arguments[0]).startswith(str(folder)):
+            count_operation()
+
+    def dump_in_two_parts(value: Any, file: Any, **options: Any) -> None:
+        text = json.dumps(value, **options)
+        file.write(text[: len(text) // 2])
+        file.flush()
+        count_operation()
+        file.write(text[len(text) // 2 :])
+
     evaluate = PositionTask._evaluate_subset
 
-    def noting(task: PositionTask, *given: object, hf_subset: str, **more: object) -> object:
+    def log_and_evaluate(task: PositionTask, *data: object, hf_subset: str, **options: object) -> object:
         with (folder / "evaluated").open("a") as evaluated:
             evaluated.write(f"{hf_subset}\n")
-        return evaluate(task, *given, hf_subset=hf_subset, **more)
+        return evaluate(task, *data, hf_subset=hf_subset, **options)
 
-    PositionTask._evaluate_subset = noting  # type: ignore[method-assign]
+    # A killed process would never release the lock of tqdm, which processes share.
+    tqdm.set_lock(threading.RLock())
+    json.dump = dump_in_two_parts
+    # The default cut-offs take mteb longer than everything else.
+    PositionTask.k_values = (1, 10)
+    PositionTask._evaluate_subset = log_and_evaluate  # type: ignore[method-assign]
     os.environ.update(POSIR_DATA=str(folder.parent), POSIR_EMBEDDINGS=str(folder / "embeddings"))
     sys.argv = ["mteb", "run", "-t", "PosIR-English", "-m", MODEL, "--output-folder", str(folder / "out")]
-    with (folder / "said").open("a") as said, redirect_stdout(said), redirect_stderr(said):
+    with (folder / "log").open("a") as log, redirect_stdout(log), redirect_stderr(log):
+        sys.addaudithook(audit)
         main()
+    (folder / "operations").write_text(str(operations))
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with some domains of English; runs go into folders in it."""
+    """A folder with some English domains; runs write to its subfolders."""
     root = tmp_path_factory.mktemp("data")
     for domain in DOMAINS:
         texts = {name: f"{domain}: {text}" for name, text in TEXTS.items()}
@@ -75,19 +91,15 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(data: Path) -> tuple[dict, float]:
-    """The scores of a run that nobody disturbs, and its seconds."""
-    for name in ("warm-up", "undisturbed"):
-        (data / name).mkdir()
-    exit_codes(mteb_run, [(data / "warm-up",)])
-    began = time.monotonic()
-    assert exit_codes(mteb_run, [(data / "undisturbed",)]) == [0]
-    seconds = time.monotonic() - began
-    return scores_in(data / "undisturbed"), seconds
+def expected(data: Path) -> dict[str, dict]:
+    """The scores of an uninterrupted run."""
+    (data / "uninterrupted").mkdir()
+    assert exit_codes(mteb_run, [(data / "uninterrupted",)]) == [0]
+    return scores_in(data / "uninterrupted")
 
 
 def scores_in(folder: Path) -> dict[str, dict]:
-    """Return the scores by subset; every file of the run's is looked at."""
+    """Return the scores by subset, after a check of every file of the run."""
     for file in (folder / "out").rglob("*.json"):
         json.loads(file.read_text())
     for file in (folder / "out").rglob("*.jsonl"):
@@ -104,58 +116,58 @@ def evaluated_in(folder: Path) -> list[str]:
     return (folder / "evaluated").read_text().split() if (folder / "evaluated").exists() else []
 
 
-def test_killed_at_fifty_moments(data: Path, undisturbed: tuple[dict, float]):
-    expected, seconds = undisturbed
-    moments = random.Random(6)
-    folder, resumed, completed = None, 0, 0
-    for kill in range(KILLS):
+@pytest.mark.parametrize("kills", [15, pytest.param(50, marks=pytest.mark.slow)])
+def test_killed_at_any_file_operation(data: Path, expected: dict[str, dict], kills: int):
+    operations = int((data / "uninterrupted" / "operations").read_text())
+    # From 1 to beyond the end of a run that starts from nothing.
+    moments = np.random.default_rng(6).permutation(np.linspace(1, operations + 1, kills).astype(int)).tolist()
+    folder, resumed = None, 0
+    for kill_at in moments:
         if folder is None:
-            folder = data / f"killed-{kill}"
+            folder = data / f"killed-{kills}-{kill_at}"
             folder.mkdir()
         finished, before = scores_in(folder), len(evaluated_in(folder))
-        process = start(mteb_run, folder)
-        process.join(moments.uniform(0, seconds))
-        process.kill()
-        process.join()
-        now = scores_in(folder)
+        (code,) = exit_codes(mteb_run, [(folder, kill_at)])
+        scores = scores_in(folder)
         assert not set(evaluated_in(folder)[before:]) & set(finished)
-        assert now.items() >= finished.items()
+        assert scores.items() >= finished.items()
         resumed += bool(finished)
-        if process.exitcode == 0:
-            assert now == expected
-            folder, completed = None, completed + 1
-    assert resumed > KILLS / 10
+        assert code in (0, -signal.SIGKILL)
+        if code == 0:
+            assert scores == expected
+            folder = None
+    assert resumed
     if folder is not None:
         assert exit_codes(mteb_run, [(folder,)]) == [0]
         assert scores_in(folder) == expected
 
 
-def test_two_runs_into_one_folder_end_with_the_same(data: Path, undisturbed: tuple[dict, float]):
+def test_two_runs_into_one_folder_give_the_same_result(data: Path, expected: dict[str, dict]):
     folder = data / "together"
     folder.mkdir()
     assert exit_codes(mteb_run, [(folder,)] * 2) == [0, 0]
-    assert scores_in(folder) == undisturbed[0]
+    assert scores_in(folder) == expected
 
 
-def test_a_half_written_result_of_an_older_run_is_replaced(data: Path, undisturbed: tuple[dict, float]):
+def test_a_half_written_result_of_an_older_run_is_replaced(data: Path, expected: dict[str, dict]):
     folder = data / "half"
     folder.mkdir()
     assert exit_codes(mteb_run, [(folder,)]) == [0]
     (file,) = folder.rglob("PosIR-English.json")
     file.write_text(file.read_text()[:1000])
     assert exit_codes(mteb_run, [(folder,)]) == [0]
-    assert scores_in(folder) == undisturbed[0]
+    assert scores_in(folder) == expected
 
 
 class LimitedEncoder(NotingEncoder):
-    """An encoder that has not memory enough for one domain, until it has."""
+    """An encoder that runs out of memory in one domain while it is limited."""
 
     limited = True
 
-    def encode(self, inputs: Any, *, hf_subset: str, **told: Any) -> Any:
+    def encode(self, inputs: Any, *, hf_subset: str, **task: Any) -> Any:
         if hf_subset == "mining" and self.limited:
             raise torch.OutOfMemoryError("CUDA out of memory.")
-        return super().encode(inputs, hf_subset=hf_subset, **told)
+        return super().encode(inputs, hf_subset=hf_subset, **task)
 
 
 def test_out_of_memory_in_one_subset_leaves_the_results_of_the_others(data: Path, tmp_path: Path, monkeypatch):
@@ -172,25 +184,25 @@ def test_out_of_memory_in_one_subset_leaves_the_results_of_the_others(data: Path
         evaluate(tmp_path)
     finished = scores_in(tmp_path)
     assert 0 < len(finished) < len(DOMAINS)
-    LimitedEncoder.limited = False
+    model.limited = False
     resumed = evaluate(tmp_path)
     assert resumed.items() >= finished.items()
     assert resumed == evaluate(tmp_path / "at once")
 
 
-def test_without_the_start_up_hook_an_import_makes_saving_safe():
+def test_without_autoload_importing_posir_tasks_makes_saving_safe():
     code = """
 import mteb
 save = mteb.ResultCache.save_to_cache
 import posir_tasks
 print(mteb.ResultCache.save_to_cache.__wrapped__ is save, mteb.ResultCache.load_task_result.__wrapped__)
 """
-    said = python(code, POSIR_AUTOLOAD="0")
-    assert said.stdout.startswith("True <function ResultCache.load_task_result"), said.stderr
+    printed = python(code, POSIR_AUTOLOAD="0")
+    assert printed.stdout.startswith("True <function ResultCache.load_task_result"), printed.stderr
 
 
 @pytest.mark.slow
-def test_the_real_command_killed(data: Path, undisturbed: tuple[dict, float]):
+def test_the_real_command_killed(data: Path, expected: dict[str, dict]):
     folder, moments = data / "command", random.Random(7)
     command = [BIN / "mteb", "run", "-t", "PosIR-English", "-m", MODEL, "--output-folder", str(folder / "out")]
     environment = CLEAN | {"POSIR_DATA": str(data), "POSIR_EMBEDDINGS": str(folder / "embeddings")}
@@ -202,7 +214,6 @@ def test_the_real_command_killed(data: Path, undisturbed: tuple[dict, float]):
             process.kill()
         assert process.wait() in (0, -signal.SIGKILL)
         finished = scores_in(folder)
-    expected = undisturbed[0]
     assert {name: scores["ndcg_at_10"] for name, scores in finished.items()} == {
         name: scores["ndcg_at_10"] for name, scores in expected.items()
     }

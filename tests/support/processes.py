@@ -1,12 +1,11 @@
-"""Processes of their own, forked from a clean one that has imported what takes long to import."""
+"""Processes forked from a clean server process that has imported the slow packages."""
 
 import multiprocessing
 from collections.abc import Callable, Iterable
 from importlib.metadata import entry_points
-from multiprocessing.process import BaseProcess
 from typing import Any
 
-#: Not forked from the test's own process: PyTorch's threads do not survive that.
+#: Not forked from the test's own process: PyTorch's threads do not survive a fork.
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
     [
@@ -18,16 +17,11 @@ CONTEXT.set_forkserver_preload(
 )
 
 
-def start(target: Callable[..., object], *arguments: Any) -> BaseProcess:
-    """Call a function in a process of its own."""
-    process = CONTEXT.Process(target=target, args=arguments)
-    process.start()
-    return process
-
-
 def exit_codes(target: Callable[..., object], calls: Iterable[tuple[Any, ...]]) -> list[int | None]:
-    """Call a function once with each tuple of arguments, all at the same time; return how the processes ended."""
-    processes = [start(target, *arguments) for arguments in calls]
+    """Call a function once per tuple of arguments, each in its own process, all at the same time; return the exit codes."""
+    processes = [CONTEXT.Process(target=target, args=arguments) for arguments in calls]
+    for process in processes:
+        process.start()
     for process in processes:
         process.join()
     return [process.exitcode for process in processes]
