@@ -1,4 +1,4 @@
-"""Fixtures for every test: no variable of the user's shell and no network reaches them."""
+"""Fixtures for all tests, and their isolation from the user's environment and the network."""
 
 import os
 from pathlib import Path
@@ -6,35 +6,36 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-# Read by huggingface_hub when it is first imported; a test that needs a Hub runs its client in a process of its own.
+# huggingface_hub reads this when it is imported; a test that needs a Hub runs the client in another process.
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
 
-# How long an example takes says nothing about whether it is right.
+# The duration of an example says nothing about its correctness.
 settings.register_profile("posir", deadline=None)
 settings.load_profile("posir")
 
-SHARED = Path(__file__).parents[2] / "shared" / "data"
+#: Folder of public datasets in SQuAD format, which are not part of the repository; by default beside it.
+SQUAD_DATA = Path(os.environ.get("POSIR_TEST_DATA", Path(__file__).parents[2] / "shared" / "data" / "squad-format"))
 
 
 @pytest.fixture(autouse=True)
-def _no_variables_of_the_user(monkeypatch):
+def _unset_user_variables(monkeypatch):
     for name in ("POSIR_DATA", "POSIR_REVISIONS", "POSIR_CACHE", "POSIR_EMBEDDINGS"):
         monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture(scope="session")
-def shared_data():
-    """The papers' figures and real data, which are no part of the repository."""
-    if not SHARED.is_dir():
-        pytest.skip(f"{SHARED} is absent")
-    return SHARED
+def squad_data():
+    """Folder with XQuAD, JaQuAD and COVID-QA; without it, tests on real data are skipped."""
+    if not SQUAD_DATA.is_dir():
+        pytest.skip(f"{SQUAD_DATA} does not exist")
+    return SQUAD_DATA
 
 
 @pytest.fixture
 def posir_folder(tmp_path):
-    """A folder in the PosIR layout with the one valid domain eng-Latn/sports."""
+    """Return a folder in the PosIR layout with the single valid domain eng-Latn/sports."""
     root = tmp_path / POSIR_FOLDER
     write_domain(root, posir_tables())
     return root

@@ -45,8 +45,8 @@ def write_squad(file: Path, paragraphs: dict[str, dict[str, str]]) -> Path:
     return file
 
 
-def test_jaquad_becomes_a_task_is_validated_described_run_and_reported(shared_data: Path, tmp_path: Path):
-    file = shared_data / "squad-format" / "jaquad" / "dev" / "jaquad_dev_0000.json"
+def test_jaquad_becomes_a_task_is_validated_described_run_and_reported(squad_data: Path, tmp_path: Path):
+    file = squad_data / "jaquad" / "dev" / "jaquad_dev_0000.json"
     paragraphs = [paragraph for article in json.loads(file.read_text())["data"] for paragraph in article["paragraphs"]]
     questions = sum(len(paragraph["qas"]) for paragraph in paragraphs)
     told = import_squad(file, language="jpn-Jpan", output=tmp_path)
@@ -63,10 +63,9 @@ def test_jaquad_becomes_a_task_is_validated_described_run_and_reported(shared_da
 
 
 @pytest.mark.slow
-def test_six_languages_stand_side_by_side(shared_data: Path, tmp_path: Path):
-    squad = shared_data / "squad-format"
-    files = {"jpn-Jpan": sorted(squad.glob("jaquad/*/*.json"))} | {
-        XQUAD[name]: [squad / f"xquad.{name}.json"] for name in XQUAD
+def test_six_languages_stand_side_by_side(squad_data: Path, tmp_path: Path):
+    files = {"jpn-Jpan": sorted(squad_data.glob("jaquad/*/*.json"))} | {
+        XQUAD[name]: [squad_data / f"xquad.{name}.json"] for name in XQUAD
     }
     for language, of_language in files.items():
         imported(read_squad_json(of_language), tmp_path / POSIR_FOLDER, language=language, domain="wikipedia")

@@ -140,14 +140,14 @@ def test_rescore_restores_plugin_scores_without_the_model(data: Path, tmp_path: 
     assert json.loads(file.read_text()) == json.loads(whole)
 
 
-def test_import_run_and_report_agree_with_an_independent_squad_protocol(shared_data: Path, tmp_path: Path):
+def test_import_run_and_report_agree_with_an_independent_squad_protocol(squad_data: Path, tmp_path: Path):
     """SQuAD-PosQ's protocol on XQuAD English: all contexts as corpus, the authors' BM25 settings."""
     import bm25s
     import Stemmer
 
     paragraphs = [
         paragraph
-        for article in json.loads((shared_data / "squad-format" / "xquad.en.json").read_text())["data"]
+        for article in json.loads((squad_data / "xquad.en.json").read_text())["data"]
         for paragraph in article["paragraphs"]
     ]
     rows = [

@@ -132,11 +132,11 @@ def test_another_unicode_form_is_named_and_never_taken(form):
         ("covidqa.json", REPAIR_DISTANCE, 0, 1_146),
     ],
 )
-def test_the_same_text_is_rarely_near_once_more(shared_data, files, distance, found, of):
+def test_the_same_text_is_rarely_near_once_more(squad_data, files, distance, found, of):
     """What REPAIR_DISTANCE rests on: how often another place would be taken for the right one, were that lost."""
     answers = [
         (paragraph["context"], qa["answers"][0]["text"], qa["answers"][0]["answer_start"])
-        for file in sorted((shared_data / "squad-format").glob(files))
+        for file in sorted(squad_data.glob(files))
         for article in json.loads(file.read_text(encoding="utf-8"))["data"]
         for paragraph in article["paragraphs"]
         for qa in paragraph["qas"]

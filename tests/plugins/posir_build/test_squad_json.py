@@ -174,17 +174,17 @@ def test_a_surrogate_pair_in_an_escape_is_one_code_point(tmp_path):
         ("jaquad/*/*.json", "jpn-Jpan", 11_144, 35_687, 0),
     ],
 )
-def test_real_data_is_imported_in_full(shared_data, tmp_path, files, language, documents, questions, skipped):
-    paths = sorted((shared_data / "squad-format").glob(files))
+def test_real_data_is_imported_in_full(squad_data, tmp_path, files, language, documents, questions, skipped):
+    paths = sorted(squad_data.glob(files))
     found = import_files(paths, tmp_path, language)
     assert (len(found.documents), len(found.queries), len(found.skipped)) == (documents, questions, skipped)
     data = read_domain(LocalRepository(tmp_path), language, language, "sports")
     assert (len(data.corpus), len(data.queries)) == (documents, questions)
 
 
-def test_repair_recovers_what_is_off_by_a_few_characters(shared_data, tmp_path):
+def test_repair_recovers_what_is_off_by_a_few_characters(squad_data, tmp_path):
     """The 234 answers of COVID-QA that are not where it says are found independently: the nearest equal text."""
-    file = shared_data / "squad-format" / "covidqa.json"
+    file = squad_data / "covidqa.json"
     found = import_files([file], tmp_path, repair=True)
     assert (len(found.documents), len(found.queries), len(found.skipped)) == (98, 1_380, 0)
     off = {}

@@ -2,6 +2,7 @@
 
 import json
 import math
+from importlib.resources import files
 
 import numpy as np
 import pandas as pd
@@ -19,8 +20,8 @@ from posir_tasks.schemes import AbsolutePositions, RelativePositions
 SCORES = st.lists(st.one_of(st.floats(0, 1), st.just(math.nan)), min_size=1, max_size=20)
 
 
-def test_psi_is_the_published_one_in_every_row_of_the_posq_tables(shared_data):
-    table = pd.read_csv(shared_data / "published" / "posq.csv", dtype=str)
+def test_psi_is_the_published_one_in_every_row_of_the_posq_tables():
+    table = pd.read_csv(files("posir_published") / "data" / "posq.csv", dtype=str)
     rows = list(table.groupby(["task", "model"], sort=False))
     assert len(rows) == 39
     for name, row in rows:

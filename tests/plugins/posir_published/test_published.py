@@ -1,6 +1,7 @@
 """The published figures: as they were given, and what our own functions make of them against what the papers print."""
 
 import csv
+import hashlib
 import io
 import json
 import math
@@ -26,7 +27,12 @@ from posir_tasks.profile import NDCG_AT_10
 from posir_tasks.schemes import AbsolutePositions, LabelledPositions
 from posir_tasks.tasks.catalogue import builtin_task_classes
 
-FILES = ("posir.csv", "posq.csv", "mmteb.csv")
+#: Digests of the published tables.
+SHA256 = {
+    "posir.csv": "b410b169202773c08f6615bcae60397c61301dfe8d2cfdc5c66d60284a8a112a",
+    "posq.csv": "adde769a21cfdf228c54bc66c71ce834c988ff68226b49f3ba2edb108e555014",
+    "mmteb.csv": "cb51e076d287f1c3b4b2fac097ace996191cf297a85fc70d446d329f1b11b99f",
+}
 
 
 def table(name):
@@ -38,13 +44,12 @@ def values(task):
     return {(row.model, row.length): (row.ndcg_at_10, row.psi) for row in published_rows(task)}
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_the_package_holds_the_figures_as_they_were_given(name, shared_data):
-    packaged = (scores.files("posir_published") / "data" / name).read_bytes()
-    assert packaged == (shared_data / "published" / name).read_bytes()
+@pytest.mark.parametrize(("name", "sha256"), SHA256.items())
+def test_the_published_files_are_unchanged(name, sha256):
+    assert hashlib.sha256((scores.files("posir_published") / "data" / name).read_bytes()).hexdigest() == sha256
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", SHA256)
 def test_the_folder_names_the_source_of_each_file(name):
     readme = (scores.files("posir_published") / "data" / "README.md").read_text()
     (line,) = (line for line in readme.splitlines() if line.startswith(f"| `{name}`"))

@@ -248,8 +248,8 @@ def test_bars_are_as_long_as_the_counts_are_large(described):
         assert eighths == pytest.approx([count / max(counts) * 64 for count in counts], abs=0.5)
 
 
-def test_xquad_is_of_its_known_size(shared_data, tmp_path):
-    files = [shared_data / "squad-format" / "xquad.en.json"]
+def test_xquad_is_of_its_known_size(squad_data, tmp_path):
+    files = [squad_data / "xquad.en.json"]
     imported(read_squad_json(files), tmp_path, domain="xquad")
     (row,) = build_document(describe(str(tmp_path)))["rows"]
     assert (row["documents"], row["queries"], row["relevant_documents"]) == (240, 1190, 240)
