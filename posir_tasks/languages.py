@@ -48,7 +48,7 @@ def mistake(language: Language, what: str) -> PosirError:
     )
 
 
-def without_duplicates(*languages: Language) -> tuple[Language, ...]:
+def unique_languages(*languages: Language) -> tuple[Language, ...]:
     """Return the languages.
 
     Raises:
@@ -62,7 +62,7 @@ def without_duplicates(*languages: Language) -> tuple[Language, ...]:
     return languages
 
 
-def refuse_unknown_codes(languages: Iterable[Language]) -> None:
+def check_iso_codes(languages: Iterable[Language]) -> None:
     """Look the codes up in mteb's tables of ISO 639-3 and ISO 15924; importing them imports mteb.
 
     Raises:
@@ -78,7 +78,7 @@ def refuse_unknown_codes(languages: Iterable[Language]) -> None:
 
 
 #: Source of names and codes: the folders of infgrad/PosIR-Benchmark-v1; of the marks, arXiv 2601.08363.
-LANGUAGES = without_duplicates(
+LANGUAGES = unique_languages(
     Language("English", "eng-Latn", in_paper=True),
     Language("Chinese", "cmn-Hans", in_paper=True),
     Language("Arabic", "ara-Arab", in_paper=True, cross_lingual_in_paper=True),

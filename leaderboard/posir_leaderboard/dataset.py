@@ -19,7 +19,7 @@ from posir_tasks.sources.repository import (
     Repository,
     check_environment,
     data_folder,
-    local_name,
+    folder_name,
 )
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def subset_facts(task: type[PositionTask], subset: str, revision: str) -> Subset
 def _repository(repo_id: str, revision: str) -> Repository:
     check_environment()
     folder = data_folder()
-    return LocalRepository(folder / local_name(repo_id)) if folder else HubRepository(repo_id, revision)
+    return LocalRepository(folder / folder_name(repo_id)) if folder else HubRepository(repo_id, revision)
 
 
 def _posir_facts(repository: Repository, language: str, domain: str) -> SubsetFacts:

@@ -21,7 +21,7 @@ from posir_build.target import Target
 from posir_tasks.display.wording import counted
 from posir_tasks.errors import PosirError
 from posir_tasks.plugin_api.panels import DATA
-from posir_tasks.sources.checks import EXAMPLES
+from posir_tasks.sources.checks import MAX_EXAMPLES
 from posir_tasks.tokens import BYTES_A_TOKEN, token_counter
 
 Language = Annotated[str, typer.Option(help="Code of the language, such as jpn-Jpan.")]
@@ -121,9 +121,9 @@ def format_report(imported: ImportedData, folder: Path) -> Iterator[str]:
         shifts = Counter(one.span.start - (one.answer.start or 0) for one in imported.repaired)
         summary = ", ".join(f"{shift:+d} ({count:,})" for shift, count in shifts.most_common())
         yield f"repaired: {counted(len(imported.repaired), 'span')}, moved by characters {summary}; first:"
-        for one in imported.repaired[:EXAMPLES]:
+        for one in imported.repaired[:MAX_EXAMPLES]:
             answer = f"{short_repr(one.answer.text)} from character {one.answer.start} to {one.span.start}"
             yield f"  {one.file}: question {one.question}: {answer}"
     if imported.skipped:
         yield f"skipped: {counted(len(imported.skipped), 'question')}, first:"
-        yield from (f"  {question}" for question in imported.skipped[:EXAMPLES])
+        yield from (f"  {question}" for question in imported.skipped[:MAX_EXAMPLES])

@@ -18,7 +18,7 @@ from posir_build.spans import Span, StatedAnswer, repair_span, resolve_span
 from posir_build.target import Target, write_domain
 from posir_tasks.display.progress import progress
 from posir_tasks.errors import DataError
-from posir_tasks.sources.checks import EXAMPLES
+from posir_tasks.sources.checks import MAX_EXAMPLES
 from posir_tasks.sources.posir import CORPUS, QUERIES, PosirTables
 
 
@@ -66,7 +66,7 @@ def import_passages(
     target.check()
     imported = collect_questions(passages, target.domain, repair=repair)
     if not imported.queries:
-        skipped = "".join(f"\n{question}" for question in imported.skipped[:EXAMPLES])
+        skipped = "".join(f"\n{question}" for question in imported.skipped[:MAX_EXAMPLES])
         raise DataError(f"There is no question with a usable answer; nothing was written.{skipped}")
     relevant = list({query["corpus-id"] for query in imported.queries.values()})
     lengths = {document: count_tokens(imported.documents[document]) for document in progress(relevant, "Counting tokens")}

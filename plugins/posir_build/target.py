@@ -12,8 +12,8 @@ import polars as pl
 from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.files import PART, remove_stale_parts
 from posir_tasks.languages import LANGUAGES
-from posir_tasks.sources.checks import refuse
-from posir_tasks.sources.posir import PosirTables, problems_of
+from posir_tasks.sources.checks import raise_problems
+from posir_tasks.sources.posir import PosirTables, check_tables
 
 DOMAIN_NAME = re.compile(r"[a-z0-9][a-z0-9_]*")
 
@@ -61,7 +61,7 @@ def write_domain(tables: PosirTables, folder: Path) -> None:
         DataError: The loader would reject the tables.
         PosirError: The folder cannot be written.
     """
-    refuse(problems_of(tables))
+    raise_problems(check_tables(tables))
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         remove_stale_parts(folder.parent)

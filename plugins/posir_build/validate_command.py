@@ -16,7 +16,7 @@ from posir_tasks.display.progress import progress
 from posir_tasks.display.wording import counted
 from posir_tasks.plugin_api.panels import DATA
 from posir_tasks.sources.checks import Problem
-from posir_tasks.sources.folder import Pairing, find_folder
+from posir_tasks.sources.folder import SubsetKey, resolve_folder
 
 
 class ValidationFormat(StrEnum):
@@ -43,7 +43,7 @@ def add_commands(app: typer.Typer) -> None:
 
         Each domain is checked with its own corpus and, if the English corpus of the domain exists, with that.
         """
-        data = find_folder(folder)
+        data = resolve_folder(folder)
         pairings = data.pairings()
         problems = dict(find_problems(data.root, progress(pairings, "Checking")))
         warnings = list(find_warnings(pairings))
@@ -56,7 +56,7 @@ def add_commands(app: typer.Typer) -> None:
             raise typer.Exit(1)
 
 
-def format_json(root: Path, problems: dict[Pairing, list[Problem]], warnings: list[str]) -> str:
+def format_json(root: Path, problems: dict[SubsetKey, list[Problem]], warnings: list[str]) -> str:
     """Return a JSON object with the pairings checked, their problems, and warnings."""
     return json.dumps(
         {
@@ -69,7 +69,7 @@ def format_json(root: Path, problems: dict[Pairing, list[Problem]], warnings: li
     )
 
 
-def format_text(root: Path, problems: dict[Pairing, list[Problem]], warnings: list[str]) -> Iterator[str]:
+def format_text(root: Path, problems: dict[SubsetKey, list[Problem]], warnings: list[str]) -> Iterator[str]:
     """Yield the problems of each pairing, the warnings, and a summary."""
     for pairing, found in problems.items():
         if found:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from posir_tasks.languages import DOMAINS, LANGUAGES
 from posir_tasks.sources.checks import Problem
-from posir_tasks.sources.folder import Pairing
+from posir_tasks.sources.folder import SubsetKey
 from posir_tasks.sources.posir import inspect_domain
 from posir_tasks.sources.repository import LocalRepository
 
 
-def find_problems(root: Path, pairings: Iterable[Pairing]) -> Iterator[tuple[Pairing, list[Problem]]]:
+def find_problems(root: Path, pairings: Iterable[SubsetKey]) -> Iterator[tuple[SubsetKey, list[Problem]]]:
     """Yield each pairing with its problems; a problem that several share is listed with the first of them."""
     repository = LocalRepository(root)
     listed: set[Problem] = set()
@@ -23,7 +23,7 @@ def find_problems(root: Path, pairings: Iterable[Pairing]) -> Iterator[tuple[Pai
         listed.update(problems)
 
 
-def find_warnings(pairings: Iterable[Pairing]) -> Iterator[str]:
+def find_warnings(pairings: Iterable[SubsetKey]) -> Iterator[str]:
     """Yield what is valid and perhaps a mistake: languages and domains that PosIR does not have."""
     codes = [language.code for language in LANGUAGES]
     for language in sorted({pairing.language for pairing in pairings} - {*codes}):

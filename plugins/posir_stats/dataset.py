@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from posir_tasks.errors import DataError, PosirError
 from posir_tasks.schemes import PositionScheme, RelativePositions
 from posir_tasks.sources.data import PositionData
-from posir_tasks.sources.folder import find_folder
-from posir_tasks.sources.posir import REPO_ID, REVISION, domains_of, read_domain
+from posir_tasks.sources.folder import resolve_folder
+from posir_tasks.sources.posir import REPO_ID, REVISION, list_domains, read_domain
 from posir_tasks.sources.repository import LocalRepository, Repository, open_repository
 from posir_tasks.tasks.catalogue import builtin_tasks, plugin_tasks
 
@@ -71,11 +71,11 @@ def dataset_of_folder(folder: Path) -> DatasetToRead:
     Raises:
         PosirError: It is none of these.
     """
-    found = find_folder(folder)
+    found = resolve_folder(folder)
     repository = LocalRepository(found.root)
     own = [pairing for pairing in found.pairings() if pairing.language == pairing.corpus_language]
     subsets = tuple(_subset(repository, one.language, one.language, one.domain) for one in own)
-    return DatasetToRead(folder.name, repository.place, RelativePositions(), subsets)
+    return DatasetToRead(folder.name, repository.location, RelativePositions(), subsets)
 
 
 def _subset(repository: Repository, language: str, corpus_language: str, domain: str) -> Subset:
@@ -119,10 +119,10 @@ def _subsets_of_languages(task: type[PosirTask]) -> tuple[Subset, ...]:
     """Return the domains that the data has in the task's languages."""
     repository = open_repository(REPO_ID, REVISION)
     language, corpus_language = task.language.code, task.corpus_language.code
-    domains = sorted({*domains_of(repository, language)} & {*domains_of(repository, corpus_language)})
+    domains = sorted({*list_domains(repository, language)} & {*list_domains(repository, corpus_language)})
     if not domains:
         raise DataError(
-            f"{repository.place}: has no data of {task.metadata.name}; wanted are {language}/<domain>/queries.parquet, "
+            f"{repository.location}: has no data of {task.metadata.name}; wanted are {language}/<domain>/queries.parquet, "
             f"{language}/<domain>/qrels/test.parquet and {corpus_language}/<domain>/corpus.parquet. Make them with `posir "
             "import-squad`, or download them."
         )

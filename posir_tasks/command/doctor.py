@@ -21,7 +21,7 @@ from posir_tasks.plugin_api.manager import loaded_plugins
 from posir_tasks.plugin_api.panels import EXTEND
 from posir_tasks.sources.posir import REPO_ID
 from posir_tasks.sources.posq import FINEWEB_REPO_ID, SQUAD_REPO_ID
-from posir_tasks.sources.repository import DATA_VARIABLE, check_environment, data_folder, local_name
+from posir_tasks.sources.repository import DATA_VARIABLE, check_environment, data_folder, folder_name
 
 AUTOLOAD_VARIABLE = "POSIR_AUTOLOAD"
 HOOK_FILE = "posir.pth"
@@ -130,7 +130,7 @@ def data() -> Iterator[Finding]:
     folder = data_folder()
     for repo_id in (REPO_ID, SQUAD_REPO_ID, FINEWEB_REPO_ID):
         if folder is not None:
-            local = folder / local_name(repo_id)
+            local = folder / folder_name(repo_id)
             yield Finding(
                 None, f"data {repo_id}: {local} ({'there' if local.is_dir() else 'not there'}; {DATA_VARIABLE} is set)"
             )

@@ -16,7 +16,7 @@ from posir_tasks.display.wording import counted
 from posir_tasks.errors import DataError, summarize_error
 
 #: How many of a problem's rows are named.
-EXAMPLES = 5
+MAX_EXAMPLES = 5
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class ProblemsError(DataError):
         super().__init__("\n".join(map(str, self.problems)))
 
 
-def refuse(problems: Iterable[Problem]) -> None:
+def raise_problems(problems: Iterable[Problem]) -> None:
     """Raise one error for all problems, if there are any.
 
     Raises:
@@ -72,20 +72,20 @@ def read_columns(file: Path, columns: Mapping[str, PolarsDataType]) -> pl.DataFr
     Raises:
         ProblemsError: The file is corrupt, a column is missing or of another kind.
     """
-    frame, problems = read_fitting(file, columns)
-    refuse(problems)
+    frame, problems = read_valid_columns(file, columns)
+    raise_problems(problems)
     return frame
 
 
-def read_fitting(file: Path, columns: Mapping[str, PolarsDataType]) -> tuple[pl.DataFrame, list[Problem]]:
+def read_valid_columns(file: Path, columns: Mapping[str, PolarsDataType]) -> tuple[pl.DataFrame, list[Problem]]:
     """Read those columns of a parquet file that are of the kind wanted, each as the type wanted.
 
     Returns:
         The columns, and everything that is wrong with the file or the other columns.
     """
     try:
-        present, names = kinds_of_columns(file, columns), _schema(file).names
-        fitting = [name for name, kind in present.items() if is_kind_of(kind, columns[name])]
+        present, names = read_column_types(file, columns), _schema(file).names
+        fitting = [name for name, kind in present.items() if _is_compatible(kind, columns[name])]
         frame = _read(file, fitting)
     except ProblemsError as error:
         return pl.DataFrame(), list(error.problems)
@@ -110,7 +110,7 @@ def _naming(file: Path) -> Iterator[None]:
         raise ProblemsError([Problem(str(file), None, f"not a readable parquet file ({summarize_error(error)}).")]) from error
 
 
-def kinds_of_columns(file: Path, wanted: Iterable[str]) -> dict[str, PolarsDataType]:
+def read_column_types(file: Path, wanted: Iterable[str]) -> dict[str, PolarsDataType]:
     """Return the types of those columns of a parquet file that are wanted and there.
 
     Raises:
@@ -119,7 +119,7 @@ def kinds_of_columns(file: Path, wanted: Iterable[str]) -> dict[str, PolarsDataT
     schema = _schema(file)
     with _naming(file):
         twice = [name for name in wanted if schema.names.count(name) > 1]
-        refuse(Problem(str(file), name, "is the name of several columns; keep one of them.") for name in twice)
+        raise_problems(Problem(str(file), name, "is the name of several columns; keep one of them.") for name in twice)
         return dict(_frame(schema.empty_table(), [name for name in wanted if name in schema.names]).schema)
 
 
@@ -152,18 +152,18 @@ def _beyond_problems(column: pl.Series, wanted: PolarsDataType, file: str) -> li
         fit = column.cast(wanted, strict=False).to_list()
         values = column.to_list()
         rows = [row for row, (value, kept) in enumerate(zip(values, fit, strict=True)) if value != kept]
-        examples = tuple(_short(values[row]) for row in rows[:EXAMPLES])
-        return [Problem(file, column.name, f"does not fit {wanted}", len(rows), tuple(rows[:EXAMPLES]), examples)]
+        examples = tuple(_short(values[row]) for row in rows[:MAX_EXAMPLES])
+        return [Problem(file, column.name, f"does not fit {wanted}", len(rows), tuple(rows[:MAX_EXAMPLES]), examples)]
     return []
 
 
-def is_kind_of(present: PolarsDataType, wanted: PolarsDataType) -> bool:
+def _is_compatible(present: PolarsDataType, wanted: PolarsDataType) -> bool:
     """Whether every value of one type is one of another: an integer of any size, a list or array of such, a number, a text."""
     if isinstance(wanted, pl.Struct):
         fields = {field.name: field.dtype for field in present.fields} if isinstance(present, pl.Struct) else {}
-        return all(field.name in fields and is_kind_of(fields[field.name], field.dtype) for field in wanted.fields)
+        return all(field.name in fields and _is_compatible(fields[field.name], field.dtype) for field in wanted.fields)
     if isinstance(wanted, pl.List):
-        return isinstance(present, pl.List | pl.Array) and is_kind_of(present.inner, wanted.inner)
+        return isinstance(present, pl.List | pl.Array) and _is_compatible(present.inner, wanted.inner)
     if wanted == pl.Int64:
         return present.is_integer()
     if wanted == pl.Float64:
@@ -171,7 +171,7 @@ def is_kind_of(present: PolarsDataType, wanted: PolarsDataType) -> bool:
     return present == wanted
 
 
-def rows_where(frame: pl.DataFrame, condition: pl.Expr, *, file: str, field: str, what: str) -> list[Problem]:
+def check_rows(frame: pl.DataFrame, condition: pl.Expr, *, file: str, field: str, what: str) -> list[Problem]:
     """Return a problem if the condition holds for any row; a condition that is null counts as true.
 
     Where the frame lacks a column of the condition, that lack is a problem already and there is nothing to be said of rows.
@@ -181,24 +181,24 @@ def rows_where(frame: pl.DataFrame, condition: pl.Expr, *, file: str, field: str
     bad = frame.with_row_index("row").filter(condition.fill_null(True))
     if bad.is_empty():
         return []
-    head = bad.head(EXAMPLES)
+    head = bad.head(MAX_EXAMPLES)
     examples = tuple(_short(value) for value in head[field].to_list())
     return [Problem(file, field, what, bad.height, tuple(head["row"].to_list()), examples)]
 
 
-def text_problems(frame: pl.DataFrame, field: str, file: str) -> list[Problem]:
+def check_texts(frame: pl.DataFrame, field: str, file: str) -> list[Problem]:
     """Return a problem if any text is missing, empty or blank."""
-    return rows_where(
+    return check_rows(
         frame, pl.col(field).str.strip_chars() == "", file=file, field=field, what="is empty; every text must have content"
     )
 
 
-def id_problems(frame: pl.DataFrame, field: str, file: str) -> list[Problem]:
+def check_ids(frame: pl.DataFrame, field: str, file: str) -> list[Problem]:
     """Return problems if ids are missing or not unique."""
     given = pl.col(field).is_not_null() & (pl.col(field) != "")
     return [
-        *rows_where(frame, ~given, file=file, field=field, what="is empty; every row needs an id"),
-        *rows_where(
+        *check_rows(frame, ~given, file=file, field=field, what="is empty; every row needs an id"),
+        *check_rows(
             frame, given & pl.col(field).is_duplicated(), file=file, field=field, what="is a duplicate; ids must be unique"
         ),
     ]

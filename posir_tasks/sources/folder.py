@@ -10,8 +10,8 @@ from pathlib import Path
 from posir_tasks.display.progress import progress
 from posir_tasks.errors import DataError, PosirError
 from posir_tasks.languages import CODE, PIVOT
-from posir_tasks.sources.posir import FILES, REPO_ID, domains_of
-from posir_tasks.sources.repository import LOCAL, LocalRepository, Repository, local_name
+from posir_tasks.sources.posir import FILES, REPO_ID, list_domains
+from posir_tasks.sources.repository import LOCAL, LocalRepository, Repository, folder_name
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class CustomFolder(LocalRepository):
     def revision(self) -> str:
         """`local-` and a digest of the language's files: of equal content and only of it."""
         digest = hashlib.blake2b(digest_size=8)
-        wanted = {f"{self.language}/{domain}/{file}" for domain in domains_of(self, self.language) for file in FILES}
+        wanted = {f"{self.language}/{domain}/{file}" for domain in list_domains(self, self.language) for file in FILES}
         for path in progress(sorted(wanted.intersection(self.paths(self.language))), "Reading"):
             with self.fetch(path).open("rb") as file:
                 digest.update(path.encode() + hashlib.file_digest(file, "blake2b").digest())
@@ -66,23 +66,23 @@ def open_folder(folder: Path, language: str) -> CustomFolder:
     return CustomFolder(root, language, part)
 
 
-def domains_to_run(repository: Repository, language: str) -> list[str]:
+def require_domains(repository: Repository, language: str) -> list[str]:
     """Return the domains that a repository in the PosIR layout has for a language.
 
     Raises:
         DataError: It has none, or cannot be reached.
     """
-    domains = domains_of(repository, language)
+    domains = list_domains(repository, language)
     if not domains:
         languages = {path.split("/")[0] for path in repository.paths() if path.count("/") >= 2}
         has = f"It has {', '.join(sorted(languages))}." if languages else "It has no data in the PosIR layout."
         files = ", ".join(FILES)
-        raise DataError(f"{repository.place}: has no data of {language}; wanted is {language}/<domain>/ with {files}. {has}")
+        raise DataError(f"{repository.location}: has no data of {language}; wanted is {language}/<domain>/ with {files}. {has}")
     return domains
 
 
 @dataclass(frozen=True)
-class Pairing:
+class SubsetKey:
     """What is loaded together: queries of one language and a corpus of the same or another, in one domain."""
 
     language: str
@@ -94,7 +94,7 @@ class Pairing:
 
 
 @dataclass(frozen=True)
-class PosirFolder:
+class DataFolder:
     """A folder in the PosIR layout, or the part of it that was named."""
 
     root: Path
@@ -103,23 +103,25 @@ class PosirFolder:
     """None for all of them."""
     domain: str | None = None
 
-    def pairings(self) -> list[Pairing]:
+    def pairings(self) -> list[SubsetKey]:
         """Return what the loader finds: each domain with its own corpus, then with the English one where that is there."""
         repository = LocalRepository(self.root)
         folders = sorted(path.name for path in self.root.iterdir() if path.is_dir() and not path.name.startswith("."))
         own = [
-            Pairing(language, language, domain)
+            SubsetKey(language, language, domain)
             for language in ([self.language] if self.language else folders)
-            for domain in ([self.domain] if self.domain else domains_of(repository, language))
+            for domain in ([self.domain] if self.domain else list_domains(repository, language))
         ]
-        english = domains_of(repository, PIVOT.code)
+        english = list_domains(repository, PIVOT.code)
         crossed = [
-            Pairing(one.language, PIVOT.code, one.domain) for one in own if one.language != PIVOT.code and one.domain in english
+            SubsetKey(one.language, PIVOT.code, one.domain)
+            for one in own
+            if one.language != PIVOT.code and one.domain in english
         ]
         return own + crossed
 
 
-def find_folder(named: Path) -> PosirFolder:
+def resolve_folder(named: Path) -> DataFolder:
     """Find what a folder is: the data, the folder above it that `POSIR_DATA` names, one language of it, or one domain.
 
     Raises:
@@ -128,15 +130,15 @@ def find_folder(named: Path) -> PosirFolder:
     if not named.is_dir():
         raise PosirError(f"{named}: no such folder. Name a folder in the PosIR layout, <language>/<domain>/.")
     folder = named.resolve()
-    data = folder / local_name(REPO_ID)
+    data = folder / folder_name(REPO_ID)
     if _holds(folder, "*/*/"):
-        return PosirFolder(folder)
+        return DataFolder(folder)
     if _holds(data, "*/*/"):
-        return PosirFolder(data)
+        return DataFolder(data)
     if _holds(folder, "*/"):
-        return PosirFolder(folder.parent, folder.name)
+        return DataFolder(folder.parent, folder.name)
     if _holds(folder, ""):
-        return PosirFolder(folder.parent.parent, folder.parent.name, folder.name)
+        return DataFolder(folder.parent.parent, folder.parent.name, folder.name)
     raise PosirError(
         f"{named}: holds no data in the PosIR layout, <language>/<domain>/{{{','.join(FILES)}}}. Name the folder that holds "
         "the languages' folders, or one of a language or a domain."

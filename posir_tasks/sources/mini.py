@@ -44,7 +44,7 @@ def parse_document(document_id: str, marked: str) -> MarkedDocument:
     return MarkedDocument(document_id, text + marked[rest:], tuple(questions), tuple(spans))
 
 
-def documents() -> Iterator[MarkedDocument]:
+def read_documents() -> Iterator[MarkedDocument]:
     """Yield the documents of PosIR-Mini, by domain and in the order of the files."""
     folder = files("posir_tasks") / "mini" / "texts"
     for file in sorted(folder.iterdir(), key=lambda entry: entry.name):
@@ -55,7 +55,7 @@ def documents() -> Iterator[MarkedDocument]:
 
 def read_mini() -> PositionData:
     """Read PosIR-Mini: all domains are one corpus."""
-    found = list(documents())
+    found = list(read_documents())
     asked = [
         (f"{document.id}/{number}", document, question, span)
         for document in found

@@ -13,7 +13,15 @@ from datasets import Dataset
 from polars._typing import PolarsDataType
 
 from posir_tasks.evidence import Evidence
-from posir_tasks.sources.checks import Problem, ProblemsError, id_problems, read_fitting, refuse, rows_where, text_problems
+from posir_tasks.sources.checks import (
+    Problem,
+    ProblemsError,
+    check_ids,
+    check_rows,
+    check_texts,
+    raise_problems,
+    read_valid_columns,
+)
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.repository import Repository
 
@@ -58,7 +66,7 @@ class PosirTables:
         return self.qrels.filter(pl.col("score") > 0).unique(["query-id", "corpus-id"], maintain_order=True)
 
     @property
-    def whole(self) -> bool:
+    def complete(self) -> bool:
         """Whether every column is there."""
         return all(
             set(wanted) == set(frame.columns)
@@ -66,7 +74,7 @@ class PosirTables:
         )
 
 
-def domains_of(repository: Repository, language: str) -> list[str]:
+def list_domains(repository: Repository, language: str) -> list[str]:
     """Return the domains that the data has for a language, sorted; a folder with a dot in front is being written."""
     folders = (path.split("/")[1] for path in repository.paths(language) if path.count("/") >= 2)
     return sorted({folder for folder in folders if not folder.startswith(".")})
@@ -92,7 +100,7 @@ def inspect_domain(
         qrels_file=qrels_file,
         same_language=language == corpus_language,
     )
-    return tables, [*of_corpus, *of_queries, *of_qrels, *problems_of(tables)]
+    return tables, [*of_corpus, *of_queries, *of_qrels, *check_tables(tables)]
 
 
 def _read(
@@ -103,23 +111,23 @@ def _read(
         file = repository.fetch(path)
     except ProblemsError as error:
         return error.problems[0].file, pl.DataFrame(), error.problems
-    return str(file), *read_fitting(file, columns)
+    return str(file), *read_valid_columns(file, columns)
 
 
-def problems_of(tables: PosirTables) -> list[Problem]:
+def check_tables(tables: PosirTables) -> list[Problem]:
     """Return everything that is wrong with the content of the tables."""
     found = [
         *_row_problems(tables.corpus, CORPUS, tables.corpus_file, "document"),
-        *id_problems(tables.corpus, "_id", tables.corpus_file),
-        *text_problems(tables.corpus, "text", tables.corpus_file),
+        *check_ids(tables.corpus, "_id", tables.corpus_file),
+        *check_texts(tables.corpus, "text", tables.corpus_file),
         *_row_problems(tables.queries, QUERIES, tables.queries_file, "query"),
-        *id_problems(tables.queries, "_id", tables.queries_file),
-        *text_problems(tables.queries, "text", tables.queries_file),
+        *check_ids(tables.queries, "_id", tables.queries_file),
+        *check_texts(tables.queries, "text", tables.queries_file),
         *_length_problems(tables.queries, tables.queries_file),
         *_span_problems(tables.queries, tables.queries_file),
         *_qrels_problems(tables.qrels, tables.qrels_file),
     ]
-    if tables.whole:
+    if tables.complete:
         found += _pairing_problems(tables)
         if tables.same_language:
             found += _document_length_problems(tables)
@@ -135,7 +143,7 @@ def _length_problems(queries: pl.DataFrame, file: str) -> list[Problem]:
     return [
         problem
         for field in ("pos_char_length", "pos_token_length")
-        for problem in rows_where(
+        for problem in check_rows(
             queries,
             ~pl.col(field).is_between(1, LONGEST),
             file=file,
@@ -151,10 +159,10 @@ def _span_problems(queries: pl.DataFrame, file: str) -> list[Problem]:
     two = (span.list.len() == 2).fill_null(False) & start.is_not_null() & end.is_not_null()
     outside = (start < 0) | (end > length).fill_null(False)
     return [
-        *rows_where(queries, ~two, file=file, field=field, what="must be two integers, start and end"),
-        *rows_where(queries, two & (start == end), file=file, field=field, what="is empty; end must be after start"),
-        *rows_where(queries, two & (start > end), file=file, field=field, what="is reversed; end must be after start"),
-        *rows_where(
+        *check_rows(queries, ~two, file=file, field=field, what="must be two integers, start and end"),
+        *check_rows(queries, two & (start == end), file=file, field=field, what="is empty; end must be after start"),
+        *check_rows(queries, two & (start > end), file=file, field=field, what="is reversed; end must be after start"),
+        *check_rows(
             queries,
             two & outside,
             file=file,
@@ -168,10 +176,10 @@ def _qrels_problems(qrels: pl.DataFrame, file: str) -> list[Problem]:
     missing = [
         problem
         for field in QRELS
-        for problem in rows_where(qrels, pl.col(field).is_null(), file=file, field=field, what="is missing")
+        for problem in check_rows(qrels, pl.col(field).is_null(), file=file, field=field, what="is missing")
     ]
     finite = pl.col("score").is_finite() | pl.col("score").is_null()
-    return missing + rows_where(qrels, ~finite, file=file, field="score", what="is no number; 1 says relevant, 0 not")
+    return missing + check_rows(qrels, ~finite, file=file, field="score", what="is no number; 1 says relevant, 0 not")
 
 
 def _pairing_problems(tables: PosirTables) -> list[Problem]:
@@ -181,21 +189,21 @@ def _pairing_problems(tables: PosirTables) -> list[Problem]:
     asked = pl.col("query-id").is_in(tables.queries["_id"].implode())
     there = pl.col("corpus-id").is_in(tables.corpus["_id"].implode())
     return [
-        *rows_where(
+        *check_rows(
             queries,
             pl.col("len") == 0,
             file=tables.queries_file,
             field="_id",
             what=f"has no relevant document in {tables.qrels_file}; every query needs exactly one",
         ),
-        *rows_where(
+        *check_rows(
             queries,
             pl.col("len") > 1,
             file=tables.queries_file,
             field="_id",
             what=f"has several relevant documents in {tables.qrels_file}; every query needs exactly one",
         ),
-        *rows_where(
+        *check_rows(
             tables.qrels,
             ((pl.col("score") > 0) & asked & ~there).fill_null(False),
             file=tables.qrels_file,
@@ -210,7 +218,7 @@ def _document_length_problems(tables: PosirTables) -> list[Problem]:
     queries = tables.queries.join(
         tables.positives.unique("query-id", keep="first"), left_on="_id", right_on="query-id", how="left", maintain_order="left"
     ).join(lengths.unique("corpus-id", keep="first"), on="corpus-id", how="left", maintain_order="left")
-    return rows_where(
+    return check_rows(
         queries,
         (pl.col("pos_char_length") != pl.col("characters").cast(pl.Int64)).fill_null(False),
         file=tables.queries_file,
@@ -232,7 +240,7 @@ def read_domain(repository: Repository, language: str, corpus_language: str, dom
         DataError: Something is wrong; all of it is named.
     """
     tables, problems = inspect_domain(repository, language, corpus_language, domain)
-    refuse(problems)
+    raise_problems(problems)
     positives = tables.positives
     known = positives.join(tables.queries, left_on="query-id", right_on="_id", how="semi")
     queries = tables.queries.join(known, left_on="_id", right_on="query-id", how="left", maintain_order="left")

@@ -11,7 +11,15 @@ from polars._typing import PolarsDataType
 
 from posir_tasks.errors import DataError
 from posir_tasks.evidence import Evidence
-from posir_tasks.sources.checks import Problem, id_problems, kinds_of_columns, read_columns, refuse, rows_where, text_problems
+from posir_tasks.sources.checks import (
+    Problem,
+    check_ids,
+    check_rows,
+    check_texts,
+    raise_problems,
+    read_column_types,
+    read_columns,
+)
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.repository import Repository
 
@@ -39,7 +47,7 @@ def fetch_split(repository: Repository, split: str) -> list[Path]:
     """
     paths = [path for path in repository.paths() if path.split("/")[-1].startswith(f"{split}-")]
     if not paths:
-        raise DataError(f"{repository.place}: has no file {split}-*.parquet; the split '{split}' is needed.")
+        raise DataError(f"{repository.location}: has no file {split}-*.parquet; the split '{split}' is needed.")
     return [repository.fetch(path) for path in paths]
 
 
@@ -56,10 +64,10 @@ def read_squad(repository: Repository) -> PositionData:
     for split in ("train", "validation"):
         for file in fetch_split(repository, split):
             frame = read_columns(file, SQUAD).unnest("answers")
-            refuse(_squad_problems(frame, file))
+            raise_problems(_squad_problems(frame, file))
             frames.append(frame)
     rows = pl.concat(frames)
-    refuse(id_problems(rows, "id", repository.place))
+    raise_problems(check_ids(rows, "id", repository.location))
     contexts = rows.select("context").unique(maintain_order=True).with_row_index("row")
     contexts = contexts.select(pl.format("c{}", "row").alias("document"), "context")
     answerable = rows.filter(pl.col("answer_start").list.len() > 0)
@@ -80,9 +88,9 @@ def read_squad(repository: Repository) -> PositionData:
 def _squad_problems(frame: pl.DataFrame, file: Path) -> list[Problem]:
     start = pl.col("answer_start").list.get(0, null_on_oob=True)
     return [
-        *text_problems(frame, "context", str(file)),
-        *text_problems(frame, "question", str(file)),
-        *rows_where(
+        *check_texts(frame, "context", str(file)),
+        *check_texts(frame, "question", str(file)),
+        *check_rows(
             frame.filter(pl.col("answer_start").list.len() > 0),
             (start < 0) | (start >= pl.col("context").str.len_chars()),
             file=str(file),
@@ -92,7 +100,7 @@ def _squad_problems(frame: pl.DataFrame, file: Path) -> list[Problem]:
     ]
 
 
-def tiny_squad(data: PositionData) -> PositionData:
+def sample_tiny_squad(data: PositionData) -> PositionData:
     """Draw SQuAD-PosQ-Tiny: `random.seed(42); random.shuffle(queries); queries[:10000]`, the corpus unchanged."""
     order = _shuffled(len(data.evidence))
     return data.select(order[:TINY_SQUAD_QUERIES])
@@ -106,16 +114,16 @@ def read_fineweb(repository: Repository) -> PositionData:
     """
     frames = []
     for file in fetch_split(repository, "train"):
-        kind = kinds_of_columns(file, ["span_class"]).get("span_class")
+        kind = read_column_types(file, ["span_class"]).get("span_class")
         labels = pl.List(pl.String) if isinstance(kind, pl.List) else pl.String
         frame = read_columns(file, {"question": pl.String, "content": pl.String, "span_class": labels})
         if isinstance(kind, pl.List):
             frame = frame.with_columns(pl.col("span_class").list.join("+"))
         asked = frame.filter(pl.col("question").str.strip_chars() != "")
-        refuse(
+        raise_problems(
             [
-                *text_problems(frame, "content", str(file)),
-                *rows_where(
+                *check_texts(frame, "content", str(file)),
+                *check_rows(
                     asked,
                     ~pl.col("span_class").str.contains("|".join(CLASSES)),
                     file=str(file),
@@ -143,7 +151,7 @@ def read_fineweb(repository: Repository) -> PositionData:
     )
 
 
-def tiny_fineweb(data: PositionData) -> PositionData:
+def sample_tiny_fineweb(data: PositionData) -> PositionData:
     """Draw FineWeb-PosQ-Tiny: shuffle with seed 42, the first 1,000 of each class, a question text only once."""
     order = _shuffled(len(data.evidence))
     chosen: dict[str, int] = {}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from posir_tasks.errors import DataError, PosirError
-from posir_tasks.sources.checks import Problem, refuse
+from posir_tasks.sources.checks import Problem, raise_problems
 
 #: Folder that holds a subfolder per dataset, such as `PosIR-Benchmark-v1/`; read instead of the Hub when set.
 DATA_VARIABLE = "POSIR_DATA"
@@ -25,7 +25,7 @@ class Repository(Protocol):
     """Files of one dataset."""
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """Where the files are, for messages."""
 
     @property
@@ -50,7 +50,7 @@ class LocalRepository:
     root: Path
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """The folder."""
         return f"folder {self.root}"
 
@@ -72,7 +72,7 @@ class LocalRepository:
         file = self.root / path
         if not file.is_file():
             what = f"missing. Put the file there; if {DATA_VARIABLE} names the folder, unset it to read from the Hub instead."
-            refuse([Problem(str(file), None, what)])
+            raise_problems([Problem(str(file), None, what)])
         return file
 
 
@@ -90,13 +90,13 @@ class HubRepository:
     """A dataset repository on the Hugging Face Hub; files are kept in the Hub's own cache."""
 
     repo_id: str
-    wanted: str
+    requested: str
     """Branch, tag or commit."""
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """The repository and revision."""
-        return f"Hub dataset {self.repo_id}@{self.wanted}"
+        return f"Hub dataset {self.repo_id}@{self.requested}"
 
     @property
     def revision(self) -> str:
@@ -127,14 +127,14 @@ class HubRepository:
 
         try:
             # RunRequest for by its name, a branch is remembered in the cache, which is then of use without a network.
-            file = Path(hf_hub_download(self.repo_id, path, repo_type="dataset", revision=self.wanted))
+            file = Path(hf_hub_download(self.repo_id, path, repo_type="dataset", revision=self.requested))
             if snapshot(self).commit not in file.parts:
                 file = Path(hf_hub_download(self.repo_id, path, repo_type="dataset", revision=snapshot(self).commit))
             return file
         except LocalEntryNotFoundError as error:
             raise self.unreachable(error) from error
         except EntryNotFoundError as error:
-            raise DataError(f"{self.place}: there is no file {path}.") from error
+            raise DataError(f"{self.location}: there is no file {path}.") from error
         except DataError:
             raise
         except Exception as error:  # the HTTP library's own errors differ between versions of huggingface_hub
@@ -142,9 +142,9 @@ class HubRepository:
 
     def unreachable(self, error: Exception) -> DataError:
         """Return the error that says what to do when the Hub does not give what is wanted."""
-        folder = local_name(self.repo_id)
+        folder = folder_name(self.repo_id)
         return DataError(
-            f"{self.place}: cannot be read ({type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}). "
+            f"{self.location}: cannot be read ({type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}). "
             f"Check the network and, for a private repository, `hf auth login`; or set {DATA_VARIABLE} to a folder that "
             f"holds `{folder}/` in the Hub's layout, and it is read from ${DATA_VARIABLE}/{folder} instead."
         )
@@ -161,7 +161,7 @@ def snapshot(repository: HubRepository) -> Snapshot:
     from huggingface_hub.errors import HfHubHTTPError
 
     try:
-        info = HfApi().dataset_info(repository.repo_id, revision=repository.wanted, timeout=LOOK_UP_SECONDS)
+        info = HfApi().dataset_info(repository.repo_id, revision=repository.requested, timeout=LOOK_UP_SECONDS)
     except HfHubHTTPError as error:
         raise repository.unreachable(error) from error
     except Exception as offline:  # the HTTP library's own errors differ between versions of huggingface_hub
@@ -180,7 +180,7 @@ def cached_folder(repository: HubRepository) -> Path | None:
 
     try:
         return Path(
-            snapshot_download(repository.repo_id, repo_type="dataset", revision=repository.wanted, local_files_only=True)
+            snapshot_download(repository.repo_id, repo_type="dataset", revision=repository.requested, local_files_only=True)
         )
     except LocalEntryNotFoundError as error:
         # Some versions tell a part of a repository from the whole, and name its folder in the error.
@@ -188,7 +188,7 @@ def cached_folder(repository: HubRepository) -> Path | None:
         return Path(part) if part else None
 
 
-def local_name(repo_id: str) -> str:
+def folder_name(repo_id: str) -> str:
     """Return the name of a repository's folder below `POSIR_DATA`: its id without the owner."""
     return repo_id.split("/")[-1]
 
@@ -199,7 +199,7 @@ def data_folder() -> Path | None:
     return Path(value).expanduser().resolve() if value else None
 
 
-def wanted_revision(repo_id: str, pinned: str) -> str:
+def requested_revision(repo_id: str, pinned: str) -> str:
     """Return the revision to read: the one `POSIR_REVISIONS` names for this repository, or else the pinned one."""
     entries = (entry.partition("@") for entry in os.environ.get(REVISIONS_VARIABLE, "").split())
     return {name: revision for name, _, revision in entries}.get(repo_id) or pinned
@@ -229,5 +229,5 @@ def open_repository(repo_id: str, pinned: str) -> Repository:
     check_environment()
     folder = data_folder()
     if folder is not None:
-        return LocalRepository(folder / local_name(repo_id))
-    return HubRepository(repo_id, wanted_revision(repo_id, pinned))
+        return LocalRepository(folder / folder_name(repo_id))
+    return HubRepository(repo_id, requested_revision(repo_id, pinned))

@@ -13,7 +13,9 @@ from posir_tasks.sources.data import PositionData
 from posir_tasks.tokens import estimated_tokens
 
 
-def position_data(documents: Mapping[str, str], questions: Sequence[tuple[str, str, str]], *, revision: str) -> PositionData:
+def build_position_data(
+    documents: Mapping[str, str], questions: Sequence[tuple[str, str, str]], *, revision: str
+) -> PositionData:
     """Make the data of a task from texts.
 
     Args:

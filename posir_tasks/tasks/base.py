@@ -25,7 +25,7 @@ from posir_tasks.schemes import PositionScheme, RelativePositions
 from posir_tasks.search.dispatch import SearchRequest, find_window, is_reranker, search_ranks, search_results
 from posir_tasks.search.first_stage import load_first_stage
 from posir_tasks.sources.data import PositionData
-from posir_tasks.sources.folder import domains_to_run, open_folder
+from posir_tasks.sources.folder import open_folder, require_domains
 from posir_tasks.sources.posir import read_domain
 from posir_tasks.sources.repository import LOCAL, HubRepository, LocalRepository, Repository, open_repository
 from posir_tasks.tasks.dataset import LazySubsets, SplitData
@@ -237,11 +237,11 @@ def build_layout_task(
         PosirError: The name, the language or a field is not allowed.
         DataError: The repository has no data in the language, or cannot be reached.
     """
-    domains = domains_to_run(repository, language)
+    domains = require_domains(repository, language)
     suffix = repository.revision.removeprefix(f"{LOCAL}-")[:REVISION_DIGITS]
     metadata = build_metadata(
         name,
-        dataset=repository.repo_id if isinstance(repository, HubRepository) else repository.place,
+        dataset=repository.repo_id if isinstance(repository, HubRepository) else repository.location,
         revision=repository.revision,
         languages={f"{domain}@{suffix}": [language] for domain in domains},
         **fields,

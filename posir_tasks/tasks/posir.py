@@ -8,18 +8,18 @@ from typing import Any, ClassVar
 from mteb.abstasks.task_metadata import TaskMetadata
 
 from posir_tasks.errors import DataError, hide_tracebacks
-from posir_tasks.languages import DOMAINS, LANGUAGES, PIVOT, Language, refuse_unknown_codes
+from posir_tasks.languages import DOMAINS, LANGUAGES, PIVOT, Language, check_iso_codes
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.sources.data import PositionData
-from posir_tasks.sources.posir import REPO_ID, REVISION, domains_of, read_domain
+from posir_tasks.sources.posir import REPO_ID, REVISION, list_domains, read_domain
 from posir_tasks.sources.repository import (
     LOCAL,
     LocalRepository,
     Repository,
     data_folder,
-    local_name,
+    folder_name,
     open_repository,
-    wanted_revision,
+    requested_revision,
 )
 from posir_tasks.tasks.base import PositionTask
 from posir_tasks.tasks.citations import POSIR
@@ -44,8 +44,8 @@ class PosirTask(PositionTask):
         whole = type(self).metadata
         folder = data_folder()
         if folder is None:
-            return whole.model_copy(update={"dataset": {"path": REPO_ID, "revision": wanted_revision(REPO_ID, REVISION)}})
-        present = self._present(LocalRepository(folder / local_name(REPO_ID)))
+            return whole.model_copy(update={"dataset": {"path": REPO_ID, "revision": requested_revision(REPO_ID, REVISION)}})
+        present = self._present(LocalRepository(folder / folder_name(REPO_ID)))
         languages = next(iter(whole.hf_subsets_to_langscripts.values()))
         return whole.model_copy(
             update={
@@ -60,7 +60,7 @@ class PosirTask(PositionTask):
 
     def _present(self, repository: Repository) -> list[str]:
         """Return the domains that the data has: the known ones in their order, then its own."""
-        own, corpus = domains_of(repository, self.language.code), domains_of(repository, self.corpus_language.code)
+        own, corpus = list_domains(repository, self.language.code), list_domains(repository, self.corpus_language.code)
         present = [domain for domain in own if domain in corpus]
         return sorted(present, key=lambda domain: (DOMAINS.index(domain) if domain in DOMAINS else len(DOMAINS), domain))
 
@@ -82,7 +82,7 @@ class PosirTask(PositionTask):
         if not present:
             code = self.language.code
             raise DataError(
-                f"{repository.place}: has no data of {self.language.name}; wanted are "
+                f"{repository.location}: has no data of {self.language.name}; wanted are "
                 f"{code}/<domain>/queries.parquet, {code}/<domain>/qrels/test.parquet and "
                 f"{self.corpus_language.code}/<domain>/corpus.parquet. Make them with `posir import-squad`, or download them."
             )
@@ -93,7 +93,7 @@ class PosirTask(PositionTask):
         unexpected = [domain for domain in present if domain not in self.metadata.hf_subsets]
         lacking = [domain for domain in self.hf_subsets if domain not in present]
         if unexpected:
-            logger.warning("%s has domains unknown to posir: %s; they are run too", repository.place, ", ".join(unexpected))
+            logger.warning("%s has domains unknown to posir: %s; they are run too", repository.location, ", ".join(unexpected))
             languages = next(iter(self.metadata.hf_subsets_to_langscripts.values()))
             known = self.metadata.hf_subsets_to_langscripts | dict.fromkeys(unexpected, languages)
             self.metadata = self.metadata.model_copy(update={"eval_langs": known})
@@ -104,7 +104,7 @@ class PosirTask(PositionTask):
             logger.warning(
                 "%s, %s: %d of PosIR's %d domains are not run, so the result is marked as a part: %s",
                 self.metadata.name,
-                repository.place,
+                repository.location,
                 len(absent),
                 len(DOMAINS),
                 "all of them" if len(absent) == len(DOMAINS) else ", ".join(sorted(absent)),
@@ -158,6 +158,6 @@ def posir_task(language: Language, corpus_language: Language) -> type[PosirTask]
     )
 
 
-refuse_unknown_codes(LANGUAGES)
+check_iso_codes(LANGUAGES)
 MONOLINGUAL = {language: posir_task(language, language) for language in LANGUAGES}
 CROSS_LINGUAL = {language: posir_task(language, PIVOT) for language in LANGUAGES if language != PIVOT}

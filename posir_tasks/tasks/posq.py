@@ -16,10 +16,10 @@ from posir_tasks.sources.posq import (
     SQUAD_REVISION,
     read_fineweb,
     read_squad,
-    tiny_fineweb,
-    tiny_squad,
+    sample_tiny_fineweb,
+    sample_tiny_squad,
 )
-from posir_tasks.sources.repository import LOCAL, Repository, data_folder, open_repository, wanted_revision
+from posir_tasks.sources.repository import LOCAL, Repository, data_folder, open_repository, requested_revision
 from posir_tasks.tasks.base import PositionTask
 from posir_tasks.tasks.citations import POSQ
 from posir_tasks.tasks.metadata import build_metadata
@@ -51,7 +51,7 @@ class PosqTask(PositionTask):
     revision: ClassVar[str]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        revision = wanted_revision(self.repo_id, self.revision) if data_folder() is None else LOCAL
+        revision = requested_revision(self.repo_id, self.revision) if data_folder() is None else LOCAL
         self.metadata = type(self).metadata.model_copy(update={"dataset": {"path": self.repo_id, "revision": revision}})
         super().__init__(*args, **kwargs)
 
@@ -109,7 +109,7 @@ class SQuADPosQTiny(SQuADPosQ):
     @classmethod
     def read_from(cls, repository: Repository) -> PositionData:
         """Read the dataset and draw the sample."""
-        return tiny_squad(super().read_from(repository))
+        return sample_tiny_squad(super().read_from(repository))
 
 
 class FineWebPosQ(PosqTask):
@@ -149,7 +149,7 @@ class FineWebPosQTiny(FineWebPosQ):
     @classmethod
     def read_from(cls, repository: Repository) -> PositionData:
         """Read the dataset and draw the sample."""
-        return tiny_fineweb(super().read_from(repository))
+        return sample_tiny_fineweb(super().read_from(repository))
 
 
 POSQ_TASKS = (SQuADPosQ, SQuADPosQTiny, FineWebPosQ, FineWebPosQTiny)

@@ -7,14 +7,14 @@ import sys
 import pytest
 
 from posir_tasks.errors import PosirError
-from posir_tasks.languages import LANGUAGES, PIVOT, Language, refuse_unknown_codes, without_duplicates
+from posir_tasks.languages import LANGUAGES, PIVOT, Language, check_iso_codes, unique_languages
 
 FINNISH = Language("Finnish", "fin-Latn")
 ENDING = re.escape('A row of LANGUAGES is Language("Finnish", "fin-Latn").') + "$"
 
 
 def test_the_table_fits_mteb():
-    refuse_unknown_codes([*LANGUAGES, FINNISH])
+    check_iso_codes([*LANGUAGES, FINNISH])
     assert PIVOT.code == "eng-Latn"
 
 
@@ -50,7 +50,7 @@ def test_a_row_that_cannot_be_is_refused_with_what_is_wanted(fields, said):
 def test_a_duplicate_is_refused_and_the_later_row_named(row, said):
     named = re.escape(f"Language({row.name!r}, {row.code!r}): {said}")
     with pytest.raises(PosirError, match=named + ".*" + ENDING):
-        without_duplicates(*LANGUAGES, FINNISH, row)
+        unique_languages(*LANGUAGES, FINNISH, row)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_a_duplicate_is_refused_and_the_later_row_named(row, said):
 )
 def test_a_code_that_no_standard_has_is_refused(code, said):
     with pytest.raises(PosirError, match=re.escape(said) + ".*" + ENDING):
-        refuse_unknown_codes([FINNISH, Language("Finnish", code)])
+        check_iso_codes([FINNISH, Language("Finnish", code)])
 
 
 def test_the_table_costs_no_import_of_mteb():

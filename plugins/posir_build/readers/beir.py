@@ -18,7 +18,7 @@ from posir_build.passages import Passage, Question, SkippedQuestion
 from posir_build.readers.records import Id, Record, Text, read_records, validate
 from posir_build.spans import StatedAnswer
 from posir_tasks.errors import DataError, summarize_error
-from posir_tasks.sources.checks import refuse, rows_where
+from posir_tasks.sources.checks import check_rows, raise_problems
 
 QRELS = ("query-id", "corpus-id", "score")
 SPAN = ("start", "end")
@@ -127,7 +127,9 @@ def _read_qrels(file: Path) -> pl.DataFrame:
             for name in SPAN
         ),
     ]
-    refuse(problem for name, bad, what in wrong for problem in rows_where(frame, bad, file=str(file), field=name, what=what))
+    raise_problems(
+        problem for name, bad, what in wrong for problem in check_rows(frame, bad, file=str(file), field=name, what=what)
+    )
     return frame.cast({"score": pl.Float64, **dict.fromkeys(SPAN, pl.Int64)})
 
 

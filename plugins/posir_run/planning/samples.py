@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from posir_run.planning.sizes import BUCKETS, Lengths, Texts, bucket, texts_at_hand
-from posir_tasks.sources.mini import documents
+from posir_tasks.sources.mini import read_documents
 from posir_tasks.tokens import BYTES_A_TOKEN
 
 if TYPE_CHECKING:
@@ -65,13 +65,13 @@ def draw_documents(at_hand: Sequence[Texts]) -> list[list[str]]:
 def draw_queries(at_hand: Sequence[Texts]) -> list[str]:
     """Return queries, from all alike; without data those of PosIR-Mini."""
     pool = [text for texts in at_hand for text in texts.queries.select("text").head(SAMPLE).collect()["text"]]
-    pool = pool or [question for document in documents() for question in document.questions]
+    pool = pool or [question for document in read_documents() for question in document.questions]
     return random.Random(SEED).sample(pool, min(SAMPLE, len(pool)))
 
 
 def made(tokens: int) -> list[str]:
     """Return texts of one length, cut from PosIR-Mini's documents one after the other, each from another place on."""
-    whole = "\n\n".join(document.text for document in documents())
+    whole = "\n\n".join(document.text for document in read_documents())
     length = tokens * BYTES_A_TOKEN
     starts = range(0, len(whole), -(-len(whole) // SAMPLE))
     endless = whole * (length // len(whole) + 2)

@@ -127,7 +127,7 @@ def file_at_hand(repository: Repository, path: str) -> Path | None:
         return repository.fetch(path)
     from huggingface_hub import try_to_load_from_cache
 
-    kept = try_to_load_from_cache(repository.repo_id, path, repo_type="dataset", revision=repository.wanted)
+    kept = try_to_load_from_cache(repository.repo_id, path, repo_type="dataset", revision=repository.requested)
     return Path(kept) if isinstance(kept, str) else None
 
 

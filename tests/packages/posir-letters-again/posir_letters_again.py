@@ -7,7 +7,7 @@ from posir_tasks.plugin_api import hookimpl
 def posir_task_classes():
     from posir_tasks import PositionTask
     from posir_tasks.schemes import RelativePositions
-    from posir_tasks.sources.texts import position_data
+    from posir_tasks.sources.texts import build_position_data
     from posir_tasks.tasks.metadata import build_metadata
 
     class Bells(PositionTask):
@@ -15,7 +15,7 @@ def posir_task_classes():
         metadata = build_metadata("HarbourBells", dataset="posir-letters-again", revision="1", languages=["eng-Latn"])
 
         def read_subset(self, subset):
-            return position_data({"bell": "A bell of copper."}, [("What metal?", "bell", "copper")], revision="1")
+            return build_position_data({"bell": "A bell of copper."}, [("What metal?", "bell", "copper")], revision="1")
 
     def renamed(name):
         metadata = Bells.metadata.model_copy(update={"name": name})

@@ -3,7 +3,7 @@
 import pytest
 
 from posir_tasks.errors import PosirError
-from posir_tasks.sources.folder import find_folder
+from posir_tasks.sources.folder import resolve_folder
 from tests.support.datasets import posir_tables, write_domain
 
 
@@ -19,7 +19,7 @@ def test_the_data_one_language_or_one_domain_can_be_named(posir_folder):
         posir_folder / "deu-Latn" / "sports": 2,
     }
     for folder, pairings in named.items():
-        checked = find_folder(folder)
+        checked = resolve_folder(folder)
         assert (checked.root, len(checked.pairings())) == (posir_folder, pairings), folder
 
 
@@ -28,4 +28,4 @@ def test_what_is_no_folder_of_data_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     for name in ("none", "empty", "file"):
         with pytest.raises(PosirError, match=r"in the PosIR layout, <language>/<domain>/"):
-            find_folder(tmp_path / name)
+            resolve_folder(tmp_path / name)

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import chisquare
 
 from posir_tasks.schemes import RelativePositions
-from posir_tasks.sources.mini import documents, parse_document, read_mini
+from posir_tasks.sources.mini import parse_document, read_documents, read_mini
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def test_ids_and_texts_are_unique_and_every_document_is_asked_about(mini):
 def test_spans_are_the_marked_words(mini):
     marked = {
         f"{document.id}/{number}": document.text[slice(*span)]
-        for document in documents()
+        for document in read_documents()
         for number, span in enumerate(document.spans, start=1)
     }
     text = dict(zip(mini.corpus["id"], mini.corpus["text"], strict=True))

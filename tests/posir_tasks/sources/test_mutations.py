@@ -18,7 +18,7 @@ from posir_build.validation import find_problems
 from posir_tasks.errors import DataError
 from posir_tasks.profile import PositionProfile
 from posir_tasks.schemes import RelativePositions
-from posir_tasks.sources.folder import Pairing
+from posir_tasks.sources.folder import SubsetKey
 from posir_tasks.sources.posir import read_domain
 from posir_tasks.sources.repository import LocalRepository
 from tests.support.datasets import FILES, posir_tables, write_domain
@@ -164,7 +164,7 @@ def check(root, corpus_language):
     same_language = corpus_language == LANGUAGE
     folder, corpus_folder = root / LANGUAGE / "sports", root / corpus_language / "sports"
     right = expected(folder, corpus_folder, same_language=same_language)
-    ((_, problems),) = find_problems(root, [Pairing(LANGUAGE, corpus_language, "sports")])
+    ((_, problems),) = find_problems(root, [SubsetKey(LANGUAGE, corpus_language, "sports")])
     data, refusal = read_or_refused(read_domain, LocalRepository(root), LANGUAGE, corpus_language, "sports")
     assert str(refusal or "") == "\n".join(map(str, problems))
     assert (data is None) == (right is None), refusal

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from posir_tasks.errors import DataError
-from posir_tasks.sources.posir import domains_of, read_domain
+from posir_tasks.sources.posir import list_domains, read_domain
 from posir_tasks.sources.repository import LocalRepository
 from tests.support.datasets import FILES, posir_tables, write_domain
 
@@ -118,7 +118,7 @@ def test_domains_are_the_folders_with_data(posir_folder):
     write_domain(posir_folder, posir_tables(), domain="game")
     write_domain(posir_folder, posir_tables(), language="deu-Latn", domain="news_media")
     (posir_folder / "eng-Latn" / "extra.parquet").write_bytes(b"")
-    assert domains_of(LocalRepository(posir_folder), "eng-Latn") == ["game", "sports"]
+    assert list_domains(LocalRepository(posir_folder), "eng-Latn") == ["game", "sports"]
 
 
 @pytest.mark.parametrize("table", FILES)

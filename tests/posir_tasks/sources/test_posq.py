@@ -8,7 +8,7 @@ import pytest
 
 from posir_tasks.errors import DataError
 from posir_tasks.sources import posq
-from posir_tasks.sources.posq import read_fineweb, read_squad, tiny_fineweb, tiny_squad
+from posir_tasks.sources.posq import read_fineweb, read_squad, sample_tiny_fineweb, sample_tiny_squad
 from posir_tasks.sources.repository import LocalRepository
 
 #: Id, context, question and the start of each answer; none where the question cannot be answered.
@@ -105,7 +105,7 @@ def test_tiny_squad_is_the_authors_shuffle(tmp_path, monkeypatch):
     random.seed(42)
     random.shuffle(queries)
     expected = queries[:30]
-    tiny = tiny_squad(whole)
+    tiny = sample_tiny_squad(whole)
     evidence = tiny.evidence
     assert list(zip(evidence.query_ids, *zip(*pairs(tiny), strict=True), evidence.starts.tolist(), strict=True)) == expected
     assert tiny.queries["id"][:] == evidence.query_ids
@@ -121,7 +121,7 @@ def test_drawing_a_sample_leaves_the_global_random_state_alone(tmp_path):
     random.seed(7)
     first = random.random()
     random.seed(7)
-    tiny_squad(whole)
+    sample_tiny_squad(whole)
     assert random.random() == first
 
 
@@ -208,7 +208,7 @@ def test_tiny_fineweb_is_the_authors_shuffle_by_class_with_each_question_once(tm
     for name in ("beginning", "middle", "end"):
         for question, passage, label in [row for row in queries if name in row[2]][:12]:
             expected.setdefault(question, (passage, label))
-    tiny = tiny_fineweb(whole)
+    tiny = sample_tiny_fineweb(whole)
     found = {question: (passage, label) for (question, passage), label in zip(pairs(tiny), tiny.evidence.labels, strict=True)}
     assert list(found.items()) == list(expected.items())
     assert len(tiny.queries) == len(found) < 36

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from posir_tasks.errors import DataError, PosirError
-from posir_tasks.sources.repository import HubRepository, LocalRepository, open_repository, wanted_revision
+from posir_tasks.sources.repository import HubRepository, LocalRepository, open_repository, requested_revision
 from tests.support.commands import python
 from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
 from tests.support.hub import serve
@@ -15,12 +15,12 @@ COMMIT, OTHER_COMMIT = "a" * 40, "b" * 40
 NOWHERE = "http://127.0.0.1:9"
 READ = """
 import json
-from posir_tasks.sources.posir import REPO_ID, REVISION, domains_of, read_domain
+from posir_tasks.sources.posir import REPO_ID, REVISION, list_domains, read_domain
 from posir_tasks.sources.repository import open_repository
 repository = open_repository(REPO_ID, REVISION)
 data = read_domain(repository, 'eng-Latn', 'eng-Latn', 'sports')
 print(json.dumps({
-    'domains': domains_of(repository, 'eng-Latn'),
+    'domains': list_domains(repository, 'eng-Latn'),
     'queries': data.queries['text'][:],
     'documents': data.corpus['text'][:],
     'revision': data.revision,
@@ -88,7 +88,7 @@ def test_the_environment_chooses_between_folder_and_hub(posir_folder, monkeypatc
     assert open_repository(REPO_ID, COMMIT) == HubRepository(REPO_ID, COMMIT)
     monkeypatch.setenv("POSIR_REVISIONS", f"owner/other@v1 {REPO_ID}@{OTHER_COMMIT}")
     assert open_repository(REPO_ID, COMMIT) == HubRepository(REPO_ID, OTHER_COMMIT)
-    assert wanted_revision("owner/third", COMMIT) == COMMIT
+    assert requested_revision("owner/third", COMMIT) == COMMIT
     monkeypatch.setenv("POSIR_DATA", str(posir_folder.parent))
     assert open_repository(REPO_ID, COMMIT) == LocalRepository(posir_folder)
 

@@ -5,13 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posir_tasks.errors import DataError
-from posir_tasks.sources.texts import position_data
+from posir_tasks.sources.texts import build_position_data
 
 DOCUMENTS = {"bell": "The bell is of copper. The bell rings.", "crane": "Its jar holds plums."}
 
 
 def test_evidence_is_a_span_of_its_document():
-    data = position_data(DOCUMENTS, [("Which metal?", "bell", "copper"), ("Which fruit?", "crane", "plums")], revision="7")
+    data = build_position_data(
+        DOCUMENTS, [("Which metal?", "bell", "copper"), ("Which fruit?", "crane", "plums")], revision="7"
+    )
     assert data.evidence.positives() == {"q0": "bell", "q1": "crane"}
     assert (data.evidence.starts.tolist(), data.evidence.ends.tolist()) == ([15, 14], [21, 19])
     assert data.evidence.characters.tolist() == [38, 20]
@@ -29,7 +31,9 @@ def test_spans_count_code_points_of_any_script(before, after):
     evidence = "\N{BELL}e\N{COMBINING ACUTE ACCENT}\N{ARABIC LETTER MEEM}"
     (start,), (end,) = (
         column.tolist()
-        for evidence_of in [position_data({"d": before + evidence + after}, [("q", "d", evidence)], revision="1").evidence]
+        for evidence_of in [
+            build_position_data({"d": before + evidence + after}, [("q", "d", evidence)], revision="1").evidence
+        ]
         for column in (evidence_of.starts, evidence_of.ends)
     )
     assert (start, end) == (len(before), len(before) + 4)
@@ -48,7 +52,7 @@ def test_spans_count_code_points_of_any_script(before, after):
 )
 def test_a_question_that_cannot_be_used_is_named(question, said):
     with pytest.raises(DataError) as raised:
-        position_data(DOCUMENTS, [("Which metal?", "bell", "copper"), question, question], revision="1")
+        build_position_data(DOCUMENTS, [("Which metal?", "bell", "copper"), question, question], revision="1")
     first, second = str(raised.value).splitlines()
     assert first == f"question 1 ({question[0]!r}): {said}"
     assert second.startswith("question 2 ")
@@ -56,11 +60,11 @@ def test_a_question_that_cannot_be_used_is_named(question, said):
 
 def test_overlapping_occurrences_are_two():
     with pytest.raises(DataError, match="more than once"):
-        position_data({"d": "banana"}, [("q", "d", "ana")], revision="1")
+        build_position_data({"d": "banana"}, [("q", "d", "ana")], revision="1")
 
 
 def test_no_question_and_an_empty_document_are_named():
     with pytest.raises(DataError, match="there is no question"):
-        position_data(DOCUMENTS, [], revision="1")
+        build_position_data(DOCUMENTS, [], revision="1")
     with pytest.raises(DataError, match="document 'blank': has no text"):
-        position_data({"blank": " "} | DOCUMENTS, [("Which metal?", "bell", "copper")], revision="1")
+        build_position_data({"blank": " "} | DOCUMENTS, [("Which metal?", "bell", "copper")], revision="1")

@@ -3,7 +3,7 @@
 from posir_tasks import PositionTask
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.sources.data import PositionData
-from posir_tasks.sources.texts import position_data
+from posir_tasks.sources.texts import build_position_data
 from posir_tasks.tasks.metadata import build_metadata
 
 REVISION = "1"
@@ -45,4 +45,4 @@ class HarbourLetters(PositionTask):
 
     def read_subset(self, subset: str) -> PositionData:
         """Read the texts above."""
-        return position_data(LETTERS, QUESTIONS, revision=REVISION)
+        return build_position_data(LETTERS, QUESTIONS, revision=REVISION)
