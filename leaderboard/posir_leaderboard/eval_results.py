@@ -1,7 +1,7 @@
-"""nDCG@10 for the model's own page: the Hub's `.eval_results/*.yaml`, one value an entry.
+"""nDCG@10 for the model's own page: the Hub's `.eval_results/*.yaml`, one value per entry.
 
-The format: https://huggingface.co/docs/hub/eval-results. It has no place for PSI with its interval and noise floor, so PSI
-stays in the full result, to which every entry links.
+The format: https://huggingface.co/docs/hub/eval-results. It has no place for PSI with its interval and its null distribution,
+so PSI stays in the full result, to which every entry links.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from huggingface_hub.utils import yaml_dump  # type: ignore[attr-defined]
 
 from posir_leaderboard.entries import Entry
-from posir_leaderboard.hub import Change, Repository
+from posir_leaderboard.hub import Commit, Repository
 from posir_leaderboard.submission import path_in_repository
 from posir_tasks.display.wording import counted
 from posir_tasks.errors import PosirError
@@ -20,35 +20,35 @@ from posir_tasks.results import rounded
 from posir_tasks.tasks.catalogue import builtin_tasks
 
 
-def eval_results_of(entries: Sequence[Entry], page: str) -> Change:
-    """Return the change that adds a model's nDCG@10 to its own repository, a file per task.
+def build_eval_results(entries: Sequence[Entry], page: str) -> Commit:
+    """Return the commit that adds a model's nDCG@10 to its own repository, a file per task.
 
     Args:
-        entries: Of one model; valid.
+        entries: Valid entries of one model.
         page: Address of the repository with the full results.
 
     Raises:
-        PosirError: No entry is of a dataset on the Hub.
+        PosirError: No entry is on a dataset of the Hub.
     """
     tasks = builtin_tasks()
     datasets = {entry.task: tasks[entry.task].metadata.dataset for entry in entries}
     on_hub = [entry for entry in entries if not datasets[entry.task]["revision"].isdigit()]
     if not on_hub:
-        raise PosirError("--eval-results: none of the results is of a dataset on the Hub, which the Hub's format requires.")
+        raise PosirError("--eval-results: none of the results is on a dataset of the Hub, which the Hub's format requires.")
     files = {
-        f".eval_results/{entry.task.lower()}.yaml": as_yaml(entry, datasets[entry.task]["path"], page).encode()
+        f".eval_results/{entry.task.lower()}.yaml": to_yaml(entry, datasets[entry.task]["path"], page).encode()
         for entry in on_hub
     }
     summary = f"PosIR: nDCG@10 on {counted(len(files), 'task')}"
     description = f"nDCG@10 of revision `{entries[0].revision}`. The full results, with position bias: {page}"
-    return Change(Repository("model", entries[0].model), files, summary, description)
+    return Commit(Repository("model", entries[0].model), files, summary, description)
 
 
-def as_yaml(entry: Entry, dataset: str, page: str) -> str:
+def to_yaml(entry: Entry, dataset: str, page: str) -> str:
     """Return one entry of the Hub's format: the mean nDCG@10 over all queries, in [0, 1].
 
     Raises:
-        PosirError: The installed huggingface_hub does not know the format yet.
+        PosirError: The installed huggingface_hub is too old for the format.
     """
     try:
         from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml

@@ -1,8 +1,8 @@
-"""Validation: whether an entry is whole, of the dataset it names, and says nothing that its profiles do not say.
+"""Validation: whether an entry is complete, matches the dataset it names, and has the scores that its profiles give.
 
-Every number that follows from a profile is computed again. What a profile determines only in part (scores at 20, nDCG and MRR
-at 100) must be possible; mteb's nAUC, which rests on the model's own scores, must agree where two names stand for one number.
-That a profile itself is true, only running the model again can show.
+Every number that follows from a profile is recomputed. A score that a profile determines only in part (at 20; nDCG and MRR at
+100) must be possible; mteb's nAUC, which depends on the model's similarity scores, must agree if two names mean one number.
+That a profile itself is correct, only running the model again can show.
 """
 
 from __future__ import annotations
@@ -31,22 +31,21 @@ if TYPE_CHECKING:
     from posir_tasks.tasks.base import PositionTask
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
-#: How far a rounded number may be from what it is computed from; half a unit of the last decimal, and what summing in another
-#: order changes.
+#: Largest difference between a rounded number and its exact value: half a unit of the last decimal, and errors of summation.
 ROUNDING = 0.5 * 10**-DECIMALS + 1e-9
-#: Two names of one number where every query has one relevant document.
-SAME = {"map_at_": "mrr_at_", "nauc_map_at_": "nauc_mrr_at_", "nauc_precision_at_": "nauc_recall_at_"}
+#: Two names of one number if every query has one relevant document.
+SYNONYMS = {"map_at_": "mrr_at_", "nauc_map_at_": "nauc_mrr_at_", "nauc_precision_at_": "nauc_recall_at_"}
 NAUC = re.compile(r"nauc_(ndcg|map|mrr|recall|precision)_at_\d+_(max|std|diff1)")
-#: What mteb calls a revision where there is none.
+#: How mteb writes a missing revision.
 NO_REVISION = "no_revision"
-#: How many problems of one subset are named.
-EXAMPLES = 20
+#: Most problems that are reported for one subset.
+MAX_PROBLEMS = 20
 
 
-def problems_of(entry: Entry) -> list[Problem]:
-    """Return everything that is wrong with an entry; nothing for one that may be on the board.
+def validate_entry(entry: Entry) -> list[Problem]:
+    """Return every problem of an entry; an empty list if it may be on the leaderboard.
 
-    Reads the dataset: of PosIR the queries and qrels, of the others the whole, from the Hub or `POSIR_DATA`.
+    Reads the dataset from the Hub or `POSIR_DATA`: only queries and qrels for PosIR, all of it for others.
     """
     tasks = builtin_tasks()
     if entry.task not in tasks:
@@ -56,22 +55,22 @@ def problems_of(entry: Entry) -> list[Problem]:
     subsets = list(zip(entry.subsets, entry.scores, strict=True))
     for result, scores in progress(subsets, f"Checking {entry.model}, {entry.task}"):
         if result.subset in task.metadata.hf_subsets:
-            problems += islice(_subset_problems(entry, task, result, scores), EXAMPLES)
+            problems += islice(_subset_problems(entry, task, result, scores), MAX_PROBLEMS)
     return problems
 
 
 def _name_problems(entry: Entry) -> Iterator[Problem]:
     if entry.revision.startswith(NO_REVISION):
-        what = "names no revision; run mteb with a model whose revision is known, such as --model-revision COMMIT"
-        yield _problem(entry, what, field="revision")
+        message = "names no revision; run mteb with a model whose revision is known, such as --model-revision COMMIT"
+        yield _problem(entry, message, field="revision")
 
 
 def _completeness_problems(entry: Entry, task: type[PositionTask]) -> Iterator[Problem]:
-    there, wanted = {result.subset for result in entry.subsets}, set(task.metadata.hf_subsets)
-    if wanted - there:
-        missing = ", ".join(sorted(wanted - there))
-        yield _problem(entry, f"is a part: {len(there)} of {len(wanted)} subsets. Run the others, too: {missing}")
-    for subset in sorted(there - wanted):
+    found, expected = {result.subset for result in entry.subsets}, set(task.metadata.hf_subsets)
+    if expected - found:
+        missing = ", ".join(sorted(expected - found))
+        yield _problem(entry, f"is partial: {len(found)} of {len(expected)} subsets. Run the missing ones: {missing}")
+    for subset in sorted(found - expected):
         yield _problem(entry, f"is not a subset of {entry.task}", subset)
 
 
@@ -79,7 +78,7 @@ def _subset_problems(
     entry: Entry, task: type[PositionTask], result: SubsetResult, scores: Mapping[str, Any]
 ) -> Iterator[Problem]:
     revision = result.run.get("data_revision")
-    problem = revision_problem(revision, entry.dataset_revision, task.metadata.dataset["revision"])
+    problem = check_revision(revision, entry.dataset_revision, task.metadata.dataset["revision"])
     if problem:
         yield _problem(entry, problem, result.subset, f"{RUN_KEY}.data_revision")
         return
@@ -89,7 +88,7 @@ def _subset_problems(
         scheme.lengths,
         scheme.positions,
     ):
-        yield _problem(entry, f"is not of the scheme {scheme.name} with its buckets", result.subset, f"{PROFILE_KEY}.scheme")
+        yield _problem(entry, f"does not use the scheme {scheme.name} with its buckets", result.subset, f"{PROFILE_KEY}.scheme")
         return
     try:
         facts = subset_facts(task, result.subset, str(revision))
@@ -98,41 +97,41 @@ def _subset_problems(
             entry, f"the data cannot be read: {sanitized(str(error), 500)}", result.subset, f"{RUN_KEY}.data_revision"
         )
         return
-    # Scores of counts that no dataset has may take for ever to compute.
+    # Scores of impossible counts may take forever to compute.
     problems = list(count_problems(task, facts, result.profile, result.reach)) or score_problems(task, facts, result, scores)
-    for field, what in problems:
-        yield _problem(entry, what, result.subset, field)
+    for field, message in problems:
+        yield _problem(entry, message, result.subset, field)
 
 
-def revision_problem(revision: object, of_mteb: object, pinned: str) -> str | None:
-    """Return what is wrong with the revision of the data; None if nothing is.
+def check_revision(revision: object, recorded: object, pinned: str) -> str | None:
+    """Return the problem with the revision of the data; None if there is none.
 
     Args:
-        revision: What was read, as the result has it.
-        of_mteb: What mteb notes: the revision that the task asked for.
-        pinned: The task's own: a commit, the number of a dataset inside the package, or a branch, of which any commit may be.
+        revision: The revision that was read, as in the result.
+        recorded: The revision that the task requested, as recorded by mteb.
+        pinned: The task's own: a commit, the version of a packaged dataset, or a branch, of which any commit is valid.
     """
     branch = not (COMMIT.fullmatch(pinned) or pinned.isdigit())
     allowed = "a commit of the dataset on the Hub" if branch else pinned
     if not isinstance(revision, str) or not (COMMIT.fullmatch(revision) if branch else revision == pinned):
         return f"is {sanitized(revision)}; must be {allowed}. Run the task on the Hub's data, without POSIR_DATA"
-    if of_mteb not in (pinned, revision):
-        return f"is {sanitized(revision)}, but the file's dataset_revision is {sanitized(of_mteb)}"
+    if recorded not in (pinned, revision):
+        return f"is {sanitized(revision)}, but the file's dataset_revision is {sanitized(recorded)}"
     return None
 
 
 def count_problems(
     task: type[PositionTask], facts: SubsetFacts, profile: PositionProfile, reach: WindowCoverage | None
 ) -> Iterator[tuple[str, str]]:
-    """Yield what in the counts is not the dataset's or cannot be, as field and problem.
+    """Yield the counts that differ from the dataset or are impossible, as field and message.
 
-    The numbers of queries, by cell and by length, are the dataset's own, for any model, and so is what lies beyond a window.
+    The numbers of queries by cell and by length depend on the dataset alone, and so do those beyond a window.
     """
     nowhere = np.zeros(len(facts.evidence), np.int64)
-    wanted = PositionProfile.from_ranks(task.scheme, facts.evidence, nowhere)
+    expected = PositionProfile.from_ranks(task.scheme, facts.evidence, nowhere)
     memberships = np.bincount(task.scheme.cells(facts.evidence).query, minlength=len(facts.evidence))
     fewest, most = int(memberships.min(initial=1)), int(memberships.max(initial=1))
-    yield from _profile_problems(PROFILE_KEY, profile, wanted, fewest, most)
+    yield from _profile_problems(PROFILE_KEY, profile, expected, fewest, most)
     if reach is None:
         return
     seen = WindowCoverage.from_ranks(reach.window, task.scheme, facts.evidence, nowhere) if reach.window > 0 else None
@@ -142,55 +141,55 @@ def count_problems(
     yield from _array_problems(f"{COVERAGE_KEY}.starts_beyond", reach.starts_beyond, seen.starts_beyond)
     yield from _array_problems(f"{COVERAGE_KEY}.ends_beyond", reach.ends_beyond, seen.ends_beyond)
     if (reach.seen.scheme, reach.seen.lengths, reach.seen.positions) != (profile.scheme, profile.lengths, profile.positions):
-        yield f"{COVERAGE_KEY}.seen", "is of another scheme than the profile"
+        yield f"{COVERAGE_KEY}.seen", "is does not use the scheme of the profile"
         return
     yield from _profile_problems(f"{COVERAGE_KEY}.seen", reach.seen, seen.seen, fewest, most)
     if np.any(reach.seen.counts > profile.counts) or np.any(reach.seen.totals > profile.totals):
-        yield f"{COVERAGE_KEY}.seen", "counts more queries at a rank than the profile, of which it is a part"
+        yield f"{COVERAGE_KEY}.seen", "counts more queries at a rank than the profile that contains it"
 
 
 def _profile_problems(
-    field: str, profile: PositionProfile, wanted: PositionProfile, fewest: int, most: int
+    field: str, profile: PositionProfile, expected: PositionProfile, fewest: int, most: int
 ) -> Iterator[tuple[str, str]]:
-    """Yield problems of a profile's counts; `fewest` and `most` are the cells that one query may lie in."""
-    yield from _array_problems(f"{field}.counts", profile.counts.sum(axis=-1), wanted.counts.sum(axis=-1))
-    yield from _array_problems(f"{field}.totals", profile.totals.sum(axis=-1), wanted.totals.sum(axis=-1))
+    """Yield problems of a profile's counts; one query is in at least `fewest` and at most `most` cells."""
+    yield from _array_problems(f"{field}.counts", profile.counts.sum(axis=-1), expected.counts.sum(axis=-1))
+    yield from _array_problems(f"{field}.totals", profile.totals.sum(axis=-1), expected.totals.sum(axis=-1))
     counted = profile.counts.sum(axis=1)
     if np.any(counted < fewest * profile.totals) or np.any(counted > most * profile.totals):
-        yield f"{field}.totals", "does not agree with the counts: the queries of each length and rank are the same in both"
+        yield f"{field}.totals", "does not agree with the counts: both count the same queries at each length and rank"
 
 
-def _array_problems(field: str, found: Integers, wanted: Integers) -> Iterator[tuple[str, str]]:
-    places = np.argwhere(found != wanted)
+def _array_problems(field: str, found: Integers, expected: Integers) -> Iterator[tuple[str, str]]:
+    places = np.argwhere(found != expected)
     if places.size:
         first = tuple(places[0].tolist())
         where = "".join(f"[{index}]" for index in first)
         yield (
             f"{field}{where}",
-            f"counts {found[first]:,} queries, the dataset has {wanted[first]:,}"
-            + (f"; {len(places)} such places" if len(places) > 1 else ""),
+            f"counts {found[first]:,} queries, the dataset has {expected[first]:,}"
+            + (f"; {len(places)} cells differ" if len(places) > 1 else ""),
         )
 
 
 def score_problems(
     task: type[PositionTask], facts: SubsetFacts, result: SubsetResult, scores: Mapping[str, Any]
 ) -> Iterator[tuple[str, str]]:
-    """Yield every score that is missing, unknown, or not what the profile gives, as field and problem."""
+    """Yield every score that is missing, unknown, or different from what the profile gives, as field and message."""
     low, high = retrieval_bounds(result.profile, scores.get("recall_at_20"), task.k_values)
     others = {name for name in scores if NAUC.fullmatch(name)} | {"mteb_version", "previous_results_model_meta"}
     languages = task.metadata.hf_subsets_to_langscripts[result.subset]
     fixed = {"hf_subset": result.subset, "languages": languages, "main_score": low[task.metadata.main_score]}
-    of_us = {PROFILE_KEY: result.profile.to_json(), COVERAGE_KEY: result.reach.to_json() if result.reach else {"window": None}}
-    given = plugin_scores(result.profile, result.reach, taken={*low, *others, *fixed, *of_us, RUN_KEY})
+    values = {PROFILE_KEY: result.profile.to_json(), COVERAGE_KEY: result.reach.to_json() if result.reach else {"window": None}}
+    added = plugin_scores(result.profile, result.reach, taken={*low, *others, *fixed, *values, RUN_KEY})
     run = {
         "data_revision": result.run.get("data_revision"),
         "queries_dropped": facts.dropped,
         "missing_subsets": [],
         "top_k": max(task.k_values),
-        SCORED_KEY: sorted(given),
+        SCORED_KEY: sorted(added),
     }
     rest = {name: value for name, value in scores.items() if name not in low and name not in others}
-    yield from differences({**fixed, **of_us, RUN_KEY: run, **given}, rest)
+    yield from differences({**fixed, **values, RUN_KEY: run, **added}, rest)
     for name in low:
         yield from _bound_problems(name, scores.get(name), low[name], high[name])
     yield from _nauc_problems(scores)
@@ -199,15 +198,15 @@ def score_problems(
 def retrieval_bounds(
     profile: PositionProfile, recall_at_20: Any, k_values: tuple[int, ...]
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Return the least and the most that each of mteb's retrieval scores can be; where a profile fixes it, the two are one.
+    """Return the lowest and highest possible value of each of mteb's retrieval scores; equal if the profile determines it.
 
-    A profile counts ranks 11 to 100 together. How many of them are at most 20 is what recall@20 says, if it may be believed;
-    each then is at best the next after those before, and at worst the last.
+    A profile counts ranks 11 to 100 together. How many of them are at most 20 follows from recall@20, if that is plausible.
+    Each of those ranks is at best 11 and at worst 20; the others are at best 21 and at worst 100.
     """
     counts = profile.totals.sum(axis=0)
     near, between, queries = int(counts[:DEPTH].sum()), int(counts[DEPTH]), profile.queries
-    believed = isinstance(recall_at_20, float | int) and math.isfinite(recall_at_20)
-    to_20 = min(max(round(recall_at_20 * queries) - near, 0), between) if believed else 0
+    plausible = isinstance(recall_at_20, float | int) and math.isfinite(recall_at_20)
+    to_20 = min(max(round(recall_at_20 * queries) - near, 0), between) if plausible else 0
     ranks = [np.repeat(np.arange(1, DEPTH + 1), counts[:DEPTH]), np.zeros(int(counts[-1]), np.int64)]
 
     def scores(rank_to_20: int, rank_to_100: int) -> dict[str, float]:
@@ -229,9 +228,9 @@ def _nauc_problems(scores: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name, value in scores.items():
         if NAUC.fullmatch(name) and not (_is_number(value) and not value > 1 + ROUNDING):
             yield name, f"is {sanitized(value)}; nAUC is a number of at most 1, or NaN"
-        twin = next((second + name.removeprefix(first) for first, second in SAME.items() if name.startswith(first)), None)
+        twin = next((second + name.removeprefix(first) for first, second in SYNONYMS.items() if name.startswith(first)), None)
         if twin and not _same(value, scores.get(twin)):
-            yield name, f"is {sanitized(value)} in the file, but {twin}, which is the same, is {sanitized(scores.get(twin))}"
+            yield name, f"is {sanitized(value)} in the file, but {twin}, the same number, is {sanitized(scores.get(twin))}"
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -242,32 +241,32 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, float | int) and not isinstance(value, bool)
 
 
-def differences(wanted: Any, found: Any, field: str = "") -> Iterator[tuple[str, str]]:
-    """Yield where JSON is not what it should be, as field and problem.
+def differences(expected: Any, found: Any, field: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the differences between two JSON values, as field and message.
 
     Args:
-        wanted: What it should be; its numbers are not rounded.
-        found: What it is; its numbers are rounded as mteb rounds them.
-        field: Where it stands.
+        expected: Its numbers are not rounded.
+        found: Its numbers are rounded as mteb rounds them.
+        field: Name of the field with this value.
     """
-    if isinstance(wanted, dict) and isinstance(found, dict):
+    if isinstance(expected, dict) and isinstance(found, dict):
         inside = f"{field}." if field else ""
-        for name in sorted(wanted.keys() | found.keys()):
+        for name in sorted(expected.keys() | found.keys()):
             if name not in found:
-                yield f"{inside}{name}", "is missing; `posir rescore` writes all scores anew from the profile"
-            elif name not in wanted:
+                yield f"{inside}{name}", "is missing; `posir rescore` recomputes all scores from the profile"
+            elif name not in expected:
                 yield f"{inside}{name}", "is not a score that can be computed here, so it cannot be checked; remove it"
             else:
-                yield from differences(wanted[name], found[name], f"{inside}{name}")
-    elif isinstance(wanted, list) and isinstance(found, list) and len(wanted) == len(found):
-        for place, (one, other) in enumerate(zip(wanted, found, strict=True)):
+                yield from differences(expected[name], found[name], f"{inside}{name}")
+    elif isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
+        for place, (one, other) in enumerate(zip(expected, found, strict=True)):
             yield from differences(one, other, f"{field}[{place}]")
-    elif isinstance(wanted, float) and _is_number(found):
-        if abs(wanted - found) > ROUNDING or found != round(found, DECIMALS):
-            yield field, f"is {found} in the file; the profile gives {round(wanted, DECIMALS)}"
-    elif type(wanted) is not type(found) or wanted != found:
-        yield field, f"is {sanitized(found)} in the file; must be {sanitized(wanted)}"
+    elif isinstance(expected, float) and _is_number(found):
+        if abs(expected - found) > ROUNDING or found != round(found, DECIMALS):
+            yield field, f"is {found} in the file; the profile gives {round(expected, DECIMALS)}"
+    elif type(expected) is not type(found) or expected != found:
+        yield field, f"is {sanitized(found)} in the file; must be {sanitized(expected)}"
 
 
-def _problem(entry: Entry, what: str, subset: str | None = None, field: str | None = None) -> Problem:
-    return Problem(str(entry.file), what, subset, field)
+def _problem(entry: Entry, message: str, subset: str | None = None, field: str | None = None) -> Problem:
+    return Problem(str(entry.file), message, subset, field)

@@ -11,7 +11,7 @@ import yaml
 from huggingface_hub import parse_eval_result_entries
 
 from posir_leaderboard.entries import Entry
-from posir_leaderboard.eval_results import as_yaml, eval_results_of
+from posir_leaderboard.eval_results import build_eval_results, to_yaml
 from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Evidence
 from posir_tasks.profile import PositionProfile
@@ -43,7 +43,7 @@ def entry(tmp_path, *ranks, task="PosIR-English", revisions=(COMMIT, COMMIT)):
 
 
 def test_a_value_is_the_mean_over_all_queries_and_links_to_the_full_result(tmp_path):
-    text = as_yaml(entry(tmp_path, 1, 2, 3, 0), "infgrad/PosIR-Benchmark-v1", PAGE)
+    text = to_yaml(entry(tmp_path, 1, 2, 3, 0), "infgrad/PosIR-Benchmark-v1", PAGE)
     (one,) = parse_eval_result_entries(yaml.safe_load(text))
     assert one.value == pytest.approx((1 + 1 / np.log2(3) + 1 / 2 + 0) / 4, abs=1e-6)
     assert (one.dataset_id, one.task_id, one.dataset_revision) == ("infgrad/PosIR-Benchmark-v1", "PosIR-English", COMMIT)
@@ -53,23 +53,23 @@ def test_a_value_is_the_mean_over_all_queries_and_links_to_the_full_result(tmp_p
 
 
 def test_a_revision_is_named_only_if_there_is_one(tmp_path):
-    text = as_yaml(entry(tmp_path, 1, 2, revisions=(COMMIT, OTHER_COMMIT)), "owner/data", PAGE)
+    text = to_yaml(entry(tmp_path, 1, 2, revisions=(COMMIT, OTHER_COMMIT)), "owner/data", PAGE)
     assert parse_eval_result_entries(yaml.safe_load(text))[0].dataset_revision is None
 
 
 def test_each_task_has_a_file_with_one_value(tmp_path):
     entries = [entry(tmp_path, 1, 2, task=task) for task in ("PosIR-English", "SQuAD-PosQ", "PosIR-Mini")]
-    change = eval_results_of(entries, PAGE)
-    assert str(change.repository) == "model org/model"
-    assert list(change.files) == [".eval_results/posir-english.yaml", ".eval_results/squad-posq.yaml"]
-    for content in change.files.values():
+    commit = build_eval_results(entries, PAGE)
+    assert str(commit.repository) == "model org/model"
+    assert list(commit.files) == [".eval_results/posir-english.yaml", ".eval_results/squad-posq.yaml"]
+    for content in commit.files.values():
         assert len(parse_eval_result_entries(yaml.safe_load(content))) == 1
-    assert PAGE in change.description
+    assert PAGE in commit.description
 
 
 def test_a_dataset_that_is_not_on_the_hub_has_no_place_there(tmp_path):
-    with pytest.raises(PosirError, match="none of the results is of a dataset on the Hub"):
-        eval_results_of([entry(tmp_path, 1, 2, task="PosIR-Mini")], PAGE)
+    with pytest.raises(PosirError, match="none of the results is on a dataset of the Hub"):
+        build_eval_results([entry(tmp_path, 1, 2, task="PosIR-Mini")], PAGE)
 
 
 def test_an_old_huggingface_hub_is_named(tmp_path, monkeypatch):
@@ -82,7 +82,7 @@ def test_an_old_huggingface_hub_is_named(tmp_path, monkeypatch):
 
     monkeypatch.setattr(builtins, "__import__", without_format)
     with pytest.raises(PosirError, match="pip install -U huggingface_hub"):
-        as_yaml(entry(tmp_path, 1, 2), "owner/data", PAGE)
+        to_yaml(entry(tmp_path, 1, 2), "owner/data", PAGE)
 
 
 def write_squad(folder: Path) -> None:

@@ -16,8 +16,8 @@ import pytest
 from typer.testing import CliRunner
 
 from posir_leaderboard.entries import Entry
-from posir_leaderboard.hub import Change, HubError, HuggingFaceHub, Repository, wanted_wait
-from posir_leaderboard.submission import ATTEMPTS, LONGEST_WAIT, ByCommit, ByPullRequest, send, submission_of
+from posir_leaderboard.hub import Commit, HubError, HuggingFaceHub, Repository, retry_delay
+from posir_leaderboard.submission import ATTEMPTS, LONGEST_WAIT, CommitUploader, PullRequestUploader, build_submission, upload
 from posir_tasks.command.app import build_app
 from posir_tasks.errors import PosirError
 from tests.support.commands import run
@@ -52,19 +52,19 @@ def store(hub):
     return hub.repositories["datasets", LEADERBOARD]
 
 
-def change(files=FILES, summary="org/model: PosIR results, 1 task"):
-    return Change(Repository("dataset", LEADERBOARD), files, summary, "Results")
+def submission(files=FILES, summary="org/model: PosIR results, 1 task"):
+    return Commit(Repository("dataset", LEADERBOARD), files, summary, "Results")
 
 
-def pull_request():
-    return ByPullRequest(HuggingFaceHub())
+def by_pull_request():
+    return PullRequestUploader(HuggingFaceHub())
 
 
-def commit():
-    return ByCommit(HuggingFaceHub())
+def by_commit():
+    return CommitUploader(HuggingFaceHub())
 
 
-WAYS = pytest.mark.parametrize("way", [pull_request, commit], ids=["pull request", "commit"])
+UPLOADERS = pytest.mark.parametrize("uploader", [by_pull_request, by_commit], ids=["pull request", "commit"])
 
 
 def arrived(store):
@@ -83,10 +83,10 @@ def test_a_submission_is_one_commit_in_one_pull_request_in_mtebs_layout(tmp_path
         file = write_result(tmp_path, {}, task=task, model="org/model", revision="rev1")
         file.write_text(file.read_text().replace('"test": []', '"test": [{"hf_subset": "a", "position_profile": 1}]'))
     entries = [entry_of(tmp_path, task) for task in ("PosIR-English", "PosIR-German")]
-    outcome = send(submission_of(entries, LEADERBOARD), pull_request())
+    outcome = upload(build_submission(entries, LEADERBOARD), by_pull_request())
     (pull,) = store.pulls
     assert outcome.sent
-    assert outcome.where == f"pull request #1, {hub.url}/datasets/{LEADERBOARD}/discussions/1"
+    assert outcome.location == f"pull request #1, {hub.url}/datasets/{LEADERBOARD}/discussions/1"
     assert hub.count("commit") == 1
     folder = "results/org__model/rev1"
     assert pull.changed == tuple(f"{folder}/{name}" for name in ("model_meta.json", "PosIR-English.json", "PosIR-German.json"))
@@ -103,56 +103,56 @@ def entry_of(folder, task):
     return Entry("org/model", "rev1", task, file, (), (), "main", {})
 
 
-@WAYS
-def test_sending_twice_sends_nothing_and_says_so(hub, store, way):
-    first, second = send(change(), way()), send(change(), way())
+@UPLOADERS
+def test_sending_twice_sends_nothing_and_says_so(hub, store, uploader):
+    first, second = upload(submission(), uploader()), upload(submission(), uploader())
     assert (first.sent, second.sent) == (True, False)
     assert hub.count("commit") == 1
     assert arrived(store) == [FILES]
 
 
 def test_sending_after_the_merge_sends_nothing(hub, store):
-    send(change(), pull_request())
+    upload(submission(), by_pull_request())
     store.merge(store.pulls[0])
-    for way in (pull_request(), commit()):
-        outcome = send(change(), way)
+    for uploader in (by_pull_request(), by_commit()):
+        outcome = upload(submission(), uploader)
         assert not outcome.sent
-        assert outcome.where == f"the main branch of {hub.url}/datasets/{LEADERBOARD}"
+        assert outcome.location == f"the main branch of {hub.url}/datasets/{LEADERBOARD}"
     assert len(store.pulls) == 1
     assert len(store.commits) == 2
 
 
 def test_a_new_result_of_the_same_model_is_sent(store):
-    send(change(), pull_request())
+    upload(submission(), by_pull_request())
     newer = FILES | {"results/org__model/rev1/PosIR-Mini.json": b'{"scores": 2}'}
-    assert send(change(newer), pull_request()).sent
+    assert upload(submission(newer), by_pull_request()).sent
     assert len(store.pulls) == 2
     assert store.pulls[0].title != store.pulls[1].title
 
 
 def test_a_closed_pull_request_may_be_sent_again(store):
-    send(change(), pull_request())
+    upload(submission(), by_pull_request())
     store.pulls[0].status = "closed"
-    assert send(change(), pull_request()).sent
+    assert upload(submission(), by_pull_request()).sent
 
 
 def test_only_what_is_new_is_in_the_commit(store):
     store.change({"results/org__model/rev1/model_meta.json": b"{}"})
-    send(change(), pull_request())
+    upload(submission(), by_pull_request())
     assert store.pulls[0].changed == ("results/org__model/rev1/PosIR-Mini.json",)
-    assert not send(change(), pull_request()).sent
+    assert not upload(submission(), by_pull_request()).sent
 
 
 def test_the_own_pull_request_is_found_among_many(store):
-    send(change(), pull_request())
+    upload(submission(), by_pull_request())
     for number in range(7):
         store.propose(f"Another {number}", "", {})
-    assert send(change(), pull_request()).where.startswith("pull request #1,")
+    assert upload(submission(), by_pull_request()).location.startswith("pull request #1,")
 
 
 def test_another_pull_request_with_the_same_title_does_not_stand_in_the_way(store):
-    store.propose(change().title, "", {"results/org__model/rev1/PosIR-Mini.json": b"something else"})
-    assert send(change(), pull_request()).sent
+    store.propose(submission().title, "", {"results/org__model/rev1/PosIR-Mini.json": b"something else"})
+    assert upload(submission(), by_pull_request()).sent
     assert [pull.status for pull in store.pulls] == ["open", "open"]
 
 
@@ -166,13 +166,13 @@ TROUBLE = {
 }
 
 
-@WAYS
+@UPLOADERS
 @pytest.mark.parametrize("trouble", TROUBLE.values(), ids=TROUBLE)
 @pytest.mark.parametrize("operation", ["commit", "paths-info", "preupload"])
-def test_after_trouble_it_looks_first_and_sends_once(hub, store, way, trouble, operation):
+def test_after_trouble_it_looks_first_and_sends_once(hub, store, uploader, trouble, operation):
     hub.failures.append(Failure(operation, **trouble))
     waits = []
-    outcome = send(change(), way(), sleep=waits.append)
+    outcome = upload(submission(), uploader(), sleep=waits.append)
     assert outcome.sent
     assert arrived(store) == [FILES]
     if operation == "commit":
@@ -186,36 +186,36 @@ def test_after_trouble_it_looks_first_and_sends_once(hub, store, way, trouble, o
 @pytest.mark.parametrize("trouble", TROUBLE.values(), ids=TROUBLE)
 def test_trouble_while_looking_for_the_own_pull_request_is_trouble_too(hub, store, trouble):
     hub.failures.append(Failure("discussions", **trouble))
-    assert send(change(), pull_request(), sleep=[].append).sent
+    assert upload(submission(), by_pull_request(), sleep=[].append).sent
     assert arrived(store) == [FILES]
 
 
-@WAYS
+@UPLOADERS
 @pytest.mark.parametrize("trouble", [{"status": 503}, {"status": 412}, {"drop": "before"}])
-def test_five_attempts_are_enough(hub, store, way, trouble):
+def test_five_attempts_are_enough(hub, store, uploader, trouble):
     hub.failures.append(Failure("commit", times=100, **trouble))
-    waits, told = [], []
-    with pytest.raises(HubError, match="given up after attempt 5 of 5") as failed:
-        send(change(), way(), sleep=waits.append, tell=told.append)
+    waits, reports = [], []
+    with pytest.raises(HubError, match="gave up after attempt 5 of 5") as failed:
+        upload(submission(), uploader(), sleep=waits.append, report=reports.append)
     assert "Run the same command later" in str(failed.value)
     assert hub.count("commit") == ATTEMPTS == 5
     assert waits == [2, 4, 8, 16]
-    assert len(told) == 4
+    assert len(reports) == 4
     assert arrived(store) == []
 
 
-@WAYS
-def test_five_attempts_are_enough_where_nothing_answers(hub, way):
+@UPLOADERS
+def test_five_attempts_are_enough_where_nothing_answers(hub, uploader):
     hub.failures.append(Failure("paths-info", drop="before", times=100))
-    with pytest.raises(HubError, match="given up after attempt 5 of 5"):
-        send(change(), way(), sleep=[].append)
+    with pytest.raises(HubError, match="gave up after attempt 5 of 5"):
+        upload(submission(), uploader(), sleep=[].append)
     assert hub.count("commit") == 0
 
 
-@WAYS
-def test_trouble_on_every_attempt_but_the_last_ends_well(hub, store, way):
+@UPLOADERS
+def test_trouble_on_every_attempt_but_the_last_ends_well(hub, store, uploader):
     hub.failures.append(Failure("commit", status=503, times=ATTEMPTS - 1))
-    assert send(change(), way(), sleep=[].append).sent
+    assert upload(submission(), uploader(), sleep=[].append).sent
     assert arrived(store) == [FILES]
 
 
@@ -235,21 +235,21 @@ def test_trouble_on_every_attempt_but_the_last_ends_well(hub, store, way):
 def test_it_waits_as_long_as_the_hub_asks(hub, headers, wait, status):
     hub.failures.append(Failure("commit", status=status, headers=headers))
     waits = []
-    assert send(change(), pull_request(), sleep=waits.append).sent
+    assert upload(submission(), by_pull_request(), sleep=waits.append).sent
     assert waits == [wait]
 
 
 def test_retry_after_may_be_a_date():
     date = format_datetime(datetime.now(UTC) + timedelta(seconds=90), usegmt=True)
-    assert wanted_wait({"retry-after": date}) == pytest.approx(90, abs=5)
-    assert wanted_wait({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}) == 0
-    assert wanted_wait({"retry-after": "Wed, 21 Oct 2015 07:28:00 -0000"}) is None
+    assert retry_delay({"retry-after": date}) == pytest.approx(90, abs=5)
+    assert retry_delay({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}) == 0
+    assert retry_delay({"retry-after": "Wed, 21 Oct 2015 07:28:00 -0000"}) is None
 
 
 def test_a_hub_that_asks_for_hours_is_left_for_later(hub, store):
     hub.failures.append(Failure("commit", status=429, headers={"Retry-After": str(int(LONGEST_WAIT) + 1)}))
     with pytest.raises(HubError, match=r"after attempt 1 of 5 .*asks to wait 601 seconds"):
-        send(change(), pull_request(), sleep=pytest.fail)
+        upload(submission(), by_pull_request(), sleep=pytest.fail)
     assert arrived(store) == []
 
 
@@ -259,9 +259,9 @@ def test_a_hub_that_asks_for_hours_is_left_for_later(hub, store):
 def test_a_commit_that_arrives_late_leaves_one_open_pull_request(hub, store):
     """The answer is lost, nothing is there yet; the second attempt meets the first one's pull request."""
     hub.failures.append(Failure("commit", drop="late"))
-    outcome = send(change(), pull_request(), sleep=[].append)
+    outcome = upload(submission(), by_pull_request(), sleep=[].append)
     assert [pull.status for pull in store.pulls] == ["open", "closed"]
-    assert outcome.where.startswith("pull request #1,")
+    assert outcome.location.startswith("pull request #1,")
 
 
 def at_once(*sends):
@@ -273,7 +273,8 @@ def test_two_models_at_once_have_a_pull_request_each(hub, store):
     hub.failures.append(Failure("commit", times=2, meeting=threading.Barrier(2, timeout=30).wait))
     other = {path.replace("org__model", "org__other"): content for path, content in FILES.items()}
     outcomes = at_once(
-        lambda: send(change(), pull_request()), lambda: send(change(other, "org/other: PosIR results"), pull_request())
+        lambda: upload(submission(), by_pull_request()),
+        lambda: upload(submission(other, "org/other: PosIR results"), by_pull_request()),
     )
     assert [outcome.sent for outcome in outcomes] == [True, True]
     assert sorted(map(sorted, arrived(store))) == [sorted(FILES), sorted(other)]
@@ -283,55 +284,55 @@ def test_two_models_at_once_have_a_pull_request_each(hub, store):
 def test_two_equal_submissions_at_once_leave_one_open_pull_request(hub, store):
     """Both have looked and found nothing when both send: the Hub opens two, and the later submitter closes its own."""
     hub.failures.append(Failure("commit", times=2, meeting=threading.Barrier(2, timeout=30).wait))
-    outcomes = at_once(*[lambda: send(change(), pull_request())] * 2)
+    outcomes = at_once(*[lambda: upload(submission(), by_pull_request())] * 2)
     assert [pull.status for pull in store.pulls] == ["open", "closed"]
-    assert {outcome.where for outcome in outcomes} == {f"pull request #1, {hub.url}/datasets/{LEADERBOARD}/discussions/1"}
+    assert {outcome.location for outcome in outcomes} == {f"pull request #1, {hub.url}/datasets/{LEADERBOARD}/discussions/1"}
 
 
 def test_two_equal_commits_at_once_are_one(hub, store):
     hub.failures.append(Failure("commit", times=2, meeting=threading.Barrier(2, timeout=30).wait))
-    outcomes = at_once(*[lambda: send(change(), commit(), sleep=[].append)] * 2)
+    outcomes = at_once(*[lambda: upload(submission(), by_commit(), sleep=[].append)] * 2)
     assert len(store.commits) == 2
     assert hub.count("commit") == 2
     # The second met a stale parent (412), looked, and found its files there.
-    assert all("commit" in outcome.where or "main branch" in outcome.where for outcome in outcomes)
+    assert all("commit" in outcome.location or "main branch" in outcome.location for outcome in outcomes)
 
 
 def test_commits_of_two_models_at_once_both_arrive(hub, store):
     hub.failures.append(Failure("commit", times=2, meeting=threading.Barrier(2, timeout=30).wait))
     other = {path.replace("org__model", "org__other"): content for path, content in FILES.items()}
     outcomes = at_once(
-        lambda: send(change(), commit(), sleep=[].append),
-        lambda: send(change(other, "org/other: results"), commit(), sleep=[].append),
+        lambda: upload(submission(), by_commit(), sleep=[].append),
+        lambda: upload(submission(other, "org/other: results"), by_commit(), sleep=[].append),
     )
     assert all(outcome.sent for outcome in outcomes)
     assert store.main == {"README.md": b"# Results", **FILES, **other}
     assert len(store.commits) == 3
 
 
-@WAYS
-def test_ctrl_c_leaves_nothing_and_the_next_run_sends_once(hub, store, way):
+@UPLOADERS
+def test_ctrl_c_leaves_nothing_and_the_next_run_sends_once(hub, store, uploader):
     hub.failures.append(Failure("commit", drop="before", meeting=lambda: os.kill(os.getpid(), signal.SIGINT)))
     with pytest.raises(KeyboardInterrupt):
-        send(change(), way(), sleep=[].append)
+        upload(submission(), uploader(), sleep=[].append)
     assert arrived(store) == []
-    assert send(change(), way()).sent
+    assert upload(submission(), uploader()).sent
     assert arrived(store) == [FILES]
 
 
 # Refusals, and the token
 
 
-@WAYS
+@UPLOADERS
 @pytest.mark.parametrize(
     ("status", "advice"),
-    [(401, "hf auth login"), (403, "write access"), (404, "check the name"), (400, "HTTP 400"), (413, "more than")],
+    [(401, "hf auth login"), (403, "write access"), (404, "check the name"), (400, "HTTP 400"), (413, "exceed")],
 )
 @pytest.mark.parametrize("operation", ["paths-info", "commit"])
-def test_a_refusal_says_what_to_do_and_is_not_repeated(hub, store, way, status, advice, operation):
+def test_a_refusal_says_what_to_do_and_is_not_repeated(hub, store, uploader, status, advice, operation):
     hub.failures.append(Failure(operation, status=status, times=100))
     with pytest.raises(HubError, match=advice) as refused:
-        send(change(), way(), sleep=pytest.fail)
+        upload(submission(), uploader(), sleep=pytest.fail)
     assert str(refused.value).startswith(f"dataset {LEADERBOARD}: HTTP {status}: ")
     assert "asked with Bearer ***" in str(refused.value)
     assert hub.count(operation) == 1
@@ -341,34 +342,34 @@ def test_a_refusal_says_what_to_do_and_is_not_repeated(hub, store, way, status, 
 @pytest.mark.usefixtures("hub")
 def test_a_repository_that_is_not_there_is_named():
     with pytest.raises(HubError, match=r"dataset my-org/typo: HTTP 404.*check the name"):
-        send(Change(Repository("dataset", "my-org/typo"), FILES, "x", ""), pull_request())
+        upload(Commit(Repository("dataset", "my-org/typo"), FILES, "x", ""), by_pull_request())
 
 
 @pytest.mark.usefixtures("hub")
 def test_a_name_that_is_none_is_refused():
     with pytest.raises(HubError, match="dataset a/b/c"):
-        send(Change(Repository("dataset", "a/b/c"), FILES, "x", ""), pull_request())
+        upload(Commit(Repository("dataset", "a/b/c"), FILES, "x", ""), by_pull_request())
 
 
 @pytest.mark.usefixtures("hub")
 def test_offline_mode_is_told(monkeypatch):
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(HubError, match="HF_HUB_OFFLINE"):
-        send(change(), pull_request(), sleep=pytest.fail)
+        upload(submission(), by_pull_request(), sleep=pytest.fail)
 
 
 def test_a_file_with_the_token_in_it_is_not_sent(store):
     leaking = FILES | {"results/org__model/rev1/model_meta.json": f'{{"loader_kwargs": {{"token": "{TOKEN}"}}}}'.encode()}
-    with pytest.raises(HubError, match="a file holds your token") as refused:
-        send(change(leaking), pull_request())
+    with pytest.raises(HubError, match="a file contains your token") as refused:
+        upload(submission(leaking), by_pull_request())
     assert TOKEN not in str(refused.value)
     assert arrived(store) == []
 
 
 def test_results_of_two_models_are_two_submissions(tmp_path):
     first, second = entry_of(tmp_path / "a", "PosIR-Mini"), entry_of(tmp_path / "b", "PosIR-Mini")
-    with pytest.raises(PosirError, match="of one model and revision") as refused:
-        submission_of([first, second], LEADERBOARD)
+    with pytest.raises(PosirError, match="contains one model and revision") as refused:
+        build_submission([first, second], LEADERBOARD)
     assert str(second.file.parent) in str(refused.value)
 
 

@@ -15,7 +15,7 @@ from mteb.cache import ResultCache
 
 from posir_leaderboard.dataset import subset_facts
 from posir_leaderboard.entries import read_entries, read_entry
-from posir_leaderboard.validation import EXAMPLES, differences, problems_of, retrieval_bounds, revision_problem
+from posir_leaderboard.validation import MAX_PROBLEMS, check_revision, differences, retrieval_bounds, validate_entry
 from posir_tasks.languages import DOMAINS
 from posir_tasks.profile import PositionProfile
 from posir_tasks.ranks import RankedQueries, retrieval_scores
@@ -65,14 +65,14 @@ def edited(file: Path, change) -> list:
     data = json.loads(file.read_text())
     change(data["scores"]["test"][0])
     file.write_text(json.dumps(data))
-    return problems_of(read_entry(file))
+    return validate_entry(read_entry(file))
 
 
 def test_a_true_result_has_no_problem(bm25, guessed):
     for folder in (bm25, guessed):
         (entry,), problems = read_entries(folder)
         assert problems == []
-        assert problems_of(entry) == []
+        assert validate_entry(entry) == []
     assert entry.subsets[0].reach is not None
 
 
@@ -120,7 +120,7 @@ def test_an_edited_number_is_refused_with_both_values(guessed, file, drawn):
     at(scores, path[:-1])[path[-1]] = after
     file.write_text(json.dumps(true))
     entries, unread = read_entries(file.parent)
-    problems = unread or problems_of(entries[0])
+    problems = unread or validate_entry(entries[0])
     assert problems
     said = "\n".join(map(str, problems))
     assert str(file) in said
@@ -174,7 +174,7 @@ def test_a_score_that_is_no_number_is_refused(file, name, value):
     data["scores"]["test"][0][name] = value
     file.write_text(json.dumps(data))
     entries, problems = read_entries(file.parent)
-    assert problems or problems_of(entries[0])
+    assert problems or validate_entry(entries[0])
 
 
 def test_digits_beyond_those_that_mteb_writes_are_refused(file):
@@ -270,7 +270,7 @@ def test_a_result_on_fewer_queries_than_the_dataset_has_is_refused_with_both_num
     scores.update({name: round(value, 6) for name, value in low.items()}, main_score=round(low["ndcg_at_10"], 6))
     file.write_text(json.dumps(data))
     rescore(file)
-    problems = problems_of(read_entry(file))
+    problems = validate_entry(read_entry(file))
     assert [problem.field for problem in problems] == [
         f"position_profile.counts[{length}][{position}]",
         f"position_profile.totals[{length}]",
@@ -319,7 +319,7 @@ def test_a_score_that_is_missing_names_the_command_that_makes_it(file):
     assert problem.field == "psi_significance"
     assert "posir rescore" in str(problem)
     rescore(file)
-    assert problems_of(read_entry(file)) == []
+    assert validate_entry(read_entry(file)) == []
 
 
 @pytest.mark.parametrize(
@@ -354,19 +354,19 @@ def test_another_scheme_is_refused(file):
 def test_a_revision_that_is_none_is_refused(tmp_path):
     write_guesses(tmp_path, [mteb.get_task("PosIR-Mini")], revision="no_revision_available")
     ((entry,), _) = read_entries(tmp_path)
-    (problem,) = problems_of(entry)
+    (problem,) = validate_entry(entry)
     assert (problem.field, problem.subset) == ("revision", None)
 
 
 def test_an_unknown_task_is_refused(file):
     file = file.replace(file.with_name("PosIR-Klingon.json"))
     file.write_text(file.read_text().replace('"PosIR-Mini"', '"PosIR-Klingon"'))
-    (problem,) = problems_of(read_entry(file))
+    (problem,) = validate_entry(read_entry(file))
     assert "`posir tasks`" in str(problem)
 
 
 @pytest.mark.parametrize(
-    ("revision", "of_mteb", "pinned", "good"),
+    ("revision", "recorded", "pinned", "good"),
     [
         (COMMIT, "main", "main", True),
         (COMMIT, COMMIT, "main", True),
@@ -384,8 +384,8 @@ def test_an_unknown_task_is_refused(file):
         (1, "1", "1", False),
     ],
 )
-def test_the_revision_of_the_data_is_a_commit_or_the_tasks_own(revision, of_mteb, pinned, good):
-    assert (revision_problem(revision, of_mteb, pinned) is None) == good
+def test_the_revision_of_the_data_is_a_commit_or_the_tasks_own(revision, recorded, pinned, good):
+    assert (check_revision(revision, recorded, pinned) is None) == good
 
 
 def test_only_the_first_of_many_problems_are_named(file):
@@ -394,7 +394,7 @@ def test_only_the_first_of_many_problems_are_named(file):
             if name.startswith("nauc_"):
                 scores[name] = 2.0
 
-    assert len(edited(file, change)) == EXAMPLES
+    assert len(edited(file, change)) == MAX_PROBLEMS
 
 
 # PosIR's 31 domains, and overlapping buckets
@@ -415,26 +415,26 @@ def posir(tmp_path, monkeypatch) -> Path:
 def test_posir_is_checked_against_its_queries_alone(posir, tmp_path):
     entry = read_entry(posir)
     assert len(entry.subsets) == 31
-    assert problems_of(entry) == []
+    assert validate_entry(entry) == []
 
     data = json.loads(posir.read_text())
     (left_out,) = (scores for scores in data["scores"]["test"] if scores["hf_subset"] == "mining")
     data["scores"]["test"].remove(left_out)
     posir.write_text(json.dumps(data))
-    (problem,) = problems_of(read_entry(posir))
-    assert "is a part: 30 of 31 subsets" in str(problem)
+    (problem,) = validate_entry(read_entry(posir))
+    assert "is partial: 30 of 31 subsets" in str(problem)
     assert "mining" in str(problem)
 
     left_out["hf_subset"] = "mine"
     data["scores"]["test"].append(left_out)
     posir.write_text(json.dumps(data))
-    _, foreign = problems_of(read_entry(posir))
+    _, foreign = validate_entry(read_entry(posir))
     assert foreign.subset == "mine"
     assert "is not a subset of PosIR-English" in str(foreign)
 
     shutil.rmtree(tmp_path / "data" / POSIR_FOLDER / "eng-Latn" / "game")
     subset_facts.cache_clear()
-    unread = [problem for problem in problems_of(read_entry(posir)) if "the data cannot be read" in str(problem)]
+    unread = [problem for problem in validate_entry(read_entry(posir)) if "the data cannot be read" in str(problem)]
     assert [problem.subset for problem in unread] == ["game"]
 
 
@@ -454,7 +454,7 @@ def test_a_query_in_two_buckets_counts_in_both_and_once(tmp_path, monkeypatch):
     as_of_the_hub(file, task.metadata.dataset["revision"])
     entry = read_entry(file)
     assert (entry.subsets[0].profile.counts.sum(), entry.subsets[0].profile.queries) == (10, 7)
-    assert problems_of(entry) == []
+    assert validate_entry(entry) == []
 
     def change(scores):
         totals = scores["position_profile"]["totals"]

@@ -8,7 +8,7 @@ from huggingface_hub import CommitInfo, CommitOperationAdd, CommitOperationDelet
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
 
 from posir_leaderboard.board.folder import check_site
-from posir_leaderboard.hub import ADVICE, LOST
+from posir_leaderboard.hub import ADVICE, CONNECTION_ERRORS
 from posir_tasks.errors import PosirError
 
 #: Files of the repository itself.
@@ -47,5 +47,5 @@ def push_site(folder: Path, space: str) -> CommitInfo:
         raise PosirError(f"{space}: HTTP {status}. {ADVICE.get(status, 'The same command again is safe.')}") from None
     except (HFValidationError, OfflineModeIsEnabled) as error:
         raise PosirError(f"{space}: {error}") from None
-    except LOST as error:
+    except CONNECTION_ERRORS as error:
         raise PosirError(f"{space}: no answer ({type(error).__name__}). The same command again is safe.") from None

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from posir_leaderboard.entries import Entry, Problem, read_entries
 from posir_tasks.display.wording import counted
 from posir_tasks.errors import PosirError
 from posir_tasks.plugin_api.panels import LEADERBOARD
 
 if TYPE_CHECKING:
-    from posir_leaderboard.hub import Change
-    from posir_leaderboard.submission import Way
+    from posir_leaderboard.entries import Entry, Problem
+    from posir_leaderboard.hub import Commit
+    from posir_leaderboard.submission import Uploader
 
 
 class CheckFormat(StrEnum):
-    """Forms of what is wrong."""
+    """Output formats for problems."""
 
     TEXT = "text"
     JSON = "json"
@@ -47,34 +47,34 @@ def add_commands(app: typer.Typer) -> None:
     ) -> None:
         """Check a model's results, and send them to a leaderboard as one commit in one pull request.
 
-        What is there already is not sent again. The token is huggingface_hub's: `hf auth login`, or HF_TOKEN.
+        Files that are there already are not sent again. The token is huggingface_hub's: `hf auth login`, or HF_TOKEN.
         """
         # huggingface_hub takes a second to import, which no other command should pay for.
-        from posir_leaderboard.eval_results import eval_results_of
+        from posir_leaderboard.eval_results import build_eval_results
         from posir_leaderboard.hub import HuggingFaceHub
-        from posir_leaderboard.submission import ByCommit, ByPullRequest, submission_of
+        from posir_leaderboard.submission import CommitUploader, PullRequestUploader, build_submission
 
-        entries, problems = checked([results])
+        entries, problems = check([results])
         if problems:
             raise PosirError("\n".join([*map(str, problems), f"Problems: {len(problems)}; nothing was sent."]))
         hub = HuggingFaceHub()
-        change = submission_of(entries, repo)
-        changes: list[tuple[Change, Way]] = [(change, ByCommit(hub) if direct else ByPullRequest(hub))]
+        submission = build_submission(entries, repo)
+        uploads: list[tuple[Commit, Uploader]] = [(submission, CommitUploader(hub) if direct else PullRequestUploader(hub))]
         if eval_results:
-            changes.append((eval_results_of(entries, hub.page(change.repository)), ByPullRequest(hub)))
-        for one, way in changes:
+            uploads.append((build_eval_results(entries, hub.url(submission.repository)), PullRequestUploader(hub)))
+        for commit, uploader in uploads:
             if dry_run:
-                show(one, way)
+                show(commit, uploader)
             else:
-                send_and_tell(one, way)
+                send(commit, uploader)
 
     @app.command("check-results", rich_help_panel=LEADERBOARD)
     def check_results(
         results: Annotated[list[Path], typer.Argument(help="Folders with results in mteb's layout.")],
-        format_: Annotated[CheckFormat, typer.Option("--format", help="Form of what is wrong.")] = CheckFormat.TEXT,
+        format_: Annotated[CheckFormat, typer.Option("--format", help="Output format for problems.")] = CheckFormat.TEXT,
     ) -> None:
-        """Check results as `posir submit` does, and send nothing; exit 1 if anything is wrong."""
-        entries, problems = checked(results)
+        """Check results as `posir submit` does, but send nothing; exit 1 if any check fails."""
+        entries, problems = check(results)
         if format_ == CheckFormat.JSON:
             typer.echo(json.dumps([asdict(problem) for problem in problems], indent=2))
         else:
@@ -86,51 +86,53 @@ def add_commands(app: typer.Typer) -> None:
             raise typer.Exit(1)
 
 
-def checked(folders: Sequence[Path]) -> tuple[list[Entry], list[Problem]]:
-    """Read and check every entry below some folders.
+def check(folders: Sequence[Path]) -> tuple[list[Entry], list[Problem]]:
+    """Read and check every entry below some folders; return all entries and all problems.
 
     Raises:
         PosirError: A folder does not exist or has no result with a position profile.
     """
+    from posir_leaderboard.entries import read_entries
+
     entries: list[Entry] = []
     problems: list[Problem] = []
     for folder in folders:
-        read, unread = read_entries(folder)
-        if not (read or unread):
+        read, unreadable = read_entries(folder)
+        if not (read or unreadable):
             raise PosirError(f"{folder}: no result with a position profile below it. Give the --output-folder of `mteb run`.")
         entries += read
-        problems += unread
+        problems += unreadable
     if entries:
         # The tasks take seconds to import, and mteb with them.
         with Console(stderr=True).status("Loading mteb"):
-            from posir_leaderboard.validation import problems_of
+            from posir_leaderboard.validation import validate_entry
             from posir_tasks.tasks.catalogue import builtin_tasks
 
             builtin_tasks()
-        # By task: the data of one is read once for all models.
+        # By task, so that a dataset is read once for all models.
         for entry in sorted(entries, key=lambda entry: entry.task):
-            problems += problems_of(entry)
+            problems += validate_entry(entry)
     return entries, problems
 
 
-def show(change: Change, way: Way) -> None:
+def show(commit: Commit, uploader: Uploader) -> None:
     """Print what would be sent."""
-    typer.echo(f"{change.repository}, {way}: {change.title}")
-    for path, content in change.files.items():
+    typer.echo(f"{commit.repository}, {uploader}: {commit.title}")
+    for path, content in commit.files.items():
         typer.echo(f"  {path}  {len(content):,} bytes")
     typer.echo("nothing was sent (--dry-run)", err=True)
 
 
-def send_and_tell(change: Change, way: Way) -> None:
-    """Send a change, and say what became of it.
+def send(commit: Commit, uploader: Uploader) -> None:
+    """Send a commit, and print where its files are.
 
     Raises:
         PosirError: It could not be sent.
     """
-    from posir_leaderboard.submission import send
+    from posir_leaderboard.submission import upload
 
-    outcome = send(change, way, tell=lambda text: typer.echo(text, err=True))
-    if outcome.sent:
-        typer.echo(f"{change.repository}: sent {counted(len(change.files), 'file')}: {outcome.where}")
+    result = upload(commit, uploader, report=lambda text: typer.echo(text, err=True))
+    if result.sent:
+        typer.echo(f"{commit.repository}: sent {counted(len(commit.files), 'file')}: {result.location}")
     else:
-        typer.echo(f"{change.repository}: nothing was sent, the same files are there already: {outcome.where}")
+        typer.echo(f"{commit.repository}: nothing was sent, the same files are there already: {result.location}")
