@@ -1,1 +1,1 @@
-"""Running many units, one subset of one task by one model each, on this machine or on many."""
+"""Running and planning many evaluation jobs: `posir run` and `posir plan`."""

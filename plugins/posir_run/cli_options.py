@@ -1,4 +1,4 @@
-"""The options that say what is run: mteb's own words, several values each: `-t A B`."""
+"""Options of `posir run` and `posir plan`: the same as in `mteb run`, with several values each (`-t A B`)."""
 
 from __future__ import annotations
 
@@ -8,33 +8,38 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-Tasks = Annotated[list[str] | None, typer.Option("-t", "--tasks", help="Tasks; several are allowed.")]
-Benchmarks = Annotated[list[str] | None, typer.Option("-b", "--benchmarks", help="Benchmarks, all tasks of each.")]
-Models = Annotated[list[str], typer.Option("-m", "--model", help="Models by mteb's name or the Hub's; several are allowed.")]
-Revision = Annotated[str | None, typer.Option("--model-revision", help="The model's revision, where there is one model.")]
-BatchSize = Annotated[int, typer.Option(min=1, help="Texts to encode at a time.")]
+Tasks = Annotated[list[str] | None, typer.Option("-t", "--tasks", help="One or more tasks.")]
+Benchmarks = Annotated[list[str] | None, typer.Option("-b", "--benchmarks", help="One or more benchmarks.")]
+Models = Annotated[list[str], typer.Option("-m", "--model", help="One or more models: names known to mteb or the Hub.")]
+Revision = Annotated[str | None, typer.Option("--model-revision", help="Revision of the model; for a single model only.")]
+BatchSize = Annotated[int, typer.Option(min=1, help="Number of texts encoded at a time.")]
 
-#: What mteb uses where no batch size is given.
-BATCH_SIZE = 32
+#: mteb's own default.
+DEFAULT_BATCH_SIZE = 32
 
 
 class MultiValueCommand(TyperCommand):
-    """A command without arguments, whose repeatable options may be given as `-t A B` instead of `-t A -t B`."""
+    """A command without positional arguments that accepts `-t A B` as well as `-t A -t B`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments."""
         names = {name for option in self.params if getattr(option, "multiple", False) for name in option.opts}
-        return super().parse_args(ctx, repeated(args, names))
+        return super().parse_args(ctx, expand_values(args, names))
 
 
-def repeated(args: Sequence[str], options: Collection[str]) -> list[str]:
-    """Put one of these options' names before each of its values."""
-    spread: list[str] = []
+def expand_values(args: Sequence[str], options: Collection[str]) -> list[str]:
+    """Repeat the name of an option before each of its values: `-t A B` becomes `-t A -t B`.
+
+    Args:
+        args: The arguments of a command.
+        options: Names of the options that accept several values.
+    """
+    expanded: list[str] = []
     option = None
     for arg in args:
         if arg.startswith("-"):
             option = arg if arg in options else None
-        elif option and spread[-1] != option:
-            spread.append(option)
-        spread.append(arg)
-    return spread
+        elif option and expanded[-1] != option:
+            expanded.append(option)
+        expanded.append(arg)
+    return expanded

@@ -1,4 +1,4 @@
-"""Giving units to workers: who gets which, and what happens when a worker dies. The same on one machine and on many."""
+"""Distributing jobs over workers, on one machine or many: who gets which job, and what happens when a worker crashes."""
 
 from __future__ import annotations
 
@@ -15,137 +15,135 @@ from posir_tasks.errors import PosirError, summarize_error
 
 logger = logging.getLogger(__name__)
 
-#: How often a unit is begun before it is given up: a worker may die of the unit (memory) or of something else.
+#: How often a job is started before it is given up: a worker may crash because of the job (memory) or for another reason.
 ATTEMPTS = 3
-#: Seconds after which new machines are looked for.
+#: Seconds between two looks for new machines.
 POLL_SECONDS = 10.0
 
 
 class Worker(Protocol):
-    """A process that evaluates units, one at a time. A future's exception means that it is of no more use."""
+    """A process that evaluates one job at a time. If one of its futures raises, the worker is unusable."""
 
     def ready(self) -> Future[Any]:
-        """Return what is done when the process can work."""
+        """Return a future that completes when the process can evaluate jobs."""
 
-    def submit(self, unit: EvaluationJob) -> Future[Outcome]:
-        """Have it evaluate a unit."""
+    def submit(self, job: EvaluationJob) -> Future[Outcome]:
+        """Evaluate a job in the process."""
 
     def stop(self) -> None:
-        """End it at once, whatever it does."""
+        """End the process at once, whatever it is doing."""
 
 
 class Engine(Protocol):
-    """Where workers come from."""
+    """Starts workers."""
 
-    def places(self) -> Sequence[Hashable]:
-        """Return where there is room for a worker now; a place that had one before is the same place."""
+    def locations(self) -> Sequence[Hashable]:
+        """Return where workers can run now, those already running included; equal values mean the same location."""
 
-    def start(self, place: Hashable) -> Worker:
-        """Start a worker in a place."""
+    def start(self, location: Hashable) -> Worker:
+        """Start a worker at a location."""
 
     def close(self) -> None:
-        """Give back what the engine holds."""
+        """Release everything that the engine holds."""
 
 
 @dataclass
 class WorkerSlot:
-    """A place with a worker in it, which always has something to do."""
+    """A location with a worker, which is starting or evaluating a job."""
 
     worker: Worker
-    doing: Future[Any]
-    unit: EvaluationJob | None = None
-    """What it evaluates; None while it starts."""
+    current: Future[Any]
+    job: EvaluationJob | None = None
+    """The job that it evaluates; None while it starts."""
 
 
-class Dispatch:
-    """One run of units over the workers of an engine."""
+class Dispatcher:
+    """One run of jobs on the workers of an engine."""
 
-    def __init__(self, units: Sequence[EvaluationJob], engine: Engine) -> None:
-        self._left = list(units)
+    def __init__(self, jobs: Sequence[EvaluationJob], engine: Engine) -> None:
+        self._pending = list(jobs)
         self._engine = engine
-        self._posts: dict[Hashable, WorkerSlot] = {}
-        self._shut: dict[Hashable, str] = {}
-        self._deaths: Counter[EvaluationJob] = Counter()
+        self._slots: dict[Hashable, WorkerSlot] = {}
+        self._unusable: dict[Hashable, str] = {}
+        self._crashes: Counter[EvaluationJob] = Counter()
 
     def outcomes(self) -> Generator[Outcome, None, None]:
-        """Yield an outcome for every unit, as they come. Closed early, it stops the workers.
+        """Yield an outcome for every job, as they come. Closing the generator stops the workers.
 
         Raises:
             PosirError: No worker can be started anywhere.
         """
         try:
-            while self._left or any(post.unit for post in self._posts.values()):
-                self._take_posts()
-                done, _ = wait([post.doing for post in self._posts.values()], POLL_SECONDS, FIRST_COMPLETED)
-                for place, post in list(self._posts.items()):
-                    if post.doing in done:
-                        yield from self._next(place, post)
+            while self._pending or any(slot.job for slot in self._slots.values()):
+                self._start_workers()
+                done, _ = wait([slot.current for slot in self._slots.values()], POLL_SECONDS, FIRST_COMPLETED)
+                for location, slot in list(self._slots.items()):
+                    if slot.current in done:
+                        yield from self._advance(location, slot)
         finally:
-            for post in self._posts.values():
-                post.worker.stop()
+            for slot in self._slots.values():
+                slot.worker.stop()
             self._engine.close()
 
-    def _take_posts(self) -> None:
-        places = self._engine.places()
-        for place in places:
-            starting = sum(post.unit is None for post in self._posts.values())
-            if place not in self._posts and place not in self._shut and starting < len(self._left):
-                worker = self._engine.start(place)
-                self._posts[place] = WorkerSlot(worker, worker.ready())
-        if self._shut and not self._posts:
-            raise PosirError(f"no worker can be started. {next(reversed(self._shut.values()))}")
-        if not self._posts:
-            logger.warning("There is no machine to work on; waiting for one")
+    def _start_workers(self) -> None:
+        for location in self._engine.locations():
+            starting = sum(slot.job is None for slot in self._slots.values())
+            if location not in self._slots and location not in self._unusable and starting < len(self._pending):
+                worker = self._engine.start(location)
+                self._slots[location] = WorkerSlot(worker, worker.ready())
+        if self._unusable and not self._slots:
+            raise PosirError(f"no worker can be started. {next(reversed(self._unusable.values()))}")
+        if not self._slots:
+            logger.warning("No workers available; waiting for one")
             time.sleep(POLL_SECONDS)
 
-    def _next(self, place: Hashable, post: WorkerSlot) -> Iterator[Outcome]:
+    def _advance(self, location: Hashable, slot: WorkerSlot) -> Iterator[Outcome]:
         try:
-            outcome = post.doing.result()
+            outcome = slot.current.result()
         except Exception as error:
-            self._leave(place)
-            yield from self._after_death(place, post.unit, error)
+            self._stop_worker(location)
+            yield from self._handle_crash(location, slot.job, error)
             return
         if isinstance(outcome, Outcome):
             yield outcome
-        if not self._left or (isinstance(outcome, Failed) and outcome.fresh):
-            self._leave(place)
+        if not self._pending or (isinstance(outcome, Failed) and outcome.restart_worker):
+            self._stop_worker(location)
         else:
-            post.unit = self._choose(post.unit)
-            post.doing = post.worker.submit(post.unit)
+            slot.job = self._take_job(slot.job)
+            slot.current = slot.worker.submit(slot.job)
 
-    def _leave(self, place: Hashable) -> None:
-        self._posts.pop(place).worker.stop()
+    def _stop_worker(self, location: Hashable) -> None:
+        self._slots.pop(location).worker.stop()
 
-    def _after_death(self, place: Hashable, unit: EvaluationJob | None, error: Exception) -> Iterator[Outcome]:
-        if unit is None:
-            # Ray has the error of a worker in one of its own.
-            self._shut[place] = f"{place}: {summarize_error(getattr(error, 'cause', None) or error)}"
-            logger.warning("%s", self._shut[place])
+    def _handle_crash(self, location: Hashable, job: EvaluationJob | None, error: Exception) -> Iterator[Outcome]:
+        if job is None:
+            # Ray wraps the error of a worker in one of its own.
+            self._unusable[location] = f"{location}: {summarize_error(getattr(error, 'cause', None) or error)}"
+            logger.warning("%s", self._unusable[location])
             return
-        self._deaths[unit] += 1
-        if self._deaths[unit] < ATTEMPTS:
-            logger.warning("%s: its worker died (%s); it is done again", unit, summarize_error(error))
-            self._left.insert(0, unit)
+        self._crashes[job] += 1
+        if self._crashes[job] < ATTEMPTS:
+            logger.warning("%s: its worker crashed (%s); trying again", job, summarize_error(error))
+            self._pending.insert(0, job)
         else:
-            yield Failed(
-                unit, f"its worker died {ATTEMPTS} times, perhaps for want of memory ({summarize_error(error)})", fresh=True
-            )
+            reason = f"its worker crashed {ATTEMPTS} times, perhaps out of memory ({summarize_error(error)})"
+            yield Failed(job, reason, restart_worker=True)
 
-    def _choose(self, last: EvaluationJob | None) -> EvaluationJob:
-        """Take the unit that suits a worker best.
+    def _take_job(self, previous: EvaluationJob | None) -> EvaluationJob:
+        """Take the pending job that suits a worker best.
 
-        Loading a model takes minutes and encoding a corpus hours, so a worker keeps to its model and its corpus, whose
-        embeddings its machine may have stored, and otherwise goes where the fewest are.
+        Loading a model takes minutes and encoding a corpus hours. So a worker stays with its model and its corpus, whose
+        embeddings its machine may have cached, and otherwise takes those that the fewest other workers have.
         """
-        begun = [post.unit for post in self._posts.values() if post.unit]
-        models = Counter(unit.model for unit in begun)
-        corpora = Counter((unit.model, unit.corpus) for unit in begun)
+        running = [slot.job for slot in self._slots.values() if slot.job]
+        models = Counter(job.model for job in running)
+        corpora = Counter((job.model, job.corpus) for job in running)
 
-        def burden(unit: EvaluationJob) -> tuple[bool, bool, int, int]:
-            new_model = last is None or unit.model != last.model
-            new_corpus = new_model or last is None or unit.corpus != last.corpus
-            return new_model, new_corpus, corpora[unit.model, unit.corpus], models[unit.model]
+        def cost(job: EvaluationJob) -> tuple[bool, bool, int, int]:
+            new_model = previous is None or job.model != previous.model
+            new_corpus = new_model or previous is None or job.corpus != previous.corpus
+            return new_model, new_corpus, corpora[job.model, job.corpus], models[job.model]
 
-        chosen = min(self._left, key=burden)
-        self._left.remove(chosen)
-        return chosen
+        best = min(self._pending, key=cost)
+        self._pending.remove(best)
+        return best

@@ -1,4 +1,4 @@
-"""What there is to run: units, and what becomes of them."""
+"""Evaluation jobs: what a run consists of, how a request becomes jobs, and their outcomes."""
 
 from __future__ import annotations
 
@@ -24,102 +24,103 @@ class EvaluationJob:
     task: str
     subset: str
     corpus: str = field(compare=False)
-    """Name of the documents that are searched; equal for tasks that search the same ones."""
+    """Name of the corpus that is searched; equal for tasks that share it."""
 
     def __str__(self) -> str:
         return f"{self.model.name} · {self.task} · {self.subset}"
 
 
 @dataclass(frozen=True)
-class Done:
-    """A unit's result."""
+class Completed:
+    """A job with its result."""
 
-    unit: EvaluationJob
+    job: EvaluationJob
     result: TaskResult
-    """With this one subset."""
-    loaded: dict[str, Any]
-    """The fields of the loaded model's metadata, except its loader, which not every model's lets itself be sent."""
+    """Of this one subset."""
+    model_meta: dict[str, Any]
+    """The fields of the loaded model's metadata without its loader, which cannot always be pickled."""
 
 
 @dataclass(frozen=True)
 class Failed:
-    """A unit without a result."""
+    """A job that ended with an error."""
 
-    unit: EvaluationJob
-    why: str
-    fresh: bool
-    """Whether the worker is to be replaced by a fresh process: after a CUDA error nothing works in the old one."""
+    job: EvaluationJob
+    reason: str
+    restart_worker: bool
+    """Whether the worker needs a new process: after a CUDA error, for example, the old one is unusable."""
 
 
-Outcome = Done | Failed
+Outcome = Completed | Failed
 
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What a user asked for, by name."""
+    """What a user asks for, by name."""
 
     tasks: Sequence[str]
     benchmarks: Sequence[str]
     models: Sequence[str]
     revision: str | None = None
-    """Of the model; only where there is one."""
+    """Revision of the model, if there is only one."""
 
 
 @dataclass(frozen=True)
-class Work:
-    """Tasks to be evaluated with models."""
+class Workload:
+    """Tasks, and the models to evaluate on them."""
 
     tasks: Sequence[PositionTask]
     models: Mapping[ModelReference, ModelMeta]
 
-    def units(self) -> list[EvaluationJob]:
-        """Return every unit, model by model and task by task."""
+    def jobs(self) -> list[EvaluationJob]:
+        """Return all jobs, model by model and task by task."""
         return [
-            EvaluationJob(model, task.metadata.name, subset, corpus_of(task, subset))
+            EvaluationJob(model, task.metadata.name, subset, corpus_name(task, subset))
             for model in self.models
             for task in self.tasks
             for subset in task.hf_subsets
         ]
 
 
-def corpus_of(task: PositionTask, subset: str) -> str:
-    """Return a name of the documents that a subset's queries are searched in, equal for tasks that share them."""
+def corpus_name(task: PositionTask, subset: str) -> str:
+    """Return a name of the corpus that a subset's queries search; it is equal for tasks that share the corpus."""
     languages = task.metadata.hf_subsets_to_langscripts[subset]
     return f"{task.metadata.dataset['path']}/{languages[-1]}/{subset}"
 
 
-def find(asked: RunRequest) -> Work:
-    """Find tasks and models, each once.
+def resolve_request(request: RunRequest) -> Workload:
+    """Find the requested tasks and models, without duplicates.
 
     Raises:
-        PosirError: There is no such task, benchmark or model, or no task was asked for.
+        PosirError: A task, benchmark or model does not exist, no task was requested, or one revision was given for
+            several models.
     """
-    if not (asked.tasks or asked.benchmarks):
+    if not (request.tasks or request.benchmarks):
         raise PosirError("no task is given. Name tasks with -t or benchmarks with -b; `posir tasks` lists them.")
-    if asked.revision and len(asked.models) > 1:
-        raise PosirError(f"--model-revision {asked.revision}: is of one model. Leave it out, or give one model.")
-    metas = [find_model(ModelReference(name, asked.revision)) for name in asked.models]
-    models = {ModelReference(str(meta.name), asked.revision): meta for meta in metas}
-    return Work(find_tasks(asked.tasks, asked.benchmarks), models)
+    if request.revision and len(request.models) > 1:
+        raise PosirError(f"--model-revision {request.revision}: applies to one model only. Omit it, or give one model.")
+    metas = [find_model(ModelReference(name, request.revision)) for name in request.models]
+    models = {ModelReference(str(meta.name), request.revision): meta for meta in metas}
+    return Workload(find_tasks(request.tasks, request.benchmarks), models)
 
 
 def find_tasks(names: Sequence[str], benchmarks: Sequence[str]) -> list[PositionTask]:
-    """Return the tasks of these names and of these benchmarks, each once.
+    """Return the named tasks and the tasks of the named benchmarks, without duplicates.
 
     Raises:
-        PosirError: There is no such task or benchmark, or it has no evidence positions.
+        PosirError: A task or benchmark does not exist, or has no evidence positions.
     """
     import mteb
 
     from posir_tasks.tasks.base import PositionTask
 
     try:
-        of_benchmarks = [task for benchmark in mteb.get_benchmarks(list(benchmarks)) for task in benchmark.tasks]
-        wanted = [*names, *(task.metadata.name for task in of_benchmarks)]
-        tasks = [mteb.get_task(name) for name in dict.fromkeys(wanted)]
+        benchmark_tasks = [task for benchmark in mteb.get_benchmarks(list(benchmarks)) for task in benchmark.tasks]
+        requested = [*names, *(task.metadata.name for task in benchmark_tasks)]
+        tasks = [mteb.get_task(name) for name in dict.fromkeys(requested)]
     except KeyError as error:
         raise PosirError(f"{str(error.args[0]).removeprefix('KeyError: ')} `posir tasks` lists the tasks.") from error
-    strangers = [task.metadata.name for task in tasks if not isinstance(task, PositionTask)]
-    if strangers:
-        raise PosirError(f"no evidence positions in {', '.join(strangers)}. Run what is mteb's own with `mteb run`.")
+    unsupported = [task.metadata.name for task in tasks if not isinstance(task, PositionTask)]
+    if unsupported:
+        raise PosirError(f"no evidence positions in {', '.join(unsupported)}. Evaluate such tasks with `mteb run`.")
     return [task for task in tasks if isinstance(task, PositionTask)]

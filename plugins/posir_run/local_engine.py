@@ -1,4 +1,4 @@
-"""One worker on this machine: a process of its own, so that what kills or spoils it spares the run."""
+"""One worker on this machine, in a process of its own: if it crashes, the run goes on."""
 
 from __future__ import annotations
 
@@ -14,74 +14,73 @@ from typing import Any
 from posir_run.jobs import EvaluationJob, Outcome
 from posir_run.worker import Evaluator, Settings
 
-PLACE = "this machine"
-
+#: Of the worker process: a process pool's initializer can hand it to the jobs in no other way.
 _evaluator: Evaluator
 
 
 class LocalEngine:
-    """One worker, which has the machine's processors and its first GPU to itself, as `mteb run` has."""
+    """One worker, with all processors and the first GPU of this machine, as in `mteb run`."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        # A killed worker cannot give back its semaphores; that they are freed for it is not worth a warning.
+        # A killed worker cannot release its semaphores; Python releases them, and warns needlessly.
         os.environ.setdefault("PYTHONWARNINGS", "ignore::UserWarning:multiprocessing.resource_tracker")
 
-    def places(self) -> Sequence[Hashable]:
-        """Return the one place."""
-        return (PLACE,)
+    def locations(self) -> Sequence[Hashable]:
+        """Return the only location."""
+        return ("this machine",)
 
-    def start(self, place: Hashable) -> LocalWorker:  # noqa: ARG002
+    def start(self, location: Hashable) -> LocalWorker:  # noqa: ARG002
         """Start the process."""
         return LocalWorker(self._settings)
 
     def close(self) -> None:
-        """Do nothing: the worker was all."""
+        """Do nothing: the engine holds nothing but its worker."""
 
 
 class LocalWorker:
-    """A process of this machine, which ends with the one that started it."""
+    """A process on this machine, which exits with the one that started it."""
 
     def __init__(self, settings: Settings) -> None:
         # A forked process could not use CUDA.
         context = multiprocessing.get_context("spawn")
-        self._pool = ProcessPoolExecutor(1, context, initializer=_begin, initargs=(settings,))
+        self._pool = ProcessPoolExecutor(1, context, initializer=_initialize, initargs=(settings,))
         self._started = self._pool.submit(os.getpid)
-        self._doing: Future[Any] = self._started
+        self._current: Future[Any] = self._started
 
     def ready(self) -> Future[Any]:
-        """Return what is done when the process runs."""
+        """Return a future that completes when the process runs."""
         return self._started
 
-    def submit(self, unit: EvaluationJob) -> Future[Outcome]:
-        """Have it evaluate a unit."""
-        self._doing = self._pool.submit(_evaluate, unit)
-        return self._doing
+    def submit(self, job: EvaluationJob) -> Future[Outcome]:
+        """Evaluate a job in the process."""
+        self._current = self._pool.submit(_evaluate, job)
+        return self._current
 
     def stop(self) -> None:
-        """End the process; kill it if it is at work."""
-        if self._started.done() and not self._doing.done():
+        """End the process; kill it if it is evaluating."""
+        if self._started.done() and not self._current.done():
             os.kill(self._started.result(), signal.SIGKILL)
         self._pool.shutdown(cancel_futures=True)
 
 
-def _begin(settings: Settings) -> None:
+def _initialize(settings: Settings) -> None:
     global _evaluator
     if not settings.verbose:
-        # Bars and warnings of many libraries, which would run over the bar of the whole run.
+        # The libraries' progress bars and warnings would overwrite the progress bar of the run.
         sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115
-    # Ctrl-C reaches every process of the terminal; the one that gives out the work decides what it means.
+    # Ctrl-C reaches every process of a terminal; the main process decides what to do about it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
     _evaluator = Evaluator(settings, {})
 
 
-def _end_with_parent() -> None:
+def _exit_with_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
         os._exit(1)
 
 
-def _evaluate(unit: EvaluationJob) -> Outcome:
-    return _evaluator.evaluate(unit)
+def _evaluate(job: EvaluationJob) -> Outcome:
+    return _evaluator.evaluate(job)

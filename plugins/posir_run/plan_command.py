@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from posir_run.cli_options import BATCH_SIZE, BatchSize, Benchmarks, Models, MultiValueCommand, Revision, Tasks
-from posir_run.jobs import RunRequest, find
+from posir_run.cli_options import DEFAULT_BATCH_SIZE, BatchSize, Benchmarks, Models, MultiValueCommand, Revision, Tasks
+from posir_run.jobs import RunRequest, resolve_request
 from posir_tasks.plugin_api.panels import RUN
 
 #: Columns of a table where the output is no terminal.
@@ -32,7 +32,7 @@ def add_commands(app: typer.Typer) -> None:
         tasks: Tasks = None,
         benchmarks: Benchmarks = None,
         revision: Revision = None,
-        batch_size: BatchSize = BATCH_SIZE,
+        batch_size: BatchSize = DEFAULT_BATCH_SIZE,
         format_: Annotated[PlanFormat, typer.Option("--format", help="Form of the plan.")] = PlanFormat.TABLE,
     ) -> None:
         """Show what a run encodes, the size of the embeddings, and the estimated time.
@@ -42,7 +42,7 @@ def add_commands(app: typer.Typer) -> None:
         from posir_run.planning.plan import make_plans
         from posir_run.planning.tables import as_json, print_plans
 
-        plans = make_plans(find(RunRequest(tasks or (), benchmarks or (), models, revision)), batch_size)
+        plans = make_plans(resolve_request(RunRequest(tasks or (), benchmarks or (), models, revision)), batch_size)
         if format_ is PlanFormat.JSON:
             typer.echo(as_json(plans))
             return

@@ -1,4 +1,4 @@
-"""How far a run is: a bar on a terminal, and elsewhere a line for each unit, as a log wants it."""
+"""Progress of a run: a bar on a terminal, one line per job in a log."""
 
 from __future__ import annotations
 
@@ -13,28 +13,26 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from posir_run.jobs import Failed, Outcome
 
 
-def tell(outcomes: Iterable[Outcome], total: int) -> list[Failed]:
-    """Go through the outcomes and tell of each; return those that failed."""
+def report_progress(outcomes: Iterable[Outcome], total: int) -> list[Failed]:
+    """Consume the outcomes of a run and report each; return the failures."""
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     columns = ("Evaluating", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.fields[left]}"))
-    started, failed = time.monotonic(), []
+    started, failures = time.monotonic(), []
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        shown = bar.add_task("", total=total, left="")
+        task = bar.add_task("", total=total, left="")
         for count, outcome in enumerate(outcomes, start=1):
-            left = f"{time_left(time.monotonic() - started, count, total)} left"
-            bar.update(shown, completed=count, left=left)
+            left = f"{remaining_time(time.monotonic() - started, count, total)} left"
+            bar.update(task, completed=count, left=left)
+            failed = isinstance(outcome, Failed)
             if isinstance(outcome, Failed):
-                failed.append(outcome)
+                failures.append(outcome)
             if not console.is_terminal:
-                console.print(
-                    f"{count}/{total} {'failed' if isinstance(outcome, Failed) else 'done'}: {outcome.unit}, {left}",
-                    markup=False,
-                )
-            elif isinstance(outcome, Failed):
-                console.print(f"[red]failed[/]: {escape(str(outcome.unit))}")
-    return failed
+                console.print(f"{count}/{total} {'failed' if failed else 'done'}: {outcome.job}, {left}", markup=False)
+            elif failed:
+                console.print(f"[red]failed[/]: {escape(str(outcome.job))}")
+    return failures
 
 
-def time_left(elapsed: float, done: int, total: int) -> timedelta:
-    """Return the time that the rest takes if its units take as long as those done."""
+def remaining_time(elapsed: float, done: int, total: int) -> timedelta:
+    """Return the expected time for the remaining jobs, from the mean time of those done."""
     return timedelta(seconds=round(elapsed / done * (total - done)))

@@ -1,4 +1,4 @@
-"""Workers on the machines of a Ray cluster: one for each GPU, or one for each machine where there is no GPU."""
+"""Workers on a Ray cluster: one per GPU, or one per machine if the cluster has no GPU."""
 
 from __future__ import annotations
 
@@ -11,41 +11,41 @@ from dataclasses import dataclass
 from typing import Any
 
 from posir_run.jobs import EvaluationJob, Outcome
-from posir_run.worker import Evaluator, Settings, versions
+from posir_run.worker import Evaluator, Settings, installed_versions
 from posir_tasks.errors import PosirError
 
-#: Variables that the workers get from here. Paths in them must hold on every machine.
-SENT = ("POSIR_", "HF_", "MTEB_")
+#: Prefixes of the environment variables passed on to the workers. Paths in them must exist on every machine.
+FORWARDED_PREFIXES = ("POSIR_", "HF_", "MTEB_")
 
-#: Seconds to wait for a cluster's head to answer.
+#: Seconds to wait for the cluster's head node.
 CONNECT_SECONDS = 10
 
 
 @dataclass(frozen=True)
-class Place:
-    """Room for a worker on a machine of the cluster."""
+class RayLocation:
+    """Resources for one worker on a machine of the cluster."""
 
     node: str
     """Ray's id of the machine."""
     address: str
-    number: int
-    """Counts the machine's workers from 0."""
+    index: int
+    """Index of the worker on its machine."""
     cpus: float
     gpus: int
     """1 if the worker has a GPU, otherwise 0."""
 
     def __str__(self) -> str:
-        return f"{self.address}, GPU {self.number}" if self.gpus else self.address
+        return f"{self.address}, GPU {self.index}" if self.gpus else self.address
 
 
 class RayEngine:
     """A Ray cluster."""
 
     def __init__(self, address: str | None, settings: Settings) -> None:
-        """Connect to a cluster, or without an address start one on this machine.
+        """Connect to a cluster, or start one on this machine if no address is given.
 
         Raises:
-            PosirError: Ray is not installed, or there is no cluster at the address.
+            PosirError: Ray is not installed, or no cluster can be reached at the address.
         """
         try:
             import ray
@@ -62,96 +62,95 @@ class RayEngine:
                 include_dashboard=None if address else False,
             )
         except (ConnectionError, RuntimeError, ValueError) as error:
-            raise unreachable(address, error) from error
-        self._environment = {name: value for name, value in os.environ.items() if name.startswith(SENT)}
+            raise cluster_unreachable(address, error) from error
+        self._environment = {name: value for name, value in os.environ.items() if name.startswith(FORWARDED_PREFIXES)}
         self._settings = settings
 
-    def places(self) -> Sequence[Place]:
-        """Return the places of the machines that are in the cluster now."""
+    def locations(self) -> Sequence[RayLocation]:
+        """Return the locations on the machines that are in the cluster now."""
         import ray
 
-        return places_of(ray.nodes())  # type: ignore[no-untyped-call]
+        return find_locations(ray.nodes())  # type: ignore[no-untyped-call]
 
-    def start(self, place: Hashable) -> RayWorker:
+    def start(self, location: Hashable) -> RayWorker:
         """Start an actor on a machine."""
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        assert isinstance(place, Place)
+        assert isinstance(location, RayLocation)
         actor = ray.remote(Evaluator).options(
-            num_cpus=place.cpus,
-            num_gpus=place.gpus,
-            scheduling_strategy=NodeAffinitySchedulingStrategy(place.node, soft=False),
+            num_cpus=location.cpus,
+            num_gpus=location.gpus,
+            scheduling_strategy=NodeAffinitySchedulingStrategy(location.node, soft=False),
         )
         return RayWorker(actor.remote(self._settings, self._environment))
 
     def close(self) -> None:
-        """Leave the cluster, which ends what is left of this run on it."""
+        """Disconnect from the cluster, which ends all workers of this run."""
         import ray
 
         ray.shutdown()
 
 
 def check_address(address: str | None) -> None:
-    """Refuse an address where nothing listens; Ray itself would try for a quarter of an hour.
+    """Check that something listens at an address. Ray itself would keep trying for 15 minutes.
 
     Raises:
-        PosirError: Nothing does.
+        PosirError: Nothing listens there.
     """
     host, _, port = (address or "").removeprefix("ray://").rpartition(":")
     if port.isdecimal():
         try:
             socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
         except OSError as error:
-            raise unreachable(address, error) from error
+            raise cluster_unreachable(address, error) from error
 
 
-def unreachable(address: str | None, error: Exception) -> PosirError:
-    """Return the error that says how to have a cluster."""
+def cluster_unreachable(address: str | None, error: Exception) -> PosirError:
+    """Return the error for a cluster that cannot be reached, with how to start one."""
     return PosirError(
         f"--address {address}: no Ray cluster can be reached there ({error}). `ray start --head` starts one and prints its "
         "address."
     )
 
 
-def places_of(nodes: Sequence[Mapping[str, Any]]) -> list[Place]:
-    """Return a place for each GPU of a cluster; if it has none, one for each machine, with all of its processors.
+def find_locations(nodes: Sequence[Mapping[str, Any]]) -> list[RayLocation]:
+    """Return one location per GPU of a cluster; without any GPU, one per machine with all of its processors.
 
-    So a worker has to itself what a run on its machine alone would have, and the same number of threads.
+    So a worker has the same resources, and the same number of threads, as a run on its machine alone.
 
     Args:
-        nodes: As `ray.nodes` returns them.
+        nodes: The value of `ray.nodes()`.
     """
     alive = [node for node in nodes if node["Alive"]]
-    with_gpus = [place for node in alive for place in gpu_places(node)]
-    return with_gpus or [
-        Place(node["NodeID"], node["NodeManagerAddress"], 0, node["Resources"]["CPU"], 0)
+    return [location for node in alive for location in gpu_locations(node)] or [
+        RayLocation(node["NodeID"], node["NodeManagerAddress"], 0, node["Resources"]["CPU"], 0)
         for node in alive
         if node["Resources"].get("CPU", 0) >= 1
     ]
 
 
-def gpu_places(node: Mapping[str, Any]) -> list[Place]:
-    """Return a place for each GPU of a machine, with its share of the processors."""
+def gpu_locations(node: Mapping[str, Any]) -> list[RayLocation]:
+    """Return one location per GPU of a machine, each with an equal share of the processors."""
     count = int(node["Resources"].get("GPU", 0))
     cpus = node["Resources"].get("CPU", 0)
-    return [Place(node["NodeID"], node["NodeManagerAddress"], number, cpus // count, 1) for number in range(count)]
+    return [RayLocation(node["NodeID"], node["NodeManagerAddress"], index, cpus // count, 1) for index in range(count)]
 
 
 class RayWorker:
-    """An actor, which ends with the process that started it."""
+    """A Ray actor, which ends with the process that started it."""
 
     def __init__(self, actor: Any) -> None:
         self._actor = actor
 
     def ready(self) -> Future[Any]:
-        """Return what is done when the actor runs and was found to have our versions."""
-        checked: Future[Any] = self._actor.check.remote(versions()).future()
+        """Return a future that completes when the actor runs and its versions have been checked."""
+        checked: Future[Any] = self._actor.check_versions.remote(installed_versions()).future()
         return checked
 
-    def submit(self, unit: EvaluationJob) -> Future[Outcome]:
-        """Have it evaluate a unit."""
-        evaluated: Future[Outcome] = self._actor.evaluate.remote(unit).future()
+    def submit(self, job: EvaluationJob) -> Future[Outcome]:
+        """Evaluate a job in the actor."""
+        evaluated: Future[Outcome] = self._actor.evaluate.remote(job).future()
         return evaluated
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""A run: what is missing in a folder of results is evaluated and saved there, unit by unit."""
+"""A run: find the jobs without a result, evaluate them, and save each result as it comes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Generator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from posir_run.dispatch import Dispatch, Engine
-from posir_run.jobs import Done, EvaluationJob, Outcome, Work
+from posir_run.dispatch import Dispatcher, Engine
+from posir_run.jobs import Completed, EvaluationJob, Outcome, Workload
 from posir_run.worker import Settings
 from posir_tasks.host.result_saving import add_result
 
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
     from posir_tasks.tasks.base import PositionTask
 
 
-def missing_units(work: Work, cache: ResultCache) -> list[EvaluationJob]:
-    """Return the units that a folder of results lacks, by mteb's own rules; the tasks learn which subsets their data has.
+def find_missing_jobs(workload: Workload, cache: ResultCache) -> list[EvaluationJob]:
+    """Return the jobs without a result in a folder, by mteb's own rules; restricts each task to the subsets in its data.
 
     Raises:
         DataError: A task has no data.
     """
-    for task in work.tasks:
+    for task in workload.tasks:
         task.load_data()
     missing = {
-        (model, task.metadata.name): missing_subsets(task, meta, cache)
-        for model, meta in work.models.items()
-        for task in work.tasks
+        (model, task.metadata.name): find_missing_subsets(task, meta, cache)
+        for model, meta in workload.models.items()
+        for task in workload.tasks
     }
-    return [unit for unit in work.units() if unit.subset in missing[unit.model, unit.task]]
+    return [job for job in workload.jobs() if job.subset in missing[job.model, job.task]]
 
 
-def missing_subsets(task: PositionTask, meta: ModelMeta, cache: ResultCache) -> set[str]:
-    """Return the subsets of a task that a model's results lack; all, if those stem from another revision of the data."""
+def find_missing_subsets(task: PositionTask, meta: ModelMeta, cache: ResultCache) -> set[str]:
+    """Return the subsets of a task without a result of a model; all of them if the data's revision has changed."""
     found = cache.load_task_result(task.metadata.name, meta)
     if found is None or not found.is_mergeable(task):
         return set(task.hf_subsets)
@@ -43,18 +43,18 @@ def missing_subsets(task: PositionTask, meta: ModelMeta, cache: ResultCache) -> 
 
 
 def run_and_save(
-    units: Sequence[EvaluationJob], engine: Engine, work: Work, cache: ResultCache, settings: Settings
+    jobs: Sequence[EvaluationJob], engine: Engine, workload: Workload, cache: ResultCache, settings: Settings
 ) -> Generator[Outcome, None, None]:
-    """Yield the outcome of each unit as it comes; a result is saved before it is yielded. Closed early, it stops the workers.
+    """Yield the outcome of each job as it comes, with its result saved before. Closing the generator stops the workers.
 
     Raises:
-        PosirError: No worker can be started, or there is no room for a result.
+        PosirError: No worker can be started, or the disk is full.
     """
-    orders = {task.metadata.name: task.hf_subsets for task in work.tasks}
-    with closing(Dispatch(units, engine).outcomes()) as outcomes:
+    subset_order = {task.metadata.name: task.hf_subsets for task in workload.tasks}
+    with closing(Dispatcher(jobs, engine).outcomes()) as outcomes:
         for outcome in outcomes:
-            if isinstance(outcome, Done):
-                unit = outcome.unit
-                loaded = work.models[unit.model].model_copy(update=outcome.loaded)
-                add_result(cache, outcome.result, loaded, order=orders[unit.task], encode_kwargs=settings.encode_kwargs)
+            if isinstance(outcome, Completed):
+                job = outcome.job
+                meta = workload.models[job.model].model_copy(update=outcome.model_meta)
+                add_result(cache, outcome.result, meta, order=subset_order[job.task], encode_kwargs=settings.encode_kwargs)
             yield outcome

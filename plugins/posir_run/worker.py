@@ -1,6 +1,6 @@
-"""What a worker does: evaluate one unit after another, the model kept warm between them.
+"""A worker: evaluates one job after another and keeps the model loaded between them.
 
-Nothing heavy is imported before a worker has its environment: the Hub's client reads its variables when it is imported.
+Heavy imports wait until a worker has its environment: the Hub's client reads its variables at import.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from posir_run.jobs import Done, EvaluationJob, Failed, Outcome
+from posir_run.jobs import Completed, EvaluationJob, Failed, Outcome
 from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.models import ModelReference, load_model
 
@@ -27,89 +27,85 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Packages whose versions a result depends on, and so must be the same on every machine.
+#: Packages that results depend on; their versions must be the same on every machine.
 PACKAGES = ("posir", "mteb", "torch", "transformers", "sentence-transformers")
 
 
-def versions() -> dict[str, str]:
-    """Return the versions of what results depend on; PyTorch's without its mark of CPU or CUDA."""
+def installed_versions() -> dict[str, str]:
+    """Return the versions of the packages that results depend on, without PyTorch's suffix for CPU or CUDA."""
     return {package: version(package).partition("+")[0] for package in PACKAGES}
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How to evaluate, the same for all units."""
+    """How to evaluate; the same for all jobs."""
 
     encode_kwargs: EncodeKwargs
     """As in `mteb.evaluate`."""
     verbose: bool = False
-    """Whether a worker's log is shown."""
+    """Whether the workers' logs are shown."""
 
 
 class Evaluator:
-    """Evaluates units in the process that it is made in."""
+    """Evaluates jobs in the current process."""
 
     def __init__(self, settings: Settings, environment: Mapping[str, str]) -> None:
         os.environ.update(environment)
         if settings.verbose:
             logging.basicConfig(level=logging.INFO)
         self._encode_kwargs = settings.encode_kwargs
-        self._warm: tuple[ModelReference, MTEBModels] | None = None
+        self._loaded: tuple[ModelReference, MTEBModels] | None = None
 
-    def check(self, wanted: Mapping[str, str]) -> None:
-        """Check that this machine's results will be the same as any other's.
+    def check_versions(self, expected: Mapping[str, str]) -> None:
+        """Check that this machine has the same versions as the one that runs the command.
 
         Raises:
-            PosirError: It has other versions than wanted.
+            PosirError: They differ.
         """
-        if versions() != wanted:
+        if (installed := installed_versions()) != expected:
+            ours, theirs = (", ".join(f"{name} {number}" for name, number in one.items()) for one in (installed, expected))
             raise PosirError(
-                f"{platform.node()} has {_listed(versions())}, and the machine that gives out the work {_listed(wanted)}. "
-                "Install the same everywhere."
+                f"{platform.node()} has {ours}, but the machine that runs the command has {theirs}. Install the same "
+                "versions on both."
             )
 
-    def evaluate(self, unit: EvaluationJob) -> Outcome:
-        """Evaluate a unit; whatever goes wrong is an outcome, too."""
+    def evaluate(self, job: EvaluationJob) -> Outcome:
+        """Evaluate a job. Every error becomes an outcome."""
         try:
-            model = self._model(unit.model)
-            result = evaluate_subset(model, unit, self._encode_kwargs)
-            return Done(unit, result, model.mteb_model_meta.model_dump(exclude={"loader"}))
+            model = self._load(job.model)
+            result = evaluate_subset(model, job, self._encode_kwargs)
+            return Completed(job, result, model.mteb_model_meta.model_dump(exclude={"loader"}))
         except PosirError as error:
-            return Failed(unit, str(error), fresh=False)
+            return Failed(job, str(error), restart_worker=False)
         except Exception as error:
-            logger.exception("%s", unit)
-            return Failed(unit, summarize_error(error), fresh=True)
+            logger.exception("%s", job)
+            return Failed(job, summarize_error(error), restart_worker=True)
 
-    def _model(self, wanted: ModelReference) -> MTEBModels:
+    def _load(self, reference: ModelReference) -> MTEBModels:
         import torch
 
-        if self._warm is None or self._warm[0] != wanted:
-            # The old one's memory is needed for the new one.
-            self._warm = None
+        if self._loaded is None or self._loaded[0] != reference:
+            # Free the previous model's memory before the next one needs it.
+            self._loaded = None
             gc.collect()
             torch.cuda.empty_cache()
-            self._warm = (wanted, load_model(wanted))
-        return self._warm[1]
+            self._loaded = (reference, load_model(reference))
+        return self._loaded[1]
 
 
-def _listed(found: Mapping[str, str]) -> str:
-    return ", ".join(f"{package} {number}" for package, number in found.items())
+def evaluate_subset(model: MTEBModels, job: EvaluationJob, encode_kwargs: EncodeKwargs) -> TaskResult:
+    """Evaluate one subset of a task in the same way as `mteb.evaluate`.
 
-
-def evaluate_subset(model: MTEBModels, unit: EvaluationJob, encode_kwargs: EncodeKwargs) -> TaskResult:
-    """Evaluate one subset of a task as `mteb.evaluate` does one after the other.
-
-    The task is whole: one that is filtered to a subset would note the others as missing from the data.
+    The task keeps all of its subsets: a task filtered to one would record the others as missing from the data.
     """
     import mteb
     from mteb.results import TaskResult
     from mteb.timing import TimingStack
 
-    task = mteb.get_task(unit.task)
+    task = mteb.get_task(job.task)
     timer, started = TimingStack(), time.monotonic()
     scores: dict[str, Any] = {
-        split: task.evaluate(model, split, [unit.subset], encode_kwargs=encode_kwargs, timer=timer)
-        for split in task.eval_splits
+        split: task.evaluate(model, split, [job.subset], encode_kwargs=encode_kwargs, timer=timer) for split in task.eval_splits
     }
     return TaskResult.from_task_results(
         task,

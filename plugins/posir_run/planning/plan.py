@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from posir_run.jobs import Work
+from posir_run.jobs import Workload
 from posir_run.planning.calibration import Calibration, Duration, calibrate
 from posir_run.planning.samples import Samples, samples_of
 from posir_run.planning.sizes import Lengths, SubsetSize, sizes_of
@@ -78,7 +78,7 @@ class Plan:
     """Whether the model was measured with texts of the data alone."""
 
 
-def make_plans(work: Work, batch_size: int) -> list[Plan]:
+def make_plans(work: Workload, batch_size: int) -> list[Plan]:
     """Return a plan for each model.
 
     Raises:

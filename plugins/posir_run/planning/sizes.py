@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from posir_run.jobs import corpus_of
+from posir_run.jobs import corpus_name
 from posir_tasks.languages import DOMAINS, PIVOT, Language
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.sources.posir import REPO_ID, REVISION
@@ -89,7 +89,7 @@ def sizes_of(subsets: Iterable[tuple[PositionTask, str]]) -> list[SubsetSize]:
     corpora: dict[str, Lengths] = {}
     sizes = []
     for task, subset in subsets:
-        corpus, texts = corpus_of(task, subset), texts_at_hand(task, subset)
+        corpus, texts = corpus_name(task, subset), texts_at_hand(task, subset)
         if texts is None:
             assert isinstance(task, PosirTask)
             documents = published_documents(task.corpus_language, subset)

@@ -1,4 +1,4 @@
-"""Made workers are done whenever the dispatch looks around: it need not wait for them."""
+"""Fake workers complete whenever the dispatcher polls, so it need not wait for them."""
 
 import pytest
 

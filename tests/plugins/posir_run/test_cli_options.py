@@ -1,11 +1,11 @@
-"""`-t A B` means what it means to mteb."""
+"""`-t A B` means the same as in mteb."""
 
 import argparse
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posir_run.cli_options import repeated
+from posir_run.cli_options import expand_values
 
 OPTIONS = {"-t", "--tasks", "-m"}
 VALUES = st.lists(st.sampled_from(["A", "B c", "d/e"]), min_size=1, max_size=3)
@@ -20,8 +20,8 @@ def test_several_values_are_read_as_argparse_reads_them(given_):
         parser.add_argument("-m", **how)
         parser.add_argument("--engine")
         parser.add_argument("-v", action="store_true")
-    assert ours.parse_args(repeated(args, OPTIONS)) == mteb.parse_args(args)
+    assert ours.parse_args(expand_values(args, OPTIONS)) == mteb.parse_args(args)
 
 
-def test_a_value_that_belongs_to_no_option_stays_where_it_is():
-    assert repeated(["A", "--engine", "ray", "B", "-t", "C"], OPTIONS) == ["A", "--engine", "ray", "B", "-t", "C"]
+def test_a_value_without_an_option_is_unchanged():
+    assert expand_values(["A", "--engine", "ray", "B", "-t", "C"], OPTIONS) == ["A", "--engine", "ray", "B", "-t", "C"]

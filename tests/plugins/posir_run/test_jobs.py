@@ -1,8 +1,8 @@
-"""What a user asks for by name is found, each once; what cannot be run is one message."""
+"""Requested tasks and models are found without duplicates; a request that cannot be run is one message."""
 
 import pytest
 
-from posir_run.jobs import RunRequest, find
+from posir_run.jobs import RunRequest, resolve_request
 from posir_tasks.errors import PosirError
 from posir_tasks.models import ModelReference
 from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
@@ -19,41 +19,41 @@ def data(tmp_path, monkeypatch):
     monkeypatch.setenv("POSIR_DATA", str(tmp_path))
 
 
-def asked(*tasks, benchmarks=(), models=(BM25,), revision=None):
-    return find(RunRequest(tasks, benchmarks, models, revision))
+def resolve(*tasks, benchmarks=(), models=(BM25,), revision=None):
+    return resolve_request(RunRequest(tasks, benchmarks, models, revision))
 
 
 @pytest.mark.usefixtures("data")
-def test_units_are_models_by_tasks_by_subsets_and_tasks_share_their_corpora():
-    work = asked("PosIR-English", "PosIR-German-English", "PosIR-Mini", models=(BM25, "mteb/baseline-random-encoder"))
-    units = work.units()
-    assert [str(unit) for unit in units[:5]] == [
+def test_jobs_are_models_by_tasks_by_subsets_and_tasks_share_their_corpora():
+    workload = resolve("PosIR-English", "PosIR-German-English", "PosIR-Mini", models=(BM25, "mteb/baseline-random-encoder"))
+    jobs = workload.jobs()
+    assert [str(job) for job in jobs[:5]] == [
         f"{BM25} · PosIR-English · game",
         f"{BM25} · PosIR-English · sports",
         f"{BM25} · PosIR-German-English · game",
         f"{BM25} · PosIR-German-English · sports",
         f"{BM25} · PosIR-Mini · default",
     ]
-    assert [unit.model.name for unit in units[5:]] == ["mteb/baseline-random-encoder"] * 5
-    english, german = units[0:2], units[2:4]
-    assert [unit.corpus for unit in english] == [unit.corpus for unit in german]
-    assert len({unit.corpus for unit in units}) == 3
+    assert [job.model.name for job in jobs[5:]] == ["mteb/baseline-random-encoder"] * 5
+    english, german = jobs[0:2], jobs[2:4]
+    assert [job.corpus for job in english] == [job.corpus for job in german]
+    assert len({job.corpus for job in jobs}) == 3
 
 
 @pytest.mark.usefixtures("data")
 def test_a_monolingual_task_of_another_language_has_its_own_corpus():
-    units = asked("PosIR-English", "PosIR-German").units()
-    assert len({unit.corpus for unit in units}) == len(units) == 4
+    jobs = resolve("PosIR-English", "PosIR-German").jobs()
+    assert len({job.corpus for job in jobs}) == len(jobs) == 4
 
 
-def test_tasks_of_benchmarks_are_added_and_nothing_is_there_twice():
-    work = asked("SQuAD-PosQ", "PosIR-Mini", "PosIR-Mini", benchmarks=("PosQ",), models=(BM25, "baseline-bm25s"))
-    assert [task.metadata.name for task in work.tasks] == ["SQuAD-PosQ", "PosIR-Mini", "FineWeb-PosQ"]
-    assert list(work.models) == [ModelReference(BM25)]
+def test_tasks_of_benchmarks_are_added_without_duplicates():
+    workload = resolve("SQuAD-PosQ", "PosIR-Mini", "PosIR-Mini", benchmarks=("PosQ",), models=(BM25, "baseline-bm25s"))
+    assert [task.metadata.name for task in workload.tasks] == ["SQuAD-PosQ", "PosIR-Mini", "FineWeb-PosQ"]
+    assert list(workload.models) == [ModelReference(BM25)]
 
 
 @pytest.mark.parametrize(
-    ("request_", "message"),
+    ("options", "message"),
     [
         ({"tasks": ["PosIR-Mni"]}, r"'PosIR-Mni' not found\. Did you mean: 'PosIR-Mini'\?"),
         ({"benchmarks": ["PosIr"]}, r"'PosIr' not found\. Did you mean: PosIR\?"),
@@ -64,9 +64,9 @@ def test_tasks_of_benchmarks_are_added_and_nothing_is_there_twice():
             r"no model .* Did you mean mteb/",
         ),
         ({"tasks": ["PosIR-Mini"], "revision": "older"}, r"Model revision older not found .* Expected 0_3_0"),
-        ({"tasks": ["PosIR-Mini"], "models": ["a", "b"], "revision": "r"}, r"--model-revision r: is of one model"),
+        ({"tasks": ["PosIR-Mini"], "models": ["a", "b"], "revision": "r"}, r"--model-revision r: applies to one model"),
     ],
 )
-def test_what_is_not_there_is_named_with_what_was_meant(request_, message):
+def test_an_unknown_name_is_reported_with_a_suggestion(options, message):
     with pytest.raises(PosirError, match=message):
-        find(RunRequest(**{"tasks": (), "benchmarks": (), "models": [BM25]} | request_))
+        resolve_request(RunRequest(**{"tasks": (), "benchmarks": (), "models": [BM25]} | options))

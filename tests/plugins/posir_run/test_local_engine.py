@@ -1,5 +1,6 @@
-"""The worker process of this machine: what it dies of spares the run, and it does not outlive it."""
+"""The worker process on this machine: its crash does not end the run, and it does not outlive the run."""
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -7,16 +8,18 @@ import sys
 import time
 from concurrent.futures.process import BrokenProcessPool
 
-from posir_run.jobs import Done, EvaluationJob
+import pytest
+
+from posir_run.jobs import Completed, EvaluationJob
 from posir_run.local_engine import LocalWorker
 from posir_run.worker import Settings
 from posir_tasks.models import ModelReference
 
-UNIT = EvaluationJob(ModelReference("mteb/baseline-bm25s"), "PosIR-Mini", "default", "")
+JOB = EvaluationJob(ModelReference("mteb/baseline-bm25s"), "PosIR-Mini", "default", "")
 
 
-def ended(pid: int) -> bool:
-    """Wait for a process to be gone; False if it never is."""
+def has_ended(pid: int) -> bool:
+    """Wait up to a minute for a process to end; return whether it did."""
     for _ in range(600):
         try:
             os.kill(pid, 0)
@@ -29,25 +32,32 @@ def ended(pid: int) -> bool:
 def test_a_killed_worker_ends_its_future_and_can_be_stopped():
     worker = LocalWorker(Settings({"batch_size": 32}))
     pid = worker.ready().result()
-    unit = worker.submit(UNIT)
+    outcome = worker.submit(JOB)
     os.kill(pid, signal.SIGKILL)
-    assert isinstance(unit.exception(), BrokenProcessPool)
+    assert isinstance(outcome.exception(), BrokenProcessPool)
     worker.stop()
 
 
-def test_a_worker_is_stopped_whatever_it_does_and_ignores_ctrl_c():
+def test_a_worker_can_be_stopped_during_a_job_and_ignores_ctrl_c():
     worker = LocalWorker(Settings({"batch_size": 32}))
     pid = worker.ready().result()
     os.kill(pid, signal.SIGINT)
-    assert isinstance(worker.submit(UNIT).result(), Done)
-    again = worker.submit(UNIT)
+    assert isinstance(worker.submit(JOB).result(), Completed)
+    unfinished = worker.submit(JOB)
     worker.stop()
-    assert ended(pid)
-    assert again.done()
+    assert has_ended(pid)
+    assert unfinished.done()
 
 
-def test_a_worker_that_has_not_started_can_be_stopped():
-    LocalWorker(Settings({"batch_size": 32})).stop()
+def test_a_worker_that_is_stopped_while_it_starts_leaves_no_process_and_takes_no_more_jobs():
+    before = set(multiprocessing.active_children())
+    worker = LocalWorker(Settings({"batch_size": 32}))
+    (process,) = set(multiprocessing.active_children()) - before
+    worker.stop()
+    assert has_ended(process.pid)
+    assert worker.ready().done()
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        worker.submit(JOB)
 
 
 def test_a_worker_ends_with_the_process_that_started_it():
@@ -61,4 +71,4 @@ def test_a_worker_ends_with_the_process_that_started_it():
     )
     parent = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=100)
     assert parent.returncode == -signal.SIGKILL
-    assert ended(int(parent.stdout))
+    assert has_ended(int(parent.stdout))

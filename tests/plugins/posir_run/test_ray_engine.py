@@ -1,10 +1,10 @@
-"""Where the workers of a cluster stand; a cluster itself is in the end-to-end tests."""
+"""Where the workers of a cluster run; a real cluster is in the end-to-end tests."""
 
 import socket
 
 import pytest
 
-from posir_run.ray_engine import Place, check_address, places_of
+from posir_run.ray_engine import RayLocation, check_address, find_locations
 from posir_tasks.errors import PosirError
 
 
@@ -12,22 +12,33 @@ def node(name, *, alive=True, **resources):
     return {"NodeID": name, "NodeManagerAddress": f"{name}.local", "Alive": alive, "Resources": resources}
 
 
+def location(name, index, cpus, gpus):
+    return RayLocation(name, f"{name}.local", index, cpus, gpus)
+
+
 @pytest.mark.parametrize(
-    ("nodes", "places"),
+    ("nodes", "locations"),
     [
-        ([node("a", CPU=8.0), node("b", CPU=2.0)], [Place("a", "a.local", 0, 8.0, 0), Place("b", "b.local", 0, 2.0, 0)]),
-        ([node("head"), node("head", CPU=0.0), node("a", CPU=8.0)], [Place("a", "a.local", 0, 8.0, 0)]),
-        ([node("a", CPU=8.0, alive=False), node("b", CPU=2.0)], [Place("b", "b.local", 0, 2.0, 0)]),
+        (
+            [node("a", CPU=8.0), node("b", CPU=2.0)],
+            [location("a", 0, 8.0, 0), location("b", 0, 2.0, 0)],
+        ),
+        ([node("head"), node("head", CPU=0.0), node("a", CPU=8.0)], [location("a", 0, 8.0, 0)]),
+        ([node("a", CPU=8.0, alive=False), node("b", CPU=2.0)], [location("b", 0, 2.0, 0)]),
         (
             [node("head", CPU=64.0), node("a", CPU=9.0, GPU=2.0), node("b", GPU=1.0)],
-            [Place("a", "a.local", 0, 4.0, 1), Place("a", "a.local", 1, 4.0, 1), Place("b", "b.local", 0, 0, 1)],
+            [
+                location("a", 0, 4.0, 1),
+                location("a", 1, 4.0, 1),
+                location("b", 0, 0, 1),
+            ],
         ),
         ([], []),
     ],
 )
-def test_a_worker_for_each_gpu_or_else_for_each_machine(nodes, places):
-    assert places_of(nodes) == places
-    assert len({str(place) for place in places}) == len(places)
+def test_one_worker_per_gpu_or_else_per_machine(nodes, locations):
+    assert find_locations(nodes) == locations
+    assert len({str(location) for location in locations}) == len(locations)
 
 
 def test_an_address_where_nothing_listens_is_refused_at_once_and_others_are_left_to_ray():

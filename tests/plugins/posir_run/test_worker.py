@@ -1,4 +1,4 @@
-"""A worker's results are mteb's own, and whatever goes wrong is an outcome."""
+"""A worker's results equal mteb's, and every error is an outcome."""
 
 import pickle
 
@@ -6,8 +6,8 @@ import mteb
 import pytest
 
 from posir_run import worker
-from posir_run.jobs import Done, EvaluationJob, Failed
-from posir_run.worker import Evaluator, Settings, versions
+from posir_run.jobs import Completed, EvaluationJob, Failed
+from posir_run.worker import Evaluator, Settings, installed_versions
 from posir_tasks.errors import PosirError
 from posir_tasks.models import ModelReference
 from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
@@ -24,76 +24,76 @@ def folder(tmp_path, monkeypatch):
     return tmp_path / POSIR_FOLDER
 
 
-def evaluator():
+def build_evaluator():
     return Evaluator(Settings({"batch_size": 32}), {})
 
 
-def unit(subset="sports", task="PosIR-English", model=BM25):
+def make_job(subset="sports", task="PosIR-English", model=BM25):
     return EvaluationJob(model, task, subset, "")
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_subset_alone_has_the_scores_that_it_has_among_the_others():
-    whole = mteb.evaluate(mteb.get_model(BM25.name), mteb.get_task("PosIR-English"), cache=None, show_progress_bar=False)
-    (result,) = whole.task_results
+def test_a_single_subset_has_the_same_scores_as_in_the_complete_task():
+    complete = mteb.evaluate(mteb.get_model(BM25.name), mteb.get_task("PosIR-English"), cache=None, show_progress_bar=False)
+    (result,) = complete.task_results
     for expected in result.scores["test"]:
-        outcome = evaluator().evaluate(unit(expected["hf_subset"]))
+        outcome = build_evaluator().evaluate(make_job(expected["hf_subset"]))
         assert outcome.result.scores["test"] == [expected]
         assert (outcome.result.task_name, outcome.result.dataset_revision) == ("PosIR-English", result.dataset_revision)
 
 
 @pytest.mark.usefixtures("folder")
-def test_an_outcome_can_be_sent_and_has_all_that_mteb_writes_of_the_model():
-    outcome = pickle.loads(pickle.dumps(evaluator().evaluate(unit())))
-    assert isinstance(outcome, Done)
-    meta = mteb.get_model_meta(BM25.name).model_copy(update=outcome.loaded)
+def test_an_outcome_can_be_pickled_and_has_all_model_metadata_that_mteb_writes():
+    outcome = pickle.loads(pickle.dumps(build_evaluator().evaluate(make_job())))
+    assert isinstance(outcome, Completed)
+    meta = mteb.get_model_meta(BM25.name).model_copy(update=outcome.model_meta)
     assert meta.to_dict() == mteb.get_model(BM25.name, device="cpu").mteb_model_meta.to_dict()
 
 
-def test_every_registered_models_metadata_can_be_sent():
+def test_the_metadata_of_every_registered_model_can_be_pickled():
     for meta in mteb.get_model_metas():
         fields = pickle.loads(pickle.dumps(meta.model_dump(exclude={"loader"})))
         assert meta.model_copy(update=fields).model_dump() == meta.model_dump()
 
 
-def test_bad_data_is_named_and_leaves_the_worker_as_it_is(folder):
+def test_bad_data_is_reported_and_does_not_restart_the_worker(folder):
     (folder / "eng-Latn" / "sports" / "corpus.parquet").write_bytes(b"not parquet")
-    outcome = evaluator().evaluate(unit())
+    outcome = build_evaluator().evaluate(make_job())
     assert isinstance(outcome, Failed)
-    assert "corpus.parquet" in outcome.why
-    assert not outcome.fresh
+    assert "corpus.parquet" in outcome.reason
+    assert not outcome.restart_worker
 
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("error", [RuntimeError("CUDA error: out of memory\nmore of it"), MemoryError("no room")])
-def test_after_any_other_error_the_worker_is_to_be_replaced(error, monkeypatch):
+def test_any_other_error_restarts_the_worker(error, monkeypatch):
     def fail(*_):
         raise error
 
     monkeypatch.setattr(worker, "evaluate_subset", fail)
-    outcome = evaluator().evaluate(unit())
+    outcome = build_evaluator().evaluate(make_job())
     assert isinstance(outcome, Failed)
-    assert outcome.why == f"{type(error).__name__}: {str(error).splitlines()[0]}"
-    assert outcome.fresh
+    assert outcome.reason == f"{type(error).__name__}: {str(error).splitlines()[0]}"
+    assert outcome.restart_worker
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_model_is_loaded_once_until_another_is_wanted(monkeypatch):
+def test_a_model_stays_loaded_until_another_is_requested(monkeypatch):
     loaded, load = [], worker.load_model
     monkeypatch.setattr(worker, "load_model", lambda model: loaded.append(model) or load(model))
-    warm, other = evaluator(), ModelReference("mteb/baseline-random-encoder")
+    evaluator, other = build_evaluator(), ModelReference("mteb/baseline-random-encoder")
     for model in (BM25, BM25, other, BM25):
-        assert isinstance(warm.evaluate(unit(model=model)), Done)
+        assert isinstance(evaluator.evaluate(make_job(model=model)), Completed)
     assert loaded == [BM25, other, BM25]
 
 
-def test_a_machine_with_other_versions_is_refused():
-    evaluator().check(versions())
-    with pytest.raises(PosirError, match=r"has posir .*mteb 1\.0.*Install the same everywhere"):
-        evaluator().check(versions() | {"mteb": "1.0"})
+def test_a_machine_with_different_versions_is_refused():
+    build_evaluator().check_versions(installed_versions())
+    with pytest.raises(PosirError, match=r"has posir .*mteb 1\.0.*Install the same versions"):
+        build_evaluator().check_versions(installed_versions() | {"mteb": "1.0"})
 
 
-def test_a_worker_takes_the_environment_that_it_is_given(monkeypatch):
+def test_a_worker_uses_the_environment_it_is_given(monkeypatch):
     monkeypatch.setenv("POSIR_DATA", "/here")
     Evaluator(Settings({}), {"POSIR_DATA": "/there"})
     assert worker.os.environ["POSIR_DATA"] == "/there"
