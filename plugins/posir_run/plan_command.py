@@ -12,12 +12,12 @@ from posir_run.cli_options import DEFAULT_BATCH_SIZE, BatchSize, Benchmarks, Mod
 from posir_run.jobs import RunRequest, resolve_request
 from posir_tasks.plugin_api.panels import RUN
 
-#: Columns of a table where the output is no terminal.
+#: Characters per line if the output is not a terminal.
 WIDTH = 110
 
 
 class PlanFormat(StrEnum):
-    """Forms of a plan."""
+    """Output formats of a plan."""
 
     TABLE = "table"
     JSON = "json"
@@ -33,18 +33,18 @@ def add_commands(app: typer.Typer) -> None:
         benchmarks: Benchmarks = None,
         revision: Revision = None,
         batch_size: BatchSize = DEFAULT_BATCH_SIZE,
-        format_: Annotated[PlanFormat, typer.Option("--format", help="Form of the plan.")] = PlanFormat.TABLE,
+        format_: Annotated[PlanFormat, typer.Option("--format", help="Output format.")] = PlanFormat.TABLE,
     ) -> None:
         """Show what a run encodes, the size of the embeddings, and the estimated time.
 
         The time is extrapolated from a short benchmark on this machine.
         """
-        from posir_run.planning.plan import make_plans
-        from posir_run.planning.tables import as_json, print_plans
+        from posir_run.planning.plan import build_plans
+        from posir_run.planning.tables import format_json, print_plans
 
-        plans = make_plans(resolve_request(RunRequest(tasks or (), benchmarks or (), models, revision)), batch_size)
+        plans = build_plans(resolve_request(RunRequest(tasks or (), benchmarks or (), models, revision)), batch_size)
         if format_ is PlanFormat.JSON:
-            typer.echo(as_json(plans))
+            typer.echo(format_json(plans))
             return
         console = Console(highlight=False)
         if not console.is_terminal:

@@ -74,7 +74,7 @@ def test_stopped_by_ctrl_c_and_met_by_bad_data_a_run_ends_with_mtebs_own_results
     command = ("posir", "run", *ASKED_FOR, "--output-folder", str(output))
     stopped = interrupted(command, {"POSIR_DATA": str(data)}, after=2)
     assert stopped.returncode == 130
-    assert f"What was finished is in {output}; run the same command again" in stopped.stderr
+    assert f"Finished results are in {output}; run the same command again" in stopped.stderr
     assert "Traceback" not in stopped.stderr
     finished = sum(len(subsets_in(output, task)) for task in TASKS)
     assert 2 <= finished < len(TASKS) * len(DOMAINS)
@@ -86,8 +86,8 @@ def test_stopped_by_ctrl_c_and_met_by_bad_data_a_run_ends_with_mtebs_own_results
     failed = CliRunner().invoke(build_app(), command[1:])
     queries.write_bytes(good)
     assert isinstance(failed.exception, PosirError)
-    assert f"{finished} of 12 units have a result" in failed.output
-    assert f"1 of {12 - finished} units failed" in str(failed.exception)
+    assert f"{finished} of 12 jobs already have a result" in failed.output
+    assert f"1 of {12 - finished} jobs failed" in str(failed.exception)
     bad = f"mteb/baseline-bm25s · PosIR-German-English · sports: {queries}: field 'pos_char_span': is reversed"
     assert bad in str(failed.exception)
     of_english, of_german = (f"results/mteb__baseline-bm25s/0_3_0/{task}.json" for task in TASKS)
@@ -96,7 +96,7 @@ def test_stopped_by_ctrl_c_and_met_by_bad_data_a_run_ends_with_mtebs_own_results
 
 
 def interrupted(command: tuple[str, ...], environment: dict[str, str], after: int) -> subprocess.CompletedProcess[str]:
-    """Press Ctrl-C when so many units are done: the signal reaches the command and its worker, as on a terminal."""
+    """Press Ctrl-C when this many jobs are done: the signal reaches the command and its worker, as on a terminal."""
     process = subprocess.Popen(
         [str(BIN / command[0]), *command[1:]],
         env=CLEAN | environment,
@@ -130,7 +130,7 @@ def cluster():
 
 
 def workers_at_work(cluster) -> list[int]:
-    """Return the processes of the cluster's workers that evaluate a unit now."""
+    """Return the processes of the cluster's workers that evaluate a job now."""
     raylets = {info.process.pid for node in cluster.list_all_nodes() for info in node.all_processes["raylet"]}
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
@@ -144,7 +144,7 @@ def workers_at_work(cluster) -> list[int]:
 
 
 def kill_one_worker(cluster, killed: list[int]) -> None:
-    """Wait for a worker that evaluates a unit, and kill it."""
+    """Wait for a worker that evaluates a job, and kill it."""
     while not killed:
         for pid in workers_at_work(cluster)[:1]:
             os.kill(pid, signal.SIGKILL)
@@ -174,7 +174,7 @@ def test_ctrl_c_stops_a_cluster_run_and_the_same_command_ends_it(cluster, data: 
     command = ("posir", "run", *ASKED_FOR, "--output-folder", str(output), *on_cluster)
     stopped = interrupted(command, {"POSIR_DATA": str(data), "RAY_USAGE_STATS_ENABLED": "0"}, after=2)
     assert stopped.returncode == 130
-    assert f"What was finished is in {output}; run the same command again" in stopped.stderr
+    assert f"Finished results are in {output}; run the same command again" in stopped.stderr
     assert "Traceback" not in stopped.stderr
     finished = sum(len(subsets_in(output, task)) for task in TASKS)
     assert 2 <= finished < len(TASKS) * len(DOMAINS)
@@ -182,7 +182,7 @@ def test_ctrl_c_stops_a_cluster_run_and_the_same_command_ends_it(cluster, data: 
         patch.setenv("POSIR_DATA", str(data))
         done = CliRunner().invoke(build_app(), command[1:])
     assert done.exit_code == 0, done.output
-    assert f"{finished} of 12 units have a result" in done.output
+    assert f"{finished} of 12 jobs already have a result" in done.output
     assert saved(output) == expected
 
 
@@ -196,7 +196,7 @@ def test_ray_without_a_cluster_or_without_ray_says_what_to_do(monkeypatch, tmp_p
     def unreachable(*_: object, **__: object) -> None:
         raise ConnectionError("nobody is there")
 
-    assert "only a Ray cluster has one" in said("--address", "auto")
+    assert "applies to a Ray cluster only" in said("--address", "auto")
     monkeypatch.setattr(ray, "init", unreachable)
     assert "no Ray cluster can be reached there (nobody is there)" in said("--engine", "ray", "--address", "auto")
     monkeypatch.setitem(sys.modules, "ray", None)

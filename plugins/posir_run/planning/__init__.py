@@ -1,1 +1,1 @@
-"""What a run will take, known before it starts: texts to encode, room for their embeddings, hours."""
+"""Estimating the cost of a run before it starts: texts to encode, size of the embeddings, time."""

@@ -1,7 +1,7 @@
-"""How fast a model encodes on this machine: measured for a few seconds on texts of every length that is to come.
+"""How fast a model encodes on this machine, from a benchmark of a few seconds.
 
-A model is not equally fast on all lengths (attention grows with the square, short texts leave a GPU idle, long ones are cut at
-the model's window), so each length bucket is measured by itself.
+Each length bucket is measured separately, since throughput depends on length: attention is quadratic, short texts leave a GPU
+idle, and long ones are truncated at the model's window.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from datasets import Dataset, disable_progress_bars
 from mteb.models import EncoderProtocol
 from mteb.types import PromptType
 
-from posir_run.planning.sizes import Lengths
+from posir_run.planning.sizes import TextCounts
 from posir_tasks.embeddings.format import EmbeddingFormat
 from posir_tasks.errors import PosirError
 from posir_tasks.search.dense import ModelEmbedder
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
     from posir_run.planning.samples import Samples
 
-#: Rounds of a measurement, and the seconds that one of them should take at least.
+#: Rounds of a benchmark, and the seconds that one of them should take at least.
 ROUNDS, ROUND_SECONDS = 3, 1.0
-#: Seconds after which a measurement is given no further round.
-PATIENCE = 20.0
+#: Seconds after which no further round is started.
+MAX_SECONDS = 20.0
 SEED = 42
 
 
@@ -40,19 +40,19 @@ class Speed:
     """How fast texts of one kind are encoded."""
 
     texts: int
-    """Texts in a round."""
+    """Texts per round."""
     seconds: tuple[float, ...]
-    """What a token of a document, or a query, took in each round."""
+    """Seconds per token of a document, or per query, in each round."""
 
     @property
     def mean(self) -> float:
-        """The mean over the rounds."""
+        """Mean over the rounds."""
         return sum(self.seconds) / len(self.seconds)
 
 
 @dataclass(frozen=True)
 class Duration:
-    """Seconds: what is expected, and what the fastest and the slowest rounds of the calibration would make of it."""
+    """Seconds: the estimate, and its range from the fastest to the slowest rounds of the benchmark."""
 
     low: float
     mean: float
@@ -62,8 +62,8 @@ class Duration:
         return Duration(self.low + other.low, self.mean + other.mean, self.high + other.high)
 
     @classmethod
-    def of(cls, speed: Speed, amount: int) -> Duration:
-        """Return how long so many tokens, or queries, take."""
+    def estimate(cls, speed: Speed, amount: int) -> Duration:
+        """Estimate the time for a number of tokens, or queries."""
         return cls(min(speed.seconds) * amount, speed.mean * amount, max(speed.seconds) * amount)
 
 
@@ -73,72 +73,73 @@ class Calibration:
 
     device: str
     documents: tuple[Speed | None, ...]
-    """A token's, by length bucket; None where there are no documents."""
+    """Per token, by length bucket; None for buckets without documents."""
     queries: Speed
-    form: EmbeddingFormat
-    """Of its embeddings."""
+    format: EmbeddingFormat
 
-    def duration(self, documents: Lengths, queries: int) -> Duration:
-        """Return how long documents and queries take to encode."""
+    def duration(self, documents: TextCounts, queries: int) -> Duration:
+        """Estimate how long documents and queries take to encode."""
         buckets = zip(self.documents, documents.tokens, strict=True)
-        of_documents = [Duration.of(speed, tokens) for speed, tokens in buckets if speed is not None]
-        return sum(of_documents, Duration.of(self.queries, queries))
+        durations = [Duration.estimate(speed, tokens) for speed, tokens in buckets if speed is not None]
+        return sum(durations, Duration.estimate(self.queries, queries))
 
 
-def calibrate(model: MTEBModels, samples: Samples, where: dict[str, Any], batch_size: int) -> Calibration:
-    """Measure a model.
+def calibrate(model: MTEBModels, samples: Samples, task_arguments: dict[str, Any], batch_size: int) -> Calibration:
+    """Measure the speed of a model.
 
     Args:
         model: As `mteb.get_model` returns it.
         samples: Texts of every length.
-        where: `task_metadata`, `hf_split` and `hf_subset` of a task, for the model's prompts.
-        batch_size: Texts to encode at a time.
+        task_arguments: `task_metadata`, `hf_split` and `hf_subset` of a task, for the model's prompts.
+        batch_size: Texts encoded at a time.
 
     Raises:
-        PosirError: The model gives no dense embeddings.
+        PosirError: The model is not a dense encoder.
     """
     if not isinstance(model, EncoderProtocol):
-        raise PosirError("it is no dense encoder")
+        raise PosirError("not a dense encoder")
     disable_progress_bars()
-    embed = ModelEmbedder(model, {"batch_size": batch_size, "show_progress_bar": False}, None, where)
+    embed = ModelEmbedder(model, {"batch_size": batch_size, "show_progress_bar": False}, None, task_arguments)
 
-    def encode(texts: Sequence[str], kind: PromptType) -> Any:
-        return embed(Dataset.from_dict({"id": list(map(str, range(len(texts)))), "text": list(texts)}), kind)
+    def encode(texts: Sequence[str], prompt_type: PromptType) -> Any:
+        return embed(Dataset.from_dict({"id": list(map(str, range(len(texts)))), "text": list(texts)}), prompt_type)
 
-    form = EmbeddingFormat.detect(encode(samples.queries[:1], PromptType.query), 1)
-    if form is None:
-        raise PosirError("it is no dense encoder")
+    format_ = EmbeddingFormat.detect(encode(samples.queries[:1], PromptType.query), 1)
+    if format_ is None:
+        raise PosirError("not a dense encoder")
     return Calibration(
         device=torch.cuda.get_device_name() if torch.cuda.is_available() else f"CPU, {torch.get_num_threads()} threads",
         documents=tuple(
-            measure(lambda picked: encode(picked, PromptType.document), texts, estimated_tokens) if texts else None
+            measure_speed(lambda batch: encode(batch, PromptType.document), texts, estimated_tokens) if texts else None
             for texts in samples.documents
         ),
-        queries=measure(lambda picked: encode(picked, PromptType.query), samples.queries, lambda _: 1),
-        form=form,
+        queries=measure_speed(lambda batch: encode(batch, PromptType.query), samples.queries, lambda _: 1),
+        format=format_,
     )
 
 
-def measure(encode: Callable[[Sequence[str]], object], texts: Sequence[str], amount: Callable[[str], int]) -> Speed:
-    """Measure how long texts take to encode: in rounds of as many as take long enough to be timed, drawn anew for each.
+def measure_speed(encode: Callable[[Sequence[str]], object], texts: Sequence[str], amount: Callable[[str], int]) -> Speed:
+    """Measure how long texts take to encode, in rounds of newly sampled texts.
+
+    The number of texts per round doubles until a round takes long enough to be timed.
 
     Args:
         encode: Encodes texts.
-        texts: All of one kind; at least one.
-        amount: What a text counts.
+        texts: Texts of one kind; at least one.
+        amount: What a text counts as: its tokens, or 1.
     """
-    draw, begun, count = random.Random(SEED), time.monotonic(), 1
-    while timed(encode, draw.sample(texts, count)) < ROUND_SECONDS and count < len(texts):
+    rng, started, count = random.Random(SEED), time.monotonic(), 1
+    while time_encoding(encode, rng.sample(texts, count)) < ROUND_SECONDS and count < len(texts):
         count = min(2 * count, len(texts))
     rounds: list[float] = []
-    while len(rounds) < ROUNDS and (not rounds or time.monotonic() < begun + PATIENCE):
-        picked = draw.sample(texts, count)
-        rounds.append(timed(encode, picked) / sum(map(amount, picked)))
+    while len(rounds) < ROUNDS and (not rounds or time.monotonic() < started + MAX_SECONDS):
+        sample = rng.sample(texts, count)
+        rounds.append(time_encoding(encode, sample) / sum(map(amount, sample)))
     return Speed(count, tuple(rounds))
 
 
-def timed(encode: Callable[[Sequence[str]], object], texts: Sequence[str]) -> float:
-    """Return how many seconds it takes to encode texts."""
-    begun = time.perf_counter()
+def time_encoding(encode: Callable[[Sequence[str]], object], texts: Sequence[str]) -> float:
+    """Return how many seconds texts take to encode."""
+    started = time.perf_counter()
     encode(texts)
-    return time.perf_counter() - begun
+    return time.perf_counter() - started

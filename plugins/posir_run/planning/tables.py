@@ -1,11 +1,10 @@
-"""The forms in which plans are printed."""
+"""Output of plans, as tables and as JSON."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import Any
 
 from rich.console import Console
 from rich.filesize import decimal
@@ -13,95 +12,93 @@ from rich.table import Table
 from rich.text import Text
 
 from posir_run.planning.calibration import Calibration, Duration, Speed
-from posir_run.planning.plan import Load, Plan
+from posir_run.planning.plan import CostEstimate, Plan
 from posir_run.planning.sizes import BUCKETS
 
-NUMBERS = ("Units", "Documents", "Tokens", "Queries", "Embeddings", "Time")
-#: What is printed for what is unknown.
-NONE = "–"
-#: Seconds of the units of time.
-UNITS = {"h": 3_600, "min": 60, "s": 1}
+NUMBERS = ("Jobs", "Documents", "Tokens", "Queries", "Embeddings", "Time")
+#: Printed for unknown values.
+UNKNOWN = "–"
+#: Seconds per unit of time.
+TIME_UNITS = {"h": 3_600, "min": 60, "s": 1}
 
 
 def print_plans(console: Console, plans: Sequence[Plan]) -> None:
-    """Print a table for each model, and in words what its numbers rest on."""
+    """Print a table for each model, and the assumptions behind its numbers."""
     for plan in plans:
         table = Table(title=Text(plan.model.name, "bold"), title_justify="left", box=None, header_style="bold")
         table.add_column("Task")
         for heading in NUMBERS:
             table.add_column(heading, justify="right")
-        for load in (*plan.tasks, *sums(plan)):
-            table.add_row(*cells(load))
+        for estimate in (*plan.tasks, *informative_totals(plan)):
+            table.add_row(*format_row(estimate))
         console.print(table)
-        for sentence in sentences(plan):
+        for sentence in explain_estimates(plan):
             console.print(sentence, markup=False)
         console.print()
 
 
-def sums(plan: Plan) -> Iterator[Load]:
-    """Yield those sums that say something new."""
+def informative_totals(plan: Plan) -> Iterator[CostEstimate]:
+    """Yield the totals that differ from the rows above them."""
     if len(plan.tasks) > 1:
         yield plan.total
-    if plan.stored.documents != plan.total.documents:
-        yield plan.stored
+    if plan.with_cache.documents != plan.total.documents:
+        yield plan.with_cache
 
 
-def cells(load: Load) -> tuple[str, ...]:
+def format_row(estimate: CostEstimate) -> tuple[str, ...]:
     """Return a row of the table."""
     return (
-        load.name,
-        f"{load.units:,}",
-        f"{sum(load.documents.texts):,}",
-        f"{sum(load.documents.tokens) / 1e6:,.1f} M",
-        f"{load.queries:,}",
-        NONE if load.bytes is None else decimal(load.bytes),
-        NONE if load.duration is None else time_of(load.duration),
+        estimate.name,
+        f"{estimate.jobs:,}",
+        f"{sum(estimate.documents.texts):,}",
+        f"{sum(estimate.documents.tokens) / 1e6:,.1f} M",
+        f"{estimate.queries:,}",
+        UNKNOWN if estimate.bytes is None else decimal(estimate.bytes),
+        UNKNOWN if estimate.duration is None else format_duration(estimate.duration),
     )
 
 
-def time_of(duration: Duration) -> str:
+def format_duration(duration: Duration) -> str:
     """Return a duration in hours, minutes or seconds, with its range."""
-    unit, seconds = next((one for one in UNITS.items() if duration.mean >= one[1]), ("s", 1))
+    unit, seconds = next((unit for unit in TIME_UNITS.items() if duration.mean >= unit[1]), ("s", 1))
     return f"{duration.mean / seconds:,.1f} {unit} ({duration.low / seconds:,.1f} to {duration.high / seconds:,.1f})"
 
 
-def sentences(plan: Plan) -> Iterator[str]:
-    """Say what the numbers rest on, and what a store of embeddings spares."""
+def explain_estimates(plan: Plan) -> Iterator[str]:
+    """Yield what the estimates are based on, and what an embedding cache saves."""
     if plan.counted:
-        yield "Sizes: counted in the data; a token is four bytes."
+        yield "Sizes: counted in the data, with one token per four bytes."
     else:
-        yield "Sizes: published averages (arXiv 2601.08363) where the data is not at hand, all documents as long as the mean."
+        yield "Sizes: published averages (arXiv 2601.08363) for data that is not on this machine, all documents of mean length."
     if plan.model.calibration:
-        yield from measured(plan.model.calibration, drawn=plan.drawn)
+        yield from explain_benchmark(plan.model.calibration, sampled=plan.sampled)
     else:
         yield f"Time: not estimated, since the model could not be measured ({plan.model.problem})."
-    spared = sum(plan.total.documents.texts) - sum(plan.stored.documents.texts)
-    if spared:
-        yield f"Store: with POSIR_EMBEDDINGS {spared:,} documents, which several tasks share, are not encoded again."
+    saved = sum(plan.total.documents.texts) - sum(plan.with_cache.documents.texts)
+    if saved:
+        yield f"Cache: with POSIR_EMBEDDINGS, {saved:,} documents that several tasks share are not encoded again."
 
 
-def measured(calibration: Calibration, *, drawn: bool) -> Iterator[str]:
-    """Say how a model was measured."""
+def explain_benchmark(calibration: Calibration, *, sampled: bool) -> Iterator[str]:
+    """Yield how the time was estimated."""
     yield (
-        f"Time: of encoding, on one device as here ({calibration.device}); in brackets what the fastest and the slowest of "
-        f"{len(calibration.queries.seconds)} rounds would make of it."
+        f"Time: of encoding on one device like this one ({calibration.device}), from a short benchmark on this machine; in "
+        f"parentheses, the range from the fastest to the slowest of {len(calibration.queries.seconds)} rounds."
     )
-    texts = "texts of the data" if drawn else "made texts of the mean length, where the data is not at hand"
-    rates = [f"{name} {rate(speed)}" for name, speed in zip(BUCKETS, calibration.documents, strict=True) if speed]
-    yield f"Measured with {texts}: tokens a second by length {', '.join(rates)}; queries a second {rate(calibration.queries)}."
+    texts = "texts of the data" if sampled else "synthetic texts of mean length, since not all data is on this machine"
+    rates = [f"{name} {format_rate(speed)}" for name, speed in zip(BUCKETS, calibration.documents, strict=True) if speed]
+    yield (
+        f"Benchmark: {texts}; tokens per second by length: {', '.join(rates)}; queries per second: "
+        f"{format_rate(calibration.queries)}."
+    )
 
 
-def rate(speed: Speed) -> str:
-    """Return a speed with its range and its sample."""
+def format_rate(speed: Speed) -> str:
+    """Return a speed as a rate, with its range and the size of its sample."""
     slowest, fastest = 1 / max(speed.seconds), 1 / min(speed.seconds)
-    return f"{1 / speed.mean:,.0f} ({slowest:,.0f} to {fastest:,.0f}; {speed.texts} texts a round)"
+    return f"{1 / speed.mean:,.0f} ({slowest:,.0f} to {fastest:,.0f}; {speed.texts} texts per round)"
 
 
-def as_json(plans: Sequence[Plan]) -> str:
+def format_json(plans: Sequence[Plan]) -> str:
     """Return plans as JSON: durations in seconds, sizes in bytes, lengths by bucket."""
-    return json.dumps([record(plan) for plan in plans], indent=2)
-
-
-def record(plan: Plan) -> dict[str, Any]:
-    """Return a plan under its names."""
-    return {"length_buckets": BUCKETS, **asdict(plan)}
+    return json.dumps([{"length_buckets": BUCKETS, **asdict(plan)} for plan in plans], indent=2)

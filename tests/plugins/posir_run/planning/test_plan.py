@@ -1,4 +1,4 @@
-"""Plans of made models, whose speed is known, and of a real one through the command."""
+"""Plans for models of known speed, and for a real one through the command."""
 
 import json
 
@@ -8,28 +8,30 @@ from typer.testing import CliRunner
 
 from posir_run.planning import calibration
 from posir_run.planning import plan as plan_module
-from posir_run.planning.calibration import Calibration, Duration, Speed, measure
-from posir_run.planning.plan import ModelSpeed, plan_of
+from posir_run.planning.calibration import Calibration, Duration, Speed, measure_speed
+from posir_run.planning.plan import ModelSpeed, build_plan
 from posir_run.planning.samples import Samples
-from posir_run.planning.sizes import Lengths, SubsetSize
+from posir_run.planning.sizes import SubsetSize, TextCounts
 from posir_run.planning.tables import print_plans
 from posir_tasks.command.app import build_app
 from posir_tasks.embeddings.format import EmbeddingFormat
 from tests.support.datasets import ASKED, POSIR_FOLDER, TEXTS, posir_tables, write_domain
 
-SAMPLES = Samples(([], [], [], []), [], drawn=True)
+SAMPLES = Samples(([], [], [], []), [], sampled=True)
 
 
 def speed(*seconds):
     return Speed(32, seconds)
 
 
-#: A token takes 1 ms in the shortest texts and 2 ms in the longest, a query 1/2 s.
-KNOWN = Calibration("made", (speed(0.001), None, None, speed(0.001, 0.003)), speed(0.5), EmbeddingFormat("numpy", "float16", 8))
+#: 1 ms per token in the shortest texts and 2 ms in the longest, 0.5 s per query.
+KNOWN = Calibration(
+    "device", (speed(0.001), None, None, speed(0.001, 0.003)), speed(0.5), EmbeddingFormat("numpy", "float16", 8)
+)
 
 
 def size(task, corpus, texts, tokens, queries):
-    return SubsetSize(task, corpus, Lengths(texts, tokens), queries, counted=True)
+    return SubsetSize(task, corpus, TextCounts(texts, tokens), queries, counted=True)
 
 
 SIZES = [
@@ -40,68 +42,68 @@ SIZES = [
 
 
 def plan(model):
-    return plan_of(model, SIZES, SAMPLES)
+    return build_plan(model, SIZES, SAMPLES)
 
 
-def test_a_plan_adds_up_and_a_store_spares_shared_documents():
-    made = plan(ModelSpeed("m", KNOWN, "", 16))
-    english, german = made.tasks
-    assert (english.units, sum(english.documents.texts), english.queries) == (2, 16, 6)
-    assert (german.units, sum(german.documents.texts), german.queries) == (1, 11, 6)
+def test_a_plan_adds_up_and_a_cache_saves_shared_documents():
+    known = plan(ModelSpeed("m", KNOWN, "", 16))
+    english, german = known.tasks
+    assert (english.jobs, sum(english.documents.texts), english.queries) == (2, 16, 6)
+    assert (german.jobs, sum(german.documents.texts), german.queries) == (1, 11, 6)
     assert english.bytes == (16 + 6) * 16
     assert english.duration == Duration(1.5 + 2 + 3, pytest.approx(1.5 + 4 + 3), 1.5 + 6 + 3)
-    assert made.total.documents == english.documents + german.documents
-    assert made.total.duration == Duration(12.5, 16.5, 20.5)
-    assert made.stored.documents == english.documents
-    assert made.stored.queries == 12
-    assert made.stored.duration.mean == pytest.approx(1.5 + 4 + 6)
+    assert known.total.documents == english.documents + german.documents
+    assert known.total.duration == Duration(12.5, 16.5, 20.5)
+    assert known.with_cache.documents == english.documents
+    assert known.with_cache.queries == 12
+    assert known.with_cache.duration.mean == pytest.approx(1.5 + 4 + 6)
 
 
-def test_what_was_not_measured_is_not_estimated():
-    unknown, told = plan(ModelSpeed("m", None, "why not", None)), plan(ModelSpeed("m", None, "why not", 1_536))
+def test_the_time_is_not_estimated_without_a_measurement():
+    unknown, known_size = plan(ModelSpeed("m", None, "the reason", None)), plan(ModelSpeed("m", None, "the reason", 1_536))
     assert unknown.total.duration is None
     assert unknown.total.bytes is None
-    assert told.total.bytes == (27 + 12) * 1_536
+    assert known_size.total.bytes == (27 + 12) * 1_536
 
 
 @pytest.mark.parametrize(
-    ("model", "said"),
+    ("model", "sentence"),
     [
         (ModelSpeed("m", KNOWN, "", 16), "16.5 s (12.5 to 20.5)"),
-        (ModelSpeed("m", KNOWN, "", 16), "Q4 500 (333 to 1,000; 32 texts a round); queries a second 2 (2 to 2;"),
+        (ModelSpeed("m", KNOWN, "", 16), "Q4 500 (333 to 1,000; 32 texts per round); queries per second: 2 (2 to 2;"),
         (
             ModelSpeed("m", KNOWN, "", 16),
-            "with POSIR_EMBEDDINGS 11 documents, which several tasks share, are not encoded again",
+            "with POSIR_EMBEDDINGS, 11 documents that several tasks share are not encoded again",
         ),
-        (ModelSpeed("m", None, "why not", None), "Time: not estimated, since the model could not be measured (why not)."),
+        (ModelSpeed("m", None, "the reason", None), "Time: not estimated, since the model could not be measured (the reason)."),
     ],
 )
-def test_a_table_says_what_its_numbers_rest_on(model, said, capsys):
+def test_a_table_explains_its_estimates(model, sentence, capsys):
     print_plans(Console(width=400), [plan(model)])
-    assert said in capsys.readouterr().out
+    assert sentence in capsys.readouterr().out
 
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Let a text take a second for every eight characters, and a batch one more."""
-    monkeypatch.setattr(calibration, "timed", lambda encode, texts: encode(texts) or 1 + sum(map(len, texts)) / 8)
+    """Let a batch take one second, and one more per eight characters."""
+    monkeypatch.setattr(calibration, "time_encoding", lambda encode, texts: encode(texts) or 1 + sum(map(len, texts)) / 8)
 
 
 @pytest.mark.usefixtures("clock")
-def test_a_round_is_as_long_as_can_be_timed(monkeypatch):
+def test_a_round_is_long_enough_to_be_timed(monkeypatch):
     monkeypatch.setattr(calibration, "ROUND_SECONDS", 7)
     encoded = []
-    found = measure(encoded.append, ["x" * 8] * 100, len)
+    found = measure_speed(encoded.append, ["x" * 8] * 100, len)
     assert [len(texts) for texts in encoded] == [1, 2, 4, 8, 8, 8, 8]
     assert found == Speed(8, (9 / 64,) * 3)
 
 
 @pytest.mark.usefixtures("clock")
-def test_few_texts_are_measured_all_together_and_slow_ones_not_thrice(monkeypatch):
+def test_few_texts_are_measured_together_and_slow_ones_only_once(monkeypatch):
     monkeypatch.setattr(calibration, "ROUND_SECONDS", 1_000)
-    assert measure(lambda _: None, ["x" * 8] * 5, len) == Speed(5, (6 / 40,) * 3)
-    monkeypatch.setattr(calibration, "PATIENCE", -1)
-    assert measure(lambda _: None, ["x" * 8] * 5, len) == Speed(5, (6 / 40,))
+    assert measure_speed(lambda _: None, ["x" * 8] * 5, len) == Speed(5, (6 / 40,) * 3)
+    monkeypatch.setattr(calibration, "MAX_SECONDS", -1)
+    assert measure_speed(lambda _: None, ["x" * 8] * 5, len) == Speed(5, (6 / 40,))
 
 
 @pytest.fixture
@@ -114,27 +116,27 @@ def data(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("data")
-def test_the_command_plans_for_every_model_what_the_data_holds():
+def test_the_command_plans_for_every_model_from_the_data():
     tasks = ("PosIR-English", "PosIR-German-English", "PosIR-German")
     models = ("mteb/baseline-random-encoder", "baseline-bm25s")
     done = CliRunner().invoke(build_app(), ["plan", "-t", *tasks, "-m", *models, "--format", "json"])
     assert done.exit_code == 0, done.output
     dense, sparse = json.loads(done.stdout)
     texts, queries = len(TEXTS), len(ASKED)
-    assert [load["name"] for load in dense["tasks"]] == [*tasks]
+    assert [estimate["name"] for estimate in dense["tasks"]] == [*tasks]
     assert sum(dense["total"]["documents"]["texts"]) == 3 * texts
-    assert sum(dense["stored"]["documents"]["texts"]) == 2 * texts
+    assert sum(dense["with_cache"]["documents"]["texts"]) == 2 * texts
     assert dense["total"]["bytes"] == 3 * (texts + queries) * 32 * 4
-    assert dense["model"]["bytes_a_text"] == 32 * 4
+    assert dense["model"]["bytes_per_text"] == 32 * 4
     assert 0 < dense["total"]["duration"]["low"] <= dense["total"]["duration"]["mean"] <= dense["total"]["duration"]["high"]
     assert dense["counted"]
-    assert dense["drawn"]
-    assert sparse["model"]["problem"] == "it is no dense encoder"
+    assert dense["sampled"]
+    assert sparse["model"]["problem"] == "not a dense encoder"
     assert sparse["total"]["duration"] is None
 
 
 @pytest.mark.usefixtures("data")
-def test_a_model_that_cannot_be_loaded_is_planned_by_its_metadata(monkeypatch):
+def test_a_model_that_cannot_be_loaded_is_planned_from_its_metadata(monkeypatch):
     def fail(model):
         raise OSError(f"no weights of {model.name}\nin a cache")
 

@@ -1,4 +1,4 @@
-"""Sizes counted by brute force, and the published ones added up again."""
+"""Sizes against a brute-force count, and the published ones against the paper's totals."""
 
 import numpy as np
 import polars as pl
@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mteb import get_task
 
-from posir_run.planning.samples import SAMPLE, made, samples_of
+from posir_run.planning.samples import SAMPLE_SIZE, collect_samples, synthetic_texts
 from posir_run.planning.sizes import (
     BOUNDS,
     BUCKETS,
-    Lengths,
-    lengths_of,
+    TextCounts,
+    count_texts,
+    measure_subsets,
     published_documents,
     published_queries,
-    sizes_of,
 )
 from posir_tasks.errors import DataError
 from posir_tasks.languages import DOMAINS, LANGUAGES, PIVOT
@@ -25,17 +25,17 @@ from tests.support.datasets import ASKED, POSIR_FOLDER, TEXTS, posir_tables, wri
 IN_PAPER = [language for language in LANGUAGES if language.in_paper]
 
 
-def counted(texts):
-    """Count texts one by one."""
+def count_one_by_one(texts):
+    """Count texts by length with NumPy."""
     tokens = np.array([estimated_tokens(text) for text in texts], np.int64)
-    place = np.digitize(tokens, BOUNDS, right=True)
-    return Lengths(
-        tuple(np.bincount(place, minlength=len(BUCKETS)).tolist()),
-        tuple(int(tokens[place == one].sum()) for one in range(len(BUCKETS))),
+    bucket = np.digitize(tokens, BOUNDS, right=True)
+    return TextCounts(
+        tuple(np.bincount(bucket, minlength=len(BUCKETS)).tolist()),
+        tuple(int(tokens[bucket == index].sum()) for index in range(len(BUCKETS))),
     )
 
 
-#: Texts of few and of many bytes a character, about the bounds of the buckets.
+#: Texts with few and with many bytes per character, with lengths near the bounds of the buckets.
 TEXT = st.builds(
     lambda letter, count: letter * count,
     st.sampled_from("xé漢"),
@@ -46,28 +46,28 @@ TEXT = st.builds(
 @given(st.lists(TEXT, max_size=20), st.lists(TEXT, max_size=20))
 def test_texts_are_counted_by_length_and_counts_add(some, others):
     def counts(texts):
-        return lengths_of(pl.LazyFrame({"text": texts}, {"text": pl.String}))
+        return count_texts(pl.LazyFrame({"text": texts}, {"text": pl.String}))
 
-    assert counts(some) == counted(some)
-    assert counts(some) + counts(others) == counted(some + others)
+    assert counts(some) == count_one_by_one(some)
+    assert counts(some) + counts(others) == count_one_by_one(some + others)
 
 
 def test_the_published_sizes_add_up_to_the_papers_totals():
-    documents = sum((published_documents(language, one) for language in IN_PAPER for one in DOMAINS), Lengths.none())
+    documents = sum((published_documents(language, one) for language in IN_PAPER for one in DOMAINS), TextCounts.zero())
     queries = sum(published_queries(language, domain) for language in IN_PAPER for domain in DOMAINS)
     # Nine languages share what is not English in whole numbers.
     assert 17_329_673 - 9 < sum(documents.texts) <= 17_329_673
     assert 22_800_000_000 - 9 < sum(documents.tokens) <= 22_800_000_000
     assert 421_708 - 9 < queries <= 421_708
-    english = sum((published_documents(PIVOT, domain) for domain in DOMAINS), Lengths.none())
-    assert english == Lengths((0, 1_719_701, 0, 0), (0, 1_719_701 * 922, 0, 0))
+    english = sum((published_documents(PIVOT, domain) for domain in DOMAINS), TextCounts.zero())
+    assert english == TextCounts((0, 1_719_701, 0, 0), (0, 1_719_701 * 922, 0, 0))
     assert sum(published_queries(PIVOT, domain) for domain in DOMAINS) == 42_015
 
 
 def test_without_data_a_task_has_its_published_size(monkeypatch, tmp_path):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     task = get_task("PosIR-German-English")
-    sizes = sizes_of((task, domain) for domain in task.hf_subsets)
+    sizes = measure_subsets((task, domain) for domain in task.hf_subsets)
     assert len(sizes) == len(DOMAINS)
     assert sum(sum(size.documents.texts) for size in sizes) == 1_719_701
     assert not any(size.counted for size in sizes)
@@ -84,51 +84,51 @@ def data(tmp_path, monkeypatch):
     return list(long.values())
 
 
-def test_data_at_hand_is_counted_and_shared_documents_are_alike(data):
+def test_local_data_is_counted_and_shared_documents_have_the_same_counts(data):
     tasks = [get_task(name) for name in ("PosIR-English", "PosIR-German-English", "PosIR-German")]
-    english, crossed, german = sizes_of((task, "sports") for task in tasks)
-    assert english.documents == crossed.documents == counted(data)
-    assert german.documents == counted(TEXTS.values())
+    english, crossed, german = measure_subsets((task, "sports") for task in tasks)
+    assert english.documents == crossed.documents == count_one_by_one(data)
+    assert german.documents == count_one_by_one(TEXTS.values())
     assert (english.queries, crossed.queries, german.queries) == (4, 3, 3)
     assert english.corpus == crossed.corpus != german.corpus
     assert all(size.counted for size in (english, crossed, german))
 
 
-def test_a_task_that_is_read_whole_is_counted():
-    (size,) = sizes_of([(get_task("PosIR-Mini"), "default")])
+def test_a_task_that_is_read_at_once_is_counted():
+    (size,) = measure_subsets([(get_task("PosIR-Mini"), "default")])
     assert (sum(size.documents.texts), size.queries) == (72, 720)
 
 
-def test_a_file_that_is_missing_is_named(data, tmp_path):  # noqa: ARG001
+def test_a_missing_file_is_named(data, tmp_path):  # noqa: ARG001
     missing = tmp_path / POSIR_FOLDER / "eng-Latn" / "sports" / "corpus.parquet"
     task = get_task("PosIR-English")
     missing.unlink()
     with pytest.raises(DataError, match=str(missing)):
-        sizes_of([(task, "sports")])
+        measure_subsets([(task, "sports")])
 
 
-def test_samples_are_of_the_wanted_lengths_and_from_the_data_where_it_has_them(data):
-    drawn = samples_of([get_task("PosIR-English")], counted(data))
-    assert drawn.drawn
-    assert sorted(text for texts in drawn.documents for text in texts) == sorted(data)
-    assert sorted(drawn.queries) == sorted(question for question, _, _ in ASKED.values())
-    wanted = counted(data) + Lengths((0, 0, 3, 0), (0, 0, 4_000, 0))
-    mixed = samples_of([get_task("PosIR-English")], wanted)
-    for place, texts in enumerate(mixed.documents):
-        assert bool(texts) == bool(wanted.texts[place])
-        assert all(counted([text]).texts[place] for text in texts)
+def test_samples_have_the_required_lengths_and_are_from_the_data_where_possible(data):
+    samples = collect_samples([get_task("PosIR-English")], count_one_by_one(data))
+    assert samples.sampled
+    assert sorted(text for texts in samples.documents for text in texts) == sorted(data)
+    assert sorted(samples.queries) == sorted(question for question, _, _ in ASKED.values())
+    required = count_one_by_one(data) + TextCounts((0, 0, 3, 0), (0, 0, 4_000, 0))
+    mixed = collect_samples([get_task("PosIR-English")], required)
+    for index, texts in enumerate(mixed.documents):
+        assert bool(texts) == bool(required.texts[index])
+        assert all(count_one_by_one([text]).texts[index] for text in texts)
 
 
-def test_without_data_samples_are_made_of_the_mean_length(monkeypatch, tmp_path):
+def test_without_data_samples_are_synthetic_and_of_mean_length(monkeypatch, tmp_path):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
-    samples = samples_of([get_task("PosIR-English")], Lengths.alike(1_000, 922_000))
-    assert not samples.drawn
+    samples = collect_samples([get_task("PosIR-English")], TextCounts.all_mean_length(1_000, 922_000))
+    assert not samples.sampled
     assert [len(texts) > 0 for texts in samples.documents] == [False, True, False, False]
     assert {len(text) for text in samples.documents[1]} == {922 * 4}
-    assert len(set(samples.documents[1])) == len(samples.documents[1]) <= SAMPLE
-    assert len(samples.queries) == SAMPLE
+    assert len(set(samples.documents[1])) == len(samples.documents[1]) <= SAMPLE_SIZE
+    assert len(samples.queries) == SAMPLE_SIZE
 
 
 @pytest.mark.parametrize("tokens", [1, 512, 100_000])
-def test_texts_can_be_made_of_any_length(tokens):
-    assert {len(text) for text in made(tokens)} == {tokens * 4}
+def test_synthetic_texts_can_have_any_length(tokens):
+    assert {len(text) for text in synthetic_texts(tokens)} == {tokens * 4}
