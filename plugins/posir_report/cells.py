@@ -38,9 +38,9 @@ class Cell:
     low: float | None
     """95 % interval of the mean."""
     high: float | None
-    noise_low: float | None
+    null_low: float | None
     """What 95 of 100 means lie within when position has no effect: ranks exchanged among the bins of the length bucket."""
-    noise_high: float | None
+    null_high: float | None
 
 
 def cells_of(summary: TaskSummary) -> list[Cell]:
@@ -75,8 +75,8 @@ def _bucket(length: str, profile: PositionProfile, index: int, intervals: list[I
             ndcg_at_10=none_if_nan(means[place]),
             low=interval[0] if interval else None,
             high=interval[1] if interval else None,
-            noise_low=none_if_nan(noise[0, place]),
-            noise_high=none_if_nan(noise[1, place]),
+            null_low=none_if_nan(noise[0, place]),
+            null_high=none_if_nan(noise[1, place]),
         )
         for place, (position, interval) in enumerate(zip(profile.positions, intervals, strict=True))
     ]

@@ -39,7 +39,7 @@ def curves(summary: TaskSummary, cells: Sequence[Cell]) -> alt.VConcatChart:
     panels = length_titles(summary.profile)
     base = chart_of([{**asdict(cell), "panel": panels[cell.length]} for cell in cells])
     place = place_of(summary.profile)
-    noise = base.mark_rect(color=NOISE).encode(**extent_of(summary.profile), y=score_of("noise_low"), y2="noise_high:Q")
+    noise = base.mark_rect(color=NOISE).encode(**extent_of(summary.profile), y=score_of("null_low"), y2="null_high:Q")
     interval = base.mark_rule(color=COLOURS[0], opacity=0.5, strokeWidth=2.5).encode(x=place, y=score_of("low"), y2="high:Q")
     line = base.mark_line(color=COLOURS[0], strokeWidth=1.5).encode(x=place, y=score_of("ndcg_at_10"))
     points = base.mark_point(color=COLOURS[0], size=32, opacity=1).encode(
@@ -314,8 +314,8 @@ def cell_tooltip() -> list[alt.Tooltip]:
         alt.Tooltip("ndcg_at_10:Q", title="nDCG@10", format=".3f"),
         alt.Tooltip("low:Q", title="95 % interval, from", format=".3f"),
         alt.Tooltip("high:Q", title="95 % interval, to", format=".3f"),
-        alt.Tooltip("noise_low:Q", title="No effect, from", format=".3f"),
-        alt.Tooltip("noise_high:Q", title="No effect, to", format=".3f"),
+        alt.Tooltip("null_low:Q", title="No effect, from", format=".3f"),
+        alt.Tooltip("null_high:Q", title="No effect, to", format=".3f"),
     ]
 
 

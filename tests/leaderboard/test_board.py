@@ -117,7 +117,7 @@ def test_a_models_page_has_every_position_and_domain_of_its_profiles(built):
         assert shown == pytest.approx(scores, abs=5e-7, nan_ok=True)
     assert detail["subsets"]["name"] == list(DOMAINS)
     assert detail["subsets"]["ndcg_at_10"] == pytest.approx([profile(seed).score() for seed in range(3)], abs=5e-7)
-    noise = zip(detail["panels"][0]["noise_low"], detail["panels"][0]["noise_high"], strict=True)
+    noise = zip(detail["panels"][0]["null_low"], detail["panels"][0]["null_high"], strict=True)
     assert all(low < whole.score() < high for low, high in noise), "without an effect every position is near the mean"
 
 

@@ -125,7 +125,7 @@ def curve(*, relative: bool) -> Layered:
     extent = {"x": alt.X("start:Q", title=None), "x2": "end:Q"} if relative else {}
     uncertain = base.mark_area(opacity=0.16) if relative else base.mark_rule(strokeWidth=2, opacity=0.6)
     return alt.layer(
-        base.mark_rect(color=alt.ExprRef("noise")).encode(**extent, y=score_of("noise_low"), y2="noise_high:Q"),
+        base.mark_rect(color=alt.ExprRef("noise")).encode(**extent, y=score_of("null_low"), y2="null_high:Q"),
         uncertain.encode(y=score_of("low"), y2="high:Q", color=hue()),
         base.mark_line(strokeWidth=1.8).encode(y=score_of("ndcg_at_10"), color=hue()),
         base.mark_point(filled=True, size=34, opacity=1).encode(

@@ -90,8 +90,8 @@ def detail_of(model: str, task: str, source: str) -> dict[str, Any]:
         "ndcg_at_10": [one.ndcg_at_10 for one in bins],
         "low": [low for low, _ in bounds],
         "high": [high for _, high in bounds],
-        "noise_low": unknown,
-        "noise_high": unknown,
+        "null_low": unknown,
+        "null_high": unknown,
     }
     return dict(
         rounded(

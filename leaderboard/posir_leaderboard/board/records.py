@@ -17,7 +17,7 @@ from posir_significance.permutation_null import permutation_null
 from posir_tasks.results import rounded
 
 #: What is kept of a cell of the curves.
-CELL = ("queries", "ndcg_at_10", "low", "high", "noise_low", "noise_high")
+CELL = ("queries", "ndcg_at_10", "low", "high", "null_low", "null_high")
 #: What is kept of a row, named as `posir report --csv` names it.
 ROW = (
     "queries",
@@ -131,8 +131,8 @@ def all_lengths(summary: TaskSummary) -> list[Cell]:
             ndcg_at_10=row.ndcg_at_10,
             low=row.ndcg_at_10_low,
             high=row.ndcg_at_10_high,
-            noise_low=none_if_nan(low[place]),
-            noise_high=none_if_nan(high[place]),
+            null_low=none_if_nan(low[place]),
+            null_high=none_if_nan(high[place]),
         )
         for place, (cell, row) in enumerate(zip(template, build_bin_rows(summary), strict=True))
     ]

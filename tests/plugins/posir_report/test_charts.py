@@ -130,7 +130,7 @@ def test_intervals_of_a_cell_hold_its_mean_and_are_missing_where_it_is_empty(sum
     data = data_of(curves(summary, cells_of(summary)))
     filled = data.queries > 0
     assert ((data.low <= data.ndcg_at_10) & (data.ndcg_at_10 <= data.high))[filled].all()
-    assert data.loc[~filled, ["ndcg_at_10", "low", "high", "noise_low", "noise_high"]].isna().all(axis=None)
+    assert data.loc[~filled, ["ndcg_at_10", "low", "high", "null_low", "null_high"]].isna().all(axis=None)
 
 
 def test_noise_band_is_that_of_shuffled_queries(raw, summary):
@@ -145,8 +145,8 @@ def test_noise_band_is_that_of_shuffled_queries(raw, summary):
     low, high = np.quantile(means, [0.025, 0.975], axis=0)
     # A quantile of 2,000 draws scatters by about 0.08 standard deviations of a bin's mean.
     error = 0.4 * means.std(axis=0)
-    assert (np.abs(data.noise_low[:20] - low) < error).all()
-    assert (np.abs(data.noise_high[:20] - high) < error).all()
+    assert (np.abs(data.null_low[:20] - low) < error).all()
+    assert (np.abs(data.null_high[:20] - high) < error).all()
 
 
 def test_heat_map_shows_the_same_cells(summary):
@@ -194,7 +194,7 @@ def test_without_significance_there_are_scores_but_no_intervals_and_no_bands(sum
     bare = replace(summary, scores=scores)
     cells = cells_of(bare)
     data = data_of(curves(bare, cells))
-    assert data[["low", "high", "noise_low", "noise_high"]].isna().all(axis=None)
+    assert data[["low", "high", "null_low", "null_high"]].isna().all(axis=None)
     assert_same(data.ndcg_at_10, [np.nan if cell.ndcg_at_10 is None else cell.ndcg_at_10 for cell in cells_of(summary)])
     for chart in (curves(bare, cells), heat_map(bare, cells), models_over_position([bare, bare]), psi_against_ndcg([bare])):
         assert "95" not in texts_of(chart)

@@ -101,5 +101,5 @@ def test_one_profile_is_permuted_once_on_the_way_from_result_to_leaderboard(tmp_
     permutation_null.cache_clear()
     assert summary.scores == scores
     assert record.rows[0].psi_null_p95 == scores["psi_significance"]["all"]["psi_null_p95"]
-    assert all(cell.noise_low < cell.noise_high for cell in cells)
+    assert all(cell.null_low < cell.null_high for cell in cells)
     assert len(computed) == 1

@@ -27,7 +27,7 @@
       middle: (at + 0.5) / detail.positions.length,
       end: (at + 1) / detail.positions.length,
       ...Object.fromEntries(Object.keys(columns).map((name) => [name, columns[name][at]])),
-      ...(alone ? {} : { noise_low: null, noise_high: null }),
+      ...(alone ? {} : { null_low: null, null_high: null }),
     }));
   }
 
@@ -42,7 +42,7 @@
         .filter((model) => model.tasks.get(task.name).lengths[panel] === length)
         .flatMap((model) => cells(model, model.tasks.get(task.name), panel, models.length === 1)),
     );
-    const { high } = ends(panels.flat(), "ndcg_at_10", "high", "noise_high");
+    const { high } = ends(panels.flat(), "ndcg_at_10", "high", "null_high");
     const drawings = panels.map((rows, panel) => {
       const { place, element } = board.figure(lengths[panel], numbers(lengths[panel], rows));
       figures.push({ place, name: known[0].tasks.get(task.name).relative ? "curve" : "steps", rows, high });
