@@ -1,7 +1,7 @@
-"""How far `posir compare` is to be trusted: coverage of its intervals and share of p < 0.05, by simulation.
+"""Coverage of the intervals of `posir compare` and rate of p < 0.05, by simulation.
 
-Two models over 20 position bins in two length buckets, alike or different in level and in shape over positions, their ranks
-correlated over queries or not. Use: python benchmarks/compare_coverage.py [REPLICATIONS]
+Two models over 20 position bins in two length buckets, with equal or different levels and effects of position; their ranks are
+correlated across queries (paired) or not. Use: python benchmarks/compare_coverage.py [REPLICATIONS]
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections import defaultdict
 from multiprocessing import Pool
 
 import numpy as np
-from coverage import EFFECTS, rank_distribution
+from interval_coverage import EFFECTS, rank_distribution
 from scipy.stats import norm
 
 from posir_compare.comparison import rows_of
@@ -23,9 +23,9 @@ from posir_tasks.profile import RANKS, PositionProfile
 
 BINS, LENGTHS, DRAWS = 20, ("Q1", "Q2"), 2_000
 PAIR = Pair(Contestant("A", ()), Contestant("B", ()), "simulated")
-#: Name of a setting to the models' shapes: effect, best bin's nDCG@10, PSI.
+#: The two models of each setting: effect of position, nDCG@10 of the best bin, PSI.
 SETTINGS = {
-    "both flat, alike": (("flat", 0.5, 0.0), ("flat", 0.5, 0.0)),
+    "both flat, equal": (("flat", 0.5, 0.0), ("flat", 0.5, 0.0)),
     "both flat, levels differ": (("flat", 0.9, 0.0), ("flat", 0.5, 0.0)),
     "same trend": (("linear", 0.7, 0.4), ("linear", 0.7, 0.4)),
     "same PSI, levels differ": (("linear", 0.9, 0.4), ("linear", 0.6, 0.4)),
@@ -44,7 +44,7 @@ def curve(effect: str, best: float, sensitivity: float) -> np.ndarray:
 
 
 def joint_ranks(first: np.ndarray, second: np.ndarray, queries: int, correlation: float, seed: list[int]) -> np.ndarray:
-    """Draw the ranks of both models for each query: counts of shape (P, ranks, ranks); early bins have more queries."""
+    """Sample the ranks of both models for each query: counts of shape (P, ranks, ranks); early bins have more queries."""
     rng = np.random.default_rng(seed)
     shares = np.linspace(1.4, 0.6, BINS) / BINS
     bins = np.repeat(np.arange(BINS), rng.multinomial(queries, shares / shares.sum()))

@@ -1,4 +1,4 @@
-"""Runs a command as a user would and measures the whole process, with the processes that it forks."""
+"""Run a command and measure its wall time and memory, including its child processes."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-#: Seconds between two looks at the memory of a command's processes.
-INTERVAL = 0.2
+#: Seconds between two memory samples.
+SAMPLE_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a finished command took."""
+    """Time and memory of a finished command."""
 
     wall_s: float
     peak_mb: float
-    """Of all its processes together; what they share counts once. At least the largest process's own peak."""
+    """Of all its processes together, shared memory counted once; at least the peak of the largest process."""
     output: str
 
 
 def measure(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Cost:
-    """Run a command to its end and return its cost; its standard output is returned, its errors are dropped."""
+    """Run a command and return its cost and standard output; standard error is discarded."""
     start = time.perf_counter()
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env={**os.environ, **(environment or {})}
     )
     assert process.stdout is not None
-    seen, ended = [0.0], threading.Event()
-    watch = threading.Thread(target=_watch, args=(process.pid, seen, ended))
+    samples, ended = [0.0], threading.Event()
+    watch = threading.Thread(target=_watch, args=(process.pid, samples, ended))
     watch.start()
     output = process.stdout.read()
     ended.set()
@@ -42,14 +42,14 @@ def measure(command: Sequence[str], environment: Mapping[str, str] | None = None
     watch.join()
     if os.waitstatus_to_exitcode(status) != 0:
         sys.exit(f"failed: {' '.join(command)}")
-    return Cost(wall, max(usage.ru_maxrss / 1024, *seen), output)
+    return Cost(wall, max(usage.ru_maxrss / 1024, *samples), output)
 
 
-def _watch(pid: int, seen: list[float], ended: threading.Event) -> None:
-    while not ended.wait(INTERVAL):
-        # Looking slows a process down; of one alone the system knows the peak.
+def _watch(pid: int, samples: list[float], ended: threading.Event) -> None:
+    while not ended.wait(SAMPLE_SECONDS):
+        # Sampling slows a process down, and the system itself records the peak of a single process.
         if len(processes := list(_tree(pid))) > 1:
-            seen.append(sum(map(_proportional_mb, processes)))
+            samples.append(sum(map(_proportional_mb, processes)))
 
 
 def _tree(pid: int) -> Iterator[int]:
@@ -64,7 +64,7 @@ def _tree(pid: int) -> Iterator[int]:
 
 
 def _proportional_mb(pid: int) -> float:
-    """Return a process's share of memory: pages that several processes map count for each by its part."""
+    """Return a process's proportional set size, which divides shared pages among the processes that map them."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:
@@ -74,8 +74,8 @@ def _proportional_mb(pid: int) -> float:
 
 def print_rows(rows: Sequence[tuple[str, Cost]]) -> None:
     """Print costs side by side, as ratios to the last row."""
-    against = rows[-1][1]
+    baseline = rows[-1][1]
     print(f"{'':44s} {'wall s':>8s} {'peak MB':>9s} {'wall':>7s} {'peak':>7s}   (ratios to the last row)")
     for name, cost in rows:
-        ratios = f"{cost.wall_s / against.wall_s:7.2f} {cost.peak_mb / against.peak_mb:7.2f}"
+        ratios = f"{cost.wall_s / baseline.wall_s:7.2f} {cost.peak_mb / baseline.peak_mb:7.2f}"
         print(f"{name:44s} {cost.wall_s:8.1f} {cost.peak_mb:9.0f} {ratios}")

@@ -1,4 +1,4 @@
-"""`mteb` with one more task: a domain in the PosIR layout as a plain retrieval task, with mteb's stock settings.
+"""`mteb` with an additional task: a domain in the PosIR layout as a plain retrieval task with mteb's default settings.
 
 Use: python benchmarks/plain_mteb.py DOMAIN_FOLDER LANGUAGE run -t Plain -m MODEL ...
 """

@@ -1,9 +1,9 @@
-"""Search, ranks, profile, plugins and report at PosIR-English's true shape, embeddings given, against the bare products.
+"""Everything from precomputed embeddings to a report at the size of PosIR-English, against matrix products alone.
 
-Two processes read the same embeddings: ours does all that follows from them; the bare one multiplies and takes the first 100
-of each query, which any exact search must do. `growth` shows how both grow with queries and with documents.
+Two processes read the same embeddings: one runs search, ranks, profile, plugins and report; the baseline only multiplies and
+takes the top 100 of each query, which any exact search must do. `scaling` varies the number of queries and of documents.
 
-Use: python benchmarks/posir_size.py [growth]
+Use: python benchmarks/posir_size.py [scaling]
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -25,7 +26,7 @@ TOP_K = 100
 
 @dataclass(frozen=True)
 class Size:
-    """What is searched."""
+    """Size of the searched data."""
 
     domains: int = DOMAINS
     documents: int = DOCUMENTS
@@ -33,7 +34,7 @@ class Size:
 
 
 def write_embeddings(folder: Path, size: Size) -> None:
-    """Write unit vectors: one set of documents, which every domain searches, and each domain's queries, near their document."""
+    """Write unit vectors: one set of documents for all domains, and queries near their relevant document for each domain."""
     rng = np.random.default_rng(0)
     documents = unit(rng.standard_normal((size.documents, DIMENSIONS), dtype=np.float32))
     np.save(folder / "documents.npy", documents)
@@ -53,8 +54,8 @@ def relevant_rows(size: Size) -> np.ndarray:
     return np.arange(size.queries) * 37 % size.documents
 
 
-def bare(folder: Path, size: Size) -> float:
-    """Return the seconds of the products and the first 100."""
+def time_baseline(folder: Path, size: Size) -> float:
+    """Return the seconds of matrix products and top 100."""
     import torch
 
     start = time.perf_counter()
@@ -65,8 +66,8 @@ def bare(folder: Path, size: Size) -> float:
     return time.perf_counter() - start
 
 
-def ours(folder: Path, size: Size) -> float:
-    """Return the seconds of everything from embeddings to the pooled report."""
+def time_posir(folder: Path, size: Size) -> float:
+    """Return the seconds from embeddings to the pooled report."""
     import torch
     from datasets import Dataset
     from mteb.timing import TimingStack
@@ -83,7 +84,7 @@ def ours(folder: Path, size: Size) -> float:
     from posir_tasks.window_coverage import WindowCoverage
 
     class Dot:
-        """A model's similarity."""
+        """Similarity by dot product."""
 
         @staticmethod
         def similarity(queries: torch.Tensor, documents: torch.Tensor) -> torch.Tensor:
@@ -92,22 +93,26 @@ def ours(folder: Path, size: Size) -> float:
     rng, scheme = np.random.default_rng(1), RelativePositions()
     ids = [f"document_{row}" for row in range(size.documents)]
     corpus = Dataset.from_dict({"id": ids, "text": ids})
-    asked = [f"{row:032x}" for row in range(size.queries)]
-    queries = Dataset.from_dict({"id": asked, "text": asked})
+    query_ids = [f"{row:032x}" for row in range(size.queries)]
+    queries = Dataset.from_dict({"id": query_ids, "text": query_ids})
     characters = rng.integers(500, 40_000, size.queries)
     starts = (rng.random(size.queries) * (characters - 100)).astype(np.int64)
     positives = [ids[row] for row in relevant_rows(size)]
-    evidence = Evidence(asked, positives, starts, starts + 100, characters, characters // 4)
+    evidence = Evidence(query_ids, positives, starts, starts + 100, characters, characters // 4)
 
     start = time.perf_counter()
     documents = torch.from_numpy(np.load(folder / "documents.npy", mmap_mode="c"))
     entries = []
     for domain in range(size.domains):
-        own = torch.from_numpy(np.load(folder / f"queries-{domain}.npy"))
-        chunk = iter(documents.split(50_000))
+        embeddings = {
+            PromptType.query: iter([torch.from_numpy(np.load(folder / f"queries-{domain}.npy"))]),
+            PromptType.document: iter(documents.split(50_000)),
+        }
 
-        def embed(texts: Dataset, prompt_type: PromptType, own: torch.Tensor = own, chunk=chunk) -> torch.Tensor:  # type: ignore[no-untyped-def]  # noqa: ANN001, ARG001
-            return own if prompt_type is PromptType.query else next(chunk)
+        def embed(
+            _texts: Dataset, prompt_type: PromptType, embeddings: dict[PromptType, Iterator[torch.Tensor]] = embeddings
+        ) -> torch.Tensor:
+            return next(embeddings[prompt_type])
 
         hits = search_dense(Dot(), embed, corpus, queries, top_k=TOP_K, timer=TimingStack(), split="test", subset=str(domain))  # type: ignore[arg-type]
         ranked = rank_hits(hits, evidence.positives())
@@ -116,38 +121,38 @@ def ours(folder: Path, size: Size) -> float:
         scores = retrieval_scores(ranked, (1, 3, 5, 10, 20, 100)) | rounded(plugin_scores(profile, reach))
         stored = {PROFILE_KEY: profile.to_json(), COVERAGE_KEY: reach.to_json() if reach else {}}
         entries.append(scores | stored | {"hf_subset": str(domain)})
-    place = folder / "results" / "org__model" / "1"
-    place.mkdir(parents=True, exist_ok=True)
-    (place / "model_meta.json").write_text(json.dumps({"name": "org/model", "revision": "1"}))
-    (place / "PosIR-English.json").write_text(json.dumps({"task_name": "PosIR-English", "scores": {"test": entries}}))
+    model_folder = folder / "results" / "org__model" / "1"
+    model_folder.mkdir(parents=True, exist_ok=True)
+    (model_folder / "model_meta.json").write_text(json.dumps({"name": "org/model", "revision": "1"}))
+    (model_folder / "PosIR-English.json").write_text(json.dumps({"task_name": "PosIR-English", "scores": {"test": entries}}))
     summarise(read_results(folder))
     return time.perf_counter() - start
 
 
-def compare(size: Size) -> tuple[Cost, Cost]:
-    """Measure both, each in a process of its own; what they print is their seconds."""
+def measure_both(size: Size) -> tuple[Cost, Cost]:
+    """Measure both in separate processes, which print their seconds."""
     with tempfile.TemporaryDirectory() as name:
         write_embeddings(Path(name), size)
         command = [sys.executable, __file__, "one", name, json.dumps(asdict(size))]
-        return measure([*command, "ours"]), measure([*command, "bare"])
+        return measure([*command, "posir"]), measure([*command, "baseline"])
 
 
 def main() -> None:
     """Print a row for each size."""
     if sys.argv[1:2] == ["one"]:
         folder, size, which = Path(sys.argv[2]), Size(**json.loads(sys.argv[3])), sys.argv[4]
-        print(ours(folder, size) if which == "ours" else bare(folder, size))
+        print(time_posir(folder, size) if which == "posir" else time_baseline(folder, size))
         return
     sizes = [Size()]
-    if sys.argv[1:] == ["growth"]:
+    if sys.argv[1:] == ["scaling"]:
         sizes = [Size(4, DOCUMENTS, QUERIES * k) for k in (1, 2, 3, 4)] + [Size(4, DOCUMENTS * k) for k in (2, 3, 4)]
-    print("domains  documents  queries (each)  |  ours s  peak MB  |  bare s  peak MB  |  ratio")
+    print("domains  documents  queries (each)  |  posir s  peak MB  |  baseline s  peak MB  |  ratio")
     for size in sizes:
-        own, raw = compare(size)
-        seconds, least = float(own.output), float(raw.output)
+        posir, baseline = measure_both(size)
+        seconds, minimum = float(posir.output), float(baseline.output)
         print(
-            f"{size.domains:7d} {size.documents:10,d} {size.queries:9,d}        | {seconds:7.1f} {own.peak_mb:8,.0f}  | "
-            f"{least:7.1f} {raw.peak_mb:8,.0f}  | {seconds / least:6.2f}",
+            f"{size.domains:7d} {size.documents:10,d} {size.queries:9,d}        | {seconds:7.1f} {posir.peak_mb:8,.0f}  | "
+            f"{minimum:10.1f} {baseline.peak_mb:8,.0f}  | {seconds / minimum:6.2f}",
             flush=True,
         )
 

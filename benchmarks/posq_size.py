@@ -1,6 +1,7 @@
-"""BM25 at SQuAD-PosQ's true shape: `mteb run -t SQuAD-PosQ` against raw bm25s, and how both grow with documents and queries.
+"""BM25 at the size of SQuAD-PosQ: `mteb run -t SQuAD-PosQ` against bm25s alone, optionally at several sizes.
 
-Use: python benchmarks/posq_size.py DATA [growth], where DATA holds PosIR-Benchmark-v1/eng-Latn, whose words are drawn from.
+Use: python benchmarks/posq_size.py DATA [scaling], where DATA contains PosIR-Benchmark-v1/eng-Latn, whose word frequencies are
+used.
 """
 
 from __future__ import annotations
@@ -11,15 +12,15 @@ import tempfile
 from pathlib import Path
 
 import polars as pl
-from made_squad import DOCUMENTS, QUERIES, make
 from measure import Cost, measure
+from synthetic_squad import DOCUMENTS, QUERIES, write_synthetic_squad
 
 
 def run(texts: list[str], documents: int, queries: int) -> tuple[Cost, float, Cost]:
-    """Return the cost of our whole process, its seconds without imports, and the cost of raw bm25s (which prints its own)."""
+    """Return the cost of `mteb run`, its seconds without imports, and the cost of bm25s alone, which prints its seconds."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        make(texts, folder, documents, queries)
+        write_synthetic_squad(texts, folder, documents, queries)
         mteb = [str(Path(sys.executable).parent / "mteb"), "run", "-v", "0", "-m", "mteb/baseline-bm25s"]
         ours = measure([*mteb, "-t", "SQuAD-PosQ", "--output-folder", name], {"POSIR_DATA": name})
         (result,) = folder.rglob("SQuAD-PosQ.json")
@@ -36,10 +37,10 @@ def main() -> None:
         for text in pl.read_parquet(file)["text"]
     ]
     sizes = [(DOCUMENTS, QUERIES)]
-    if sys.argv[2:] == ["growth"]:
+    if sys.argv[2:] == ["scaling"]:
         sizes = [(DOCUMENTS, QUERIES * k // 4) for k in (1, 2, 3, 4)] + [(DOCUMENTS * k // 4, QUERIES // 4) for k in (1, 2, 3)]
-    print("                    |     mteb run -t SQuAD-PosQ    |       raw bm25s        |  ratio of seconds")
-    print("documents   queries |      s  imports apart  peak MB |     s  imports apart  |  whole  imports apart")
+    print("                    |     mteb run -t SQuAD-PosQ    |       bm25s alone      |  ratio of seconds")
+    print("documents   queries |      s  without imports  peak MB |     s  without imports  |  whole  without imports")
     for documents, queries in sizes:
         ours, inside, raw = run(texts, documents, queries)
         seconds = float(raw.output)

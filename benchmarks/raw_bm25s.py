@@ -1,4 +1,4 @@
-"""bm25s alone on a domain in the PosIR layout: tokenise as mteb's baseline does, index, retrieve 100. Prints its seconds.
+"""Time bm25s alone on a domain in the PosIR layout: tokenize as mteb's baseline does, index, retrieve the top 100.
 
 Use: python benchmarks/raw_bm25s.py DOMAIN_FOLDER ISO_LANGUAGE
 """

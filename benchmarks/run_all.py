@@ -1,6 +1,6 @@
-"""All ratios, one benchmark after the other: against plain mteb, raw bm25s, the bare products and no store, and how costs grow.
+"""Run all benchmarks of speed and memory: against plain mteb, bm25s alone, matrix products alone and no embedding cache.
 
-Use, on an idle machine: python benchmarks/everything.py DATA, where DATA holds PosIR-Benchmark-v1 with eng-Latn and with
+Use, on an idle machine: python benchmarks/run_all.py DATA, where DATA holds PosIR-Benchmark-v1 with eng-Latn and with
 jpn-Jpan/<one domain>.
 """
 
@@ -14,11 +14,11 @@ if __name__ == "__main__":
     for name, *arguments in (
         ("bm25.py", data),
         ("posq_size.py", data),
-        ("posq_size.py", data, "growth"),
+        ("posq_size.py", data, "scaling"),
         ("posir_size.py",),
-        ("posir_size.py", "growth"),
-        ("dense.py", "PosIR-English"),
-        ("store.py", "PosIR-English"),
+        ("posir_size.py", "scaling"),
+        ("dense_overhead.py", "PosIR-English"),
+        ("embedding_cache.py", "PosIR-English"),
     ):
         print("\n$", "python", f"benchmarks/{name}", *arguments, flush=True)
         subprocess.run(

