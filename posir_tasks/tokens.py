@@ -4,37 +4,37 @@ from collections.abc import Callable
 
 from posir_tasks.errors import PosirError, summarize_error
 
-#: UTF-8 bytes that the default rule counts as one token.
-BYTES_A_TOKEN = 4
+#: UTF-8 bytes that the default estimate counts as one token.
+BYTES_PER_TOKEN = 4
 
 
-def estimated_tokens(text: str) -> int:
-    """Return the default length: one token for every four bytes of UTF-8, rounded up.
+def estimate_tokens(text: str) -> int:
+    """Estimate the length of a text: one token per four bytes of UTF-8, rounded up.
 
-    It needs no vocabulary, is the same everywhere, and serves every script: English has about one token for four bytes
-    in today's subword vocabularies, and so, with three bytes a character, has Chinese or Japanese.
+    The estimate needs no vocabulary, is reproducible, and works for every script: with current subword vocabularies, English
+    has about one token per four bytes, and so have Chinese and Japanese, at three bytes per character.
     """
-    return -(-len(text.encode("utf-8")) // BYTES_A_TOKEN)
+    return -(-len(text.encode("utf-8")) // BYTES_PER_TOKEN)
 
 
-def token_counter(tokenizer: str | None) -> Callable[[str], int]:
-    """Return a function that counts tokens, at least one a text.
+def load_token_counter(tokenizer: str | None) -> Callable[[str], int]:
+    """Return a function that counts the tokens of a text, at least one.
 
     Args:
-        tokenizer: Name on the Hub or folder of a Hugging Face tokenizer; None for `estimated_tokens`.
+        tokenizer: Name on the Hub or folder of a Hugging Face tokenizer; None for `estimate_tokens`.
 
     Raises:
         PosirError: The tokenizer cannot be loaded.
     """
     if tokenizer is None:
-        return estimated_tokens
+        return estimate_tokens
     from transformers import AutoTokenizer
 
     try:
         loaded = AutoTokenizer.from_pretrained(tokenizer)
     except Exception as error:
         raise PosirError(
-            f"tokenizer '{tokenizer}': cannot be loaded ({summarize_error(error)}). Give a name on the Hub or a folder "
-            "that holds its files; without --tokenizer one token is counted for every four bytes."
+            f"tokenizer '{tokenizer}' cannot be loaded ({summarize_error(error)}). Give a name on the Hub or a folder "
+            "with its files; without --tokenizer, lengths are estimated as one token per four bytes."
         ) from error
     return lambda text: max(1, len(loaded.encode(text, add_special_tokens=False)))

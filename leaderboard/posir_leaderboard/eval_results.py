@@ -13,7 +13,7 @@ from huggingface_hub.utils import yaml_dump  # type: ignore[attr-defined]
 from posir_leaderboard.entries import Entry
 from posir_leaderboard.hub import Commit, Repository
 from posir_leaderboard.submission import path_in_repository
-from posir_tasks.display.wording import counted
+from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
 from posir_tasks.profile import pool
 from posir_tasks.results import rounded
@@ -39,7 +39,7 @@ def build_eval_results(entries: Sequence[Entry], page: str) -> Commit:
         f".eval_results/{entry.task.lower()}.yaml": to_yaml(entry, datasets[entry.task]["path"], page).encode()
         for entry in on_hub
     }
-    summary = f"PosIR: nDCG@10 on {counted(len(files), 'task')}"
+    summary = f"PosIR: nDCG@10 on {pluralize(len(files), 'task')}"
     description = f"nDCG@10 of revision `{entries[0].revision}`. The full results, with position bias: {page}"
     return Commit(Repository("model", entries[0].model), files, summary, description)
 

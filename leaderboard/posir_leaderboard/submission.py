@@ -9,7 +9,7 @@ from typing import Protocol
 
 from posir_leaderboard.entries import Entry
 from posir_leaderboard.hub import MAIN, Commit, HubError, HuggingFaceHub, PullRequest, Repository, RetryableError
-from posir_tasks.display.wording import counted
+from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
 from posir_tasks.results import META_FILE
 
@@ -40,7 +40,7 @@ def build_submission(entries: Sequence[Entry], repository: str) -> Commit:
     return Commit(
         Repository("dataset", repository),
         {path_in_repository(first, file.name): file.read_bytes() for file in files},
-        f"{first.model}: PosIR results, {counted(len(entries), 'task')}",
+        f"{first.model}: PosIR results, {pluralize(len(entries), 'task')}",
         f"Results of `{first.model}`, revision `{first.revision}`:\n\n{tasks}\n\n"
         "Sent by `posir submit`, which recomputed every score from its profile; `posir check-results` does the same.",
     )

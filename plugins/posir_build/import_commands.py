@@ -18,11 +18,11 @@ from posir_build.readers.json_lines import read_json_lines
 from posir_build.readers.squad_json import read_squad_json
 from posir_build.spans import REPAIR_DISTANCE
 from posir_build.target import Target
-from posir_tasks.display.wording import counted
+from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
 from posir_tasks.plugin_api.panels import DATA
 from posir_tasks.sources.checks import MAX_EXAMPLES
-from posir_tasks.tokens import BYTES_A_TOKEN, token_counter
+from posir_tasks.tokens import BYTES_PER_TOKEN, load_token_counter
 
 Language = Annotated[str, typer.Option(help="Code of the language, such as jpn-Jpan.")]
 Domain = Annotated[str, typer.Option(help="Name of the domain: a-z, 0-9 and _.")]
@@ -39,7 +39,7 @@ Tokenizer = Annotated[
     str | None,
     typer.Option(
         help="Hugging Face tokenizer (name or folder) for the length buckets; by default one token is counted for every "
-        f"{BYTES_A_TOKEN} bytes of UTF-8."
+        f"{BYTES_PER_TOKEN} bytes of UTF-8."
     ),
 ]
 
@@ -106,7 +106,7 @@ def import_and_report(
     passages: Iterable[Passage | SkippedQuestion], target: Target, tokenizer: str | None, *, repair: bool
 ) -> None:
     """Import passages, and print what was imported, repaired and skipped."""
-    imported = import_passages(passages, target, count_tokens=token_counter(tokenizer), repair=repair)
+    imported = import_passages(passages, target, count_tokens=load_token_counter(tokenizer), repair=repair)
     console = Console(highlight=False, soft_wrap=True, markup=False)
     for line in format_report(imported, target.folder):
         console.print(line)
@@ -114,16 +114,16 @@ def import_and_report(
 
 def format_report(imported: ImportedData, folder: Path) -> Iterator[str]:
     """Yield lines that say what was imported, repaired and skipped."""
-    yield f"{folder}: {counted(len(imported.documents), 'document')}, {counted(len(imported.queries), 'question')}"
+    yield f"{folder}: {pluralize(len(imported.documents), 'document')}, {pluralize(len(imported.queries), 'question')}"
     if imported.titles:
         yield f"titles not imported: {imported.titles:,}; spans count in the texts alone"
     if imported.repaired:
         shifts = Counter(one.span.start - (one.answer.start or 0) for one in imported.repaired)
         summary = ", ".join(f"{shift:+d} ({count:,})" for shift, count in shifts.most_common())
-        yield f"repaired: {counted(len(imported.repaired), 'span')}, moved by characters {summary}; first:"
+        yield f"repaired: {pluralize(len(imported.repaired), 'span')}, moved by characters {summary}; first:"
         for one in imported.repaired[:MAX_EXAMPLES]:
             answer = f"{short_repr(one.answer.text)} from character {one.answer.start} to {one.span.start}"
             yield f"  {one.file}: question {one.question}: {answer}"
     if imported.skipped:
-        yield f"skipped: {counted(len(imported.skipped), 'question')}, first:"
+        yield f"skipped: {pluralize(len(imported.skipped), 'question')}, first:"
         yield from (f"  {question}" for question in imported.skipped[:MAX_EXAMPLES])

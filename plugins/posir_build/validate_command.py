@@ -13,7 +13,7 @@ import typer
 
 from posir_build.validation import find_problems, find_warnings
 from posir_tasks.display.progress import progress
-from posir_tasks.display.wording import counted
+from posir_tasks.display.wording import pluralize
 from posir_tasks.plugin_api.panels import DATA
 from posir_tasks.sources.checks import Problem
 from posir_tasks.sources.folder import SubsetKey, resolve_folder
@@ -80,5 +80,5 @@ def format_text(root: Path, problems: dict[SubsetKey, list[Problem]], warnings: 
     languages = len({pairing.language for pairing in problems})
     domains = sum(pairing.language == pairing.corpus_language for pairing in problems)
     cross_lingual = f" and {len(problems) - domains} against the English corpus" if len(problems) > domains else ""
-    outcome = counted(count, "problem") if count else "no problem"
-    yield f"{root}: {counted(languages, 'language')}, {counted(domains, 'domain')}{cross_lingual} checked: {outcome}"
+    outcome = pluralize(count, "problem") if count else "no problem"
+    yield f"{root}: {pluralize(languages, 'language')}, {pluralize(domains, 'domain')}{cross_lingual} checked: {outcome}"

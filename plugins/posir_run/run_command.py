@@ -18,7 +18,7 @@ from posir_run.progress_report import report_progress
 from posir_run.ray_engine import RayEngine
 from posir_run.runner import find_missing_jobs, run_and_save
 from posir_run.worker import Settings
-from posir_tasks.display.wording import counted
+from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
 from posir_tasks.plugin_api.panels import RUN
 
@@ -77,7 +77,7 @@ def run(request: RunRequest, output_folder: Path, settings: Settings, engine: En
         jobs = find_missing_jobs(workload, cache)
     total = len(workload.jobs())
     if len(jobs) < total:
-        typer.echo(f"{total - len(jobs):,} of {counted(total, 'job')} already have a result in {output_folder}", err=True)
+        typer.echo(f"{total - len(jobs):,} of {pluralize(total, 'job')} already have a result in {output_folder}", err=True)
     if jobs:
         workers: Engine = LocalEngine(settings) if engine is EngineName.LOCAL else RayEngine(address, settings)
         # Closed at once after Ctrl-C; a worker would otherwise finish its job first.
@@ -85,7 +85,7 @@ def run(request: RunRequest, output_folder: Path, settings: Settings, engine: En
             failures = report_progress(outcomes, len(jobs))
         if failures:
             raise PosirError(
-                f"{len(failures):,} of {counted(len(jobs), 'job')} failed; the other results are in {output_folder}. Run "
+                f"{len(failures):,} of {pluralize(len(jobs), 'job')} failed; the other results are in {output_folder}. Run "
                 "the same command again to retry:\n" + "\n".join(f"{one.job}: {one.reason}" for one in failures)
             )
-    typer.echo(f"{counted(len(jobs), 'job')} evaluated; results are in {output_folder}", err=True)
+    typer.echo(f"{pluralize(len(jobs), 'job')} evaluated; results are in {output_folder}", err=True)

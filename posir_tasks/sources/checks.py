@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from polars._typing import PolarsDataType
 
-from posir_tasks.display.wording import counted
+from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import DataError, summarize_error
 
 #: How many of a problem's rows are named.
@@ -42,7 +42,7 @@ class Problem:
                 f"{row} ({example})" if example else str(row)
                 for row, example in zip(self.rows, self.examples or ("",) * len(self.rows), strict=True)
             )
-            rows = f"; {counted(self.count, 'row')}, first: {named}"
+            rows = f"; {pluralize(self.count, 'row')}, first: {named}"
         field = f" field '{self.field}':" if self.field else ""
         return f"{self.file}:{field} {self.what}{rows}"
 

@@ -14,7 +14,7 @@ from datasets import Dataset
 
 from posir_tasks.evidence import Evidence
 from posir_tasks.sources.data import PositionData
-from posir_tasks.tokens import estimated_tokens
+from posir_tasks.tokens import estimate_tokens
 
 HEADING = re.compile(r"^=== ([a-z0-9-]+)\n", re.MULTILINE)
 MARK = re.compile(r"\{([^{}]+)\}\[([^\[\]]+)\]")
@@ -71,7 +71,7 @@ def read_mini() -> PositionData:
             starts=np.array([start for *_, (start, _) in asked], np.int64),
             ends=np.array([end for *_, (_, end) in asked], np.int64),
             characters=np.array([len(document.text) for _, document, _, _ in asked], np.int64),
-            tokens=np.array([estimated_tokens(document.text) for _, document, _, _ in asked], np.int64),
+            tokens=np.array([estimate_tokens(document.text) for _, document, _, _ in asked], np.int64),
         ),
         revision=REVISION,
     )

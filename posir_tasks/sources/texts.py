@@ -10,7 +10,7 @@ from datasets import Dataset
 from posir_tasks.errors import DataError
 from posir_tasks.evidence import Evidence
 from posir_tasks.sources.data import PositionData
-from posir_tasks.tokens import estimated_tokens
+from posir_tasks.tokens import estimate_tokens
 
 
 def build_position_data(
@@ -43,7 +43,7 @@ def build_position_data(
             starts=np.array(starts, np.int64),
             ends=np.array([s + len(evidence) for s, (_, _, evidence) in zip(starts, questions, strict=True)], np.int64),
             characters=np.array([len(text) for text in texts], np.int64),
-            tokens=np.array([estimated_tokens(text) for text in texts], np.int64),
+            tokens=np.array([estimate_tokens(text) for text in texts], np.int64),
         ),
         revision=revision,
     )

@@ -10,7 +10,7 @@ from posir_build.passages import Passage, SkippedQuestion
 from posir_build.target import Target
 from posir_tasks.sources.posir import read_domain
 from posir_tasks.sources.repository import LocalRepository
-from posir_tasks.tokens import estimated_tokens
+from posir_tasks.tokens import estimate_tokens
 
 Tables = dict[str, pl.DataFrame]
 
@@ -71,7 +71,7 @@ def imported(
     repair: bool = False,
 ) -> ImportedData:
     """Import what a reader yields with the default rule for tokens."""
-    return import_passages(passages, Target(language, domain, output), count_tokens=estimated_tokens, repair=repair)
+    return import_passages(passages, Target(language, domain, output), count_tokens=estimate_tokens, repair=repair)
 
 
 def read_back(root: Path, *, language: str = "eng-Latn", domain: str = "sports") -> list[tuple[str, str, str]]:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from posir_tasks.display.wording import counted
+from posir_tasks.display.wording import pluralize
 from posir_tasks.plugin_api.panels import LEADERBOARD
 
 #: Folder of the site where none is named, so that the three commands follow each other.
@@ -48,8 +48,8 @@ def build(
     if len(built.problems) > EXAMPLES:
         console.print(f"left out: {len(built.problems) - EXAMPLES} more; `posir check-results` names them all")
     typer.echo(
-        f"{output}: {counted(built.models, 'model')}; {counted(built.results, 'result')}, {built.scored:,} of them newly "
-        f"scored; {counted(built.changed, 'file')} changed. Look at it: posir leaderboard serve --site {output}"
+        f"{output}: {pluralize(built.models, 'model')}; {pluralize(built.results, 'result')}, {built.scored:,} of them newly "
+        f"scored; {pluralize(built.changed, 'file')} changed. Look at it: posir leaderboard serve --site {output}"
     )
 
 

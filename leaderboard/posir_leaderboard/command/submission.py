@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from posir_tasks.display.wording import counted
+from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
 from posir_tasks.plugin_api.panels import LEADERBOARD
 
@@ -133,6 +133,6 @@ def send(commit: Commit, uploader: Uploader) -> None:
 
     result = upload(commit, uploader, report=lambda text: typer.echo(text, err=True))
     if result.sent:
-        typer.echo(f"{commit.repository}: sent {counted(len(commit.files), 'file')}: {result.location}")
+        typer.echo(f"{commit.repository}: sent {pluralize(len(commit.files), 'file')}: {result.location}")
     else:
         typer.echo(f"{commit.repository}: nothing was sent, the same files are there already: {result.location}")

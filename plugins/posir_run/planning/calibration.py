@@ -21,7 +21,7 @@ from posir_run.planning.sizes import TextCounts
 from posir_tasks.embeddings.format import EmbeddingFormat
 from posir_tasks.errors import PosirError
 from posir_tasks.search.dense import ModelEmbedder
-from posir_tasks.tokens import estimated_tokens
+from posir_tasks.tokens import estimate_tokens
 
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
@@ -110,7 +110,7 @@ def calibrate(model: MTEBModels, samples: Samples, task_arguments: dict[str, Any
     return Calibration(
         device=torch.cuda.get_device_name() if torch.cuda.is_available() else f"CPU, {torch.get_num_threads()} threads",
         documents=tuple(
-            measure_speed(lambda batch: encode(batch, PromptType.document), texts, estimated_tokens) if texts else None
+            measure_speed(lambda batch: encode(batch, PromptType.document), texts, estimate_tokens) if texts else None
             for texts in samples.documents
         ),
         queries=measure_speed(lambda batch: encode(batch, PromptType.query), samples.queries, lambda _: 1),

@@ -11,7 +11,7 @@ import polars as pl
 
 from posir_run.planning.sizes import BUCKETS, TextCounts, Texts, bucket_expression, find_local_texts
 from posir_tasks.sources.mini import read_documents
-from posir_tasks.tokens import BYTES_A_TOKEN
+from posir_tasks.tokens import BYTES_PER_TOKEN
 
 if TYPE_CHECKING:
     from posir_tasks.tasks.base import PositionTask
@@ -72,7 +72,7 @@ def sample_queries(sources: Sequence[Texts]) -> list[str]:
 def synthetic_texts(tokens: int) -> list[str]:
     """Return texts of one length, cut from the concatenated documents of PosIR-Mini at different starts."""
     source = "\n\n".join(document.text for document in read_documents())
-    length = tokens * BYTES_A_TOKEN
+    length = tokens * BYTES_PER_TOKEN
     starts = range(0, len(source), -(-len(source) // SAMPLE_SIZE))
     repeated = source * (length // len(source) + 2)
     return [repeated[start : start + length] for start in starts]

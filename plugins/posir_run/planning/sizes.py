@@ -15,7 +15,7 @@ from posir_tasks.schemes import RelativePositions
 from posir_tasks.sources.posir import REPO_ID, REVISION
 from posir_tasks.sources.repository import HubRepository, Repository, open_repository
 from posir_tasks.tasks.posir import PosirTask
-from posir_tasks.tokens import BYTES_A_TOKEN
+from posir_tasks.tokens import BYTES_PER_TOKEN
 
 if TYPE_CHECKING:
     from posir_tasks.tasks.base import PositionTask
@@ -133,7 +133,7 @@ def find_local_file(repository: Repository, path: str) -> Path | None:
 
 def token_expression() -> pl.Expr:
     """Return the length of a text in tokens, as `posir_tasks.tokens` estimates it."""
-    return -(-pl.col("text").str.len_bytes().cast(pl.Int64) // BYTES_A_TOKEN)
+    return -(-pl.col("text").str.len_bytes().cast(pl.Int64) // BYTES_PER_TOKEN)
 
 
 def bucket_expression() -> pl.Expr:

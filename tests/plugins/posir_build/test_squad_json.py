@@ -11,7 +11,7 @@ from posir_build.readers.squad_json import read_squad_json
 from posir_tasks.errors import DataError
 from posir_tasks.sources.posir import read_domain
 from posir_tasks.sources.repository import LocalRepository
-from posir_tasks.tokens import estimated_tokens
+from posir_tasks.tokens import estimate_tokens
 from tests.support.datasets import imported, read_back
 
 CONTEXT = "Zoë 👩‍🚀 flew in 1999. She came back in 2001."
@@ -52,7 +52,7 @@ def test_what_is_imported_is_read_back_with_its_spans(tmp_path):
     ]
     assert (list(found.documents.values()), found.skipped) == ([CONTEXT, "Time flies.", "Nobody asks."], [])
     queries = pl.read_parquet(tmp_path / "out/eng-Latn/sports/queries.parquet")
-    assert queries["pos_token_length"].to_list() == [estimated_tokens(CONTEXT)] * 2 + [3]
+    assert queries["pos_token_length"].to_list() == [estimate_tokens(CONTEXT)] * 2 + [3]
     assert queries["pos_char_length"].to_list() == [len(CONTEXT)] * 2 + [11]
 
 

@@ -19,7 +19,7 @@ from posir_run.planning.sizes import (
 )
 from posir_tasks.errors import DataError
 from posir_tasks.languages import DOMAINS, LANGUAGES, PIVOT
-from posir_tasks.tokens import estimated_tokens
+from posir_tasks.tokens import estimate_tokens
 from tests.support.datasets import ASKED, POSIR_FOLDER, TEXTS, posir_tables, write_domain
 
 IN_PAPER = [language for language in LANGUAGES if language.in_paper]
@@ -27,7 +27,7 @@ IN_PAPER = [language for language in LANGUAGES if language.in_paper]
 
 def count_one_by_one(texts):
     """Count texts by length with NumPy."""
-    tokens = np.array([estimated_tokens(text) for text in texts], np.int64)
+    tokens = np.array([estimate_tokens(text) for text in texts], np.int64)
     bucket = np.digitize(tokens, BOUNDS, right=True)
     return TextCounts(
         tuple(np.bincount(bucket, minlength=len(BUCKETS)).tolist()),
