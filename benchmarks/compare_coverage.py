@@ -14,15 +14,15 @@ import numpy as np
 from interval_coverage import EFFECTS, rank_distribution
 from scipy.stats import norm
 
-from posir_compare.comparison import rows_of
-from posir_compare.model_runs import Contestant, Pair
-from posir_compare.pairing import Joint, Match
+from posir_compare.comparison import compare_pair
+from posir_compare.model_runs import ModelRun, Pair
+from posir_compare.pairing import JointCounts, CommonResults
 from posir_psi import psi
 from posir_significance.true_score_model import bin_midpoints
 from posir_tasks.profile import RANKS, PositionProfile
 
 BINS, LENGTHS, DRAWS = 20, ("Q1", "Q2"), 2_000
-PAIR = Pair(Contestant("A", ()), Contestant("B", ()), "simulated")
+PAIR = Pair(ModelRun("A", ()), ModelRun("B", ()), "simulated")
 #: The two models of each setting: effect of position, nDCG@10 of the best bin, PSI.
 SETTINGS = {
     "both flat, equal": (("flat", 0.5, 0.0), ("flat", 0.5, 0.0)),
@@ -30,12 +30,12 @@ SETTINGS = {
     "same trend": (("linear", 0.7, 0.4), ("linear", 0.7, 0.4)),
     "same PSI, levels differ": (("linear", 0.9, 0.4), ("linear", 0.6, 0.4)),
     "same PSI, shapes differ": (("linear", 0.9, 0.4), ("dip", 0.7, 0.4)),
-    "flat against step": (("flat", 0.85, 0.0), ("step", 0.85, 0.3)),
-    "weak against strong trend": (("linear", 0.8, 0.1), ("linear", 0.7, 0.4)),
+    "flat and step": (("flat", 0.85, 0.0), ("step", 0.85, 0.3)),
+    "weak and strong trend": (("linear", 0.8, 0.1), ("linear", 0.7, 0.4)),
 }
 
 
-def curve(effect: str, best: float, sensitivity: float) -> np.ndarray:
+def true_means(effect: str, best: float, sensitivity: float) -> np.ndarray:
     """Return the true nDCG@10 of each bin, shape (P,)."""
     if effect == "flat":
         return np.full(BINS, best)
@@ -43,7 +43,7 @@ def curve(effect: str, best: float, sensitivity: float) -> np.ndarray:
     return best * (1 - sensitivity * (shape - shape.min()) / np.ptp(shape))
 
 
-def joint_ranks(first: np.ndarray, second: np.ndarray, queries: int, correlation: float, seed: list[int]) -> np.ndarray:
+def draw_joint_counts(first: np.ndarray, second: np.ndarray, queries: int, correlation: float, seed: list[int]) -> np.ndarray:
     """Sample the ranks of both models for each query: counts of shape (P, ranks, ranks); early bins have more queries."""
     rng = np.random.default_rng(seed)
     shares = np.linspace(1.4, 0.6, BINS) / BINS
@@ -57,29 +57,29 @@ def joint_ranks(first: np.ndarray, second: np.ndarray, queries: int, correlation
     return counts
 
 
-def match_of(counts: np.ndarray, paired: bool) -> Match:
-    """Return two models' profiles with their joint ranks, shape (L, P, ranks, ranks), as `posir compare` has them."""
+def build_common_results(counts: np.ndarray, paired: bool) -> CommonResults:
+    """Return two models' results from joint counts of shape (L, P, ranks, ranks)."""
     totals, positions = counts.sum(axis=1), tuple(map(str, range(BINS)))
     profiles = [PositionProfile("simulated", LENGTHS, positions, counts.sum(axis=a), totals.sum(axis=a - 1)) for a in (3, 2)]
-    return Match(*profiles, Joint(counts, totals) if paired else None, ("s",), ())
+    return CommonResults(*profiles, JointCounts(counts, totals) if paired else None, ("s",), ())
 
 
 def simulate(job: tuple[str, int, bool, int]) -> str:
     """Return one line of the table: overall nDCG@10 and PSI."""
     name, queries, paired, replications = job
-    first, second = (curve(*model) for model in SETTINGS[name])
+    first, second = (true_means(*model) for model in SETTINGS[name])
     shares = np.linspace(1.4, 0.6, BINS) / BINS
     true = {"nDCG@10": float((second - first) @ shares), "PSI": float(psi(second) - psi(first))}
     outcomes = defaultdict(list)
     for seed in range(replications):
-        halves = [joint_ranks(first, second, queries // 2, 0.7 * paired, [seed, queries, half]) for half in (0, 1)]
-        for row in rows_of(PAIR, match_of(np.stack(halves), paired), DRAWS):
+        halves = [draw_joint_counts(first, second, queries // 2, 0.7 * paired, [seed, queries, half]) for half in (0, 1)]
+        for row in compare_pair(PAIR, build_common_results(np.stack(halves), paired), DRAWS):
             if row.length == "all" and row.p_value is not None:
                 within = row.difference_low - 1e-9 <= true[row.metric.value] <= row.difference_high + 1e-9
                 outcomes[row.metric.value].append((within, row.p_value < 0.05))
     cells = [
-        f"{metric} {true[metric]:+.3f}: coverage {np.mean(seen, axis=0)[0]:.3f}, p < 0.05 {np.mean(seen, axis=0)[1]:.3f}"
-        for metric, seen in outcomes.items()
+        f"{metric} {true[metric]:+.3f}: coverage {np.mean(found, axis=0)[0]:.3f}, p < 0.05 {np.mean(found, axis=0)[1]:.3f}"
+        for metric, found in outcomes.items()
     ]
     return f"{name:26s} {queries:6,} {'paired' if paired else 'unpaired':8s} | " + " | ".join(cells)
 

@@ -1,4 +1,4 @@
-"""From pairs to rows: each length and metric of a pair is one comparison, and p-values are corrected for their number."""
+"""From pairs to rows: each length and metric of a pair is one comparison; p-values are corrected for their number."""
 
 from __future__ import annotations
 
@@ -13,35 +13,36 @@ import numpy as np
 
 from posir_compare.differences import (
     Estimate,
+    draw_psi_differences,
     ndcg_difference_interval,
-    possible_interval,
-    possible_p_value,
-    psi_differences,
+    posterior_interval,
+    posterior_p_value,
 )
 from posir_compare.model_runs import Pair
-from posir_compare.pairing import Match, match
-from posir_compare.permutation import correlation, exchange_p_value, exchanged_differences, match_correlation
+from posir_compare.pairing import CommonResults, find_common_results
+from posir_compare.permutation import bin_correlation, permutation_p_value, permute_differences, pooled_correlation
 from posir_significance.group_means import Floats
 from posir_significance.intervals import Interval
 from posir_significance.scores import significance_scores
 from posir_tasks.display.progress import progress
 from posir_tasks.errors import PosirError
-from posir_tasks.profile import PositionProfile
 
-#: Draws are at least this many, and this many for each comparison: so that the smallest p-value there can be, which is
-#: 2 / (draws + 1), stays below 0.05 when it is corrected.
+#: Minimal number of draws, in total and per comparison: the smallest possible p-value is 2 / (draws + 1), which must stay
+#: below 0.05 after correction.
 DRAWS, DRAWS_PER_COMPARISON = 2000, 80
+
+Scores = Mapping[str, Any]
 
 
 class Metric(StrEnum):
-    """What is compared; p-values are corrected within each."""
+    """What is compared; p-values are corrected separately for each metric."""
 
     NDCG = "nDCG@10"
     PSI = "PSI"
 
 
 class Method(StrEnum):
-    """How."""
+    """Whether the two ranks of each query are known."""
 
     PAIRED = "paired by query"
     UNPAIRED = "unpaired"
@@ -49,7 +50,7 @@ class Method(StrEnum):
 
 @dataclass(frozen=True)
 class Row:
-    """One comparison, b with a. None where undefined."""
+    """One comparison of b with a. None where undefined."""
 
     model_a: str
     model_b: str
@@ -63,142 +64,127 @@ class Row:
     a: float | None
     a_low: float | None
     a_high: float | None
-    a_noise_mean: float | None
-    """For PSI: what it shows under no position effect, on average and in 95 of 100 cases."""
-    a_noise_p95: float | None
+    a_psi_null_mean: float | None
+    """For PSI: the mean and the 95th percentile of its null distribution, which is PSI if position has no effect."""
+    a_psi_null_p95: float | None
     b: float | None
     b_low: float | None
     b_high: float | None
-    b_noise_mean: float | None
-    b_noise_p95: float | None
+    b_psi_null_mean: float | None
+    b_psi_null_p95: float | None
     difference: float | None
     """b - a, as observed."""
     difference_low: float | None
     difference_high: float | None
     p_value: float | None
     p_corrected: float | None
-    """By Holm's method, for all comparisons of the same metric."""
+    """Holm-corrected for all comparisons of the same metric."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """All rows, and what there is to say of them."""
+    """All rows, and notes on what was skipped or not paired."""
 
     rows: tuple[Row, ...]
     notes: tuple[str, ...]
 
 
-def compare(pairs: Sequence[Pair], ranks: Path | None) -> Comparison:
-    """Compare pairs in nDCG@10 and PSI, over all lengths and in each length bucket.
-
-    A pair without a query in common is left out and noted.
-
-    Args:
-        pairs: Of contestants on a task.
-        ranks: The folder of kept ranks; None to compare profiles alone.
-
-    Raises:
-        PosirError: No pair has a query in common.
-    """
-    matches: list[tuple[Pair, Match]] = []
-    notes: list[str] = []
-    for pair in pairs:
-        try:
-            matches.append((pair, match(pair, ranks)))
-            notes.extend(matches[-1][1].notes)
-        except PosirError as error:
-            notes.append(str(error))
-    if not matches:
-        raise PosirError("There is nothing to compare. " + " ".join(notes))
-    draws = max(DRAWS, DRAWS_PER_COMPARISON * sum(len(_lengths(one)) for _, one in matches))
-    rows = [row for pair, one in progress(matches, "Comparing") for row in rows_of(pair, one, draws)]
-    return Comparison(tuple(corrected(rows)), tuple(notes))
-
-
-def rows_of(pair: Pair, matched: Match, draws: int) -> list[Row]:
-    """Return the rows of one pair, not yet corrected: for all lengths and for each, nDCG@10 and PSI."""
-    scores = [own_scores(profile) for profile in (matched.a, matched.b)]
-    exchanged = exchanged_differences(matched, draws)
-    rows = []
-    for name, length in _lengths(matched).items():
-        a, b = (one[name.lower()] for one in scores)
-        for metric, tested in (
-            (Metric.NDCG, _ndcg(a, b, matched, length, exchanged[name])),
-            (Metric.PSI, _psi(a, b, matched, length, draws)),
-        ):
-            rows.append(_row(pair, matched, name, metric, a, b, tested))
-    return rows
-
-
-@cache
-def own_scores(profile: PositionProfile) -> Mapping[str, Mapping[str, Any]]:
-    """Return a model's own scores by length, with interval and noise floor; the same in all its pairs."""
-    return significance_scores(profile)
-
-
-def _lengths(matched: Match) -> dict[str, int | None]:
-    """Return `all` and the names of the length buckets, with their index."""
-    names = matched.a.lengths if len(matched.a.lengths) > 1 else ()
-    return {"all": None, **{name: index for index, name in enumerate(names)}}
-
-
 @dataclass(frozen=True)
-class Tested:
-    """What is said of a difference."""
+class TestResult:
+    """The 95 % interval of a difference, and the p-value of no difference."""
 
     interval: Interval
     p_value: float
 
 
-def _ndcg(a: Mapping[str, Any], b: Mapping[str, Any], matched: Match, length: int | None, exchanged: Floats) -> Tested | None:
+#: A model's scores by length, which are the same in all its pairs.
+_model_scores = cache(significance_scores)
+
+
+def compare(pairs: Sequence[Pair], ranks: Path | None) -> Comparison:
+    """Compare pairs in nDCG@10 and PSI, over all lengths and in each length bucket.
+
+    A pair without common queries is skipped with a note.
+
+    Args:
+        pairs: Pairs of runs on a task.
+        ranks: The folder of per-query ranks; None to compare profiles alone.
+
+    Raises:
+        PosirError: No pair has common queries.
+    """
+    found: list[tuple[Pair, CommonResults]] = []
+    notes: list[str] = []
+    for pair in pairs:
+        try:
+            found.append((pair, find_common_results(pair, ranks)))
+            notes.extend(found[-1][1].notes)
+        except PosirError as error:
+            notes.append(str(error))
+    if not found:
+        raise PosirError("There is nothing to compare. " + " ".join(notes))
+    draws = max(DRAWS, DRAWS_PER_COMPARISON * sum(len(_lengths(common)) for _, common in found))
+    rows = [row for pair, common in progress(found, "Comparing") for row in compare_pair(pair, common, draws)]
+    return Comparison(tuple(correct_p_values(rows)), tuple(notes))
+
+
+def compare_pair(pair: Pair, common: CommonResults, draws: int) -> list[Row]:
+    """Return the rows of one pair, with uncorrected p-values: nDCG@10 and PSI, for all lengths and for each."""
+    scores_a, scores_b = _model_scores(common.a), _model_scores(common.b)
+    null = permute_differences(common, draws)
+    rows = []
+    for name, length in _lengths(common).items():
+        a, b = scores_a[name.lower()], scores_b[name.lower()]
+        rows.append(_row(pair, common, name, Metric.NDCG, a, b, _test_ndcg(a, b, common, length, null[name])))
+        rows.append(_row(pair, common, name, Metric.PSI, a, b, _test_psi(a, b, common, length, draws)))
+    return rows
+
+
+def _lengths(common: CommonResults) -> dict[str, int | None]:
+    """Return `all` and the names of the length buckets, with their index."""
+    names = common.a.lengths if len(common.a.lengths) > 1 else ()
+    return {"all": None, **{name: index for index, name in enumerate(names)}}
+
+
+def _test_ndcg(a: Scores, b: Scores, common: CommonResults, length: int | None, null: Floats) -> TestResult | None:
     if a["ndcg_at_10"] is None or b["ndcg_at_10"] is None:
         return None
-    if length is None and matched.joint:
-        # nDCG@10 of all queries varies with which positions they ask for, too.
-        together = correlation(matched.joint.totals.sum(axis=0, keepdims=True))
+    if length is None and common.joint:
+        # The overall mean also varies with which positions its queries ask for, so all of them are one group.
+        correlation = pooled_correlation(common.joint.totals.sum(axis=0, keepdims=True))
     else:
-        together = match_correlation(matched.joint, length)
+        correlation = bin_correlation(common.joint, length)
     first, second = (Estimate(one["ndcg_at_10"], *one["ndcg_at_10_interval"]) for one in (a, b))
-    return Tested(
-        ndcg_difference_interval(first, second, together), exchange_p_value(b["ndcg_at_10"] - a["ndcg_at_10"], exchanged)
+    return TestResult(
+        ndcg_difference_interval(first, second, correlation), permutation_p_value(second.value - first.value, null)
     )
 
 
-def _psi(a: Mapping[str, Any], b: Mapping[str, Any], matched: Match, length: int | None, draws: int) -> Tested | None:
+def _test_psi(a: Scores, b: Scores, common: CommonResults, length: int | None, draws: int) -> TestResult | None:
     if a["p_value"] is None or b["p_value"] is None:
         return None
-    first, second = (one.counts.sum(axis=0) if length is None else one.counts[length] for one in (matched.a, matched.b))
-    differences = psi_differences(first, second, (a["p_value"], b["p_value"]), match_correlation(matched.joint, length), draws)
-    return Tested(possible_interval(differences), possible_p_value(differences))
+    first, second = (one.counts.sum(axis=0) if length is None else one.counts[length] for one in (common.a, common.b))
+    correlation = bin_correlation(common.joint, length)
+    differences = draw_psi_differences(first, second, (a["p_value"], b["p_value"]), correlation, draws)
+    return TestResult(posterior_interval(differences), posterior_p_value(differences))
 
 
 def _row(
-    pair: Pair, matched: Match, length: str, metric: Metric, a: Mapping[str, Any], b: Mapping[str, Any], tested: Tested | None
+    pair: Pair, common: CommonResults, length: str, metric: Metric, a: Scores, b: Scores, tested: TestResult | None
 ) -> Row:
     key = "ndcg_at_10" if metric is Metric.NDCG else "psi"
-    (a_low, a_high), (b_low, b_high) = (one[f"{key}_interval"] or (None, None) for one in (a, b))
-    noise = ((None, None) if metric is Metric.NDCG else (one["psi_null_mean"], one["psi_null_p95"]) for one in (a, b))
-    (a_mean, a_p95), (b_mean, b_p95) = noise
     low, high = tested.interval if tested else (None, None)
     return Row(
         model_a=pair.a.label,
         model_b=pair.b.label,
         task=pair.task,
-        subsets=len(matched.subsets),
+        subsets=len(common.subsets),
         length=length,
         queries=a["queries"],
         metric=metric,
-        method=Method.PAIRED if matched.joint else Method.UNPAIRED,
-        a=a[key],
-        a_low=a_low,
-        a_high=a_high,
-        a_noise_mean=a_mean,
-        a_noise_p95=a_p95,
-        b=b[key],
-        b_low=b_low,
-        b_high=b_high,
-        b_noise_mean=b_mean,
-        b_noise_p95=b_p95,
+        method=Method.PAIRED if common.joint else Method.UNPAIRED,
+        **_model_fields("a", key, a),
+        **_model_fields("b", key, b),
         difference=None if a[key] is None or b[key] is None else b[key] - a[key],
         difference_low=low,
         difference_high=high,
@@ -207,7 +193,14 @@ def _row(
     )
 
 
-def corrected(rows: Sequence[Row]) -> list[Row]:
+def _model_fields(model: str, key: str, scores: Scores) -> dict[str, float | None]:
+    """Return the fields of a row on model `a` or `b`."""
+    low, high = scores[f"{key}_interval"] or (None, None)
+    null = {f"{model}_{name}": scores[name] if key == "psi" else None for name in ("psi_null_mean", "psi_null_p95")}
+    return {model: scores[key], f"{model}_low": low, f"{model}_high": high, **null}
+
+
+def correct_p_values(rows: Sequence[Row]) -> list[Row]:
     """Return rows with p-values corrected for the number of comparisons of the same metric."""
     result = list(rows)
     for metric in Metric:
@@ -219,11 +212,11 @@ def corrected(rows: Sequence[Row]) -> list[Row]:
 
 
 def holm(p_values: Floats) -> Floats:
-    """Return p-values corrected by Holm's method (1979, Scandinavian Journal of Statistics 6, 65-70).
+    """Return Holm-corrected p-values (Holm 1979, Scandinavian Journal of Statistics 6, 65-70).
 
-    It keeps the probability of any false claim among all of them below the level, whatever their dependence; and they
-    depend, since the length buckets are parts of the whole and pairs share models. The Benjamini-Hochberg method, which
-    SciPy has, keeps the share of false claims low instead: fit for a search, not for a table whose lines are read singly.
+    The correction controls the family-wise error rate under any dependence. The comparisons are dependent: length buckets are
+    parts of `all`, and pairs share models. The method of Benjamini and Hochberg, which SciPy has, controls the false discovery
+    rate instead, which suits screening but not a table whose rows are read one by one.
 
     Args:
         p_values: Shape (n,).

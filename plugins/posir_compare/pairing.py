@@ -1,4 +1,4 @@
-"""What two models are compared on: the subsets that both have, and where ranks were kept, the same queries."""
+"""What two models are compared on: the subsets that both have and, if per-query ranks were saved, the same queries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from posir_tasks.results import SubsetResult
 
 
 @dataclass(frozen=True, eq=False)
-class Joint:
+class JointCounts:
     """Queries counted by their rank columns under both models."""
 
     cells: Integers
@@ -26,63 +26,63 @@ class Joint:
     totals: Integers
     """Distinct queries per length bucket, shape (L, 12, 12)."""
 
-    def __add__(self, other: Joint) -> Joint:
-        return Joint(self.cells + other.cells, self.totals + other.totals)
+    def __add__(self, other: JointCounts) -> JointCounts:
+        return JointCounts(self.cells + other.cells, self.totals + other.totals)
 
 
 @dataclass(frozen=True, eq=False)
-class Match:
+class CommonResults:
     """Two models' results on the same queries."""
 
     a: PositionProfile
     b: PositionProfile
-    joint: Joint | None
-    """None where ranks were not kept: which query had which is not known then."""
+    joint: JointCounts | None
+    """None without per-query ranks: the two ranks of a query are then unknown."""
     subsets: tuple[str, ...]
     notes: tuple[str, ...]
-    """What was left out, and why queries could not be paired."""
+    """Which subsets were skipped, and why queries could not be paired."""
 
 
 class UnpairedError(Exception):
-    """Queries cannot be paired; the text says why."""
+    """Queries cannot be paired; the message says why."""
 
 
-def match(pair: Pair, ranks: Path | None) -> Match:
-    """Return what two contestants have in common on a task.
+def find_common_results(pair: Pair, ranks: Path | None) -> CommonResults:
+    """Return the results of two runs on the queries of a task that both have.
 
     Args:
-        pair: Of contestants.
-        ranks: The folder of kept ranks; None to compare profiles alone.
+        pair: Two runs on a task.
+        ranks: The folder of per-query ranks; None to compare profiles alone.
 
     Raises:
         PosirError: They have no queries in common.
     """
-    a, b = pair.a.of_task(pair.task), pair.b.of_task(pair.task)
+    a, b = pair.a.by_subset(pair.task), pair.b.by_subset(pair.task)
     where = f"{pair.a.label} and {pair.b.label} on {pair.task}"
     both = [subset for subset in a if subset in b]
-    same = tuple(subset for subset in both if _same_queries(a[subset].profile, b[subset].profile))
+    same = tuple(subset for subset in both if _have_same_queries(a[subset].profile, b[subset].profile))
     if not same:
         raise PosirError(
             f"{where}: "
             + ("they were run on different data or with other position bins" if both else "they have no subset in common")
-            + ". Compared are results on the same queries only; run both models again on the same data."
+            + ". Only results on the same queries can be compared; run both models again on the same data."
         )
-    alone, other = sorted(a.keys() ^ b.keys()), sorted(set(both) - set(same))
+    only_one, different = sorted(a.keys() ^ b.keys()), sorted(set(both) - set(same))
     notes = []
-    if alone:
-        notes.append(f"{where}: only one of them has the subsets {', '.join(alone)}; they are left out.")
-    if other:
-        notes.append(f"{where}: not the same queries in the subsets {', '.join(other)}; they are left out.")
+    if only_one:
+        notes.append(f"{where}: skipped subsets that only one of them has: {', '.join(only_one)}.")
+    if different:
+        notes.append(f"{where}: skipped subsets whose queries differ: {', '.join(different)}.")
     joint = None
     if ranks:
         try:
-            joint = _joint({s: a[s] for s in same}, {s: b[s] for s in same}, ranks)
+            joint = _count_jointly({s: a[s] for s in same}, {s: b[s] for s in same}, ranks)
         except UnpairedError as reason:
             notes.append(f"{where}: compared without pairing. {reason}")
-    return Match(pool(a[s].profile for s in same), pool(b[s].profile for s in same), joint, same, tuple(notes))
+    return CommonResults(pool(a[s].profile for s in same), pool(b[s].profile for s in same), joint, same, tuple(notes))
 
 
-def _same_queries(a: PositionProfile, b: PositionProfile) -> bool:
+def _have_same_queries(a: PositionProfile, b: PositionProfile) -> bool:
     """Return whether two profiles have the same cells and the same number of queries in each."""
     return (
         (a.scheme, a.lengths, a.positions) == (b.scheme, b.lengths, b.positions)
@@ -91,39 +91,39 @@ def _same_queries(a: PositionProfile, b: PositionProfile) -> bool:
     )
 
 
-def _joint(a: Mapping[str, SubsetResult], b: Mapping[str, SubsetResult], folder: Path) -> Joint:
-    first, second = _kept(a, folder), _kept(b, folder)
-    joints = [_joint_of_subset(subset, first, second) for subset in a]
-    return sum(joints[1:], start=joints[0])
+def _count_jointly(a: Mapping[str, SubsetResult], b: Mapping[str, SubsetResult], folder: Path) -> JointCounts:
+    first, second = _read_ranks(a, folder), _read_ranks(b, folder)
+    counts = [_count_subset(subset, first, second) for subset in a]
+    return sum(counts[1:], start=counts[0])
 
 
-def _kept(results: Mapping[str, SubsetResult], folder: Path) -> QueryRanks:
-    """Return the kept ranks of one model's results.
+def _read_ranks(results: Mapping[str, SubsetResult], folder: Path) -> QueryRanks:
+    """Read the per-query ranks of one model's results.
 
     Raises:
-        UnpairedError: They are missing, or are not those that the results were made of.
+        UnpairedError: They are missing, or do not reproduce the results.
     """
     one = next(iter(results.values()))
     file = ranks_path(folder, one.model, one.revision, one.task)
     if not file.exists():
-        raise UnpairedError(f"{file}: no ranks were kept; `mteb run --prediction-folder {folder}` keeps them.")
+        raise UnpairedError(f"{file} does not exist; `mteb run --prediction-folder {folder}` saves per-query ranks.")
     try:
-        kept = read_ranks(file)
+        ranks = read_ranks(file)
     except PosirError as error:
         raise UnpairedError(str(error)) from error
     for subset, result in results.items():
-        if subset not in kept.subsets:
-            raise UnpairedError(f"{file}: it has no ranks of the subset '{subset}'.")
-        if kept.profile(subset) != result.profile:
-            raise UnpairedError(f"{file}: the ranks of the subset '{subset}' are not those of the result {result.file}.")
-    return kept
+        if subset not in ranks.subsets:
+            raise UnpairedError(f"{file} has no ranks of the subset '{subset}'.")
+        if ranks.profile(subset) != result.profile:
+            raise UnpairedError(f"{file}: the ranks of the subset '{subset}' do not match the result {result.file}.")
+    return ranks
 
 
-def _joint_of_subset(subset: str, a: QueryRanks, b: QueryRanks) -> Joint:
-    """Count one subset's queries by their ranks under both models.
+def _count_subset(subset: str, a: QueryRanks, b: QueryRanks) -> JointCounts:
+    """Count the queries of one subset by their ranks under both models.
 
     Raises:
-        UnpairedError: The two have other queries.
+        UnpairedError: The two have different queries.
     """
     first, second = (
         one.of_subset(subset).with_columns(pl.Series("column", rank_columns(one.of_subset(subset)["rank"].to_numpy())))
@@ -136,10 +136,10 @@ def _joint_of_subset(subset: str, a: QueryRanks, b: QueryRanks) -> Joint:
             ((pl.col("length") == pl.col("length_b")) & (pl.col("positions") == pl.col("positions_b"))).all()
         ).item()
     ):
-        raise UnpairedError(f"The two models' ranks of the subset '{subset}' are not of the same queries and evidence.")
+        raise UnpairedError(f"The two models' ranks of the subset '{subset}' differ in their queries or evidence.")
     cells = rows.explode("positions").drop_nulls("positions")
     counts = np.zeros((len(a.of.lengths), len(a.of.positions), len(RANKS), len(RANKS)), np.int64)
     np.add.at(counts, tuple(cells[name].to_numpy() for name in ("length", "positions", "column", "column_b")), 1)
     totals = np.zeros((len(a.of.lengths), len(RANKS), len(RANKS)), np.int64)
     np.add.at(totals, tuple(rows[name].to_numpy() for name in ("length", "column", "column_b")), 1)
-    return Joint(counts, totals)
+    return JointCounts(counts, totals)

@@ -1,120 +1,123 @@
-"""The test of a difference in nDCG@10: what it is when the two models exchange their ranks at random."""
+"""Permutation tests of a difference in nDCG@10, and the correlation of two models' scores over queries."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from posir_compare.pairing import Joint, Match
+from posir_compare.pairing import CommonResults, JointCounts
 from posir_significance.group_means import SEED, Floats, Integers
 from posir_significance.permutation_null import TOLERANCE
 from posir_tasks.profile import NDCG_AT_10
 
-#: By how much nDCG@10 of a query differs between the models, for each two rank columns (the smaller one first).
+#: All pairs of different rank columns (the smaller one first), and the difference in nDCG@10 between the two.
 FIRST, SECOND = np.triu_indices(len(NDCG_AT_10), k=1)
 STEPS: Floats = NDCG_AT_10[FIRST] - NDCG_AT_10[SECOND]
 
 
-def swapped(joint: Integers, draws: int, rng: np.random.Generator) -> Floats:
-    """Return sums of differences in nDCG@10 after each query's two ranks were swapped, or not, by the toss of a coin.
+def paired_permutation(joint: Integers, draws: int, rng: np.random.Generator) -> Floats:
+    """Return sums of differences in nDCG@10 after swapping each query's two ranks with probability 1/2.
 
     The paired permutation test (Good 2005, Permutation, Parametric and Bootstrap Tests of Hypotheses, chapter 3; for
-    retrieval: Smucker, Allan & Carterette 2007, CIKM). Queries of one cell that differ by the same two rank columns are
-    tossed together, so that it takes no longer with more queries.
+    retrieval: Smucker, Allan & Carterette 2007, CIKM). How many of the queries of a cell with the same two rank columns are
+    swapped is one binomial draw, so the time does not grow with the number of queries.
 
     Args:
         joint: Queries per group and rank columns under both models, shape (groups, 12, 12).
-        draws: Number of draws.
-        rng: Source of randomness.
+        draws: Number of permutations.
+        rng: Random generator.
 
     Returns:
         Shape (draws, groups).
     """
-    tossed = joint[:, FIRST, SECOND] + joint[:, SECOND, FIRST]
+    swappable = joint[:, FIRST, SECOND] + joint[:, SECOND, FIRST]
     sums = np.zeros((draws, len(joint)))
-    for group, queries in enumerate(tossed):
+    for group, queries in enumerate(swappable):
         some = np.flatnonzero((queries > 0) & (STEPS > 0))
         sums[:, group] = (2 * rng.binomial(queries[some], 0.5, size=(draws, len(some))) - queries[some]) @ STEPS[some]
     return sums
 
 
-def dealt(a: Integers, b: Integers, draws: int, rng: np.random.Generator) -> Floats:
-    """Return sums of differences in nDCG@10, b - a, after the ranks of both models were mixed and dealt out to them again.
+def unpaired_permutation(a: Integers, b: Integers, draws: int, rng: np.random.Generator) -> Floats:
+    """Return sums of differences in nDCG@10, b - a, after permuting the ranks of both models within each group.
 
-    The unpaired permutation test, within groups: how many of each rank go to a is multivariate hypergeometric.
+    The two-sample permutation test: how often a gets each rank is multivariate hypergeometric.
 
     Args:
         a: Queries of a per group and rank column, shape (groups, 12).
         b: Those of b; as many in each group.
-        draws: Number of draws.
-        rng: Source of randomness.
+        draws: Number of permutations.
+        rng: Random generator.
 
     Returns:
         Shape (draws, groups).
     """
     sums = np.zeros((draws, len(a)))
-    for group, (mixed, queries) in enumerate(zip(a + b, a.sum(axis=1), strict=True)):
-        ranks = np.flatnonzero(mixed)
-        to_a = rng.multivariate_hypergeometric(mixed[ranks], queries, size=draws, method="marginals")
-        sums[:, group] = (mixed[ranks] - 2 * to_a) @ NDCG_AT_10[ranks]
+    for group, (pooled, queries) in enumerate(zip(a + b, a.sum(axis=1), strict=True)):
+        ranks = np.flatnonzero(pooled)
+        to_a = rng.multivariate_hypergeometric(pooled[ranks], queries, size=draws, method="marginals")
+        sums[:, group] = (pooled[ranks] - 2 * to_a) @ NDCG_AT_10[ranks]
     return sums
 
 
-def exchanged_differences(match: Match, draws: int) -> dict[str, Floats]:
-    """Return differences in nDCG@10 after exchange: of all queries, and of each length bucket's mean over its bins.
+def permute_differences(common: CommonResults, draws: int) -> dict[str, Floats]:
+    """Return the null distribution of differences in nDCG@10: of all queries, and of each length bucket's mean over its bins.
 
-    A query that lies in two bins is exchanged once for `all`.
+    For `all`, a query that is in two bins is permuted once.
 
     Args:
-        match: The two models' results.
-        draws: Number of draws.
+        common: The two models' results.
+        draws: Number of permutations.
 
     Returns:
         By `all` and the name of the length bucket; shape (draws,) each.
     """
     rng = np.random.default_rng([SEED, draws])
-    lengths, bins, _ = match.a.counts.shape
-    shared = not np.array_equal(match.a.counts.sum(axis=1), match.a.totals)
-    cells = _exchanged(match, draws, rng).reshape(draws, lengths, bins)
-    sums = _exchanged_totals(match, draws, rng) if shared else cells.sum(axis=(1, 2))
-    differences = {"all": sums / max(match.a.queries, 1)}
-    # The one bucket of a scheme without length buckets is called `all`, too.
+    lengths, bins, _ = common.a.counts.shape
+    overlapping = not np.array_equal(common.a.counts.sum(axis=1), common.a.totals)
+    cells = _permute_cells(common, draws, rng).reshape(draws, lengths, bins)
+    sums = _permute_totals(common, draws, rng) if overlapping else cells.sum(axis=(1, 2))
+    differences = {"all": sums / max(common.a.queries, 1)}
+    # A scheme without length buckets has one bucket that is named `all`, too.
     if lengths > 1:
-        for index, name in enumerate(match.a.lengths):
-            queries = match.a.counts[index].sum(axis=1)
+        for index, name in enumerate(common.a.lengths):
+            queries = common.a.counts[index].sum(axis=1)
             filled = queries > 0
             differences[name] = (cells[:, index, filled] / queries[filled]).sum(axis=1) / max(filled.sum(), 1)
     return differences
 
 
-def _exchanged(match: Match, draws: int, rng: np.random.Generator) -> Floats:
-    """Return exchanged sums of every cell, shape (draws, L * P)."""
-    if match.joint:
-        return swapped(match.joint.cells.reshape(-1, *match.joint.cells.shape[2:]), draws, rng)
-    a, b = (one.counts.reshape(-1, len(NDCG_AT_10)) for one in (match.a, match.b))
-    return dealt(a, b, draws, rng)
+def _permute_cells(common: CommonResults, draws: int, rng: np.random.Generator) -> Floats:
+    """Return the permuted sums of every cell, shape (draws, L * P)."""
+    if common.joint:
+        return paired_permutation(common.joint.cells.reshape(-1, *common.joint.cells.shape[2:]), draws, rng)
+    a, b = (one.counts.reshape(-1, len(NDCG_AT_10)) for one in (common.a, common.b))
+    return unpaired_permutation(a, b, draws, rng)
 
 
-def _exchanged_totals(match: Match, draws: int, rng: np.random.Generator) -> Floats:
-    """Return exchanged sums over all distinct queries, shape (draws,)."""
-    sums = swapped(match.joint.totals, draws, rng) if match.joint else dealt(match.a.totals, match.b.totals, draws, rng)
+def _permute_totals(common: CommonResults, draws: int, rng: np.random.Generator) -> Floats:
+    """Return the permuted sums over all distinct queries, shape (draws,)."""
+    if common.joint:
+        sums = paired_permutation(common.joint.totals, draws, rng)
+    else:
+        sums = unpaired_permutation(common.a.totals, common.b.totals, draws, rng)
     totals: Floats = sums.sum(axis=1)
     return totals
 
 
-def exchange_p_value(observed: float, exchanged: Floats) -> float:
-    """Return the two-sided p-value: the share of exchanges with a difference at least as large, the observed one included.
+def permutation_p_value(observed: float, null: Floats) -> float:
+    """Return the two-sided p-value of a difference, the observed one counted among the permutations.
 
-    (1 + #{|exchanged| >= |observed|}) / (draws + 1), and so never 0 (Phipson & Smyth 2010, arXiv 1603.05766).
+    (1 + #{|null| >= |observed|}) / (draws + 1), so it is never 0 (Phipson & Smyth 2010, arXiv 1603.05766).
 
     Args:
         observed: Difference b - a.
-        exchanged: Differences after exchange, shape (draws,).
+        null: Differences after permutation, shape (draws,).
     """
-    return float((1 + (np.abs(exchanged) >= abs(observed) - TOLERANCE).sum()) / (len(exchanged) + 1))
+    return float((1 + (np.abs(null) >= abs(observed) - TOLERANCE).sum()) / (len(null) + 1))
 
 
-def correlation(joint: Integers) -> float:
-    """Return the correlation of the models' nDCG@10 over the queries of a group, pooled over the groups; in [-1, 1].
+def pooled_correlation(joint: Integers) -> float:
+    """Return the within-group correlation of the models' nDCG@10 over queries, pooled over the groups; in [-1, 1].
 
     0 where all queries of each group score the same under one of the models.
 
@@ -131,8 +134,8 @@ def correlation(joint: Integers) -> float:
     return float(np.clip(products / np.sqrt(squares[0] * squares[1]), -1, 1))
 
 
-def match_correlation(joint: Joint | None, length: int | None) -> float:
-    """Return the correlation over queries of one position bin within a length bucket, or of all lengths; 0 if not paired."""
+def bin_correlation(joint: JointCounts | None, length: int | None) -> float:
+    """Return the correlation within the position bins of a length bucket, or of all lengths together; 0 if unpaired."""
     if joint is None:
         return 0.0
-    return correlation(joint.cells.sum(axis=0) if length is None else joint.cells[length])
+    return pooled_correlation(joint.cells.sum(axis=0) if length is None else joint.cells[length])

@@ -33,7 +33,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         row.metric.value,
         format_estimate(row.a, row.a_low, row.a_high, value),
         format_estimate(row.b, row.b_low, row.b_high, value),
-        "" if row.metric is Metric.NDCG else f"{format_psi(row.a_noise_mean)}, {format_psi(row.b_noise_mean)}",
+        "" if row.metric is Metric.NDCG else f"{format_psi(row.a_psi_null_mean)}, {format_psi(row.b_psi_null_mean)}",
         format_estimate(row.difference, row.difference_low, row.difference_high, lambda number: value(number, spec)),
         format_p_value(row.p_value),
         format_p_value(row.p_corrected),
