@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from posir_run.cli_options import DEFAULT_BATCH_SIZE, BatchSize, Benchmarks, Models, MultiValueCommand, Revision, Tasks
 from posir_run.jobs import RunRequest, resolve_request
+from posir_tasks.display.tables import TableFormat, print_as
 from posir_tasks.plugin_api.panels import RUN
-
-#: Characters per line if the output is not a terminal.
-WIDTH = 110
-
-
-class PlanFormat(StrEnum):
-    """Output formats of a plan."""
-
-    TABLE = "table"
-    JSON = "json"
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -33,20 +22,12 @@ def add_commands(app: typer.Typer) -> None:
         benchmarks: Benchmarks = None,
         revision: Revision = None,
         batch_size: BatchSize = DEFAULT_BATCH_SIZE,
-        format_: Annotated[PlanFormat, typer.Option("--format", help="Output format.")] = PlanFormat.TABLE,
+        format_: Annotated[TableFormat, typer.Option("--format", help="Output format.")] = TableFormat.TABLE,
     ) -> None:
-        """Show what a run encodes, the size of the embeddings, and the estimated time.
-
-        The time is extrapolated from a short benchmark on this machine.
-        """
+        """Estimate the texts, embeddings and time of a run; the time is from a short benchmark on this machine."""
         from posir_run.planning.plan import build_plans
-        from posir_run.planning.tables import format_json, print_plans
+        from posir_run.planning.tables import build_document, build_records, build_table
 
         plans = build_plans(resolve_request(RunRequest(tasks or (), benchmarks or (), models, revision)), batch_size)
-        if format_ is PlanFormat.JSON:
-            typer.echo(format_json(plans))
-            return
-        console = Console(highlight=False)
-        if not console.is_terminal:
-            console.width = max(console.width, WIDTH)
-        print_plans(console, plans)
+        records = [record for plan in plans for record in build_records(plan)]
+        print_as(format_, list(map(build_table, plans)), records, list(map(build_document, plans)))

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-import typer
-from rich.console import Console
-from rich.table import Table
+from typing import TYPE_CHECKING
 
+import typer
+
+from posir_tasks.display.tables import Column, Table, build_console, print_tables
 from posir_tasks.plugin_api.panels import RUN
 from posir_tasks.tasks.catalogue import builtin_task_classes, plugin_tasks
+
+if TYPE_CHECKING:
+    from mteb.abstasks.task_metadata import TaskMetadata
+
+COLUMNS = (Column("Task"), Column("Queries in"), Column("Documents in"), Column("Subsets", "right"), Column("Data", wrap=True))
+LEGEND = "Evaluate a model with `mteb run -t TASK -m MODEL`. Benchmarks: -b PosIR, -b 'PosIR(cross-lingual)', -b PosQ."
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -16,21 +23,14 @@ def add_commands(app: typer.Typer) -> None:
     @app.command(rich_help_panel=RUN)
     def tasks() -> None:
         """List the position-aware tasks that `mteb run -t` accepts."""
-        console = Console()
+        console = build_console()
         with console.status("Loading mteb"):
-            known = (*builtin_task_classes(), *plugin_tasks().values())
-        table = Table("Task", "Queries in", "Documents in", "Subsets", "Data", box=None, header_style="bold")
-        for task in known:
-            languages = next(iter(task.metadata.hf_subsets_to_langscripts.values()))
-            dataset = task.metadata.dataset
-            table.add_row(
-                task.metadata.name,
-                languages[0],
-                languages[-1],
-                str(len(task.metadata.hf_subsets)),
-                f"{dataset['path']}@{dataset['revision'][:12]}",
-            )
-        console.print(table)
-        console.print(
-            "\nRun one with [bold]mteb run -t TASK -m MODEL[/]. Benchmarks: -b PosIR, -b 'PosIR(cross-lingual)', -b PosQ."
-        )
+            classes = (*builtin_task_classes(), *plugin_tasks().values())
+        print_tables(console, [Table(COLUMNS, tuple(format_row(task.metadata) for task in classes))], [LEGEND])
+
+
+def format_row(metadata: TaskMetadata) -> tuple[str, ...]:
+    """Return a task's row of the table."""
+    languages = next(iter(metadata.hf_subsets_to_langscripts.values()))
+    source = f"{metadata.dataset['path']}@{metadata.dataset['revision'][:12]}"
+    return metadata.name, languages[0], languages[-1], str(len(metadata.hf_subsets)), source

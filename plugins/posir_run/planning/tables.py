@@ -1,44 +1,57 @@
-"""Output of plans, as tables and as JSON."""
+"""Output of plans: a table per model, and records for CSV and JSON."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
+from typing import Any
 
-from rich.console import Console
 from rich.filesize import decimal
-from rich.table import Table
-from rich.text import Text
 
 from posir_run.planning.calibration import Calibration, Duration, Speed
 from posir_run.planning.plan import CostEstimate, Plan
 from posir_run.planning.sizes import BUCKETS
+from posir_tasks.display.numbers import MISSING, format_count
+from posir_tasks.display.tables import Table, build_columns
 
 NUMBERS = ("Jobs", "Documents", "Tokens", "Queries", "Embeddings", "Time")
-#: Printed for unknown values.
-UNKNOWN = "–"
 #: Seconds per unit of time.
 TIME_UNITS = {"h": 3_600, "min": 60, "s": 1}
 
 
-def print_plans(console: Console, plans: Sequence[Plan]) -> None:
-    """Print a table for each model, and the assumptions behind its numbers."""
-    for plan in plans:
-        table = Table(title=Text(plan.model.name, "bold"), title_justify="left", box=None, header_style="bold")
-        table.add_column("Task")
-        for heading in NUMBERS:
-            table.add_column(heading, justify="right")
-        for estimate in (*plan.tasks, *informative_totals(plan)):
-            table.add_row(*format_row(estimate))
-        console.print(table)
-        for sentence in explain_estimates(plan):
-            console.print(sentence, markup=False)
-        console.print()
+def build_table(plan: Plan) -> Table:
+    """Return the estimates for one model, with the assumptions behind them as notes."""
+    return Table(
+        build_columns(("Task", *NUMBERS), right=NUMBERS),
+        rows=tuple(format_row(estimate) for estimate in table_rows(plan)),
+        title=plan.model.name,
+        notes=tuple(explain_estimates(plan)),
+    )
 
 
-def informative_totals(plan: Plan) -> Iterator[CostEstimate]:
-    """Yield the totals that differ from the rows above them."""
+def build_records(plan: Plan) -> Iterator[dict[str, Any]]:
+    """Yield the rows of the table as numbers: sizes in bytes, times in seconds."""
+    for estimate in table_rows(plan):
+        yield {
+            "model": plan.model.name,
+            "task": estimate.name,
+            "jobs": estimate.jobs,
+            "documents": sum(estimate.documents.texts),
+            "tokens": sum(estimate.documents.tokens),
+            "queries": estimate.queries,
+            "bytes": estimate.bytes,
+            **{f"seconds_{name}": getattr(estimate.duration, name, None) for name in ("low", "mean", "high")},
+        }
+
+
+def build_document(plan: Plan) -> dict[str, Any]:
+    """Return a plan as JSON holds it: durations in seconds, sizes in bytes, lengths by bucket."""
+    return {"length_buckets": BUCKETS, **asdict(plan)}
+
+
+def table_rows(plan: Plan) -> Iterator[CostEstimate]:
+    """Yield the estimates of all tasks, and those totals that differ from the rows above them."""
+    yield from plan.tasks
     if len(plan.tasks) > 1:
         yield plan.total
     if plan.with_cache.documents != plan.total.documents:
@@ -49,12 +62,12 @@ def format_row(estimate: CostEstimate) -> tuple[str, ...]:
     """Return a row of the table."""
     return (
         estimate.name,
-        f"{estimate.jobs:,}",
-        f"{sum(estimate.documents.texts):,}",
+        format_count(estimate.jobs),
+        format_count(sum(estimate.documents.texts)),
         f"{sum(estimate.documents.tokens) / 1e6:,.1f} M",
-        f"{estimate.queries:,}",
-        UNKNOWN if estimate.bytes is None else decimal(estimate.bytes),
-        UNKNOWN if estimate.duration is None else format_duration(estimate.duration),
+        format_count(estimate.queries),
+        MISSING if estimate.bytes is None else decimal(estimate.bytes),
+        MISSING if estimate.duration is None else format_duration(estimate.duration),
     )
 
 
@@ -97,8 +110,3 @@ def format_rate(speed: Speed) -> str:
     """Return a speed as a rate, with its range and the size of its sample."""
     slowest, fastest = 1 / max(speed.seconds), 1 / min(speed.seconds)
     return f"{1 / speed.mean:,.0f} ({slowest:,.0f} to {fastest:,.0f}; {speed.texts} texts per round)"
-
-
-def format_json(plans: Sequence[Plan]) -> str:
-    """Return plans as JSON: durations in seconds, sizes in bytes, lengths by bucket."""
-    return json.dumps([{"length_buckets": BUCKETS, **asdict(plan)} for plan in plans], indent=2)

@@ -1,5 +1,7 @@
 """Plans for models of known speed, and for a real one through the command."""
 
+import csv
+import io
 import json
 
 import pytest
@@ -12,8 +14,9 @@ from posir_run.planning.calibration import Calibration, Duration, Speed, measure
 from posir_run.planning.plan import ModelSpeed, build_plan
 from posir_run.planning.samples import Samples
 from posir_run.planning.sizes import SubsetSize, TextCounts
-from posir_run.planning.tables import print_plans
+from posir_run.planning.tables import build_table
 from posir_tasks.command.app import build_app
+from posir_tasks.display.tables import print_tables
 from posir_tasks.embeddings.format import EmbeddingFormat
 from tests.support.datasets import ASKED, POSIR_FOLDER, TEXTS, posir_tables, write_domain
 
@@ -79,7 +82,7 @@ def test_the_time_is_not_estimated_without_a_measurement():
     ],
 )
 def test_a_table_explains_its_estimates(model, sentence, capsys):
-    print_plans(Console(width=400), [plan(model)])
+    print_tables(Console(width=400), [build_table(plan(model))])
     assert sentence in capsys.readouterr().out
 
 
@@ -133,6 +136,18 @@ def test_the_command_plans_for_every_model_from_the_data():
     assert dense["sampled"]
     assert sparse["model"]["problem"] == "not a dense encoder"
     assert sparse["total"]["duration"] is None
+
+
+@pytest.mark.usefixtures("data")
+def test_csv_has_a_row_of_numbers_for_each_model_and_task(monkeypatch):
+    monkeypatch.setattr(plan_module, "calibrate", lambda *_: KNOWN)
+    tasks = ("PosIR-English", "PosIR-German-English")
+    done = CliRunner().invoke(build_app(), ["plan", "-t", *tasks, "-m", "mteb/baseline-random-encoder", "--format", "csv"])
+    rows = list(csv.DictReader(io.StringIO(done.stdout)))
+    assert [row["task"] for row in rows] == [*tasks, "total", "with cache"]
+    assert {row["model"] for row in rows} == {"mteb/baseline-random-encoder"}
+    assert [int(row["documents"]) for row in rows] == [len(TEXTS), len(TEXTS), 2 * len(TEXTS), len(TEXTS)]
+    assert all(float(row["seconds_low"]) <= float(row["seconds_mean"]) <= float(row["seconds_high"]) for row in rows)
 
 
 @pytest.mark.usefixtures("data")
