@@ -16,7 +16,7 @@ from scipy.stats import norm
 
 from posir_compare.comparison import compare_pair
 from posir_compare.model_runs import ModelRun, Pair
-from posir_compare.pairing import JointCounts, CommonResults
+from posir_compare.pairing import CommonResults, JointCounts
 from posir_psi import psi
 from posir_significance.true_score_model import bin_midpoints
 from posir_tasks.profile import RANKS, PositionProfile

@@ -1,7 +1,7 @@
-"""Every shell and Python block of the README and of docs/ runs as it stands, page by page.
+"""Every shell and Python block of the README and of docs/ runs unchanged, page by page.
 
-What a reader has and a test has not is put in its place: the Hub's models by tiny ones of the same names in a Hub cache, the
-benchmarks' data by a small folder, and earlier results that a page speaks of by results of such models.
+What a test cannot download is replaced: models by tiny ones of the same names in a Hub cache, the benchmarks' data by a small
+folder, and earlier results that a page refers to by results of these models.
 """
 
 import re
@@ -20,7 +20,7 @@ from tests.support.models import write_hub_cache
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(bash|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-#: Languages whose data the reader has.
+#: Languages of the reader's data.
 LANGUAGES = ("eng-Latn", "deu-Latn")
 
 
@@ -31,7 +31,7 @@ def blocks(page: Path, language: str) -> list[str]:
 
 @pytest.fixture(scope="session")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
-    """Give a folder with earlier results, for pages that speak of them, and the variables of a reader's shell."""
+    """Return a folder with earlier results, for pages that refer to them, and the environment variables of a reader."""
     home = tmp_path_factory.mktemp("reader")
     write_hub_cache(home / "hugging-face")
     for language in LANGUAGES:
@@ -52,7 +52,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, st
 
 
 def write_squad(folder: Path) -> None:
-    """Write one question for each split, as the repository of SQuAD 2.0 has them."""
+    """Write one question per split, in the layout of the repository of SQuAD 2.0."""
     folder.mkdir()
     for split in ("train", "validation"):
         answers = [{"text": ["copper"], "answer_start": [21]}]
@@ -61,7 +61,7 @@ def write_squad(folder: Path) -> None:
 
 
 def run_script(script: str, folder: Path, environment: dict[str, str]) -> None:
-    """Run a piece of shell in a folder; it must succeed to its last line."""
+    """Run a shell script in a folder and assert that every line succeeds."""
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script],
         cwd=folder,
@@ -77,9 +77,9 @@ def run_script(script: str, folder: Path, environment: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_the_blocks_of_a_page_run_one_after_the_other(page: Path, reader: tuple[Path, dict[str, str]], tmp_path: Path):
+def test_the_blocks_of_a_page_run_in_order(page: Path, reader: tuple[Path, dict[str, str]], tmp_path: Path):
     earlier, variables = reader
-    # A page may install something that the next one must not see.
+    # A page may install packages, which must not be visible to the next page.
     environment = fresh_environment(tmp_path / "venv") | variables
     folder = tmp_path / "reader"
     folder.mkdir()
@@ -106,6 +106,6 @@ def test_make_demo_runs_and_reports(tmp_path: Path):
     assert list(tmp_path.rglob("PosIR-Mini.json"))
 
 
-def test_no_shell_block_goes_by_another_name():
+def test_every_shell_block_is_marked_as_bash():
     fences = {name for page in PAGES for name in re.findall(r"^```(\w*)\n(?!\n)", page.read_text(), re.MULTILINE)}
     assert not fences & {"sh", "shell", "console", "zsh"}

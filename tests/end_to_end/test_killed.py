@@ -20,7 +20,7 @@ from mteb.cache import ResultCache
 from posir_tasks.embeddings.arrow_files import compute_checksums, read_embeddings
 from tests.support.commands import BIN, CLEAN, python
 from tests.support.datasets import ASKED, POSIR_FOLDER, TEXTS, posir_tables, write_domain
-from tests.support.encoders import NotingEncoder
+from tests.support.encoders import RecordingEncoder
 from tests.support.processes import exit_codes
 
 MODEL = "mteb/baseline-random-encoder"
@@ -159,7 +159,7 @@ def test_a_half_written_result_of_an_older_run_is_replaced(data: Path, expected:
     assert scores_in(folder) == expected
 
 
-class LimitedEncoder(NotingEncoder):
+class LimitedEncoder(RecordingEncoder):
     """An encoder that runs out of memory in one domain while it is limited."""
 
     limited = True

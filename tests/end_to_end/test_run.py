@@ -46,7 +46,7 @@ def write_domain(folder: Path, documents: dict[str, str], questions: list[tuple[
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """One domain that PosIR knows and one of our own, in English and German."""
+    """One domain of PosIR and one custom domain, in English and German."""
     documents = {
         "d1": "The harbour bell was cast in copper. Later a heron nested on the crane.",
         "d2": "The orchard gave pears and quinces. Its ladder had nineteen rungs.",
@@ -59,7 +59,7 @@ def data(tmp_path: Path) -> Path:
         ("who kept bees", "d3", "The conductor kept bees"),
     ]
     for language in ("eng-Latn", "deu-Latn"):
-        for domain in ("sports", "own"):
+        for domain in ("sports", "custom"):
             write_domain(tmp_path / "PosIR-Benchmark-v1" / language / domain, documents, questions)
     return tmp_path
 
@@ -80,19 +80,19 @@ def test_mini_runs_and_reports(tmp_path: Path):
     assert "not significant" in table.stdout
 
 
-def test_a_part_of_the_data_is_run_and_says_so_and_grows_when_more_comes(data: Path, tmp_path: Path):
+def test_results_of_partial_data_are_marked_and_extended_when_data_is_added(data: Path, tmp_path: Path):
     output = tmp_path / "out"
     command = ("mteb", "run", "-t", "PosIR-English", "-m", BM25, "--output-folder", str(output))
-    own = data / "PosIR-Benchmark-v1" / "eng-Latn" / "own"
-    own.rename(data / "aside")
+    custom = data / "PosIR-Benchmark-v1" / "eng-Latn" / "custom"
+    custom.rename(data / "aside")
     first = run(*command, POSIR_DATA=str(data))
     assert first.returncode == 0, first.stderr
     assert list(result(output, "PosIR-English")) == ["sports"]
-    (data / "aside").rename(own)
+    (data / "aside").rename(custom)
     second = run(*command, POSIR_DATA=str(data))
     assert second.returncode == 0, second.stderr
     scores = result(output, "PosIR-English")
-    assert set(scores) == {"sports", "own"}
+    assert set(scores) == {"sports", "custom"}
     assert "only running missing" in " ".join(second.stderr.split() + second.stdout.split())
     assert len(scores["sports"]["position_run"]["missing_subsets"]) == 30
     shown = run("posir", "report", str(output))
@@ -108,7 +108,7 @@ def test_cross_lingual_and_language_filter(data: Path, tmp_path: Path):
 
 
 def test_bad_data_is_one_message_and_keeps_what_was_finished(data: Path, tmp_path: Path):
-    queries = data / "PosIR-Benchmark-v1" / "eng-Latn" / "own" / "queries.parquet"
+    queries = data / "PosIR-Benchmark-v1" / "eng-Latn" / "custom" / "queries.parquet"
     frame = pl.read_parquet(queries)
     frame.with_columns(pl.lit([5, 2]).alias("pos_char_span")).write_parquet(queries)
     ran = run("mteb", "run", "-t", "PosIR-English", "-m", BM25, "--output-folder", str(tmp_path), POSIR_DATA=str(data))
@@ -129,15 +129,15 @@ def test_a_user_mistake_of_the_posir_command_is_one_message(tmp_path: Path):
 def test_rescore_restores_plugin_scores_without_the_model(data: Path, tmp_path: Path):
     run("mteb", "run", "-t", "PosIR-English", "-m", BM25, "--output-folder", str(tmp_path), POSIR_DATA=str(data))
     (file,) = tmp_path.rglob("PosIR-English.json")
-    whole = file.read_text()
-    stripped = json.loads(whole)
+    original = file.read_text()
+    stripped = json.loads(original)
     for scores in stripped["scores"]["test"]:
         for name in scores["position_run"]["plugin_scores"]:
             del scores[name]
     file.write_text(json.dumps(stripped))
     rescored = run("posir", "rescore", str(tmp_path))
     assert rescored.returncode == 0, rescored.stderr
-    assert json.loads(file.read_text()) == json.loads(whole)
+    assert json.loads(file.read_text()) == json.loads(original)
 
 
 def test_import_run_and_report_agree_with_an_independent_squad_protocol(squad_data: Path, tmp_path: Path):
@@ -171,14 +171,14 @@ def test_import_run_and_report_agree_with_an_independent_squad_protocol(squad_da
     stemmer = Stemmer.Stemmer("english")
     retriever = bm25s.BM25()
     retriever.index(bm25s.tokenize(contexts, stopwords="en", stemmer=stemmer, show_progress=False), show_progress=False)
-    asked = bm25s.tokenize([row["question"] for row in rows], stopwords="en", stemmer=stemmer, show_progress=False)
-    found, values = retriever.retrieve(asked, k=len(contexts), show_progress=False)
+    queries = bm25s.tokenize([row["question"] for row in rows], stopwords="en", stemmer=stemmer, show_progress=False)
+    found, values = retriever.retrieve(queries, k=len(contexts), show_progress=False)
     ndcg = np.zeros(len(rows))
     for query, (row, documents, of_document) in enumerate(zip(rows, found, values, strict=True)):
-        # Ties stand in descending order of the document's id, as pytrec_eval has them.
+        # Ties are in descending order of document id, as in pytrec_eval.
         ranked = sorted(zip(of_document, (f"c{document}" for document in documents), strict=True), reverse=True)
-        place = [name for _, name in ranked].index(f"c{positive[row['question']]}")
-        ndcg[query] = 1 / np.log2(place + 2) if place < 10 else 0
+        rank = [name for _, name in ranked].index(f"c{positive[row['question']]}")
+        ndcg[query] = 1 / np.log2(rank + 2) if rank < 10 else 0
     starts = np.array([row["answers"]["answer_start"][0] for row in rows])
     buckets = [(0, 100), (100, 200), (200, 300), (300, 400), (400, 500), (500, 3120)]
     means = [ndcg[(starts >= low) & (starts <= high)].mean() for low, high in buckets]
@@ -188,7 +188,7 @@ def test_import_run_and_report_agree_with_an_independent_squad_protocol(squad_da
 
 
 def one_answer(qa: dict) -> dict[str, list]:
-    """Return the answers of a question in the columns of squad_v2."""
+    """Return the answers of a question in the format of squad_v2."""
     return {"text": [a["text"] for a in qa["answers"]], "answer_start": [a["answer_start"] for a in qa["answers"]]}
 
 
@@ -202,14 +202,14 @@ def test_csv_and_markdown_reports_parse(data: Path, tmp_path: Path):
     assert {line.count("|") for line in markdown} == {6}
 
 
-def test_doctor_is_well():
+def test_doctor_finds_no_problem():
     checked = run("posir", "doctor")
     assert checked.returncode == 0, checked.stdout
     assert "start-up hook" in checked.stdout
     assert re.search(r"mteb knows (\d+) of \1\b", checked.stdout)
 
 
-def test_the_hubs_own_listing_overrules_the_table_of_domains(data: Path, tmp_path: Path):
+def test_the_hubs_listing_overrules_the_table_of_domains(data: Path, tmp_path: Path):
     with serve("infgrad/PosIR-Benchmark-v1", data / "PosIR-Benchmark-v1", "a" * 40) as hub:
         ran = run(
             "mteb", "run", "-t", "PosIR-English", "-m", BM25, "--output-folder", str(tmp_path / "out"),
@@ -217,9 +217,9 @@ def test_the_hubs_own_listing_overrules_the_table_of_domains(data: Path, tmp_pat
         )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
     scores = result(tmp_path / "out", "PosIR-English")
-    assert set(scores) == {"sports", "own"}
-    assert scores["own"]["languages"] == ["eng-Latn"]
-    assert scores["own"]["position_run"]["data_revision"] == "a" * 40
-    said = " ".join((ran.stdout + ran.stderr).split())
-    assert "has domains unknown to posir: own" in said
-    assert "marked as a part" in said
+    assert set(scores) == {"sports", "custom"}
+    assert scores["custom"]["languages"] == ["eng-Latn"]
+    assert scores["custom"]["position_run"]["data_revision"] == "a" * 40
+    output = " ".join((ran.stdout + ran.stderr).split())
+    assert "has domains unknown to posir: custom" in output
+    assert "marked as a part" in output

@@ -1,4 +1,4 @@
-"""Runs the real `mteb` and `posir` commands as a user would."""
+"""Run the real `mteb` and `posir` commands as a user would."""
 
 import os
 import subprocess
@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 BIN = Path(sys.executable).parent
-#: What a user's shell would not have, and what keeps a test from the network.
+#: The environment without variables of posir and the Hub, and without network access.
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(("POSIR_", "HF_"))} | {
     "HF_HUB_OFFLINE": "1",
     "COLUMNS": "160",
@@ -14,7 +14,7 @@ CLEAN = {name: value for name, value in os.environ.items() if not name.startswit
 
 
 def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a command of this Python's environment to its end."""
+    """Run a command of this Python environment to completion."""
     return subprocess.run(
         [str(BIN / command[0]), *command[1:]],
         capture_output=True,
@@ -26,5 +26,5 @@ def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a piece of Python in a new process."""
+    """Run Python code in a new process."""
     return run(Path(sys.executable).name, "-c", code, **environment)

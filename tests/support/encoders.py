@@ -1,4 +1,4 @@
-"""Small encoders that note what they encode, and damage to what is kept of it."""
+"""Small encoders that record the texts they encode, and damage to cached embeddings."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "i
 
 
 def write_tiny_bert(folder: Path, seed: int = 0) -> Path:
-    """Write a BERT with random weights, the same for the same seed, as sentence-transformers loads it."""
+    """Write a BERT with random weights from a seed, in the format of sentence-transformers."""
     tokenizer = AutoTokenizer.from_pretrained(str(get_model_path()))
     torch.manual_seed(seed)
     BertModel(BertConfig(vocab_size=len(tokenizer), max_position_embeddings=64, **SIZES)).save_pretrained(folder)
@@ -24,44 +24,44 @@ def write_tiny_bert(folder: Path, seed: int = 0) -> Path:
     return folder
 
 
-class NotingTransformer(SentenceTransformer):
-    """A model in a folder."""
+class RecordingTransformer(SentenceTransformer):
+    """A sentence-transformers model that records the texts it encodes."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(str(folder))
-        self._noted: list[str] = []
+        self._encoded: list[str] = []
 
     @property
-    def noted(self) -> list[str]:
-        """The texts that were encoded, in order."""
-        return self._noted
+    def encoded(self) -> list[str]:
+        """All encoded texts, in order."""
+        return self._encoded
 
     def encode(self, inputs: Any, **kwargs: Any) -> Any:  # type: ignore[override]
-        self._noted.extend(inputs)
+        self._encoded.extend(inputs)
         return super().encode(inputs, **kwargs)
 
 
-class NotingEncoder:
-    """An encoder that mteb knows nothing of: the vector of a text is made of its characters and of what it is told."""
+class RecordingEncoder:
+    """An encoder unknown to mteb and posir: a text's vector counts the characters of the text and of the task's names."""
 
     def __init__(self, model_name: str = "test/encoder", revision: str | None = "1", **_: Any) -> None:
         self.mteb_model_meta = ModelMeta.create_empty({"name": model_name, "revision": revision})
         self.prefix = ""
-        self._noted: list[str] = []
+        self._encoded: list[str] = []
 
     @property
-    def noted(self) -> list[str]:
-        """The texts that were encoded, in order."""
-        return self._noted
+    def encoded(self) -> list[str]:
+        """All encoded texts, in order."""
+        return self._encoded
 
     def encode(self, inputs: Any, *, task_metadata: Any, hf_subset: str, prompt_type: Any = None, **_: Any) -> Any:
         texts = [text for batch in inputs for text in batch["text"]]
-        self._noted += texts
-        told = f"{self.prefix}{task_metadata.name}{hf_subset}{prompt_type}"
-        return self.vectors([np.bincount(np.frombuffer((told + text).encode(), np.uint8), minlength=256) for text in texts])
+        self._encoded += texts
+        context = f"{self.prefix}{task_metadata.name}{hf_subset}{prompt_type}"
+        return self.vectors([np.bincount(np.frombuffer((context + text).encode(), np.uint8), minlength=256) for text in texts])
 
     def vectors(self, counts: list[Any]) -> Any:
-        """Return the vectors of counted characters."""
+        """Convert character counts to embeddings."""
         return np.array(counts, np.float32)
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Any:
@@ -75,8 +75,8 @@ class NotingEncoder:
 
 
 def damage(file: Path, row: int) -> None:
-    """Change one number of a file's embeddings, as a bad disk does."""
-    place = file.read_bytes().index(np.ascontiguousarray(read_embeddings(file).rows[row]).tobytes())
+    """Corrupt one embedding of a file, as a failing disk does."""
+    offset = file.read_bytes().index(np.ascontiguousarray(read_embeddings(file).rows[row]).tobytes())
     with file.open("rb+") as opened:
-        opened.seek(place)
+        opened.seek(offset)
         opened.write(b"\xff")

@@ -1,4 +1,4 @@
-"""A fresh virtual environment on top of this one: what a test installs there, nobody else sees."""
+"""A fresh virtual environment on top of this one, in which a test can install packages in isolation."""
 
 import sys
 import sysconfig
@@ -12,9 +12,9 @@ COMMANDS = ("mteb", "posir", "pip")
 
 
 def fresh_environment(folder: Path) -> dict[str, str]:
-    """Make a virtual environment that has this Python's packages; return the variables of a shell that has activated it.
+    """Create a virtual environment with access to this Python's packages; return its environment variables.
 
-    This Python may be a virtual environment itself, whose `.pth` files another one does not read by `--system-site-packages`.
+    If this Python is itself in a virtual environment, `--system-site-packages` would not process its `.pth` files.
     """
     venv.create(folder, symlinks=True)
     python = folder / "bin" / "python"
@@ -23,7 +23,7 @@ def fresh_environment(folder: Path) -> dict[str, str]:
     for point in entry_points(group="console_scripts"):
         if point.name in COMMANDS:
             script = folder / "bin" / point.name
-            # Guarded as installers guard it: the workers of `posir run` import the script that started them.
+            # The guard is needed as in installed scripts: workers of `posir run` import the script that started them.
             script.write_text(
                 f"#!{python}\nimport sys\nfrom {point.module} import {point.attr}\n"
                 f"if __name__ == '__main__':\n    sys.exit({point.attr}())\n"

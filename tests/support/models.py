@@ -1,4 +1,4 @@
-"""A Hub cache that holds registered models' names with tiny random weights, so that mteb's own loading code runs offline."""
+"""A Hub cache with tiny random models under the names of registered ones, so that mteb's own loading code runs offline."""
 
 from pathlib import Path
 
@@ -16,13 +16,13 @@ MODELS: dict[str, tuple[type[PreTrainedModel], type[PretrainedConfig], dict[str,
 
 
 def write_hub_cache(home: Path) -> None:
-    """Fill `home/hub` as a download of these models at mteb's pinned revisions would; use it as `HF_HOME`."""
+    """Fill `home/hub` like a download of these models at the revisions pinned by mteb; `home` serves as `HF_HOME`."""
     tokenizer = AutoTokenizer.from_pretrained(str(get_model_path()))
-    for name, (kind, config, more) in MODELS.items():
+    for name, (model_class, config_class, options) in MODELS.items():
         revision = str(get_model_meta(name).revision)
         repository = home / "hub" / f"models--{name.replace('/', '--')}"
         weights = home / "weights" / name
-        kind(config(vocab_size=len(tokenizer), **SIZES, **more)).save_pretrained(weights)
+        model_class(config_class(vocab_size=len(tokenizer), **SIZES, **options)).save_pretrained(weights)
         tokenizer.save_pretrained(weights)
         module = Transformer(str(weights), max_seq_length=256)
         pooling = Pooling(module.get_embedding_dimension(), pooling_mode="mean")

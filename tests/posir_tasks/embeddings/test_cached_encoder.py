@@ -13,7 +13,7 @@ from mteb.types import PromptType
 
 from posir_tasks.embeddings.cached_encoder import CachedEncoder, find_distinct_texts, reset_process_state, with_cache
 from tests.support.datasets import ASKED, POSIR_FOLDER, TEXTS, posir_tables, write_domain
-from tests.support.encoders import NotingEncoder, NotingTransformer, damage, write_tiny_bert
+from tests.support.encoders import RecordingEncoder, RecordingTransformer, damage, write_tiny_bert
 
 #: Language codes, and the beginning of a question in each language.
 LANGUAGES = {"eng-Latn": "", "deu-Latn": "DE ", "fra-Latn": "FR "}
@@ -26,8 +26,8 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def transformer(tiny: Path) -> NotingTransformer:
-    return NotingTransformer(tiny)
+def transformer(tiny: Path) -> RecordingTransformer:
+    return RecordingTransformer(tiny)
 
 
 @pytest.fixture
@@ -66,48 +66,48 @@ def evaluate(model: object, *tasks: str, **options: object) -> dict[str, dict]:
 def test_the_english_corpus_is_encoded_once_for_all_languages(transformer, tiny):
     questions = [mark + question for mark in LANGUAGES.values() for question, _, _ in ASKED.values()]
     first = evaluate(transformer, *CROSS_LINGUAL)
-    assert sorted(transformer.noted) == sorted([*TEXTS.values(), *questions])
-    again = NotingTransformer(tiny)
+    assert sorted(transformer.encoded) == sorted([*TEXTS.values(), *questions])
+    again = RecordingTransformer(tiny)
     assert evaluate(again, *CROSS_LINGUAL) == first
-    assert again.noted == []
+    assert again.encoded == []
 
 
 @pytest.mark.usefixtures("data")
 def test_results_are_those_without_a_cache(tiny, monkeypatch, tmp_path):
-    without = evaluate(NotingTransformer(tiny), *CROSS_LINGUAL)
+    without = evaluate(RecordingTransformer(tiny), *CROSS_LINGUAL)
     monkeypatch.setenv("POSIR_EMBEDDINGS", str(tmp_path / "embeddings"))
-    assert evaluate(NotingTransformer(tiny), *CROSS_LINGUAL) == without
-    assert evaluate(NotingTransformer(tiny), *CROSS_LINGUAL) == without
+    assert evaluate(RecordingTransformer(tiny), *CROSS_LINGUAL) == without
+    assert evaluate(RecordingTransformer(tiny), *CROSS_LINGUAL) == without
 
 
 @pytest.mark.usefixtures("data", "cache_folder")
 def test_predictions_use_the_cache_too(transformer, tiny, tmp_path):
     first = evaluate(transformer, "PosIR-English")
-    again = NotingTransformer(tiny)
+    again = RecordingTransformer(tiny)
     assert evaluate(again, "PosIR-English", prediction_folder=tmp_path / "predictions") == first
-    assert again.noted == []
+    assert again.encoded == []
 
 
 @pytest.mark.usefixtures("data", "cache_folder")
 def test_different_prompts_share_nothing(transformer, tiny):
     evaluate(transformer, "PosIR-English")
-    prompted = NotingTransformer(tiny)
+    prompted = RecordingTransformer(tiny)
     model = SentenceTransformerEncoderWrapper(prompted, model_prompts={"query": "find: ", "document": "text: "})
     evaluate(model, "PosIR-English")
-    assert len(prompted.noted) == len(transformer.noted) == 8
+    assert len(prompted.encoded) == len(transformer.encoded) == 8
 
 
 @pytest.mark.usefixtures("data", "cache_folder")
 def test_tasks_do_not_share_the_embeddings_of_an_unknown_encoder(caplog: pytest.LogCaptureFixture):
-    first, again = NotingEncoder("test/apart"), NotingEncoder("test/apart")
+    first, again = RecordingEncoder("test/apart"), RecordingEncoder("test/apart")
     scores = evaluate(first, *CROSS_LINGUAL)
-    assert len(first.noted) == 3 * 8
+    assert len(first.encoded) == 3 * 8
     assert caplog.text.count("Embeddings of test/apart are cached separately for each task") == 1
     assert evaluate(again, *CROSS_LINGUAL) == scores
-    assert again.noted == []
+    assert again.encoded == []
 
 
-class SparseEncoder(NotingEncoder):
+class SparseEncoder(RecordingEncoder):
     def vectors(self, counts):
         return torch.tensor(np.array(counts), dtype=torch.float32).to_sparse()
 
@@ -119,7 +119,7 @@ class SparseEncoder(NotingEncoder):
 @pytest.mark.parametrize(
     ("model", "reason"),
     [
-        (NotingEncoder("test/unknown", revision=None), "the model cannot be identified"),
+        (RecordingEncoder("test/unknown", revision=None), "the model cannot be identified"),
         (SparseEncoder("test/sparse"), "the model does not return one dense vector per text"),
     ],
     ids=["no revision", "sparse"],
@@ -127,7 +127,7 @@ class SparseEncoder(NotingEncoder):
 def test_what_cannot_be_cached_is_passed_through_with_one_warning(cache_folder, model, reason, caplog, monkeypatch):
     scores = evaluate(model, "PosIR-English")
     assert caplog.text.count(f"are not cached: {reason}") == 1
-    assert len(model.noted) == 8
+    assert len(model.encoded) == 8
     assert not list(cache_folder.rglob("*.arrow"))
     monkeypatch.delenv("POSIR_EMBEDDINGS")
     assert evaluate(model, "PosIR-English") == scores
@@ -154,11 +154,11 @@ def encode(model: object, folder: Path, texts: list[str], **kwargs: object):
 def test_a_repeated_text_is_encoded_once(transformer, tmp_path):
     model = SentenceTransformerEncoderWrapper(transformer)
     given = encode(model, tmp_path, ["bees", "mill", "bees", "slope", "mill"])
-    assert transformer.noted == ["bees", "mill", "slope"]
+    assert transformer.encoded == ["bees", "mill", "slope"]
     assert np.array_equal(given[0], given[2])
     assert np.array_equal(given[1], given[4])
     again = encode(model, tmp_path, ["slope", "slope", "river", "bees"])
-    assert transformer.noted == ["bees", "mill", "slope", "river"]
+    assert transformer.encoded == ["bees", "mill", "slope", "river"]
     assert np.array_equal(again[:2], given[[3, 3]])
     assert np.array_equal(again[3], given[0])
 
@@ -173,7 +173,7 @@ def test_the_first_embeddings_are_those_of_the_model(transformer, tmp_path):
     assert isinstance(encode(model, tmp_path, texts[::-1], convert_to_tensor=True), torch.Tensor)
 
 
-class Bfloat16Encoder(NotingEncoder):
+class Bfloat16Encoder(RecordingEncoder):
     def vectors(self, counts):
         return torch.tensor(np.array(counts)).to(torch.bfloat16)
 
@@ -189,17 +189,17 @@ def test_a_damaged_embedding_is_encoded_again_with_a_warning(cache_folder, trans
     first = evaluate(transformer, "PosIR-English")
     for file in cache_folder.rglob("*.arrow"):
         damage(file, row=1)
-    again = NotingTransformer(tiny)
+    again = RecordingTransformer(tiny)
     assert evaluate(again, "PosIR-English") == first
-    assert again.noted == [ASKED["q1"][0], TEXTS["doc_1"]]
+    assert again.encoded == [ASKED["q1"][0], TEXTS["doc_1"]]
     assert caplog.text.count("is damaged: 3 of its 4 embeddings are intact") == 2
-    last = NotingTransformer(tiny)
+    last = RecordingTransformer(tiny)
     evaluate(last, "PosIR-English")
-    assert last.noted == []
+    assert last.encoded == []
 
 
 def test_search_models_are_not_cached_nor_any_without_the_variable(tmp_path, monkeypatch):
-    model, bm25 = NotingEncoder(), mteb.get_model("mteb/baseline-bm25s")
+    model, bm25 = RecordingEncoder(), mteb.get_model("mteb/baseline-bm25s")
     assert with_cache(model) is model
     monkeypatch.setenv("POSIR_EMBEDDINGS", str(tmp_path))
     assert with_cache(bm25) is bm25

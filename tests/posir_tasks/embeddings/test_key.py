@@ -12,7 +12,7 @@ from mteb.types import PromptType
 from torch import nn
 
 from posir_tasks.embeddings.key import EmbeddingKey, build_embedding_key, digest_module, digest_weights, to_json_value
-from tests.support.encoders import NotingEncoder, NotingTransformer, write_tiny_bert
+from tests.support.encoders import RecordingEncoder, RecordingTransformer, write_tiny_bert
 
 ENGLISH, GERMAN = mteb.get_task("PosIR-English").metadata, mteb.get_task("PosIR-German-English").metadata
 QUERY, DOCUMENT = PromptType.query, PromptType.document
@@ -31,17 +31,17 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def transformer(tiny: Path) -> NotingTransformer:
-    return NotingTransformer(tiny)
+def transformer(tiny: Path) -> RecordingTransformer:
+    return RecordingTransformer(tiny)
 
 
-def wrapped(transformer: NotingTransformer, **prompts: str) -> SentenceTransformerEncoderWrapper:
+def wrapped(transformer: RecordingTransformer, **prompts: str) -> SentenceTransformerEncoderWrapper:
     wrapper = SentenceTransformerEncoderWrapper(transformer)
     wrapper.model_prompts = {name.replace("_", "-"): prompt for name, prompt in prompts.items()} or None
     return wrapper
 
 
-def instructed(transformer: NotingTransformer, **attributes: object) -> InstructSentenceTransformerModel:
+def instructed(transformer: RecordingTransformer, **attributes: object) -> InstructSentenceTransformerModel:
     """Return an instruction model as `mteb.get_model` builds it, around a loaded model."""
     model = InstructSentenceTransformerModel.__new__(InstructSentenceTransformerModel)
     model.model, model.instruction_template, model.apply_instruction_to_passages = transformer, "Do: {instruction}\n", False
@@ -80,7 +80,7 @@ def test_the_key_contains_the_instruction(transformer):
 
 
 def test_the_key_of_an_unknown_encoder_contains_the_whole_task():
-    model = NotingEncoder()
+    model = RecordingEncoder()
     assert not build_key(model).shared
     assert build_key(model) == build_key(model)
     assert (
@@ -149,9 +149,9 @@ def test_the_key_ignores_batch_size_and_mode(transformer):
 
 def test_the_key_does_not_depend_on_the_folder_of_the_model(tiny: Path, tmp_path: Path):
     shutil.copytree(tiny, tmp_path / "copy")
-    first, second = (build_key(wrapped(NotingTransformer(folder))) for folder in (tiny, tmp_path / "copy"))
+    first, second = (build_key(wrapped(RecordingTransformer(folder))) for folder in (tiny, tmp_path / "copy"))
     assert first.digest() == second.digest()
-    other = build_key(wrapped(NotingTransformer(write_tiny_bert(tmp_path / "other", seed=1))))
+    other = build_key(wrapped(RecordingTransformer(write_tiny_bert(tmp_path / "other", seed=1))))
     assert other.digest() != first.digest()
 
 
@@ -166,11 +166,11 @@ def test_the_key_contains_loading_arguments_except_the_device(transformer):
 
 
 def test_a_model_without_revision_or_weights_has_no_key():
-    assert build_key(NotingEncoder(revision=None)) is None
-    assert build_key(NotingEncoder(revision="2")) != build_key(NotingEncoder(revision="1"))
-    changed = NotingEncoder()
+    assert build_key(RecordingEncoder(revision=None)) is None
+    assert build_key(RecordingEncoder(revision="2")) != build_key(RecordingEncoder(revision="1"))
+    changed = RecordingEncoder()
     changed.prefix = "other"
-    assert build_key(changed) != build_key(NotingEncoder())
+    assert build_key(changed) != build_key(RecordingEncoder())
 
 
 def test_an_encoder_that_wraps_another_has_no_key(transformer):

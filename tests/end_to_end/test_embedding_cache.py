@@ -15,7 +15,7 @@ MODEL = "Qwen/Qwen3-Embedding-0.6B"
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """A shell with a model, data in three languages, and a folder for embeddings."""
+    """Environment variables for a model, data in three languages, and an embedding cache."""
     write_hub_cache(tmp_path / "hub")
     for language in ("eng-Latn", "deu-Latn", "fra-Latn"):
         asked = {name: (f"{language}: {question}", *rest) for name, (question, *rest) in ASKED.items()}
@@ -27,23 +27,25 @@ def environment(tmp_path: Path) -> dict[str, str]:
     }
 
 
-def kept_in(folder: Path) -> dict[str, int]:
-    """Return how many embeddings a folder has of each type of prompt."""
-    kept: dict[str, int] = {}
+def count_cached(folder: Path) -> dict[str, int]:
+    """Return the number of cached embeddings by prompt type."""
+    counts: dict[str, int] = {}
     for about in folder.rglob("about.json"):
-        kind = json.loads(about.read_text())["prompt_type"]
-        kept[kind] = kept.get(kind, 0) + sum(len(read_embeddings(file).keys) for file in about.parent.glob("*.arrow"))
-    return kept
+        prompt_type = json.loads(about.read_text())["prompt_type"]
+        counts[prompt_type] = counts.get(prompt_type, 0) + sum(
+            len(read_embeddings(file).keys) for file in about.parent.glob("*.arrow")
+        )
+    return counts
 
 
-def test_tasks_and_runs_share_what_is_encoded(environment: dict[str, str], tmp_path: Path):
+def test_tasks_and_runs_share_embeddings(environment: dict[str, str], tmp_path: Path):
     def mteb_run(folder: str, *tasks: str) -> None:
         ran = run("mteb", "run", "-t", *tasks, "-m", MODEL, "--output-folder", str(tmp_path / folder), **environment)
         assert ran.returncode == 0, ran.stderr
 
     mteb_run("first", "PosIR-English", "PosIR-German-English")
-    assert kept_in(tmp_path / "embeddings") == {"document": 4, "query": 8}
+    assert count_cached(tmp_path / "embeddings") == {"document": 4, "query": 8}
     mteb_run("second", "PosIR-German-English", "PosIR-French-English")
-    assert kept_in(tmp_path / "embeddings") == {"document": 4, "query": 12}
+    assert count_cached(tmp_path / "embeddings") == {"document": 4, "query": 12}
     first, second = (next((tmp_path / name).rglob("PosIR-German-English.json")) for name in ("first", "second"))
     assert json.loads(first.read_text())["scores"] == json.loads(second.read_text())["scores"]
