@@ -1,4 +1,4 @@
-"""Evidence: the position-aware qrel. For every query the one relevant document and where in it the answer stands."""
+"""Evidence, the position-aware qrel: for every query the one relevant document and the position of the answer in it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Integers: TypeAlias = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Evidence:
-    """Where the evidence of `n` queries stands, one column per fact, all columns aligned.
+    """The evidence of `n` queries as aligned columns.
 
-    Which columns are filled depends on what the data tells; a `PositionScheme` says which of them it reads. Columns
-    that the data does not tell have length 0. Do not change the arrays.
+    Columns that the data does not provide have length 0; a `PositionScheme` documents which ones it reads. The arrays must
+    not be changed.
     """
 
     query_ids: list[str]
@@ -30,7 +30,7 @@ class Evidence:
     characters: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
     """Length of the relevant document in characters, shape (n,)."""
     tokens: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
-    """Length of the relevant document in tokens, as the data states it, shape (n,)."""
+    """Length of the relevant document in tokens, as stated in the data, shape (n,)."""
     labels: tuple[str, ...] = ()
     """Position labels such as "beginning", length n; a label may name several positions."""
 
@@ -38,7 +38,7 @@ class Evidence:
         return len(self.query_ids)
 
     def select(self, rows: list[int]) -> Evidence:
-        """Return the evidence of these queries alone, in this order."""
+        """Return the evidence of these queries only, in this order."""
         starts, ends, characters, tokens = (
             column[rows] if len(column) else column for column in (self.starts, self.ends, self.characters, self.tokens)
         )

@@ -1,13 +1,12 @@
 """The languages of PosIR. A new language is one row of `LANGUAGES` plus data in the documented layout."""
 
 import re
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from posir_tasks.errors import PosirError
 
-#: A name becomes a part of task names, `PosIR-<name>` and `PosIR-<name>-English`.
+#: Names are part of task names, `PosIR-<name>` and `PosIR-<name>-English`.
 NAME = re.compile(r"[A-Z][A-Za-z]+")
 CODE = re.compile(r"[a-z]{3}-[A-Z][a-z]{3}")
 
@@ -17,56 +16,57 @@ class Language:
     """A language of the data.
 
     Raises:
-        PosirError: Name or code are missing or not of the form wanted.
+        PosirError: Name or code are missing or malformed.
     """
 
     name: str = ""
-    """English name, as in `PosIR-<name>`: letters alone, the first one a capital."""
+    """English name, as in `PosIR-<name>`: letters only, beginning with a capital."""
     code: str = ""
-    """Code as the data's folders have it: ISO 639-3 and ISO 15924, such as `eng-Latn`."""
+    """Code as in the folders of the data: ISO 639-3 and ISO 15924, such as `eng-Latn`."""
     in_paper: bool = False
-    """Whether it is one of the ten languages of the paper's main table and so of the benchmark `PosIR`."""
+    """Whether it is in the main table of the paper, with ten languages, and thus in the benchmark `PosIR`."""
     cross_lingual_in_paper: bool = False
-    """Whether the paper reports it against the English corpus, and so of the benchmark `PosIR(cross-lingual)`."""
+    """Whether the paper reports it with the English corpus; it is then in the benchmark `PosIR(cross-lingual)`."""
 
     def __post_init__(self) -> None:
-        for field, form, wanted in (
-            ("name", NAME, "an English name of the letters A to Z that begins with a capital, such as Finnish"),
-            ("code", CODE, "three small letters of ISO 639-3, a hyphen and four letters of ISO 15924, such as fin-Latn"),
+        for field, pattern, expected in (
+            ("name", NAME, "an English name of letters A to Z that begins with a capital, such as Finnish"),
+            ("code", CODE, "an ISO 639-3 code, a hyphen and an ISO 15924 code, such as fin-Latn"),
         ):
             value = getattr(self, field)
-            if not (isinstance(value, str) and form.fullmatch(value)):
-                what = f"{value!r} is not {wanted}" if value else f"is missing; wanted is {wanted}"
-                raise mistake(self, f"{field} {what}")
+            if not (isinstance(value, str) and pattern.fullmatch(value)):
+                problem = f"{value!r} is not {expected}" if value else f"is missing; expected {expected}"
+                raise row_error(self, f"{field} {problem}")
 
 
-def mistake(language: Language, what: str) -> PosirError:
-    """Return the error of a row of the table."""
+def row_error(language: Language, problem: str) -> PosirError:
+    """Return the error for an invalid row of the table."""
     return PosirError(
-        f"posir_tasks/languages.py: Language({language.name!r}, {language.code!r}): {what}. A row of LANGUAGES is "
+        f"posir_tasks/languages.py: Language({language.name!r}, {language.code!r}): {problem}. A row of LANGUAGES is "
         'Language("Finnish", "fin-Latn").'
     )
 
 
 def unique_languages(*languages: Language) -> tuple[Language, ...]:
-    """Return the languages.
+    """Return the languages, which must be distinct.
 
     Raises:
-        PosirError: Two share a name or a code.
+        PosirError: Two have the same name or code.
     """
-    for field in ("name", "code"):
-        counts = Counter(getattr(language, field) for language in languages)
-        for language in reversed(languages):
-            if counts[getattr(language, field)] > 1:
-                raise mistake(language, f"the {field} {getattr(language, field)!r} is there already; take one of the rows out")
+    known: set[str] = set()
+    for language in languages:
+        for field, value in (("name", language.name), ("code", language.code)):
+            if value in known:
+                raise row_error(language, f"the {field} {value!r} is a duplicate; remove one of the rows")
+            known.add(value)
     return languages
 
 
 def check_iso_codes(languages: Iterable[Language]) -> None:
-    """Look the codes up in mteb's tables of ISO 639-3 and ISO 15924; importing them imports mteb.
+    """Check codes against mteb's tables of ISO 639-3 and ISO 15924; imports mteb.
 
     Raises:
-        PosirError: There is no such language or script.
+        PosirError: A language or script does not exist.
     """
     from mteb.languages import ISO_TO_LANGUAGE, ISO_TO_SCRIPT
 
@@ -74,10 +74,10 @@ def check_iso_codes(languages: Iterable[Language]) -> None:
         code, script = language.code.split("-")
         for part, known, standard in ((code, ISO_TO_LANGUAGE, "ISO 639-3"), (script, ISO_TO_SCRIPT, "ISO 15924")):
             if part not in known:
-                raise mistake(language, f"{standard} has no code {part!r}; look it up in `mteb.languages`")
+                raise row_error(language, f"{standard} has no code {part!r}; look it up in `mteb.languages`")
 
 
-#: Source of names and codes: the folders of infgrad/PosIR-Benchmark-v1; of the marks, arXiv 2601.08363.
+#: Names and codes are those of the folders of infgrad/PosIR-Benchmark-v1; the flags follow arXiv 2601.08363.
 LANGUAGES = unique_languages(
     Language("English", "eng-Latn", in_paper=True),
     Language("Chinese", "cmn-Hans", in_paper=True),
@@ -95,11 +95,10 @@ LANGUAGES = unique_languages(
     Language("Japanese", "jpn-Jpan"),
 )
 
-#: The language whose corpus the cross-lingual tasks search.
+#: Language of the corpus of the cross-lingual tasks.
 PIVOT = LANGUAGES[0]
 
-
-#: The 31 domains, as the data's folders are expected to be spelled. A listing of the data itself overrules this one.
+#: The 31 domains, spelled as the folders of the data. A listing of the data itself takes precedence.
 DOMAINS = (
     "accommodation_catering_hotel",
     "aerospace",

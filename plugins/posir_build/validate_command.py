@@ -44,9 +44,9 @@ def add_commands(app: typer.Typer) -> None:
         Each domain is checked with its own corpus and, if the English corpus of the domain exists, with that.
         """
         data = resolve_folder(folder)
-        pairings = data.pairings()
-        problems = dict(find_problems(data.root, progress(pairings, "Checking")))
-        warnings = list(find_warnings(pairings))
+        subsets = data.subset_keys()
+        problems = dict(find_problems(data.root, progress(subsets, "Checking")))
+        warnings = list(find_warnings(subsets))
         if format_ is ValidationFormat.JSON:
             typer.echo(format_json(data.root, problems, warnings))
         else:
@@ -57,12 +57,12 @@ def add_commands(app: typer.Typer) -> None:
 
 
 def format_json(root: Path, problems: dict[SubsetKey, list[Problem]], warnings: list[str]) -> str:
-    """Return a JSON object with the pairings checked, their problems, and warnings."""
+    """Return a JSON object with the subsets checked, their problems, and warnings."""
     return json.dumps(
         {
             "folder": str(root),
-            "checked": [asdict(pairing) for pairing in problems],
-            "problems": [asdict(pairing) | asdict(problem) for pairing, found in problems.items() for problem in found],
+            "checked": [asdict(subset) for subset in problems],
+            "problems": [asdict(subset) | asdict(problem) for subset, found in problems.items() for problem in found],
             "warnings": warnings,
         },
         indent=2,
@@ -70,15 +70,15 @@ def format_json(root: Path, problems: dict[SubsetKey, list[Problem]], warnings: 
 
 
 def format_text(root: Path, problems: dict[SubsetKey, list[Problem]], warnings: list[str]) -> Iterator[str]:
-    """Yield the problems of each pairing, the warnings, and a summary."""
-    for pairing, found in problems.items():
+    """Yield the problems of each subset, the warnings, and a summary."""
+    for subset, found in problems.items():
         if found:
-            yield f"{pairing}:"
+            yield f"{subset}:"
             yield from (f"  {problem}" for problem in found)
     yield from (f"warning: {warning}" for warning in warnings)
     count = sum(map(len, problems.values()))
-    languages = len({pairing.language for pairing in problems})
-    domains = sum(pairing.language == pairing.corpus_language for pairing in problems)
+    languages = len({subset.language for subset in problems})
+    domains = sum(subset.language == subset.corpus_language for subset in problems)
     cross_lingual = f" and {len(problems) - domains} against the English corpus" if len(problems) > domains else ""
     outcome = pluralize(count, "problem") if count else "no problem"
     yield f"{root}: {pluralize(languages, 'language')}, {pluralize(domains, 'domain')}{cross_lingual} checked: {outcome}"

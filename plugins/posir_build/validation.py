@@ -13,25 +13,25 @@ from posir_tasks.sources.posir import inspect_domain
 from posir_tasks.sources.repository import LocalRepository
 
 
-def find_problems(root: Path, pairings: Iterable[SubsetKey]) -> Iterator[tuple[SubsetKey, list[Problem]]]:
-    """Yield each pairing with its problems; a problem that several share is listed with the first of them."""
+def find_problems(root: Path, subsets: Iterable[SubsetKey]) -> Iterator[tuple[SubsetKey, list[Problem]]]:
+    """Yield each subset with its problems; a problem that several share is listed with the first of them."""
     repository = LocalRepository(root)
     listed: set[Problem] = set()
-    for pairing in pairings:
-        _, problems = inspect_domain(repository, pairing.language, pairing.corpus_language, pairing.domain)
-        yield pairing, [problem for problem in problems if problem not in listed]
+    for subset in subsets:
+        _, problems = inspect_domain(repository, subset.language, subset.corpus_language, subset.domain)
+        yield subset, [problem for problem in problems if problem not in listed]
         listed.update(problems)
 
 
-def find_warnings(pairings: Iterable[SubsetKey]) -> Iterator[str]:
+def find_warnings(subsets: Iterable[SubsetKey]) -> Iterator[str]:
     """Yield what is valid and perhaps a mistake: languages and domains that PosIR does not have."""
     codes = [language.code for language in LANGUAGES]
-    for language in sorted({pairing.language for pairing in pairings} - {*codes}):
+    for language in sorted({subset.language for subset in subsets} - {*codes}):
         yield (
             f"language {language}: no task reads it{_suggest(language, codes)}. Known languages: {', '.join(codes)}; a new "
             "language is one row of posir_tasks/languages.py."
         )
-    for domain in sorted({pairing.domain for pairing in pairings} - {*DOMAINS}):
+    for domain in sorted({subset.domain for subset in subsets} - {*DOMAINS}):
         yield f"domain {domain}: not one of PosIR's 31{_suggest(domain, DOMAINS)}. It is evaluated as a custom domain."
 
 

@@ -73,7 +73,7 @@ def dataset_of_folder(folder: Path) -> DatasetToRead:
     """
     found = resolve_folder(folder)
     repository = LocalRepository(found.root)
-    own = [pairing for pairing in found.pairings() if pairing.language == pairing.corpus_language]
+    own = [key for key in found.subset_keys() if key.language == key.corpus_language]
     subsets = tuple(_subset(repository, one.language, one.language, one.domain) for one in own)
     return DatasetToRead(folder.name, repository.location, RelativePositions(), subsets)
 

@@ -1,1 +1,1 @@
-"""Where the data comes from: a repository on the Hub or a local folder, and a reader for each layout."""
+"""Data sources: repositories on the Hub or local folders, and a reader for each layout."""

@@ -1,4 +1,4 @@
-"""Checks of data, column by column: every problem names file, field, rows and count."""
+"""Column-wise checks of data: every problem names file, field, rows and count."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from reprlib import repr as short_repr
 
 import polars as pl
 import pyarrow as pa
@@ -15,40 +16,36 @@ from polars._typing import PolarsDataType
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import DataError, summarize_error
 
-#: How many of a problem's rows are named.
+#: How many rows of a problem are listed.
 MAX_EXAMPLES = 5
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that is wrong with a file."""
+    """An error in a file."""
 
     file: str
     field: str | None
-    """None where it concerns the whole file."""
-    what: str
+    """None if it concerns the complete file."""
+    message: str
     """What is wrong and what is allowed."""
     count: int = 1
-    """Number of rows it concerns, where it concerns rows."""
+    """Number of affected rows; 1 if it concerns no rows."""
     rows: tuple[int, ...] = ()
-    """The first of these rows, counted from 0."""
+    """The first affected rows, pluralize from 0."""
     examples: tuple[str, ...] = ()
-    """What these rows hold."""
+    """The values of these rows."""
 
     def __str__(self) -> str:
-        rows = ""
-        if self.rows:
-            named = ", ".join(
-                f"{row} ({example})" if example else str(row)
-                for row, example in zip(self.rows, self.examples or ("",) * len(self.rows), strict=True)
-            )
-            rows = f"; {pluralize(self.count, 'row')}, first: {named}"
         field = f" field '{self.field}':" if self.field else ""
-        return f"{self.file}:{field} {self.what}{rows}"
+        examples = [f" ({example})" for example in self.examples] or [""] * len(self.rows)
+        listed = ", ".join(f"{row}{example}" for row, example in zip(self.rows, examples, strict=True))
+        rows = f"; {pluralize(self.count, 'row')}, first: {listed}" if self.rows else ""
+        return f"{self.file}:{field} {self.message}{rows}"
 
 
 class ProblemsError(DataError):
-    """Data is refused; `problems` has all that is wrong with it."""
+    """Data is refused; `problems` has every error found."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
@@ -59,7 +56,7 @@ def raise_problems(problems: Iterable[Problem]) -> None:
     """Raise one error for all problems, if there are any.
 
     Raises:
-        ProblemsError: There is a problem.
+        ProblemsError: There is at least one problem.
     """
     error = ProblemsError(problems)
     if error.problems:
@@ -67,10 +64,10 @@ def raise_problems(problems: Iterable[Problem]) -> None:
 
 
 def read_columns(file: Path, columns: Mapping[str, PolarsDataType]) -> pl.DataFrame:
-    """Read columns of a parquet file, each as the type wanted.
+    """Read columns of a parquet file and cast each to the required type.
 
     Raises:
-        ProblemsError: The file is corrupt, a column is missing or of another kind.
+        ProblemsError: The file is corrupt, or a column is missing or of an incompatible type.
     """
     frame, problems = read_valid_columns(file, columns)
     raise_problems(problems)
@@ -78,31 +75,31 @@ def read_columns(file: Path, columns: Mapping[str, PolarsDataType]) -> pl.DataFr
 
 
 def read_valid_columns(file: Path, columns: Mapping[str, PolarsDataType]) -> tuple[pl.DataFrame, list[Problem]]:
-    """Read those columns of a parquet file that are of the kind wanted, each as the type wanted.
+    """Read those columns of a parquet file that are compatible with the required types, and cast them.
 
     Returns:
-        The columns, and everything that is wrong with the file or the other columns.
+        The columns, and every problem with the file or the other columns.
     """
     try:
-        present, names = read_column_types(file, columns), _schema(file).names
-        fitting = [name for name, kind in present.items() if _is_compatible(kind, columns[name])]
-        frame = _read(file, fitting)
+        present, names = read_column_types(file, columns), _read_schema(file).names
+        compatible = [name for name, dtype in present.items() if _is_compatible(dtype, columns[name])]
+        frame = _read_table(file, compatible)
     except ProblemsError as error:
         return pl.DataFrame(), list(error.problems)
     problems = [
-        Problem(str(file), name, f"is {present[name]}, must be {wanted}.")
+        Problem(str(file), name, f"is {present[name]}, must be {required}.")
         if name in present
         else Problem(str(file), name, f"missing column; the file has {', '.join(names) or 'none'}.")
-        for name, wanted in columns.items()
-        if name not in fitting
+        for name, required in columns.items()
+        if name not in compatible
     ]
-    beyond = [problem for name in fitting for problem in _beyond_problems(frame[name], columns[name], str(file))]
-    frame = frame.drop([problem.field for problem in beyond if problem.field])
-    return frame.cast({name: columns[name] for name in frame.columns}), problems + beyond
+    overflows = [problem for name in compatible for problem in _check_range(frame[name], columns[name], str(file))]
+    frame = frame.drop([problem.field for problem in overflows if problem.field])
+    return frame.cast({name: columns[name] for name in frame.columns}), problems + overflows
 
 
 @contextmanager
-def _naming(file: Path) -> Iterator[None]:
+def _error_context(file: Path) -> Iterator[None]:
     """Name the parquet file that cannot be read."""
     try:
         yield
@@ -110,33 +107,33 @@ def _naming(file: Path) -> Iterator[None]:
         raise ProblemsError([Problem(str(file), None, f"not a readable parquet file ({summarize_error(error)}).")]) from error
 
 
-def read_column_types(file: Path, wanted: Iterable[str]) -> dict[str, PolarsDataType]:
-    """Return the types of those columns of a parquet file that are wanted and there.
+def read_column_types(file: Path, columns: Iterable[str]) -> dict[str, PolarsDataType]:
+    """Return the types of those of the columns that a parquet file has.
 
     Raises:
-        ProblemsError: The file is corrupt, or two columns share a name.
+        ProblemsError: The file is corrupt, or several of its columns have the same name.
     """
-    schema = _schema(file)
-    with _naming(file):
-        twice = [name for name in wanted if schema.names.count(name) > 1]
-        raise_problems(Problem(str(file), name, "is the name of several columns; keep one of them.") for name in twice)
-        return dict(_frame(schema.empty_table(), [name for name in wanted if name in schema.names]).schema)
+    schema = _read_schema(file)
+    with _error_context(file):
+        duplicates = [name for name in columns if schema.names.count(name) > 1]
+        raise_problems(Problem(str(file), name, "is the name of several columns; keep one of them.") for name in duplicates)
+        return dict(_to_polars(schema.empty_table(), [name for name in columns if name in schema.names]).schema)
 
 
-def _schema(file: Path) -> pa.Schema:
-    with _naming(file):
+def _read_schema(file: Path) -> pa.Schema:
+    with _error_context(file):
         schema = pq.read_schema(file)
-        # Names are decoded when they are asked for.
+        # Arrow decodes the names on access.
         return schema if schema.names else pa.schema([])
 
 
-def _read(file: Path, columns: list[str]) -> pl.DataFrame:
-    # Arrow's reader ends a corrupt file with an error, where that of polars may end the process for want of memory.
-    with _naming(file), pq.ParquetFile(file) as parquet:
-        return _frame(parquet.read(columns), columns)
+def _read_table(file: Path, columns: list[str]) -> pl.DataFrame:
+    # For a corrupt file Arrow's reader raises an error; that of polars may exhaust the memory and kill the process.
+    with _error_context(file), pq.ParquetFile(file) as parquet:
+        return _to_polars(parquet.read(columns), columns)
 
 
-def _frame(table: pa.Table, columns: list[str]) -> pl.DataFrame:
+def _to_polars(table: pa.Table, columns: list[str]) -> pl.DataFrame:
     table = table.select(columns)
     table.validate(full=True)
     frame = pl.from_arrow(table)
@@ -144,66 +141,57 @@ def _frame(table: pa.Table, columns: list[str]) -> pl.DataFrame:
     return frame
 
 
-def _beyond_problems(column: pl.Series, wanted: PolarsDataType, file: str) -> list[Problem]:
-    """Return a problem if any number of a column does not fit the type wanted."""
+def _check_range(column: pl.Series, required: PolarsDataType, file: str) -> list[Problem]:
+    """Return a problem if a number of a column is out of range for the required type."""
     try:
-        column.cast(wanted)
+        column.cast(required)
     except pl.exceptions.InvalidOperationError:
-        fit = column.cast(wanted, strict=False).to_list()
-        values = column.to_list()
-        rows = [row for row, (value, kept) in enumerate(zip(values, fit, strict=True)) if value != kept]
-        examples = tuple(_short(values[row]) for row in rows[:MAX_EXAMPLES])
-        return [Problem(file, column.name, f"does not fit {wanted}", len(rows), tuple(rows[:MAX_EXAMPLES]), examples)]
+        values, cast = column.to_list(), column.cast(required, strict=False).to_list()
+        rows = [row for row, value in enumerate(values) if value != cast[row]]
+        examples = tuple(short_repr(values[row]) for row in rows[:MAX_EXAMPLES])
+        return [Problem(file, column.name, f"does not fit {required}", len(rows), tuple(rows[:MAX_EXAMPLES]), examples)]
     return []
 
 
-def _is_compatible(present: PolarsDataType, wanted: PolarsDataType) -> bool:
-    """Whether every value of one type is one of another: an integer of any size, a list or array of such, a number, a text."""
-    if isinstance(wanted, pl.Struct):
+def _is_compatible(present: PolarsDataType, required: PolarsDataType) -> bool:
+    """Whether one type represents another: an integer of any size, a list or array of compatible values, a number, a string."""
+    if isinstance(required, pl.Struct):
         fields = {field.name: field.dtype for field in present.fields} if isinstance(present, pl.Struct) else {}
-        return all(field.name in fields and _is_compatible(fields[field.name], field.dtype) for field in wanted.fields)
-    if isinstance(wanted, pl.List):
-        return isinstance(present, pl.List | pl.Array) and _is_compatible(present.inner, wanted.inner)
-    if wanted == pl.Int64:
+        return all(field.name in fields and _is_compatible(fields[field.name], field.dtype) for field in required.fields)
+    if isinstance(required, pl.List):
+        return isinstance(present, pl.List | pl.Array) and _is_compatible(present.inner, required.inner)
+    if required == pl.Int64:
         return present.is_integer()
-    if wanted == pl.Float64:
+    if required == pl.Float64:
         return present.is_numeric()
-    return present == wanted
+    return present == required
 
 
-def check_rows(frame: pl.DataFrame, condition: pl.Expr, *, file: str, field: str, what: str) -> list[Problem]:
-    """Return a problem if the condition holds for any row; a condition that is null counts as true.
+def check_rows(frame: pl.DataFrame, invalid: pl.Expr, *, file: str, field: str, message: str) -> list[Problem]:
+    """Return a problem if a condition holds for any row; null counts as true.
 
-    Where the frame lacks a column of the condition, that lack is a problem already and there is nothing to be said of rows.
+    If the frame lacks a column of the condition, that is reported elsewhere and no row is checked.
     """
-    if not {field, *condition.meta.root_names()} <= set(frame.columns):
+    if not {field, *invalid.meta.root_names()} <= set(frame.columns):
         return []
-    bad = frame.with_row_index("row").filter(condition.fill_null(True))
-    if bad.is_empty():
+    rows = frame.with_row_index("row").filter(invalid.fill_null(True))
+    if rows.is_empty():
         return []
-    head = bad.head(MAX_EXAMPLES)
-    examples = tuple(_short(value) for value in head[field].to_list())
-    return [Problem(file, field, what, bad.height, tuple(head["row"].to_list()), examples)]
+    head = rows.head(MAX_EXAMPLES)
+    return [Problem(file, field, message, rows.height, tuple(head["row"]), tuple(map(short_repr, head[field].to_list())))]
 
 
 def check_texts(frame: pl.DataFrame, field: str, file: str) -> list[Problem]:
     """Return a problem if any text is missing, empty or blank."""
-    return check_rows(
-        frame, pl.col(field).str.strip_chars() == "", file=file, field=field, what="is empty; every text must have content"
-    )
+    blank = pl.col(field).str.strip_chars() == ""
+    return check_rows(frame, blank, file=file, field=field, message="is empty; every text must have content")
 
 
 def check_ids(frame: pl.DataFrame, field: str, file: str) -> list[Problem]:
     """Return problems if ids are missing or not unique."""
-    given = pl.col(field).is_not_null() & (pl.col(field) != "")
+    present = pl.col(field).is_not_null() & (pl.col(field) != "")
+    duplicate = present & pl.col(field).is_duplicated()
     return [
-        *check_rows(frame, ~given, file=file, field=field, what="is empty; every row needs an id"),
-        *check_rows(
-            frame, given & pl.col(field).is_duplicated(), file=file, field=field, what="is a duplicate; ids must be unique"
-        ),
+        *check_rows(frame, ~present, file=file, field=field, message="is empty; every row needs an id"),
+        *check_rows(frame, duplicate, file=file, field=field, message="is a duplicate; ids must be unique"),
     ]
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else text[:37] + "..."

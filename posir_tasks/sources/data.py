@@ -1,4 +1,4 @@
-"""What every reader returns."""
+"""The return value of every reader."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from posir_tasks.evidence import Evidence
 
 @dataclass(frozen=True)
 class PositionData:
-    """One subset of a task: corpus, queries, and where the evidence of each query stands."""
+    """One subset of a task: corpus, queries, and the evidence of each query."""
 
     corpus: Dataset
     """Columns `id` and `text`."""
@@ -19,10 +19,10 @@ class PositionData:
     """Columns `id` and `text`, in the order of the evidence."""
     evidence: Evidence
     revision: str
-    """The revision that was read: a commit of the Hub, or `local`."""
+    """The revision of the data: a commit of the Hub, or `local`."""
     dropped: int = 0
     """Queries that the qrels name but the data lacks."""
 
     def select(self, rows: list[int]) -> PositionData:
-        """Return the data with these queries alone, the corpus unchanged."""
+        """Return the data with these queries only, and the complete corpus."""
         return replace(self, queries=self.queries.select(rows), evidence=self.evidence.select(rows))

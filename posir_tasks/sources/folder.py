@@ -1,4 +1,4 @@
-"""Folders of one's own: data in the PosIR layout or a part of it, wherever it lies."""
+"""Custom folders: data in the PosIR layout, or a part of it, in any place."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from posir_tasks.sources.repository import LOCAL, LocalRepository, Repository, f
 
 @dataclass(frozen=True)
 class CustomFolder(LocalRepository):
-    """A folder that stands for the PosIR layout or for a part of it: a language's domains, or one domain."""
+    """A folder that holds the PosIR layout or a part of it: the domains of a language, or one domain."""
 
     language: str
-    part: str = ""
-    """What of `<language>/<domain>/` the folder itself stands for."""
+    prefix: str = ""
+    """The part of `<language>/<domain>` that the folder itself represents."""
 
     @cached_property
     def revision(self) -> str:
-        """`local-` and a digest of the language's files: of equal content and only of it."""
+        """`local-` and a digest of the content of the language's files."""
         digest = hashlib.blake2b(digest_size=8)
-        wanted = {f"{self.language}/{domain}/{file}" for domain in list_domains(self, self.language) for file in FILES}
-        for path in progress(sorted(wanted.intersection(self.paths(self.language))), "Reading"):
+        files = {f"{self.language}/{domain}/{file}" for domain in list_domains(self, self.language) for file in FILES}
+        for path in progress(sorted(files.intersection(self.paths(self.language))), "Reading"):
             with self.fetch(path).open("rb") as file:
                 digest.update(path.encode() + hashlib.file_digest(file, "blake2b").digest())
         return f"{LOCAL}-{digest.hexdigest()}"
 
     def paths(self, folder: str = "") -> list[str]:
         """Return the paths of the parquet files below a folder of the layout, sorted."""
-        found = [f"{self.part}/{path}" if self.part else path for path in super().paths()]
+        found = [f"{self.prefix}/{path}" if self.prefix else path for path in super().paths()]
         return [path for path in found if not folder or path.startswith(f"{folder}/")]
 
     def fetch(self, path: str) -> Path:
@@ -43,47 +43,47 @@ class CustomFolder(LocalRepository):
         Raises:
             ProblemsError: There is no such file.
         """
-        return super().fetch(path.removeprefix(f"{self.part}/"))
+        return super().fetch(path.removeprefix(f"{self.prefix}/"))
 
 
 def open_folder(folder: Path, language: str) -> CustomFolder:
-    """Open a folder in the PosIR layout (`<language>/<domain>/`), a language's folder in it, or a domain's.
+    """Open a folder in the PosIR layout (`<language>/<domain>/`), the folder of a language in it, or that of a domain.
 
     Raises:
-        DataError: There is no such folder, or it is another language's.
+        DataError: There is no such folder, or it holds another language.
     """
     root = folder.expanduser().resolve()
     if not root.is_dir():
-        raise DataError(f"{root}: no such folder. Give one in the PosIR layout, or one domain of it.")
+        raise DataError(f"{root}: no such folder. Give a folder in the PosIR layout, or one domain of it.")
     if any((root / file).exists() for file in FILES):
-        part, place = f"{language}/{root.name}", root.parent.name
+        prefix, found = f"{language}/{root.name}", root.parent.name
     elif any(root.glob("*/queries.parquet")):
-        part, place = language, root.name
+        prefix, found = language, root.name
     else:
-        part, place = "", language
-    if CODE.fullmatch(place) and place != language:
-        raise DataError(f"{root}: is of the language {place}, and {language} is wanted.")
-    return CustomFolder(root, language, part)
+        prefix, found = "", language
+    if CODE.fullmatch(found) and found != language:
+        raise DataError(f"{root}: holds the language {found}, not {language}.")
+    return CustomFolder(root, language, prefix)
 
 
 def require_domains(repository: Repository, language: str) -> list[str]:
-    """Return the domains that a repository in the PosIR layout has for a language.
+    """Return the domains of a language in a repository in the PosIR layout.
 
     Raises:
-        DataError: It has none, or cannot be reached.
+        DataError: There are none, or the repository cannot be reached.
     """
     domains = list_domains(repository, language)
     if not domains:
         languages = {path.split("/")[0] for path in repository.paths() if path.count("/") >= 2}
         has = f"It has {', '.join(sorted(languages))}." if languages else "It has no data in the PosIR layout."
         files = ", ".join(FILES)
-        raise DataError(f"{repository.location}: has no data of {language}; wanted is {language}/<domain>/ with {files}. {has}")
+        raise DataError(f"{repository.location}: no {language} data; expected {language}/<domain>/ with {files}. {has}")
     return domains
 
 
 @dataclass(frozen=True)
 class SubsetKey:
-    """What is loaded together: queries of one language and a corpus of the same or another, in one domain."""
+    """Languages and domain of data that is loaded together; a cross-lingual corpus has another language than the queries."""
 
     language: str
     corpus_language: str
@@ -95,41 +95,41 @@ class SubsetKey:
 
 @dataclass(frozen=True)
 class DataFolder:
-    """A folder in the PosIR layout, or the part of it that was named."""
+    """A folder in the PosIR layout, or a part of it."""
 
     root: Path
-    """Holds `<language>/<domain>/`."""
+    """The folder that holds `<language>/<domain>/`."""
     language: str | None = None
-    """None for all of them."""
+    """None for all languages."""
     domain: str | None = None
 
-    def pairings(self) -> list[SubsetKey]:
-        """Return what the loader finds: each domain with its own corpus, then with the English one where that is there."""
+    def subset_keys(self) -> list[SubsetKey]:
+        """Return each domain with its own corpus, then with the English corpus if the domain has one."""
         repository = LocalRepository(self.root)
         folders = sorted(path.name for path in self.root.iterdir() if path.is_dir() and not path.name.startswith("."))
-        own = [
+        monolingual = [
             SubsetKey(language, language, domain)
             for language in ([self.language] if self.language else folders)
             for domain in ([self.domain] if self.domain else list_domains(repository, language))
         ]
         english = list_domains(repository, PIVOT.code)
-        crossed = [
-            SubsetKey(one.language, PIVOT.code, one.domain)
-            for one in own
-            if one.language != PIVOT.code and one.domain in english
+        cross_lingual = [
+            SubsetKey(key.language, PIVOT.code, key.domain)
+            for key in monolingual
+            if key.language != PIVOT.code and key.domain in english
         ]
-        return own + crossed
+        return monolingual + cross_lingual
 
 
-def resolve_folder(named: Path) -> DataFolder:
-    """Find what a folder is: the data, the folder above it that `POSIR_DATA` names, one language of it, or one domain.
+def resolve_folder(path: Path) -> DataFolder:
+    """Find the root of a folder that is the data, the parent folder as in `POSIR_DATA`, one language, or one domain.
 
     Raises:
         PosirError: There is no such folder, or it is none of these.
     """
-    if not named.is_dir():
-        raise PosirError(f"{named}: no such folder. Name a folder in the PosIR layout, <language>/<domain>/.")
-    folder = named.resolve()
+    if not path.is_dir():
+        raise PosirError(f"{path}: no such folder. Give a folder in the PosIR layout, <language>/<domain>/.")
+    folder = path.resolve()
     data = folder / folder_name(REPO_ID)
     if _holds(folder, "*/*/"):
         return DataFolder(folder)
@@ -140,8 +140,8 @@ def resolve_folder(named: Path) -> DataFolder:
     if _holds(folder, ""):
         return DataFolder(folder.parent.parent, folder.parent.name, folder.name)
     raise PosirError(
-        f"{named}: holds no data in the PosIR layout, <language>/<domain>/{{{','.join(FILES)}}}. Name the folder that holds "
-        "the languages' folders, or one of a language or a domain."
+        f"{path}: no data in the PosIR layout, <language>/<domain>/{{{','.join(FILES)}}}. Give the folder that holds the "
+        "folders of the languages, or the folder of a language or a domain."
     )
 
 

@@ -1,7 +1,7 @@
 """Reader of PosIR-Mini, the English set that ships inside the package. Its texts are in `posir_tasks/mini/texts`.
 
 Each text file is a domain. A line `=== name` begins a document; in its text `{evidence}[question]` marks the evidence of a
-question in place, so that a span cannot drift from its text.
+question in place, so that span and text always agree.
 """
 
 import re
@@ -33,7 +33,7 @@ class MarkedDocument:
 
 
 def parse_document(document_id: str, marked: str) -> MarkedDocument:
-    """Take the marks out of a text, and note where the evidence stands without them."""
+    """Remove the marks from a text, and return it with the spans of the evidence."""
     text, questions, spans, rest = "", [], [], 0
     for mark in MARK.finditer(marked):
         text += marked[rest : mark.start()]
@@ -55,23 +55,23 @@ def read_documents() -> Iterator[MarkedDocument]:
 
 def read_mini() -> PositionData:
     """Read PosIR-Mini: all domains are one corpus."""
-    found = list(read_documents())
-    asked = [
+    documents = list(read_documents())
+    queries = [
         (f"{document.id}/{number}", document, question, span)
-        for document in found
+        for document in documents
         for number, (question, span) in enumerate(zip(document.questions, document.spans, strict=True), start=1)
     ]
-    ids = [query_id for query_id, *_ in asked]
+    ids = [query_id for query_id, *_ in queries]
     return PositionData(
-        corpus=Dataset.from_dict({"id": [d.id for d in found], "text": [d.text for d in found]}),
-        queries=Dataset.from_dict({"id": ids, "text": [question for _, _, question, _ in asked]}),
+        corpus=Dataset.from_dict({"id": [d.id for d in documents], "text": [d.text for d in documents]}),
+        queries=Dataset.from_dict({"id": ids, "text": [question for _, _, question, _ in queries]}),
         evidence=Evidence(
             query_ids=ids,
-            document_ids=[document.id for _, document, _, _ in asked],
-            starts=np.array([start for *_, (start, _) in asked], np.int64),
-            ends=np.array([end for *_, (_, end) in asked], np.int64),
-            characters=np.array([len(document.text) for _, document, _, _ in asked], np.int64),
-            tokens=np.array([estimate_tokens(document.text) for _, document, _, _ in asked], np.int64),
+            document_ids=[document.id for _, document, _, _ in queries],
+            starts=np.array([start for *_, (start, _) in queries], np.int64),
+            ends=np.array([end for *_, (_, end) in queries], np.int64),
+            characters=np.array([len(document.text) for _, document, _, _ in queries], np.int64),
+            tokens=np.array([estimate_tokens(document.text) for _, document, _, _ in queries], np.int64),
         ),
         revision=REVISION,
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import polars as pl
 from datasets import Dataset
@@ -27,11 +28,11 @@ from posir_tasks.sources.repository import Repository
 
 REPO_ID = "infgrad/PosIR-Benchmark-v1"
 REVISION = "main"
-#: What a folder of one language and domain holds.
+#: The files of one language and domain.
 FILES = ("corpus.parquet", "qrels/test.parquet", "queries.parquet")
 
-#: More characters or tokens than any text has; what is beyond could not be added without an overflow.
-LONGEST = 2**31 - 1
+#: Upper limit of a length in characters or tokens; sums of larger ones could overflow.
+MAX_LENGTH = 2**31 - 1
 
 CORPUS: dict[str, PolarsDataType] = {"_id": pl.String, "text": pl.String}
 QRELS: dict[str, PolarsDataType] = {"query-id": pl.String, "corpus-id": pl.String, "score": pl.Float64}
@@ -48,7 +49,7 @@ QUERIES: dict[str, PolarsDataType] = {
 class PosirTables:
     """The three tables of one language and domain (the corpus possibly of another language), as read.
 
-    A column that a file lacks or has of another kind is not there.
+    A column that is missing in its file or has an incompatible type is absent.
     """
 
     corpus: pl.DataFrame
@@ -58,24 +59,24 @@ class PosirTables:
     queries_file: str
     qrels_file: str
     same_language: bool
-    """Whether the spans are of the corpus's own texts; a cross-lingual corpus is of another language."""
+    """Whether queries and corpus are in one language, so that spans refer to the texts of the corpus."""
 
     @property
     def positives(self) -> pl.DataFrame:
-        """The pairs of query and relevant document, each once."""
+        """The distinct pairs of query and relevant document."""
         return self.qrels.filter(pl.col("score") > 0).unique(["query-id", "corpus-id"], maintain_order=True)
 
     @property
     def complete(self) -> bool:
-        """Whether every column is there."""
+        """Whether every column is present."""
         return all(
-            set(wanted) == set(frame.columns)
-            for wanted, frame in ((CORPUS, self.corpus), (QUERIES, self.queries), (QRELS, self.qrels))
+            set(columns) == set(frame.columns)
+            for columns, frame in ((CORPUS, self.corpus), (QUERIES, self.queries), (QRELS, self.qrels))
         )
 
 
 def list_domains(repository: Repository, language: str) -> list[str]:
-    """Return the domains that the data has for a language, sorted; a folder with a dot in front is being written."""
+    """Return the domains of a language, sorted; hidden folders are unfinished imports and ignored."""
     folders = (path.split("/")[1] for path in repository.paths(language) if path.count("/") >= 2)
     return sorted({folder for folder in folders if not folder.startswith(".")})
 
@@ -83,14 +84,14 @@ def list_domains(repository: Repository, language: str) -> list[str]:
 def inspect_domain(
     repository: Repository, language: str, corpus_language: str, domain: str
 ) -> tuple[PosirTables, list[Problem]]:
-    """Read the tables of a domain as far as they can be, and find everything that is wrong with them.
+    """Read the valid columns of a domain's tables, and find every problem with them.
 
     Raises:
         DataError: The Hub cannot be reached.
     """
-    corpus_file, corpus, of_corpus = _read(repository, f"{corpus_language}/{domain}/corpus.parquet", CORPUS)
-    queries_file, queries, of_queries = _read(repository, f"{language}/{domain}/queries.parquet", QUERIES)
-    qrels_file, qrels, of_qrels = _read(repository, f"{language}/{domain}/qrels/test.parquet", QRELS)
+    corpus_file, corpus, corpus_problems = _read(repository, f"{corpus_language}/{domain}/corpus.parquet", CORPUS)
+    queries_file, queries, query_problems = _read(repository, f"{language}/{domain}/queries.parquet", QUERIES)
+    qrels_file, qrels, qrels_problems = _read(repository, f"{language}/{domain}/qrels/test.parquet", QRELS)
     tables = PosirTables(
         corpus=corpus,
         queries=queries,
@@ -100,13 +101,13 @@ def inspect_domain(
         qrels_file=qrels_file,
         same_language=language == corpus_language,
     )
-    return tables, [*of_corpus, *of_queries, *of_qrels, *check_tables(tables)]
+    return tables, [*corpus_problems, *query_problems, *qrels_problems, *check_tables(tables)]
 
 
 def _read(
     repository: Repository, path: str, columns: Mapping[str, PolarsDataType]
 ) -> tuple[str, pl.DataFrame, Sequence[Problem]]:
-    """Return a file's path, what can be read of it, and what is wrong with it."""
+    """Return a file's path, its valid columns, and its problems."""
     try:
         file = repository.fetch(path)
     except ProblemsError as error:
@@ -115,105 +116,83 @@ def _read(
 
 
 def check_tables(tables: PosirTables) -> list[Problem]:
-    """Return everything that is wrong with the content of the tables."""
-    found = [
-        *_row_problems(tables.corpus, CORPUS, tables.corpus_file, "document"),
+    """Return every problem with the content of the tables."""
+    problems = [
+        *_check_not_empty(tables.corpus, CORPUS, tables.corpus_file, "document"),
         *check_ids(tables.corpus, "_id", tables.corpus_file),
         *check_texts(tables.corpus, "text", tables.corpus_file),
-        *_row_problems(tables.queries, QUERIES, tables.queries_file, "query"),
+        *_check_not_empty(tables.queries, QUERIES, tables.queries_file, "query"),
         *check_ids(tables.queries, "_id", tables.queries_file),
         *check_texts(tables.queries, "text", tables.queries_file),
-        *_length_problems(tables.queries, tables.queries_file),
-        *_span_problems(tables.queries, tables.queries_file),
-        *_qrels_problems(tables.qrels, tables.qrels_file),
+        *_check_lengths(tables.queries, tables.queries_file),
+        *_check_spans(tables.queries, tables.queries_file),
+        *_check_qrels(tables.qrels, tables.qrels_file),
     ]
     if tables.complete:
-        found += _pairing_problems(tables)
+        problems += _check_pairs(tables)
         if tables.same_language:
-            found += _document_length_problems(tables)
-    return found
+            problems += _check_document_lengths(tables)
+    return problems
 
 
-def _row_problems(frame: pl.DataFrame, columns: Mapping[str, PolarsDataType], file: str, what: str) -> list[Problem]:
-    lacks_all = frame.is_empty() and set(frame.columns) == set(columns)
-    return [Problem(file, None, f"has no rows; at least one {what} is needed")] if lacks_all else []
+def _check_not_empty(frame: pl.DataFrame, columns: Mapping[str, PolarsDataType], file: str, row: str) -> list[Problem]:
+    is_empty = frame.is_empty() and set(frame.columns) == set(columns)
+    return [Problem(file, None, f"has no rows; at least one {row} is needed")] if is_empty else []
 
 
-def _length_problems(queries: pl.DataFrame, file: str) -> list[Problem]:
+def _check_lengths(queries: pl.DataFrame, file: str) -> list[Problem]:
+    message = f"must be at least 1 and at most {MAX_LENGTH:,}"
     return [
         problem
         for field in ("pos_char_length", "pos_token_length")
-        for problem in check_rows(
-            queries,
-            ~pl.col(field).is_between(1, LONGEST),
-            file=file,
-            field=field,
-            what=f"must be at least 1 and at most {LONGEST:,}",
-        )
+        for problem in check_rows(queries, ~pl.col(field).is_between(1, MAX_LENGTH), file=file, field=field, message=message)
     ]
 
 
-def _span_problems(queries: pl.DataFrame, file: str) -> list[Problem]:
-    span, length, field = pl.col("pos_char_span"), pl.col("pos_char_length"), "pos_char_span"
+def _check_spans(queries: pl.DataFrame, file: str) -> list[Problem]:
+    span, length = pl.col("pos_char_span"), pl.col("pos_char_length")
     start, end = span.list.get(0, null_on_oob=True), span.list.get(1, null_on_oob=True)
     two = (span.list.len() == 2).fill_null(False) & start.is_not_null() & end.is_not_null()
     outside = (start < 0) | (end > length).fill_null(False)
+    check = partial(check_rows, queries, file=file, field="pos_char_span")
     return [
-        *check_rows(queries, ~two, file=file, field=field, what="must be two integers, start and end"),
-        *check_rows(queries, two & (start == end), file=file, field=field, what="is empty; end must be after start"),
-        *check_rows(queries, two & (start > end), file=file, field=field, what="is reversed; end must be after start"),
-        *check_rows(
-            queries,
-            two & outside,
-            file=file,
-            field=field,
-            what="is outside its document; 0 <= start < end <= pos_char_length",
-        ),
+        *check(~two, message="must be two integers, start and end"),
+        *check(two & (start == end), message="is empty; end must be after start"),
+        *check(two & (start > end), message="is reversed; end must be after start"),
+        *check(two & outside, message="is outside its document; 0 <= start < end <= pos_char_length"),
     ]
 
 
-def _qrels_problems(qrels: pl.DataFrame, file: str) -> list[Problem]:
+def _check_qrels(qrels: pl.DataFrame, file: str) -> list[Problem]:
     missing = [
         problem
         for field in QRELS
-        for problem in check_rows(qrels, pl.col(field).is_null(), file=file, field=field, what="is missing")
+        for problem in check_rows(qrels, pl.col(field).is_null(), file=file, field=field, message="is missing")
     ]
     finite = pl.col("score").is_finite() | pl.col("score").is_null()
-    return missing + check_rows(qrels, ~finite, file=file, field="score", what="is no number; 1 says relevant, 0 not")
+    return missing + check_rows(
+        qrels, ~finite, file=file, field="score", message="is not a number; 1 means relevant, 0 not relevant"
+    )
 
 
-def _pairing_problems(tables: PosirTables) -> list[Problem]:
+def _check_pairs(tables: PosirTables) -> list[Problem]:
     counts = tables.positives.group_by("query-id").len()
     queries = tables.queries.join(counts, left_on="_id", right_on="query-id", how="left", maintain_order="left")
-    queries = queries.with_columns(pl.col("len").fill_null(0))
-    asked = pl.col("query-id").is_in(tables.queries["_id"].implode())
-    there = pl.col("corpus-id").is_in(tables.corpus["_id"].implode())
+    count = pl.col("len").fill_null(0)
+    has_query = pl.col("query-id").is_in(tables.queries["_id"].implode())
+    has_document = pl.col("corpus-id").is_in(tables.corpus["_id"].implode())
+    unknown = ((pl.col("score") > 0) & has_query & ~has_document).fill_null(False)
+    check, need = partial(check_rows, queries, file=tables.queries_file, field="_id"), "every query needs exactly one"
     return [
+        *check(count == 0, message=f"has no relevant document in {tables.qrels_file}; {need}"),
+        *check(count > 1, message=f"has several relevant documents in {tables.qrels_file}; {need}"),
         *check_rows(
-            queries,
-            pl.col("len") == 0,
-            file=tables.queries_file,
-            field="_id",
-            what=f"has no relevant document in {tables.qrels_file}; every query needs exactly one",
-        ),
-        *check_rows(
-            queries,
-            pl.col("len") > 1,
-            file=tables.queries_file,
-            field="_id",
-            what=f"has several relevant documents in {tables.qrels_file}; every query needs exactly one",
-        ),
-        *check_rows(
-            tables.qrels,
-            ((pl.col("score") > 0) & asked & ~there).fill_null(False),
-            file=tables.qrels_file,
-            field="corpus-id",
-            what=f"is not in {tables.corpus_file}",
+            tables.qrels, unknown, file=tables.qrels_file, field="corpus-id", message=f"is not in {tables.corpus_file}"
         ),
     ]
 
 
-def _document_length_problems(tables: PosirTables) -> list[Problem]:
+def _check_document_lengths(tables: PosirTables) -> list[Problem]:
     lengths = tables.corpus.select(pl.col("_id").alias("corpus-id"), pl.col("text").str.len_chars().alias("characters"))
     queries = tables.queries.join(
         tables.positives.unique("query-id", keep="first"), left_on="_id", right_on="query-id", how="left", maintain_order="left"
@@ -223,7 +202,7 @@ def _document_length_problems(tables: PosirTables) -> list[Problem]:
         (pl.col("pos_char_length") != pl.col("characters").cast(pl.Int64)).fill_null(False),
         file=tables.queries_file,
         field="pos_char_length",
-        what=f"is not the length in characters of the relevant document in {tables.corpus_file}",
+        message=f"is not the length in characters of the relevant document in {tables.corpus_file}",
     )
 
 
@@ -231,13 +210,13 @@ def read_domain(repository: Repository, language: str, corpus_language: str, dom
     """Read and check one domain.
 
     Args:
-        repository: In the PosIR layout.
-        language: Of queries, qrels and spans, such as `deu-Latn`.
-        corpus_language: Of the corpus; another one for cross-lingual retrieval, where document ids agree.
-        domain: Folder of the domain.
+        repository: Data in the PosIR layout.
+        language: Language of queries, qrels and spans, such as `deu-Latn`.
+        corpus_language: Language of the corpus; another one for cross-lingual retrieval, with the same document ids.
+        domain: Name of the domain's folder.
 
     Raises:
-        DataError: Something is wrong; all of it is named.
+        DataError: The data is invalid; the error lists every problem.
     """
     tables, problems = inspect_domain(repository, language, corpus_language, domain)
     raise_problems(problems)

@@ -1,4 +1,4 @@
-"""Readers of the two PosQ datasets (Zeng et al. 2025, arXiv 2505.13950), following the authors' code."""
+"""Readers of the two PosQ datasets (Zeng et al. 2025, arXiv 2505.13950), as the authors' code reads them."""
 
 from __future__ import annotations
 
@@ -34,37 +34,39 @@ SQUAD: dict[str, PolarsDataType] = {
     "question": pl.String,
     "answers": pl.Struct({"text": pl.List(pl.String), "answer_start": pl.List(pl.Int64)}),
 }
-#: Queries of SQuAD-PosQ-Tiny, and of each class of FineWeb-PosQ-Tiny; both after a shuffle with this seed.
+#: Number of queries of SQuAD-PosQ-Tiny and of each class of FineWeb-PosQ-Tiny, and the seed of the shuffle before.
 TINY_SQUAD_QUERIES, TINY_FINEWEB_CLASS, TINY_SEED = 10_000, 1_000, 42
 CLASSES = ("beginning", "middle", "end")
+#: Rows of FineWeb-PosQ with a question; the others are only passages.
+IS_QUESTION = pl.col("question").str.strip_chars() != ""
 
 
 def fetch_split(repository: Repository, split: str) -> list[Path]:
-    """Fetch the parquet files of a split: `<split>-00000-of-00001.parquet`, in whatever folder.
+    """Fetch the parquet files of a split, `<split>-00000-of-00001.parquet`, from any folder.
 
     Raises:
         DataError: There is none.
     """
     paths = [path for path in repository.paths() if path.split("/")[-1].startswith(f"{split}-")]
     if not paths:
-        raise DataError(f"{repository.location}: has no file {split}-*.parquet; the split '{split}' is needed.")
+        raise DataError(f"{repository.location}: no file {split}-*.parquet; the split '{split}' is required.")
     return [repository.fetch(path) for path in paths]
 
 
 def read_squad(repository: Repository) -> PositionData:
     """Read SQuAD-PosQ: every distinct context of SQuAD 2.0, and its answerable questions.
 
-    Train comes before validation. A question text that occurs with several contexts is mapped to the last of them, as in
-    the authors' code; its position remains that of its own answer.
+    Train comes before validation. A question text that occurs with several contexts is assigned to the last of them, as
+    in the authors' code; its position is still that of the answer in its own row.
 
     Raises:
-        DataError: A file is missing or something in it is wrong.
+        DataError: A file is missing or invalid.
     """
     frames = []
     for split in ("train", "validation"):
         for file in fetch_split(repository, split):
             frame = read_columns(file, SQUAD).unnest("answers")
-            raise_problems(_squad_problems(frame, file))
+            raise_problems(_check_squad(frame, file))
             frames.append(frame)
     rows = pl.concat(frames)
     raise_problems(check_ids(rows, "id", repository.location))
@@ -74,8 +76,8 @@ def read_squad(repository: Repository) -> PositionData:
     last = answerable.select("question", pl.col("context").last().over("question"))["context"]
     queries = answerable.with_columns(last.alias("context")).join(contexts, on="context", how="left", maintain_order="left")
     return PositionData(
-        corpus=_texts(contexts["document"], contexts["context"]),
-        queries=_texts(queries["id"], queries["question"]),
+        corpus=_build_dataset(contexts["document"], contexts["context"]),
+        queries=_build_dataset(queries["id"], queries["question"]),
         evidence=Evidence(
             query_ids=queries["id"].to_list(),
             document_ids=queries["document"].to_list(),
@@ -85,23 +87,19 @@ def read_squad(repository: Repository) -> PositionData:
     )
 
 
-def _squad_problems(frame: pl.DataFrame, file: Path) -> list[Problem]:
-    start = pl.col("answer_start").list.get(0, null_on_oob=True)
+def _check_squad(frame: pl.DataFrame, file: Path) -> list[Problem]:
+    start, message = pl.col("answer_start").list.get(0, null_on_oob=True), "0 <= answer_start < characters of the context"
+    answered = (pl.col("answer_start").list.len() > 0).fill_null(False)
+    outside = answered & ~start.is_between(0, pl.col("context").str.len_chars(), closed="left")
     return [
         *check_texts(frame, "context", str(file)),
         *check_texts(frame, "question", str(file)),
-        *check_rows(
-            frame.filter(pl.col("answer_start").list.len() > 0),
-            (start < 0) | (start >= pl.col("context").str.len_chars()),
-            file=str(file),
-            field="answer_start",
-            what="is outside its context; 0 <= answer_start < characters of the context",
-        ),
+        *check_rows(frame, outside, file=str(file), field="answer_start", message=f"is outside its context; {message}"),
     ]
 
 
 def sample_tiny_squad(data: PositionData) -> PositionData:
-    """Draw SQuAD-PosQ-Tiny: `random.seed(42); random.shuffle(queries); queries[:10000]`, the corpus unchanged."""
+    """Sample SQuAD-PosQ-Tiny: `random.seed(42); random.shuffle(queries); queries[:10000]`, with the complete corpus."""
     order = _shuffled(len(data.evidence))
     return data.select(order[:TINY_SQUAD_QUERIES])
 
@@ -110,38 +108,28 @@ def read_fineweb(repository: Repository) -> PositionData:
     """Read FineWeb-PosQ: every passage, and the questions that are not empty.
 
     Raises:
-        DataError: A file is missing or something in it is wrong.
+        DataError: A file is missing or invalid.
     """
     frames = []
     for file in fetch_split(repository, "train"):
-        kind = read_column_types(file, ["span_class"]).get("span_class")
-        labels = pl.List(pl.String) if isinstance(kind, pl.List) else pl.String
+        dtype = read_column_types(file, ["span_class"]).get("span_class")
+        labels = pl.List(pl.String) if isinstance(dtype, pl.List) else pl.String
         frame = read_columns(file, {"question": pl.String, "content": pl.String, "span_class": labels})
-        if isinstance(kind, pl.List):
+        if isinstance(dtype, pl.List):
             frame = frame.with_columns(pl.col("span_class").list.join("+"))
-        asked = frame.filter(pl.col("question").str.strip_chars() != "")
-        raise_problems(
-            [
-                *check_texts(frame, "content", str(file)),
-                *check_rows(
-                    asked,
-                    ~pl.col("span_class").str.contains("|".join(CLASSES)),
-                    file=str(file),
-                    field="span_class",
-                    what=f"must contain one of {', '.join(CLASSES)}",
-                ),
-            ]
-        )
+        unknown = IS_QUESTION.fill_null(False) & ~pl.col("span_class").str.contains("|".join(CLASSES))
+        message = f"must contain one of {', '.join(CLASSES)}"
+        label_problems = check_rows(frame, unknown, file=str(file), field="span_class", message=message)
+        raise_problems([*check_texts(frame, "content", str(file)), *label_problems])
         frames.append(frame)
     rows = pl.concat(frames).with_row_index("row")
     passages = rows.select("content").unique(maintain_order=True).with_row_index("row")
     passages = passages.select(pl.format("p{}", "row").alias("document"), "content")
-    asked = rows.filter(pl.col("question").str.strip_chars() != "")
-    queries = asked.join(passages, on="content", how="left", maintain_order="left")
+    queries = rows.filter(IS_QUESTION).join(passages, on="content", how="left", maintain_order="left")
     queries = queries.with_columns(pl.format("q{}", "row").alias("id"))
     return PositionData(
-        corpus=_texts(passages["document"], passages["content"]),
-        queries=_texts(queries["id"], queries["question"]),
+        corpus=_build_dataset(passages["document"], passages["content"]),
+        queries=_build_dataset(queries["id"], queries["question"]),
         evidence=Evidence(
             query_ids=queries["id"].to_list(),
             document_ids=queries["document"].to_list(),
@@ -152,13 +140,13 @@ def read_fineweb(repository: Repository) -> PositionData:
 
 
 def sample_tiny_fineweb(data: PositionData) -> PositionData:
-    """Draw FineWeb-PosQ-Tiny: shuffle with seed 42, the first 1,000 of each class, a question text only once."""
+    """Sample FineWeb-PosQ-Tiny: shuffle with seed 42, take the first 1,000 of each class, each question text once."""
     order = _shuffled(len(data.evidence))
     chosen: dict[str, int] = {}
     texts = data.queries["text"]
     for name in CLASSES:
-        of_class = [row for row in order if name in data.evidence.labels[row]]
-        for row in of_class[:TINY_FINEWEB_CLASS]:
+        in_class = [row for row in order if name in data.evidence.labels[row]]
+        for row in in_class[:TINY_FINEWEB_CLASS]:
             chosen.setdefault(texts[row], row)
     return data.select(list(chosen.values()))
 
@@ -169,5 +157,5 @@ def _shuffled(count: int) -> list[int]:
     return order
 
 
-def _texts(ids: pl.Series, texts: pl.Series) -> Dataset:
+def _build_dataset(ids: pl.Series, texts: pl.Series) -> Dataset:
     return Dataset.from_polars(pl.DataFrame({"id": ids, "text": texts}))

@@ -1,4 +1,4 @@
-"""Files of a dataset: on the Hub, or in the local folder that `POSIR_DATA` names, in the Hub's own layout."""
+"""Files of a dataset: on the Hub, or below the local folder `POSIR_DATA`, in the layout of the Hub."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from functools import cache
 from pathlib import Path
 from typing import Protocol
 
-from posir_tasks.errors import DataError, PosirError
+from posir_tasks.errors import DataError, PosirError, summarize_error
 from posir_tasks.sources.checks import Problem, raise_problems
 
-#: Folder that holds a subfolder per dataset, such as `PosIR-Benchmark-v1/`; read instead of the Hub when set.
+#: Folder with a subfolder per dataset, such as `PosIR-Benchmark-v1/`; if set, it is read instead of the Hub.
 DATA_VARIABLE = "POSIR_DATA"
-#: Revisions to read instead of the pinned ones: `infgrad/PosIR-Benchmark-v1@<commit>`, several separated by spaces.
+#: Revisions to read instead of the pinned ones, separated by spaces: `infgrad/PosIR-Benchmark-v1@<commit>`.
 REVISIONS_VARIABLE = "POSIR_REVISIONS"
-#: How long to wait for the Hub before its cache is used.
-LOOK_UP_SECONDS = 20
-#: What a result names as revision of a local folder.
+#: Timeout of a request to the Hub; after it the cache is used.
+HUB_TIMEOUT_SECONDS = 20
+#: Revision of a local folder in results.
 LOCAL = "local"
 
 
@@ -30,16 +30,16 @@ class Repository(Protocol):
 
     @property
     def revision(self) -> str:
-        """What is read: a commit of the Hub where it is known, or `local`."""
+        """The revision of the data: a commit of the Hub if known, or `local`."""
 
     def paths(self, folder: str = "") -> list[str]:
         """Return the paths of the parquet files below a folder, sorted, with `/`, relative to the repository."""
 
     def fetch(self, path: str) -> Path:
-        """Return a local path of the file.
+        """Return the local path of a file.
 
         Raises:
-            DataError: There is no such file, or it cannot be reached.
+            DataError: There is no such file, or it cannot be downloaded.
         """
 
 
@@ -71,8 +71,8 @@ class LocalRepository:
         """
         file = self.root / path
         if not file.is_file():
-            what = f"missing. Put the file there; if {DATA_VARIABLE} names the folder, unset it to read from the Hub instead."
-            raise_problems([Problem(str(file), None, what)])
+            fix = f"Put the file there; if {DATA_VARIABLE} is set to this folder, unset it to read from the Hub instead."
+            raise_problems([Problem(str(file), None, f"missing. {fix}")])
         return file
 
 
@@ -82,12 +82,12 @@ class Snapshot:
 
     commit: str
     paths: tuple[str, ...]
-    """Its parquet files; without a network those that the Hub's cache has of it."""
+    """Its parquet files; without a network those in the cache of the Hub."""
 
 
 @dataclass(frozen=True)
 class HubRepository:
-    """A dataset repository on the Hugging Face Hub; files are kept in the Hub's own cache."""
+    """A dataset repository on the Hugging Face Hub; its files are cached by huggingface_hub."""
 
     repo_id: str
     requested: str
@@ -100,59 +100,59 @@ class HubRepository:
 
     @property
     def revision(self) -> str:
-        """The commit that is read.
+        """The commit of the requested revision.
 
         Raises:
             DataError: The repository cannot be reached and nothing of it is in the cache.
         """
-        return snapshot(self).commit
+        return find_snapshot(self).commit
 
     def paths(self, folder: str = "") -> list[str]:
-        """Return the paths of the parquet files below a folder, sorted; without a network those in the Hub's cache.
+        """Return the paths of the parquet files below a folder, sorted; without a network those in the cache.
 
         Raises:
             DataError: The repository cannot be reached and nothing of it is in the cache.
         """
         prefix = folder.rstrip("/") + "/" if folder else ""
-        return [path for path in snapshot(self).paths if path.startswith(prefix)]
+        return [path for path in find_snapshot(self).paths if path.startswith(prefix)]
 
     def fetch(self, path: str) -> Path:
-        """Download the file, unless the Hub's cache has it.
+        """Return the local path of a file; it is downloaded unless it is in the cache.
 
         Raises:
-            DataError: It cannot be had.
+            DataError: There is no such file, or it cannot be downloaded.
         """
         from huggingface_hub import hf_hub_download
         from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
         try:
-            # RunRequest for by its name, a branch is remembered in the cache, which is then of use without a network.
+            # Requested by its name, a branch is recorded in the cache, which then works without a network.
             file = Path(hf_hub_download(self.repo_id, path, repo_type="dataset", revision=self.requested))
-            if snapshot(self).commit not in file.parts:
-                file = Path(hf_hub_download(self.repo_id, path, repo_type="dataset", revision=snapshot(self).commit))
+            if find_snapshot(self).commit not in file.parts:
+                file = Path(hf_hub_download(self.repo_id, path, repo_type="dataset", revision=find_snapshot(self).commit))
             return file
         except LocalEntryNotFoundError as error:
-            raise self.unreachable(error) from error
+            raise self.access_error(error) from error
         except EntryNotFoundError as error:
             raise DataError(f"{self.location}: there is no file {path}.") from error
         except DataError:
             raise
         except Exception as error:  # the HTTP library's own errors differ between versions of huggingface_hub
-            raise self.unreachable(error) from error
+            raise self.access_error(error) from error
 
-    def unreachable(self, error: Exception) -> DataError:
-        """Return the error that says what to do when the Hub does not give what is wanted."""
+    def access_error(self, error: Exception) -> DataError:
+        """Return the error that says what to do if the Hub cannot be read."""
         folder = folder_name(self.repo_id)
         return DataError(
-            f"{self.location}: cannot be read ({type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}). "
-            f"Check the network and, for a private repository, `hf auth login`; or set {DATA_VARIABLE} to a folder that "
-            f"holds `{folder}/` in the Hub's layout, and it is read from ${DATA_VARIABLE}/{folder} instead."
+            f"{self.location}: cannot be read ({summarize_error(error)}). Check the network and, for a private repository, "
+            f"`hf auth login`; or set {DATA_VARIABLE} to a folder that holds `{folder}/` in the layout of the Hub, to read "
+            f"${DATA_VARIABLE}/{folder} instead."
         )
 
 
 @cache
-def snapshot(repository: HubRepository) -> Snapshot:
-    """Look a repository's commit and files up, once in a process: a whole run reads one commit.
+def find_snapshot(repository: HubRepository) -> Snapshot:
+    """Look up the commit and files of a repository, once per process, so that a run reads one commit.
 
     Raises:
         DataError: The repository cannot be reached and nothing of it is in the cache.
@@ -161,20 +161,20 @@ def snapshot(repository: HubRepository) -> Snapshot:
     from huggingface_hub.errors import HfHubHTTPError
 
     try:
-        info = HfApi().dataset_info(repository.repo_id, revision=repository.requested, timeout=LOOK_UP_SECONDS)
+        info = HfApi().dataset_info(repository.repo_id, revision=repository.requested, timeout=HUB_TIMEOUT_SECONDS)
     except HfHubHTTPError as error:
-        raise repository.unreachable(error) from error
+        raise repository.access_error(error) from error
     except Exception as offline:  # the HTTP library's own errors differ between versions of huggingface_hub
-        root = cached_folder(repository)
+        root = find_cached_folder(repository)
         if root is None:
-            raise repository.unreachable(offline) from offline
+            raise repository.access_error(offline) from offline
         return Snapshot(root.name, tuple(LocalRepository(root).paths()))
     names = [sibling.rfilename for sibling in info.siblings or ()]
     return Snapshot(str(info.sha), tuple(sorted(name for name in names if name.endswith(".parquet"))))
 
 
-def cached_folder(repository: HubRepository) -> Path | None:
-    """Return the folder of the Hub's cache that holds what was downloaded of a repository, None if nothing was."""
+def find_cached_folder(repository: HubRepository) -> Path | None:
+    """Return the folder of a repository in the cache of the Hub, None if nothing of it was downloaded."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
 
@@ -183,9 +183,9 @@ def cached_folder(repository: HubRepository) -> Path | None:
             snapshot_download(repository.repo_id, repo_type="dataset", revision=repository.requested, local_files_only=True)
         )
     except LocalEntryNotFoundError as error:
-        # Some versions tell a part of a repository from the whole, and name its folder in the error.
-        part = getattr(error, "snapshot_path", None)
-        return Path(part) if part else None
+        # Some versions raise for a partly downloaded repository, and give its folder in the error.
+        partial = getattr(error, "snapshot_path", None)
+        return Path(partial) if partial else None
 
 
 def folder_name(repo_id: str) -> str:
@@ -194,22 +194,22 @@ def folder_name(repo_id: str) -> str:
 
 
 def data_folder() -> Path | None:
-    """Return the folder that `POSIR_DATA` names, None where it is not set."""
+    """Return the folder `POSIR_DATA`, None if the variable is not set."""
     value = os.environ.get(DATA_VARIABLE)
     return Path(value).expanduser().resolve() if value else None
 
 
 def requested_revision(repo_id: str, pinned: str) -> str:
-    """Return the revision to read: the one `POSIR_REVISIONS` names for this repository, or else the pinned one."""
+    """Return the revision to read: the one in `POSIR_REVISIONS` if there is one, else the pinned one."""
     entries = (entry.partition("@") for entry in os.environ.get(REVISIONS_VARIABLE, "").split())
     return {name: revision for name, _, revision in entries}.get(repo_id) or pinned
 
 
 def check_environment() -> None:
-    """Check what the environment says about data.
+    """Check the environment variables for data.
 
     Raises:
-        PosirError: `POSIR_DATA` is no folder, or `POSIR_REVISIONS` is malformed.
+        PosirError: `POSIR_DATA` is not a folder, or `POSIR_REVISIONS` is malformed.
     """
     folder = data_folder()
     if folder is not None and not folder.is_dir():
@@ -224,7 +224,7 @@ def open_repository(repo_id: str, pinned: str) -> Repository:
     """Open a dataset: the local folder if `POSIR_DATA` is set, else the Hub.
 
     Raises:
-        PosirError: The environment names a folder or a revision that cannot be.
+        PosirError: `POSIR_DATA` is not a folder, or `POSIR_REVISIONS` is malformed.
     """
     check_environment()
     folder = data_folder()

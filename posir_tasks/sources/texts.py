@@ -1,4 +1,4 @@
-"""Texts in hand: the documents and questions of a program, each question with its evidence quoted from its document."""
+"""Data from texts in memory: documents, and questions with their evidence quoted from a document."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from posir_tasks.tokens import estimate_tokens
 def build_position_data(
     documents: Mapping[str, str], questions: Sequence[tuple[str, str, str]], *, revision: str
 ) -> PositionData:
-    """Make the data of a task from texts.
+    """Build the data of a task from texts.
 
     Args:
-        documents: Text by id. Their lengths in tokens are estimated, one for every four bytes.
-        questions: Each its text, the id of its one relevant document, and its evidence: what stands there, once.
-        revision: Of the texts; it stands in every result.
+        documents: Text by id. Lengths in tokens are estimated as one per four bytes.
+        questions: Text, id of the only relevant document, and evidence, which occurs in that document exactly once.
+        revision: Revision of the texts, which is part of every result.
 
     Raises:
-        DataError: A text is empty, or a question's evidence does not stand in its document exactly once; all are named.
+        DataError: A text is empty, or evidence does not occur in its document exactly once; lists every problem.
     """
     empty = [f"document '{name}': has no text" for name, text in documents.items() if not text.strip()]
-    problems = [(number, _problem(documents, *question)) for number, question in enumerate(questions)]
-    wrong = empty + [f"question {number} ({questions[number][0]!r}): {problem}" for number, problem in problems if problem]
-    if wrong or not questions:
-        raise DataError("\n".join(wrong) or "there is no question; a task needs at least one.")
+    checked = [(number, question[0], _check_question(documents, *question)) for number, question in enumerate(questions)]
+    problems = empty + [f"question {number} ({text!r}): {problem}" for number, text, problem in checked if problem]
+    if problems or not questions:
+        raise DataError("\n".join(problems) or "there is no question; a task needs at least one.")
     ids = [f"q{number}" for number in range(len(questions))]
     starts = [documents[document].index(evidence) for _, document, evidence in questions]
     texts = [documents[document] for _, document, _ in questions]
@@ -49,7 +49,7 @@ def build_position_data(
     )
 
 
-def _problem(documents: Mapping[str, str], text: str, document: str, evidence: str) -> str | None:
+def _check_question(documents: Mapping[str, str], text: str, document: str, evidence: str) -> str | None:
     if not text.strip():
         return "has no text"
     if document not in documents:
@@ -58,7 +58,7 @@ def _problem(documents: Mapping[str, str], text: str, document: str, evidence: s
         return "has no evidence"
     first = documents[document].find(evidence)
     if first < 0:
-        return f"its evidence {evidence!r} does not stand in document '{document}'"
+        return f"its evidence {evidence!r} does not occur in document '{document}'"
     if documents[document].find(evidence, first + 1) >= 0:
-        return f"its evidence {evidence!r} stands in document '{document}' more than once; quote more of it"
+        return f"its evidence {evidence!r} occurs in document '{document}' more than once; quote more of it"
     return None

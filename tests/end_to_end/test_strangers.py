@@ -131,9 +131,7 @@ def test_a_repository_of_the_hub_is_a_task_in_three_lines_and_a_mistake_is_one_m
         )  # fmt: skip
     task, language, repository = ran.stdout.splitlines()[-3:]
     assert task == f"['sports@{'c' * 8}'] {{'path': 'someone/letters', 'revision': '{'c' * 40}'}} {'c' * 40}"
-    assert language.startswith(
-        "DataError Hub dataset someone/letters@main: has no data of deu-Latn; wanted is deu-Latn/<domain>/"
-    )
+    assert language.startswith("DataError Hub dataset someone/letters@main: no deu-Latn data; expected deu-Latn/<domain>/")
     assert language.endswith("It has eng-Latn.")
     assert repository.startswith("DataError Hub dataset someone/else@main: cannot be read (RepositoryNotFoundError")
     assert list((tmp_path / "results").rglob("HubLetters.json"))

@@ -19,46 +19,46 @@ def test_the_table_fits_mteb():
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
-        ({"name": "Finnish"}, "code is missing; wanted is three small letters of ISO 639-3"),
-        ({"code": "fin-Latn"}, "name is missing; wanted is an English name"),
+        ({"name": "Finnish"}, "code is missing; expected an ISO 639-3 code"),
+        ({"code": "fin-Latn"}, "name is missing; expected an English name"),
         ({"name": "Finnish", "code": None}, "code is missing"),
-        ({"name": "Finnish", "code": "fi"}, "code 'fi' is not three small letters of ISO 639-3, a hyphen and four letters"),
+        ({"name": "Finnish", "code": "fi"}, "code 'fi' is not an ISO 639-3 code, a hyphen and an ISO 15924 code"),
         ({"name": "Finnish", "code": "fin_Latn"}, "code 'fin_Latn' is not"),
         ({"name": "Finnish", "code": "fin-latn"}, "code 'fin-latn' is not"),
         ({"name": "Finnish", "code": "fin-Latn\n"}, "code 'fin-Latn\\n' is not"),
-        ({"name": "finnish", "code": "fin-Latn"}, "name 'finnish' is not an English name of the letters A to Z"),
+        ({"name": "finnish", "code": "fin-Latn"}, "name 'finnish' is not an English name of letters A to Z"),
         ({"name": "Old Finnish", "code": "fin-Latn"}, "name 'Old Finnish' is not"),
         ({"name": "Finnish-English", "code": "fin-Latn"}, "name 'Finnish-English' is not"),
         ({"name": 1, "code": "fin-Latn"}, "name 1 is not"),
     ],
 )
-def test_a_row_that_cannot_be_is_refused_with_what_is_wanted(fields, said):
-    with pytest.raises(PosirError, match=r"^posir_tasks/languages\.py: Language\(.*" + re.escape(said) + ".*" + ENDING):
+def test_an_invalid_row_is_refused_with_the_expected_form(fields, message):
+    with pytest.raises(PosirError, match=r"^posir_tasks/languages\.py: Language\(.*" + re.escape(message) + ".*" + ENDING):
         Language(**fields)
 
 
 @pytest.mark.parametrize(
-    ("row", "said"),
+    ("row", "message"),
     [
-        (Language("Suomi", "eng-Latn"), "the code 'eng-Latn' is there already; take one of the rows out"),
-        (Language("English", "fin-Latn"), "the name 'English' is there already"),
-        (LANGUAGES[3], "the name 'German' is there already"),
+        (Language("Suomi", "eng-Latn"), "the code 'eng-Latn' is a duplicate; remove one of the rows"),
+        (Language("English", "fin-Latn"), "the name 'English' is a duplicate"),
+        (LANGUAGES[3], "the name 'German' is a duplicate"),
     ],
 )
-def test_a_duplicate_is_refused_and_the_later_row_named(row, said):
-    named = re.escape(f"Language({row.name!r}, {row.code!r}): {said}")
+def test_a_duplicate_is_refused_and_the_later_row_named(row, message):
+    named = re.escape(f"Language({row.name!r}, {row.code!r}): {message}")
     with pytest.raises(PosirError, match=named + ".*" + ENDING):
         unique_languages(*LANGUAGES, FINNISH, row)
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "message"),
     [("qqq-Latn", "ISO 639-3 has no code 'qqq'"), ("fin-Lant", "ISO 15924 has no code 'Lant'"), ("eng-Code", "'Code'")],
 )
-def test_a_code_that_no_standard_has_is_refused(code, said):
-    with pytest.raises(PosirError, match=re.escape(said) + ".*" + ENDING):
+def test_a_code_that_no_standard_has_is_refused(code, message):
+    with pytest.raises(PosirError, match=re.escape(message) + ".*" + ENDING):
         check_iso_codes([FINNISH, Language("Finnish", code)])
 
 

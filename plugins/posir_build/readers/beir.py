@@ -118,17 +118,16 @@ def _read_qrels(file: Path) -> pl.DataFrame:
     if missing:
         raise DataError(f"{file}: missing column(s) {', '.join(missing)}; the file has {', '.join(frame.columns)}.")
     frame = frame.with_columns(pl.lit(None, pl.String).alias(name) for name in SPAN if name not in frame.columns)
-    is_number = pl.col("score").cast(pl.Float64, strict=False).is_finite().fill_null(False)
-    wrong = [
+    score, integers = pl.col("score"), {name: pl.col(name).cast(pl.Int64, strict=False) for name in SPAN}
+    checks = [
         *((name, pl.col(name).is_null(), "is missing") for name in QRELS),
-        ("score", pl.col("score").is_not_null() & ~is_number, "must be a number"),
-        *(
-            (name, pl.col(name).is_not_null() & pl.col(name).cast(pl.Int64, strict=False).is_null(), "must be an integer")
-            for name in SPAN
-        ),
+        ("score", score.is_not_null() & ~score.cast(pl.Float64, strict=False).is_finite(), "must be a number"),
+        *((name, pl.col(name).is_not_null() & integers[name].is_null(), "must be an integer") for name in SPAN),
     ]
     raise_problems(
-        problem for name, bad, what in wrong for problem in check_rows(frame, bad, file=str(file), field=name, what=what)
+        problem
+        for field, invalid, message in checks
+        for problem in check_rows(frame, invalid, file=str(file), field=field, message=message)
     )
     return frame.cast({"score": pl.Float64, **dict.fromkeys(SPAN, pl.Int64)})
 

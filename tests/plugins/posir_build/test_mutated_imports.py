@@ -157,8 +157,8 @@ def json_lines_text(records, *, escape):
 def expected_span(text, answer, start, end, *, repair):
     """Start and end of an answer, None if the question must be skipped."""
 
-    def places(wanted, near, distance):
-        return [at for at in range(len(text)) if abs(at - near) <= distance and text.startswith(wanted, at)]
+    def places(match, near, distance):
+        return [at for at in range(len(text)) if abs(at - near) <= distance and text.startswith(match, at)]
 
     if answer is not None and not answer.strip():
         return None
@@ -169,10 +169,10 @@ def expected_span(text, answer, start, end, *, repair):
         return (start, end) if end is not None and 0 <= start < end <= len(text) and text[start:end].strip() else None
     if start in places(answer, start, 0) and end in (None, start + len(answer)):
         return start, start + len(answer)
-    for wanted, at in ((answer, start), (answer.strip(), start + answer.index(answer.strip()))) if repair else ():
-        found = places(wanted, at, 5)
+    for match, at in ((answer, start), (answer.strip(), start + answer.index(answer.strip()))) if repair else ():
+        found = places(match, at, 5)
         if found:
-            return (found[0], found[0] + len(wanted)) if len(found) == 1 else None
+            return (found[0], found[0] + len(match)) if len(found) == 1 else None
     return None
 
 

@@ -78,18 +78,16 @@ def test_a_repair_takes_the_only_match_nearby_or_none(document, text, start):
     """Against a scan of every start nearby: the text as it is, then without white space at its ends."""
     assume(text.strip())
 
-    def scan(wanted, at):
+    def scan(match, at):
         return [
-            place
-            for place in range(len(document))
-            if abs(place - at) <= REPAIR_DISTANCE and document[place:].startswith(wanted)
+            place for place in range(len(document)) if abs(place - at) <= REPAIR_DISTANCE and document[place:].startswith(match)
         ]
 
     bare = text.strip()
     exact, stripped = scan(text, start), scan(bare, start + text.index(bare))
-    wanted, places = (text, exact) if exact else (bare, stripped)
+    match, places = (text, exact) if exact else (bare, stripped)
     if len(places) == 1:
-        assert repair_span(text, start, document) == Span(places[0], places[0] + len(wanted))
+        assert repair_span(text, start, document) == Span(places[0], places[0] + len(match))
     else:
         with pytest.raises(ValueError, match=r"occurs \d+ times near|is not at character"):
             repair_span(text, start, document)

@@ -1,4 +1,4 @@
-"""`posir validate`: it says no more and no less than the loader, of every domain at once."""
+"""`posir validate`: it reports exactly what the loader refuses, for all domains at once."""
 
 import json
 
@@ -24,12 +24,12 @@ def validated(folder):
     return found
 
 
-def said_of(found, **wanted):
-    """The problems with these values, as (file's name, field, what)."""
+def select_problems(found, **expected):
+    """The problems with these values, as (file's name, field, message)."""
     return [
-        (problem["file"].split("/", maxsplit=1)[-1].rsplit("/", 1)[-1], problem["field"], problem["what"])
+        (problem["file"].split("/", maxsplit=1)[-1].rsplit("/", 1)[-1], problem["field"], problem["message"])
         for problem in found["problems"]
-        if wanted.items() <= problem.items()
+        if expected.items() <= problem.items()
     ]
 
 
@@ -57,7 +57,8 @@ def test_every_problem_of_every_domain_is_named_at_once(posir_folder):
     tables["corpus"].with_columns(pl.lit("same").alias("_id")).write_parquet(posir_folder / "eng-Latn/sports/corpus.parquet")
     found = validated(posir_folder)
     assert [
-        (file, field, what.split(";")[0].split(" (")[0].split(". ")[0]) for file, field, what in said_of(found, domain="game")
+        (file, field, message.split(";")[0].split(" (")[0].split(". ")[0])
+        for file, field, message in select_problems(found, domain="game")
     ] == [
         ("corpus.parquet", None, "not a readable parquet file"),
         ("queries.parquet", "text", "missing column"),
@@ -65,7 +66,7 @@ def test_every_problem_of_every_domain_is_named_at_once(posir_folder):
         ("queries.parquet", "pos_char_span", "is empty"),
         ("queries.parquet", "pos_char_span", "is reversed"),
     ]
-    assert [(file, field, what) for file, field, what in said_of(found, domain="sports")] == [
+    assert [(file, field, message) for file, field, message in select_problems(found, domain="sports")] == [
         ("corpus.parquet", "_id", "is a duplicate; ids must be unique"),
         ("test.parquet", "corpus-id", f"is not in {posir_folder / 'eng-Latn/sports/corpus.parquet'}"),
     ]
@@ -93,7 +94,7 @@ def test_queries_are_checked_against_the_english_corpus_too_and_a_problem_is_nam
     write_domain(posir_folder, german, language="deu-Latn")
     write_domain(posir_folder, german, language="deu-Latn", domain="game")
     found = validated(posir_folder)
-    assert [tuple(pairing.values()) for pairing in found["checked"]] == [
+    assert [tuple(subset.values()) for subset in found["checked"]] == [
         ("deu-Latn", "deu-Latn", "game"),
         ("deu-Latn", "deu-Latn", "sports"),
         ("eng-Latn", "eng-Latn", "sports"),
@@ -105,13 +106,13 @@ def test_queries_are_checked_against_the_english_corpus_too_and_a_problem_is_nam
     posir_tables()["corpus"].with_columns(blank, pl.col("_id").str.replace("doc_2", "doc_7")).write_parquet(english)
     german["queries"].with_columns(pos_token_length=0).write_parquet(posir_folder / "deu-Latn/sports/queries.parquet")
     found = validated(posir_folder)
-    assert said_of(found, language="deu-Latn", corpus_language="deu-Latn") == [
+    assert select_problems(found, language="deu-Latn", corpus_language="deu-Latn") == [
         ("queries.parquet", "pos_token_length", "must be at least 1 and at most 2,147,483,647")
     ]
-    assert said_of(found, language="deu-Latn", corpus_language="eng-Latn") == [
+    assert select_problems(found, language="deu-Latn", corpus_language="eng-Latn") == [
         ("test.parquet", "corpus-id", f"is not in {english}")
     ]
-    assert [field for _, field, _ in said_of(found, language="eng-Latn")] == ["text", "corpus-id"]
+    assert [field for _, field, _ in select_problems(found, language="eng-Latn")] == ["text", "corpus-id"]
     assert "deu-Latn-eng-Latn/sports:\n" in validate(posir_folder).stdout
     with pytest.raises(DataError, match="is not in"):
         read_domain(LocalRepository(posir_folder), "deu-Latn", "eng-Latn", "sports")

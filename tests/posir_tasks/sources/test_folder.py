@@ -18,9 +18,9 @@ def test_the_data_one_language_or_one_domain_can_be_named(posir_folder):
         posir_folder / "eng-Latn" / "game": 1,
         posir_folder / "deu-Latn" / "sports": 2,
     }
-    for folder, pairings in named.items():
+    for folder, count in named.items():
         checked = resolve_folder(folder)
-        assert (checked.root, len(checked.pairings())) == (posir_folder, pairings), folder
+        assert (checked.root, len(checked.subset_keys())) == (posir_folder, count), folder
 
 
 def test_what_is_no_folder_of_data_is_refused(tmp_path):

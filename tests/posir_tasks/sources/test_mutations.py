@@ -49,13 +49,13 @@ KINDS = {
 }
 
 
-def is_kind(kind, wanted):
+def is_kind(kind, expected_kind):
     of = pa.types
-    if wanted == "text":
+    if expected_kind == "text":
         return of.is_string(kind) or of.is_large_string(kind)
-    if wanted == "span":
+    if expected_kind == "span":
         return (of.is_list(kind) or of.is_large_list(kind) or of.is_fixed_size_list(kind)) and of.is_integer(kind.value_type)
-    return of.is_integer(kind) or (wanted == "number" and (of.is_floating(kind) or of.is_decimal(kind)))
+    return of.is_integer(kind) or (expected_kind == "number" and (of.is_floating(kind) or of.is_decimal(kind)))
 
 
 def table_or_none(file, kinds):

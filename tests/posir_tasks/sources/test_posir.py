@@ -183,8 +183,8 @@ WRONG_VALUES = {
     "tokens beyond any text": ("queries", "pos_token_length", 2, 2**62, "must be at least 1 and at most 2,147,483,647"),
     "tokens beyond 64 bits": ("queries", "pos_token_length", 2, 2**63, "does not fit Int64"),
     "span beyond 64 bits": ("queries", "pos_char_span", 3, [0, 2**64 - 1], "does not fit List(Int64)"),
-    "score is NaN": ("qrels", "score", 1, float("nan"), "is no number; 1 says relevant, 0 not"),
-    "score is infinite": ("qrels", "score", 1, float("inf"), "is no number"),
+    "score is NaN": ("qrels", "score", 1, float("nan"), "is not a number; 1 means relevant, 0 not relevant"),
+    "score is infinite": ("qrels", "score", 1, float("inf"), "is not a number"),
     "null positive": ("qrels", "corpus-id", 1, None, "is missing"),
 }
 

@@ -150,7 +150,7 @@ def test_an_id_that_occurs_in_both_splits_is_refused(tmp_path):
 def test_a_missing_split_is_named(tmp_path):
     write_squad(tmp_path)
     (tmp_path / "squad_v2" / "validation-00000-of-00001.parquet").unlink()
-    with pytest.raises(DataError, match=r"has no file validation-\*\.parquet"):
+    with pytest.raises(DataError, match=r"no file validation-\*\.parquet"):
         read_squad(LocalRepository(tmp_path))
 
 

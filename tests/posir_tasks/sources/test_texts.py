@@ -1,4 +1,4 @@
-"""Texts in hand: spans are where the quoted evidence stands, in code points of any script."""
+"""Texts in memory: spans are those of the quoted evidence, in code points of any script."""
 
 import pytest
 from hypothesis import given
@@ -40,21 +40,21 @@ def test_spans_count_code_points_of_any_script(before, after):
 
 
 @pytest.mark.parametrize(
-    ("question", "said"),
+    ("question", "message"),
     [
-        (("Which metal?", "bell", "iron"), "its evidence 'iron' does not stand in document 'bell'"),
-        (("Which?", "bell", "The bell"), "its evidence 'The bell' stands in document 'bell' more than once; quote more of it"),
+        (("Which metal?", "bell", "iron"), "its evidence 'iron' does not occur in document 'bell'"),
+        (("Which?", "bell", "The bell"), "its evidence 'The bell' occurs in document 'bell' more than once; quote more of it"),
         (("Which?", "ferry", "copper"), "its document 'ferry' is not among the documents"),
         (("Which?", "bell", ""), "has no evidence"),
         ((" ", "bell", "copper"), "has no text"),
     ],
     ids=["absent", "twice", "document", "no evidence", "no text"],
 )
-def test_a_question_that_cannot_be_used_is_named(question, said):
+def test_an_unusable_question_is_named(question, message):
     with pytest.raises(DataError) as raised:
         build_position_data(DOCUMENTS, [("Which metal?", "bell", "copper"), question, question], revision="1")
     first, second = str(raised.value).splitlines()
-    assert first == f"question 1 ({question[0]!r}): {said}"
+    assert first == f"question 1 ({question[0]!r}): {message}"
     assert second.startswith("question 2 ")
 
 
