@@ -1,4 +1,4 @@
-"""The results of the papers, as figures with their source."""
+"""The published results of the papers, with their source."""
 
 from posir_published.rows import PublishedRow, macro_average, published_rows, published_tasks
 

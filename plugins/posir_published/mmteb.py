@@ -1,4 +1,4 @@
-"""How PosIR orders models beside how MMTEB retrieval does."""
+"""The rank correlation of PosIR with MMTEB retrieval over models."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from scipy.stats import spearmanr
 
 from posir_published.rows import MONOLINGUAL, published_rows
-from posir_published.scores import LENGTHS, POSIR_SOURCE, mmteb_figures
+from posir_published.scores import LENGTHS, POSIR_SOURCE, read_mmteb_scores
 
 #: Spearman's rho and p-value as the paper prints them for each of `LENGTHS` (arXiv 2601.08363).
 PRINTED = {"all": (0.62, 0.05), "Q1": (0.73, 0.01), "Q2": (0.71, 0.02), "Q3": (0.44, 0.2), "Q4": (0.39, 0.2)}
@@ -15,7 +15,7 @@ PRINTED = {"all": (0.62, 0.05), "Q1": (0.73, 0.01), "Q2": (0.71, 0.02), "Q3": (0
 
 @dataclass(frozen=True)
 class Correlation:
-    """Rank correlation, over models, of PosIR's nDCG@10 with the MMTEB retrieval score."""
+    """Rank correlation over models of PosIR's nDCG@10 with the MMTEB retrieval score."""
 
     length: str
     """`all`, or `Q1` to `Q4`."""
@@ -23,20 +23,20 @@ class Correlation:
     rho: float
     """Spearman's, in [-1, 1]."""
     p_value: float
-    """Two-sided, of no correlation, not corrected for the number of lengths; in [0, 1]."""
+    """Two-sided, for no correlation, not corrected for the number of lengths; in [0, 1]."""
     printed_rho: float
     printed_p_value: float
-    """As the paper prints it: cut, not rounded, to one digit."""
+    """As the paper prints it: truncated, not rounded, to one digit."""
     source: str
 
 
-def correlations() -> list[Correlation]:
+def correlate_with_mmteb() -> list[Correlation]:
     """Return the correlation for each of `LENGTHS`, from the macro average over the ten monolingual tasks."""
-    return [_correlation(length) for length in LENGTHS]
+    return [_correlate(length) for length in LENGTHS]
 
 
-def _correlation(length: str) -> Correlation:
+def _correlate(length: str) -> Correlation:
     posir = {row.model: row.ndcg_at_10 for row in published_rows(MONOLINGUAL) if row.length == length}
-    mmteb = {figure.model: figure.mmteb_retrieval for figure in mmteb_figures()}
+    mmteb = read_mmteb_scores()
     result = spearmanr([posir[model] for model in mmteb], list(mmteb.values()))
     return Correlation(length, len(mmteb), float(result.statistic), float(result.pvalue), *PRINTED[length], POSIR_SOURCE)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from posir_published.mmteb import correlations
+from posir_published.mmteb import correlate_with_mmteb
 from posir_published.rows import PublishedBin, published_bins, published_rows, published_tasks
 from posir_published.tables import bins_table, correlations_table, rows_table
 from posir_tasks.display.tables import TableFormat, print_as
@@ -30,7 +30,7 @@ def posir_commands(app: typer.Typer) -> None:
         """Show nDCG@10 and PSI of the models and tasks in the papers, with their source."""
         check_views(task=bool(task), lengths=lengths, bins=bins, mmteb=mmteb)
         if mmteb:
-            by_length = correlations()
+            by_length = correlate_with_mmteb()
             print_as(format_, [correlations_table(by_length)], by_length)
         elif bins:
             by_position = read_bins(select_tasks(task))

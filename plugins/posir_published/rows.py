@@ -1,4 +1,4 @@
-"""The published figures as rows that can stand beside a user's own: one per model, task and length."""
+"""The published scores as rows of a report: one per model, task and length."""
 
 from __future__ import annotations
 
@@ -8,42 +8,42 @@ from functools import cache
 
 import numpy as np
 
-from posir_published.noise import null_bound
-from posir_published.queries import BUCKET_QUERIES, queries_of
-from posir_published.scores import LENGTHS, POSIR_SOURCE, POSQ_SOURCE, PosqFigure, posir_figures, posq_figures
+from posir_published.null_bound import bound_null_psi
+from posir_published.queries import BUCKET_QUERIES, find_query_count
+from posir_published.scores import LENGTHS, POSIR_SOURCE, POSQ_SOURCE, PosqScore, read_posir_scores, read_posq_scores
 
-#: Names of the macro averages: those of our benchmarks.
+#: Names of the macro averages, which are those of the benchmarks.
 MONOLINGUAL, CROSS_LINGUAL = "PosIR", "PosIR(cross-lingual)"
 
 
 @dataclass(frozen=True)
 class PublishedRow:
-    """What a paper says of one model on one task, at all lengths or in one length bucket."""
+    """Published scores of one model on one task, at all lengths or in one length bucket."""
 
     model: str
     """As printed, without organisation."""
     task: str
-    """Our name of the task; of the benchmark for an average over its tasks."""
+    """The task, or the benchmark for an average over its tasks."""
     length: str
-    """`all`, or `Q1` to `Q4`; PosQ has `all` alone."""
+    """`all`, or `Q1` to `Q4`; PosQ has only `all`."""
     queries: int | None
-    """Distinct queries of the data; None where the papers do not say, as for every length bucket."""
+    """Distinct queries of the data; None where the papers do not give it, as for the length buckets."""
     queries_exact: bool
-    """Whether that number is exact; else it is an average over languages, or before repeated questions were left out."""
+    """Whether that number is exact; otherwise it is a mean over languages, or includes duplicate questions."""
     ndcg_at_10: float
-    """In [0, 1]. For PosQ, of which the paper prints buckets alone, their mean weighted by queries."""
+    """In [0, 1]. For PosQ, where the paper prints only buckets, their mean weighted by queries."""
     psi: float
     """As published, in [0, 1]."""
     psi_null_mean_at_most: float | None
-    """Bound of the mean PSI under no position effect, in [0, 1]; None where queries per bin are not published."""
+    """Upper bound of the mean PSI under the null, in [0, 1]; None where the queries of each bin are not published."""
     psi_null_p95_at_most: float | None
-    """Bound of its 95th percentile, in [0, 1]."""
+    """Upper bound of the 95th percentile, in [0, 1]."""
     source: str
 
 
 @dataclass(frozen=True)
 class PublishedBin:
-    """What a paper says of one model in one position bucket."""
+    """The published score of one model in one position bucket."""
 
     model: str
     task: str
@@ -59,10 +59,10 @@ def published_rows(task: str) -> list[PublishedRow]:
     """Return the published rows of a task: models by descending nDCG@10, each with `all` and its length buckets.
 
     Args:
-        task: Our name of a task, or `PosIR` or `PosIR(cross-lingual)` for the macro average over its tasks.
+        task: Name of a task, or `PosIR` or `PosIR(cross-lingual)` for the macro average over its tasks.
 
     Returns:
-        Empty where nothing is published of the task.
+        Empty if nothing is published on the task.
     """
     rows = [row for row in _all_rows() if row.task == task]
     overall = {row.model: row.ndcg_at_10 for row in rows if row.length == "all"}
@@ -70,14 +70,14 @@ def published_rows(task: str) -> list[PublishedRow]:
 
 
 def published_tasks() -> tuple[str, ...]:
-    """Return the names that `published_rows` knows, averages first."""
+    """Return the tasks with published rows, averages first."""
     return tuple(dict.fromkeys(row.task for row in _all_rows()))
 
 
 def published_bins(task: str) -> list[PublishedBin]:
-    """Return the published position buckets of a task, models in the order of `published_rows`; empty but for PosQ."""
-    figures = {figure.model: figure for figure in posq_figures() if figure.task == task}
-    return [bin_ for row in published_rows(task) if row.model in figures for bin_ in _bins(figures[row.model])]
+    """Return the published position buckets of a task, models in the order of `published_rows`; empty except for PosQ."""
+    scores = {score.model: score for score in read_posq_scores() if score.task == task}
+    return [bin_ for row in published_rows(task) if row.model in scores for bin_ in _bins(scores[row.model])]
 
 
 @cache
@@ -89,18 +89,18 @@ def _all_rows() -> tuple[PublishedRow, ...]:
         *macro_average(cross_lingual, CROSS_LINGUAL),
         *monolingual,
         *cross_lingual,
-        *map(_posq_row, posq_figures()),
+        *map(_posq_row, read_posq_scores()),
     )
 
 
 def macro_average(rows: Iterable[PublishedRow], name: str) -> list[PublishedRow]:
     """Return the unweighted mean over tasks of nDCG@10 and of PSI, for each model and length.
 
-    The average across languages of PosIR (arXiv 2601.08363); over the ten monolingual tasks it is the paper's Table 2.
+    This is how PosIR averages over languages (arXiv 2601.08363); over the ten monolingual tasks it gives the paper's Table 2.
 
     Args:
-        rows: Every model on the same tasks, at the same lengths.
-        name: The task that the averages are said to be of.
+        rows: All models on the same tasks, at the same lengths.
+        name: Task name of the averages.
     """
     groups: dict[tuple[str, str], list[PublishedRow]] = {}
     for row in rows:
@@ -115,19 +115,19 @@ def _mean(rows: list[PublishedRow], name: str) -> PublishedRow:
 
 
 def _posir_rows(*, cross_lingual: bool) -> Iterator[PublishedRow]:
-    for figure in posir_figures():
-        if (figure.query_language != figure.corpus_language) is cross_lingual:
-            yield _row(figure.model, figure.task, figure.length, figure.ndcg_at_10, figure.psi, POSIR_SOURCE)
+    for score in read_posir_scores():
+        if (score.query_language != score.corpus_language) is cross_lingual:
+            yield _row(score.model, score.task, score.length, score.ndcg_at_10, score.psi, POSIR_SOURCE)
 
 
-def _posq_row(figure: PosqFigure) -> PublishedRow:
-    mean = float(np.average(figure.ndcg_at_10, weights=BUCKET_QUERIES[figure.task]))
-    return _row(figure.model, figure.task, "all", mean, figure.psi, POSQ_SOURCE)
+def _posq_row(score: PosqScore) -> PublishedRow:
+    mean = float(np.average(score.ndcg_at_10, weights=BUCKET_QUERIES[score.task]))
+    return _row(score.model, score.task, "all", mean, score.psi, POSQ_SOURCE)
 
 
 def _row(model: str, task: str, length: str, ndcg_at_10: float, psi: float, source: str) -> PublishedRow:
-    queries = queries_of(task, length)
-    bound = null_bound(ndcg_at_10, BUCKET_QUERIES[task]) if task in BUCKET_QUERIES else None
+    queries = find_query_count(task, length)
+    bound = bound_null_psi(ndcg_at_10, BUCKET_QUERIES[task]) if task in BUCKET_QUERIES else None
     return PublishedRow(
         model=model,
         task=task,
@@ -142,9 +142,7 @@ def _row(model: str, task: str, length: str, ndcg_at_10: float, psi: float, sour
     )
 
 
-def _bins(figure: PosqFigure) -> Iterator[PublishedBin]:
-    queries = queries_of(figure.task, "all")
-    for position, number, score in zip(figure.buckets, BUCKET_QUERIES[figure.task], figure.ndcg_at_10, strict=True):
-        yield PublishedBin(
-            figure.model, figure.task, position, number, queries is not None and queries.exact, score, POSQ_SOURCE
-        )
+def _bins(score: PosqScore) -> Iterator[PublishedBin]:
+    queries = find_query_count(score.task, "all")
+    for position, number, mean in zip(score.buckets, BUCKET_QUERIES[score.task], score.ndcg_at_10, strict=True):
+        yield PublishedBin(score.model, score.task, position, number, queries is not None and queries.exact, mean, POSQ_SOURCE)

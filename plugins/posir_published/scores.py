@@ -1,4 +1,4 @@
-"""Typed readers of the published figures, which ship in this package; `data/README.md` names the source of each file."""
+"""Typed readers of the published scores in this package; `data/README.md` names the source of each file."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from itertools import groupby
 
 from posir_tasks.languages import LANGUAGES
 
-#: Sources of the figures, as they stand beside them.
+#: Sources, as they are shown beside the scores.
 POSIR_SOURCE = "published, Zeng et al. 2026 (arXiv 2601.08363)"
 POSQ_SOURCE = "published, Zeng et al. 2025 (arXiv 2505.13950)"
 #: All lengths, and the length buckets of PosIR.
 LENGTHS = ("all", "Q1", "Q2", "Q3", "Q4")
-#: What the last row of a system has for a bucket.
+#: Value of the column `bucket` in the row that holds a system's PSI.
 PSI_ROW = "psi"
 
 
 @dataclass(frozen=True)
-class PosirFigure:
+class PosirScore:
     """One model on one language pair of PosIR, pooled over its 31 domains (Zeng et al. 2026, arXiv 2601.08363)."""
 
     model: str
@@ -31,19 +31,19 @@ class PosirFigure:
     length: str
     """`all`, or `Q1` to `Q4`."""
     ndcg_at_10: float
-    """In [0, 1]: `all`, the mean over queries; Q1 to Q4, the unweighted mean of the non-empty position bins."""
+    """In [0, 1]: for `all`, the mean over queries; for Q1 to Q4, the unweighted mean of the non-empty position bins."""
     psi: float
     """In [0, 1], over 20 bins of relative position."""
 
     @property
     def task(self) -> str:
-        """Our name of the task: `PosIR-German`, or `PosIR-German-English` against the English corpus."""
+        """The name of the task: `PosIR-German`, or `PosIR-German-English` against the English corpus."""
         names = {language.code.split("-")[0]: language.name for language in LANGUAGES}
         return "-".join(["PosIR", *dict.fromkeys([names[self.query_language], names[self.corpus_language]])])
 
 
 @dataclass(frozen=True)
-class PosqFigure:
+class PosqScore:
     """One system on one dataset of PosQ (Zeng et al. 2025, arXiv 2505.13950)."""
 
     dataset: str
@@ -60,26 +60,15 @@ class PosqFigure:
 
     @property
     def task(self) -> str:
-        """Our name of the task; the authors ran rerankers on the Tiny samples."""
+        """The name of the task; the authors ran rerankers on the Tiny samples."""
         return f"{self.dataset}-Tiny" if self.architecture == "reranker" else self.dataset
 
 
-@dataclass(frozen=True)
-class MmtebFigure:
-    """One model's MMTEB retrieval score beside PosIR (Zeng et al. 2026, arXiv 2601.08363)."""
-
-    model: str
-    mmteb_retrieval: float
-    """x 100."""
-    ndcg_at_10: tuple[float, ...]
-    """Macro average over the ten monolingual tasks of PosIR for each of `LENGTHS`, x 100, two decimals, shape (5,)."""
-
-
 @cache
-def posir_figures() -> tuple[PosirFigure, ...]:
-    """Return the figures of PosIR: 10 models x 18 language pairs x 5 lengths."""
+def read_posir_scores() -> tuple[PosirScore, ...]:
+    """Return the scores of PosIR: 10 models x 18 language pairs x 5 lengths."""
     return tuple(
-        PosirFigure(
+        PosirScore(
             row["model"],
             row["query_language"],
             row["corpus_language"],
@@ -87,33 +76,28 @@ def posir_figures() -> tuple[PosirFigure, ...]:
             float(row["ndcg_at_10"]),
             float(row["psi"]),
         )
-        for row in _rows("posir.csv")
+        for row in _read_rows("posir.csv")
     )
 
 
 @cache
-def posq_figures() -> tuple[PosqFigure, ...]:
-    """Return the figures of PosQ: 20 systems on SQuAD-PosQ, 19 on FineWeb-PosQ."""
-    systems = groupby(_rows("posq.csv"), key=lambda row: (row["task"], row["architecture"], row["model"]))
-    return tuple(_system(*names, list(rows)) for names, rows in systems)
+def read_posq_scores() -> tuple[PosqScore, ...]:
+    """Return the scores of PosQ: 20 systems on SQuAD-PosQ, 19 on FineWeb-PosQ."""
+    systems = groupby(_read_rows("posq.csv"), key=lambda row: (row["task"], row["architecture"], row["model"]))
+    return tuple(_posq_score(*names, list(rows)) for names, rows in systems)
 
 
-def _system(dataset: str, architecture: str, model: str, rows: list[dict[str, str]]) -> PosqFigure:
+def _posq_score(dataset: str, architecture: str, model: str, rows: list[dict[str, str]]) -> PosqScore:
     scores = {row["bucket"]: float(row["ndcg_at_10"]) for row in rows if row["bucket"] != PSI_ROW}
     (psi,) = (float(row["psi"]) for row in rows if row["bucket"] == PSI_ROW)
-    return PosqFigure(dataset, architecture, model, tuple(scores), tuple(scores.values()), psi)
+    return PosqScore(dataset, architecture, model, tuple(scores), tuple(scores.values()), psi)
 
 
-@cache
-def mmteb_figures() -> tuple[MmtebFigure, ...]:
-    """Return the MMTEB retrieval scores of the 10 models of PosIR."""
-    columns = ["posir" if length == "all" else f"posir_{length.lower()}" for length in LENGTHS]
-    return tuple(
-        MmtebFigure(row["model"], float(row["mmteb_retrieval"]), tuple(float(row[name]) for name in columns))
-        for row in _rows("mmteb.csv")
-    )
+def read_mmteb_scores() -> dict[str, float]:
+    """Return the MMTEB retrieval scores (x 100) of the 10 models of PosIR (Zeng et al. 2026, arXiv 2601.08363)."""
+    return {row["model"]: float(row["mmteb_retrieval"]) for row in _read_rows("mmteb.csv")}
 
 
-def _rows(name: str) -> Iterator[dict[str, str]]:
+def _read_rows(name: str) -> Iterator[dict[str, str]]:
     text = (files("posir_published") / "data" / name).read_text(encoding="utf-8")
     return csv.DictReader(text.splitlines())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from posir_published.mmteb import Correlation
-from posir_published.queries import Queries
+from posir_published.queries import QueryCount
 from posir_published.rows import PublishedBin, PublishedRow
 from posir_tasks.display.numbers import format_null, format_number, format_p_value, format_percent, format_psi
 from posir_tasks.display.tables import Table, build_columns
@@ -99,7 +99,7 @@ def _build_table(headings: Sequence[str], rows: Iterable[tuple[str, ...]], note:
 
 
 def _format_queries(row: PublishedRow | PublishedBin) -> str:
-    return NOT_GIVEN if row.queries is None else str(Queries(row.queries, row.queries_exact))
+    return NOT_GIVEN if row.queries is None else str(QueryCount(row.queries, row.queries_exact))
 
 
 def _format_bound(row: PublishedRow) -> str:

@@ -13,7 +13,7 @@ from posir_leaderboard.board.models import read_model
 from posir_leaderboard.board.records import ALL_LENGTHS, Record
 from posir_published import PublishedRow, published_rows, published_tasks
 from posir_published.rows import CROSS_LINGUAL, MONOLINGUAL, published_bins
-from posir_published.scores import posq_figures
+from posir_published.scores import read_posq_scores
 from posir_report.published import row_from_published
 from posir_report.summary import Row
 from posir_significance.intervals import wilson_interval
@@ -51,7 +51,7 @@ def registered_metadata() -> dict[str, Mapping[str, Any]]:
 
 def published_kinds() -> dict[str, str]:
     """Return what kind of model each system of PosQ is, in mteb's words."""
-    return {figure.model: ARCHITECTURES.get(figure.architecture, figure.architecture) for figure in posq_figures()}
+    return {score.model: ARCHITECTURES.get(score.architecture, score.architecture) for score in read_posq_scores()}
 
 
 def _record(name: str, rows: list[PublishedRow], meta: Mapping[str, Any], kind: str | None) -> Record:

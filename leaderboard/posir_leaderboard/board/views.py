@@ -11,7 +11,7 @@ from posir_leaderboard.board.groups import Group
 from posir_leaderboard.board.models import Model
 from posir_leaderboard.board.ranks import rank_ranges
 from posir_leaderboard.board.records import Columns, Line, Record, row_columns
-from posir_published.queries import LANGUAGE_QUERIES, TASK_QUERIES, Queries
+from posir_published.queries import LANGUAGE_QUERIES, TASK_QUERIES, QueryCount
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def is_about(model: Model, name: str) -> bool:
     return queries is not None and not queries.exact
 
 
-def papers_queries(name: str) -> Queries | None:
+def papers_queries(name: str) -> QueryCount | None:
     """Return how many queries a paper says that a task or benchmark has; None where it is the sum of its tasks'."""
     return TASK_QUERIES.get(name, LANGUAGE_QUERIES if name.startswith("PosIR-") else None)
 

@@ -1,4 +1,4 @@
-"""The published figures: as they were given, and what our own functions make of them against what the papers print."""
+"""The published scores: read as the papers give them, and derived numbers recomputed against what the papers print."""
 
 import csv
 import hashlib
@@ -15,11 +15,11 @@ from typer.testing import CliRunner
 
 from posir_psi import psi
 from posir_published import scores
-from posir_published.mmteb import correlations
-from posir_published.noise import null_bound
-from posir_published.queries import BUCKET_QUERIES, queries_of
+from posir_published.mmteb import correlate_with_mmteb
+from posir_published.null_bound import bound_null_psi
+from posir_published.queries import BUCKET_QUERIES, find_query_count
 from posir_published.rows import PublishedRow, macro_average, published_bins, published_rows, published_tasks
-from posir_published.scores import LENGTHS, mmteb_figures, posir_figures, posq_figures
+from posir_published.scores import LENGTHS, read_posir_scores, read_posq_scores
 from posir_tasks.command.app import build_app
 from posir_tasks.errors import PosirError
 from posir_tasks.languages import LANGUAGES
@@ -56,20 +56,20 @@ def test_the_folder_names_the_source_of_each_file(name):
     assert ("2505.13950" if name == "posq.csv" else "2601.08363") in line
 
 
-def test_every_figure_is_read():
-    assert len(posir_figures()) == len(set(posir_figures())) == 10 * 18 * 5
-    assert [figure.ndcg_at_10 for figure in posir_figures()] == table("posir.csv").ndcg_at_10.tolist()
-    assert [figure.psi for figure in posir_figures()] == table("posir.csv").psi.tolist()
+def test_every_published_score_is_read():
+    assert len(read_posir_scores()) == len(set(read_posir_scores())) == 10 * 18 * 5
+    assert [score.ndcg_at_10 for score in read_posir_scores()] == table("posir.csv").ndcg_at_10.tolist()
+    assert [score.psi for score in read_posir_scores()] == table("posir.csv").psi.tolist()
     posq = table("posq.csv")
-    scores = [score for figure in posq_figures() for score in figure.ndcg_at_10]
-    assert scores == posq.ndcg_at_10.dropna().tolist()
-    assert [figure.psi for figure in posq_figures()] == posq.psi.dropna().tolist()
-    assert len({figure.model for figure in posq_figures()}) == 20
+    means = [mean for score in read_posq_scores() for mean in score.ndcg_at_10]
+    assert means == posq.ndcg_at_10.dropna().tolist()
+    assert [score.psi for score in read_posq_scores()] == posq.psi.dropna().tolist()
+    assert len({score.model for score in read_posq_scores()}) == 20
 
 
-def test_position_buckets_are_those_of_our_schemes():
+def test_position_buckets_are_those_of_the_schemes():
     schemes = {"SQuAD-PosQ": AbsolutePositions(), "FineWeb-PosQ": LabelledPositions()}
-    assert {(figure.dataset, figure.buckets) for figure in posq_figures()} == {
+    assert {(score.dataset, score.buckets) for score in read_posq_scores()} == {
         (name, scheme.positions) for name, scheme in schemes.items()
     }
     assert {name: len(queries) for name, queries in BUCKET_QUERIES.items()} == {
@@ -77,7 +77,7 @@ def test_position_buckets_are_those_of_our_schemes():
     }
 
 
-def test_tasks_have_the_names_of_our_tasks_and_benchmarks():
+def test_tasks_have_the_names_of_tasks_and_benchmarks():
     averages, tasks = published_tasks()[:2], published_tasks()[2:]
     assert averages == ("PosIR", "PosIR(cross-lingual)")
     assert set(tasks) <= {task.metadata.name for task in builtin_task_classes()}
@@ -101,17 +101,17 @@ def test_rows_are_ordered_by_score_then_length():
     assert overall == sorted(overall, reverse=True)
 
 
-def test_nothing_is_published_of_our_own_task():
+def test_nothing_is_published_on_the_bundled_task():
     assert published_rows("PosIR-Mini") == []
 
 
-def test_rerankers_stand_under_the_samples_on_which_they_ran():
+def test_rerankers_are_listed_under_the_samples_on_which_they_ran():
     systems = table("posq.csv").groupby(["task", "architecture"]).model.unique()
     for dataset in ("SQuAD-PosQ", "FineWeb-PosQ"):
         sampled = {row.model for row in published_rows(f"{dataset}-Tiny")}
-        whole = {row.model for row in published_rows(dataset)}
+        full = {row.model for row in published_rows(dataset)}
         assert sampled == set(systems[dataset, "reranker"])
-        assert whole == set(systems[dataset].drop("reranker").explode())
+        assert full == set(systems[dataset].drop("reranker").explode())
 
 
 # The averages.
@@ -119,9 +119,10 @@ def test_rerankers_stand_under_the_samples_on_which_they_ran():
 
 def test_average_of_the_ten_languages_is_table_2_as_printed():
     averages = values("PosIR")
-    for figure in mmteb_figures():
-        for length, printed in zip(LENGTHS, figure.ndcg_at_10, strict=True):
-            assert averages[figure.model, length][0] * 100 == pytest.approx(printed, abs=0.005 + 1e-9)
+    for row in table("mmteb.csv").itertuples():
+        printed = (row.posir, row.posir_q1, row.posir_q2, row.posir_q3, row.posir_q4)
+        computed = [averages[row.model, length][0] * 100 for length in LENGTHS]
+        assert computed == pytest.approx(printed, abs=0.005 + 1e-9)
 
 
 @pytest.mark.parametrize(("task", "pairs", "cross_lingual"), [("PosIR", 10, False), ("PosIR(cross-lingual)", 8, True)])
@@ -136,10 +137,7 @@ def test_averages_are_those_of_pandas(task, pairs, cross_lingual):
         assert averages[key] == pytest.approx(tuple(expected), abs=1e-12)
 
 
-score = st.floats(0, 1)
-
-
-@given(st.lists(st.tuples(score, score), min_size=1, max_size=12), st.sampled_from(LENGTHS))
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=12), st.sampled_from(LENGTHS))
 def test_macro_average_is_the_mean_over_tasks(pairs, length):
     rows = [
         PublishedRow("m", f"t{index}", length, None, False, ndcg, value, None, None, "s")
@@ -153,12 +151,12 @@ def test_macro_average_is_the_mean_over_tasks(pairs, length):
     assert (second.model, second.ndcg_at_10, second.psi) == ("n", 0.25, 0.5)
 
 
-# PSI, and what can be said of its noise.
+# PSI, and the bound of its null distribution.
 
 
-@pytest.mark.parametrize("figure", posq_figures(), ids=lambda figure: f"{figure.task}-{figure.model}")
-def test_published_psi_is_ours_of_the_published_buckets(figure):
-    assert round(float(psi(figure.ndcg_at_10)), 3) == figure.psi
+@pytest.mark.parametrize("score", read_posq_scores(), ids=lambda score: f"{score.task}-{score.model}")
+def test_published_psi_is_ours_of_the_published_buckets(score):
+    assert round(float(psi(score.ndcg_at_10)), 3) == score.psi
 
 
 @pytest.mark.parametrize("task", BUCKET_QUERIES)
@@ -172,9 +170,9 @@ def test_overall_score_of_posq_is_that_of_all_its_queries(task):
 
 def test_numbers_of_queries_are_those_of_the_papers():
     assert [sum(BUCKET_QUERIES[name]) for name in ("FineWeb-PosQ", "SQuAD-PosQ")] == [25_775, 93_401]
-    told = {name: str(queries_of(name, "all")) for name in ("PosIR", "PosIR-English", "PosIR-German", "SQuAD-PosQ")}
-    assert told == {"PosIR": "421,708", "PosIR-English": "42,015", "PosIR-German": "about 42,170", "SQuAD-PosQ": "92,749"}
-    assert {queries_of("PosIR-English", length) for length in LENGTHS[1:]} == {None}
+    found = {name: str(find_query_count(name, "all")) for name in ("PosIR", "PosIR-English", "PosIR-German", "SQuAD-PosQ")}
+    assert found == {"PosIR": "421,708", "PosIR-English": "42,015", "PosIR-German": "about 42,170", "SQuAD-PosQ": "92,749"}
+    assert {find_query_count("PosIR-English", length) for length in LENGTHS[1:]} == {None}
 
 
 def shuffled_psi(gains, queries, draws=400):
@@ -187,34 +185,34 @@ def shuffled_psi(gains, queries, draws=400):
 
 @pytest.mark.parametrize("queries", [(2_000, 900, 1_100), (400, 300, 250, 200, 200, 400)])
 @pytest.mark.parametrize("ranks", [[0.9, 0.04, 0.02, 0.01], [0.5, 0.2, 0.1, 0.05, 0.03], [0.2, 0.1, 0.1, 0.1, 0.05]])
-def test_noise_of_ranks_stays_below_the_bound(queries, ranks):
+def test_null_psi_of_ranks_is_below_the_bound(queries, ranks):
     rng = np.random.default_rng(5)
     gains = rng.choice(np.append(NDCG_AT_10[: len(ranks)], 0), sum(queries), p=[*ranks, 1 - sum(ranks)])
-    null, bound = shuffled_psi(gains, queries), null_bound(gains.mean(), queries)
+    null, bound = shuffled_psi(gains, queries), bound_null_psi(gains.mean(), queries)
     assert null.mean() < bound.mean
     assert np.quantile(null, 0.95) < bound.p95
 
 
-def test_noise_of_found_or_missed_reaches_the_bound():
+def test_null_psi_of_scores_of_0_and_1_reaches_the_bound():
     queries = (2_000, 900, 1_100)
     gains = np.arange(sum(queries)) % 5 > 0
-    null, bound = shuffled_psi(gains.astype(float), queries, draws=2_000), null_bound(gains.mean(), queries)
+    null, bound = shuffled_psi(gains.astype(float), queries, draws=2_000), bound_null_psi(gains.mean(), queries)
     assert null.mean() == pytest.approx(bound.mean, rel=0.05)
     assert np.quantile(null, 0.95) == pytest.approx(bound.p95, rel=0.1)
 
 
-def test_noise_is_bounded_only_where_queries_per_bucket_are_known():
+def test_null_psi_is_bounded_only_where_queries_per_bucket_are_known():
     bounded = {name for name in published_tasks() for row in published_rows(name) if row.psi_null_mean_at_most is not None}
     assert bounded == set(BUCKET_QUERIES)
 
 
-def test_bias_is_told_from_noise_on_the_whole_sets_and_hardly_on_the_samples():
-    told = {
+def test_bias_is_significant_on_the_full_datasets_and_hardly_on_the_samples():
+    found = {
         task: [row.psi > row.psi_null_p95_at_most + 0.002 for row in published_rows(task)]
         for task in published_tasks()
         if task in BUCKET_QUERIES
     }
-    assert told == {
+    assert found == {
         "SQuAD-PosQ": [True] * 14,
         "FineWeb-PosQ": [True] * 13,
         "SQuAD-PosQ-Tiny": [False] * 6,
@@ -228,12 +226,12 @@ SPEARMAN = {"all": (0.62, 0.05), "Q1": (0.73, 0.01), "Q2": (0.71, 0.02), "Q3": (
 
 
 def test_spearman_coefficients_are_the_papers():
-    assert {one.length: round(one.rho, 2) for one in correlations()} == {k: rho for k, (rho, _) in SPEARMAN.items()}
-    assert {one.models for one in correlations()} == {10}
+    assert {one.length: round(one.rho, 2) for one in correlate_with_mmteb()} == {k: rho for k, (rho, _) in SPEARMAN.items()}
+    assert {one.models for one in correlate_with_mmteb()} == {10}
 
 
 def test_p_values_cut_to_the_printed_digit_are_the_papers():
-    for one in correlations():
+    for one in correlate_with_mmteb():
         printed = SPEARMAN[one.length][1]
         digit = 0.1 if printed >= 0.1 else 0.01
         assert printed <= one.p_value < printed + digit
@@ -243,7 +241,7 @@ def test_p_values_cut_to_the_printed_digit_are_the_papers():
 def test_coefficients_from_the_averages_are_those_of_pandas_from_the_printed_table():
     ranks = table("mmteb.csv").drop(columns="model").rank()
     expected = ranks.corr()["mmteb_retrieval"].drop("mmteb_retrieval")
-    assert [one.rho for one in correlations()] == pytest.approx(expected.tolist(), abs=1e-12)
+    assert [one.rho for one in correlate_with_mmteb()] == pytest.approx(expected.tolist(), abs=1e-12)
 
 
 # The command.
@@ -257,7 +255,7 @@ def published(*options):
     return result.stdout
 
 
-def test_table_says_that_it_is_published_and_by_whom():
+def test_table_names_the_source_of_published_results():
     text = published("-t", "PosIR-English", "-t", "FineWeb-PosQ")
     assert "PosIR-English · published, Zeng et al. 2026 (arXiv 2601.08363)" in text
     assert "FineWeb-PosQ · published, Zeng et al. 2025 (arXiv 2505.13950)" in text
@@ -298,14 +296,14 @@ def test_bins_are_the_papers_with_the_queries_of_the_data():
     assert "beginning" in published("--bins", "-t", "FineWeb-PosQ")
 
 
-def test_mmteb_shows_our_coefficients_beside_the_printed_ones():
+def test_mmteb_shows_computed_and_printed_coefficients():
     lines = {line.split()[0]: line.split()[1:] for line in published("--mmteb").splitlines() if line.startswith(LENGTHS)}
     assert lines["Q1"] == ["10", "0.73", "0.016", "0.73", "0.01"]
     assert lines.keys() == set(LENGTHS)
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (["-t", "PosIR-Hindi"], "'PosIR-Hindi'. Published are: PosIR, "),
         (["-t", "PosIR-English", "--bins"], "but on SQuAD-PosQ"),
@@ -313,6 +311,6 @@ def test_mmteb_shows_our_coefficients_beside_the_printed_ones():
         (["--mmteb", "-t", "PosIR"], "without --task"),
     ],
 )
-def test_options_that_cannot_be_met_are_refused(options, said):
-    with pytest.raises(PosirError, match=said.replace(".", r"\.")):
+def test_invalid_options(options, message):
+    with pytest.raises(PosirError, match=message.replace(".", r"\.")):
         published(*options)
