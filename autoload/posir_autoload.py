@@ -1,31 +1,32 @@
-"""The start-up hook: lets `mteb` know PosIR's tasks the moment it has defined its own.
+"""Autoload: patches mteb when it is imported, so that it knows posir's tasks.
 
-Python runs `posir.pth` when it starts, which calls `install`. That puts one small finder on `sys.meta_path`; nothing else
-happens until `mteb` is imported. `POSIR_AUTOLOAD=0` keeps Python from calling it. Every start of Python reads this file,
-so it is short, and what is done to mteb stands in `posir_tasks.host.import_hook`.
+Python calls `start` at startup, through `posir.start` (3.15 and later) or `posir.pth`. It puts a finder on `sys.meta_path`, and
+nothing else happens until mteb is imported. Every start of Python reads this file, so it is small; the rest is in
+`posir_tasks.host`.
 """
 
+import os
 import sys
 
-#: The modules of mteb that are added to, and the function of `posir_tasks.host.mteb_patches` that does it.
-HOOKED = {
+#: The function in `posir_tasks.host.mteb_patches` that patches each module.
+PATCHES = {
     "mteb.get_tasks": "add_tasks",
     "mteb.benchmarks.benchmarks": "add_benchmarks",
     "mteb.models.model_implementations": "add_model_references",
-    "mteb.cache.result_cache": "make_saving_atomic",
+    "mteb.cache.result_cache": "make_saving_safe",
 }
 
 
 class MtebFinder:
-    """Finds the modules in `HOOKED` as Python would, and has their loading followed by ours."""
+    """Finds the modules in `PATCHES` as Python does, with a loader that patches them."""
 
     @staticmethod
     def find_spec(name, path=None, target=None):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN205, D102
-        if name not in HOOKED:
+        if name not in PATCHES:
             return None
         from posir_tasks.host.import_hook import find_patched_spec
 
-        return find_patched_spec(name, path, target, HOOKED[name])
+        return find_patched_spec(name, path, target, PATCHES[name])
 
 
 def is_installed() -> bool:
@@ -34,12 +35,21 @@ def is_installed() -> bool:
 
 
 def install() -> None:
-    """Put the finder on `sys.meta_path`; modules of mteb that are already loaded are added to at once."""
+    """Put the finder on `sys.meta_path`, and patch the modules of mteb that are already imported."""
     if is_installed():
         return
     sys.meta_path.insert(0, MtebFinder)
-    for name, sequel in HOOKED.items():
+    for name, patch in PATCHES.items():
         if name in sys.modules:
             from posir_tasks.host.import_hook import apply_patch
 
-            apply_patch(sequel, sys.modules[name])
+            apply_patch(patch, sys.modules[name])
+
+
+def start() -> None:
+    """Install the finder unless `POSIR_AUTOLOAD=0`. Called at every start of Python, so it never raises."""
+    try:
+        if os.environ.get("POSIR_AUTOLOAD") != "0":
+            install()
+    except Exception:
+        pass

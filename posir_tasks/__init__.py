@@ -1,7 +1,7 @@
 """PosIR: position-aware retrieval tasks for mteb.
 
-Importing this package makes mteb know the tasks, whether mteb is imported before or after it. Where the start-up hook is
-in use (see `posir doctor`) no import is needed.
+Importing this package registers the tasks with mteb, whether mteb is imported before or after it. With autoload (see `posir
+doctor`) no import is needed.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ posir_autoload.install()
 
 
 def __getattr__(name: str) -> Any:
-    """Import mteb no sooner than something of it is needed."""
+    """Import mteb only when it is needed."""
     if name == "PositionTask":
         from posir_tasks.tasks.base import PositionTask
 

@@ -6,6 +6,7 @@ document, which is what takes most of the time and memory of a large retrieval t
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -14,8 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from posir_tasks.errors import ScoreError
+from posir_tasks.errors import PosirError, ScoreError
 from posir_tasks.evidence import Integers
+from posir_tasks.host.private_names import NAUC
+
+logger = logging.getLogger(__name__)
 
 Results = Mapping[str, Mapping[str, float]]
 
@@ -136,43 +140,55 @@ def _confidence(scores: NDArray[np.float64], sizes: Integers) -> dict[str, NDArr
 def retrieval_scores(ranked: RankedQueries, k_values: Sequence[int]) -> dict[str, Any]:
     """Return mteb's usual retrieval scores under its own names, not rounded.
 
-    Args:
-        ranked: Of at least one query.
-        k_values: Cut-offs.
-    """
-    from mteb._evaluators.retrieval_metrics import make_score_dict, nauc
+    With one relevant document per query, MAP@k is MRR@k, precision@k is recall@k / k, and precision has the nAUC of recall.
 
+    Args:
+        ranked: At least one query.
+        k_values: Cut-offs; 1 is among them.
+    """
     gains = {k: _gains(ranked.ranks, k) for k in k_values}
-    # With one relevant document P@k is recall@k / k, which nAUC does not tell apart, and MAP@k is MRR@k.
-    naucs = {
-        (metric, k, measure): float(nauc(confidence, gains[k][metric]))
-        for metric in ("NDCG", "Recall", "MRR")
-        for k in k_values
-        for measure, confidence in ranked.confidence.items()
+    means = {(metric, k): float(values.mean()) for k in k_values for metric, values in gains[k].items()}
+    naucs = _naucs(ranked, gains)
+
+    def mean(name: str, metric: str) -> dict[str, float]:
+        return {f"{name}_at_{k}": means[metric, k] for k in k_values}
+
+    def nauc(name: str, metric: str) -> dict[str, float]:
+        return {f"nauc_{name}_at_{k}_{measure}": value for (of, k, measure), value in naucs.items() if of == metric}
+
+    return {
+        **mean("ndcg", "ndcg"),
+        **mean("map", "mrr"),
+        **mean("recall", "recall"),
+        "accuracy": means["recall", 1],
+        **{f"precision_at_{k}": means["recall", k] / k for k in k_values},
+        **mean("mrr", "mrr"),
+        **nauc("ndcg", "ndcg"),
+        **nauc("map", "mrr"),
+        **nauc("recall", "recall"),
+        **nauc("precision", "recall"),
+        **nauc("mrr", "mrr"),
+        **mean("hit_rate", "recall"),
     }
 
-    def means(metric: str, name: str, divided_by_k: bool = False) -> dict[str, float]:
-        return {f"{name}@{k}": float(gains[k][metric].mean()) / (k if divided_by_k else 1) for k in k_values}
 
-    def naucs_of(metric: str, name: str) -> dict[str, float]:
-        return {f"nAUC_{name}@{k}_{measure}": value for (of, k, measure), value in naucs.items() if of == metric}
-
-    scores: dict[str, Any] = make_score_dict(
-        ndcg=means("NDCG", "NDCG"),
-        _map=means("MRR", "MAP"),
-        recall=means("Recall", "Recall"),
-        precision=means("Recall", "P", divided_by_k=True),
-        mrr=means("MRR", "MRR"),
-        naucs=naucs_of("NDCG", "NDCG") | naucs_of("MRR", "MAP") | naucs_of("Recall", "Recall") | naucs_of("Recall", "P"),
-        naucs_mrr=naucs_of("MRR", "MRR"),
-        hit_rate=means("Recall", "HitRate"),
-        task_scores={},
-    )
-    return scores
+def _naucs(ranked: RankedQueries, gains: Mapping[int, Mapping[str, NDArray[np.float64]]]) -> dict[tuple[str, int, str], float]:
+    """Return mteb's nAUC by metric, k and confidence measure; empty if the installed version of mteb has none."""
+    try:
+        nauc = NAUC.resolve()
+    except PosirError as error:
+        logger.warning("%s", error)
+        return {}
+    return {
+        (metric, k, measure): float(nauc(confidence, gains[k][metric]))
+        for metric in ("ndcg", "recall", "mrr")
+        for k in gains
+        for measure, confidence in ranked.confidence.items()
+    }
 
 
 def _gains(ranks: Integers, k: int) -> dict[str, NDArray[np.float64]]:
     """Return each metric at `k` of each query, by the closed forms for one relevant document."""
     found = (ranks >= 1) & (ranks <= k)
     rank = np.where(found, ranks, 1)
-    return {"NDCG": found / np.log2(1 + rank), "Recall": found.astype(np.float64), "MRR": found / rank}
+    return {"ndcg": found / np.log2(1 + rank), "recall": found.astype(np.float64), "mrr": found / rank}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from posir_run.dispatch import Dispatcher, Engine
 from posir_run.jobs import Completed, EvaluationJob, Outcome, Workload
 from posir_run.worker import Settings
-from posir_tasks.host.result_saving import add_result
+from posir_tasks.host.result_saving import process_saver
 
 if TYPE_CHECKING:
     from mteb.cache import ResultCache
@@ -56,5 +56,7 @@ def run_and_save(
             if isinstance(outcome, Completed):
                 job = outcome.job
                 meta = workload.models[job.model].model_copy(update=outcome.model_meta)
-                add_result(cache, outcome.result, meta, order=subset_order[job.task], encode_kwargs=settings.encode_kwargs)
+                process_saver().add(
+                    cache, outcome.result, meta, order=subset_order[job.task], encode_kwargs=settings.encode_kwargs
+                )
             yield outcome

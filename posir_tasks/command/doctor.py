@@ -17,6 +17,7 @@ from rich.console import Console
 
 from posir_tasks.errors import PosirError
 from posir_tasks.host.failures import failures
+from posir_tasks.host.private_names import PRIVATE_NAMES, TASKS_REGISTRY
 from posir_tasks.plugin_api.manager import loaded_plugins
 from posir_tasks.plugin_api.panels import EXTEND
 from posir_tasks.sources.posir import REPO_ID
@@ -24,7 +25,8 @@ from posir_tasks.sources.posq import FINEWEB_REPO_ID, SQUAD_REPO_ID
 from posir_tasks.sources.repository import DATA_VARIABLE, check_environment, data_folder, folder_name
 
 AUTOLOAD_VARIABLE = "POSIR_AUTOLOAD"
-HOOK_FILE = "posir.pth"
+#: The file that Python runs at startup: PEP 829 replaces executable lines in `.pth` files.
+AUTOLOAD_FILE = "posir.start" if sys.version_info >= (3, 15) else "posir.pth"
 #: When Python does not run the lines of `.pth` files; the documentation of the module `site` has the rules.
 SKIPPED_WHEN = (
     "Python skips start-up hooks when it runs with -S, when the package lies in a folder that is only on PYTHONPATH or was "
@@ -50,7 +52,9 @@ def add_commands(app: typer.Typer) -> None:
         """Check the installation: versions, autoload, tasks, plugins, access to the data; exit 1 if any check fails."""
         console = Console(highlight=False, soft_wrap=True)
         with console.status("Looking"):
-            findings = [finding for section in (versions, hook, tasks, plugins, data) for finding in found(section)]
+            findings = [
+                finding for section in (versions, hook, mteb_internals, tasks, plugins, data) for finding in found(section)
+            ]
         marks = {True: "[green]✓[/]", False: "[red]✗[/]", None: "[dim]·[/]"}
         for finding in findings:
             console.print(f"{marks[finding.good]} ", end="")
@@ -80,24 +84,31 @@ def hook() -> Iterator[Finding]:
     if os.environ.get(AUTOLOAD_VARIABLE) == "0":
         yield Finding(None, f"start-up hook: switched off by {AUTOLOAD_VARIABLE}=0; `import posir_tasks` registers the tasks")
     elif subprocess.run([sys.executable, "-c", asked], check=False, stderr=subprocess.DEVNULL).returncode == 0:
-        files = [Path(folder) / HOOK_FILE for folder in sys.path if (Path(folder) / HOOK_FILE).exists()]
+        files = [Path(folder) / AUTOLOAD_FILE for folder in sys.path if (Path(folder) / AUTOLOAD_FILE).exists()]
         yield Finding(True, f"start-up hook: {next(iter(files), 'in use')}")
     else:
         folders = ", ".join((*site.getsitepackages(), site.getusersitepackages()))
-        yield Finding(False, f"start-up hook: Python has not run a {HOOK_FILE}, which belongs into one of {folders}")
+        yield Finding(False, f"start-up hook: Python has not run a {AUTOLOAD_FILE}, which belongs into one of {folders}")
     yield Finding(None, SKIPPED_WHEN)
+
+
+def mteb_internals() -> Iterator[Finding]:
+    """Report which of mteb's internals posir could not patch or find, and what does not work without them."""
+    import mteb  # noqa: F401
+
+    for failure in failures:
+        yield Finding(False, f"mteb could not be patched: {failure}")
+    for name in PRIVATE_NAMES:
+        if name.is_missing():
+            yield Finding(False, f"mteb {version('mteb')} has no {name.path}; not available: {name.used_by}")
 
 
 def tasks() -> Iterator[Finding]:
     """Report whether mteb knows the tasks."""
-    from mteb.get_tasks import _TASKS_REGISTRY
-
     from posir_tasks.tasks.catalogue import builtin_task_classes
 
-    classes = builtin_task_classes()
-    unknown = [task.metadata.name for task in classes if _TASKS_REGISTRY.get(task.metadata.name) is not task]
-    for problem in failures:
-        yield Finding(False, f"could not be added to mteb: {problem}")
+    classes, registry = builtin_task_classes(), TASKS_REGISTRY.resolve()
+    unknown = [task.metadata.name for task in classes if registry.get(task.metadata.name) is not task]
     yield Finding(
         not unknown,
         f"tasks: mteb knows {len(classes) - len(unknown)} of {len(classes)}"

@@ -13,8 +13,8 @@ def record_failure(patch: str, error: Exception) -> None:
     """Record that a patch failed; the first failure is also printed, as one line on stderr."""
     if not failures:
         print(
-            f"posir: could not add its tasks to mteb {version('mteb')} ({type(error).__name__}: {error}). mteb works without "
-            "them. Run `posir doctor`, install versions that fit (`pip install -U posir 'mteb>=2.26.24,<3'`), or silence this "
+            f"posir: {patch} failed for mteb {version('mteb')} ({type(error).__name__}: {error}). mteb works without it. "
+            "Run `posir doctor`, install versions that fit (`pip install -U posir 'mteb>=2.26.24,<3'`), or silence this "
             "with POSIR_AUTOLOAD=0.",
             file=sys.stderr,
         )

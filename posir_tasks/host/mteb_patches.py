@@ -1,8 +1,7 @@
-"""What is added to mteb: tasks, benchmarks, and bare model names. Called by the start-up hook, module by module."""
+"""The patches: what posir adds to each module of mteb. The import hook applies them when mteb is imported."""
 
 from __future__ import annotations
 
-import logging
 import re
 import sys
 from collections import ChainMap
@@ -12,27 +11,21 @@ from types import ModuleType
 from typing import Any
 
 from posir_tasks.host.failures import record_failure
+from posir_tasks.host.private_names import BENCHMARK_REGISTRY
 from posir_tasks.models import ModelRegistry
 from posir_tasks.tasks.catalogue import builtin_tasks, plugin_tasks
 
-logger = logging.getLogger(__name__)
-
 
 def add_tasks(module: ModuleType) -> None:
-    """Let mteb find PosIR's tasks and those of plugins; they are made when a name is asked for that mteb does not know.
+    """Let mteb find the tasks of posir and of plugins; they are created when mteb is asked for a name it does not know.
 
     Args:
         module: `mteb.get_tasks`.
     """
-    before = module._TASKS_REGISTRY
-    # A chain writes to its first mapping alone.
-    registry = Registry(before, LazyTasks(builtin_tasks), LazyTasks(plugin_tasks))  # type: ignore[arg-type]
-    of_mteb: list[Any] = [loaded for name, loaded in sys.modules.items() if name.startswith("mteb.")]
-    for holder in of_mteb:
-        if getattr(holder, "_TASKS_REGISTRY", None) is before:
-            holder._TASKS_REGISTRY = registry
-        if hasattr(holder, "TASK_LIST"):
-            holder.TASK_LIST = TaskList(registry)
+    # A ChainMap only writes to its first mapping.
+    registry = Registry(module._TASKS_REGISTRY, LazyTasks(builtin_tasks), LazyTasks(plugin_tasks))  # type: ignore[arg-type]
+    replace_everywhere("_TASKS_REGISTRY", module._TASKS_REGISTRY, registry)
+    replace_everywhere("TASK_LIST", module.TASK_LIST, TaskList(registry))
 
 
 def add_benchmarks(module: ModuleType) -> None:
@@ -41,13 +34,12 @@ def add_benchmarks(module: ModuleType) -> None:
     Args:
         module: `mteb.benchmarks.benchmarks`.
     """
-    from mteb.benchmarks import get_benchmark
-
     from posir_tasks.tasks.benchmarks import benchmarks
 
     for benchmark in benchmarks():
         setattr(module, re.sub(r"\W+", "_", benchmark.name).upper().strip("_"), benchmark)
-    sys.modules[get_benchmark.__module__]._build_registry.cache_clear()
+    if not BENCHMARK_REGISTRY.is_missing():
+        BENCHMARK_REGISTRY.resolve().cache_clear()
 
 
 def add_model_references(module: ModuleType) -> None:
@@ -56,41 +48,46 @@ def add_model_references(module: ModuleType) -> None:
     Args:
         module: `mteb.models.model_implementations`.
     """
-    registry = ModelRegistry(module.MODEL_REGISTRY)
-    for name in ("mteb.models.model_implementations", "mteb.models.get_model_meta", "mteb.cache.result_cache"):
-        if name in sys.modules:
-            setattr(sys.modules[name], "MODEL_REGISTRY", registry)  # noqa: B010
+    replace_everywhere("MODEL_REGISTRY", module.MODEL_REGISTRY, ModelRegistry(module.MODEL_REGISTRY))
 
 
-def make_saving_atomic(module: ModuleType) -> None:
-    """Let mteb save results whole and in turn with other processes.
+def make_saving_safe(module: ModuleType) -> None:
+    """Let mteb save the results of posir's tasks atomically, and keep what other processes save.
 
     Args:
         module: `mteb.cache.result_cache`.
     """
-    from posir_tasks.host.result_saving import make_save_atomic, tolerate_damage
+    from posir_tasks.host.result_saving import process_saver, tolerate_damage
 
-    cache = module.ResultCache
-    cache.save_to_cache, cache.load_task_result = make_save_atomic(cache.save_to_cache), tolerate_damage(cache.load_task_result)
+    results = module.ResultCache
+    results.save_to_cache = process_saver().make_safe(results.save_to_cache)
+    results.load_task_result = tolerate_damage(results.load_task_result)
+
+
+def replace_everywhere(name: str, before: object, after: object) -> None:
+    """Replace an object in every loaded module of mteb that has imported it under its name."""
+    for module in [module for key, module in sys.modules.items() if key.startswith("mteb.")]:
+        if getattr(module, name, None) is before:
+            setattr(module, name, after)
 
 
 class LazyTasks(Mapping[str, type[Any]]):
-    """Task classes by name, made at the first question; if that fails, it is told and there are none."""
+    """Task classes by name, created at the first lookup; if that fails, the failure is recorded and there are none."""
 
-    def __init__(self, make: Callable[[], dict[str, type[Any]]]) -> None:
-        self._make = make
-        self._made: dict[str, type[Any]] | None = None
+    def __init__(self, create: Callable[[], dict[str, type[Any]]]) -> None:
+        self._create = create
+        self._created: dict[str, type[Any]] | None = None
 
     @property
     def _tasks(self) -> dict[str, type[Any]]:
-        if self._made is None:
-            # Making them may ask mteb for tasks, which must not begin it anew.
-            self._made = {}
+        if self._created is None:
+            # Creating tasks may look tasks up, which must not start it again.
+            self._created = {}
             try:
-                self._made = self._make()
+                self._created = self._create()
             except Exception as error:
-                record_failure(self._make.__name__, error)
-        return self._made
+                record_failure(self._create.__name__, error)
+        return self._created
 
     def __getitem__(self, name: str) -> type[Any]:
         return self._tasks[name]
@@ -103,14 +100,14 @@ class LazyTasks(Mapping[str, type[Any]]):
 
 
 class Registry(ChainMap[str, type[Any]]):
-    """mteb's registry, then others; the first that knows a name has it. New names go to mteb's own."""
+    """mteb's registry, then others; the first that has a name wins. New names are added to mteb's."""
 
     def __iter__(self) -> Iterator[str]:
         return iter(dict.fromkeys(chain.from_iterable(self.maps)))
 
 
 class TaskList(Sequence[type[Any]]):
-    """The classes of a registry as `mteb.get_tasks.TASK_LIST`."""
+    """The classes in a registry, in place of `mteb.get_tasks.TASK_LIST`."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry

@@ -1,8 +1,9 @@
-"""Saving results: mteb's own files, written whole, and beside what other processes save into the same folder.
+"""Atomic saving of results in mteb's own files, safe beside other processes that save into the same folder.
 
-mteb opens a result, `model_meta.json` and `run_settings.jsonl` in place, so a process that dies at that moment leaves half a
-file, and of two runs into one folder the later one drops what the earlier has finished. Here mteb writes into a folder of its
-own, and its files are put in place one by one, in turn with other processes.
+mteb overwrites a result, `model_meta.json` and `run_settings.jsonl` in place: a process that is killed while it writes leaves
+an incomplete file, and of two runs into one folder, the later one drops the subsets that the earlier one has saved. Here mteb
+writes into a temporary folder, and its files are moved into place one by one, under a lock. Only results of posir's tasks are
+saved and loaded this way; for all others, mteb's own methods are called.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import wraps
+from dataclasses import dataclass, field
+from functools import cache, wraps
 from inspect import unwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from posir_tasks.errors import summarize_error
 from posir_tasks.files import atomic_write, explain_disk_full, folder_lock, remove_stale_parts
+from posir_tasks.host.private_names import TASKS_REGISTRY
 
 if TYPE_CHECKING:
     from mteb.cache import ResultCache
@@ -28,77 +32,115 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: What mteb merges into and does not write anew.
-MERGED_FILE = "run_settings.jsonl"
+#: The file to which mteb adds rows instead of writing it anew.
+APPENDED_FILE = "run_settings.jsonl"
 
-#: What mteb raises for a file that is no result of its own.
+#: What mteb raises for a file that is not a result.
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
 
-#: When this process began, in seconds since the epoch.
-_began = time.time()
-#: Result files as this process left them: inode and time of change.
-_left: dict[Path, tuple[int, int]] = {}
+#: Inode and time of modification, in nanoseconds.
+FileState = tuple[int, int]
 
 
-def add_result(
-    cache: ResultCache,
-    result: TaskResult,
-    model: ModelMeta,
-    *,
-    order: Sequence[str],
-    encode_kwargs: Mapping[str, Any] | None = None,
-) -> None:
-    """Save a result as mteb does, beside the other subsets that its file holds; safe from any process at any time.
+@dataclass
+class ResultSaver:
+    """Saves results, and knows which of them other processes have changed in its lifetime."""
 
-    For results that are computed apart, such as subset by subset on several machines. A subset that the file holds already
-    is replaced, and so are results of another revision of the data, as mteb does. Times add up.
+    started: float = field(default_factory=time.time)
+    """Seconds since the epoch."""
+    _saved: dict[Path, FileState] = field(default_factory=dict)
+    """Result files as this object last saved them."""
 
-    Args:
-        cache: Folder of results.
-        result: Subsets of a task.
-        model: Metadata of the loaded model.
-        order: All of the task's subsets, in the order that they have in the file.
-        encode_kwargs: As in `mteb.evaluate`.
-
-    Raises:
-        PosirError: There is no room.
-    """
-    file = cache.get_task_result_path(result.task_name, model)
-    save = unwrap(type(cache).save_to_cache)
-    with folder_lock(file.parent), _saved_beside(cache, file) as (beside, saved):
-        save(beside, result, model, encode_kwargs=encode_kwargs)
-        whole = merged(file, result)
-        for scores in whole.scores.values():
-            scores.sort(key=lambda score: order.index(score["hf_subset"]) if score["hf_subset"] in order else len(order))
-        whole.to_disk(saved)
-
-
-def make_save_atomic(save: Callable[..., None]) -> Callable[..., None]:
-    """Return mteb's `ResultCache.save_to_cache` made safe.
-
-    What another process has saved into the file since this one saw it is kept. What stood there before is not, unless the
-    result holds it: mteb has loaded it under `only-missing`, and under `always` it is to go.
-    """
-
-    @wraps(save)
-    def save_to_cache(
+    def add(
+        self,
         cache: ResultCache,
-        task_result: TaskResult,
-        model_name: str | ModelMeta,
-        model_revision: str | None = None,
-        **settings: Any,
+        result: TaskResult,
+        model: ModelMeta,
+        *,
+        order: Sequence[str],
+        encode_kwargs: Mapping[str, Any] | None = None,
     ) -> None:
-        file = cache.get_task_result_path(task_result.task_name, model_name, model_revision)
-        with folder_lock(file.parent), _saved_beside(cache, file) as (beside, saved):
-            save(beside, task_result, model_name, model_revision, **settings)
-            if _changed_by_others(file):
-                with_others(file, task_result).to_disk(saved)
+        """Save a result as mteb does, and keep the other subsets in its file; safe from any process at any time.
 
-    return save_to_cache
+        For results that are computed separately, such as subset by subset on several machines. Subsets that are already in
+        the file are replaced, and, as in mteb, so are all results for another revision of the data. Times add up.
+
+        Args:
+            cache: Folder of results.
+            result: Some subsets of a task.
+            model: Metadata of the loaded model.
+            order: All subsets of the task, in their order in the file.
+            encode_kwargs: As in `mteb.evaluate`.
+
+        Raises:
+            PosirError: There is not enough disk space.
+        """
+        file = cache.get_task_result_path(result.task_name, model)
+        save = unwrap(type(cache).save_to_cache)
+        with folder_lock(file.parent), self._redirect(cache, file) as (redirected, saved):
+            save(redirected, result, model, encode_kwargs=encode_kwargs)
+            merged = merge_into_file(file, result)
+            for scores in merged.scores.values():
+                scores.sort(key=lambda score: order.index(score["hf_subset"]) if score["hf_subset"] in order else len(order))
+            merged.to_disk(saved)
+
+    def make_safe(self, save: Callable[..., None]) -> Callable[..., None]:
+        """Wrap mteb's `ResultCache.save_to_cache`.
+
+        Subsets that another process has saved in the lifetime of this object are kept. Earlier ones are kept only if the
+        result contains them: under `only-missing` mteb has loaded them, and under `always` they are to be overwritten.
+        """
+
+        @wraps(save)
+        def save_to_cache(
+            cache: ResultCache,
+            task_result: TaskResult,
+            model_name: str | ModelMeta,
+            model_revision: str | None = None,
+            **settings: Any,
+        ) -> None:
+            if not is_position_task(task_result.task_name):
+                save(cache, task_result, model_name, model_revision, **settings)
+                return
+            file = cache.get_task_result_path(task_result.task_name, model_name, model_revision)
+            with folder_lock(file.parent), self._redirect(cache, file) as (redirected, saved):
+                save(redirected, task_result, model_name, model_revision, **settings)
+                if self._was_changed_by_others(file):
+                    keep_other_subsets(file, task_result).to_disk(saved)
+
+        return save_to_cache
+
+    def _was_changed_by_others(self, file: Path) -> bool:
+        if not file.exists():
+            return False
+        if file.absolute() in self._saved:
+            return self._saved[file.absolute()] != file_state(file)
+        return file.stat().st_mtime >= self.started
+
+    @contextmanager
+    def _redirect(self, cache: ResultCache, file: Path) -> Iterator[tuple[ResultCache, Path]]:
+        """Yield a cache that saves into a temporary folder and the path of the result; then move the files, the result last."""
+        with explain_disk_full(file), tempfile.TemporaryDirectory(prefix="posir-") as folder:
+            redirected, saved = copy.copy(cache), Path(folder) / file.name
+            redirected.get_task_result_path = lambda *_, **__: saved  # type: ignore[method-assign]
+            if (file.parent / APPENDED_FILE).exists():
+                shutil.copyfile(file.parent / APPENDED_FILE, saved.parent / APPENDED_FILE)
+            yield redirected, saved
+            remove_stale_parts(file.parent)
+            for written in sorted(saved.parent.iterdir(), key=lambda path: path == saved):
+                with atomic_write(file.parent / written.name) as part:
+                    shutil.copyfile(written, part)
+        self._saved[file.absolute()] = file_state(file)
+
+
+@cache
+def process_saver() -> ResultSaver:
+    """Return the saver of this process, created when mteb is patched or at the first call."""
+    return ResultSaver()
 
 
 def tolerate_damage(load: Callable[..., TaskResult | None]) -> Callable[..., TaskResult | None]:
-    """Return mteb's `ResultCache.load_task_result` made to take a result that cannot be read for one that is not there."""
+    """Wrap mteb's `ResultCache.load_task_result`, so that it returns None for a damaged result of a position-aware task."""
 
     @wraps(load)
     def load_task_result(
@@ -107,66 +149,48 @@ def tolerate_damage(load: Callable[..., TaskResult | None]) -> Callable[..., Tas
         try:
             return load(cache, task_name, model_name, *args, **kwargs)
         except UNREADABLE as error:
+            if not is_position_task(task_name):
+                raise
             logger.warning(
-                "%s, %s: the result cannot be read (%s), as after a run that was killed while it wrote. It is run anew and the "
-                "file replaced.",
+                "%s, %s: the result cannot be read (%s); a run may have been killed while it wrote. It is evaluated again "
+                "and the file is replaced.",
                 cache.cache_path,
                 task_name,
-                _short(error),
+                summarize_error(error),
             )
             return None
 
     return load_task_result
 
 
-def with_others(file: Path, result: TaskResult) -> TaskResult:
-    """Return a result with the other subsets of the result in a file.
+def is_position_task(name: str) -> bool:
+    """Whether mteb finds a task of posir, of a plugin or from `PositionTask.from_folder` by this name."""
+    from posir_tasks.host.retrieval_task import RetrievalTask
+
+    return not TASKS_REGISTRY.is_missing() and issubclass(TASKS_REGISTRY.resolve().get(name, object), RetrievalTask)
+
+
+def keep_other_subsets(file: Path, result: TaskResult) -> TaskResult:
+    """Return a result with the other subsets in a file.
 
     Times and emissions are those of `result`, which may have been saved into the file before.
     """
-    return merged(file, result).model_copy(
+    return merge_into_file(file, result).model_copy(
         update={name: getattr(result, name) for name in ("evaluation_time", "evaluation_phases", "kg_co2_emissions", "date")}
     )
 
 
-def merged(file: Path, result: TaskResult) -> TaskResult:
-    """Return a result merged into the one in a file, if mteb's own rules allow it; otherwise the result."""
+def merge_into_file(file: Path, result: TaskResult) -> TaskResult:
+    """Return a result merged into the one in a file if mteb allows it, otherwise the result itself."""
     if not file.exists():
         return result
     try:
         return type(result).from_disk(file).merge(result)
     except UNREADABLE as error:
-        logger.warning("%s is replaced (%s)", file, _short(error))
+        logger.warning("%s is replaced (%s)", file, summarize_error(error))
         return result
 
 
-def _short(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".splitlines()[0]
-
-
-def _changed_by_others(file: Path) -> bool:
-    if not file.exists():
-        return False
-    if file.absolute() in _left:
-        return _left[file.absolute()] != _state(file)
-    return file.stat().st_mtime >= _began
-
-
-def _state(file: Path) -> tuple[int, int]:
+def file_state(file: Path) -> FileState:
+    """Return what changes when a file is written."""
     return file.stat().st_ino, file.stat().st_mtime_ns
-
-
-@contextmanager
-def _saved_beside(cache: ResultCache, file: Path) -> Iterator[tuple[ResultCache, Path]]:
-    """Give a cache that saves into a folder beside, and the result there; its files are put in place, the result last."""
-    with explain_disk_full(file), tempfile.TemporaryDirectory(prefix="posir-") as folder:
-        beside, saved = copy.copy(cache), Path(folder) / file.name
-        beside.get_task_result_path = lambda *_, **__: saved  # type: ignore[method-assign]
-        if (file.parent / MERGED_FILE).exists():
-            shutil.copyfile(file.parent / MERGED_FILE, saved.parent / MERGED_FILE)
-        yield beside, saved
-        remove_stale_parts(file.parent)
-        for made in sorted(saved.parent.iterdir(), key=lambda path: path == saved):
-            with atomic_write(file.parent / made.name) as part:
-                shutil.copyfile(made, part)
-    _left[file.absolute()] = _state(file)

@@ -13,6 +13,7 @@ from bm25s.tokenization import Tokenized
 from datasets import Dataset
 from mteb.models.model_implementations.bm25 import BM25Search
 
+from posir_tasks.host.private_names import BM25_TOKENIZER
 from posir_tasks.ranks import Hits
 
 #: With fewer queries, another process costs more than it saves.
@@ -38,8 +39,7 @@ def search_bm25(
     ids = corpus["id"][:]
     # The model iterates over its corpus, and a list is many times faster to iterate over than a dataset.
     model.index([{"id": name, "text": text} for name, text in zip(ids, corpus["text"][:], strict=True)], **task_arguments)
-    assert model._tokenizer is not None
-    tokens = model._tokenizer.transform(queries["text"][:])
+    tokens = BM25_TOKENIZER.read(model).transform(queries["text"][:])
     processes = min(num_proc or os.cpu_count() or 1, len(queries) // MIN_QUERIES_PER_PROCESS)
     batches = retrieve(model.retriever, tokens, k=min(top_k, len(ids)), processes=processes)
     return Hits(

@@ -8,11 +8,11 @@ from typing import Any, Protocol
 
 import torch
 from datasets import Dataset
-from mteb._create_dataloaders import create_dataloader
 from mteb.models import EncoderProtocol
 from mteb.timing import TimingStack
 from mteb.types import Array, PromptType
 
+from posir_tasks.host.private_names import CREATE_DATALOADER
 from posir_tasks.ranks import Hits
 
 #: Documents encoded at a time, as in mteb's `SearchEncoderWrapper`.
@@ -45,7 +45,7 @@ class ModelEmbedder:
 
     def __call__(self, texts: Dataset, prompt_type: PromptType) -> Array:
         """Encode the texts as mteb's own search does."""
-        loader = create_dataloader(
+        loader = CREATE_DATALOADER.resolve()(
             texts,
             task_metadata=self.task_arguments["task_metadata"],
             prompt_type=prompt_type,

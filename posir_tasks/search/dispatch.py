@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from datasets import Dataset
-from mteb._evaluators import RetrievalEvaluator
 from mteb.abstasks.task_metadata import TaskMetadata
 from mteb.models import (
     CrossEncoderProtocol,
@@ -22,6 +21,7 @@ from mteb.models.models_protocols import MTEBModels
 from mteb.timing import TimingStack
 from mteb.types import EncodeKwargs
 
+from posir_tasks.host.private_names import BM25_TOKENIZER, RETRIEVAL_EVALUATOR
 from posir_tasks.ranks import Hits, RankedQueries, rank_hits, rank_results
 from posir_tasks.search.bm25 import search_bm25
 from posir_tasks.search.dense import ModelEmbedder, search_dense
@@ -81,8 +81,12 @@ def as_search(model: MTEBModels) -> SearchProtocol:
 
 
 def search_results(model: MTEBModels, request: SearchRequest) -> dict[str, dict[str, float]]:
-    """Search with mteb's own evaluator; return a score by query id and document id."""
-    evaluator = RetrievalEvaluator(
+    """Search with mteb's own evaluator; return a score by query id and document id.
+
+    Raises:
+        PosirError: The installed version of mteb does not have the evaluator.
+    """
+    evaluator = RETRIEVAL_EVALUATOR.resolve()(
         corpus=request.corpus,
         queries=request.queries,
         top_k=request.top_k,
@@ -102,7 +106,7 @@ def search_ranks(model: MTEBModels, request: SearchRequest) -> RankedQueries:
     Raises:
         ScoreError: The model returned NaN.
     """
-    if request.top_ranked is None and isinstance(model, BM25Search):
+    if request.top_ranked is None and isinstance(model, BM25Search) and not BM25_TOKENIZER.is_missing():
         return rank_hits(_bm25_hits(model, request), request.positives)
     if request.top_ranked is None and isinstance(model, EncoderProtocol) and not isinstance(model, SearchProtocol):
         return rank_hits(_dense_hits(model, request), request.positives)

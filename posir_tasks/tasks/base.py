@@ -1,4 +1,4 @@
-"""A retrieval task whose result says at which position in a document the model finds the evidence."""
+"""Position-aware retrieval tasks: what all have in common, and tasks on any data in the PosIR layout."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from mteb.abstasks.retrieval import AbsTaskRetrieval
 from mteb.timing import TimingStack
 
 from posir_tasks.embeddings.cached_encoder import with_cache
 from posir_tasks.errors import PosirError, hide_tracebacks
 from posir_tasks.evidence import Evidence
 from posir_tasks.files import atomic_update
+from posir_tasks.host.private_names import TASKS_REGISTRY
+from posir_tasks.host.retrieval_task import RetrievalTask, SubsetRun
 from posir_tasks.plugin_api.manager import plugin_scores
 from posir_tasks.profile import PositionProfile
 from posir_tasks.query_ranks import save_ranks
@@ -34,7 +35,7 @@ from posir_tasks.window_coverage import WindowCoverage
 
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
-    from mteb.types import EncodeKwargs, ScoresDict
+    from mteb.types import ScoresDict
 
 logger = logging.getLogger(__name__)
 
@@ -45,46 +46,46 @@ REVISION_DIGITS = 8
 REPOSITORY_NAME = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 
 
-class PositionTask(AbsTaskRetrieval):
-    """Retrieval with one relevant document a query, and the place of the evidence in it.
+class PositionTask(RetrievalTask):
+    """Retrieval with one relevant document per query, and the span of the evidence in it.
 
-    A subclass gives `metadata`, a `scheme`, and `read_subset`.
+    A subclass defines `metadata`, a `scheme` and `read_subset`.
     """
 
     scheme: ClassVar[PositionScheme]
-    # The PosQ scripts keep 100 documents a query; mteb's 1,000 would take ten times the memory for no score of ours.
+    # The PosQ scripts retrieve 100 documents per query; mteb's 1,000 would take ten times the memory and change no score.
     k_values = (1, 3, 5, 10, 20, 100)
     dataset: Mapping[str, Any]  # type: ignore[assignment]
 
     @staticmethod
     def from_folder(folder: str | Path, *, name: str, language: str, **options: Any) -> PositionTask:
-        """Make a task of a folder of one's own, for `mteb.evaluate`; mteb then knows it by its name in this process.
+        """Create a task on a local folder, for `mteb.evaluate`; in this process, mteb also finds it by its name.
 
         Args:
-            folder: In the PosIR layout, `<language>/<domain>/`; or a language's folder in it, or a domain's.
-            name: Of the task, as results have it.
+            folder: A folder in the PosIR layout, `<language>/<domain>/`, or the folder of one language or domain in it.
+            name: Name of the task, as in results.
             language: Code of the data's language, such as `eng-Latn`.
             options: `scheme`, how evidence becomes a position (by default PosIR's), and fields of mteb's `TaskMetadata`.
 
         Raises:
-            PosirError: The folder has no data of the language, the name is taken or not allowed, or an option is wrong.
+            PosirError: The folder has no data in the language, the name is taken or not allowed, or an option is wrong.
         """
         hide_tracebacks()
         return register_task(build_folder_task(folder, name=name, language=language, **options))
 
     @staticmethod
     def from_hub(repo_id: str, *, name: str, language: str, revision: str = "main", **options: Any) -> PositionTask:
-        """Make a task of a dataset repository on the Hub in the PosIR layout, as `from_folder` does of a folder.
+        """Create a task on a dataset repository on the Hub in the PosIR layout; otherwise like `from_folder`.
 
         Args:
-            repo_id: Of the dataset, `owner/name`; where `POSIR_DATA` is set, its folder below that is read instead.
-            name: Of the task, as results have it.
+            repo_id: The dataset, `owner/name`; if `POSIR_DATA` is set, its folder in there is read instead.
+            name: Name of the task, as in results.
             language: Code of the data's language, such as `eng-Latn`.
             revision: Branch, tag or commit.
             options: As in `from_folder`.
 
         Raises:
-            PosirError: As `from_folder`, or the repository cannot be reached.
+            PosirError: As in `from_folder`, or the repository cannot be reached.
         """
         hide_tracebacks()
         return register_task(build_hub_task(repo_id, name=name, language=language, revision=revision, **options))
@@ -98,105 +99,97 @@ class PositionTask(AbsTaskRetrieval):
         """
 
     def missing_subsets(self) -> list[str]:
-        """Return the subsets of the whole task that this instance's data lacks."""
+        """Return the subsets that the complete task has and this instance lacks."""
         return []
 
     def load_data(self, num_proc: int | None = None, *, timer: TimingStack | None = None, **kwargs: Any) -> None:  # noqa: ARG002
         """Make the subsets available; each is read when it is evaluated."""
-        # `mteb run` lets exceptions through to Python.
+        # `mteb run` lets exceptions reach Python.
         hide_tracebacks()
         if not self.data_loaded:
-            self.dataset = LazySubsets(self.hf_subsets, self._read_and_tell)
+            self.dataset = LazySubsets(self.hf_subsets, self._read_with_warning)
             self.data_loaded = True
 
-    def _read_and_tell(self, subset: str) -> PositionData:
+    def _read_with_warning(self, subset: str) -> PositionData:
         data = self.read_subset(subset)
         if data.dropped:
             logger.warning(
-                "%s, %s: the qrels name %d queries that the data lacks; they are left out",
+                "%s, %s: skipped %d queries that are in the qrels but not in the data",
                 self.metadata.name,
                 subset,
                 data.dropped,
             )
         return data
 
-    def _evaluate_subset(  # type: ignore[override]
-        self,
-        model: MTEBModels,
-        data_split: SplitData,
-        *,
-        encode_kwargs: EncodeKwargs,
-        hf_split: str,
-        hf_subset: str,
-        prediction_folder: Path | None = None,
-        num_proc: int | None = None,
-        timer: TimingStack,
-        **kwargs: Any,  # noqa: ARG002
-    ) -> ScoresDict:
-        """Search, rank, count, score: one subset's way from a model to a result."""
-        where = {"hf_split": hf_split, "hf_subset": hf_subset}
-        stage = None
-        if is_reranker(model) and data_split["top_ranked"] is None:
+    def evaluate_subset(self, model: MTEBModels, data: SplitData, run: SubsetRun) -> ScoresDict:
+        """Search, rank the relevant documents, and score the ranks."""
+        top_ranked, first_stage_model = data["top_ranked"], self.first_stage_model
+        if top_ranked is None and is_reranker(model):
             stage = load_first_stage(
-                data_split["corpus"], data_split["queries"], task_metadata=self.metadata, top_k=self._top_k, **where
+                data["corpus"],
+                data["queries"],
+                task_metadata=self.metadata,
+                hf_split=run.hf_split,
+                hf_subset=run.hf_subset,
+                top_k=self.top_k,
             )
-        request = SearchRequest(
-            corpus=data_split["corpus"],
-            queries=data_split["queries"],
-            positives=data_split["evidence"].positives(),
-            top_ranked=stage.top_ranked if stage else data_split["top_ranked"],
-            top_k=self._top_k,
-            task_metadata=self.metadata,
-            encode_kwargs=encode_kwargs,
-            num_proc=num_proc,
-            timer=timer,
-            **where,
-        )
-        if prediction_folder:
-            ranked = self._search_and_keep(with_cache(model), request, data_split["evidence"], prediction_folder)
-        else:
-            ranked = search_ranks(with_cache(model), request)
-        first_stage = stage.model_meta if stage else self._previous_results_model_meta
-        with timer("Scoring", split=hf_split, subset=hf_subset):
+            top_ranked, first_stage_model = stage.top_ranked, stage.model_meta
+        ranked = self._search(with_cache(model), self._search_request(data, top_ranked, run), data["evidence"], run)
+        with run.timer("Scoring", split=run.hf_split, subset=run.hf_subset):
             scores = retrieval_scores(ranked, self.k_values)
-            if first_stage:
-                scores["previous_results_model_meta"] = first_stage
-        with timer("Scoring positions", split=hf_split, subset=hf_subset):
-            return scores | self._position_scores(ranked, data_split, find_window(model), taken=scores.keys())
+            if first_stage_model:
+                scores["previous_results_model_meta"] = first_stage_model
+        with run.timer("Scoring positions", split=run.hf_split, subset=run.hf_subset):
+            return scores | self._position_scores(ranked, data, find_window(model), taken=scores.keys())
 
-    def _search_and_keep(
-        self, model: MTEBModels, request: SearchRequest, evidence: Evidence, prediction_folder: Path
-    ) -> RankedQueries:
-        """Search, and keep mteb's predictions and the ranks of the relevant documents in a folder."""
+    def _search_request(self, data: SplitData, top_ranked: Any, run: SubsetRun) -> SearchRequest:
+        return SearchRequest(
+            corpus=data["corpus"],
+            queries=data["queries"],
+            positives=data["evidence"].positives(),
+            top_ranked=top_ranked,
+            top_k=self.top_k,
+            task_metadata=self.metadata,
+            hf_split=run.hf_split,
+            hf_subset=run.hf_subset,
+            encode_kwargs=run.encode_kwargs,
+            num_proc=run.num_proc,
+            timer=run.timer,
+        )
+
+    def _search(self, model: MTEBModels, request: SearchRequest, evidence: Evidence, run: SubsetRun) -> RankedQueries:
+        """Search; save mteb's predictions and the ranks of the relevant documents if a folder is given."""
+        if not run.prediction_folder:
+            return search_ranks(model, request)
         results = search_results(model, request)
-        with atomic_update(prediction_folder / self.prediction_file_name) as beside:
-            self._save_task_predictions(results, model, beside, hf_split=request.hf_split, hf_subset=request.hf_subset)
+        with atomic_update(run.prediction_folder / self.prediction_file_name) as folder:
+            self.save_predictions(results, model, folder, run)
         ranked = rank_results(results, request.positives)
         name, revision = str(model.mteb_model_meta.name), str(model.mteb_model_meta.revision)
-        task, subset = self.metadata.name, request.hf_subset
-        save_ranks(prediction_folder, name, revision, task, subset, self.scheme, evidence, ranked.ranks)
+        task, subset = self.metadata.name, run.hf_subset
+        save_ranks(run.prediction_folder, name, revision, task, subset, self.scheme, evidence, ranked.ranks)
         return ranked
 
     def _position_scores(
-        self, ranked: RankedQueries, data_split: SplitData, window: int | None, taken: Collection[str]
+        self, ranked: RankedQueries, data: SplitData, window: int | None, taken: Collection[str]
     ) -> dict[str, Any]:
-        evidence = data_split["evidence"]
+        evidence = data["evidence"]
         profile = PositionProfile.from_ranks(self.scheme, evidence, ranked.ranks)
         reach = WindowCoverage.from_ranks(window, self.scheme, evidence, ranked.ranks) if window else None
-        kept = {PROFILE_KEY, COVERAGE_KEY, RUN_KEY, "main_score", "hf_subset", "languages", "mteb_version"}
-        given: dict[str, Any] = rounded(plugin_scores(profile, reach, taken={*taken, *kept}))
+        reserved = {PROFILE_KEY, COVERAGE_KEY, RUN_KEY, "main_score", "hf_subset", "languages", "mteb_version"}
+        scores: dict[str, Any] = rounded(plugin_scores(profile, reach, taken={*taken, *reserved}))
         run = {
-            "data_revision": data_split["revision"],
-            "queries_dropped": data_split["dropped"],
+            "data_revision": data["revision"],
+            "queries_dropped": data["dropped"],
             "missing_subsets": self.missing_subsets(),
-            "top_k": self._top_k,
-            SCORED_KEY: sorted(given),
+            "top_k": self.top_k,
+            SCORED_KEY: sorted(scores),
         }
         return {
             PROFILE_KEY: profile.to_json(),
             COVERAGE_KEY: reach.to_json() if reach else {"window": None},
             RUN_KEY: run,
-            **given,
+            **scores,
         }
 
 
@@ -271,12 +264,10 @@ def register_task(task: type[LayoutTask]) -> LayoutTask:
     Raises:
         PosirError: Another task has the name.
     """
-    from mteb.get_tasks import _TASKS_REGISTRY
-
-    name = task.metadata.name
-    known = _TASKS_REGISTRY.get(name)
+    registry, name = TASKS_REGISTRY.resolve(), task.metadata.name
+    known = registry.get(name)
     if known is not None and not getattr(known, "replaceable", False):
         raise PosirError(f"task name '{name}': taken by a task of {known.__module__}; choose another.")
     task.replaceable = True
-    _TASKS_REGISTRY[name] = task
+    registry[name] = task
     return task()

@@ -32,11 +32,13 @@ def builtin_tasks() -> dict[str, type[PositionTask]]:
 @cache
 def checked_plugin_tasks() -> PluginTasks:
     """Collect the tasks of the installed plugins, and the problems of those that are refused. Done once per process."""
-    from mteb.get_tasks import _gather_tasks
+    from mteb import AbsTask
+    from mteb import tasks as mteb_tasks
 
     from posir_tasks.tasks.from_plugins import find_tasks
 
-    taken = {task.metadata.name: task.__module__ for task in (*_gather_tasks(), *builtin_task_classes())}
+    of_mteb = [task for task in vars(mteb_tasks).values() if isinstance(task, type) and issubclass(task, AbsTask)]
+    taken = {task.metadata.name: task.__module__ for task in (*of_mteb, *builtin_task_classes())}
     return find_tasks(loaded_plugins(), taken)
 
 

@@ -94,9 +94,94 @@ def test_a_host_that_changed_inside_gets_one_warning_line_and_goes_on():
     )
     assert broken.stdout == "1\n"
     lines = broken.stderr.strip().splitlines()
-    assert all(line.startswith("posir: could not add its tasks to mteb 2.") for line in lines)
+    assert all(line.startswith("posir: ") and " failed for mteb 2." in line for line in lines)
     assert len(lines) == 1
     assert "posir doctor" in lines[0]
+
+
+#: Evaluates three kinds of models with one name of mteb missing after the other, and prints what became of each.
+WITHOUT_A_NAME = """
+import logging, sys
+import mteb, numpy as np
+from mteb.models import ModelMeta
+from mteb.types import PromptType
+from posir_tasks.errors import PosirError
+from posir_tasks.host import private_names
+from posir_tasks.search import dispatch
+logging.disable()
+
+class Encoder:
+    mteb_model_meta = ModelMeta.create_empty({"name": "test/encoder", "revision": "1"})
+    def encode(self, inputs, **_):
+        return np.array([[len(text), text.count("e")] for batch in inputs for text in batch["text"]], np.float32)
+    def similarity(self, queries, documents):
+        return queries @ documents.T
+    def similarity_pairwise(self, queries, documents):
+        return (queries * documents).sum(axis=1)
+
+class Reranker:
+    mteb_model_meta = ModelMeta.create_empty({"name": "test/reranker", "revision": "1"})
+    def predict(self, inputs1, inputs2, **_):
+        return [float(len(text)) for batch in inputs2 for text in batch["text"]]
+
+def outcome(model):
+    try:
+        result = mteb.evaluate(model, mteb.get_task("PosIR-Mini"), cache=None, show_progress_bar=False)
+    except PosirError as error:
+        return "error" if "Not available without it" in str(error) else str(error)
+    scores = result.task_results[0].scores["test"][0]
+    return "scores" + ("" if any(name.startswith("nauc") for name in scores) else " without nAUC")
+
+models = mteb.get_model("mteb/baseline-bm25s"), Encoder(), Reranker()
+for owner, name in (
+    ("mteb._evaluators", "RetrievalEvaluator"),
+    ("mteb._create_dataloaders", "create_dataloader"),
+    ("mteb._evaluators.retrieval_metrics", "nauc"),
+):
+    value = sys.modules[owner].__dict__.pop(name)
+    print(name, *map(outcome, models), sep=" | ")
+    setattr(sys.modules[owner], name, value)
+dispatch.BM25_TOKENIZER = private_names.PrivateName("mteb.models.model_implementations.bm25:BM25Search()._gone", "", "")
+print("_tokenizer", outcome(models[0]), sep=" | ")
+del mteb.abstasks.AbsTaskRetrieval._evaluate_subset, mteb.AbsTask._evaluate_subset
+print("_evaluate_subset", outcome(models[0]), sep=" | ")
+"""
+
+
+def test_without_a_private_name_only_what_uses_it_is_missing(tmp_path):
+    ran = python(WITHOUT_A_NAME, POSIR_CACHE=str(tmp_path))
+    assert ran.stdout.splitlines() == [
+        "RetrievalEvaluator | scores | scores | error",
+        "create_dataloader | scores | error | scores",
+        "nauc | scores without nAUC | scores without nAUC | scores without nAUC",
+        "_tokenizer | scores",
+        "_evaluate_subset | error",
+    ], ran.stderr
+
+
+def test_doctor_names_what_does_not_work_and_the_rest_is_registered():
+    checked = python(
+        "import sys, mteb, mteb.cache.result_cache as cache\n"
+        "del sys.modules['mteb.get_tasks'].TASK_LIST, cache.ResultCache.save_to_cache, mteb._evaluators.RetrievalEvaluator\n"
+        "import posir_tasks\n"
+        "print(mteb.get_task('PosIR-Mini'), mteb.get_benchmark('PosQ').name, mteb.get_model_meta('bge-m3').name)\n"
+        "from posir_tasks.command.app import main\n"
+        "sys.argv = ['posir', 'doctor']; main()",
+        POSIR_AUTOLOAD="0",
+    )
+    assert checked.returncode == 1, checked.stderr
+    lines = checked.stdout.splitlines()
+    assert lines[0] == "PosIRMini(name='PosIR-Mini', languages=['eng']) PosQ BAAI/bge-m3"
+    wrong = [line for line in lines if line.startswith("✗")]
+    for said in (
+        "mteb could not be patched: add_tasks: AttributeError",
+        "mteb could not be patched: make_saving_safe: AttributeError",
+        "has no mteb.get_tasks:TASK_LIST; not available: posir's tasks in `mteb.get_tasks`",
+        "has no mteb._evaluators:RetrievalEvaluator; not available: rerankers",
+    ):
+        assert any(said in line for line in wrong), (said, lines)
+    assert "✓ tasks: mteb knows 32 of 32" in lines
+    assert len([line for line in checked.stderr.splitlines() if line.startswith("posir: ")]) == 1
 
 
 def test_a_bare_model_name_is_the_full_one_where_it_is_unambiguous():

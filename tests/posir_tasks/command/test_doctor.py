@@ -5,7 +5,7 @@ import venv
 
 import pytest
 
-from posir_tasks.command.doctor import HOOK_FILE, found, hook, tasks
+from posir_tasks.command.doctor import AUTOLOAD_FILE, found, hook, tasks
 from posir_tasks.tasks import catalogue
 
 
@@ -19,7 +19,7 @@ def bare_python(tmp_path):
 def test_a_python_that_runs_the_hook_is_well():
     finding = next(hook())
     assert finding.good
-    assert finding.what.endswith(HOOK_FILE)
+    assert finding.what.endswith(AUTOLOAD_FILE)
 
 
 @pytest.mark.parametrize("importable", [True, False])
@@ -31,7 +31,7 @@ def test_a_python_that_does_not_run_the_hook_is_not_well(bare_python, monkeypatc
         monkeypatch.setenv("PYTHONPATH", posir_autoload.__file__.rpartition("/")[0])
     finding = next(hook())
     assert finding.good is False
-    assert f"Python has not run a {HOOK_FILE}" in finding.what
+    assert f"Python has not run a {AUTOLOAD_FILE}" in finding.what
 
 
 def test_a_hook_that_is_switched_off_is_no_fault(monkeypatch):

@@ -76,4 +76,4 @@ def test_tasks_that_cannot_be_made_are_told_once_and_the_others_stay(problems, c
     assert list(registry) == ["Host"]
     assert "None" not in registry
     assert problems == ["fail: ImportError: mteb moved it"]
-    assert capsys.readouterr().err.count("could not add its tasks") == 1
+    assert capsys.readouterr().err.count("posir: fail failed for mteb 2.") == 1

@@ -1,8 +1,11 @@
-"""Results are saved whole, beside what other processes save, and a damaged one is taken for none."""
+"""Results are saved atomically, with what other processes save, and a damaged one is evaluated again."""
 
 import json
+import os
 import time
 from collections.abc import Iterable
+from contextlib import nullcontext
+from inspect import unwrap
 from pathlib import Path
 
 import pytest
@@ -11,8 +14,7 @@ from mteb.models import ModelMeta
 from mteb.results import TaskResult
 
 from posir_tasks.files import LOCK_FILE
-from posir_tasks.host import result_saving
-from posir_tasks.host.result_saving import add_result
+from posir_tasks.host.result_saving import UNREADABLE, ResultSaver, process_saver
 from tests.support.processes import exit_codes
 
 TASK = "PosIR-English"
@@ -38,21 +40,30 @@ def cache(tmp_path: Path) -> ResultCache:
     return ResultCache(tmp_path)
 
 
-@pytest.fixture(autouse=True)
-def _process_of_its_own(monkeypatch):
-    """Let each test be a process that begins with it."""
-    monkeypatch.setattr(result_saving, "_began", time.time() - 0.05)
-    monkeypatch.setattr(result_saving, "_left", {})
+class Process:
+    """What a process that saves into a cache does, from its start."""
+
+    def __init__(self, cache: ResultCache):
+        self.cache = cache
+        # A file system's clock may be some milliseconds behind.
+        self.saver = ResultSaver(started=time.time() - 0.05)
+
+    def save(self, result: TaskResult, **settings) -> None:
+        self.saver.make_safe(unwrap(ResultCache.save_to_cache))(self.cache, result, MODEL, **settings)
 
 
-def save_as_another_process(monkeypatch, cache: ResultCache, result: TaskResult) -> None:
-    with monkeypatch.context() as other:
-        other.setattr(result_saving, "_left", {})
-        cache.save_to_cache(result, MODEL)
+@pytest.fixture
+def process(cache: ResultCache) -> Process:
+    return Process(cache)
 
 
-def test_mtebs_own_files_are_there_and_no_others(cache: ResultCache):
-    cache.save_to_cache(result_of(["sports"]), MODEL, encode_kwargs={"batch_size": 8})
+@pytest.fixture
+def other(cache: ResultCache) -> Process:
+    return Process(cache)
+
+
+def test_mtebs_own_files_are_there_and_no_others(cache: ResultCache, process: Process):
+    process.save(result_of(["sports"]), encode_kwargs={"batch_size": 8})
     (folder,) = {file.parent for file in cache.cache_path.rglob("*.json")}
     assert sorted(file.name for file in folder.iterdir()) == [
         LOCK_FILE,
@@ -64,68 +75,87 @@ def test_mtebs_own_files_are_there_and_no_others(cache: ResultCache):
     assert cache.load_task_result(TASK, MODEL) == result_of(["sports"])
 
 
-def test_what_another_process_saved_meanwhile_is_kept(cache: ResultCache, monkeypatch):
-    cache.save_to_cache(result_of(["sports"]), MODEL)
-    save_as_another_process(monkeypatch, cache, result_of(["game"], 0.7))
-    cache.save_to_cache(result_of(["sports", "mining"], 0.6), MODEL)
+def test_what_another_process_saved_meanwhile_is_kept(cache: ResultCache, process: Process, other: Process):
+    process.save(result_of(["sports"]))
+    other.save(result_of(["game"], 0.7))
+    process.save(result_of(["sports", "mining"], 0.6))
     assert scores_in(cache) == {"sports": 0.6, "mining": 0.6, "game": 0.7}
 
 
-def test_the_settings_of_another_processs_run_are_kept(cache: ResultCache, monkeypatch):
-    with monkeypatch.context() as other:
-        other.setattr(result_saving, "_left", {})
-        cache.save_to_cache(result_of(["game"]), MODEL, encode_kwargs={"batch_size": 8})
-    cache.save_to_cache(result_of(["sports"]), MODEL, encode_kwargs={"batch_size": 16})
+def test_the_settings_of_another_processs_run_are_kept(cache: ResultCache, process: Process, other: Process):
+    other.save(result_of(["game"]), encode_kwargs={"batch_size": 8})
+    process.save(result_of(["sports"]), encode_kwargs={"batch_size": 16})
     (settings,) = cache.cache_path.rglob("run_settings.jsonl")
     rows = [json.loads(line) for line in settings.read_text().splitlines()]
     assert {(*row["subsets"], row["encode_kwargs"]["batch_size"]) for row in rows} == {("game", 8), ("sports", 16)}
 
 
-def test_times_are_not_added_at_each_saving(cache: ResultCache, monkeypatch):
+def test_times_are_not_added_at_each_saving(cache: ResultCache, process: Process, other: Process):
     for number in range(3):
-        save_as_another_process(monkeypatch, cache, result_of([f"other {number}"]))
-        cache.save_to_cache(result_of(["sports"]), MODEL)
+        other.save(result_of([f"other {number}"]))
+        process.save(result_of(["sports"]))
     assert cache.load_task_result(TASK, MODEL).evaluation_time == 1.0
 
 
-def test_what_a_run_is_to_overwrite_is_gone_at_its_first_saving(cache: ResultCache, monkeypatch):
-    cache.save_to_cache(result_of(["sports", "game"]), MODEL)
-    monkeypatch.setattr(result_saving, "_began", time.time() + 1)
-    monkeypatch.setattr(result_saving, "_left", {})
-    cache.save_to_cache(result_of(["mining"]), MODEL)
+def test_an_earlier_result_is_overwritten_at_the_first_saving(cache: ResultCache, process: Process):
+    process.save(result_of(["sports", "game"]))
+    (file,) = cache.cache_path.rglob(f"{TASK}.json")
+    os.utime(file, (0, 0))
+    Process(cache).save(result_of(["mining"]))
     assert set(scores_in(cache)) == {"mining"}
 
 
-def test_what_this_process_saved_itself_can_be_overwritten(cache: ResultCache):
-    cache.save_to_cache(result_of(["sports", "game"]), MODEL)
-    cache.save_to_cache(result_of(["mining"]), MODEL)
+def test_what_this_process_saved_itself_can_be_overwritten(cache: ResultCache, process: Process):
+    process.save(result_of(["sports", "game"]))
+    process.save(result_of(["mining"]))
     assert set(scores_in(cache)) == {"mining"}
 
 
-def test_results_of_other_data_are_replaced(cache: ResultCache, monkeypatch, caplog: pytest.LogCaptureFixture):
-    save_as_another_process(monkeypatch, cache, result_of(["game"], revision="old"))
-    cache.save_to_cache(result_of(["sports"]), MODEL)
+def test_results_of_other_data_are_replaced(
+    cache: ResultCache, process: Process, other: Process, caplog: pytest.LogCaptureFixture
+):
+    other.save(result_of(["game"], revision="old"))
+    process.save(result_of(["sports"]))
     assert set(scores_in(cache)) == {"sports"}
     assert "is replaced (ValueError: Cannot merge" in caplog.text
 
 
-def test_results_computed_apart_are_added_up(cache: ResultCache, monkeypatch):
+def test_results_computed_separately_are_merged(cache: ResultCache):
     for subset in ("sports", "game", "mining"):
-        monkeypatch.setattr(result_saving, "_left", {})
-        monkeypatch.setattr(result_saving, "_began", time.time() + 1)
-        add_result(cache, result_of([subset]), MODEL, order=["game", "mining", "sports"], encode_kwargs={"batch_size": 8})
+        order = ["game", "mining", "sports"]
+        ResultSaver().add(cache, result_of([subset]), MODEL, order=order, encode_kwargs={"batch_size": 8})
     assert list(scores_in(cache)) == ["game", "mining", "sports"]
     assert cache.load_task_result(TASK, MODEL).evaluation_time == 3.0
 
 
+@pytest.mark.parametrize(("task", "safe"), [(TASK, True), ("NFCorpus", False), ("unknown", False)])
+def test_results_of_other_tasks_are_saved_and_loaded_by_mteb_itself(cache: ResultCache, task: str, safe: bool):
+    given = []
+
+    def save(cache: ResultCache, *arguments) -> None:
+        given.append(cache)
+        unwrap(ResultCache.save_to_cache)(cache, *arguments)
+
+    result = result_of(["sports"]).model_copy(update={"task_name": task})
+    ResultSaver().make_safe(save)(cache, result, MODEL)
+    assert (given != [cache]) is safe
+    (file,) = cache.cache_path.rglob(f"{task}.json")
+    assert (file.parent / LOCK_FILE).exists() is safe
+    file.write_text("[]")
+    with nullcontext() if safe else pytest.raises(UNREADABLE):
+        assert cache.load_task_result(task, MODEL) is None
+
+
 @pytest.mark.parametrize("content", ["", '{"task_name": "PosIR-Eng', "[]", '{"mteb_version": "2.26.24"}'])
-def test_a_damaged_result_is_none_and_is_replaced(cache: ResultCache, content: str, caplog: pytest.LogCaptureFixture):
-    cache.save_to_cache(result_of(["game"]), MODEL)
+def test_a_damaged_result_is_none_and_is_replaced(
+    cache: ResultCache, process: Process, content: str, caplog: pytest.LogCaptureFixture
+):
+    process.save(result_of(["game"]))
     (file,) = cache.cache_path.rglob(f"{TASK}.json")
     file.write_text(content)
     assert cache.load_task_result(TASK, MODEL) is None
     assert "the result cannot be read" in caplog.text
-    add_result(cache, result_of(["sports"]), MODEL, order=[])
+    ResultSaver().add(cache, result_of(["sports"]), MODEL, order=[])
     assert set(scores_in(cache)) == {"sports"}
 
 
@@ -136,7 +166,7 @@ def test_a_result_that_is_not_there_is_an_error_where_mteb_is_told_so(cache: Res
 
 def save_many(folder: Path, process: int) -> None:
     for number in range(10):
-        add_result(ResultCache(folder), result_of([f"{process}-{number}"]), MODEL, order=[])
+        process_saver().add(ResultCache(folder), result_of([f"{process}-{number}"]), MODEL, order=[])
 
 
 def test_nothing_is_lost_between_processes(cache: ResultCache):

@@ -1,0 +1,128 @@
+"""Every name of mteb that posir uses and mteb does not promise to keep.
+
+Names are resolved when they are needed, so a name that a version of mteb lacks only affects what uses it; `posir doctor` lists
+those. Each row has a contract test in `tests/posir_tasks/host/test_private_names.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.metadata import version
+from pkgutil import resolve_name
+from typing import Any
+
+from posir_tasks.errors import PosirError
+
+
+@dataclass(frozen=True)
+class PrivateName:
+    """A name of mteb, and why posir needs it."""
+
+    path: str
+    """`module:object`; for an attribute that the constructor sets, `module:class().attribute`."""
+    contract: str
+    """What posir relies on."""
+    used_by: str
+    """What does not work without it."""
+
+    def resolve(self) -> Any:
+        """Return the object.
+
+        Raises:
+            PosirError: The installed version of mteb does not have it.
+        """
+        owner, _, attribute = self.path.partition("().")
+        try:
+            found = resolve_name(owner)
+            return getattr(found(), attribute) if attribute else found
+        except (ImportError, AttributeError) as error:
+            raise PosirError(
+                f"mteb {version('mteb')} has no {self.path}. Not available without it: {self.used_by}. Install versions that "
+                "fit: pip install -U posir 'mteb>=2.26.24,<3'"
+            ) from error
+
+    def is_missing(self) -> bool:
+        """Whether the installed version of mteb does not have it."""
+        try:
+            self.resolve()
+        except PosirError:
+            return True
+        return False
+
+    def read(self, instance: object) -> Any:
+        """Return the attribute of this name of an instance.
+
+        Raises:
+            PosirError: The installed version of mteb does not have it.
+        """
+        self.resolve()
+        return getattr(instance, self.path.rpartition(".")[2])
+
+
+TASKS_REGISTRY = PrivateName(
+    "mteb.get_tasks:_TASKS_REGISTRY",
+    "A mapping from task names to task classes, which `mteb.get_task` and the command line read through this name.",
+    "tasks by name (`mteb run -t`, `mteb.get_task`, `PositionTask.from_folder`), and safe saving of their results",
+)
+TASK_LIST = PrivateName(
+    "mteb.get_tasks:TASK_LIST",
+    "The iterable of task classes that `mteb.get_tasks` filters.",
+    "posir's tasks in `mteb.get_tasks` and `mteb available-tasks`",
+)
+BENCHMARK_REGISTRY = PrivateName(
+    "mteb.benchmarks.get_benchmark:_build_registry",
+    "An `lru_cache` of the benchmarks in `mteb.benchmarks.benchmarks`; after `cache_clear` it reads them again.",
+    "posir's benchmarks, if posir_tasks is imported after mteb has looked up a benchmark",
+)
+MODEL_REGISTRY = PrivateName(
+    "mteb.models.model_implementations:MODEL_REGISTRY",
+    "A dict from full model names to metadata, which mteb reads with `in` and `[]` through this name.",
+    "references to models other than their full name, such as `-m Qwen3-Embedding-0.6B`",
+)
+SAVE_TO_CACHE = PrivateName(
+    "mteb.cache.result_cache:ResultCache.save_to_cache",
+    "`mteb.evaluate` saves through it, and it writes every file into the folder of `get_task_result_path`.",
+    "safe saving of results beside other processes",
+)
+LOAD_TASK_RESULT = PrivateName(
+    "mteb.cache.result_cache:ResultCache.load_task_result",
+    "`mteb.evaluate` loads existing results through it; None means that there is no result.",
+    "resuming after a run was killed while it wrote a result",
+)
+EVALUATE_SUBSET = PrivateName(
+    "mteb.abstasks.retrieval:AbsTaskRetrieval._evaluate_subset",
+    "`evaluate` calls it once per subset, and what it returns is the subset's entry in the result.",
+    "evaluating any of posir's tasks",
+)
+SAVE_PREDICTIONS = PrivateName(
+    "mteb.abstasks.retrieval:AbsTaskRetrieval._save_task_predictions",
+    "Adds one subset's results to the prediction file in a folder, which `convert_to_reranking` reads.",
+    "saving predictions (`prediction_folder`)",
+)
+FIRST_STAGE_MODEL = PrivateName(
+    "mteb.abstasks.retrieval:AbsTaskRetrieval._previous_results_model_meta",
+    "After `convert_to_reranking`, name and revision of the model that made the predictions.",
+    "reranking the predictions of another model (`convert_to_reranking`)",
+)
+RETRIEVAL_EVALUATOR = PrivateName(
+    "mteb._evaluators:RetrievalEvaluator",
+    "Called with a search model, indexes and searches the corpus or reranks candidates; returns scores by query and document.",
+    "rerankers, search models other than BM25, and saving predictions",
+)
+CREATE_DATALOADER = PrivateName(
+    "mteb._create_dataloaders:create_dataloader",
+    "Yields the batches of texts that mteb gives to a model's `encode`.",
+    "dense models",
+)
+NAUC = PrivateName(
+    "mteb._evaluators.retrieval_metrics:nauc",
+    "The normalized area under the abstention curve, from one confidence and one score per query.",
+    "the nAUC scores in results",
+)
+BM25_TOKENIZER = PrivateName(
+    "mteb.models.model_implementations.bm25:BM25Search()._tokenizer",
+    "After `index`, its `transform` tokenizes texts as `search` does.",
+    "the BM25 first stage of rerankers, and BM25 on all cores (mteb's own search is used instead)",
+)
+
+PRIVATE_NAMES: tuple[PrivateName, ...] = tuple(value for value in list(globals().values()) if isinstance(value, PrivateName))
