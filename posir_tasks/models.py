@@ -18,13 +18,10 @@ if TYPE_CHECKING:
     from mteb.models import ModelMeta
     from mteb.models.models_protocols import MTEBModels
 
-#: Similar names that an error suggests.
-SUGGESTIONS = 3
-
 
 @dataclass(frozen=True)
 class ModelReference:
-    """How a model is named."""
+    """A model as a user names it."""
 
     name: str
     """The name of a registered model, with or without its organisation; of a model on the Hub; or what a resolver accepts."""
@@ -40,9 +37,7 @@ class Resolver(Protocol):
 
         The `name` in the metadata must refer to the same model: results are filed and worker processes load models by it.
 
-        Args:
-            name: Not the full name of a registered model.
-            registered: The models that are known already; looking one up resolves any other kind of reference.
+        Looking a name up in `registered` resolves the other kinds of references, too.
         """
 
 
@@ -105,8 +100,8 @@ def unknown_model(name: str, registered: Collection[str], reason: str) -> PosirE
     for full in registered:
         for known in {full, bare_name(full)}:
             full_names[known].append(full)
-    similar = [full for known in get_close_matches(name, full_names) for full in full_names[known]]
-    suggestion = f" Did you mean {' or '.join(list(dict.fromkeys(similar))[:SUGGESTIONS])}?" if similar else ""
+    similar = dict.fromkeys(full for known in get_close_matches(name, full_names) for full in full_names[known])
+    suggestion = f" Did you mean {' or '.join(similar)}?" if similar else ""
     return PosirError(f"no model '{name}' is registered with mteb, and {reason}.{suggestion}")
 
 

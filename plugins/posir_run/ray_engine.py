@@ -115,26 +115,18 @@ def cluster_unreachable(address: str | None, error: Exception) -> PosirError:
 
 
 def find_locations(nodes: Sequence[Mapping[str, Any]]) -> list[RayLocation]:
-    """Return one location per GPU of a cluster; without any GPU, one per machine with all of its processors.
+    """Return one location per GPU of a cluster, with an equal share of its machine's processors; without any GPU, one per
+    machine with all of them.
 
-    So a worker has the same resources, and the same number of threads, as a run on its machine alone.
+    A worker then has the same resources, and the same number of threads, as a run on its machine alone.
 
     Args:
         nodes: The value of `ray.nodes()`.
     """
-    alive = [node for node in nodes if node["Alive"]]
-    return [location for node in alive for location in gpu_locations(node)] or [
-        RayLocation(node["NodeID"], node["NodeManagerAddress"], 0, node["Resources"]["CPU"], 0)
-        for node in alive
-        if node["Resources"].get("CPU", 0) >= 1
-    ]
-
-
-def gpu_locations(node: Mapping[str, Any]) -> list[RayLocation]:
-    """Return one location per GPU of a machine, each with an equal share of the processors."""
-    count = int(node["Resources"].get("GPU", 0))
-    cpus = node["Resources"].get("CPU", 0)
-    return [RayLocation(node["NodeID"], node["NodeManagerAddress"], index, cpus // count, 1) for index in range(count)]
+    alive = [(node, node["Resources"].get("CPU", 0), int(node["Resources"].get("GPU", 0))) for node in nodes if node["Alive"]]
+    per_gpu = [(node, index, cpus // gpus, 1) for node, cpus, gpus in alive for index in range(gpus)]
+    per_machine = [(node, 0, cpus, 0) for node, cpus, _ in alive if cpus >= 1]
+    return [RayLocation(node["NodeID"], node["NodeManagerAddress"], *rest) for node, *rest in per_gpu or per_machine]
 
 
 class RayWorker:

@@ -50,14 +50,7 @@ class CostEstimate:
 
     @classmethod
     def of(cls, name: str, model: ModelSpeed, sizes: Sequence[SubsetSize], documents: TextCounts) -> CostEstimate:
-        """Estimate the cost of some subsets.
-
-        Args:
-            name: Of the row.
-            model: The model to encode with.
-            sizes: The subsets.
-            documents: The documents to encode; those that subsets share are counted once or several times.
-        """
+        """Estimate the cost of subsets, of whose documents the given number is encoded."""
         queries = sum(size.queries for size in sizes)
         texts = sum(documents.texts) + queries
         return cls(
@@ -133,4 +126,4 @@ def build_plan(model: ModelSpeed, sizes: Sequence[SubsetSize], samples: Samples)
 
 def sum_counts(counts: Iterable[TextCounts]) -> TextCounts:
     """Return the sum."""
-    return sum(counts, TextCounts.zero())
+    return sum(counts, TextCounts.from_buckets({}))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,9 +24,11 @@ if TYPE_CHECKING:
 BOUNDS = RelativePositions().token_bounds
 BUCKETS = RelativePositions().lengths
 
-#: Published sizes of PosIR (Zeng et al. 2026, arXiv 2601.08363): of all its languages together, and of English.
-PUBLISHED_LANGUAGES, PUBLISHED_DOCUMENTS, PUBLISHED_QUERIES, PUBLISHED_TOKENS = 10, 17_329_673, 421_708, 22_800_000_000
-ENGLISH_DOCUMENTS, ENGLISH_QUERIES, ENGLISH_TOKENS_PER_DOCUMENT = 1_719_701, 42_015, 922
+#: Documents, their tokens, and queries of PosIR as published (Zeng et al. 2026, arXiv 2601.08363): of all ten languages,
+#: of English (922 tokens per document), and the mean of the nine others.
+ALL_LANGUAGES = (17_329_673, 22_800_000_000, 421_708)
+ENGLISH = (1_719_701, 1_719_701 * 922, 42_015)
+OTHER_LANGUAGE = tuple((total - english) // 9 for total, english in zip(ALL_LANGUAGES, ENGLISH, strict=True))
 
 
 @dataclass(frozen=True)
@@ -45,18 +47,15 @@ class TextCounts:
         )
 
     @classmethod
-    def zero(cls) -> TextCounts:
-        """Return the counts of no texts."""
-        return cls((0,) * len(BUCKETS), (0,) * len(BUCKETS))
+    def from_buckets(cls, buckets: Mapping[int, tuple[int, int]]) -> TextCounts:
+        """Return counts from the numbers of texts and tokens by bucket index; the other buckets are empty."""
+        texts, tokens = zip(*(buckets.get(index, (0, 0)) for index in range(len(BUCKETS))), strict=True)
+        return cls(texts, tokens)
 
     @classmethod
     def all_mean_length(cls, texts: int, tokens: int) -> TextCounts:
         """Return counts under the assumption that every text has the mean length."""
-        bucket = sum(tokens > bound * texts for bound in BOUNDS)
-        return cls(
-            tuple(texts if index == bucket else 0 for index in range(len(BUCKETS))),
-            tuple(tokens if index == bucket else 0 for index in range(len(BUCKETS))),
-        )
+        return cls.from_buckets({sum(tokens > bound * texts for bound in BOUNDS): (texts, tokens)})
 
 
 @dataclass(frozen=True)
@@ -144,28 +143,23 @@ def bucket_expression() -> pl.Expr:
 def count_texts(texts: pl.LazyFrame) -> TextCounts:
     """Count texts by length, without holding all of them in memory."""
     lengths = texts.select(bucket_expression().alias("bucket"), token_expression().alias("tokens")).group_by("bucket")
-    rows = lengths.agg(pl.len(), pl.col("tokens").sum()).collect(engine="streaming").rows_by_key("bucket", unique=True)
-    found = [rows.get(index, (0, 0)) for index in range(len(BUCKETS))]
-    return TextCounts(tuple(count for count, _ in found), tuple(total for _, total in found))
+    counted = lengths.agg(pl.len(), pl.col("tokens").sum()).collect(engine="streaming")
+    return TextCounts.from_buckets(counted.rows_by_key("bucket", unique=True))
 
 
 def published_documents(language: Language, domain: str) -> TextCounts:
     """Return the published mean size of a domain's corpus, in English or over the nine other languages."""
-    if language == PIVOT:
-        documents, all_tokens = ENGLISH_DOCUMENTS, ENGLISH_DOCUMENTS * ENGLISH_TOKENS_PER_DOCUMENT
-    else:
-        documents = (PUBLISHED_DOCUMENTS - ENGLISH_DOCUMENTS) // (PUBLISHED_LANGUAGES - 1)
-        all_tokens = (PUBLISHED_TOKENS - ENGLISH_DOCUMENTS * ENGLISH_TOKENS_PER_DOCUMENT) // (PUBLISHED_LANGUAGES - 1)
-    return TextCounts.all_mean_length(domain_share(documents, domain), domain_share(all_tokens, domain))
+    documents, tokens, _ = published_shares(language, domain)
+    return TextCounts.all_mean_length(documents, tokens)
 
 
 def published_queries(language: Language, domain: str) -> int:
     """Return the published mean number of a domain's queries, in English or over the nine other languages."""
-    others = (PUBLISHED_QUERIES - ENGLISH_QUERIES) // (PUBLISHED_LANGUAGES - 1)
-    return domain_share(ENGLISH_QUERIES if language == PIVOT else others, domain)
+    return published_shares(language, domain)[2]
 
 
-def domain_share(total: int, domain: str) -> int:
-    """Return a domain's share of a total, split as evenly as integers that add up to it can be."""
+def published_shares(language: Language, domain: str) -> list[int]:
+    """Return a domain's documents, tokens and queries: shares as equal as integers that add up to the total can be."""
     index = DOMAINS.index(domain)
-    return total * (index + 1) // len(DOMAINS) - total * index // len(DOMAINS)
+    totals = ENGLISH if language == PIVOT else OTHER_LANGUAGE
+    return [total * (index + 1) // len(DOMAINS) - total * index // len(DOMAINS) for total in totals]
