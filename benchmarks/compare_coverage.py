@@ -19,6 +19,7 @@ from posir_compare.model_runs import ModelRun, Pair
 from posir_compare.pairing import CommonResults, JointCounts
 from posir_psi import psi
 from posir_significance.true_score_model import bin_midpoints
+from posir_tasks.axes import Axes
 from posir_tasks.profile import RANKS, PositionProfile
 
 BINS, LENGTHS, DRAWS = 20, ("Q1", "Q2"), 2_000
@@ -59,8 +60,8 @@ def draw_joint_counts(first: np.ndarray, second: np.ndarray, queries: int, corre
 
 def build_common_results(counts: np.ndarray, paired: bool) -> CommonResults:
     """Return two models' results from joint counts of shape (L, P, ranks, ranks)."""
-    totals, positions = counts.sum(axis=1), tuple(map(str, range(BINS)))
-    profiles = [PositionProfile("simulated", LENGTHS, positions, counts.sum(axis=a), totals.sum(axis=a - 1)) for a in (3, 2)]
+    totals, axes = counts.sum(axis=1), Axes("simulated", LENGTHS, tuple(map(str, range(BINS))))
+    profiles = [PositionProfile(axes, counts.sum(axis=a), totals.sum(axis=a - 1)) for a in (3, 2)]
     return CommonResults(*profiles, JointCounts(counts, totals) if paired else None, ("s",), ())
 
 

@@ -78,7 +78,8 @@ def time_posir(folder: Path, size: Size) -> float:
     from posir_tasks.plugin_api.manager import plugin_scores
     from posir_tasks.profile import PositionProfile
     from posir_tasks.ranks import rank_hits, retrieval_scores
-    from posir_tasks.results import COVERAGE_KEY, PROFILE_KEY, read_results, rounded
+    from posir_tasks.result_schema import COVERAGE_KEY, PROFILE_KEY
+    from posir_tasks.results import read_results, rounded
     from posir_tasks.schemes import RelativePositions
     from posir_tasks.search.dense import search_dense
     from posir_tasks.window_coverage import WindowCoverage
@@ -117,9 +118,9 @@ def time_posir(folder: Path, size: Size) -> float:
         hits = search_dense(Dot(), embed, corpus, queries, top_k=TOP_K, timer=TimingStack(), split="test", subset=str(domain))  # type: ignore[arg-type]
         ranked = rank_hits(hits, evidence.positives())
         profile = PositionProfile.from_ranks(scheme, evidence, ranked.ranks)
-        reach = WindowCoverage.from_ranks(512, scheme, evidence, ranked.ranks)
-        scores = retrieval_scores(ranked, (1, 3, 5, 10, 20, 100)) | rounded(plugin_scores(profile, reach))
-        stored = {PROFILE_KEY: profile.to_json(), COVERAGE_KEY: reach.to_json() if reach else {}}
+        coverage = WindowCoverage.from_ranks(512, scheme, evidence, ranked.ranks)
+        scores = retrieval_scores(ranked, (1, 3, 5, 10, 20, 100)) | rounded(plugin_scores(profile, coverage))
+        stored = {PROFILE_KEY: profile.to_json(), COVERAGE_KEY: coverage.to_json() if coverage else {}}
         entries.append(scores | stored | {"hf_subset": str(domain)})
     model_folder = folder / "results" / "org__model" / "1"
     model_folder.mkdir(parents=True, exist_ok=True)

@@ -31,7 +31,7 @@ def main() -> None:
     task_arguments = {"task_metadata": task.metadata, "hf_split": "test", "hf_subset": subset, "encode_kwargs": {}}
     hits = search_bm25(mteb.get_model("mteb/baseline-bm25s"), data.corpus, data.queries, top_k=100, **task_arguments)
     gains = NDCG_AT_10[rank_columns(rank_hits(hits, data.evidence.positives()).ranks)]
-    positions, bins = task.scheme.cells(data.evidence).position, len(task.scheme.positions)
+    positions, bins = task.scheme.cells(data.evidence).position, len(task.scheme.axes.positions)
     documents = np.unique(data.evidence.document_ids, return_inverse=True)[1]
     rng, count = np.random.default_rng(0), documents.max() + 1
     print(f"{len(gains):,} queries, {count:,} documents with a query, {len(gains) / count:.2f} queries a document")

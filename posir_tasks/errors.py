@@ -1,7 +1,9 @@
-"""Errors that are the user's to mend: what was wrong, what is allowed, what to do."""
+"""Errors for the user to fix: what was wrong, what is allowed, what to do."""
 
 import sys
 from types import TracebackType
+
+from pydantic import ValidationError
 
 
 class PosirError(Exception):
@@ -9,7 +11,7 @@ class PosirError(Exception):
 
 
 class DataError(PosirError):
-    """The data is not what the loader demands. Names file, row and field."""
+    """The data violates its format. The message names file, row and field."""
 
 
 class ScoreError(PosirError):
@@ -17,16 +19,40 @@ class ScoreError(PosirError):
 
 
 class ProfileError(PosirError):
-    """A stored profile cannot be read, or two profiles cannot be added."""
+    """A profile, or another value counted per cell, cannot be read, or two of them cannot be added."""
+
+
+class NewerSchemaError(PosirError):
+    """Data was written by a newer version of posir."""
+
+
+def check_schema(schema: int, newest: int, what: str) -> None:
+    """Raise if data has a newer schema than this version of posir reads.
+
+    Args:
+        schema: Schema version of the data.
+        newest: The newest one that is read.
+        what: Subject of the message, such as `This profile`.
+
+    Raises:
+        NewerSchemaError: The data is newer.
+    """
+    if schema > newest:
+        raise NewerSchemaError(
+            f"{what} has schema {schema}; this version of posir reads up to {newest}. Update it: pip install -U posir"
+        )
 
 
 def summarize_error(error: BaseException) -> str:
-    """Return another library's error in one line: its type, and the first line of its message."""
+    """Return the type of an error and the first line of its message; of a pydantic error the first field and its problem."""
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False)[0]
+        return f"{'.'.join(map(str, first['loc'])) or 'JSON'}: {first['msg']}"
     return ": ".join([type(error).__name__, *str(error).splitlines()[:1]])
 
 
 def hide_tracebacks() -> None:
-    """Have Python print an uncaught `PosirError` as one message; every other error is printed as before."""
+    """Make Python print an uncaught `PosirError` as one message without a traceback."""
     before = sys.excepthook
     if getattr(before, "of_posir", False):
         return

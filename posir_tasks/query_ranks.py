@@ -1,6 +1,6 @@
-"""Kept ranks: the rank of every query's relevant document, one small parquet file per model and task.
+"""Per-query ranks: what `mteb run --prediction-folder` saves, one small parquet file per model and task.
 
-A profile counts ranks and forgets which query had which; comparing two models query by query needs the ranks themselves.
+A profile counts ranks without the queries; comparing two models query by query needs the ranks themselves.
 """
 
 from __future__ import annotations
@@ -14,18 +14,21 @@ import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 from pyarrow.lib import ArrowException
+from pydantic import TypeAdapter
 
-from posir_tasks.errors import PosirError
+from posir_tasks.axes import Axes
+from posir_tasks.errors import PosirError, check_schema, summarize_error
 from posir_tasks.evidence import Evidence, Integers
 from posir_tasks.files import atomic_write, folder_lock
 from posir_tasks.profile import RANKS, PositionProfile, rank_columns
+from posir_tasks.result_schema import upgrade_axes
 from posir_tasks.schemes import PositionScheme
 
 logger = logging.getLogger(__name__)
 
-#: Version of the file's form. A reader refuses a newer one.
-SCHEMA = 1
-#: Key of the parquet metadata under which the file says what it is of.
+#: Version of the file's header. A reader refuses a newer one.
+SCHEMA = 2
+#: Key of the parquet metadata that holds the header.
 METADATA_KEY = b"posir"
 COLUMNS = pl.Schema(
     {
@@ -40,56 +43,55 @@ COLUMNS = pl.Schema(
 
 @dataclass(frozen=True)
 class RankFileHeader:
-    """What a file of ranks is of: a model, a task, and the scheme whose cells it names."""
+    """The run that a file of per-query ranks belongs to, and the axes that its cells refer to."""
 
     model: str
     revision: str
     task: str
-    scheme: str
-    """Name of the `PositionScheme`."""
-    lengths: tuple[str, ...]
-    """Names of the length buckets."""
-    positions: tuple[str, ...]
-    """Names of the position bins."""
+    axes: Axes
+
+
+HEADER = TypeAdapter(RankFileHeader)
 
 
 @dataclass(frozen=True, eq=False)
 class QueryRanks:
     """The ranks of one model on one task, query by query."""
 
-    of: RankFileHeader
+    header: RankFileHeader
     table: pl.DataFrame
     """One row per query: `subset`, `query_id`, `rank` (from 1, 0 where the relevant document is not among the results),
-    `length` (index of the length bucket), `positions` (indices of the position bins, several for a query on a shared
-    boundary, none for one in no bin)."""
+    `length` (index of the length bucket), `positions` (indices of the position bins: several for a query on a shared
+    boundary, none for a query in no bin)."""
 
     @property
     def subsets(self) -> frozenset[str]:
-        """The subsets that are kept."""
+        """Names of the subsets in the table."""
         return frozenset(self.table["subset"].unique())
 
-    def of_subset(self, subset: str) -> pl.DataFrame:
+    def select_subset(self, subset: str) -> pl.DataFrame:
         """Return the rows of one subset."""
         return self.table.filter(pl.col("subset") == subset)
 
     def profile(self, subset: str) -> PositionProfile:
-        """Return the profile that one subset's ranks make: the one in the result of the same run."""
-        rows = self.of_subset(subset).with_columns(pl.Series("column", rank_columns(self.of_subset(subset)["rank"].to_numpy())))
+        """Return the profile of one subset's ranks, equal to the one in the run's result."""
+        axes, rows = self.header.axes, self.select_subset(subset)
+        rows = rows.with_columns(pl.Series("column", rank_columns(rows["rank"].to_numpy())))
         cells = rows.explode("positions").drop_nulls("positions")
-        counts = np.zeros((len(self.of.lengths), len(self.of.positions), len(RANKS)), np.int64)
+        counts = np.zeros((len(axes.lengths), len(axes.positions), len(RANKS)), np.int64)
         np.add.at(counts, tuple(cells[name].to_numpy() for name in ("length", "positions", "column")), 1)
-        totals = np.zeros((len(self.of.lengths), len(RANKS)), np.int64)
+        totals = np.zeros((len(axes.lengths), len(RANKS)), np.int64)
         np.add.at(totals, (rows["length"].to_numpy(), rows["column"].to_numpy()), 1)
-        return PositionProfile(self.of.scheme, self.of.lengths, self.of.positions, counts, totals)
+        return PositionProfile(axes, counts, totals)
 
 
-def ranks_path(folder: Path, model_name: str, revision: str, task: str) -> Path:
-    """Return the file of a model's ranks on a task: `<folder>/<org>__<model>/<revision>/<task>_ranks.parquet`.
+def query_ranks_path(folder: Path, model_name: str, revision: str, task: str) -> Path:
+    """Return the path of a model's ranks on a task: `<folder>/<org>__<model>/<revision>/<task>_ranks.parquet`.
 
     As in mteb's results, `/` becomes `__` and a space `_`, so that no name leads out of the folder.
 
     Raises:
-        PosirError: A name is no name of a file.
+        PosirError: A name cannot be part of a file name.
     """
     return folder / _file_name(model_name) / _file_name(revision) / f"{_file_name(task)}_ranks.parquet"
 
@@ -98,13 +100,13 @@ def _file_name(name: str) -> str:
     safe = name.replace("/", "__").replace(" ", "_")
     if safe in ("", ".", "..") or set(safe) & set("\\:\0"):
         raise PosirError(
-            f"'{name}' cannot be part of a file's name: names of models, revisions and tasks are not empty, not '.' or '..', "
+            f"'{name}' cannot be part of a file name: names of models, revisions and tasks are not empty, not '.' or '..', "
             "and have no backslash, colon or null character. Rename it."
         )
     return safe
 
 
-def save_ranks(
+def save_query_ranks(
     folder: Path,
     model_name: str,
     revision: str,
@@ -114,10 +116,10 @@ def save_ranks(
     evidence: Evidence,
     ranks: Integers,
 ) -> Path:
-    """Keep the ranks of one subset beside those of the task's other subsets; the file is written whole or not at all.
+    """Save the ranks of one subset into the task's file, atomically; ranks of the same subset are replaced.
 
-    A subset that is kept already is replaced. A file that cannot be read, or whose cells are of another scheme, is replaced
-    as a whole, with a warning: the run that made these ranks has been paid for.
+    A file that cannot be read, or that belongs to another scheme, is replaced with a warning: losing it is better than losing
+    a finished run.
 
     Args:
         folder: The `--prediction-folder` of `mteb run`.
@@ -125,7 +127,7 @@ def save_ranks(
         revision: Of the model.
         task: Name of the task.
         subset: Name of the subset.
-        scheme: Says in which cells each query lies.
+        scheme: Assigns queries to cells.
         evidence: Of n queries.
         ranks: Rank of the relevant document of each query, from 1; 0 where it is not among the results. Shape (n,).
 
@@ -133,18 +135,21 @@ def save_ranks(
         The file.
 
     Raises:
-        PosirError: A name is no name of a file.
+        PosirError: A name cannot be part of a file name.
     """
-    file = ranks_path(folder, model_name, revision, task)
-    of = RankFileHeader(model_name, revision, task, scheme.name, scheme.lengths, scheme.positions)
-    rows = _rows(subset, scheme, evidence, ranks)
+    file = query_ranks_path(folder, model_name, revision, task)
+    header = RankFileHeader(model_name, revision, task, scheme.axes)
+    rows = _build_rows(subset, scheme, evidence, ranks)
     with folder_lock(file.parent):
-        others = _other_subsets(file, of, subset)
-        _write(file, QueryRanks(of, rows if others is None else pl.concat([others, rows]).sort("subset", maintain_order=True)))
+        others = _read_other_subsets(file, header, subset)
+        table = rows if others is None else pl.concat([others, rows]).sort("subset", maintain_order=True)
+        metadata = {METADATA_KEY: json.dumps({"schema": SCHEMA, **HEADER.dump_python(header)})}
+        with atomic_write(file) as part:
+            pq.write_table(table.to_arrow().replace_schema_metadata(metadata), part, compression="zstd")
     return file
 
 
-def _rows(subset: str, scheme: PositionScheme, evidence: Evidence, ranks: Integers) -> pl.DataFrame:
+def _build_rows(subset: str, scheme: PositionScheme, evidence: Evidence, ranks: Integers) -> pl.DataFrame:
     cells = scheme.cells(evidence)
     memberships = pl.DataFrame({"row": cells.query, "positions": cells.position})
     queries = pl.DataFrame(
@@ -153,7 +158,7 @@ def _rows(subset: str, scheme: PositionScheme, evidence: Evidence, ranks: Intege
             "subset": [subset] * len(evidence),
             "query_id": evidence.query_ids,
             "rank": ranks,
-            "length": scheme.length_of(evidence),
+            "length": scheme.length_buckets(evidence),
         }
     )
     positions = memberships.group_by("row", maintain_order=True).agg("positions")
@@ -163,66 +168,49 @@ def _rows(subset: str, scheme: PositionScheme, evidence: Evidence, ranks: Intege
     )
 
 
-def _other_subsets(file: Path, of: RankFileHeader, subset: str) -> pl.DataFrame | None:
+def _read_other_subsets(file: Path, header: RankFileHeader, subset: str) -> pl.DataFrame | None:
     if not file.exists():
         return None
     try:
-        kept = read_ranks(file)
+        old = read_query_ranks(file)
     except PosirError as error:
-        logger.warning("%s The file is written anew.", error)
+        logger.warning("%s Replacing the file.", error)
         return None
-    if kept.of != of:
-        was, now = (f"{one.model}, revision {one.revision}, scheme {one.scheme}" for one in (kept.of, of))
-        logger.warning("%s: its ranks are of %s; these are of %s. The file is written anew.", file, was, now)
+    if old.header != header:
+        before, now = (f"{one.model}, revision {one.revision}, scheme {one.axes.scheme}" for one in (old.header, header))
+        logger.warning("%s: holds ranks of %s; replacing it by those of %s", file, before, now)
         return None
-    return kept.table.filter(pl.col("subset") != subset)
+    return old.table.filter(pl.col("subset") != subset)
 
 
-def _write(file: Path, kept: QueryRanks) -> None:
-    of = json.dumps({"schema": SCHEMA, **vars(kept.of)}).encode()
-    with atomic_write(file) as part:
-        pq.write_table(kept.table.to_arrow().replace_schema_metadata({METADATA_KEY: of}), part, compression="zstd")
-
-
-def read_ranks(file: Path) -> QueryRanks:
-    """Read kept ranks.
+def read_query_ranks(file: Path) -> QueryRanks:
+    """Read a file of per-query ranks.
 
     Raises:
-        PosirError: There is no such file, or it is damaged, of another kind or newer than this program.
+        PosirError: The file is missing, damaged, of another kind or of a newer schema.
     """
     try:
         table = pq.read_table(file)
-        of = json.loads((table.schema.metadata or {})[METADATA_KEY])
-        if of["schema"] > SCHEMA:
-            raise PosirError(
-                f"{file}: these ranks have schema {of['schema']}; this version of posir reads up to {SCHEMA}. Update it: "
-                "pip install -U posir"
-            )
-        kept = QueryRanks(
-            RankFileHeader(
-                model=str(of["model"]),
-                revision=str(of["revision"]),
-                task=str(of["task"]),
-                scheme=str(of["scheme"]),
-                lengths=tuple(map(str, of["lengths"])),
-                positions=tuple(map(str, of["positions"])),
-            ),
+        header = json.loads((table.schema.metadata or {})[METADATA_KEY])
+        check_schema(header["schema"], SCHEMA, f"{file}: this file of per-query ranks")
+        ranks = QueryRanks(
+            HEADER.validate_python(upgrade_axes(header)),
             pl.DataFrame(table).select(pl.col(name).cast(kind) for name, kind in COLUMNS.items()),
         )
-        _check_cells(kept)
+        _check_cells(ranks)
     except (OSError, ArrowException, pl.exceptions.PolarsError, ValueError, KeyError, TypeError) as error:
         raise PosirError(
-            f"{file}: no file of kept ranks ({type(error).__name__}: {error}). Such files are written by `mteb run "
+            f"{file}: not a file of per-query ranks ({summarize_error(error)}). Such files are written by `mteb run "
             "--prediction-folder FOLDER`; remove this one or run again."
         ) from error
-    return kept
+    return ranks
 
 
-def _check_cells(kept: QueryRanks) -> None:
-    """Raise ValueError where a row is incomplete or in a cell that the scheme does not have."""
-    columns = {"length": kept.table["length"], "positions": kept.table["positions"].explode().drop_nulls()}
-    for name, known in (("length", kept.of.lengths), ("positions", kept.of.positions)):
+def _check_cells(ranks: QueryRanks) -> None:
+    """Raise ValueError if a row is incomplete or lies in a cell that the scheme does not have."""
+    columns = {"length": ranks.table["length"], "positions": ranks.table["positions"].explode().drop_nulls()}
+    for name, known in (("length", ranks.header.axes.lengths), ("positions", ranks.header.axes.positions)):
         if not columns[name].is_between(0, len(known) - 1).all():
             raise ValueError(f"column '{name}' has an index outside 0 to {len(known) - 1}")
-    if sum(kept.table.null_count().row(0)):
+    if sum(ranks.table.null_count().row(0)):
         raise ValueError("a row has an empty field")

@@ -1,4 +1,4 @@
-"""Results on disk: found, read, and rescored. The files are mteb's own; what is ours in them is the profile."""
+"""Find, read and rescore results on disk: mteb's own files, with position profiles in them."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from posir_tasks.errors import PosirError, ProfileError
+from pydantic import BaseModel
+
+from posir_tasks.errors import PosirError, ProfileError, check_schema, summarize_error
 from posir_tasks.files import atomic_write, folder_lock
 from posir_tasks.plugin_api.manager import plugin_scores
 from posir_tasks.profile import PositionProfile
+from posir_tasks.result_schema import COVERAGE_KEY, PROFILE_KEY, RUN_KEY, SCHEMA, SCORE_NAMES_KEY, upgrade_scores
 from posir_tasks.window_coverage import WindowCoverage
 
-#: Names under which a result holds the profile, what the model's window leaves of it, and what was read and run.
-PROFILE_KEY, COVERAGE_KEY, RUN_KEY = "position_profile", "position_reach", "position_run"
-#: Name in the run's record of the names that plugins gave.
-SCORED_KEY = "plugin_scores"
-#: What mteb writes beside the results of a model.
+#: Name of mteb's file about the model, beside its results.
 META_FILE = "model_meta.json"
 #: mteb rounds scores to this many decimals when it writes them.
 DECIMALS = 6
@@ -34,10 +33,18 @@ class SubsetResult:
     task: str
     subset: str
     profile: PositionProfile
-    reach: WindowCoverage | None
+    coverage: WindowCoverage | None
+    """None if the model's window or the documents' lengths are unknown."""
     run: Mapping[str, Any]
     """What was read and run, as the task recorded it."""
     file: Path
+
+
+class ResultFile(BaseModel):
+    """The fields of a result file that are read here."""
+
+    task_name: str
+    scores: dict[str, list[dict[str, Any]]]
 
 
 def read_results(folder: Path) -> list[SubsetResult]:
@@ -69,48 +76,51 @@ def result_files(folder: Path) -> Iterator[Path]:
 
 
 def load_result(file: Path) -> dict[str, Any]:
-    """Read a result file.
+    """Read a result file, and upgrade it in memory if an older version of posir wrote it.
 
     Raises:
         PosirError: It is not a task result of mteb.
     """
     try:
-        data = json.loads(file.read_text(encoding="utf-8"))
-        valid = isinstance(data["task_name"], str) and all(
-            isinstance(scores, dict) for split in data["scores"].values() for scores in split
-        )
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise PosirError(f"{file}: not a task result of mteb ({type(error).__name__}: {error}). Remove or rerun it.") from error
-    if not valid:
-        raise PosirError(f"{file}: not a task result of mteb (fields 'task_name' and 'scores'). Remove or rerun it.")
-    return dict(data)
+        data: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        ResultFile.model_validate(data)
+    except (ValueError, RecursionError) as error:
+        raise PosirError(f"{file}: not a task result of mteb ({summarize_error(error)}). Remove or rerun it.") from error
+    data["scores"] = {split: [upgrade_scores(scores) for scores in subsets] for split, subsets in data["scores"].items()}
+    return data
+
+
+def _profile_scores(data: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield name and scores of each subset that has a profile."""
+    for split in data["scores"].values():
+        for scores in split:
+            if PROFILE_KEY in scores:
+                yield str(scores.get("hf_subset", "default")), scores
 
 
 def _subset_results(file: Path) -> Iterator[SubsetResult]:
     data = load_result(file)
     model, revision = _model_of(file)
-    for split in data["scores"].values():
-        for scores in split:
-            if PROFILE_KEY in scores:
-                subset = str(scores.get("hf_subset", "default"))
-                profile, reach = profile_and_coverage(file, subset, scores)
-                yield SubsetResult(model, revision, data["task_name"], subset, profile, reach, scores.get(RUN_KEY, {}), file)
+    for subset, scores in _profile_scores(data):
+        profile, coverage = read_profile(file, subset, scores)
+        yield SubsetResult(model, revision, data["task_name"], subset, profile, coverage, scores.get(RUN_KEY, {}), file)
 
 
-def profile_and_coverage(file: Path, subset: str, scores: Mapping[str, Any]) -> tuple[PositionProfile, WindowCoverage | None]:
-    """Read the profile of a subset's scores, and what the model's window leaves of it; None where the window is unknown.
+def read_profile(file: Path, subset: str, scores: Mapping[str, Any]) -> tuple[PositionProfile, WindowCoverage | None]:
+    """Read the profile of a subset's scores and its window coverage, None if the window is unknown.
 
     Raises:
-        ProfileError: One of them is missing, damaged or newer than this program. Names file and subset.
+        ProfileError: One of them is missing, damaged or of a newer schema. Names file and subset.
     """
     try:
+        check_schema(scores.get(RUN_KEY, {}).get("schema", SCHEMA), SCHEMA, "The result")
         return PositionProfile.from_json(scores.get(PROFILE_KEY, {})), WindowCoverage.from_json(scores.get(COVERAGE_KEY, {}))
-    except ProfileError as error:
+    except (PosirError, AttributeError, TypeError) as error:
         raise ProfileError(f"{file}: subset '{subset}': {error}") from error
 
 
 def _model_of(file: Path) -> tuple[str, str]:
-    """Return the model's name and revision, from mteb's `model_meta.json` or else from the folders' names."""
+    """Return the model's name and revision, from mteb's `model_meta.json` or, failing that, from the folders' names."""
     try:
         meta = json.loads((file.parent / META_FILE).read_text(encoding="utf-8"))
         return str(meta["name"]), str(meta["revision"])
@@ -119,9 +129,9 @@ def _model_of(file: Path) -> tuple[str, str]:
 
 
 def rescore(file: Path) -> int:
-    """Run the plugins over the stored profiles of a result file, and write it anew.
+    """Run the plugins over the stored profiles of a result file, and write it in the present form.
 
-    Scores of plugins that are not installed now are kept as they are.
+    Scores of plugins that are not installed now are left unchanged.
 
     Returns:
         The number of profiles; a file without any is not written.
@@ -131,29 +141,26 @@ def rescore(file: Path) -> int:
     """
     with folder_lock(file.parent):
         data = load_result(file)
-        rescored = _rescore_subsets(file, data)
-        if rescored:
+        subsets = list(_profile_scores(data))
+        for subset, scores in subsets:
+            _rescore_subset(file, subset, scores)
+        if subsets:
             with atomic_write(file) as part:
                 part.write_text(json.dumps(data, indent=2), encoding="utf-8")
-    return rescored
+    return len(subsets)
 
 
-def _rescore_subsets(file: Path, data: dict[str, Any]) -> int:
-    rescored = 0
-    for split in data["scores"].values():
-        for scores in split:
-            if PROFILE_KEY in scores:
-                profile, reach = profile_and_coverage(file, str(scores.get("hf_subset")), scores)
-                before = set(scores.get(RUN_KEY, {}).get(SCORED_KEY, ()))
-                given = rounded(plugin_scores(profile, reach, taken=scores.keys() - before))
-                scores.update(given)
-                scores.setdefault(RUN_KEY, {})[SCORED_KEY] = sorted(before | given.keys())
-                rescored += 1
-    return rescored
+def _rescore_subset(file: Path, subset: str, scores: dict[str, Any]) -> None:
+    profile, coverage = read_profile(file, subset, scores)
+    run = scores.setdefault(RUN_KEY, {})
+    old_names = set(run.get(SCORE_NAMES_KEY, ()))
+    new = rounded(plugin_scores(profile, coverage, taken=scores.keys() - old_names))
+    scores.update(new)
+    run.update({"schema": SCHEMA, SCORE_NAMES_KEY: sorted(old_names | new.keys())})
 
 
 def rounded(value: Any) -> Any:
-    """Return JSON with its numbers rounded as mteb rounds scores, at every depth."""
+    """Return JSON with all numbers rounded as mteb rounds scores."""
     if isinstance(value, float):
         return round(value, DECIMALS)
     if isinstance(value, list):

@@ -9,12 +9,16 @@ from typing import Protocol
 
 import numpy as np
 
+from posir_tasks.axes import Axes
 from posir_tasks.evidence import Evidence, Integers
+
+#: Title of a length bucket that holds documents of any length.
+ALL_LENGTHS = "All lengths"
 
 
 @dataclass(frozen=True)
 class Cells:
-    """Which query lies in which cell: three aligned columns of shape (m,), one row per membership."""
+    """The cells in which queries are counted: three aligned columns of shape (m,), one row per query and cell."""
 
     query: Integers
     """Index into the evidence."""
@@ -28,18 +32,10 @@ class PositionScheme(Protocol):
     """How evidence becomes cells of a profile with the shape (length buckets, position bins)."""
 
     @property
-    def name(self) -> str:
-        """Unique name, stored in every profile; profiles of different schemes do not add."""
+    def axes(self) -> Axes:
+        """The scheme's name, its length buckets and position bins, and their titles; stored in every profile."""
 
-    @property
-    def lengths(self) -> tuple[str, ...]:
-        """Names of the length buckets, from short to long."""
-
-    @property
-    def positions(self) -> tuple[str, ...]:
-        """Names of the position bins, from first to last."""
-
-    def length_of(self, evidence: Evidence) -> Integers:
+    def length_buckets(self, evidence: Evidence) -> Integers:
         """Return the index of each query's length bucket, shape (n,)."""
 
     def cells(self, evidence: Evidence) -> Cells:
@@ -51,29 +47,26 @@ class RelativePositions:
     """PosIR (Zeng et al. 2026, arXiv 2601.08363): equal bins of the evidence's midpoint, by length of the document.
 
     position = (start + end) / 2 / characters, clipped to [0, 1]; bins are right-closed, the first closed on both sides
-    (as `pandas.cut(..., include_lowest=True)`). Length buckets are right-closed intervals of tokens.
+    (as `pandas.cut(..., include_lowest=True)`). Length buckets are right-closed intervals of tokens, Q1 (shortest) to Qn.
     """
 
     bins: int = 20
     token_bounds: tuple[int, ...] = (512, 1024, 1536)
 
     @property
-    def name(self) -> str:
-        """Unique name of the scheme."""
-        return f"relative-{self.bins}x" + "-".join(map(str, self.token_bounds))
-
-    @property
-    def lengths(self) -> tuple[str, ...]:
-        """Q1 (shortest) to Qn."""
-        return tuple(f"Q{k}" for k in range(1, len(self.token_bounds) + 2))
-
-    @property
-    def positions(self) -> tuple[str, ...]:
-        """The intervals of relative position."""
+    def axes(self) -> Axes:
+        """Length buckets by tokens, and the intervals of relative position."""
         edges = np.linspace(0, 1, self.bins + 1)
-        return tuple(f"{'[' if k == 0 else '('}{low:.2f}, {high:.2f}]" for k, (low, high) in enumerate(pairwise(edges)))
+        return Axes(
+            scheme=f"relative-{self.bins}x" + "-".join(map(str, self.token_bounds)),
+            lengths=tuple(f"Q{k}" for k in range(1, len(self.token_bounds) + 2)),
+            positions=tuple(f"{'[' if k == 0 else '('}{low:.2f}, {high:.2f}]" for k, (low, high) in enumerate(pairwise(edges))),
+            position_title="Position of the evidence (0: start of the document, 1: end)",
+            length_titles=token_length_titles(self.token_bounds),
+            equal_bins=True,
+        )
 
-    def length_of(self, evidence: Evidence) -> Integers:
+    def length_buckets(self, evidence: Evidence) -> Integers:
         """Return the index of each query's length bucket, shape (n,)."""
         return np.searchsorted(self.token_bounds, evidence.tokens, side="left").astype(np.int64)
 
@@ -82,7 +75,20 @@ class RelativePositions:
         midpoint = np.clip((evidence.starts + evidence.ends) / 2 / evidence.characters, 0.0, 1.0)
         edges = np.linspace(0, 1, self.bins + 1)
         position = np.maximum(np.searchsorted(edges, midpoint, side="left") - 1, 0)
-        return Cells(np.arange(len(evidence)), self.length_of(evidence), position.astype(np.int64))
+        return Cells(np.arange(len(evidence)), self.length_buckets(evidence), position.astype(np.int64))
+
+
+def token_length_titles(bounds: tuple[int, ...]) -> tuple[str, ...]:
+    """Return titles such as `Q2: 513 to 1,024 tokens`.
+
+    Args:
+        bounds: The last length of each bucket but the longest, in tokens.
+    """
+    if not bounds:
+        return (ALL_LENGTHS,)
+    between = (f"{low + 1:,} to {high:,} tokens" for low, high in pairwise(bounds))
+    words = (f"up to {bounds[0]:,} tokens", *between, f"over {bounds[-1]:,} tokens")
+    return tuple(f"Q{k}: {text}" for k, text in enumerate(words, start=1))
 
 
 @dataclass(frozen=True)
@@ -93,19 +99,16 @@ class AbsolutePositions:
     """
 
     buckets: tuple[tuple[int, int], ...] = ((0, 100), (100, 200), (200, 300), (300, 400), (400, 500), (500, 3120))
-    lengths: tuple[str, ...] = ("all",)
 
     @property
-    def name(self) -> str:
-        """Unique name of the scheme."""
-        return "absolute-" + "-".join(self.positions)
+    def axes(self) -> Axes:
+        """All lengths together, and the buckets as the papers write them: 0-100."""
+        positions = tuple(f"{low}-{high}" for low, high in self.buckets)
+        return _axes_of_any_length(
+            "absolute", positions, "First character of the evidence, counted from the start of the passage"
+        )
 
-    @property
-    def positions(self) -> tuple[str, ...]:
-        """The buckets as the papers write them: 0-100."""
-        return tuple(f"{low}-{high}" for low, high in self.buckets)
-
-    def length_of(self, evidence: Evidence) -> Integers:
+    def length_buckets(self, evidence: Evidence) -> Integers:
         """Return zeros: all lengths are one bucket, shape (n,)."""
         return np.zeros(len(evidence), np.int64)
 
@@ -124,14 +127,13 @@ class LabelledPositions:
     """
 
     positions: tuple[str, ...] = ("beginning", "middle", "end")
-    lengths: tuple[str, ...] = ("all",)
 
     @property
-    def name(self) -> str:
-        """Unique name of the scheme."""
-        return "label-" + "-".join(self.positions)
+    def axes(self) -> Axes:
+        """All lengths together, and the labels."""
+        return _axes_of_any_length("label", self.positions, "Part of the passage that holds the evidence")
 
-    def length_of(self, evidence: Evidence) -> Integers:
+    def length_buckets(self, evidence: Evidence) -> Integers:
         """Return zeros: all lengths are one bucket, shape (n,)."""
         return np.zeros(len(evidence), np.int64)
 
@@ -140,3 +142,7 @@ class LabelledPositions:
         contains = np.array([[name in label for name in self.positions] for label in evidence.labels], dtype=bool)
         query, position = np.nonzero(contains.reshape(len(evidence), len(self.positions)))
         return Cells(query, np.zeros(len(query), np.int64), position)
+
+
+def _axes_of_any_length(kind: str, positions: tuple[str, ...], title: str) -> Axes:
+    return Axes(f"{kind}-{'-'.join(positions)}", ("all",), positions, title, (ALL_LENGTHS,))

@@ -19,7 +19,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Integers
-from posir_tasks.results import META_FILE, PROFILE_KEY, SubsetResult, profile_and_coverage
+from posir_tasks.result_schema import PROFILE_KEY, upgrade_scores
+from posir_tasks.results import META_FILE, SubsetResult, read_profile
 from posir_tasks.tasks.catalogue import builtin_tasks
 
 #: Largest file that is read. A result with 31 subsets, the most of any task, takes 0.8 MiB.
@@ -37,6 +38,8 @@ MAY_BE_NAN = "nauc_"
 
 #: Names of tasks, subsets, schemes, length buckets and position bins, such as `(0.05, 0.10]`.
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9(\[][A-Za-z0-9 ._,()\[\]-]*$", max_length=MAX_NAME)]
+#: Titles of a profile's axes, such as `Q2: 513 to 1,024 tokens`.
+Title = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9(\[][A-Za-z0-9 ._,:()\[\]-]*$", max_length=MAX_NAME)]
 
 
 class JsonShape(BaseModel):
@@ -68,12 +71,20 @@ class ModelMeta(JsonShape):
     )
 
 
-class ProfileNames(JsonShape):
-    """The names in a position profile."""
+class AxesNames(JsonShape):
+    """The names and titles of a profile's axes."""
 
     scheme: Name
     lengths: list[Name]
     positions: list[Name]
+    position_title: Title
+    length_titles: list[Title]
+
+
+class ProfileNames(JsonShape):
+    """The names in a position profile."""
+
+    axes: AxesNames
 
 
 class SubsetScores(JsonShape):
@@ -197,7 +208,7 @@ def read_entry(file: Path) -> Entry | None:
     """
     data = read_json(file)
     _check_shape(TaskResult, data, file)
-    scores = tuple(one for split in data["scores"].values() for one in split)
+    scores = tuple(upgrade_scores(one) for split in data["scores"].values() for one in split)
     if not any(PROFILE_KEY in one for one in scores):
         if file.stem in builtin_tasks():
             raise EntryError(
@@ -241,16 +252,17 @@ def _subset_result(file: Path, model: str, revision: str, task: str, scores: Map
     _check_shape(SubsetScores, scores, file, scores.get("hf_subset"))
     subset = scores["hf_subset"]
     try:
-        profile, reach = profile_and_coverage(file, subset, scores)
+        profile, coverage = read_profile(file, subset, scores)
     except PosirError as error:
         message = sanitized(str(error).removeprefix(f"{file}: subset '{subset}': "), 500)
         raise EntryError(file, message, subset, PROFILE_KEY) from error
     counted: list[Integers] = [profile.counts, profile.totals]
-    if reach:
-        counted += [reach.starts_beyond, reach.ends_beyond, reach.seen.counts, reach.seen.totals]
+    if coverage:
+        within = coverage.within_window
+        counted += [coverage.starts_beyond, coverage.ends_beyond, within.counts, within.totals]
     if any(np.any((counts < 0) | (counts > MAX_COUNT)) for counts in counted):
         raise EntryError(file, f"has a count that is not between 0 and {MAX_COUNT:,}", subset, PROFILE_KEY)
-    return SubsetResult(model, revision, task, subset, profile, reach, scores["position_run"], file)
+    return SubsetResult(model, revision, task, subset, profile, coverage, scores["position_run"], file)
 
 
 def read_json(file: Path) -> Any:

@@ -13,9 +13,9 @@ from huggingface_hub.utils import yaml_dump  # type: ignore[attr-defined]
 from posir_leaderboard.entries import Entry
 from posir_leaderboard.hub import Commit, Repository
 from posir_leaderboard.submission import path_in_repository
+from posir_tasks.cells import pool
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
-from posir_tasks.profile import pool
 from posir_tasks.results import rounded
 from posir_tasks.tasks.catalogue import builtin_tasks
 

@@ -17,13 +17,15 @@ import numpy as np
 
 from posir_leaderboard.dataset import SubsetFacts, subset_facts
 from posir_leaderboard.entries import Entry, Problem, sanitized
+from posir_tasks.cells import CellCounts
 from posir_tasks.display.progress import progress
 from posir_tasks.errors import DataError
 from posir_tasks.evidence import Integers
 from posir_tasks.plugin_api.manager import plugin_scores
 from posir_tasks.profile import DEPTH, PositionProfile
 from posir_tasks.ranks import RankedQueries, retrieval_scores
-from posir_tasks.results import COVERAGE_KEY, DECIMALS, PROFILE_KEY, RUN_KEY, SCORED_KEY, SubsetResult
+from posir_tasks.result_schema import COVERAGE_KEY, PROFILE_KEY, RUN_KEY, SCHEMA, SCORE_NAMES_KEY
+from posir_tasks.results import DECIMALS, SubsetResult
 from posir_tasks.tasks.catalogue import builtin_tasks
 from posir_tasks.window_coverage import WindowCoverage
 
@@ -82,13 +84,9 @@ def _subset_problems(
     if problem:
         yield _problem(entry, problem, result.subset, f"{RUN_KEY}.data_revision")
         return
-    scheme = task.scheme
-    if (result.profile.scheme, result.profile.lengths, result.profile.positions) != (
-        scheme.name,
-        scheme.lengths,
-        scheme.positions,
-    ):
-        yield _problem(entry, f"does not use the scheme {scheme.name} with its buckets", result.subset, f"{PROFILE_KEY}.scheme")
+    axes = task.scheme.axes
+    if result.profile.axes.to_json() != axes.to_json():
+        yield _problem(entry, f"differ from those of the scheme {axes.scheme}", result.subset, f"{PROFILE_KEY}.axes")
         return
     try:
         facts = subset_facts(task, result.subset, str(revision))
@@ -98,7 +96,7 @@ def _subset_problems(
         )
         return
     # Scores of impossible counts may take forever to compute.
-    problems = list(count_problems(task, facts, result.profile, result.reach)) or score_problems(task, facts, result, scores)
+    problems = list(count_problems(task, facts, result.profile, result.coverage)) or score_problems(task, facts, result, scores)
     for field, message in problems:
         yield _problem(entry, message, result.subset, field)
 
@@ -121,39 +119,41 @@ def check_revision(revision: object, recorded: object, pinned: str) -> str | Non
 
 
 def count_problems(
-    task: type[PositionTask], facts: SubsetFacts, profile: PositionProfile, reach: WindowCoverage | None
+    task: type[PositionTask], facts: SubsetFacts, profile: PositionProfile, coverage: WindowCoverage | None
 ) -> Iterator[tuple[str, str]]:
     """Yield the counts that differ from the dataset or are impossible, as field and message.
 
     The numbers of queries by cell and by length depend on the dataset alone, and so do those beyond a window.
     """
-    nowhere = np.zeros(len(facts.evidence), np.int64)
-    expected = PositionProfile.from_ranks(task.scheme, facts.evidence, nowhere)
+    expected = CellCounts.from_evidence(task.scheme, facts.evidence)
     memberships = np.bincount(task.scheme.cells(facts.evidence).query, minlength=len(facts.evidence))
     fewest, most = int(memberships.min(initial=1)), int(memberships.max(initial=1))
     yield from _profile_problems(PROFILE_KEY, profile, expected, fewest, most)
-    if reach is None:
+    if coverage is None:
         return
-    seen = WindowCoverage.from_ranks(reach.window, task.scheme, facts.evidence, nowhere) if reach.window > 0 else None
-    if seen is None:
+    nowhere = np.zeros(len(facts.evidence), np.int64)
+    found = WindowCoverage.from_ranks(coverage.window, task.scheme, facts.evidence, nowhere) if coverage.window > 0 else None
+    if found is None:
         yield COVERAGE_KEY, "is given, but needs a window of at least 1 token and a dataset that tells its documents' lengths"
         return
-    yield from _array_problems(f"{COVERAGE_KEY}.starts_beyond", reach.starts_beyond, seen.starts_beyond)
-    yield from _array_problems(f"{COVERAGE_KEY}.ends_beyond", reach.ends_beyond, seen.ends_beyond)
-    if (reach.seen.scheme, reach.seen.lengths, reach.seen.positions) != (profile.scheme, profile.lengths, profile.positions):
-        yield f"{COVERAGE_KEY}.seen", "is does not use the scheme of the profile"
+    yield from _array_problems(f"{COVERAGE_KEY}.starts_beyond", coverage.starts_beyond, found.starts_beyond)
+    yield from _array_problems(f"{COVERAGE_KEY}.ends_beyond", coverage.ends_beyond, found.ends_beyond)
+    field, within = f"{COVERAGE_KEY}.within_window", coverage.within_window
+    if within.axes.to_json() != profile.axes.to_json():
+        yield f"{field}.axes", "differ from those of the profile"
         return
-    yield from _profile_problems(f"{COVERAGE_KEY}.seen", reach.seen, seen.seen, fewest, most)
-    if np.any(reach.seen.counts > profile.counts) or np.any(reach.seen.totals > profile.totals):
-        yield f"{COVERAGE_KEY}.seen", "counts more queries at a rank than the profile that contains it"
+    yield from _profile_problems(field, within, found.within_window.cell_counts(), fewest, most)
+    if np.any(within.counts > profile.counts) or np.any(within.totals > profile.totals):
+        yield field, "counts more queries at a rank than the profile that contains it"
 
 
 def _profile_problems(
-    field: str, profile: PositionProfile, expected: PositionProfile, fewest: int, most: int
+    field: str, profile: PositionProfile, expected: CellCounts, fewest: int, most: int
 ) -> Iterator[tuple[str, str]]:
     """Yield problems of a profile's counts; one query is in at least `fewest` and at most `most` cells."""
-    yield from _array_problems(f"{field}.counts", profile.counts.sum(axis=-1), expected.counts.sum(axis=-1))
-    yield from _array_problems(f"{field}.totals", profile.totals.sum(axis=-1), expected.totals.sum(axis=-1))
+    found = profile.cell_counts()
+    yield from _array_problems(f"{field}.counts", found.counts, expected.counts)
+    yield from _array_problems(f"{field}.totals", found.totals, expected.totals)
     counted = profile.counts.sum(axis=1)
     if np.any(counted < fewest * profile.totals) or np.any(counted > most * profile.totals):
         yield f"{field}.totals", "does not agree with the counts: both count the same queries at each length and rank"
@@ -179,14 +179,16 @@ def score_problems(
     others = {name for name in scores if NAUC.fullmatch(name)} | {"mteb_version", "previous_results_model_meta"}
     languages = task.metadata.hf_subsets_to_langscripts[result.subset]
     fixed = {"hf_subset": result.subset, "languages": languages, "main_score": low[task.metadata.main_score]}
-    values = {PROFILE_KEY: result.profile.to_json(), COVERAGE_KEY: result.reach.to_json() if result.reach else {"window": None}}
-    added = plugin_scores(result.profile, result.reach, taken={*low, *others, *fixed, *values, RUN_KEY})
+    coverage = result.coverage.to_json() if result.coverage else {"window": None}
+    values = {PROFILE_KEY: result.profile.to_json(), COVERAGE_KEY: coverage}
+    added = plugin_scores(result.profile, result.coverage, taken={*low, *others, *fixed, *values, RUN_KEY})
     run = {
+        "schema": SCHEMA,
         "data_revision": result.run.get("data_revision"),
         "queries_dropped": facts.dropped,
         "missing_subsets": [],
         "top_k": max(task.k_values),
-        SCORED_KEY: sorted(added),
+        SCORE_NAMES_KEY: sorted(added),
     }
     rest = {name: value for name, value in scores.items() if name not in low and name not in others}
     yield from differences({**fixed, **values, RUN_KEY: run, **added}, rest)

@@ -11,9 +11,10 @@ import polars as pl
 
 from posir_compare.model_runs import Pair
 from posir_significance.group_means import Integers
+from posir_tasks.cells import pool
 from posir_tasks.errors import PosirError
-from posir_tasks.profile import RANKS, PositionProfile, pool, rank_columns
-from posir_tasks.query_ranks import QueryRanks, ranks_path, read_ranks
+from posir_tasks.profile import RANKS, PositionProfile, rank_columns
+from posir_tasks.query_ranks import QueryRanks, query_ranks_path, read_query_ranks
 from posir_tasks.results import SubsetResult
 
 
@@ -60,7 +61,7 @@ def find_common_results(pair: Pair, ranks: Path | None) -> CommonResults:
     a, b = pair.a.by_subset(pair.task), pair.b.by_subset(pair.task)
     where = f"{pair.a.label} and {pair.b.label} on {pair.task}"
     both = [subset for subset in a if subset in b]
-    same = tuple(subset for subset in both if _have_same_queries(a[subset].profile, b[subset].profile))
+    same = tuple(subset for subset in both if a[subset].profile.cell_counts() == b[subset].profile.cell_counts())
     if not same:
         raise PosirError(
             f"{where}: "
@@ -82,15 +83,6 @@ def find_common_results(pair: Pair, ranks: Path | None) -> CommonResults:
     return CommonResults(pool(a[s].profile for s in same), pool(b[s].profile for s in same), joint, same, tuple(notes))
 
 
-def _have_same_queries(a: PositionProfile, b: PositionProfile) -> bool:
-    """Return whether two profiles have the same cells and the same number of queries in each."""
-    return (
-        (a.scheme, a.lengths, a.positions) == (b.scheme, b.lengths, b.positions)
-        and np.array_equal(a.counts.sum(axis=-1), b.counts.sum(axis=-1))
-        and np.array_equal(a.totals.sum(axis=-1), b.totals.sum(axis=-1))
-    )
-
-
 def _count_jointly(a: Mapping[str, SubsetResult], b: Mapping[str, SubsetResult], folder: Path) -> JointCounts:
     first, second = _read_ranks(a, folder), _read_ranks(b, folder)
     counts = [_count_subset(subset, first, second) for subset in a]
@@ -104,11 +96,11 @@ def _read_ranks(results: Mapping[str, SubsetResult], folder: Path) -> QueryRanks
         UnpairedError: They are missing, or do not reproduce the results.
     """
     one = next(iter(results.values()))
-    file = ranks_path(folder, one.model, one.revision, one.task)
+    file = query_ranks_path(folder, one.model, one.revision, one.task)
     if not file.exists():
         raise UnpairedError(f"{file} does not exist; `mteb run --prediction-folder {folder}` saves per-query ranks.")
     try:
-        ranks = read_ranks(file)
+        ranks = read_query_ranks(file)
     except PosirError as error:
         raise UnpairedError(str(error)) from error
     for subset, result in results.items():
@@ -126,7 +118,7 @@ def _count_subset(subset: str, a: QueryRanks, b: QueryRanks) -> JointCounts:
         UnpairedError: The two have different queries.
     """
     first, second = (
-        one.of_subset(subset).with_columns(pl.Series("column", rank_columns(one.of_subset(subset)["rank"].to_numpy())))
+        one.select_subset(subset).with_columns(pl.Series("column", rank_columns(one.select_subset(subset)["rank"].to_numpy())))
         for one in (a, b)
     )
     rows = first.join(second, on="query_id", suffix="_b")
@@ -138,8 +130,9 @@ def _count_subset(subset: str, a: QueryRanks, b: QueryRanks) -> JointCounts:
     ):
         raise UnpairedError(f"The two models' ranks of the subset '{subset}' differ in their queries or evidence.")
     cells = rows.explode("positions").drop_nulls("positions")
-    counts = np.zeros((len(a.of.lengths), len(a.of.positions), len(RANKS), len(RANKS)), np.int64)
+    axes = a.header.axes
+    counts = np.zeros((len(axes.lengths), len(axes.positions), len(RANKS), len(RANKS)), np.int64)
     np.add.at(counts, tuple(cells[name].to_numpy() for name in ("length", "positions", "column", "column_b")), 1)
-    totals = np.zeros((len(a.of.lengths), len(RANKS), len(RANKS)), np.int64)
+    totals = np.zeros((len(axes.lengths), len(RANKS), len(RANKS)), np.int64)
     np.add.at(totals, tuple(rows[name].to_numpy() for name in ("length", "column", "column_b")), 1)
     return JointCounts(counts, totals)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
@@ -24,7 +22,7 @@ class Cell:
     """The queries of one position bin in one length bucket. None where undefined or unknown."""
 
     length: str
-    """The length bucket in words."""
+    """Title of the length bucket."""
     position: str
     start: float
     """Where the bin starts, its middle and its end, as shares of all bins; of the document, where bins are equal shares."""
@@ -54,7 +52,7 @@ def cells_of(summary: TaskSummary) -> list[Cell]:
         intervals = [[None] * len(profile.positions)] * len(profile.lengths)
     return [
         cell
-        for index, length in enumerate(lengths_in_words(profile))
+        for index, length in enumerate(profile.axes.length_titles)
         for cell in _bucket(length, profile, index, intervals[index], noise[index])
     ]
 
@@ -80,26 +78,3 @@ def _bucket(length: str, profile: PositionProfile, index: int, intervals: list[I
         )
         for place, (position, interval) in enumerate(zip(profile.positions, intervals, strict=True))
     ]
-
-
-def lengths_in_words(profile: PositionProfile) -> tuple[str, ...]:
-    """Return the length buckets as a reader wants them: `Q2: 513 to 1,024 tokens`."""
-    if len(profile.lengths) == 1:
-        return ("All lengths",)
-    bounds = token_bounds(profile)
-    if len(bounds) != len(profile.lengths) - 1:
-        return profile.lengths
-    first, last = f"up to {bounds[0]:,} tokens", f"over {bounds[-1]:,} tokens"
-    between = (f"{low + 1:,} to {high:,} tokens" for low, high in pairwise(bounds))
-    return tuple(f"{name}: {words}" for name, words in zip(profile.lengths, (first, *between, last), strict=True))
-
-
-def token_bounds(profile: PositionProfile) -> tuple[int, ...]:
-    """Return the last length of each length bucket but the longest, in tokens, as the scheme's name has them."""
-    found = re.fullmatch(r"relative-\d+x(\d+(?:-\d+)*)", profile.scheme)
-    return tuple(map(int, found[1].split("-"))) if found else ()
-
-
-def equal_bins(profile: PositionProfile) -> bool:
-    """Say whether the position bins are equal shares of a document's length."""
-    return profile.scheme.startswith("relative-")

@@ -9,11 +9,12 @@ from typing import Any
 
 import altair as alt
 
-from posir_report.cells import FEW, Cell, equal_bins, lengths_in_words
+from posir_report.cells import FEW, Cell
 from posir_report.labels import model_labels, partial_suffix, shorten_middle
 from posir_report.summary import TaskSummary, build_bin_rows, build_rows
 from posir_report.theme import COLOURS, DASHES, FAINT, INK, NOISE, SHAPES, chart_of, framed, of_each
-from posir_tasks.profile import PositionProfile
+from posir_tasks.axes import Axes
+from posir_tasks.cells import CellCounts
 
 #: Most models whose intervals are drawn over each other.
 LEGIBLE = 4
@@ -36,10 +37,10 @@ def curves(summary: TaskSummary, cells: Sequence[Cell]) -> alt.VConcatChart:
         summary: The model and task.
         cells: Its cells, from `cells_of`.
     """
-    panels = length_titles(summary.profile)
+    panels = length_titles(summary.profile.cell_counts())
     base = chart_of([{**asdict(cell), "panel": panels[cell.length]} for cell in cells])
-    place = place_of(summary.profile)
-    noise = base.mark_rect(color=NOISE).encode(**extent_of(summary.profile), y=score_of("null_low"), y2="null_high:Q")
+    place = place_of(summary.profile.axes)
+    noise = base.mark_rect(color=NOISE).encode(**extent_of(summary.profile.axes), y=score_of("null_low"), y2="null_high:Q")
     interval = base.mark_rule(color=COLOURS[0], opacity=0.5, strokeWidth=2.5).encode(x=place, y=score_of("low"), y2="high:Q")
     line = base.mark_line(color=COLOURS[0], strokeWidth=1.5).encode(x=place, y=score_of("ndcg_at_10"))
     points = base.mark_point(color=COLOURS[0], size=32, opacity=1).encode(
@@ -71,12 +72,12 @@ def heat_map(summary: TaskSummary, cells: Sequence[Cell]) -> alt.VConcatChart:
         summary: The model and task.
         cells: Its cells, from `cells_of`.
     """
-    rows, positions = length_titles(summary.profile), summary.profile.positions
+    rows, positions = length_titles(summary.profile.cell_counts()), summary.profile.positions
     base = chart_of([{**asdict(cell), "row": rows[cell.length]} for cell in cells]).encode(
         x=alt.X(
             "position:O",
             sort=list(positions),
-            title=position_title(summary.profile),
+            title=summary.profile.axes.position_title,
             axis=alt.Axis(labelAngle=-45 if len(positions) > 6 else 0, grid=False),
         ),
         y=alt.Y(
@@ -128,7 +129,7 @@ def models_over_position(summaries: Sequence[TaskSummary]) -> alt.VConcatChart:
         for label, one in zip(labels, summaries, strict=True)
         for index, row in enumerate(build_bin_rows(one))
     ]
-    base = chart_of(values).encode(x=place_of(profile))
+    base = chart_of(values).encode(x=place_of(profile.axes))
     hue = of_each(labels, COLOURS)
     known = any(value["ndcg_at_10_low"] is not None for value in values)
     legible = known and len(summaries) <= LEGIBLE
@@ -242,10 +243,11 @@ def source_of(summaries: Sequence[TaskSummary]) -> str:
     return f"Source: {queries}{'; '.join(tasks)}; {'; '.join(models)}."
 
 
-def length_titles(profile: PositionProfile) -> dict[str, str]:
-    """Return for each length bucket in words its title, with the number of distinct queries."""
-    words = lengths_in_words(profile)
-    return {word: f"{word} · {queries:,} queries" for word, queries in zip(words, profile.totals.sum(axis=1), strict=True)}
+def length_titles(counts: CellCounts) -> dict[str, str]:
+    """Return the title of each length bucket with the number of distinct queries, by the title alone."""
+    return {
+        title: f"{title} · {queries:,} queries" for title, queries in zip(counts.axes.length_titles, counts.totals, strict=True)
+    }
 
 
 def task_titles(summaries: Sequence[TaskSummary]) -> dict[str, str]:
@@ -257,29 +259,20 @@ def task_titles(summaries: Sequence[TaskSummary]) -> dict[str, str]:
     return titles
 
 
-def position_title(profile: PositionProfile) -> str:
-    """Return what the positions of a profile are, with their unit."""
-    if equal_bins(profile):
-        return "Position of the evidence (0: start of the document, 1: end)"
-    if profile.scheme.startswith("absolute-"):
-        return "First character of the evidence, counted from the start of the passage"
-    return "Part of the passage that holds the evidence"
-
-
-def place_of(profile: PositionProfile) -> alt.X:
+def place_of(axes: Axes) -> alt.X:
     """Return the axis of positions: of a document's length where bins are equal shares of it, else one place a bin."""
-    title = position_title(profile)
-    if equal_bins(profile):
+    title = axes.position_title
+    if axes.equal_bins:
         return alt.X(
             "middle:Q", title=title, scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(tickCount=5, format=".1f", labelFlush=False)
         )
-    return alt.X("position:O", title=title, sort=list(profile.positions), axis=alt.Axis(labelAngle=0))
+    return alt.X("position:O", title=title, sort=list(axes.positions), axis=alt.Axis(labelAngle=0))
 
 
-def extent_of(profile: PositionProfile) -> dict[str, alt.X | str]:
+def extent_of(axes: Axes) -> dict[str, alt.X | str]:
     """Return the encoding of a mark that is as wide as its bin."""
-    place = place_of(profile)
-    return {"x": alt.X("start:Q", title=position_title(profile)), "x2": "end:Q"} if equal_bins(profile) else {"x": place}
+    place = place_of(axes)
+    return {"x": alt.X("start:Q", title=axes.position_title), "x2": "end:Q"} if axes.equal_bins else {"x": place}
 
 
 def score_of(field: str) -> alt.Y:

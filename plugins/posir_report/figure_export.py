@@ -56,7 +56,7 @@ def build_figures(summaries: Sequence[TaskSummary]) -> list[Figure]:
 
 def _task_and_scheme(summary: TaskSummary) -> tuple[str, str]:
     """Return what models must share to be compared: older results of a task may have another scheme."""
-    return summary.task, summary.profile.scheme
+    return summary.task, summary.profile.axes.scheme
 
 
 def _build_task_figures(summaries: list[TaskSummary]) -> Iterator[Figure]:

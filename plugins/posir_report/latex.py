@@ -28,7 +28,7 @@ def render_latex(summaries: Iterable[TaskSummary]) -> str:
 
 
 def _task_and_scheme(summary: TaskSummary) -> tuple[str, str]:
-    return summary.task, summary.profile.scheme
+    return summary.task, summary.profile.axes.scheme
 
 
 def _render_task(summaries: Sequence[TaskSummary]) -> str:

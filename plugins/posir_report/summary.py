@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+from posir_tasks.cells import pool
 from posir_tasks.errors import PosirError
 from posir_tasks.plugin_api.manager import plugin_scores
-from posir_tasks.profile import PositionProfile, pool
+from posir_tasks.profile import PositionProfile
 from posir_tasks.results import SubsetResult
 from posir_tasks.window_coverage import pool_coverages
 
@@ -96,7 +97,7 @@ def _summary(model: str, revision: str, task: str, results: list[SubsetResult]) 
         tuple(sorted(missing)),
         ", ".join(sorted({str(result.run.get("data_revision", "unknown")) for result in results})),
         profile,
-        plugin_scores(profile, pool_coverages(result.reach for result in results)),
+        plugin_scores(profile, pool_coverages(result.coverage for result in results)),
     )
 
 

@@ -109,10 +109,12 @@ def truncation_notes(labels: Sequence[str], summaries: Sequence[TaskSummary]) ->
         labels: One for each summary.
         summaries: Models on one task.
     """
-    found = {label: one.scores["reach"] for label, one in zip(labels, summaries, strict=True) if "reach" in one.scores}
+    found = {
+        label: one.scores["truncation"] for label, one in zip(labels, summaries, strict=True) if "truncation" in one.scores
+    }
     for label, truncation in found.items():
         if truncation["window"] is not None:
-            within = truncation["seen"]
+            within = truncation["within_window"]
             yield (
                 f"{label} reads the first {truncation['window']:,} tokens of a document. For "
                 f"{format_percent(truncation['beyond']['all']['ends'])} % of the queries the evidence ends beyond them: that "

@@ -8,13 +8,13 @@ import altair as alt
 import numpy as np
 import polars as pl
 
-from posir_report.cells import equal_bins
-from posir_report.charts import length_titles, panel_of, position_title
+from posir_report.charts import length_titles, panel_of
 from posir_report.figure_export import Figure
 from posir_report.theme import COLOURS, INK, framed
 from posir_stats.statistics import ALL, Statistics, by_language
 from posir_stats.tables import Described
-from posir_tasks.profile import PositionProfile
+from posir_tasks.axes import Axes
+from posir_tasks.schemes import ALL_LENGTHS
 
 WIDTH, HEIGHT, GAP = 340, 140, 90
 #: Room for the numbers beside a panel; the same for all, so that panels stand below one another.
@@ -56,48 +56,48 @@ def entitled(described: Described, chart: alt.VConcatChart, what: str, total: St
         chart,
         "Where the evidence stands",
         what,
-        SPREAD if equal_bins(total.positions) else BUCKETS,
+        SPREAD if total.positions.axes.equal_bins else BUCKETS,
         f"Source: {total.queries.texts:,} queries about {len(total.lengths):,} documents; {described.source}.",
     )
 
 
 def histograms(total: Statistics) -> alt.VConcatChart:
     """Return queries by position: all lengths in a wide panel, below it a panel for each length bucket that has queries."""
-    profile, counts = total.positions, total.histogram()
-    whole = f"All lengths · {profile.queries:,} queries"
-    titles = dict(zip(total.of_lengths(), length_titles(profile).values(), strict=False))
+    axes, counts = total.positions.axes, total.histogram()
+    whole = f"{ALL_LENGTHS} · {total.positions.queries:,} queries"
+    titles = dict(zip(total.of_lengths(), length_titles(total.positions).values(), strict=False))
     buckets = {title: counts[name] for name, title in titles.items() if any(counts[name])}
-    rows = [panels(profile, {whole: counts[ALL]}, 2 * WIDTH + GAP)]
+    rows = [panels(axes, {whole: counts[ALL]}, 2 * WIDTH + GAP)]
     if buckets:
-        rows.append(panels(profile, buckets, WIDTH))
+        rows.append(panels(axes, buckets, WIDTH))
     return alt.vconcat(*rows, spacing=24)
 
 
-def panels(profile: PositionProfile, counts: Mapping[str, Sequence[int]], width: int) -> alt.FacetChart:
+def panels(axes: Axes, counts: Mapping[str, Sequence[int]], width: int) -> alt.FacetChart:
     """Return histograms, two in a row.
 
     Args:
-        profile: Says what its positions are.
+        axes: Names the positions.
         counts: Title of each, and its queries of each position bin.
         width: Of each, in pixels.
     """
-    edges = np.linspace(0, 1, len(profile.positions) + 1)
-    place = {"position": profile.positions, "start": edges[:-1], "end": edges[1:]}
+    edges = np.linspace(0, 1, len(axes.positions) + 1)
+    place = {"position": axes.positions, "start": edges[:-1], "end": edges[1:]}
     frame = pl.concat([pl.DataFrame({"panel": title, **place, "queries": column}) for title, column in counts.items()])
     base = alt.Chart(frame)
     whole_numbers = "datum.value % 1 ? '' : datum.label"
-    axis = alt.Axis(tickCount=4, labelExpr=whole_numbers, format=",d", minExtent=LABELS, labelFlush=True)
+    count_axis = alt.Axis(tickCount=4, labelExpr=whole_numbers, format=",d", minExtent=LABELS, labelFlush=True)
     bars = base.mark_bar(color=COLOURS[0], stroke="white", strokeWidth=0.5).encode(
-        y=alt.Y("queries:Q", title="Queries", axis=axis),
+        y=alt.Y("queries:Q", title="Queries", axis=count_axis),
         tooltip=[alt.Tooltip("position:N", title="Position"), alt.Tooltip("queries:Q", title="Queries", format=",d")],
     )
-    name = position_title(profile)
-    if equal_bins(profile):
+    name = axes.position_title
+    if axes.equal_bins:
         x = alt.X("start:Q", bin="binned", title=name, scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(tickCount=5, format=".1f"))
-        even = base.mark_rule(color=INK, strokeDash=[5, 3]).encode(y=alt.Y("mean(queries):Q", axis=axis))
+        even = base.mark_rule(color=INK, strokeDash=[5, 3]).encode(y=alt.Y("mean(queries):Q", axis=count_axis))
         layers = [bars.encode(x=x, x2="end:Q"), even]
     else:
-        layers = [bars.encode(x=alt.X("position:O", title=name, sort=list(profile.positions), axis=alt.Axis(labelAngle=0)))]
+        layers = [bars.encode(x=alt.X("position:O", title=name, sort=list(axes.positions), axis=alt.Axis(labelAngle=0)))]
     faceted: alt.FacetChart = (
         alt.layer(*layers)
         .properties(width=width, height=HEIGHT)

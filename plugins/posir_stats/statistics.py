@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import reduce
 from itertools import groupby
-from operator import add
 
 import numpy as np
 import polars as pl
 
 from posir_stats.dataset import Subset
 from posir_stats.texts import TextTotals, count_types
+from posir_tasks.cells import CellCounts, pool
 from posir_tasks.evidence import Evidence, Integers
-from posir_tasks.profile import PositionProfile
 from posir_tasks.schemes import PositionScheme
 from posir_tasks.sources.data import PositionData
 
@@ -40,8 +38,8 @@ class Statistics:
     """Length of each relevant document, every one once, shape (m,)."""
     length_unit: str
     """`tokens` as the data states them, or `characters` where it states none."""
-    positions: PositionProfile
-    """The queries by length and position. It has no ranks: all stand under `miss`."""
+    positions: CellCounts
+    """The queries by length and position."""
 
     @classmethod
     def of(cls, data: PositionData, subset: Subset, scheme: PositionScheme) -> Statistics:
@@ -56,7 +54,7 @@ class Statistics:
             types=count_types(queries, subset.query_language),
             lengths=lengths,
             length_unit=unit,
-            positions=PositionProfile.from_ranks(scheme, data.evidence, np.zeros(len(data.evidence), np.int64)),
+            positions=CellCounts.from_evidence(scheme, data.evidence),
         )
 
     def __add__(self, other: Statistics) -> Statistics:
@@ -82,13 +80,12 @@ class Statistics:
 
     def of_lengths(self) -> dict[str, int]:
         """Return the number of distinct queries of each length bucket; nothing where all lengths are one bucket."""
-        profile = self.positions
-        totals = profile.totals.sum(axis=1).tolist()
-        return dict(zip(profile.lengths, totals, strict=True)) if len(profile.lengths) > 1 else {}
+        lengths = self.positions.axes.lengths
+        return dict(zip(lengths, self.positions.totals.tolist(), strict=True)) if len(lengths) > 1 else {}
 
     def histogram(self) -> dict[str, list[int]]:
         """Return the queries of each position bin: of `all`, then of each length bucket."""
-        cells = self.positions.counts.sum(axis=2)
+        cells = self.positions.counts
         by_length = {name: cells[index].tolist() for index, name in enumerate(self.of_lengths())}
         return {ALL: cells.sum(axis=0).tolist(), **by_length}
 
@@ -113,8 +110,3 @@ def by_language(subsets: Iterable[Statistics]) -> list[list[Statistics]]:
     totals = [pool(group) for group in groups]
     shown = [[*group, total] if len(group) > 1 else group for group, total in zip(groups, totals, strict=True)]
     return [*shown, [replace(pool(totals), domain=ALL)]] if len(groups) > 1 else shown
-
-
-def pool(subsets: Sequence[Statistics]) -> Statistics:
-    """Add the figures of one or more subsets."""
-    return reduce(add, subsets)

@@ -29,12 +29,12 @@ class Described:
 
 def build_document(described: Described) -> dict[str, Any]:
     """Return everything for JSON: dataset, positions, and the records with their histograms."""
-    positions = described.subsets[0].positions
+    axes = described.subsets[0].positions.axes
     return {
         "dataset": described.name,
         "source": described.source,
-        "scheme": positions.scheme,
-        "positions": positions.positions,
+        "scheme": axes.scheme,
+        "positions": axes.positions,
         "rows": [
             {**build_record(one), "histogram": one.histogram()} for group in by_language(described.subsets) for one in group
         ],
@@ -133,7 +133,7 @@ def _positions(title: str, total: Statistics) -> Table:
     bars = map(_format_bars, columns.values())
     return Table(
         tuple(map(Column, ("Position", *columns))),
-        tuple(zip(total.positions.positions, *bars, strict=True)),
+        tuple(zip(total.positions.axes.positions, *bars, strict=True)),
         title=f"{title} · queries by position of the evidence",
     )
 

@@ -1,4 +1,4 @@
-"""The hook implementation: the share of evidence out of reach, and nDCG@10 and PSI over the rest."""
+"""The hook implementation: the share of evidence beyond the model's window, and nDCG@10 and PSI over the rest."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from posir_tasks.window_coverage import WindowCoverage
 
 
 @hookimpl
-def posir_scores(profile: PositionProfile, reach: WindowCoverage | None) -> dict[str, Any]:
-    """Return `reach`: `window` in tokens; `beyond`, what lies outside it; `seen`, scores over what lies within.
+def posir_scores(profile: PositionProfile, coverage: WindowCoverage | None) -> dict[str, Any]:
+    """Return `truncation`: `window` in tokens, shares `beyond` it, scores `within_window`.
 
     `beyond` has for `all` and each length bucket the share of queries whose evidence `starts` and `ends` beyond the window,
-    in [0, 1]; `seen` has nDCG@10 and PSI, each with interval and noise floor, over the queries whose evidence lies within it
-    as a whole. With an unknown window, `window` is None and the others are missing.
+    in [0, 1]; `within_window` has nDCG@10 and PSI, each with its interval and PSI under the null, over the queries whose
+    evidence lies entirely within the window. If the window is unknown, `window` is None and the others are missing.
     """
-    if reach is None:
-        return {"reach": {"window": None}}
+    if coverage is None:
+        return {"truncation": {"window": None}}
     queries = profile.totals.sum(axis=1)
-    beyond = {"all": shares(reach.starts_beyond.sum(), reach.ends_beyond.sum(), queries.sum())}
+    beyond = {"all": _shares(coverage.starts_beyond.sum(), coverage.ends_beyond.sum(), queries.sum())}
     if len(profile.lengths) > 1:
         for index, name in enumerate(profile.lengths):
-            beyond[name.lower()] = shares(reach.starts_beyond[index], reach.ends_beyond[index], queries[index])
-    return {"reach": {"window": reach.window, "beyond": beyond, "seen": overall_scores(reach.seen)}}
+            beyond[name.lower()] = _shares(coverage.starts_beyond[index], coverage.ends_beyond[index], queries[index])
+    scores = {"window": coverage.window, "beyond": beyond, "within_window": overall_scores(coverage.within_window)}
+    return {"truncation": scores}
 
 
-def shares(starts: int, ends: int, queries: int) -> dict[str, float | None]:
-    """Return numbers of queries as shares; None of no queries."""
+def _shares(starts: int, ends: int, queries: int) -> dict[str, float | None]:
     return {"starts": float(starts / queries) if queries else None, "ends": float(ends / queries) if queries else None}

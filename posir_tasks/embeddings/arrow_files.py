@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from posir_tasks.embeddings.format import EmbeddingFormat
-from posir_tasks.errors import PosirError
+from posir_tasks.errors import check_schema
 from posir_tasks.files import atomic_write
 
 #: 128-bit keys that identify texts; shape (n, 2).
@@ -83,11 +83,7 @@ def read_embeddings(file: Path) -> FileContents:
         batch = pa.ipc.open_file(pa.memory_map(str(file))).get_batch(0)
         batch.validate()
         header = json.loads(batch.schema.metadata[METADATA_KEY])
-        if header["schema"] > SCHEMA:
-            raise PosirError(
-                f"{file}: these embeddings have schema {header['schema']}; this version of posir reads up to {SCHEMA}. Update "
-                "it: pip install -U posir"
-            )
+        check_schema(header["schema"], SCHEMA, f"{file}: this file of embeddings")
         embedding_format = EmbeddingFormat.from_json(header["form"])
         if embedding_format.checksum != header["checksum"]:
             raise DamageError("the checksum of the embedding format does not match")

@@ -93,19 +93,19 @@ def _register(manager: pluggy.PluginManager, point: EntryPoint) -> str | None:
 
 
 def plugin_scores(
-    profile: PositionProfile, reach: WindowCoverage | None = None, *, taken: Collection[str] = ()
+    profile: PositionProfile, coverage: WindowCoverage | None = None, *, taken: Collection[str] = ()
 ) -> dict[str, Any]:
     """Return the scores of all plugins for a profile; a plugin that fails is named in a warning and left out.
 
     Args:
         profile: The profile to score.
-        reach: What the model's window leaves of it, where that is known.
+        coverage: How much of the evidence the model's window covers; None if unknown.
         taken: Names that a plugin may not use.
     """
     scores: dict[str, Any] = {}
     for name, caller in loaded_plugins().callers("posir_scores"):
         try:
-            given = merge_scores(caller(profile=profile, reach=reach))
+            given = merge_scores(caller(profile=profile, coverage=coverage))
         except Exception as error:
             logger.warning("posir plugin '%s' raised %s: %s; its scores are missing", name, type(error).__name__, error)
             continue

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @hookspec
-def posir_scores(profile: PositionProfile, reach: WindowCoverage | None) -> Mapping[str, Any]:  # type: ignore[empty-body]
+def posir_scores(profile: PositionProfile, coverage: WindowCoverage | None) -> Mapping[str, Any]:  # type: ignore[empty-body]
     """Return scores of one profile, to stand beside mteb's own in the result.
 
     Called for every evaluated subset, by `posir rescore` for stored ones, and by reports for pooled ones; so it must
@@ -27,7 +27,8 @@ def posir_scores(profile: PositionProfile, reach: WindowCoverage | None) -> Mapp
 
     Args:
         profile: Ranks of the relevant documents, counted by length and position.
-        reach: What the model's input window leaves of the evidence; None where the window or the lengths are unknown.
+        coverage: How much of the evidence the model's input window covers; None if the window or the documents' lengths are
+            unknown.
 
     Returns:
         Names and JSON values (`None` where a score is undefined; NaN is refused). A name that mteb or another plugin

@@ -19,9 +19,10 @@ from posir_tasks.host.private_names import TASKS_REGISTRY
 from posir_tasks.host.retrieval_task import RetrievalTask, SubsetRun
 from posir_tasks.plugin_api.manager import plugin_scores
 from posir_tasks.profile import PositionProfile
-from posir_tasks.query_ranks import save_ranks
+from posir_tasks.query_ranks import save_query_ranks
 from posir_tasks.ranks import RankedQueries, rank_results, retrieval_scores
-from posir_tasks.results import COVERAGE_KEY, PROFILE_KEY, RUN_KEY, SCORED_KEY, rounded
+from posir_tasks.result_schema import COVERAGE_KEY, PROFILE_KEY, RUN_KEY, SCHEMA, SCORE_NAMES_KEY
+from posir_tasks.results import rounded
 from posir_tasks.schemes import PositionScheme, RelativePositions
 from posir_tasks.search.dispatch import SearchRequest, find_window, is_reranker, search_ranks, search_results
 from posir_tasks.search.first_stage import load_first_stage
@@ -167,7 +168,7 @@ class PositionTask(RetrievalTask):
         ranked = rank_results(results, request.positives)
         name, revision = str(model.mteb_model_meta.name), str(model.mteb_model_meta.revision)
         task, subset = self.metadata.name, run.hf_subset
-        save_ranks(run.prediction_folder, name, revision, task, subset, self.scheme, evidence, ranked.ranks)
+        save_query_ranks(run.prediction_folder, name, revision, task, subset, self.scheme, evidence, ranked.ranks)
         return ranked
 
     def _position_scores(
@@ -175,19 +176,20 @@ class PositionTask(RetrievalTask):
     ) -> dict[str, Any]:
         evidence = data["evidence"]
         profile = PositionProfile.from_ranks(self.scheme, evidence, ranked.ranks)
-        reach = WindowCoverage.from_ranks(window, self.scheme, evidence, ranked.ranks) if window else None
+        coverage = WindowCoverage.from_ranks(window, self.scheme, evidence, ranked.ranks) if window else None
         reserved = {PROFILE_KEY, COVERAGE_KEY, RUN_KEY, "main_score", "hf_subset", "languages", "mteb_version"}
-        scores: dict[str, Any] = rounded(plugin_scores(profile, reach, taken={*taken, *reserved}))
+        scores: dict[str, Any] = rounded(plugin_scores(profile, coverage, taken={*taken, *reserved}))
         run = {
+            "schema": SCHEMA,
             "data_revision": data["revision"],
             "queries_dropped": data["dropped"],
             "missing_subsets": self.missing_subsets(),
             "top_k": self.top_k,
-            SCORED_KEY: sorted(scores),
+            SCORE_NAMES_KEY: sorted(scores),
         }
         return {
             PROFILE_KEY: profile.to_json(),
-            COVERAGE_KEY: reach.to_json() if reach else {"window": None},
+            COVERAGE_KEY: coverage.to_json() if coverage else {"window": None},
             RUN_KEY: run,
             **scores,
         }

@@ -12,7 +12,7 @@ from posir_tasks.tasks.base import PositionTask
 from posir_tasks.tasks.metadata import SPLIT, check_name_and_languages
 
 #: What a position scheme must have.
-SCHEME = ("name", "lengths", "positions", "length_of", "cells")
+SCHEME = ("axes", "length_buckets", "cells")
 
 
 @dataclass(frozen=True)

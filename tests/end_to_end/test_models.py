@@ -11,7 +11,7 @@ from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, BertForSequ
 
 from posir_tasks.errors import ScoreError
 from posir_tasks.profile import PositionProfile
-from posir_tasks.query_ranks import ranks_path, read_ranks
+from posir_tasks.query_ranks import query_ranks_path, read_query_ranks
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.mini import read_mini
 from posir_tasks.tasks.mini import PosIRMini
@@ -91,7 +91,7 @@ def test_bm25_is_ranked_alike_from_arrays_and_from_mtebs_dictionaries(tmp_path: 
     model = mteb.get_model("mteb/baseline-bm25s")
     from_dictionaries = mteb.evaluate(model, FewQuestions(), cache=None, prediction_folder=tmp_path)
     assert (tmp_path / "PosIR-Mini_predictions.json").exists()
-    kept = read_ranks(ranks_path(tmp_path, "mteb/baseline-bm25s", model.mteb_model_meta.revision, "PosIR-Mini"))
+    kept = read_query_ranks(query_ranks_path(tmp_path, "mteb/baseline-bm25s", model.mteb_model_meta.revision, "PosIR-Mini"))
     assert kept.profile("default").to_json() == scores_of(model)["position_profile"]
     assert from_dictionaries.task_results[0].scores["test"][0] == scores_of(model)
 

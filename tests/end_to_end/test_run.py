@@ -132,7 +132,7 @@ def test_rescore_restores_plugin_scores_without_the_model(data: Path, tmp_path: 
     original = file.read_text()
     stripped = json.loads(original)
     for scores in stripped["scores"]["test"]:
-        for name in scores["position_run"]["plugin_scores"]:
+        for name in scores["position_run"]["plugin_score_names"]:
             del scores[name]
     file.write_text(json.dumps(stripped))
     rescored = run("posir", "rescore", str(tmp_path))

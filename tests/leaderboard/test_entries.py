@@ -51,7 +51,7 @@ def profile(*ranks):
     return PositionProfile.from_ranks(RelativePositions(), evidence(len(ranks)), np.array(ranks))
 
 
-def reach(*ranks):
+def coverage(*ranks):
     return WindowCoverage.from_ranks(100, RelativePositions(), evidence(len(ranks)), np.array(ranks))
 
 
@@ -59,7 +59,7 @@ def reach(*ranks):
 def file(tmp_path):
     """A result with two subsets and a known window."""
     profiles = {"sports": profile(1, 2, 0, 4, 1), "game": profile(1, 1, 11)}
-    return write_result(tmp_path, profiles, position_reach=reach(1, 2, 0).to_json())
+    return write_result(tmp_path, profiles, window_coverage=coverage(1, 2, 0).to_json())
 
 
 def changed(file, change):
@@ -87,7 +87,7 @@ def test_an_entry_has_what_its_file_has(tmp_path, file):
     assert entry.file == file
     assert [result.subset for result in entry.subsets] == ["sports", "game"]
     assert entry.subsets[1].profile == profile(1, 1, 11)
-    assert entry.subsets[0].reach.to_json() == reach(1, 2, 0).to_json()
+    assert entry.subsets[0].coverage.to_json() == coverage(1, 2, 0).to_json()
     assert list(entry.scores) == json.loads(file.read_text())["scores"]["test"]
     assert entry.meta == {"name": "org/model", "revision": "rev1"}
     assert entry.dataset_revision == "main"
@@ -374,19 +374,19 @@ def test_counts_that_no_data_has_are_refused(file, field, count):
 
 @pytest.mark.parametrize("field", ["starts_beyond", "ends_beyond"])
 @pytest.mark.parametrize("value", [[-1, 0, 0, 0], [10**30, 0, 0, 0], [10**9, 0, 0, 0], [0], "abc", {}, [[1], 2, 3, 4]])
-def test_a_reach_that_no_data_has_is_refused(file, field, value):
-    changed(file, lambda data: data["scores"]["test"][0]["position_reach"].update({field: value}))
+def test_a_coverage_that_no_data_has_is_refused(file, field, value):
+    changed(file, lambda data: data["scores"]["test"][0]["window_coverage"].update({field: value}))
     refused(file)
 
 
 @pytest.mark.parametrize("reached", [[], "x", 3, None])
-def test_a_reach_that_is_no_object_is_refused(file, reached):
-    changed(file, lambda data: data["scores"]["test"][1].update(position_reach=reached))
+def test_a_coverage_that_is_no_object_is_refused(file, reached):
+    changed(file, lambda data: data["scores"]["test"][1].update(window_coverage=reached))
     assert "subset 'game'" in refused(file)
 
 
 @pytest.mark.parametrize(
-    ("change", "why"), [({"schema": 9}, "schema 9"), ({"counts": None}, "damaged"), ({"queries": 1}, "says 1 queries")]
+    ("change", "why"), [({"schema": 9}, "schema 9"), ({"counts": None}, "damaged"), ({"queries": 1}, "states 1 queries")]
 )
 def test_a_profile_that_cannot_be_read_is_named_by_subset(file, change, why):
     changed(file, lambda data: data["scores"]["test"][1]["position_profile"].update(change))
@@ -395,11 +395,11 @@ def test_a_profile_that_cannot_be_read_is_named_by_subset(file, change, why):
     assert why in said
 
 
-@pytest.mark.parametrize("field", ["scheme", "lengths", "positions"])
+@pytest.mark.parametrize("field", ["scheme", "lengths", "positions", "position_title", "length_titles"])
 def test_markup_in_a_profiles_names_is_refused(file, field):
     def change(data):
-        found = data["scores"]["test"][0]["position_profile"]
-        found[field] = "<b>" if field == "scheme" else ["<b>"] * len(found[field])
+        axes = data["scores"]["test"][0]["position_profile"]["axes"]
+        axes[field] = "<b>" if isinstance(axes[field], str) else ["<b>"] * len(axes[field])
 
     changed(file, change)
     assert "is <b>; String should match" in refused(file)
@@ -425,7 +425,7 @@ def places(value, path=()):
 @given(drawn=st.data())
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_result_with_any_part_replaced_is_read_or_named(tmp_path, drawn):
-    file = write_result(tmp_path, {"sports": profile(1, 2)}, position_reach=reach(1, 2).to_json())
+    file = write_result(tmp_path, {"sports": profile(1, 2)}, window_coverage=coverage(1, 2).to_json())
     data = json.loads(file.read_text())
     *way, last = drawn.draw(st.sampled_from(sorted((path for path in places(data) if path), key=repr)))
     inside = data

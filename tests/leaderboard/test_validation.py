@@ -16,6 +16,7 @@ from mteb.cache import ResultCache
 from posir_leaderboard.dataset import subset_facts
 from posir_leaderboard.entries import read_entries, read_entry
 from posir_leaderboard.validation import MAX_PROBLEMS, check_revision, differences, retrieval_bounds, validate_entry
+from posir_tasks.axes import Axes
 from posir_tasks.languages import DOMAINS
 from posir_tasks.profile import PositionProfile
 from posir_tasks.ranks import RankedQueries, retrieval_scores
@@ -24,7 +25,7 @@ from posir_tasks.tasks.catalogue import builtin_tasks
 from tests.support.commands import run
 from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
 from tests.support.guessing import write_guesses
-from tests.support.results import as_of_the_hub
+from tests.support.results import VERSION_1, as_of_the_hub
 
 COMMIT = "a" * 40
 JSON = st.recursive(
@@ -73,7 +74,7 @@ def test_a_true_result_has_no_problem(bm25, guessed):
         (entry,), problems = read_entries(folder)
         assert problems == []
         assert validate_entry(entry) == []
-    assert entry.subsets[0].reach is not None
+    assert entry.subsets[0].coverage is not None
 
 
 def test_a_result_of_another_processor_has_no_problem(bm25):
@@ -125,7 +126,7 @@ def test_an_edited_number_is_refused_with_both_values(guessed, file, drawn):
     said = "\n".join(map(str, problems))
     assert str(file) in said
     # Of a number that others follow from, the others are named.
-    if path[0] not in ("position_profile", "position_reach"):
+    if path[0] not in ("position_profile", "window_coverage"):
         assert any(problem.field.startswith(str(path[0])) for problem in problems)
         assert str(after) in said
         assert str(before) in said or f"{before:.6f}" in said
@@ -135,7 +136,7 @@ def test_every_number_of_a_result_is_one_that_is_checked(guessed):
     """Apart from nAUC and what a profile determines in part, no number escapes the test above."""
     scores = json.loads((guessed / "PosIR-Mini.json").read_text())["scores"]["test"][0]
     names = {path[0] for path in numbers(scores)}
-    assert {"ndcg_at_10", "main_score", "psi", "psi_q4", "reach", "psi_significance", "position_bins", "accuracy"} <= names
+    assert {"ndcg_at_10", "main_score", "psi", "psi_q4", "truncation", "psi_significance", "position_bins", "accuracy"} <= names
     assert names >= IN_PART
 
 
@@ -168,7 +169,7 @@ def test_an_nauc_beyond_one_or_no_number_is_refused(file, value):
 
 
 @pytest.mark.parametrize("value", ["0.5", None, True, [0.5], {}])
-@pytest.mark.parametrize("name", ["ndcg_at_10", "psi", "recall_at_20", "main_score", "position_bins", "position_reach"])
+@pytest.mark.parametrize("name", ["ndcg_at_10", "psi", "recall_at_20", "main_score", "position_bins", "window_coverage"])
 def test_a_score_that_is_no_number_is_refused(file, name, value):
     data = json.loads(file.read_text())
     data["scores"]["test"][0][name] = value
@@ -188,7 +189,7 @@ def test_true_scores_lie_within_the_bounds_of_their_profile(ranks):
     totals = np.bincount(np.where((np.array(ranks) % 101) == 0, 12, np.minimum(np.array(ranks) % 101, 11)), minlength=13)[
         None, 1:
     ]
-    profile = PositionProfile("any", ("all",), ("all",), totals[:, None], totals)
+    profile = PositionProfile(Axes("any", ("all",), ("all",)), totals[:, None], totals)
     low, high = retrieval_bounds(profile, round(true["recall_at_20"], 6), K_VALUES)
     assert true.keys() == low.keys() == high.keys()
     for name, value in true.items():
@@ -200,7 +201,7 @@ def test_true_scores_lie_within_the_bounds_of_their_profile(ranks):
 @pytest.mark.parametrize("recall", [None, "x", 5, -3, float("nan"), True])
 def test_bounds_of_an_unbelievable_recall_at_20_are_still_bounds(recall):
     totals = np.array([[3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 5]])
-    low, high = retrieval_bounds(PositionProfile("any", ("all",), ("all",), totals[:, None], totals), recall, K_VALUES)
+    low, high = retrieval_bounds(PositionProfile(Axes("any", ("all",), ("all",)), totals[:, None], totals), recall, K_VALUES)
     assert all(low[name] <= high[name] for name in low)
     assert 3 / 12 <= low["recall_at_20"] <= 7 / 12
 
@@ -240,7 +241,7 @@ def test_a_query_at_another_rank_changes_the_scores_and_is_refused(file):
         profile["totals"][length] = moved(profile["totals"][length], rank, 0 if rank else 1)
 
     fields = {problem.field for problem in edited(file, change)}
-    assert fields & {"ndcg_at_1", "ndcg_at_10", "position_reach.seen"}
+    assert fields & {"ndcg_at_1", "ndcg_at_10", "window_coverage.within_window"}
 
 
 def test_totals_that_are_not_those_of_the_counts_are_refused(file):
@@ -249,7 +250,7 @@ def test_totals_that_are_not_those_of_the_counts_are_refused(file):
         totals[0] = moved(totals[0], next(rank for rank, count in enumerate(totals[0].split()) if count != "0"), 11)
 
     fields = [problem.field for problem in edited(file, change)]
-    assert fields == ["position_profile.totals", "position_reach.seen"]
+    assert fields == ["position_profile.totals", "window_coverage.within_window"]
 
 
 def test_a_result_on_fewer_queries_than_the_dataset_has_is_refused_with_both_numbers(bm25, tmp_path):
@@ -280,29 +281,29 @@ def test_a_result_on_fewer_queries_than_the_dataset_has_is_refused_with_both_num
 
 @pytest.mark.parametrize("window", [255, 1, 10**6])
 def test_another_window_than_the_counts_are_of_is_refused(file, window):
-    problems = edited(file, lambda scores: scores["position_reach"].update(window=window))
-    assert {problem.field.partition("[")[0] for problem in problems} >= {"position_reach.starts_beyond"}
+    problems = edited(file, lambda scores: scores["window_coverage"].update(window=window))
+    assert {problem.field.partition("[")[0] for problem in problems} >= {"window_coverage.starts_beyond"}
 
 
 @pytest.mark.parametrize("window", [0, -256])
 def test_a_window_of_nothing_is_refused(file, window):
-    (problem,) = edited(file, lambda scores: scores["position_reach"].update(window=window))
+    (problem,) = edited(file, lambda scores: scores["window_coverage"].update(window=window))
     assert "a window of at least 1 token" in str(problem)
 
 
 def test_what_a_window_leaves_cannot_be_better_than_the_whole(file):
     def change(scores):
-        seen = scores["position_reach"]["seen"]
+        seen = scores["window_coverage"]["within_window"]
         length, position, rank = first_cell(seen)
         for row, index in ((seen["counts"][length], position), (seen["totals"], length)):
             row[index] = moved(row[index], rank, (rank + 1) % 12)
 
-    assert [problem.field for problem in edited(file, change)] == ["position_reach.seen"]
+    assert [problem.field for problem in edited(file, change)] == ["window_coverage.within_window"]
 
 
 def test_a_window_left_out_afterwards_is_noticed(file):
-    problems = edited(file, lambda scores: scores.update(position_reach={"window": None}))
-    assert any(problem.field.startswith("reach") for problem in problems)
+    problems = edited(file, lambda scores: scores.update(window_coverage={"window": None}))
+    assert any(problem.field.startswith("truncation") for problem in problems)
 
 
 # Whole, and of the right data
@@ -343,12 +344,12 @@ def test_subset_and_languages_are_the_tasks_own(file, change):
 
 def test_another_schema_or_form_of_the_profile_is_refused(file):
     (problem,) = edited(file, lambda scores: scores["position_profile"].update(schema=0))
-    assert (problem.field, problem.message) == ("position_profile.schema", "is 0 in the file; must be 1")
+    assert (problem.field, problem.message) == ("position_profile.schema", "is 0 in the file; must be 2")
 
 
 def test_another_scheme_is_refused(file):
-    (problem,) = edited(file, lambda scores: scores["position_profile"].update(scheme="relative-20x512"))
-    assert problem.field == "position_profile.scheme"
+    (problem,) = edited(file, lambda scores: scores["position_profile"]["axes"].update(scheme="relative-20x512"))
+    assert problem.field == "position_profile.axes"
 
 
 def test_a_revision_that_is_none_is_refused(tmp_path):
@@ -463,3 +464,8 @@ def test_a_query_in_two_buckets_counts_in_both_and_once(tmp_path, monkeypatch):
             totals[0] = moved(totals[0], found, (found + 1) % 12)
 
     assert [problem.field for problem in edited(file, change)] == ["position_profile.totals"]
+
+
+def test_a_result_of_schema_1_has_no_problems():
+    entry = read_entry(VERSION_1 / "PosIR-Mini.json")
+    assert validate_entry(entry) == []

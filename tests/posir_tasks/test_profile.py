@@ -11,9 +11,10 @@ import pytrec_eval
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from posir_tasks.errors import ProfileError
+from posir_tasks.cells import pool
+from posir_tasks.errors import NewerSchemaError, ProfileError
 from posir_tasks.evidence import Evidence
-from posir_tasks.profile import MRR_AT_10, NDCG_AT_10, RANKS, PositionProfile, pool, rank_columns, recall_gains
+from posir_tasks.profile import MRR_AT_10, NDCG_AT_10, RANKS, PositionProfile, rank_columns, recall_gains
 from posir_tasks.schemes import AbsolutePositions, LabelledPositions, RelativePositions
 
 RANK = st.one_of(st.integers(0, 12), st.integers(0, 130))
@@ -153,8 +154,8 @@ def written():
 
 
 def test_a_newer_form_is_refused_with_the_way_to_update():
-    with pytest.raises(ProfileError, match=r"schema 2.*reads up to 1\..*pip install -U posir"):
-        PositionProfile.from_json(written() | {"schema": 2})
+    with pytest.raises(NewerSchemaError, match=r"schema 3.*reads up to 2\..*pip install -U posir"):
+        PositionProfile.from_json(written() | {"schema": 3})
 
 
 def test_a_wrong_number_of_queries_is_refused():
@@ -169,7 +170,7 @@ def test_a_negative_count_is_refused():
         PositionProfile.from_json(profile)
 
 
-@pytest.mark.parametrize("field", ["scheme", "lengths", "positions", "counts", "totals", "queries", "schema"])
+@pytest.mark.parametrize("field", ["axes", "counts", "totals", "queries", "schema"])
 def test_a_missing_field_is_refused(field):
     profile = written()
     del profile[field]
@@ -186,8 +187,8 @@ def test_a_missing_field_is_refused(field):
         {"totals": ["one two"] * 4},
         {"totals": [1, 2, 3, 4]},
         {"totals": ["9" * 30] * 4},
-        {"lengths": ["Q1", "Q2"]},
-        {"positions": None},
+        {"axes": {"scheme": "s", "lengths": ["Q1", "Q2"], "positions": ["0"]}},
+        {"axes": None},
         {"schema": "1"},
     ],
     ids=str,

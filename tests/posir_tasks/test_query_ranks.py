@@ -14,7 +14,7 @@ from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Evidence
 from posir_tasks.files import LOCK_FILE
 from posir_tasks.profile import PositionProfile
-from posir_tasks.query_ranks import ranks_path, read_ranks, save_ranks
+from posir_tasks.query_ranks import query_ranks_path, read_query_ranks, save_query_ranks
 from posir_tasks.schemes import AbsolutePositions, LabelledPositions, RelativePositions
 
 ABSOLUTE = AbsolutePositions()
@@ -36,30 +36,30 @@ def evidence_of(starts):
 
 
 @pytest.mark.parametrize(
-    "scheme", [RelativePositions(), AbsolutePositions(), LabelledPositions()], ids=lambda one: one.name[:5]
+    "scheme", [RelativePositions(), AbsolutePositions(), LabelledPositions()], ids=lambda one: one.axes.scheme[:5]
 )
 @settings(deadline=None, max_examples=25)
 @given(queries=st.lists(st.tuples(st.sampled_from([0, 99, 100, 101, 500, 600, 3120, 3121]), st.integers(0, 1200)), min_size=1))
 def test_kept_ranks_make_the_profile_of_the_run(tmp_path_factory, scheme, queries):
     evidence, ranks = evidence_of([start for start, _ in queries]), np.array([rank for _, rank in queries])
-    kept = read_ranks(save_ranks(tmp_path_factory.mktemp("ranks"), *RUN, "sports", scheme, evidence, ranks))
+    kept = read_query_ranks(save_query_ranks(tmp_path_factory.mktemp("ranks"), *RUN, "sports", scheme, evidence, ranks))
     assert kept.profile("sports") == PositionProfile.from_ranks(scheme, evidence, ranks)
     assert kept.table["query_id"].to_list() == evidence.query_ids
     assert kept.table["rank"].to_list() == ranks.tolist()
-    assert (kept.of.model, kept.of.revision, kept.of.task) == RUN
+    assert (kept.header.model, kept.header.revision, kept.header.task) == RUN
 
 
 def keep(folder, subset, ranks, starts=(0, 600), scheme=ABSOLUTE):
-    return save_ranks(folder, *RUN, subset, scheme, evidence_of(starts), np.array(ranks))
+    return save_query_ranks(folder, *RUN, subset, scheme, evidence_of(starts), np.array(ranks))
 
 
 def test_a_subset_is_added_or_replaced_and_the_others_stay(tmp_path):
     for subset, ranks in (("sports", [1, 2]), ("game", [3, 4]), ("sports", [5, 0])):
         file = keep(tmp_path, subset, ranks)
-    kept = read_ranks(file)
+    kept = read_query_ranks(file)
     assert kept.subsets == {"sports", "game"}
-    assert kept.of_subset("sports")["rank"].to_list() == [5, 0]
-    assert kept.of_subset("game")["rank"].to_list() == [3, 4]
+    assert kept.select_subset("sports")["rank"].to_list() == [5, 0]
+    assert kept.select_subset("game")["rank"].to_list() == [3, 4]
     assert {one.name for one in file.parent.iterdir()} == {file.name, LOCK_FILE}
 
 
@@ -71,17 +71,17 @@ def test_the_file_says_what_it_is_of_and_other_tools_read_it(tmp_path):
         {"subset": "sports", "query_id": "q1", "rank": 2, "length": 0, "positions": []},
     ]
     of = json.loads(table.schema.metadata[b"posir"])
-    assert (of["schema"], of["model"], of["revision"], of["task"]) == (1, *RUN)
-    assert of["scheme"] == ABSOLUTE.name
+    assert (of["schema"], of["model"], of["revision"], of["task"]) == (2, *RUN)
+    assert of["axes"]["scheme"] == ABSOLUTE.axes.scheme
 
 
 def test_ranks_of_another_scheme_are_not_mixed_in(tmp_path, caplog):
     keep(tmp_path, "sports", [1, 2])
     with caplog.at_level(logging.WARNING):
         file = keep(tmp_path, "game", [3, 4], scheme=RelativePositions())
-    assert read_ranks(file).subsets == {"game"}
+    assert read_query_ranks(file).subsets == {"game"}
     assert "absolute-" in caplog.text
-    assert "written anew" in caplog.text
+    assert "replacing it" in caplog.text
 
 
 def test_a_damaged_file_is_written_anew(tmp_path, caplog):
@@ -89,7 +89,7 @@ def test_a_damaged_file_is_written_anew(tmp_path, caplog):
     file.write_bytes(file.read_bytes()[:40])
     with caplog.at_level(logging.WARNING):
         keep(tmp_path, "game", [3, 4])
-    assert read_ranks(file).subsets == {"game"}
+    assert read_query_ranks(file).subsets == {"game"}
     assert str(file) in caplog.text
 
 
@@ -109,7 +109,7 @@ def test_nothing_is_left_of_a_write_that_fails(tmp_path, monkeypatch):
 
 
 def test_path(tmp_path):
-    assert ranks_path(tmp_path, *RUN) == tmp_path / "org__a_model" / "refs__pr__1" / "PosIR-English_ranks.parquet"
+    assert query_ranks_path(tmp_path, *RUN) == tmp_path / "org__a_model" / "refs__pr__1" / "PosIR-English_ranks.parquet"
 
 
 @settings(deadline=None)
@@ -117,7 +117,7 @@ def test_path(tmp_path):
 def test_no_name_leaves_the_folder(tmp_path_factory, names):
     folder = tmp_path_factory.getbasetemp() / "predictions"
     try:
-        path = ranks_path(folder, *names)
+        path = query_ranks_path(folder, *names)
     except PosirError:
         return
     assert path.resolve().parent.parent.parent == folder.resolve()
@@ -126,7 +126,7 @@ def test_no_name_leaves_the_folder(tmp_path_factory, names):
 @pytest.mark.parametrize("name", ["", ".", "..", "a\\b", "C:"])
 def test_bad_names_are_refused(tmp_path, name):
     with pytest.raises(PosirError, match="Rename it"):
-        ranks_path(tmp_path, "org/model", name, "task")
+        query_ranks_path(tmp_path, "org/model", name, "task")
 
 
 def rewritten(file, change_of=lambda of: of, change_table=lambda table: table):
@@ -146,8 +146,8 @@ def with_column(name, values):
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"change_of": lambda of: of | {"schema": 2}}, "schema 2"),
-        ({"change_of": lambda _: {"schema": 1}}, "'model'"),
+        ({"change_of": lambda of: of | {"schema": 3}}, "schema 3"),
+        ({"change_of": lambda _: {"schema": 1}}, "model: Field required"),
         ({"change_of": lambda _: []}, "TypeError"),
         ({"change_table": lambda table: table.drop_columns(["rank"])}, "rank"),
         ({"change_table": with_column("length", [0, 1])}, "'length' has an index outside 0 to 0"),
@@ -160,14 +160,14 @@ def test_files_that_are_no_kept_ranks(tmp_path, change, told):
     file = keep(tmp_path, "sports", [1, 2])
     rewritten(file, **change)
     with pytest.raises(PosirError, match=told) as caught:
-        read_ranks(file)
+        read_query_ranks(file)
     assert str(file) in str(caught.value)
 
 
 def test_other_files(tmp_path):
     with pytest.raises(PosirError, match="--prediction-folder"):
-        read_ranks(tmp_path / "absent.parquet")
+        read_query_ranks(tmp_path / "absent.parquet")
     plain = tmp_path / "plain.parquet"
     pq.write_table(pa.table({"rank": [1]}), plain)
-    with pytest.raises(PosirError, match="no file of kept ranks"):
-        read_ranks(plain)
+    with pytest.raises(PosirError, match="not a file of per-query ranks"):
+        read_query_ranks(plain)

@@ -123,7 +123,7 @@ def test_rescoring_adds_the_plugins_scores_rounded_as_mteb_rounds(file, profiles
         assert new["psi"] == round(given["psi"], 6)
         assert new["position_bins"][0] == given["position_bins"][0]
         assert new.keys() - old.keys() == given.keys()
-        assert new["position_run"]["plugin_scores"] == sorted(given)
+        assert new["position_run"]["plugin_score_names"] == sorted(given)
         assert {name: new[name] for name in old if name != "position_run"} == {
             name: old[name] for name in old if name != "position_run"
         }
@@ -137,13 +137,13 @@ def test_rescoring_twice_changes_nothing_more(file):
 
 
 def test_rescoring_replaces_a_plugins_old_scores_and_keeps_those_of_absent_plugins(tmp_path, profiles):
-    run = {"plugin_scores": ["gone", "psi"], "data_revision": "local"}
+    run = {"plugin_score_names": ["gone", "psi"], "data_revision": "local"}
     file = write_result(tmp_path, profiles, psi=0.123, gone=7, position_run=run)
     rescore(file)
     for scores in entries(file):
         assert scores["psi"] == round(plugin_scores(profiles[scores["hf_subset"]])["psi"], 6)
         assert scores["gone"] == 7
-        assert {"gone", "psi", "position_bins"} <= set(scores["position_run"]["plugin_scores"])
+        assert {"gone", "psi", "position_bins"} <= set(scores["position_run"]["plugin_score_names"])
 
 
 def test_rescoring_leaves_alone_what_is_mtebs(tmp_path, profiles, caplog):

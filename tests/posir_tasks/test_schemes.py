@@ -71,15 +71,15 @@ def test_the_first_bin_is_closed_on_both_sides_and_midpoints_are_clipped():
 def test_length_buckets_are_those_of_pandas_cut(tokens):
     expected = pd.cut(pd.Series(tokens), [0, 512, 1024, 1536, np.inf], labels=False)
     found = relative([(0, 1, 10)] * len(tokens), tokens)
-    assert RelativePositions().length_of(found).tolist() == expected.tolist()
+    assert RelativePositions().length_buckets(found).tolist() == expected.tolist()
     assert RelativePositions().cells(found).length.tolist() == expected.tolist()
 
 
 def test_relative_names_are_the_intervals():
-    scheme = RelativePositions()
-    assert scheme.lengths == ("Q1", "Q2", "Q3", "Q4")
-    assert len(set(scheme.positions)) == 20
-    assert (scheme.positions[0], scheme.positions[1], scheme.positions[19]) == ("[0.00, 0.05]", "(0.05, 0.10]", "(0.95, 1.00]")
+    axes = RelativePositions().axes
+    assert axes.lengths == ("Q1", "Q2", "Q3", "Q4")
+    assert len(set(axes.positions)) == 20
+    assert (axes.positions[0], axes.positions[1], axes.positions[19]) == ("[0.00, 0.05]", "(0.05, 0.10]", "(0.95, 1.00]")
 
 
 @given(st.lists(st.one_of(st.integers(0, 4_000), st.sampled_from([0, 100, 101, 500, 3120, 3121])), min_size=1))
@@ -110,7 +110,7 @@ def test_no_queries_have_no_cells():
     empty = Evidence([], [])
     for scheme in (RelativePositions(), AbsolutePositions(), LabelledPositions()):
         assert len(scheme.cells(empty).query) == 0
-        assert len(scheme.length_of(empty)) == 0
+        assert len(scheme.length_buckets(empty)) == 0
 
 
 def test_schemes_with_other_cells_have_other_names():
@@ -122,4 +122,4 @@ def test_schemes_with_other_cells_have_other_names():
         AbsolutePositions(buckets=((0, 100), (100, 3120))),
         LabelledPositions(),
     ]
-    assert len({scheme.name for scheme in schemes}) == len(schemes)
+    assert len({scheme.axes for scheme in schemes}) == len(schemes)

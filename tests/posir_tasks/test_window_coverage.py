@@ -24,28 +24,28 @@ def evidence_of(rows: list[tuple[int, int, int, int]]) -> tuple[Evidence, np.nda
 
 
 def measured(rows: list[tuple[int, int, int, int]], window: int) -> WindowCoverage:
-    reach = WindowCoverage.from_ranks(window, SCHEME, *evidence_of(rows))
-    assert reach is not None
-    return reach
+    coverage = WindowCoverage.from_ranks(window, SCHEME, *evidence_of(rows))
+    assert coverage is not None
+    return coverage
 
 
 @given(ROWS, st.integers(1, 3000))
 def test_counts_are_those_of_a_loop_over_the_queries(rows, window):
-    reach = measured(rows, window)
+    coverage = measured(rows, window)
     starts = [start / 1000 * tokens >= window for start, _, tokens, _ in rows]
     ends = [(start + size) / 1000 * tokens > window for start, size, tokens, _ in rows]
-    assert reach.starts_beyond.sum() == sum(starts)
-    assert reach.ends_beyond.sum() == sum(ends)
-    assert reach.seen.queries == len(rows) - sum(ends)
+    assert coverage.starts_beyond.sum() == sum(starts)
+    assert coverage.ends_beyond.sum() == sum(ends)
+    assert coverage.within_window.queries == len(rows) - sum(ends)
 
 
 @given(ROWS, ROWS, st.integers(1, 3000))
-def test_reaches_add_and_survive_json(first, second, window):
+def test_coverages_add_and_survive_json(first, second, window):
     whole = measured([*first, *second], window)
     pooled = pool_coverages([measured(first, window), measured(second, window)])
-    for reach in (pooled, WindowCoverage.from_json(whole.to_json())):
-        assert reach is not None
-        assert reach.to_json() == whole.to_json()
+    for coverage in (pooled, WindowCoverage.from_json(whole.to_json())):
+        assert coverage is not None
+        assert coverage.to_json() == whole.to_json()
 
 
 def test_unknown_lengths_and_windows_stay_unknown():

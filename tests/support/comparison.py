@@ -5,9 +5,10 @@ from scipy.stats import norm
 
 from posir_compare.model_runs import ModelRun, Pair, build_pairs, read_model_runs
 from posir_compare.pairing import CommonResults, JointCounts
+from posir_tasks.axes import Axes
 from posir_tasks.evidence import Evidence
 from posir_tasks.profile import NDCG_AT_10, RANKS, PositionProfile
-from posir_tasks.query_ranks import save_ranks
+from posir_tasks.query_ranks import save_query_ranks
 from posir_tasks.schemes import RelativePositions
 from tests.support.results import write_result
 from tests.support.simulation import rank_distributions
@@ -37,7 +38,7 @@ def build_common_results(*buckets, paired):
     joint = np.stack(buckets)
     names = tuple(f"Q{k + 1}" for k in range(len(buckets))), tuple(map(str, range(joint.shape[1])))
     totals = joint.sum(axis=1)
-    a, b = (PositionProfile("test", *names, joint.sum(axis=axis), totals.sum(axis=axis - 1)) for axis in (3, 2))
+    a, b = (PositionProfile(Axes("test", *names), joint.sum(axis=axis), totals.sum(axis=axis - 1)) for axis in (3, 2))
     return CommonResults(a, b, JointCounts(joint, totals) if paired else None, ("default",), ())
 
 
@@ -70,7 +71,7 @@ def write_run(folder, model, seed, domains=DOMAINS, ranks_folder=None, scheme=SC
         ranks = draw_ranks(len(evidence), seed + place)
         profiles[subset] = PositionProfile.from_ranks(scheme, evidence, ranks)
         if ranks_folder:
-            save_ranks(ranks_folder, model, "rev1", options.get("task", "PosIR-English"), subset, scheme, evidence, ranks)
+            save_query_ranks(ranks_folder, model, "rev1", options.get("task", "PosIR-English"), subset, scheme, evidence, ranks)
     return write_result(folder, profiles, model=model, **options)
 
 

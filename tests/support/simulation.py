@@ -5,6 +5,7 @@ import numpy as np
 from posir_psi import psi
 from posir_significance.group_means import compute_group_means
 from posir_significance.permutation_null import null_psi, permute_gains, summarize_null
+from posir_tasks.axes import Axes
 from posir_tasks.profile import NDCG_AT_10, PositionProfile
 
 #: Rank distributions of a good and of a bad retriever; mixtures of the two have any mean between theirs.
@@ -29,7 +30,7 @@ def build_profile(*buckets):
     """A profile with one length bucket for each (P, 12)."""
     counts = np.array(buckets, np.int64)
     lengths = tuple(f"Q{k + 1}" for k in range(len(counts)))
-    return PositionProfile("test", lengths, tuple(map(str, range(counts.shape[1]))), counts, counts.sum(axis=1))
+    return PositionProfile(Axes("test", lengths, tuple(map(str, range(counts.shape[1])))), counts, counts.sum(axis=1))
 
 
 def psi_p_value(counts, draws, seed=1):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from posir_leaderboard.board.models import read_model
-from posir_leaderboard.board.records import ALL_LENGTHS, Record
+from posir_leaderboard.board.records import Record
 from posir_published import PublishedRow, published_rows, published_tasks
 from posir_published.rows import CROSS_LINGUAL, MONOLINGUAL, published_bins
 from posir_published.scores import read_posq_scores
@@ -18,6 +18,7 @@ from posir_report.published import row_from_published
 from posir_report.summary import Row
 from posir_significance.intervals import wilson_interval
 from posir_tasks.results import rounded
+from posir_tasks.schemes import ALL_LENGTHS
 
 #: What the position buckets of PosQ are.
 POSITIONS = {

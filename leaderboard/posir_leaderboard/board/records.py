@@ -9,12 +9,12 @@ from typing import Any
 from posir_leaderboard.board.models import Model, read_model
 from posir_leaderboard.entries import Entry
 from posir_psi.scores import none_if_nan
-from posir_report.cells import Cell, cells_of, equal_bins, lengths_in_words
-from posir_report.charts import position_title
+from posir_report.cells import Cell, cells_of
 from posir_report.summary import Row, TaskSummary, build_bin_rows, build_rows, summarise
 from posir_report.tables import describe_bias, truncation_notes
 from posir_significance.permutation_null import permutation_null
 from posir_tasks.results import rounded
+from posir_tasks.schemes import ALL_LENGTHS
 
 #: What is kept of a cell of the curves.
 CELL = ("queries", "ndcg_at_10", "low", "high", "null_low", "null_high")
@@ -31,7 +31,6 @@ ROW = (
     "psi_null_p95",
     "p_value",
 )
-ALL_LENGTHS = "All lengths"
 
 Columns = dict[str, list[Any]]
 
@@ -97,13 +96,13 @@ def record_of(entry: Entry) -> Record:
 def detail_of(summary: TaskSummary, entry: Entry) -> dict[str, Any]:
     """Return what the model's own page shows of a task besides the rows."""
     panels = [all_lengths(summary), *by_length(summary)] if len(summary.profile.lengths) > 1 else by_length(summary)
-    words = lengths_in_words(summary.profile)
+    axes = summary.profile.axes
     subsets = [Line.of_task(build_rows(summarise([one])[0])[0]) for one in entry.subsets] if len(entry.subsets) > 1 else []
     detail = {
-        "lengths": [ALL_LENGTHS, *words] if len(words) > 1 else list(words),
-        "positions": list(summary.profile.positions),
-        "position_title": position_title(summary.profile),
-        "relative": equal_bins(summary.profile),
+        "lengths": [ALL_LENGTHS, *axes.length_titles] if len(axes.lengths) > 1 else list(axes.length_titles),
+        "positions": list(axes.positions),
+        "position_title": axes.position_title,
+        "relative": axes.equal_bins,
         "panels": [cell_columns(cells) for cells in panels],
         "subsets": {"name": [one.subset for one in entry.subsets], **row_columns(subsets)} if subsets else None,
         "data_revision": summary.data_revision,
@@ -115,8 +114,7 @@ def detail_of(summary: TaskSummary, entry: Entry) -> dict[str, Any]:
 def by_length(summary: TaskSummary) -> list[list[Cell]]:
     """Return the cells of each length bucket."""
     cells = cells_of(summary)
-    words = lengths_in_words(summary.profile)
-    return [[cell for cell in cells if cell.length == length] for length in words]
+    return [[cell for cell in cells if cell.length == title] for title in summary.profile.axes.length_titles]
 
 
 def all_lengths(summary: TaskSummary) -> list[Cell]:

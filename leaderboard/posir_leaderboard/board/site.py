@@ -12,7 +12,6 @@ from importlib.resources import files
 from itertools import groupby
 from typing import Any
 
-import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from posir_leaderboard.board.charts import specifications
@@ -21,9 +20,7 @@ from posir_leaderboard.board.groups import Group, with_others
 from posir_leaderboard.board.models import Model
 from posir_leaderboard.board.records import Line, Record, row_columns
 from posir_leaderboard.board.views import View, average_view, task_view
-from posir_report.cells import lengths_in_words
 from posir_tasks.display.progress import progress
-from posir_tasks.profile import RANKS, PositionProfile
 from posir_tasks.schemes import RelativePositions
 
 #: The page's own scripts, in the order in which they run.
@@ -156,8 +153,9 @@ def shown_in(group: Group, records: Sequence[Record]) -> Iterator[Shown]:
 
 def index_of(models: Sequence[Model], groups: Sequence[Group], shown: Mapping[str, Sequence[Shown]]) -> dict[str, Any]:
     """Return what the page needs first: the models, and what can be chosen."""
+    posir = RelativePositions().axes
     return {
-        "lengths": length_words(),
+        "lengths": dict(zip(posir.lengths, posir.length_titles, strict=True)),
         "models": {
             "id": [model.id for model in models],
             "label": labels_of(models),
@@ -183,16 +181,6 @@ def index_of(models: Sequence[Model], groups: Sequence[Group], shown: Mapping[st
             for group in groups
         ],
     }
-
-
-def length_words() -> dict[str, str]:
-    """Return the length buckets of PosIR in words."""
-    scheme = RelativePositions()
-    shape = (len(scheme.lengths), len(scheme.positions), len(RANKS))
-    empty = PositionProfile(
-        scheme.name, scheme.lengths, scheme.positions, np.zeros(shape, np.int64), np.zeros((shape[0], shape[2]), np.int64)
-    )
-    return dict(zip(scheme.lengths, lengths_in_words(empty), strict=True))
 
 
 def labels_of(models: Sequence[Model]) -> list[str]:

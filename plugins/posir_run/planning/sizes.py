@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 #: PosIR's length buckets, and the upper bounds of all but the last, in tokens.
 BOUNDS = RelativePositions().token_bounds
-BUCKETS = RelativePositions().lengths
+BUCKETS = RelativePositions().axes.lengths
 
 #: Documents, their tokens, and queries of PosIR as published (Zeng et al. 2026, arXiv 2601.08363): of all ten languages,
 #: of English (922 tokens per document), and the mean of the nine others.

@@ -9,7 +9,7 @@ from posir_compare.pairing import find_common_results
 from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Evidence
 from posir_tasks.profile import rank_columns
-from posir_tasks.query_ranks import save_ranks
+from posir_tasks.query_ranks import save_query_ranks
 from posir_tasks.schemes import RelativePositions
 from tests.support.comparison import DOMAINS, SCHEME, draw_evidence, draw_ranks, only_pair, write_run
 
@@ -64,19 +64,19 @@ def test_nothing_in_common(tmp_path, domains, scheme, message):
 
 
 def other_ranks(ranks):
-    save_ranks(ranks, "org/b", "rev1", "PosIR-English", "game", SCHEME, DOMAINS["game"], draw_ranks(300, 99))
+    save_query_ranks(ranks, "org/b", "rev1", "PosIR-English", "game", SCHEME, DOMAINS["game"], draw_ranks(300, 99))
 
 
 def other_ids(ranks):
     for place, (subset, one) in enumerate(DOMAINS.items()):
         ids = [f"other{name}" for name in one.query_ids]
         evidence = Evidence(ids, one.document_ids, one.starts, one.ends, one.characters, one.tokens)
-        save_ranks(ranks, "org/b", "rev1", "PosIR-English", subset, SCHEME, evidence, draw_ranks(len(ids), 5 + place))
+        save_query_ranks(ranks, "org/b", "rev1", "PosIR-English", subset, SCHEME, evidence, draw_ranks(len(ids), 5 + place))
 
 
 def one_subset(ranks):
     (ranks / "org__b" / "rev1" / "PosIR-English_ranks.parquet").unlink()
-    save_ranks(ranks, "org/b", "rev1", "PosIR-English", "sports", SCHEME, DOMAINS["sports"], draw_ranks(200, 6))
+    save_query_ranks(ranks, "org/b", "rev1", "PosIR-English", "sports", SCHEME, DOMAINS["sports"], draw_ranks(200, 6))
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def one_subset(ranks):
         (lambda ranks: (ranks / "org__b" / "rev1" / "PosIR-English_ranks.parquet").unlink(), "does not exist"),
         (
             lambda ranks: (ranks / "org__b" / "rev1" / "PosIR-English_ranks.parquet").write_bytes(b"PAR1"),
-            "no file of kept ranks",
+            "not a file of",
         ),
         (one_subset, "has no ranks of the subset 'game'"),
         (other_ranks, "do not match the result"),

@@ -70,10 +70,10 @@ def test_every_published_score_is_read():
 def test_position_buckets_are_those_of_the_schemes():
     schemes = {"SQuAD-PosQ": AbsolutePositions(), "FineWeb-PosQ": LabelledPositions()}
     assert {(score.dataset, score.buckets) for score in read_posq_scores()} == {
-        (name, scheme.positions) for name, scheme in schemes.items()
+        (name, scheme.axes.positions) for name, scheme in schemes.items()
     }
     assert {name: len(queries) for name, queries in BUCKET_QUERIES.items()} == {
-        name + size: len(scheme.positions) for name, scheme in schemes.items() for size in ("", "-Tiny")
+        name + size: len(scheme.axes.positions) for name, scheme in schemes.items() for size in ("", "-Tiny")
     }
 
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from posir_report.cells import FEW, cells_of, lengths_in_words
+from posir_report.cells import FEW, cells_of
 from posir_report.charts import curves, heat_map, models_over_position, psi_against_ndcg
 from posir_report.figure_export import build_figures, deduplicate, write_pictures
 from posir_report.labels import model_labels, shorten_middle
@@ -46,10 +46,10 @@ def drawn_queries(seed=3, queries=2600):
 
 
 def profile_of(frame, scheme):
-    counts = np.zeros((len(scheme.lengths), len(scheme.positions), len(RANKS)), np.int64)
+    counts = np.zeros((len(scheme.axes.lengths), len(scheme.axes.positions), len(RANKS)), np.int64)
     for length, position, rank in frame[["length", "bin", "rank"]].itertuples(index=False):
         counts[length, position, 11 if rank == 0 else min(rank, 11) - 1] += 1
-    return PositionProfile(scheme.name, scheme.lengths, scheme.positions, counts, counts.sum(axis=1))
+    return PositionProfile(scheme.axes, counts, counts.sum(axis=1))
 
 
 @pytest.fixture(scope="module")
@@ -222,8 +222,7 @@ def test_every_figure_names_task_revisions_and_queries(figures, raw):
 
 
 def test_length_buckets_are_told_in_tokens(summary):
-    assert list(lengths_in_words(summary.profile)) == LENGTHS
-    assert lengths_in_words(replace(summary.profile, scheme="of-a-stranger")) == ("Q1", "Q2", "Q3", "Q4")
+    assert list(summary.profile.axes.length_titles) == LENGTHS
 
 
 def test_models_of_one_name_are_told_apart_by_revision(summary):
@@ -313,9 +312,9 @@ def test_hostile_names_stay_text(page, figures):
 
 
 def test_truncation_notes_name_the_window_or_say_that_it_is_unknown(summary):
-    seen = {"queries": 277, "ndcg_at_10": 0.556, "psi": 0.71, "psi_null_mean": 0.703, "psi_null_p95": 0.88}
-    known = {"window": 256, "beyond": {"all": {"starts": 0.58, "ends": 0.615}}, "seen": seen}
-    models = [replace(summary, scores={"reach": reach}) for reach in ({"window": None}, known)]
+    within = {"queries": 277, "ndcg_at_10": 0.556, "psi": 0.71, "psi_null_mean": 0.703, "psi_null_p95": 0.88}
+    known = {"window": 256, "beyond": {"all": {"starts": 0.58, "ends": 0.615}}, "within_window": within}
+    models = [replace(summary, scores={"truncation": truncation}) for truncation in ({"window": None}, known)]
     first, second = truncation_notes(["a", "b"], models)
     assert first.startswith("b reads the first 256 tokens of a document. For 61.5 % of the queries")
     assert first.endswith("Over the other 277 queries: nDCG@10 55.6, PSI 0.710, PSI under the null 0.703 to 0.880.")

@@ -19,9 +19,10 @@ from posir_build.readers.squad_json import read_squad_json
 from posir_stats.charts import build_figures, combine_charts
 from posir_stats.dataset import dataset_of_folder, find_dataset
 from posir_stats.plugin import describe
-from posir_stats.statistics import by_language, pool
+from posir_stats.statistics import by_language
 from posir_stats.tables import build_document, build_records, build_tables
 from posir_stats.texts import QUESTION_MARKS, QueryType, TextTotals, count_types
+from posir_tasks.cells import pool
 from posir_tasks.command.app import build_app
 from posir_tasks.display.tables import to_csv, to_json, to_markdown
 from posir_tasks.errors import DataError, PosirError

@@ -1,0 +1,263 @@
+"""Values per length bucket and position bin: counts and moments. Values over the same axes add, as profiles do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from functools import reduce
+from operator import add
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from posir_tasks.axes import Axes
+from posir_tasks.errors import ProfileError, check_schema, summarize_error
+from posir_tasks.evidence import Evidence, Integers
+from posir_tasks.schemes import PositionScheme
+
+#: Version of the JSON form of counts and of moments. A reader refuses a newer one.
+SCHEMA = 1
+
+Floats = NDArray[np.float64]
+
+
+class CellValue(Protocol):
+    """A frozen dataclass of axes and arrays."""
+
+    @property
+    def axes(self) -> Axes:
+        """The axes of the arrays."""
+
+
+Value = TypeVar("Value", bound=CellValue)
+Addable = TypeVar("Addable")
+
+
+def add_values(one: Value, other: Value) -> Value:
+    """Add two values of one class, array by array.
+
+    Raises:
+        ProfileError: Their axes differ.
+    """
+    if type(one) is not type(other):
+        return NotImplemented  # type: ignore[no-any-return]
+    one.axes.check_same(other.axes)
+    sums: Value = replace(one, **{name: getattr(one, name) + getattr(other, name) for name in _array_names(one)})  # type: ignore[type-var]
+    return sums
+
+
+def equal_values(one: CellValue, other: object) -> bool:
+    """Return whether two values have one class, the same axes and the same arrays."""
+    return (
+        type(one) is type(other)
+        and one.axes == other.axes
+        and all(np.array_equal(getattr(one, name), getattr(other, name)) for name in _array_names(one))
+    )
+
+
+def _array_names(value: CellValue) -> list[str]:
+    return [field.name for field in fields(value) if field.name != "axes"]  # type: ignore[arg-type]
+
+
+def pool(values: Iterable[Addable]) -> Addable:
+    """Add one or more profiles or other values that add.
+
+    Raises:
+        ProfileError: They are of different schemes.
+        TypeError: There is none.
+    """
+    return reduce(add, values)
+
+
+def check_shapes(axes: Axes, per_cell: Iterable[NDArray[Any]], per_length: Iterable[NDArray[Any]], *columns: int) -> None:
+    """Raise if arrays do not fit axes with L length buckets and P position bins.
+
+    Args:
+        axes: The axes.
+        per_cell: Arrays of shape (L, P, *columns).
+        per_length: Arrays of shape (L, *columns).
+        columns: Further dimensions.
+
+    Raises:
+        ValueError: An array has another shape.
+    """
+    lengths, positions = len(axes.lengths), len(axes.positions)
+    for arrays, expected in ((per_cell, (lengths, positions, *columns)), (per_length, (lengths, *columns))):
+        for array in arrays:
+            if array.shape != expected:
+                raise ValueError(
+                    f"an array has the shape {array.shape}; {lengths} length buckets and {positions} position bins need "
+                    f"{expected}."
+                )
+
+
+def check_counts(*counts: Integers) -> None:
+    """Raise if a count is negative.
+
+    Raises:
+        ValueError: One is.
+    """
+    if any(array.min(initial=0) < 0 for array in counts):
+        raise ValueError("a count is negative; counts are numbers of queries.")
+
+
+@contextmanager
+def reading_json(data: object, newest: int, what: str) -> Iterator[None]:
+    """Check the schema version of JSON, and explain errors while it is read.
+
+    Args:
+        data: The JSON value.
+        newest: The newest schema version that is read.
+        what: Name of the value in messages.
+
+    Raises:
+        ProfileError: The JSON is damaged.
+        NewerSchemaError: A newer version of posir wrote it.
+    """
+    if not isinstance(data, Mapping) or not isinstance(data.get("schema"), int):
+        raise ProfileError(f"The {what} must be a JSON object with an integer field 'schema'.")
+    check_schema(data["schema"], newest, f"The {what}")
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise ProfileError(f"The {what} is damaged: {summarize_error(error)}") from error
+
+
+def format_counts(row: Integers) -> str:
+    """Return a row of counts as one string, which keeps a JSON file readable and small."""
+    return " ".join(map(str, row.tolist()))
+
+
+def parse_counts(text: str) -> list[int]:
+    """Return the counts in a string of `format_counts`."""
+    return [int(count) for count in text.split()]
+
+
+@dataclass(frozen=True, eq=False)
+class CellCounts:
+    """Queries counted per cell."""
+
+    axes: Axes
+    counts: Integers
+    """Queries of each cell, shape (L, P); a query on a shared boundary counts in two cells."""
+    totals: Integers
+    """Distinct queries of each length bucket, shape (L,)."""
+
+    def __post_init__(self) -> None:
+        check_shapes(self.axes, [self.counts], [self.totals])
+        check_counts(self.counts, self.totals)
+
+    @classmethod
+    def from_evidence(cls, scheme: PositionScheme, evidence: Evidence) -> CellCounts:
+        """Count queries in the cells of a scheme."""
+        axes, cells = scheme.axes, scheme.cells(evidence)
+        counts = np.zeros((len(axes.lengths), len(axes.positions)), np.int64)
+        np.add.at(counts, (cells.length, cells.position), 1)
+        return cls(axes, counts, np.bincount(scheme.length_buckets(evidence), minlength=len(axes.lengths)))
+
+    def __add__(self, other: CellCounts) -> CellCounts:
+        return add_values(self, other)
+
+    def __eq__(self, other: object) -> bool:
+        return equal_values(self, other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def queries(self) -> int:
+        """Number of distinct queries."""
+        return int(self.totals.sum())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the counts as plain JSON."""
+        return {
+            "schema": SCHEMA,
+            "axes": self.axes.to_json(),
+            "totals": format_counts(self.totals),
+            "counts": [format_counts(row) for row in self.counts],
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> CellCounts:
+        """Read counts.
+
+        Raises:
+            ProfileError: The JSON is damaged.
+            NewerSchemaError: A newer version of posir wrote it.
+        """
+        with reading_json(data, SCHEMA, "cell counts"):
+            counts = np.array([parse_counts(row) for row in data["counts"]], np.int64)
+            return cls(Axes.from_json(data["axes"]), counts, np.array(parse_counts(data["totals"]), np.int64))
+
+
+@dataclass(frozen=True, eq=False)
+class CellMoments:
+    """The first moments of a value, such as a probe's score, per cell."""
+
+    axes: Axes
+    n: Integers
+    """Number of values of each cell, shape (L, P)."""
+    sum: Floats
+    """Sum of the values, shape (L, P)."""
+    sum_of_squares: Floats
+    """Sum of their squares, shape (L, P)."""
+
+    def __post_init__(self) -> None:
+        check_shapes(self.axes, [self.n, self.sum, self.sum_of_squares], [])
+        check_counts(self.n)
+
+    @classmethod
+    def from_values(cls, scheme: PositionScheme, evidence: Evidence, values: Floats) -> CellMoments:
+        """Sum values in the cells of a scheme.
+
+        Args:
+            scheme: Assigns queries to cells.
+            evidence: Of n queries.
+            values: One finite number per query, shape (n,).
+        """
+        axes, cells = scheme.axes, scheme.cells(evidence)
+        sums = np.zeros((3, len(axes.lengths), len(axes.positions)))
+        for power, of_power in enumerate(sums):
+            np.add.at(of_power, (cells.length, cells.position), values[cells.query] ** power)
+        return cls(axes, sums[0].astype(np.int64), sums[1], sums[2])
+
+    def __add__(self, other: CellMoments) -> CellMoments:
+        return add_values(self, other)
+
+    def __eq__(self, other: object) -> bool:
+        return equal_values(self, other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def means(self) -> Floats:
+        """Return the mean of each cell, shape (L, P); NaN where it is empty."""
+        return _divide(self.sum, self.n)
+
+    def variances(self) -> Floats:
+        """Return the unbiased variance of each cell, shape (L, P); NaN where it has fewer than two values."""
+        squares = np.maximum(self.sum_of_squares - self.sum * np.nan_to_num(self.means()), 0.0)
+        return _divide(squares, self.n - 1)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the moments as plain JSON."""
+        arrays = {name: getattr(self, name).tolist() for name in _array_names(self)}
+        return {"schema": SCHEMA, "axes": self.axes.to_json(), **arrays}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> CellMoments:
+        """Read moments.
+
+        Raises:
+            ProfileError: The JSON is damaged.
+            NewerSchemaError: A newer version of posir wrote it.
+        """
+        with reading_json(data, SCHEMA, "cell moments"):
+            sums = (np.array(data[name], np.float64) for name in ("sum", "sum_of_squares"))
+            return cls(Axes.from_json(data["axes"]), np.array(data["n"], np.int64), *sums)
+
+
+def _divide(values: Floats, numbers: Integers) -> Floats:
+    quotients: Floats = np.divide(values, numbers, out=np.full(values.shape, np.nan), where=numbers > 0)
+    return quotients
