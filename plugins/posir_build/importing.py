@@ -18,7 +18,7 @@ from posir_build.spans import Span, StatedAnswer, repair_span, resolve_span
 from posir_build.target import Target, write_domain
 from posir_tasks.display.progress import progress
 from posir_tasks.errors import DataError
-from posir_tasks.sources.checks import MAX_EXAMPLES
+from posir_tasks.sources.checks import MAX_EXAMPLES, Table
 from posir_tasks.sources.posir import CORPUS, QUERIES, PosirTables
 
 
@@ -142,13 +142,12 @@ def _find_span(answer: StatedAnswer, document: str, *, repair: bool) -> tuple[Sp
 
 def build_tables(imported: ImportedData, folder: Path) -> PosirTables:
     """Return the imported data as the tables of the PosIR layout."""
+    corpus = pl.DataFrame({"_id": list(imported.documents), "text": list(imported.documents.values())}, schema=CORPUS)
     rows = pl.DataFrame(list(imported.queries.values()), schema={**QUERIES, "corpus-id": pl.String})
+    qrels = rows.select(pl.col("_id").alias("query-id"), "corpus-id", pl.lit(1.0).alias("score"))
     return PosirTables(
-        corpus=pl.DataFrame({"_id": list(imported.documents), "text": list(imported.documents.values())}, schema=CORPUS),
-        queries=rows.select(list(QUERIES)),
-        qrels=rows.select(pl.col("_id").alias("query-id"), "corpus-id", pl.lit(1.0).alias("score")),
-        corpus_file=str(folder / "corpus.parquet"),
-        queries_file=str(folder / "queries.parquet"),
-        qrels_file=str(folder / "qrels" / "test.parquet"),
+        Table(str(folder / "corpus.parquet"), corpus),
+        Table(str(folder / "queries.parquet"), rows.select(list(QUERIES))),
+        Table(str(folder / "qrels" / "test.parquet"), qrels),
         same_language=True,
     )

@@ -68,9 +68,9 @@ def write_domain(tables: PosirTables, folder: Path) -> None:
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.", suffix=PART) as name:
             part = Path(name)
             (part / "qrels").mkdir()
-            tables.corpus.write_parquet(part / "corpus.parquet")
-            tables.queries.write_parquet(part / "queries.parquet")
-            tables.qrels.with_columns(pl.col("score").cast(pl.Int64)).write_parquet(part / "qrels" / "test.parquet")
+            tables.corpus.frame.write_parquet(part / "corpus.parquet")
+            tables.queries.frame.write_parquet(part / "queries.parquet")
+            tables.qrels.frame.with_columns(pl.col("score").cast(pl.Int64)).write_parquet(part / "qrels" / "test.parquet")
             part.chmod(0o755)
             part.rename(folder)
     except (OSError, pl.exceptions.PolarsError) as error:

@@ -32,7 +32,7 @@ class Problem:
     count: int = 1
     """Number of affected rows; 1 if it concerns no rows."""
     rows: tuple[int, ...] = ()
-    """The first affected rows, pluralize from 0."""
+    """The first affected rows, counted from 0."""
     examples: tuple[str, ...] = ()
     """The values of these rows."""
 
@@ -61,6 +61,40 @@ def raise_problems(problems: Iterable[Problem]) -> None:
     error = ProblemsError(problems)
     if error.problems:
         raise error
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table and the file that its problems name."""
+
+    file: str
+    frame: pl.DataFrame
+
+    def check_rows(self, invalid: pl.Expr, field: str, message: str) -> list[Problem]:
+        """Return a problem if a condition holds for any row; null counts as true.
+
+        If the table lacks a column of the condition, that is reported elsewhere and no row is checked.
+        """
+        if not {field, *invalid.meta.root_names()} <= set(self.frame.columns):
+            return []
+        rows = self.frame.with_row_index("row").filter(invalid.fill_null(True))
+        if rows.is_empty():
+            return []
+        head = rows.head(MAX_EXAMPLES)
+        examples = tuple(map(short_repr, head[field].to_list()))
+        return [Problem(self.file, field, message, rows.height, tuple(head["row"]), examples)]
+
+    def check_texts(self, field: str) -> list[Problem]:
+        """Return a problem if any text is missing, empty or blank."""
+        return self.check_rows(pl.col(field).str.strip_chars() == "", field, "is empty; every text must have content")
+
+    def check_ids(self, field: str) -> list[Problem]:
+        """Return problems if ids are missing or not unique."""
+        present = pl.col(field).is_not_null() & (pl.col(field) != "")
+        return [
+            *self.check_rows(~present, field, "is empty; every row needs an id"),
+            *self.check_rows(present & pl.col(field).is_duplicated(), field, "is a duplicate; ids must be unique"),
+        ]
 
 
 def read_columns(file: Path, columns: Mapping[str, PolarsDataType]) -> pl.DataFrame:
@@ -165,33 +199,3 @@ def _is_compatible(present: PolarsDataType, required: PolarsDataType) -> bool:
     if required == pl.Float64:
         return present.is_numeric()
     return present == required
-
-
-def check_rows(frame: pl.DataFrame, invalid: pl.Expr, *, file: str, field: str, message: str) -> list[Problem]:
-    """Return a problem if a condition holds for any row; null counts as true.
-
-    If the frame lacks a column of the condition, that is reported elsewhere and no row is checked.
-    """
-    if not {field, *invalid.meta.root_names()} <= set(frame.columns):
-        return []
-    rows = frame.with_row_index("row").filter(invalid.fill_null(True))
-    if rows.is_empty():
-        return []
-    head = rows.head(MAX_EXAMPLES)
-    return [Problem(file, field, message, rows.height, tuple(head["row"]), tuple(map(short_repr, head[field].to_list())))]
-
-
-def check_texts(frame: pl.DataFrame, field: str, file: str) -> list[Problem]:
-    """Return a problem if any text is missing, empty or blank."""
-    blank = pl.col(field).str.strip_chars() == ""
-    return check_rows(frame, blank, file=file, field=field, message="is empty; every text must have content")
-
-
-def check_ids(frame: pl.DataFrame, field: str, file: str) -> list[Problem]:
-    """Return problems if ids are missing or not unique."""
-    present = pl.col(field).is_not_null() & (pl.col(field) != "")
-    duplicate = present & pl.col(field).is_duplicated()
-    return [
-        *check_rows(frame, ~present, file=file, field=field, message="is empty; every row needs an id"),
-        *check_rows(frame, duplicate, file=file, field=field, message="is a duplicate; ids must be unique"),
-    ]

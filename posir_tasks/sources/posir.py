@@ -7,22 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import polars as pl
 from datasets import Dataset
 from polars._typing import PolarsDataType
 
 from posir_tasks.evidence import Evidence
-from posir_tasks.sources.checks import (
-    Problem,
-    ProblemsError,
-    check_ids,
-    check_rows,
-    check_texts,
-    raise_problems,
-    read_valid_columns,
-)
+from posir_tasks.sources.checks import Problem, ProblemsError, Table, raise_problems, read_valid_columns
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.repository import Repository
 
@@ -52,26 +43,23 @@ class PosirTables:
     A column that is missing in its file or has an incompatible type is absent.
     """
 
-    corpus: pl.DataFrame
-    queries: pl.DataFrame
-    qrels: pl.DataFrame
-    corpus_file: str
-    queries_file: str
-    qrels_file: str
+    corpus: Table
+    queries: Table
+    qrels: Table
     same_language: bool
     """Whether queries and corpus are in one language, so that spans refer to the texts of the corpus."""
 
     @property
     def positives(self) -> pl.DataFrame:
         """The distinct pairs of query and relevant document."""
-        return self.qrels.filter(pl.col("score") > 0).unique(["query-id", "corpus-id"], maintain_order=True)
+        return self.qrels.frame.filter(pl.col("score") > 0).unique(["query-id", "corpus-id"], maintain_order=True)
 
     @property
     def complete(self) -> bool:
         """Whether every column is present."""
         return all(
-            set(columns) == set(frame.columns)
-            for columns, frame in ((CORPUS, self.corpus), (QUERIES, self.queries), (QRELS, self.qrels))
+            set(columns) == set(table.frame.columns)
+            for columns, table in ((CORPUS, self.corpus), (QUERIES, self.queries), (QRELS, self.qrels))
         )
 
 
@@ -89,44 +77,35 @@ def inspect_domain(
     Raises:
         DataError: The Hub cannot be reached.
     """
-    corpus_file, corpus, corpus_problems = _read(repository, f"{corpus_language}/{domain}/corpus.parquet", CORPUS)
-    queries_file, queries, query_problems = _read(repository, f"{language}/{domain}/queries.parquet", QUERIES)
-    qrels_file, qrels, qrels_problems = _read(repository, f"{language}/{domain}/qrels/test.parquet", QRELS)
-    tables = PosirTables(
-        corpus=corpus,
-        queries=queries,
-        qrels=qrels,
-        corpus_file=corpus_file,
-        queries_file=queries_file,
-        qrels_file=qrels_file,
-        same_language=language == corpus_language,
-    )
+    corpus, corpus_problems = _read_table(repository, f"{corpus_language}/{domain}/corpus.parquet", CORPUS)
+    queries, query_problems = _read_table(repository, f"{language}/{domain}/queries.parquet", QUERIES)
+    qrels, qrels_problems = _read_table(repository, f"{language}/{domain}/qrels/test.parquet", QRELS)
+    tables = PosirTables(corpus, queries, qrels, same_language=language == corpus_language)
     return tables, [*corpus_problems, *query_problems, *qrels_problems, *check_tables(tables)]
 
 
-def _read(
-    repository: Repository, path: str, columns: Mapping[str, PolarsDataType]
-) -> tuple[str, pl.DataFrame, Sequence[Problem]]:
-    """Return a file's path, its valid columns, and its problems."""
+def _read_table(repository: Repository, path: str, columns: Mapping[str, PolarsDataType]) -> tuple[Table, Sequence[Problem]]:
+    """Return the valid columns of a file, and its problems."""
     try:
         file = repository.fetch(path)
     except ProblemsError as error:
-        return error.problems[0].file, pl.DataFrame(), error.problems
-    return str(file), *read_valid_columns(file, columns)
+        return Table(error.problems[0].file, pl.DataFrame()), error.problems
+    frame, problems = read_valid_columns(file, columns)
+    return Table(str(file), frame), problems
 
 
 def check_tables(tables: PosirTables) -> list[Problem]:
     """Return every problem with the content of the tables."""
     problems = [
-        *_check_not_empty(tables.corpus, CORPUS, tables.corpus_file, "document"),
-        *check_ids(tables.corpus, "_id", tables.corpus_file),
-        *check_texts(tables.corpus, "text", tables.corpus_file),
-        *_check_not_empty(tables.queries, QUERIES, tables.queries_file, "query"),
-        *check_ids(tables.queries, "_id", tables.queries_file),
-        *check_texts(tables.queries, "text", tables.queries_file),
-        *_check_lengths(tables.queries, tables.queries_file),
-        *_check_spans(tables.queries, tables.queries_file),
-        *_check_qrels(tables.qrels, tables.qrels_file),
+        *_check_not_empty(tables.corpus, CORPUS, "document"),
+        *tables.corpus.check_ids("_id"),
+        *tables.corpus.check_texts("text"),
+        *_check_not_empty(tables.queries, QUERIES, "query"),
+        *tables.queries.check_ids("_id"),
+        *tables.queries.check_texts("text"),
+        *_check_lengths(tables.queries),
+        *_check_spans(tables.queries),
+        *_check_qrels(tables.qrels),
     ]
     if tables.complete:
         problems += _check_pairs(tables)
@@ -135,75 +114,63 @@ def check_tables(tables: PosirTables) -> list[Problem]:
     return problems
 
 
-def _check_not_empty(frame: pl.DataFrame, columns: Mapping[str, PolarsDataType], file: str, row: str) -> list[Problem]:
-    is_empty = frame.is_empty() and set(frame.columns) == set(columns)
-    return [Problem(file, None, f"has no rows; at least one {row} is needed")] if is_empty else []
+def _check_not_empty(table: Table, columns: Mapping[str, PolarsDataType], row: str) -> list[Problem]:
+    is_empty = table.frame.is_empty() and set(table.frame.columns) == set(columns)
+    return [Problem(table.file, None, f"has no rows; at least one {row} is needed")] if is_empty else []
 
 
-def _check_lengths(queries: pl.DataFrame, file: str) -> list[Problem]:
+def _check_lengths(queries: Table) -> list[Problem]:
     message = f"must be at least 1 and at most {MAX_LENGTH:,}"
-    return [
-        problem
+    characters, tokens = (
+        queries.check_rows(~pl.col(field).is_between(1, MAX_LENGTH), field, message)
         for field in ("pos_char_length", "pos_token_length")
-        for problem in check_rows(queries, ~pl.col(field).is_between(1, MAX_LENGTH), file=file, field=field, message=message)
-    ]
+    )
+    return characters + tokens
 
 
-def _check_spans(queries: pl.DataFrame, file: str) -> list[Problem]:
-    span, length = pl.col("pos_char_span"), pl.col("pos_char_length")
+def _check_spans(queries: Table) -> list[Problem]:
+    span, length, field = pl.col("pos_char_span"), pl.col("pos_char_length"), "pos_char_span"
     start, end = span.list.get(0, null_on_oob=True), span.list.get(1, null_on_oob=True)
     two = (span.list.len() == 2).fill_null(False) & start.is_not_null() & end.is_not_null()
     outside = (start < 0) | (end > length).fill_null(False)
-    check = partial(check_rows, queries, file=file, field="pos_char_span")
     return [
-        *check(~two, message="must be two integers, start and end"),
-        *check(two & (start == end), message="is empty; end must be after start"),
-        *check(two & (start > end), message="is reversed; end must be after start"),
-        *check(two & outside, message="is outside its document; 0 <= start < end <= pos_char_length"),
+        *queries.check_rows(~two, field, "must be two integers, start and end"),
+        *queries.check_rows(two & (start == end), field, "is empty; end must be after start"),
+        *queries.check_rows(two & (start > end), field, "is reversed; end must be after start"),
+        *queries.check_rows(two & outside, field, "is outside its document; 0 <= start < end <= pos_char_length"),
     ]
 
 
-def _check_qrels(qrels: pl.DataFrame, file: str) -> list[Problem]:
-    missing = [
-        problem
-        for field in QRELS
-        for problem in check_rows(qrels, pl.col(field).is_null(), file=file, field=field, message="is missing")
-    ]
+def _check_qrels(qrels: Table) -> list[Problem]:
+    missing = [problem for field in QRELS for problem in qrels.check_rows(pl.col(field).is_null(), field, "is missing")]
     finite = pl.col("score").is_finite() | pl.col("score").is_null()
-    return missing + check_rows(
-        qrels, ~finite, file=file, field="score", message="is not a number; 1 means relevant, 0 not relevant"
-    )
+    return missing + qrels.check_rows(~finite, "score", "is not a number; 1 means relevant, 0 not relevant")
 
 
 def _check_pairs(tables: PosirTables) -> list[Problem]:
     counts = tables.positives.group_by("query-id").len()
-    queries = tables.queries.join(counts, left_on="_id", right_on="query-id", how="left", maintain_order="left")
-    count = pl.col("len").fill_null(0)
-    has_query = pl.col("query-id").is_in(tables.queries["_id"].implode())
-    has_document = pl.col("corpus-id").is_in(tables.corpus["_id"].implode())
+    queries = tables.queries.frame.join(counts, left_on="_id", right_on="query-id", how="left", maintain_order="left")
+    counted, count = Table(tables.queries.file, queries), pl.col("len").fill_null(0)
+    has_query = pl.col("query-id").is_in(tables.queries.frame["_id"].implode())
+    has_document = pl.col("corpus-id").is_in(tables.corpus.frame["_id"].implode())
     unknown = ((pl.col("score") > 0) & has_query & ~has_document).fill_null(False)
-    check, need = partial(check_rows, queries, file=tables.queries_file, field="_id"), "every query needs exactly one"
+    rule = f"in {tables.qrels.file}; every query needs exactly one"
     return [
-        *check(count == 0, message=f"has no relevant document in {tables.qrels_file}; {need}"),
-        *check(count > 1, message=f"has several relevant documents in {tables.qrels_file}; {need}"),
-        *check_rows(
-            tables.qrels, unknown, file=tables.qrels_file, field="corpus-id", message=f"is not in {tables.corpus_file}"
-        ),
+        *counted.check_rows(count == 0, "_id", f"has no relevant document {rule}"),
+        *counted.check_rows(count > 1, "_id", f"has several relevant documents {rule}"),
+        *tables.qrels.check_rows(unknown, "corpus-id", f"is not in {tables.corpus.file}"),
     ]
 
 
 def _check_document_lengths(tables: PosirTables) -> list[Problem]:
-    lengths = tables.corpus.select(pl.col("_id").alias("corpus-id"), pl.col("text").str.len_chars().alias("characters"))
-    queries = tables.queries.join(
-        tables.positives.unique("query-id", keep="first"), left_on="_id", right_on="query-id", how="left", maintain_order="left"
-    ).join(lengths.unique("corpus-id", keep="first"), on="corpus-id", how="left", maintain_order="left")
-    return check_rows(
-        queries,
-        (pl.col("pos_char_length") != pl.col("characters").cast(pl.Int64)).fill_null(False),
-        file=tables.queries_file,
-        field="pos_char_length",
-        message=f"is not the length in characters of the relevant document in {tables.corpus_file}",
+    corpus, positives = tables.corpus.frame, tables.positives.unique("query-id", keep="first")
+    lengths = corpus.select(pl.col("_id").alias("corpus-id"), pl.col("text").str.len_chars().alias("characters"))
+    queries = tables.queries.frame.join(positives, left_on="_id", right_on="query-id", how="left", maintain_order="left").join(
+        lengths.unique("corpus-id", keep="first"), on="corpus-id", how="left", maintain_order="left"
     )
+    differs = (pl.col("pos_char_length") != pl.col("characters").cast(pl.Int64)).fill_null(False)
+    message = f"is not the length in characters of the relevant document in {tables.corpus.file}"
+    return Table(tables.queries.file, queries).check_rows(differs, "pos_char_length", message)
 
 
 def read_domain(repository: Repository, language: str, corpus_language: str, domain: str) -> PositionData:
@@ -221,11 +188,11 @@ def read_domain(repository: Repository, language: str, corpus_language: str, dom
     tables, problems = inspect_domain(repository, language, corpus_language, domain)
     raise_problems(problems)
     positives = tables.positives
-    known = positives.join(tables.queries, left_on="query-id", right_on="_id", how="semi")
-    queries = tables.queries.join(known, left_on="_id", right_on="query-id", how="left", maintain_order="left")
+    known = positives.join(tables.queries.frame, left_on="query-id", right_on="_id", how="semi")
+    queries = tables.queries.frame.join(known, left_on="_id", right_on="query-id", how="left", maintain_order="left")
     span = queries["pos_char_span"].list
     return PositionData(
-        corpus=Dataset.from_polars(tables.corpus.rename({"_id": "id"})),
+        corpus=Dataset.from_polars(tables.corpus.frame.rename({"_id": "id"})),
         queries=Dataset.from_polars(queries.select(pl.col("_id").alias("id"), "text")),
         evidence=Evidence(
             query_ids=queries["_id"].to_list(),

@@ -11,15 +11,7 @@ from polars._typing import PolarsDataType
 
 from posir_tasks.errors import DataError
 from posir_tasks.evidence import Evidence
-from posir_tasks.sources.checks import (
-    Problem,
-    check_ids,
-    check_rows,
-    check_texts,
-    raise_problems,
-    read_column_types,
-    read_columns,
-)
+from posir_tasks.sources.checks import Problem, Table, raise_problems, read_column_types, read_columns
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.repository import Repository
 
@@ -66,10 +58,10 @@ def read_squad(repository: Repository) -> PositionData:
     for split in ("train", "validation"):
         for file in fetch_split(repository, split):
             frame = read_columns(file, SQUAD).unnest("answers")
-            raise_problems(_check_squad(frame, file))
+            raise_problems(_check_squad(Table(str(file), frame)))
             frames.append(frame)
     rows = pl.concat(frames)
-    raise_problems(check_ids(rows, "id", repository.location))
+    raise_problems(Table(repository.location, rows).check_ids("id"))
     contexts = rows.select("context").unique(maintain_order=True).with_row_index("row")
     contexts = contexts.select(pl.format("c{}", "row").alias("document"), "context")
     answerable = rows.filter(pl.col("answer_start").list.len() > 0)
@@ -87,15 +79,12 @@ def read_squad(repository: Repository) -> PositionData:
     )
 
 
-def _check_squad(frame: pl.DataFrame, file: Path) -> list[Problem]:
-    start, message = pl.col("answer_start").list.get(0, null_on_oob=True), "0 <= answer_start < characters of the context"
-    answered = (pl.col("answer_start").list.len() > 0).fill_null(False)
-    outside = answered & ~start.is_between(0, pl.col("context").str.len_chars(), closed="left")
-    return [
-        *check_texts(frame, "context", str(file)),
-        *check_texts(frame, "question", str(file)),
-        *check_rows(frame, outside, file=str(file), field="answer_start", message=f"is outside its context; {message}"),
-    ]
+def _check_squad(table: Table) -> list[Problem]:
+    start, answered = pl.col("answer_start").list.get(0, null_on_oob=True), pl.col("answer_start").list.len() > 0
+    outside = answered.fill_null(False) & ~start.is_between(0, pl.col("context").str.len_chars(), closed="left")
+    message = "is outside its context; 0 <= answer_start < characters of the context"
+    problems = table.check_rows(outside, "answer_start", message)
+    return [*table.check_texts("context"), *table.check_texts("question"), *problems]
 
 
 def sample_tiny_squad(data: PositionData) -> PositionData:
@@ -117,10 +106,10 @@ def read_fineweb(repository: Repository) -> PositionData:
         frame = read_columns(file, {"question": pl.String, "content": pl.String, "span_class": labels})
         if isinstance(dtype, pl.List):
             frame = frame.with_columns(pl.col("span_class").list.join("+"))
-        unknown = IS_QUESTION.fill_null(False) & ~pl.col("span_class").str.contains("|".join(CLASSES))
+        table, unknown = Table(str(file), frame), ~pl.col("span_class").str.contains("|".join(CLASSES))
         message = f"must contain one of {', '.join(CLASSES)}"
-        label_problems = check_rows(frame, unknown, file=str(file), field="span_class", message=message)
-        raise_problems([*check_texts(frame, "content", str(file)), *label_problems])
+        problems = table.check_rows(IS_QUESTION.fill_null(False) & unknown, "span_class", message)
+        raise_problems([*table.check_texts("content"), *problems])
         frames.append(frame)
     rows = pl.concat(frames).with_row_index("row")
     passages = rows.select("content").unique(maintain_order=True).with_row_index("row")

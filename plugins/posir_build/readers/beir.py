@@ -18,7 +18,7 @@ from posir_build.passages import Passage, Question, SkippedQuestion
 from posir_build.readers.records import Id, Record, Text, read_records, validate
 from posir_build.spans import StatedAnswer
 from posir_tasks.errors import DataError, summarize_error
-from posir_tasks.sources.checks import check_rows, raise_problems
+from posir_tasks.sources.checks import Table, raise_problems
 
 QRELS = ("query-id", "corpus-id", "score")
 SPAN = ("start", "end")
@@ -124,11 +124,8 @@ def _read_qrels(file: Path) -> pl.DataFrame:
         ("score", score.is_not_null() & ~score.cast(pl.Float64, strict=False).is_finite(), "must be a number"),
         *((name, pl.col(name).is_not_null() & integers[name].is_null(), "must be an integer") for name in SPAN),
     ]
-    raise_problems(
-        problem
-        for field, invalid, message in checks
-        for problem in check_rows(frame, invalid, file=str(file), field=field, message=message)
-    )
+    table = Table(str(file), frame)
+    raise_problems(problem for field, invalid, message in checks for problem in table.check_rows(invalid, field, message))
     return frame.cast({"score": pl.Float64, **dict.fromkeys(SPAN, pl.Int64)})
 
 
