@@ -72,36 +72,29 @@ def permute_differences(common: CommonResults, draws: int) -> dict[str, Floats]:
         By `all` and the name of the length bucket; shape (draws,) each.
     """
     rng = np.random.default_rng([SEED, draws])
-    lengths, bins, _ = common.a.counts.shape
-    overlapping = not np.array_equal(common.a.counts.sum(axis=1), common.a.totals)
-    cells = _permute_cells(common, draws, rng).reshape(draws, lengths, bins)
-    sums = _permute_totals(common, draws, rng) if overlapping else cells.sum(axis=(1, 2))
-    differences = {"all": sums / max(common.a.queries, 1)}
+    a, b, joint = common.a, common.b, common.joint
+    lengths, bins, _ = a.counts.shape
+    cells = _permute(joint.cells if joint else None, a.counts, b.counts, draws, rng).reshape(draws, lengths, bins)
+    sums = cells.sum(axis=(1, 2))
+    # Where bins overlap, cells count some queries twice.
+    if not np.array_equal(a.counts.sum(axis=1), a.totals):
+        sums = _permute(joint.totals if joint else None, a.totals, b.totals, draws, rng).sum(axis=1)
+    differences = {"all": sums / max(a.queries, 1)}
     # A scheme without length buckets has one bucket that is named `all`, too.
     if lengths > 1:
-        for index, name in enumerate(common.a.lengths):
-            queries = common.a.counts[index].sum(axis=1)
+        for index, name in enumerate(a.lengths):
+            queries = a.counts[index].sum(axis=1)
             filled = queries > 0
             differences[name] = (cells[:, index, filled] / queries[filled]).sum(axis=1) / max(filled.sum(), 1)
     return differences
 
 
-def _permute_cells(common: CommonResults, draws: int, rng: np.random.Generator) -> Floats:
-    """Return the permuted sums of every cell, shape (draws, L * P)."""
-    if common.joint:
-        return paired_permutation(common.joint.cells.reshape(-1, *common.joint.cells.shape[2:]), draws, rng)
-    a, b = (one.counts.reshape(-1, len(NDCG_AT_10)) for one in (common.a, common.b))
-    return unpaired_permutation(a, b, draws, rng)
-
-
-def _permute_totals(common: CommonResults, draws: int, rng: np.random.Generator) -> Floats:
-    """Return the permuted sums over all distinct queries, shape (draws,)."""
-    if common.joint:
-        sums = paired_permutation(common.joint.totals, draws, rng)
-    else:
-        sums = unpaired_permutation(common.a.totals, common.b.totals, draws, rng)
-    totals: Floats = sums.sum(axis=1)
-    return totals
+def _permute(joint: Integers | None, a: Integers, b: Integers, draws: int, rng: np.random.Generator) -> Floats:
+    """Return permuted sums over all groups, paired if the joint counts are known; shape (draws, groups)."""
+    columns = len(NDCG_AT_10)
+    if joint is not None:
+        return paired_permutation(joint.reshape(-1, columns, columns), draws, rng)
+    return unpaired_permutation(a.reshape(-1, columns), b.reshape(-1, columns), draws, rng)
 
 
 def permutation_p_value(observed: float, null: Floats) -> float:

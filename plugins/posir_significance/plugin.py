@@ -6,7 +6,7 @@ from typing import Any
 
 from posir_significance.group_means import compute_group_means
 from posir_significance.intervals import ndcg_intervals
-from posir_significance.scores import direction_scores, interval_to_json, significance_scores
+from posir_significance.scores import direction_scores, significance_scores
 from posir_tasks.plugin_api import hookimpl
 from posir_tasks.profile import PositionProfile
 
@@ -17,9 +17,8 @@ def posir_scores(profile: PositionProfile) -> dict[str, Any]:
 
     The first and the last have an entry `all` and, for profiles with length buckets, an entry for each: q1 to q4.
     """
-    bins = compute_group_means(profile.counts.sum(axis=0))
     return {
         "psi_significance": significance_scores(profile),
-        "position_intervals": [interval_to_json(interval) for interval in ndcg_intervals(bins)],
+        "position_intervals": ndcg_intervals(compute_group_means(profile.counts.sum(axis=0))),
         "position_direction": direction_scores(profile),
     }

@@ -1,4 +1,4 @@
-"""Scores of a profile that say how far its nDCG@10 and PSI can be trusted, as plain JSON."""
+"""Scores of a profile that say how far its nDCG@10 and PSI can be trusted, as JSON; intervals are pairs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _bucket_scores(profile: PositionProfile, index: int) -> dict[str, Any]:
 
 
 def _ndcg_scores(queries: int, mean: float, interval: Interval | None) -> dict[str, Any]:
-    return {"queries": queries, "ndcg_at_10": none_if_nan(mean), "ndcg_at_10_interval": interval_to_json(interval)}
+    return {"queries": queries, "ndcg_at_10": none_if_nan(mean), "ndcg_at_10_interval": interval}
 
 
 def _psi_scores(counts: Integers, null: NullDistribution) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def _psi_scores(counts: Integers, null: NullDistribution) -> dict[str, Any]:
     summary = summarize_null(observed, null.psi) if filled.sum() > 1 else None
     return {
         "psi": none_if_nan(observed),
-        "psi_interval": interval_to_json(psi_interval(counts, summary.p_value) if summary else None),
+        "psi_interval": psi_interval(counts, summary.p_value) if summary else None,
         "psi_null_mean": summary.mean if summary else None,
         "psi_null_p95": summary.p95 if summary else None,
         "p_value": summary.p_value if summary else None,
@@ -76,13 +76,8 @@ def _direction(counts: Integers) -> dict[str, Any]:
     return {
         "verdict": classify_direction(ends, middle),
         "first_minus_last": ends.difference if ends else None,
-        "first_minus_last_interval": interval_to_json(ends.interval if ends else None),
+        "first_minus_last_interval": ends.interval if ends else None,
         "middle_minus_ends": middle.difference if middle else None,
-        "middle_minus_ends_interval": interval_to_json(middle.interval if middle else None),
+        "middle_minus_ends_interval": middle.interval if middle else None,
         **asdict(fit_trend(counts.sum(axis=0))),
     }
-
-
-def interval_to_json(interval: Interval | None) -> list[float] | None:
-    """Return an interval as a JSON array."""
-    return list(interval) if interval else None

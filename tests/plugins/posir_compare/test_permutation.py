@@ -89,7 +89,7 @@ def test_no_difference_is_called_significant_in_one_of_twenty(queries, paired):
     assert 0.03 <= np.mean(found) <= 0.07
 
 
-def test_pairing_finds_what_independent_samples_do_not():
+def test_pairing_finds_a_difference_that_independent_samples_do_not():
     joint = draw_joint_counts([0.6, 0.5], [0.66, 0.56], 400, 8, correlation=0.9)
     assert ndcg_p_value(joint, True, 2000)[0] < 0.01 < ndcg_p_value(joint, False, 2000)[0]
 

@@ -31,7 +31,7 @@ def test_verdicts(bins, curve, verdict):
     assert scores["verdict"] == ("none" if bins == 2 and "middle" in verdict else verdict)
 
 
-def test_a_straight_trend_with_most_queries_early_is_no_dip():
+def test_a_linear_trend_with_most_queries_early_is_not_a_dip():
     counts = np.concatenate(
         [expected_counts([mean], queries) for mean, queries in zip([0.7, 0.5, 0.3], [4000, 900, 600], strict=True)]
     )
@@ -39,7 +39,7 @@ def test_a_straight_trend_with_most_queries_early_is_no_dip():
     assert middle[0] < 0 < middle[1]
 
 
-def test_length_cannot_pose_as_position():
+def test_length_does_not_confound_position():
     short = np.concatenate([expected_counts([0.8], 900), expected_counts([0.8], 500), expected_counts([0.8], 100)])
     long = np.concatenate([expected_counts([0.3], 100), expected_counts([0.3], 500), expected_counts([0.3], 900)])
     scores = posir_scores(build_profile(short, long))

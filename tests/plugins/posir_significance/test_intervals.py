@@ -11,13 +11,13 @@ from posir_tasks.profile import RANKS
 from tests.support.simulation import draw_counts, psi_p_value
 
 
-def test_score_interval_ends_are_one_error_quantile_from_the_mean():
-    mean, units = np.array([0.2, 0.9, 0.0, 1.0]), np.array([40.0, 10.0, 25.0, 25.0])
-    for end in wilson_interval(mean, units):
-        np.testing.assert_allclose(np.abs(mean - end), Z * np.sqrt(end * (1 - end) / units), atol=1e-7)
+def test_ends_of_the_wilson_interval_are_z_standard_errors_from_the_mean():
+    mean, sizes = np.array([0.2, 0.9, 0.0, 1.0]), np.array([40.0, 10.0, 25.0, 25.0])
+    for end in wilson_interval(mean, sizes):
+        np.testing.assert_allclose(np.abs(mean - end), Z * np.sqrt(end * (1 - end) / sizes), atol=1e-7)
 
 
-def test_dispersion_is_that_of_a_coin_where_gains_are_0_or_1():
+def test_dispersion_is_1_where_gains_are_0_or_1():
     counts = np.zeros((2, len(RANKS)), np.int64)
     counts[:, 0], counts[:, -1] = [400, 200], [100, 300]
     assert compute_group_means(counts).dispersion == pytest.approx(1, abs=0.01)
@@ -58,7 +58,7 @@ def test_intervals_cover_the_truth(means, queries):
 
 
 @pytest.mark.parametrize("queries", [500, *(pytest.param(more, marks=pytest.mark.slow) for more in (2000, 42_000))])
-def test_intervals_cover_a_clear_decline_in_92_to_98_of_100_draws(queries):
+def test_intervals_cover_a_clear_decline(queries):
     means, covered = np.linspace(0.8, 0.3, 20), []
     for seed in range(500):
         counts = draw_counts(means, queries, seed)
@@ -70,14 +70,14 @@ def test_intervals_cover_a_clear_decline_in_92_to_98_of_100_draws(queries):
     assert (shares <= 0.98).all(), shares
 
 
-def test_true_scores_scatter_less_than_observed_ones_where_there_is_no_effect():
+def test_true_scores_vary_less_than_observed_ones_without_a_position_effect():
     counts = draw_counts(np.full(20, 0.5), 1000, 1)
-    possible = draw_true_scores(compute_group_means(counts))
-    assert possible.scores.shape == possible.means.shape == (1000, 20)
-    assert np.median(psi(possible.scores)) < float(psi(compute_group_means(counts).means)) / 2
+    posterior = draw_true_scores(compute_group_means(counts))
+    assert posterior.scores.shape == posterior.means.shape == (1000, 20)
+    assert np.median(psi(posterior.scores)) < float(psi(compute_group_means(counts).means)) / 2
 
 
-def test_interval_is_above_0_only_where_psi_is_told_from_noise():
+def test_interval_excludes_0_only_where_psi_is_significant():
     counts = draw_counts(np.linspace(0.8, 0.3, 20), 2000, 1)
     assert psi_interval(counts, 0.049)[0] > 0
     assert psi_interval(counts, 0.05)[0] == 0

@@ -35,8 +35,8 @@ def shuffled_psi(counts, draws, seed):
 
 
 @pytest.mark.parametrize("queries", [300, 3000])
-def test_null_agrees_with_a_plain_shuffle_of_gains_per_query(queries):
-    # Length and position go together here, so that a shuffle over all lengths would give another null.
+def test_null_distribution_agrees_with_a_plain_shuffle_of_gains_per_query(queries):
+    # Length and position are correlated here, so a shuffle over all lengths would give a different null distribution.
     short = np.append(draw_counts(np.full(4, 0.8), queries, 1), draw_counts(np.full(4, 0.8), queries // 5, 2), axis=0)
     long = np.append(draw_counts(np.full(4, 0.3), queries // 5, 3), draw_counts(np.full(4, 0.3), queries, 4), axis=0)
     counts = np.stack([short, long])
@@ -47,29 +47,29 @@ def test_null_agrees_with_a_plain_shuffle_of_gains_per_query(queries):
     assert low < np.quantile(ours, 0.95) < high
 
 
-def test_null_keeps_empty_bins_empty_and_a_length_buckets_gains():
+def test_permutation_preserves_empty_bins_and_the_gains_of_a_length_bucket():
     counts = np.stack([draw_counts(np.linspace(0.8, 0.3, 6), 200, seed) for seed in (1, 2, 3)])
     counts[0, 2] = 0
     counts[1] = 0
-    exchanged = permute_gains(counts, 50)
-    assert (exchanged[:, 0, 2] == 0).all()
-    assert (exchanged[:, 1] == 0).all()
-    np.testing.assert_allclose(exchanged.sum(axis=2), np.tile((counts @ NDCG_AT_10).sum(axis=1), (50, 1)))
+    permuted = permute_gains(counts, 50)
+    assert (permuted[:, 0, 2] == 0).all()
+    assert (permuted[:, 1] == 0).all()
+    np.testing.assert_allclose(permuted.sum(axis=2), np.tile((counts @ NDCG_AT_10).sum(axis=1), (50, 1)))
 
 
-def test_one_bin_or_one_rank_leaves_nothing_to_exchange():
+def test_one_bin_or_one_rank_leaves_nothing_to_permute():
     one_rank, one_bin = np.zeros((2, 3, len(RANKS)), np.int64)
     one_rank[:, 2] = [900, 40, 3]
     one_bin[1, :3] = [900, 40, 3]
-    exchanged = permute_gains(np.stack([one_rank, one_bin]), 5)
-    np.testing.assert_allclose(exchanged, np.tile(np.stack([one_rank, one_bin]) @ NDCG_AT_10, (5, 1, 1)))
+    permuted = permute_gains(np.stack([one_rank, one_bin]), 5)
+    np.testing.assert_allclose(permuted, np.tile(np.stack([one_rank, one_bin]) @ NDCG_AT_10, (5, 1, 1)))
 
 
-def test_noise_floor_by_hand():
-    floor = summarize_null(0.3, np.array([0.1, 0.2, 0.3 - 1e-12, 0.4]))
-    assert floor.p_value == 3 / 5
-    assert floor.mean == pytest.approx(0.25)
-    assert floor.corrected == pytest.approx(0.05 / 0.75)
+def test_summary_by_hand():
+    summary = summarize_null(0.3, np.array([0.1, 0.2, 0.3 - 1e-12, 0.4]))
+    assert summary.p_value == 3 / 5
+    assert summary.mean == pytest.approx(0.25)
+    assert summary.corrected == pytest.approx(0.05 / 0.75)
     assert summarize_null(1.0, np.ones(4)).corrected is None
 
 

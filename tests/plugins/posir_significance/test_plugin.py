@@ -38,7 +38,7 @@ def test_fields(profile):
     assert list(scores["psi_significance"]) == list(scores["position_direction"]) == ["all", "q1", "q2", "q3", "q4"]
     assert all(entry.keys() == FIELDS for entry in scores["psi_significance"].values())
     assert len(scores["position_intervals"]) == 20
-    assert json.loads(json.dumps(scores, allow_nan=False)) == scores
+    json.dumps(scores, allow_nan=False)
 
 
 def test_values_agree_with_the_psi_plugin(profile):
@@ -55,7 +55,7 @@ def test_same_profile_same_numbers(profile):
     assert posir_scores(profile) == posir_scores(replace(profile, counts=profile.counts.copy()))
 
 
-def test_one_length_has_no_entries_of_its_own():
+def test_one_length_has_only_the_entry_all():
     assert list(posir_scores(build_profile(draw_counts(np.full(3, 0.5), 90, 1)))["psi_significance"]) == ["all"]
 
 
@@ -103,7 +103,7 @@ def test_single_bin(bins):
         lambda shape: arrays(np.int64, (*shape, len(RANKS)), elements=st.sampled_from([0, 0, 0, 1, 2, 30]))
     )
 )
-def test_every_profile_gets_plain_scores_within_their_ranges(counts):
+def test_every_profile_gets_json_scores_within_their_ranges(counts):
     scores = posir_scores(build_profile(*counts))
     json.dumps(scores, allow_nan=False)
     for entry in scores["psi_significance"].values():
