@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Protocol
 
 from posir_tasks.errors import PosirError, summarize_error
+from posir_tasks.host.private_names import MODEL_REGISTRY
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
@@ -72,17 +73,15 @@ def find_model(reference: ModelReference) -> ModelMeta:
         PosirError: There is no such model or revision, neither in mteb's registry nor on the Hub.
     """
     import mteb
-    from mteb.models.model_implementations import MODEL_REGISTRY
 
     name, revision = reference.name, reference.revision
     try:
         meta = mteb.get_model_meta(name, revision, fetch_from_hf=True)
     except Exception as error:  # the Hub's client has its own errors, and so has its HTTP library
-        if name in MODEL_REGISTRY:
-            raise PosirError(str(error)) from error
-        raise unknown_model(name, MODEL_REGISTRY, f"the Hub does not provide it ({summarize_error(error)})") from error
+        registered, reason = MODEL_REGISTRY.resolve(), f"the Hub does not provide it ({summarize_error(error)})"
+        raise PosirError(str(error)) if name in registered else unknown_model(name, registered, reason) from error
     if meta.loader is None:
-        raise unknown_model(name, MODEL_REGISTRY, "the Hub has none that mteb can load")
+        raise unknown_model(name, MODEL_REGISTRY.resolve(), "the Hub has none that mteb can load")
     return meta
 
 

@@ -1,4 +1,4 @@
-"""`posir doctor`: what is installed, hooked, loaded and reachable."""
+"""`posir doctor`: check the installation."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from posir_tasks.sources.repository import DATA_VARIABLE, check_environment, dat
 AUTOLOAD_VARIABLE = "POSIR_AUTOLOAD"
 #: The file that Python runs at startup: PEP 829 replaces executable lines in `.pth` files.
 AUTOLOAD_FILE = "posir.start" if sys.version_info >= (3, 15) else "posir.pth"
-#: When Python does not run the lines of `.pth` files; the documentation of the module `site` has the rules.
-SKIPPED_WHEN = (
-    "Python skips start-up hooks when it runs with -S, when the package lies in a folder that is only on PYTHONPATH or was "
-    "installed with `pip install --target`, when it lies in the user site and Python runs with -s, -I or in a virtual "
-    "environment, and inside zip applications. There, put `import posir_tasks` before your use of mteb."
+#: When Python does not read `.pth` and `.start` files, by the documentation of the module `site`.
+NO_AUTOLOAD = (
+    "autoload does not work with `python -S`, in zip applications, if the package is in a folder that is only on PYTHONPATH or "
+    "was installed with `pip install --target`, or if it is in the user site and Python runs with -s, -I or in a virtual "
+    "environment. There, put `import posir_tasks` before your use of mteb."
 )
 
 
@@ -51,9 +51,9 @@ def add_commands(app: typer.Typer) -> None:
     def doctor() -> None:
         """Check the installation: versions, autoload, tasks, plugins, access to the data; exit 1 if any check fails."""
         console = Console(highlight=False, soft_wrap=True)
-        with console.status("Looking"):
+        with console.status("Checking"):
             findings = [
-                finding for section in (versions, hook, mteb_internals, tasks, plugins, data) for finding in found(section)
+                finding for section in (versions, autoload, mteb_internals, tasks, plugins, data) for finding in found(section)
             ]
         marks = {True: "[green]✓[/]", False: "[red]✗[/]", None: "[dim]·[/]"}
         for finding in findings:
@@ -64,11 +64,11 @@ def add_commands(app: typer.Typer) -> None:
 
 
 def found(section: Callable[[], Iterator[Finding]]) -> list[Finding]:
-    """Return the findings of a section; one that cannot be had is a finding, and the other sections are looked at."""
+    """Return the findings of a section; if it raises, that is the finding."""
     try:
         return list(section())
     except Exception as error:
-        return [Finding(False, f"{section.__name__}: cannot be looked at ({type(error).__name__}: {error})")]
+        return [Finding(False, f"{section.__name__}: check failed ({type(error).__name__}: {error})")]
 
 
 def versions() -> Iterator[Finding]:
@@ -78,18 +78,18 @@ def versions() -> Iterator[Finding]:
     )
 
 
-def hook() -> Iterator[Finding]:
-    """Report whether a Python that starts now has the start-up hook."""
-    asked = "import posir_autoload; raise SystemExit(not posir_autoload.is_installed())"
+def autoload() -> Iterator[Finding]:
+    """Report whether a new Python process patches mteb without an import of posir_tasks."""
+    check = "import posir_autoload; raise SystemExit(not posir_autoload.is_installed())"
     if os.environ.get(AUTOLOAD_VARIABLE) == "0":
-        yield Finding(None, f"start-up hook: switched off by {AUTOLOAD_VARIABLE}=0; `import posir_tasks` registers the tasks")
-    elif subprocess.run([sys.executable, "-c", asked], check=False, stderr=subprocess.DEVNULL).returncode == 0:
+        yield Finding(None, f"autoload: switched off by {AUTOLOAD_VARIABLE}=0; `import posir_tasks` registers the tasks")
+    elif subprocess.run([sys.executable, "-c", check], check=False, stderr=subprocess.DEVNULL).returncode == 0:
         files = [Path(folder) / AUTOLOAD_FILE for folder in sys.path if (Path(folder) / AUTOLOAD_FILE).exists()]
-        yield Finding(True, f"start-up hook: {next(iter(files), 'in use')}")
+        yield Finding(True, f"autoload: {next(iter(files), 'works')}")
     else:
         folders = ", ".join((*site.getsitepackages(), site.getusersitepackages()))
-        yield Finding(False, f"start-up hook: Python has not run a {AUTOLOAD_FILE}, which belongs into one of {folders}")
-    yield Finding(None, SKIPPED_WHEN)
+        yield Finding(False, f"autoload: Python did not run {AUTOLOAD_FILE}, which must be in one of {folders}")
+    yield Finding(None, NO_AUTOLOAD)
 
 
 def mteb_internals() -> Iterator[Finding]:

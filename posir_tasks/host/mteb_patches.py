@@ -34,9 +34,9 @@ def add_benchmarks(module: ModuleType) -> None:
     Args:
         module: `mteb.benchmarks.benchmarks`.
     """
-    from posir_tasks.tasks.benchmarks import benchmarks
+    from posir_tasks.tasks.benchmarks import build_benchmarks
 
-    for benchmark in benchmarks():
+    for benchmark in build_benchmarks():
         setattr(module, re.sub(r"\W+", "_", benchmark.name).upper().strip("_"), benchmark)
     if not BENCHMARK_REGISTRY.is_missing():
         BENCHMARK_REGISTRY.resolve().cache_clear()

@@ -1,1 +1,1 @@
-"""The task classes, made from the tables of languages and datasets."""
+"""The task classes."""

@@ -1,4 +1,4 @@
-"""The benchmarks: which tasks belong together."""
+"""The benchmarks, which group the tasks."""
 
 from mteb.benchmarks.benchmark import Benchmark
 from mteb.get_tasks import get_tasks
@@ -9,8 +9,8 @@ from posir_tasks.tasks.posir import CROSS_LINGUAL, MONOLINGUAL
 from posir_tasks.tasks.posq import FineWebPosQ, SQuADPosQ
 
 
-def benchmarks() -> tuple[Benchmark, ...]:
-    """Make the benchmarks; mteb must know the tasks."""
+def build_benchmarks() -> tuple[Benchmark, ...]:
+    """Return the benchmarks. The tasks must be registered with mteb."""
     return (
         Benchmark(
             name="PosIR",

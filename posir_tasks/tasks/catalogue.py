@@ -1,4 +1,4 @@
-"""Which position-aware tasks there are: posir's own, and those of plugins. Importing this module does not import mteb."""
+"""All position-aware tasks: the built-in ones and those of plugins. Importing this module does not import mteb."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 def builtin_task_classes() -> tuple[type[PositionTask], ...]:
-    """Return posir's task classes."""
+    """Return the built-in task classes."""
     from posir_tasks.tasks.mini import PosIRMini
     from posir_tasks.tasks.posir import CROSS_LINGUAL, MONOLINGUAL
     from posir_tasks.tasks.posq import POSQ_TASKS
@@ -25,21 +25,21 @@ def builtin_task_classes() -> tuple[type[PositionTask], ...]:
 
 
 def builtin_tasks() -> dict[str, type[PositionTask]]:
-    """Return posir's task classes by name."""
+    """Return the built-in task classes by name."""
     return {task.metadata.name: task for task in builtin_task_classes()}
 
 
 @cache
 def checked_plugin_tasks() -> PluginTasks:
-    """Collect the tasks of the installed plugins, and the problems of those that are refused. Done once per process."""
+    """Collect the tasks of the installed plugins, and why tasks were refused, once per process."""
     from mteb import AbsTask
     from mteb import tasks as mteb_tasks
 
-    from posir_tasks.tasks.from_plugins import find_tasks
+    from posir_tasks.tasks.from_plugins import collect_tasks
 
     of_mteb = [task for task in vars(mteb_tasks).values() if isinstance(task, type) and issubclass(task, AbsTask)]
     taken = {task.metadata.name: task.__module__ for task in (*of_mteb, *builtin_task_classes())}
-    return find_tasks(loaded_plugins(), taken)
+    return collect_tasks(loaded_plugins(), taken)
 
 
 @cache
@@ -48,4 +48,4 @@ def plugin_tasks() -> dict[str, type[PositionTask]]:
     found = checked_plugin_tasks()
     for problem in found.problems:
         logger.warning("posir %s", problem)
-    return {name: given.task for name, given in found.tasks.items()}
+    return {name: added.task for name, added in found.tasks.items()}

@@ -1,4 +1,4 @@
-"""PosIR: a task per language, and per language against the English corpus; one mteb subset per domain."""
+"""PosIR: one task per language, and one per language against the English corpus; one mteb subset per domain."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ class PosirTask(PositionTask):
     corpus_language: ClassVar[Language]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.metadata = self._metadata_of_the_data()
+        self.metadata = self._read_metadata()
         super().__init__(*args, **kwargs)
 
-    def _metadata_of_the_data(self) -> TaskMetadata:
-        """Return the metadata with the domains and the revision that will be read; a local folder tells its own."""
-        whole = type(self).metadata
+    def _read_metadata(self) -> TaskMetadata:
+        """Return the metadata with the revision that will be read and, for a local folder, the domains in it."""
+        default = type(self).metadata
         folder = data_folder()
         if folder is None:
-            return whole.model_copy(update={"dataset": {"path": REPO_ID, "revision": requested_revision(REPO_ID, REVISION)}})
+            return default.model_copy(update={"dataset": {"path": REPO_ID, "revision": requested_revision(REPO_ID, REVISION)}})
         present = self._present(LocalRepository(folder / folder_name(REPO_ID)))
-        languages = next(iter(whole.hf_subsets_to_langscripts.values()))
-        return whole.model_copy(
+        languages = next(iter(default.hf_subsets_to_langscripts.values()))
+        return default.model_copy(
             update={
                 "dataset": {"path": REPO_ID, "revision": LOCAL},
-                "eval_langs": dict.fromkeys(present or whole.hf_subsets, languages),
+                "eval_langs": dict.fromkeys(present or default.hf_subsets, languages),
             }
         )
 
@@ -59,20 +59,20 @@ class PosirTask(PositionTask):
         return open_repository(REPO_ID, REVISION)
 
     def _present(self, repository: Repository) -> list[str]:
-        """Return the domains that the data has: the known ones in their order, then its own."""
-        own, corpus = list_domains(repository, self.language.code), list_domains(repository, self.corpus_language.code)
-        present = [domain for domain in own if domain in corpus]
+        """Return the domains in the data: PosIR's in their order, then others."""
+        corpora = list_domains(repository, self.corpus_language.code)
+        present = [domain for domain in list_domains(repository, self.language.code) if domain in corpora]
         return sorted(present, key=lambda domain: (DOMAINS.index(domain) if domain in DOMAINS else len(DOMAINS), domain))
 
     def missing_subsets(self) -> list[str]:
-        """Return the domains of PosIR that the data lacks or a filter left out."""
+        """Return the domains of PosIR that are not in the data or were filtered out."""
         return [domain for domain in DOMAINS if domain not in self.hf_subsets]
 
     def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:
-        """Make the domains available that the data has; the data's own listing overrules the table of domains.
+        """Make the domains in the data available, whether or not they are in PosIR's table of domains.
 
         Raises:
-            DataError: The data has no domain of this language.
+            DataError: The data has no domain in this language.
         """
         hide_tracebacks()
         if self.data_loaded:
@@ -82,9 +82,9 @@ class PosirTask(PositionTask):
         if not present:
             code = self.language.code
             raise DataError(
-                f"{repository.location}: has no data of {self.language.name}; wanted are "
+                f"{repository.location}: no {self.language.name} data; expected "
                 f"{code}/<domain>/queries.parquet, {code}/<domain>/qrels/test.parquet and "
-                f"{self.corpus_language.code}/<domain>/corpus.parquet. Make them with `posir import-squad`, or download them."
+                f"{self.corpus_language.code}/<domain>/corpus.parquet. Create them with `posir import`, or download them."
             )
         self._follow_listing(repository, present)
         super().load_data(num_proc, **kwargs)
@@ -93,33 +93,35 @@ class PosirTask(PositionTask):
         unexpected = [domain for domain in present if domain not in self.metadata.hf_subsets]
         lacking = [domain for domain in self.hf_subsets if domain not in present]
         if unexpected:
-            logger.warning("%s has domains unknown to posir: %s; they are run too", repository.location, ", ".join(unexpected))
+            logger.warning(
+                "%s has domains unknown to posir: %s; they are evaluated too", repository.location, ", ".join(unexpected)
+            )
             languages = next(iter(self.metadata.hf_subsets_to_langscripts.values()))
             known = self.metadata.hf_subsets_to_langscripts | dict.fromkeys(unexpected, languages)
             self.metadata = self.metadata.model_copy(update={"eval_langs": known})
-        # In place: mteb runs the subsets of this very list, which it took before it loaded the data.
+        # In place: mteb refers to this list object before the data is loaded, and then evaluates the subsets in it.
         self.hf_subsets[:] = [domain for domain in self.hf_subsets if domain in present] + unexpected
         absent = {*lacking, *self.missing_subsets()}
         if absent:
             logger.warning(
-                "%s, %s: %d of PosIR's %d domains are not run, so the result is marked as a part: %s",
+                "%s, %s: %d of PosIR's %d domains are not evaluated, so the result is marked as partial: %s",
                 self.metadata.name,
                 repository.location,
                 len(absent),
                 len(DOMAINS),
-                "all of them" if len(absent) == len(DOMAINS) else ", ".join(sorted(absent)),
+                "all" if len(absent) == len(DOMAINS) else ", ".join(sorted(absent)),
             )
 
     def read_subset(self, subset: str) -> PositionData:
         """Read one domain.
 
         Raises:
-            DataError: It is missing or something in it is wrong.
+            DataError: It is missing or invalid.
         """
         return read_domain(self._repository(), self.language.code, self.corpus_language.code, subset)
 
 
-def posir_metadata(name: str, language: Language, corpus_language: Language) -> TaskMetadata:
+def build_posir_metadata(name: str, language: Language, corpus_language: Language) -> TaskMetadata:
     """Return the metadata of one language, or of one language against the corpus of another."""
     codes = list(dict.fromkeys([language.code, corpus_language.code]))
     where = "" if len(codes) == 1 else f", searched in the {corpus_language.name} corpus"
@@ -142,8 +144,8 @@ def posir_metadata(name: str, language: Language, corpus_language: Language) -> 
     )
 
 
-def posir_task(language: Language, corpus_language: Language) -> type[PosirTask]:
-    """Make the task class of a language; of another language's corpus where the two differ."""
+def build_posir_task(language: Language, corpus_language: Language) -> type[PosirTask]:
+    """Create the task class of one language, or of one language against the corpus of another."""
     parts = [language.name] if language == corpus_language else [language.name, corpus_language.name]
     return type(
         "PosIR" + "".join(parts),
@@ -151,7 +153,7 @@ def posir_task(language: Language, corpus_language: Language) -> type[PosirTask]
         {
             "__doc__": f"PosIR, {' queries against documents in '.join(parts)}.",
             "__module__": __name__,
-            "metadata": posir_metadata("-".join(["PosIR", *parts]), language, corpus_language),
+            "metadata": build_posir_metadata("-".join(["PosIR", *parts]), language, corpus_language),
             "language": language,
             "corpus_language": corpus_language,
         },
@@ -159,5 +161,5 @@ def posir_task(language: Language, corpus_language: Language) -> type[PosirTask]
 
 
 check_iso_codes(LANGUAGES)
-MONOLINGUAL = {language: posir_task(language, language) for language in LANGUAGES}
-CROSS_LINGUAL = {language: posir_task(language, PIVOT) for language in LANGUAGES if language != PIVOT}
+MONOLINGUAL = {language: build_posir_task(language, language) for language in LANGUAGES}
+CROSS_LINGUAL = {language: build_posir_task(language, PIVOT) for language in LANGUAGES if language != PIVOT}

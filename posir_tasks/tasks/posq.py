@@ -1,4 +1,4 @@
-"""SQuAD-PosQ and FineWeb-PosQ (Zeng et al. 2025, arXiv 2505.13950), whole and Tiny."""
+"""SQuAD-PosQ and FineWeb-PosQ (Zeng et al. 2025, arXiv 2505.13950), complete and Tiny."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from posir_tasks.tasks.metadata import build_metadata
 QUERY_PROMPT = "Given a question, retrieve passages that answer the question"
 
 
-def posq_metadata(name: str, repo_id: str, revision: str, description: str, **fields: Any) -> TaskMetadata:
-    """Return the metadata of a PosQ task; `fields` are what differs between the two datasets."""
+def build_posq_metadata(name: str, repo_id: str, revision: str, description: str, **fields: Any) -> TaskMetadata:
+    """Return the metadata of a PosQ task; `fields` are those in which the two datasets differ."""
     return build_metadata(
         name,
         dataset=repo_id,
@@ -45,7 +45,7 @@ def posq_metadata(name: str, repo_id: str, revision: str, description: str, **fi
 
 
 class PosqTask(PositionTask):
-    """One of the PosQ datasets: a single subset, read from one repository."""
+    """A PosQ dataset: a single subset, read from one repository."""
 
     repo_id: ClassVar[str]
     revision: ClassVar[str]
@@ -58,7 +58,7 @@ class PosqTask(PositionTask):
     @classmethod
     @abstractmethod
     def read_from(cls, repository: Repository) -> PositionData:
-        """Read the dataset, whichever revision of it.
+        """Read the dataset from a repository.
 
         Raises:
             DataError: It cannot be read.
@@ -74,11 +74,11 @@ class PosqTask(PositionTask):
 
 
 class SQuADPosQ(PosqTask):
-    """Questions of SQuAD 2.0 by the first character of their answer."""
+    """SQuAD 2.0 questions by the position of the answer's first character."""
 
     scheme = AbsolutePositions()
     repo_id, revision = SQUAD_REPO_ID, SQUAD_REVISION
-    metadata = posq_metadata(
+    metadata = build_posq_metadata(
         "SQuAD-PosQ",
         SQUAD_REPO_ID,
         SQUAD_REVISION,
@@ -92,12 +92,12 @@ class SQuADPosQ(PosqTask):
 
     @classmethod
     def read_from(cls, repository: Repository) -> PositionData:
-        """Read the whole dataset."""
+        """Read the complete dataset."""
         return read_squad(repository)
 
 
 class SQuADPosQTiny(SQuADPosQ):
-    """The authors' sample of 10,000 questions, the corpus unchanged."""
+    """The authors' sample of 10,000 questions, with the complete corpus."""
 
     metadata = SQuADPosQ.metadata.model_copy(
         update={
@@ -113,11 +113,11 @@ class SQuADPosQTiny(SQuADPosQ):
 
 
 class FineWebPosQ(PosqTask):
-    """Generated questions about the beginning, middle or end of long web passages."""
+    """Generated questions about the beginning, the middle or the end of long web passages."""
 
     scheme = LabelledPositions()
     repo_id, revision = FINEWEB_REPO_ID, FINEWEB_REVISION
-    metadata = posq_metadata(
+    metadata = build_posq_metadata(
         "FineWeb-PosQ",
         FINEWEB_REPO_ID,
         FINEWEB_REVISION,
@@ -131,12 +131,12 @@ class FineWebPosQ(PosqTask):
 
     @classmethod
     def read_from(cls, repository: Repository) -> PositionData:
-        """Read the whole dataset."""
+        """Read the complete dataset."""
         return read_fineweb(repository)
 
 
 class FineWebPosQTiny(FineWebPosQ):
-    """The authors' sample of 1,000 questions a class, the corpus unchanged."""
+    """The authors' sample of 1,000 questions per class, with the complete corpus."""
 
     metadata = FineWebPosQ.metadata.model_copy(
         update={

@@ -1,5 +1,6 @@
 """What a wheel and an editable install put into site-packages."""
 
+import pkgutil
 import subprocess
 import sys
 import zipfile
@@ -7,21 +8,23 @@ from pathlib import Path
 
 import pytest
 
+import posir_autoload
+
 ROOT = Path(__file__).parents[2]
-HOOK = (ROOT / "autoload" / "posir.pth").read_text()
+AUTOLOAD_FILES = {name: (ROOT / "autoload" / name).read_text(encoding="utf-8-sig") for name in ("posir.pth", "posir.start")}
 
 
-def built(kind: str, folder: Path) -> zipfile.ZipFile:
+def build(kind: str, folder: Path) -> zipfile.ZipFile:
     """Build a wheel of a kind ("wheel" or "editable") and open it."""
     code = f"from hatchling.build import build_{kind}; print(build_{kind}({str(folder)!r}))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     return zipfile.ZipFile(folder / done.stdout.split()[-1])
 
 
-def test_a_wheel_has_the_hook_and_every_module_and_data_file(tmp_path: Path):
-    wheel = built("wheel", tmp_path)
+def test_a_wheel_has_the_autoload_files_and_every_module_and_data_file(tmp_path: Path):
+    wheel = build("wheel", tmp_path)
     names = set(wheel.namelist())
-    assert wheel.read("posir.pth").decode() == HOOK
+    assert {name: wheel.read(name).decode() for name in AUTOLOAD_FILES} == AUTOLOAD_FILES
     inits = [ROOT / "posir_tasks" / "__init__.py", *ROOT.glob("plugins/*/__init__.py"), *ROOT.glob("leaderboard/*/__init__.py")]
     missing = [
         file
@@ -34,23 +37,44 @@ def test_a_wheel_has_the_hook_and_every_module_and_data_file(tmp_path: Path):
     assert "posir_autoload.py" in names
 
 
-def test_an_editable_install_has_the_hook_too(tmp_path: Path):
-    wheel = built("editable", tmp_path)
-    assert wheel.read("posir.pth").decode() == HOOK
+def test_an_editable_install_has_the_autoload_files_too(tmp_path: Path):
+    wheel = build("editable", tmp_path)
+    assert {name: wheel.read(name).decode() for name in AUTOLOAD_FILES} == AUTOLOAD_FILES
     (paths,) = (name for name in wheel.namelist() if name.endswith(".pth") and name != "posir.pth")
-    assert paths < "posir.pth", "Python reads .pth files in order of name, and the hook needs the folders"
+    assert paths < "posir.pth", "Python reads .pth files in order of name, and this one needs the folders"
     assert str(ROOT / "autoload") in wheel.read(paths).decode().splitlines()
 
 
-@pytest.mark.parametrize("autoload", ["1", "0"])
-def test_the_hook_never_raises_even_where_the_package_is_broken(tmp_path: Path, autoload: str):
-    (tmp_path / "posir_autoload.py").write_text("raise RuntimeError('broken')")
-    done = subprocess.run(
-        [sys.executable, "-S", "-c", HOOK],
-        cwd=tmp_path,
-        env={"POSIR_AUTOLOAD": autoload},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+def test_the_start_file_names_one_function_as_pep_829_says():
+    lines = [line.strip() for line in AUTOLOAD_FILES["posir.start"].splitlines()]
+    (entry_point,) = (line for line in lines if line and not line.startswith("#"))
+    assert entry_point.count(":") == 1
+    assert pkgutil.resolve_name(entry_point) is posir_autoload.start
+
+
+def test_the_pth_file_is_one_line_that_python_executes_and_calls_the_same_function():
+    (line,) = AUTOLOAD_FILES["posir.pth"].splitlines()
+    assert line.startswith("import ")
+    assert "posir_autoload.start()" in line
+
+
+@pytest.mark.parametrize("module", [None, "raise RuntimeError('broken')", "def start(): raise OSError('broken')"])
+def test_the_pth_line_never_raises_even_if_the_package_is_broken(tmp_path: Path, module: str | None):
+    if module:
+        (tmp_path / "posir_autoload.py").write_text(module)
+    done = run_without_site(AUTOLOAD_FILES["posir.pth"], tmp_path)
     assert (done.stdout, done.stderr) == ("", "")
+
+
+@pytest.mark.parametrize(("switch", "installed"), [("1", True), ("0", False)])
+def test_the_function_does_nothing_if_switched_off_and_never_raises(switch: str, installed: bool):
+    code = "import sys, posir_autoload as a; a.start(); print(a.is_installed()); a.is_installed = None; a.start()"
+    done = run_without_site(code, ROOT / "autoload", POSIR_AUTOLOAD=switch)
+    assert (done.stdout, done.stderr) == (f"{installed}\n", "")
+
+
+def run_without_site(code: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run code in a Python that does not read site-packages."""
+    return subprocess.run(
+        [sys.executable, "-S", "-c", code], cwd=folder, env=environment, capture_output=True, text=True, check=True
+    )

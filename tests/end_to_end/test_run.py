@@ -205,7 +205,7 @@ def test_csv_and_markdown_reports_parse(data: Path, tmp_path: Path):
 def test_doctor_finds_no_problem():
     checked = run("posir", "doctor")
     assert checked.returncode == 0, checked.stdout
-    assert "start-up hook" in checked.stdout
+    assert "autoload: " in checked.stdout
     assert re.search(r"mteb knows (\d+) of \1\b", checked.stdout)
 
 
@@ -222,4 +222,4 @@ def test_the_hubs_listing_overrules_the_table_of_domains(data: Path, tmp_path: P
     assert scores["custom"]["position_run"]["data_revision"] == "a" * 40
     output = " ".join((ran.stdout + ran.stderr).split())
     assert "has domains unknown to posir: custom" in output
-    assert "marked as a part" in output
+    assert "marked as partial" in output

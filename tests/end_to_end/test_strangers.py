@@ -24,8 +24,8 @@ SAID = (
     "plugin misspelt (posir-misspelt 0.1.0: posir_misspelt): unknown hook 'posir_score' in plugin",
     "The hooks are: posir_commands, posir_scores, posir_task_classes",
     "plugin 'letters_again': task posir_letters_again.BellsHarbourLetters: the name 'HarbourLetters' is taken by plugin "
-    "'letters', which keeps it; choose another",
-    "task posir_letters_again.BellsPosIR-Mini: the name 'PosIR-Mini' is taken by posir_tasks.tasks.mini, which keeps it",
+    "'letters'; choose another",
+    "task posir_letters_again.BellsPosIR-Mini: the name 'PosIR-Mini' is taken by posir_tasks.tasks.mini; choose another",
     "task posir_letters_again.BellsNFCorpus: the name 'NFCorpus' is taken by mteb.tasks.retrieval.",
 )
 

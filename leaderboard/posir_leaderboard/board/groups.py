@@ -40,12 +40,12 @@ class Group:
 def known_groups() -> list[Group]:
     """Return PosIR's benchmarks and the small set; imports mteb."""
     from posir_tasks.languages import PIVOT
-    from posir_tasks.tasks.benchmarks import benchmarks
+    from posir_tasks.tasks.benchmarks import build_benchmarks
     from posir_tasks.tasks.mini import PosIRMini
     from posir_tasks.tasks.posir import CROSS_LINGUAL, MONOLINGUAL
     from posir_tasks.tasks.posq import POSQ_TASKS
 
-    posir, cross_lingual, posq = benchmarks()
+    posir, cross_lingual, posq = build_benchmarks()
     languages = {task.metadata.name: language.name for language, task in MONOLINGUAL.items()}
     pairs = {task.metadata.name: f"{language.name} → {PIVOT.name}" for language, task in CROSS_LINGUAL.items()}
     datasets = {task.metadata.name: task.metadata.name for task in POSQ_TASKS}

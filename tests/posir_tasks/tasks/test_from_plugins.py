@@ -6,7 +6,7 @@ from posir_tasks import PositionTask
 from posir_tasks.plugin_api.manager import load_plugins
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.tasks.base import build_folder_task
-from posir_tasks.tasks.from_plugins import find_tasks
+from posir_tasks.tasks.from_plugins import collect_tasks
 from posir_tasks.tasks.metadata import build_metadata
 from tests.posir_tasks.plugin_api.test_manager import Point, module
 
@@ -52,7 +52,7 @@ def raising():
 
 def found(*plugins, taken=()):
     points = [Point(f"plugin{number}", plugin) for number, plugin in enumerate(plugins)]
-    return find_tasks(load_plugins(points), dict.fromkeys(taken, "mteb.tasks.theirs"))
+    return collect_tasks(load_plugins(points), dict.fromkeys(taken, "mteb.tasks.theirs"))
 
 
 def test_a_plugins_tasks_are_found_with_the_plugin_they_are_from():
@@ -84,8 +84,8 @@ def test_a_hook_may_yield():
         (named("Letters", eval_splits=["dev"]), "eval_splits=['dev']; position-aware tasks have ['test']"),
         (named("let/ters"), "the name 'let/ters' is not allowed; use A-Z"),
         (named("Letters", eval_langs=["eng"]), "Invalid language code: 'eng'"),
-        (Refusing, "Refusing cannot be made: OSError: no licence on this machine"),
-        (named("NFCorpus"), "the name 'NFCorpus' is taken by mteb.tasks.theirs, which keeps it; choose another"),
+        (Refusing, "Refusing cannot be created: OSError: no licence on this machine"),
+        (named("NFCorpus"), "the name 'NFCorpus' is taken by mteb.tasks.theirs; choose another"),
     ],
     ids=[
         "number", "class", "instance", "unfinished", "abstract", "scheme's class", "metadata", "split", "name", "language",
@@ -114,7 +114,7 @@ def test_a_task_that_would_not_run_is_refused_by_name_and_the_others_stay(task, 
 def test_a_hook_that_gives_no_list_is_named_and_the_others_stay(broken, said):
     given = found(broken, giving(Good))
     (problem,) = given.problems
-    assert problem.startswith("plugin 'plugin0' could not give its tasks: ")
+    assert problem.startswith("plugin 'plugin0' could not provide its tasks: ")
     assert said in problem
     assert list(given.tasks) == ["Good"]
 
@@ -123,7 +123,7 @@ def test_of_two_plugins_tasks_of_one_name_the_first_stays():
     given = found(giving(Good), giving(changed()))
     assert given.tasks["Good"].task is Good
     assert given.problems == (
-        "plugin 'plugin1': task theirs.Changed: the name 'Good' is taken by plugin 'plugin0', which keeps it; choose another",
+        "plugin 'plugin1': task theirs.Changed: the name 'Good' is taken by plugin 'plugin0'; choose another",
     )
 
 
