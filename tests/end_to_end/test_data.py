@@ -1,4 +1,4 @@
-"""Data of one's own: from a file or a new language to a report, through the real commands."""
+"""Custom data: from a file or a new language to a report, with the real commands."""
 
 import json
 import shutil
@@ -12,7 +12,7 @@ from tests.support.commands import python, run
 from tests.support.datasets import POSIR_FOLDER, imported
 
 ROOT = Path(__file__).parents[2]
-#: Folders that Python imports from, of the repository.
+#: Source roots of the repository.
 SOURCES = ("", "autoload", "plugins", "leaderboard")
 XQUAD = {"zh": "cmn-Hans", "es": "spa-Latn", "de": "deu-Latn", "ru": "rus-Cyrl", "ar": "ara-Arab"}
 
@@ -49,8 +49,8 @@ def test_jaquad_becomes_a_task_is_validated_described_run_and_reported(squad_dat
     file = squad_data / "jaquad" / "dev" / "jaquad_dev_0000.json"
     paragraphs = [paragraph for article in json.loads(file.read_text())["data"] for paragraph in article["paragraphs"]]
     questions = sum(len(paragraph["qas"]) for paragraph in paragraphs)
-    told = import_squad(file, language="jpn-Jpan", output=tmp_path)
-    assert told.endswith(f"{len({p['context'] for p in paragraphs}):,} documents, {questions:,} questions\n")
+    printed = import_squad(file, language="jpn-Jpan", output=tmp_path)
+    assert printed.endswith(f"{len({p['context'] for p in paragraphs}):,} documents, {questions:,} questions\n")
     assert "1 language, 1 domain checked: no problem" in done("posir", "validate", str(tmp_path))
     described = json.loads(done("posir", "stats", str(tmp_path / POSIR_FOLDER), "--format", "json"))
     assert described["rows"][0]["queries"] == questions
@@ -63,12 +63,12 @@ def test_jaquad_becomes_a_task_is_validated_described_run_and_reported(squad_dat
 
 
 @pytest.mark.slow
-def test_six_languages_stand_side_by_side(squad_data: Path, tmp_path: Path):
+def test_six_languages_in_one_folder(squad_data: Path, tmp_path: Path):
     files = {"jpn-Jpan": sorted(squad_data.glob("jaquad/*/*.json"))} | {
         XQUAD[name]: [squad_data / f"xquad.{name}.json"] for name in XQUAD
     }
-    for language, of_language in files.items():
-        imported(read_squad_json(of_language), tmp_path / POSIR_FOLDER, language=language, domain="wikipedia")
+    for language, paths in files.items():
+        imported(read_squad_json(paths), tmp_path / POSIR_FOLDER, language=language, domain="wikipedia")
     assert "6 languages, 6 domains checked: no problem" in done("posir", "validate", str(tmp_path))
     tasks = [f"PosIR-{name}" for name in ("Arabic", "Chinese", "German", "Japanese", "Russian", "Spanish")]
     done("mteb", "run", "-t", *tasks, "-m", BM25, "--output-folder", str(tmp_path / "out"), POSIR_DATA=str(tmp_path))
@@ -116,17 +116,17 @@ def test_a_language_nobody_listed_is_one_row(tree: Path, tmp_path: Path):
     assert result(output, "PosIR-Finnish-English")["own"]["languages"] == ["fin-Latn", "eng-Latn"]
 
 
-def test_a_wrong_row_is_said_and_mteb_goes_on_without_the_tasks(tree: Path, tmp_path: Path):
+def test_an_invalid_row_is_reported_and_mteb_works_without_the_tasks(tree: Path, tmp_path: Path):
     wrong = with_row(tree, 'Language("Finnish", "fin-Latin")')
-    said = "posir_tasks/languages.py: Language('Finnish', 'fin-Latin'): code 'fin-Latin' is not an ISO 639-3 code"
+    message = "posir_tasks/languages.py: Language('Finnish', 'fin-Latin'): code 'fin-Latin' is not an ISO 639-3 code"
     code = (
         "import mteb; print([name in mteb.get_tasks.__globals__['_TASKS_REGISTRY'] for name in ('NFCorpus', 'PosIR-Finnish')])"
     )
     listed = python(code, **wrong)
     assert listed.stdout == "[True, False]\n"
     (line,) = (line for line in listed.stderr.splitlines() if "posir" in line)
-    assert f"(PosirError: {said}" in line
+    assert f"(PosirError: {message}" in line
     refused = run("posir", "validate", str(tmp_path), **wrong)
     assert refused.returncode == 1
-    assert refused.stderr.startswith(f"error: {said}")
+    assert refused.stderr.startswith(f"error: {message}")
     assert "Traceback" not in refused.stderr

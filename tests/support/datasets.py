@@ -1,4 +1,4 @@
-"""Small valid datasets, and folders to write them to."""
+"""Small valid datasets, written to and read from folders."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -15,7 +15,7 @@ from posir_tasks.tokens import estimate_tokens
 Tables = dict[str, pl.DataFrame]
 
 FILES = {"corpus": "corpus.parquet", "queries": "queries.parquet", "qrels": "qrels/test.parquet"}
-#: Name of the folder that is read as the repository infgrad/PosIR-Benchmark-v1.
+#: Name of the folder of the repository infgrad/PosIR-Benchmark-v1.
 POSIR_FOLDER = "PosIR-Benchmark-v1"
 
 #: Text, question and evidence; one query asks about the first document, two about the second, one about the third.
@@ -34,7 +34,7 @@ ASKED = {
 
 
 def posir_tables(texts: Mapping[str, str] = TEXTS, asked: Mapping[str, tuple[str, str, str]] = ASKED) -> Tables:
-    """Make the tables of one domain; the evidence's span is where it first stands in its text."""
+    """Build the tables of one domain; a span is the first occurrence of the evidence in its text."""
     spans = [(texts[document].index(evidence), len(evidence)) for _, document, evidence in asked.values()]
     return {
         "corpus": pl.DataFrame({"_id": list(texts), "text": list(texts.values())}),
@@ -70,7 +70,7 @@ def imported(
     domain: str = "sports",
     repair: bool = False,
 ) -> ImportedData:
-    """Import what a reader yields with the default rule for tokens."""
+    """Import passages with the default token count."""
     return import_passages(passages, Target(language, domain, output), count_tokens=estimate_tokens, repair=repair)
 
 

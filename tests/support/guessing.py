@@ -1,4 +1,4 @@
-"""A search model that guesses, and its results as mteb writes them: real result files in half a second."""
+"""A search model with random scores, and its results as mteb writes them: real result files in half a second."""
 
 import random
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ MODEL, REVISION = "org/guessing", "f" * 40
 
 
 class GuessingModel:
-    """Finds documents at random, most often the first third of the corpus; reads 256 tokens, as its metadata says."""
+    """Retrieves random documents, mostly of the first third of the corpus; its metadata has a window of 256 tokens."""
 
     def __init__(self, name: str = MODEL, revision: str = REVISION, window: int | None = 256, seed: int = 0) -> None:
         self.mteb_model_meta = ModelMeta.create_empty({"name": name, "revision": revision, "max_tokens": window})
@@ -35,7 +35,7 @@ class GuessingModel:
 
 
 def write_guesses(output: Path, tasks: Iterable[object], **model: object) -> Path:
-    """Run tasks with a guessing model; return the folder of its results below `output`."""
+    """Run tasks with a random model; return the folder of its results below `output`."""
     guessing = GuessingModel(**model)
     mteb.evaluate(guessing, list(tasks), cache=ResultCache(output), show_progress_bar=False)
     meta = guessing.mteb_model_meta

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from tests.support.datasets import FILES, posir_tables
 
 FIELDS = [(name, column) for name, table in posir_tables().items() for column in table.columns]
-#: Fields with the values of a cell; spans and judgements, of which most can go wrong, come up more often.
+#: Fields whose cells are mutated; spans and judgements, which have the most rules, are drawn more often.
 CELL_FIELDS = [*FIELDS, *[("queries", "pos_char_span")] * 5, ("qrels", "score"), ("qrels", "corpus-id")]
 INTEGERS = [0, -1, 1, 7, 10**6, 2**31 - 1, 2**31, 2**32, 2**62, 2**63 - 1, 2**63, 2**64 - 1, None]
-#: Values that a cell of a column may be changed to: of its kind, or as near to it as a mistake is.
+#: Values for a cell of a column: of its type, or of a type that a mistake could produce.
 CELLS: dict[str, list[Any]] = {
     "_id": ["", " ", "q0", "d0", "d1", None],
     "text": ["", " \n", "\u3000", None, "é", "e\u0301", "x" * 5_000, "\x00"],
@@ -48,7 +48,7 @@ CELLS: dict[str, list[Any]] = {
     "corpus-id": ["", "d0", "d4", "d9", None],
     "score": [0, 1, 2, -1, None, float("nan"), float("inf"), 0.5, 1e-300],
 }
-#: Values that a whole column may be changed to.
+#: Values for all cells of a column.
 COLUMNS = [
     *(None, "", "1", 1, -1, 2**63 - 1, 1.0, 1.5, float("nan"), True, b"\xff\xfe", Decimal("1.5"), [1, 2], ["a"], []),
     *([[1, 2]], {"start": 1, "end": 2}, [1.0, 2.0], pd.Timestamp("2020-01-01")),
@@ -61,8 +61,8 @@ TYPES = [
 
 
 @dataclass(frozen=True)
-class OfTable:
-    """A change of one table; where an earlier change has left nothing to change, it does nothing."""
+class TableMutation:
+    """A change of one table; does nothing if an earlier change has made it impossible."""
 
     name: str
     what: str
@@ -78,7 +78,7 @@ class OfTable:
 
 
 @dataclass(frozen=True)
-class OfFile:
+class FileMutation:
     """A change of one file's bytes."""
 
     name: str
@@ -95,8 +95,8 @@ class OfFile:
 
 
 @dataclass(frozen=True)
-class Swap:
-    """A change of the files' names."""
+class FileSwap:
+    """A permutation of the names of the files."""
 
     names: list[str]
 
@@ -119,31 +119,31 @@ def with_column(table: pa.Table, name: str, column: Any) -> pa.Table:
     return table.set_column(table.column_names.index(name), name, column)
 
 
-def fitting(values: list[Any], kind: pa.DataType) -> pa.Array:
-    """Return values as their column's type, or else as one that holds them."""
-    for wanted in (kind, pa.uint64(), pa.list_(pa.uint64()), pa.float64()):
+def as_array(values: list[Any], kind: pa.DataType) -> pa.Array:
+    """Return values as the type of their column, or else as the first type that represents them."""
+    for dtype in (kind, pa.uint64(), pa.list_(pa.uint64()), pa.float64()):
         try:
-            return pa.array(values, wanted)
+            return pa.array(values, dtype)
         except (pa.ArrowException, OverflowError):
             continue
     return pa.array([str(value) for value in values])
 
 
 @st.composite
-def cells(draw: st.DrawFn) -> OfTable:
+def cells(draw: st.DrawFn) -> TableMutation:
     name, column = draw(st.sampled_from(CELL_FIELDS))
     row, value = draw(st.integers(0, 6)), draw(st.sampled_from(CELLS[column]))
 
     def change(table: pa.Table) -> pa.Table:
         values = table[column].to_pylist()
         values[row % len(values)] = value
-        return with_column(table, column, fitting(values, table[column].type))
+        return with_column(table, column, as_array(values, table[column].type))
 
-    return OfTable(name, f"{column}[{row}] = {str(value)[:40]!r}", change)
+    return TableMutation(name, f"{column}[{row}] = {str(value)[:40]!r}", change)
 
 
 @st.composite
-def columns(draw: st.DrawFn) -> OfTable:
+def columns(draw: st.DrawFn) -> TableMutation:
     name, column = draw(st.sampled_from(FIELDS))
     value, new = draw(st.sampled_from(COLUMNS)), draw(st.booleans())
 
@@ -151,21 +151,21 @@ def columns(draw: st.DrawFn) -> OfTable:
         values = pa.array([value] * table.num_rows)
         return table.append_column("more", values) if new else with_column(table, column, values)
 
-    return OfTable(name, f"{'more' if new else column} = {value!r}", change)
+    return TableMutation(name, f"{'more' if new else column} = {value!r}", change)
 
 
 @st.composite
-def types(draw: st.DrawFn) -> OfTable:
+def types(draw: st.DrawFn) -> TableMutation:
     name, column = draw(st.sampled_from(FIELDS))
     kind = draw(st.sampled_from(TYPES))
-    return OfTable(
+    return TableMutation(
         name, f"{column} as {kind}", lambda table: with_column(table, column, table[column].combine_chunks().cast(kind))
     )
 
 
 @st.composite
-def names(draw: st.DrawFn) -> OfTable:
-    """Columns renamed, exchanged, dropped or in another order."""
+def names(draw: st.DrawFn) -> TableMutation:
+    """Columns renamed, exchanged, dropped or reversed."""
     name, column = draw(st.sampled_from(FIELDS))
     other, how = draw(st.sampled_from(FIELDS))[1], draw(st.integers(0, 3))
     new_names = {column: other} if how == 0 else {column: other, other: column}
@@ -175,20 +175,20 @@ def names(draw: st.DrawFn) -> OfTable:
             return table.rename_columns([new_names.get(present, present) for present in table.column_names])
         return table.drop_columns([column]) if how == 2 else table.select(table.column_names[::-1])
 
-    return OfTable(name, f"{('rename', 'exchange', 'drop', 'reverse')[how]} {column}, {other}", change)
+    return TableMutation(name, f"{('rename', 'exchange', 'drop', 'reverse')[how]} {column}, {other}", change)
 
 
 @st.composite
-def rows(draw: st.DrawFn) -> OfTable:
-    """Rows shuffled, repeated, or left out."""
+def rows(draw: st.DrawFn) -> TableMutation:
+    """Rows shuffled, repeated, or removed."""
     name = draw(st.sampled_from([*FILES]))
     chosen = draw(st.permutations(range(7)) | st.lists(st.integers(0, 6), max_size=9))
-    return OfTable(name, f"rows {chosen}", lambda table: table.take([row for row in chosen if row < table.num_rows]))
+    return TableMutation(name, f"rows {chosen}", lambda table: table.take([row for row in chosen if row < table.num_rows]))
 
 
 @st.composite
-def judgements(draw: st.DrawFn) -> OfTable:
-    """A pair of query and document more, judged in some way."""
+def judgements(draw: st.DrawFn) -> TableMutation:
+    """An additional judgement of a pair of query and document."""
     query, document = draw(st.sampled_from(["q0", "q3", "q9"])), draw(st.sampled_from(["d0", "d1", "d4", "d9"]))
     score = draw(st.sampled_from([0, 1, 1, -1]))
 
@@ -196,7 +196,7 @@ def judgements(draw: st.DrawFn) -> OfTable:
         more = [{"query-id": query, "corpus-id": document, "score": score}]
         return pa.concat_tables([table, pa.Table.from_pylist(more, schema=table.schema)])
 
-    return OfTable("qrels", f"{query}, {document}: {score}", change)
+    return TableMutation("qrels", f"{query}, {document}: {score}", change)
 
 
 def _as_json(file: Path) -> None:
@@ -213,7 +213,7 @@ def _as_folder(file: Path) -> None:
 
 
 @st.composite
-def contents(draw: st.DrawFn) -> OfFile:
+def contents(draw: st.DrawFn) -> FileMutation:
     name, how = draw(st.sampled_from([*FILES])), draw(st.sampled_from(["cut", "bytes", "before", "after", "flip"]))
     part, new = draw(st.floats(0, 1)), draw(st.binary(max_size=40))
 
@@ -224,12 +224,12 @@ def contents(draw: st.DrawFn) -> OfFile:
         changed["flip"] = old[:at] + new + old[at + len(new) :]
         file.write_bytes(changed[how])
 
-    return OfFile(name, f"{how} {part} {new!r}", change)
+    return FileMutation(name, f"{how} {part} {new!r}", change)
 
 
 @st.composite
-def formats(draw: st.DrawFn) -> OfFile:
-    """The same content in another kind of file, or in a parquet file that is written otherwise."""
+def formats(draw: st.DrawFn) -> FileMutation:
+    """The same content in another file format, or in a parquet file with other options."""
     name, other = draw(st.sampled_from([*FILES])), draw(st.sampled_from([Path.unlink, _as_csv, _as_json, _as_folder, None]))
     options = draw(
         st.sampled_from(
@@ -240,12 +240,12 @@ def formats(draw: st.DrawFn) -> OfFile:
         )
     )
     if other is not None:
-        return OfFile(name, other.__name__, other)
-    return OfFile(name, str(options), lambda file: pq.write_table(pq.ParquetFile(file).read(), file, **options))
+        return FileMutation(name, other.__name__, other)
+    return FileMutation(name, str(options), lambda file: pq.write_table(pq.ParquetFile(file).read(), file, **options))
 
 
-SWAPS = st.builds(Swap, st.permutations([*FILES]))
-#: One to three changes of a domain's folder, to be made one after the other.
+SWAPS = st.builds(FileSwap, st.permutations([*FILES]))
+#: One to three consecutive changes of the folder of a domain.
 MUTATIONS = st.lists(
     st.one_of(*[cells()] * 5, judgements(), columns(), types(), names(), rows(), contents(), formats(), SWAPS),
     min_size=1,

@@ -51,7 +51,7 @@ VALUES = [
     {},
 ]
 CELLS = ["", "q1", "q9", "d0", "d9", "0", "1", "-1", "3", "1.5", "nan", "inf", "x", str(2**70)]
-#: What an oracle of a format raises where the file must be refused.
+#: Errors of the expected-value functions for a file that must be refused.
 BROKEN = (AssertionError, KeyError, ValueError, RecursionError)
 
 
@@ -99,15 +99,15 @@ def beir():
 # Changes.
 
 
-def ways(value, before=()):
-    """Every way to a member of a JSON value."""
+def paths(value, before=()):
+    """Yield the path of every value in a JSON value."""
     if before:
         yield before
     for key, inner in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
-        yield from ways(inner, (*before, key))
+        yield from paths(inner, (*before, key))
 
 
-def member_at(value, way):
+def value_at(value, way):
     for key in way:
         value = value[key]
     return value
@@ -115,12 +115,12 @@ def member_at(value, way):
 
 @st.composite
 def changed(draw, make, values=VALUES):
-    """A value with up to three members replaced, taken out, repeated or, if they are integers, moved by a little."""
+    """A value with up to three fields replaced, removed, repeated or, if integers, shifted slightly."""
     value = make()
     for _ in range(draw(st.integers(0, 3))):
-        numbers = [way for way in ways(value) if type(member_at(value, way)) is int]
-        *way, last = draw(st.sampled_from(numbers if numbers and draw(st.booleans()) else [*ways(value)]))
-        holder = member_at(value, way)
+        numbers = [way for way in paths(value) if type(value_at(value, way)) is int]
+        *way, last = draw(st.sampled_from(numbers if numbers and draw(st.booleans()) else [*paths(value)]))
+        holder = value_at(value, way)
         how = draw(st.sampled_from(["replace", "shift", "shift", "shift", "remove", "repeat"]))
         if type(holder[last]) is int and how == "shift":
             holder[last] += draw(st.integers(-8, 8))
@@ -137,7 +137,7 @@ def changed(draw, make, values=VALUES):
 
 @st.composite
 def encoded(draw, text):
-    """A text as bytes, now and then cut off or in another encoding."""
+    """A text as bytes, sometimes truncated or in another encoding."""
     encoding = draw(st.sampled_from([*["utf-8"] * 6, "utf-8-sig", "utf-16", "latin-1"]))
     content = text.encode(encoding, "replace" if encoding == "latin-1" else "surrogatepass")
     return content[: int(len(content) * draw(st.sampled_from([*[1.0] * 8, 0.0, 0.5, 0.97])))]
@@ -192,8 +192,8 @@ def usable(value, kind):
     return value is None or (type(value) is kind and (kind is not str or not any("\ud800" <= c <= "\udfff" for c in value)))
 
 
-def squad_says(content, *, repair):
-    """Question, document and evidence of what must be imported."""
+def expected_squad(content, *, repair):
+    """Question, document and evidence of everything that must be imported."""
     said = {}
     for article in require_field(json.loads(content.decode("utf-8-sig")), "data", list):
         for paragraph in require_field(article, "paragraphs", list):
@@ -233,7 +233,7 @@ def unique(ids, said):
         assert ids.setdefault(name, what) == what
 
 
-def lines_say(content, *, repair):
+def expected_lines(content, *, repair):
     documents, queries, said, numbered = {}, {}, [], {}
     for number, record in enumerate(read_records(content)):
         text, question = text_in(record, "context"), text_in(record, "question", needed=False)
@@ -257,7 +257,7 @@ def lines_say(content, *, repair):
     return said
 
 
-def beir_says(corpus, queries, qrels, *, repair):
+def expected_beir(corpus, queries, qrels, *, repair):
     header, *rows = [line.split("\t") for line in qrels.decode("utf-8-sig").rstrip("\n").split("\n")]
     assert len({*header}) == len(header)
     assert {"query-id", "corpus-id", "score"} <= {*header}
@@ -320,10 +320,10 @@ def stated_answer(query, pairs):
 # The tests.
 
 
-def check(passages, folder, says, *contents, repair):
-    """What is read back is what the files say; where they are broken or say nothing, they are refused and named."""
+def check(passages, folder, expected, *contents, repair):
+    """What is read back is what the files state; invalid or empty files are refused and named."""
     try:
-        said = says(*contents, repair=repair)
+        said = expected(*contents, repair=repair)
     except BROKEN:
         said = []
     output = folder / "out"
@@ -338,7 +338,7 @@ def check(passages, folder, says, *contents, repair):
 
 
 def outcome(passages, output, *, repair):
-    """What was imported, or why nothing was; any other error is a failure."""
+    """The imported data, or the error message; any other error is a failure."""
     try:
         return imported(passages, output, repair=repair), ""
     except DataError as error:
@@ -352,7 +352,7 @@ def test_mutated_squad_json(data, value, escape, repair):
     with tempfile.TemporaryDirectory() as name:
         file = Path(name) / "a.json"
         file.write_bytes(content)
-        check(read_squad_json([file]), Path(name), squad_says, content, repair=repair)
+        check(read_squad_json([file]), Path(name), expected_squad, content, repair=repair)
 
 
 @settings(max_examples=150)
@@ -362,7 +362,7 @@ def test_mutated_json_lines(data, value, escape, repair):
     with tempfile.TemporaryDirectory() as name:
         file = Path(name) / "a.jsonl"
         file.write_bytes(content)
-        check(read_json_lines(file), Path(name), lines_say, content, repair=repair)
+        check(read_json_lines(file), Path(name), expected_lines, content, repair=repair)
 
 
 @settings(max_examples=150)
@@ -384,4 +384,4 @@ def test_mutated_beir_folders(data, corpus, queries, qrels, more, repair):
         (Path(name) / "qrels").mkdir()
         for file, content in contents.items():
             (Path(name) / file).write_bytes(content)
-        check(read_beir(Path(name), "test"), Path(name), beir_says, *contents.values(), repair=repair)
+        check(read_beir(Path(name), "test"), Path(name), expected_beir, *contents.values(), repair=repair)

@@ -1,4 +1,4 @@
-"""What a folder that was named is: the data, a part of it, or nothing of the kind."""
+"""Resolving a folder: the data, a part of it, or neither."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from posir_tasks.sources.folder import resolve_folder
 from tests.support.datasets import posir_tables, write_domain
 
 
-def test_the_data_one_language_or_one_domain_can_be_named(posir_folder):
+def test_the_data_one_language_or_one_domain_can_be_given(posir_folder):
     write_domain(posir_folder, posir_tables(), domain="game")
     write_domain(posir_folder, posir_tables(), language="deu-Latn")
     named = {
@@ -23,7 +23,7 @@ def test_the_data_one_language_or_one_domain_can_be_named(posir_folder):
         assert (checked.root, len(checked.subset_keys())) == (posir_folder, count), folder
 
 
-def test_what_is_no_folder_of_data_is_refused(tmp_path):
+def test_a_path_without_data_is_refused(tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("")
     for name in ("none", "empty", "file"):

@@ -1,6 +1,7 @@
-"""A valid dataset, changed at random: the loader has the right numbers or names what is wrong, and the validator agrees.
+"""A valid dataset, changed at random: the loader reads it correctly or reports what is wrong, and the validator agrees.
 
-What is right is found by another way: tables read by pyarrow, rules applied row by row in plain Python, bins by pandas.
+The expected values are computed independently: tables read by pyarrow, rules applied row by row in plain Python, bins by
+pandas.
 """
 
 import tempfile
@@ -175,7 +176,7 @@ def check(root, corpus_language):
 
 @settings(max_examples=300)
 @given(MUTATIONS, st.sampled_from([LANGUAGE, ENGLISH]))
-def test_a_mutated_dataset_is_read_rightly_or_refused(mutations, corpus_language):
+def test_a_mutated_dataset_is_read_correctly_or_refused(mutations, corpus_language):
     """Searched in its own corpus, which is changed too, or in the English one."""
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
@@ -189,7 +190,7 @@ def test_a_mutated_dataset_is_read_rightly_or_refused(mutations, corpus_language
 
 
 def test_the_valid_dataset_is_read(tmp_path):
-    """Without which the test above could pass by refusing everything."""
+    """Otherwise the test above could pass by refusing everything."""
     tables = posir_tables(TEXTS, ASKED)
     for language in (LANGUAGE, ENGLISH):
         write_domain(tmp_path, tables, language=language)

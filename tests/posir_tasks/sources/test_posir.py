@@ -1,4 +1,4 @@
-"""Reading the PosIR layout: what is right is read as it is, and everything wrong is refused by file, field and row."""
+"""Reading the PosIR layout: valid data is read unchanged, and every error is reported with file, field and row."""
 
 import re
 
@@ -26,7 +26,7 @@ def with_cell(tables, table, field, row, value):
     return tables | {table: tables[table].with_columns(column)}
 
 
-def test_a_domain_is_read_as_it_is(posir_folder):
+def test_a_valid_domain_is_read_unchanged(posir_folder):
     data, tables = read(posir_folder), posir_tables()
     assert data.corpus.to_dict() == {"id": list(tables["corpus"]["_id"]), "text": list(tables["corpus"]["text"])}
     assert data.queries.to_dict() == {"id": list(tables["queries"]["_id"]), "text": list(tables["queries"]["text"])}
@@ -48,7 +48,7 @@ def test_queries_keep_their_order_when_the_qrels_have_another(tmp_path):
     assert data.evidence.document_ids == ["doc_0", "doc_1", "doc_1", "doc_2"]
 
 
-def test_smaller_integers_and_fixed_size_spans_are_read_alike(tmp_path, posir_folder):
+def test_smaller_integers_and_fixed_size_spans_are_equivalent(tmp_path, posir_folder):
     tables = posir_tables()
     tables["queries"] = tables["queries"].cast(
         {"pos_char_span": pl.Array(pl.Int32, 2), "pos_char_length": pl.Int32, "pos_token_length": pl.UInt16}

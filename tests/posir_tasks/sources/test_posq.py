@@ -1,4 +1,4 @@
-"""Reading SQuAD-PosQ and FineWeb-PosQ from small files, and their Tiny samples against the authors' recipe done anew."""
+"""Reading SQuAD-PosQ and FineWeb-PosQ from small files, and their Tiny samples as the authors draw them."""
 
 import random
 import re
@@ -112,7 +112,7 @@ def test_tiny_squad_is_the_authors_shuffle(tmp_path, monkeypatch):
     assert tiny.corpus["text"][:] == whole.corpus["text"][:]
 
 
-def test_tiny_sizes_and_seed_are_the_papers():
+def test_tiny_sizes_and_seed_are_those_of_the_paper():
     assert (posq.TINY_SQUAD_QUERIES, posq.TINY_FINEWEB_CLASS, posq.TINY_SEED) == (10_000, 1_000, 42)
 
 
@@ -126,7 +126,7 @@ def test_drawing_a_sample_leaves_the_global_random_state_alone(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "field", "said"),
+    ("change", "field", "message"),
     [
         (("t1", "", "Where?", [0]), "context", "is empty"),
         (("t1", "Rivers run down.", " ", [0]), "question", "is empty"),
@@ -135,10 +135,10 @@ def test_drawing_a_sample_leaves_the_global_random_state_alone(tmp_path):
         (("t1", "Rivers run down.", "Where?", [None]), "answer_start", "is outside its context"),
     ],
 )
-def test_a_wrong_row_of_squad_is_refused_by_file_and_field(tmp_path, change, field, said):
+def test_a_wrong_row_of_squad_is_refused_by_file_and_field(tmp_path, change, field, message):
     repository = write_squad(tmp_path, train=[change])
     file = tmp_path / "squad_v2" / "train-00000-of-00001.parquet"
-    with pytest.raises(DataError, match=re.escape(f"{file}: field '{field}': {said}")):
+    with pytest.raises(DataError, match=re.escape(f"{file}: field '{field}': {message}")):
         read_squad(repository)
 
 

@@ -1,4 +1,4 @@
-"""Where files come from: a local folder, or a Hub that is really spoken to over HTTP by a client in its own process."""
+"""Where files come from: a local folder, or a local HTTP server as the Hub, read by a client in its own process."""
 
 import json
 
@@ -93,7 +93,7 @@ def test_the_environment_chooses_between_folder_and_hub(posir_folder, monkeypatc
     assert open_repository(REPO_ID, COMMIT) == LocalRepository(posir_folder)
 
 
-def test_a_data_folder_that_is_none_is_refused(tmp_path, monkeypatch):
+def test_a_data_folder_that_does_not_exist_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("POSIR_DATA", str(tmp_path / "typo"))
     with pytest.raises(PosirError, match=r"POSIR_DATA=.*typo: no such folder"):
         open_repository(REPO_ID, COMMIT)
@@ -115,7 +115,7 @@ def test_a_domain_is_read_from_the_hub_and_then_from_its_cache(hub, client):
     assert len(hub.revisions) == asked
 
 
-def test_the_revision_of_the_environment_is_what_is_asked_for_and_recorded(hub, client):
+def test_the_revision_of_the_environment_is_requested_and_recorded(hub, client):
     hub.branches = ()
     assert json.loads(client(READ, hub.url, POSIR_REVISIONS=f"{REPO_ID}@{COMMIT}")) == WHOLE
     assert set(hub.revisions) == {COMMIT}
