@@ -18,12 +18,12 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from posir_leaderboard.board.bundles import chart_library, table_library
+from posir_leaderboard.board.bundles import bundle_chart_library, bundle_table_library
 from posir_leaderboard.board.folder import write_site
-from posir_leaderboard.board.groups import known_groups
-from posir_leaderboard.board.serve import server_of
-from posir_leaderboard.board.site import site_of
-from tests.support.board import made_model, made_record
+from posir_leaderboard.board.groups import builtin_groups
+from posir_leaderboard.board.serve import create_server
+from posir_leaderboard.board.site import render_site
+from tests.support.board import fake_model, fake_record
 from tests.support.browser import CHROMIUM
 
 RUNS = 7
@@ -54,15 +54,15 @@ ACTIONS = {
 
 def write(folder: Path, models: int, tasks: int) -> None:
     """Write a site with synthetic records."""
-    groups = known_groups()
+    groups = builtin_groups()
     names = [choice.task for group in groups for choice in group.choices][:tasks]
     records = (
-        made_record(model, task, 1000 * number + at)
-        for number, model in enumerate(map(made_model, range(models)))
+        fake_record(model, task, 1000 * number + at)
+        for number, model in enumerate(map(fake_model, range(models)))
         for at, task in enumerate(names)
     )
     start = time.perf_counter()
-    site = site_of(records, groups, {"datatables": table_library(), "vega": chart_library()})
+    site = render_site(records, groups, {"datatables": bundle_table_library(), "vega": bundle_chart_library()})
     write_site(site, folder)
     print(f"site: {len(site)} files, {sum(map(len, site.values())) / 1e6:.0f} MB, in {time.perf_counter() - start:.0f} s")
 
@@ -136,7 +136,7 @@ def main() -> None:
     models, tasks = (int(given) for given in (sys.argv[1:] + ["500", "30"][len(sys.argv) - 1 :]))
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
         write(Path(name), models, tasks)
-        server = server_of(Path(name), 0)
+        server = create_server(Path(name), 0)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         try:

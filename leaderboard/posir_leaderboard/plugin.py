@@ -1,4 +1,4 @@
-"""The plugin: submission and board as commands of `posir`."""
+"""The plugin: the commands of `posir` for submission and leaderboard."""
 
 from __future__ import annotations
 

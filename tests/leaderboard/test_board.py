@@ -17,24 +17,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posir_leaderboard.board import build as building
-from posir_leaderboard.board.averages import average, bias_among
-from posir_leaderboard.board.bundles import table_library
+from posir_leaderboard.board.averages import average_rows, summarise_bias
+from posir_leaderboard.board.bundles import bundle_table_library
 from posir_leaderboard.board.folder import write_site
-from posir_leaderboard.board.groups import Choice, Group, known_groups
+from posir_leaderboard.board.groups import Group, TaskChoice, builtin_groups
 from posir_leaderboard.board.models import BM25, UNKNOWN, Model, read_model
 from posir_leaderboard.board.published import published_records
 from posir_leaderboard.board.push import push_site
 from posir_leaderboard.board.ranks import rank_ranges
-from posir_leaderboard.board.records import Line, Record
-from posir_leaderboard.board.serve import server_of
-from posir_leaderboard.board.site import data_file, site_of
-from posir_leaderboard.board.views import average_view, task_view
+from posir_leaderboard.board.records import ScoredRow
+from posir_leaderboard.board.serve import create_server
+from posir_leaderboard.board.site import data_file, render_site
+from posir_leaderboard.board.views import build_average_view, build_task_view
 from posir_published import published_rows
 from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Evidence
 from posir_tasks.profile import PositionProfile
 from posir_tasks.schemes import RelativePositions
-from tests.support.board import GROUPS, NO_LIBRARIES, contents, hostile_names, made_model, made_record
+from tests.support.board import GROUPS, NO_LIBRARIES, contents, fake_model, fake_record, hostile_names
 from tests.support.commands import run
 from tests.support.hub import serve
 from tests.support.results import write_result
@@ -117,18 +117,18 @@ def test_a_models_page_has_every_position_and_domain_of_its_profiles(built):
         assert shown == pytest.approx(scores, abs=5e-7, nan_ok=True)
     assert detail["subsets"]["name"] == list(DOMAINS)
     assert detail["subsets"]["ndcg_at_10"] == pytest.approx([profile(seed).score() for seed in range(3)], abs=5e-7)
-    noise = zip(detail["panels"][0]["null_low"], detail["panels"][0]["null_high"], strict=True)
-    assert all(low < whole.score() < high for low, high in noise), "without an effect every position is near the mean"
+    null = zip(detail["panels"][0]["null_low"], detail["panels"][0]["null_high"], strict=True)
+    assert all(low < whole.score() < high for low, high in null), "without an effect every position is near the mean"
 
 
 def test_published_averages_are_those_of_the_papers():
     records = published_records()
-    for group in known_groups()[:2]:
-        view = average_view(group, records)
+    for group in builtin_groups()[:2]:
+        view = build_average_view(group, records)
         shown = {
-            (one.model.name, length): (line.row.ndcg_at_10, line.row.psi, line.row.queries)
-            for one in view.standings
-            for length, line in one.lines.items()
+            (one.model.name, length): (scored.row.ndcg_at_10, scored.row.psi, scored.row.queries)
+            for one in view.rows
+            for length, scored in one.scored.items()
         }
         papers = {(row.model, row.length): (row.ndcg_at_10, row.psi, row.queries) for row in published_rows(group.name)}
         assert shown.keys() == papers.keys()
@@ -138,20 +138,20 @@ def test_published_averages_are_those_of_the_papers():
 
 def test_a_published_interval_is_that_of_the_most_variable_queries():
     (row,) = (one for one in published_records() if one.model.name == "bge-m3" and one.task == "PosIR-English")
-    all_lengths = row.lines["all"].row
+    all_lengths = row.rows_by_length["all"].row
     half = 1.96 * np.sqrt(all_lengths.ndcg_at_10 * (1 - all_lengths.ndcg_at_10) / 42_015)
     assert all_lengths.ndcg_at_10_high - all_lengths.ndcg_at_10_low == pytest.approx(2 * half, rel=1e-3)
-    assert row.lines["Q1"].row.ndcg_at_10_low is None, "the queries of a length bucket are not published"
+    assert row.rows_by_length["Q1"].row.ndcg_at_10_low is None, "the queries of a length bucket are not published"
     assert all_lengths.psi_low is None
 
 
 def average_of(rows):
-    return average([Line(row, "primacy") for row in rows], "PosIR").row
+    return average_rows([ScoredRow(row, "primacy") for row in rows], "PosIR").row
 
 
 @given(st.lists(st.tuples(EDGES, EDGES, EDGES).map(sorted), min_size=1, max_size=10))
 def test_the_interval_of_an_average_is_never_narrower_than_that_of_independent_tasks(ends):
-    template = made_record(made_model(0), "PosIR-English", 0).rows[0]
+    template = fake_record(fake_model(0), "PosIR-English", 0).rows[0]
     rows = [replace(template, ndcg_at_10_low=low, ndcg_at_10=mean, ndcg_at_10_high=high) for low, mean, high in ends]
     shown = average_of(rows)
     mean = np.mean([row.ndcg_at_10 for row in rows])
@@ -162,7 +162,7 @@ def test_the_interval_of_an_average_is_never_narrower_than_that_of_independent_t
 
 
 def test_an_average_lacks_what_a_task_lacks():
-    first, second = (made_record(made_model(0), "PosIR-English", seed).rows[0] for seed in (0, 1))
+    first, second = (fake_record(fake_model(0), "PosIR-English", seed).rows[0] for seed in (0, 1))
     shown = average_of([first, replace(second, psi_low=None, queries=None)])
     assert shown.psi_low is None
     assert shown.queries is None
@@ -170,10 +170,10 @@ def test_an_average_lacks_what_a_task_lacks():
 
 
 def test_the_bias_of_an_average_is_counted():
-    assert bias_among(["primacy"] * 9 + ["not significant"]) == "primacy in 9 of 10"
-    assert bias_among(["primacy", "recency", "primacy"]) == "primacy in 2, recency in 1 of 3"
-    assert bias_among(["not significant"] * 2) == "not significant in 2 of 2"
-    assert bias_among(["primacy", "–"]) == "–"
+    assert summarise_bias(["primacy"] * 9 + ["not significant"]) == "primacy in 9 of 10"
+    assert summarise_bias(["primacy", "recency", "primacy"]) == "primacy in 2, recency in 1 of 3"
+    assert summarise_bias(["not significant"] * 2) == "not significant in 2 of 2"
+    assert summarise_bias(["primacy", "–"]) == "–"
 
 
 # Rank ranges
@@ -217,19 +217,19 @@ def test_rank_ranges_hold_the_true_rank():
 
 
 def test_a_part_has_no_rank_and_no_place_in_an_average():
-    group = Group("PosIR", "Language", "", (Choice("A", "A", averaged=True), Choice("B", "B", averaged=True)))
-    whole = [made_record(made_model(number), task, number) for number in range(2) for task in "AB"]
-    third = made_model(2)
-    cut = made_record(third, "B", 7)
+    group = Group("PosIR", "Language", "", (TaskChoice("A", "A", averaged=True), TaskChoice("B", "B", averaged=True)))
+    whole = [fake_record(fake_model(number), task, number) for number in range(2) for task in "AB"]
+    third = fake_model(2)
+    cut = fake_record(third, "B", 7)
     part = replace(cut, rows=tuple(replace(row, missing_subsets=30, subsets=1) for row in cut.rows))
-    records = [*whole, made_record(third, "A", 6), part]
-    view = task_view("B", records)
-    assert [one.part for one in view.standings] == ["", "", "1 of 31 subsets"]
-    assert view.at("all")["rank"][2] is None
-    assert all(last <= 2 for _, last in view.at("all")["rank"][:2])
-    averaged = average_view(group, records)
-    assert [one.part for one in averaged.standings] == ["", "", "1 of 2 tasks"]
-    assert averaged.at("all")["ndcg_at_10"][2] is None
+    records = [*whole, fake_record(third, "A", 6), part]
+    view = build_task_view("B", records)
+    assert [one.partial for one in view.rows] == ["", "", "1 of 31 subsets"]
+    assert view.columns("all")["rank"][2] is None
+    assert all(last <= 2 for _, last in view.columns("all")["rank"][:2])
+    averaged = build_average_view(group, records)
+    assert [one.partial for one in averaged.rows] == ["", "", "1 of 2 tasks"]
+    assert averaged.columns("all")["ndcg_at_10"][2] is None
 
 
 # What a submitter says of a model
@@ -278,10 +278,10 @@ def test_an_address_that_is_not_plain_https_is_not_linked(address):
 
 
 def test_no_name_leaves_its_folder_breaks_out_of_its_script_or_takes_anothers_row():
-    models = [replace(made_model(number), name=name) for number, name in enumerate(hostile_names())]
+    models = [replace(fake_model(number), name=name) for number, name in enumerate(hostile_names())]
     models.append(replace(models[0], revision="another"))
-    records = [made_record(model, task, 3) for model in models for task in ("PosIR-English", "../../evil", "</script>")]
-    site = site_of(records, GROUPS, NO_LIBRARIES)
+    records = [fake_record(model, task, 3) for model in models for task in ("PosIR-English", "../../evil", "</script>")]
+    site = render_site(records, GROUPS, NO_LIBRARIES)
     assert all(re.fullmatch(r"(data/)?((views|models|js|lib)/)?[a-z0-9]+\.(js|css|html)|README\.md", path) for path in site)
     for path, body in site.items():
         if path.startswith("data/"):
@@ -309,22 +309,22 @@ def test_a_data_file_holds_its_value_and_no_markup(value):
 
 
 def test_a_model_that_is_described_in_two_ways_has_one_row():
-    model = made_model(0)
+    model = fake_model(0)
     other = replace(model, license="mine", parameters=1)
-    records = [made_record(model, "PosIR-English", 0), made_record(other, "PosIR-German", 1)]
-    site = contents(site_of(records, GROUPS, NO_LIBRARIES))
+    records = [fake_record(model, "PosIR-English", 0), fake_record(other, "PosIR-German", 1)]
+    site = contents(render_site(records, GROUPS, NO_LIBRARIES))
     assert site["board"]["models"]["id"] == [model.id]
     assert set(site[f"models/{model.id}"]["tasks"]) == {"PosIR-English", "PosIR-German"}
     averaged = site[f"views/{site['board']['groups'][0]['views'][0]['file']}"]
     assert averaged["models"] == [0]
-    assert averaged["part"] == [""]
+    assert averaged["partial"] == [""]
 
 
 def test_a_model_and_task_that_two_files_claim_is_left_out(results, tmp_path):
     shutil.copytree(results, tmp_path / "a")
     shutil.copytree(results / "results" / "org__second", tmp_path / "a" / "more" / "org__second")
     cache = building.RecordCache(tmp_path / "cache")
-    records, problems, _ = building.scored_results(list(building.entry_files(tmp_path / "a")), cache)
+    records, problems, _ = building.score_results(list(building.entry_files(tmp_path / "a")), cache)
     assert {record.model.name for record in records} == {"org/first"}
     assert len(problems) == 2
     assert all("same model and task" in str(problem) for problem in problems)
@@ -340,7 +340,7 @@ def test_a_file_that_cannot_be_read_is_named_and_the_others_are_shown(results, t
     link.symlink_to(tmp_path / "elsewhere.json")
     cache = building.RecordCache(tmp_path / "cache")
     for _ in range(2):
-        records, problems, _ = building.scored_results(list(building.entry_files(tmp_path / "a")), cache)
+        records, problems, _ = building.score_results(list(building.entry_files(tmp_path / "a")), cache)
         assert [(record.model.name, record.task) for record in records] == [("org/first", "PosIR-English")]
         assert sorted(Path(problem.file).name for problem in problems) == ["PosIR-English.json", "PosIR-German.json"]
 
@@ -350,16 +350,16 @@ def test_a_file_that_cannot_be_read_is_named_and_the_others_are_shown(results, t
 
 def test_the_order_of_results_makes_no_difference():
     records = [
-        made_record(made_model(number), task, number) for number in range(4) for task in ("PosIR-English", "PosIR-German")
+        fake_record(fake_model(number), task, number) for number in range(4) for task in ("PosIR-English", "PosIR-German")
     ]
-    assert site_of(records, GROUPS, NO_LIBRARIES) == site_of(reversed(records), GROUPS, NO_LIBRARIES)
+    assert render_site(records, GROUPS, NO_LIBRARIES) == render_site(reversed(records), GROUPS, NO_LIBRARIES)
 
 
 def test_building_again_scores_nothing_and_writes_nothing(built, results):
     site, cache = built
     before = {path: path.stat().st_mtime_ns for path in site.rglob("*")}
     again = building.build_site(results, site, cache)
-    assert (again.scored, again.changed) == (0, 0)
+    assert (again.scored, again.changed_files) == (0, 0)
     assert {path: path.stat().st_mtime_ns for path in site.rglob("*")} == before
 
 
@@ -367,13 +367,13 @@ def test_only_what_changed_is_scored_again(results, tmp_path, monkeypatch):
     shutil.copytree(results, tmp_path / "a")
     files = list(building.entry_files(tmp_path / "a"))
     cache = building.RecordCache(tmp_path / "cache")
-    first, _, scored = building.scored_results(files, cache)
+    first, _, scored = building.score_results(files, cache)
     assert scored == 3
     write_result(tmp_path / "a", {"sports": profile(99)}, model="org/second")
     next((tmp_path / "cache").iterdir()).write_text("{damaged")
     asked = []
-    monkeypatch.setattr(building, "record_of", lambda entry: asked.append(entry.key) or Record.from_json(first[0].to_json()))
-    building.scored_results(files, cache)
+    monkeypatch.setattr(building, "score_entry", lambda entry: asked.append(entry.key) or first[0])
+    building.score_results(files, cache)
     assert 1 <= len(asked) <= 2
     assert ("org/second", "rev1", "PosIR-English") in asked
 
@@ -381,15 +381,15 @@ def test_only_what_changed_is_scored_again(results, tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_many_results_are_scored_by_several_processes_alike(results, tmp_path, monkeypatch):
     files = list(building.entry_files(results))
-    alone = building.scored_results(files, building.RecordCache(tmp_path / "a"))
-    monkeypatch.setattr(building, "MANY", 1)
-    assert building.scored_results(files, building.RecordCache(tmp_path / "b")) == alone
+    alone = building.score_results(files, building.RecordCache(tmp_path / "a"))
+    monkeypatch.setattr(building, "PARALLEL_FROM", 1)
+    assert building.score_results(files, building.RecordCache(tmp_path / "b")) == alone
 
 
 def test_a_record_is_kept_whole(built, results):
     cache = building.RecordCache(built[1] / "records")
     file = next(iter(building.entry_files(results)))
-    assert cache.get(cache.place(file)) == building.read_and_score(file)
+    assert cache.load(cache.path_for(file)) == building.score_file(file)
 
 
 def test_an_empty_folder_of_results_shows_what_is_published(tmp_path):
@@ -405,17 +405,17 @@ def test_an_empty_folder_of_results_shows_what_is_published(tmp_path):
 
 
 def test_a_later_site_replaces_an_earlier_one(tmp_path):
-    site = site_of([made_record(made_model(0), "PosIR-English", 0)], GROUPS, NO_LIBRARIES)
+    site = render_site([fake_record(fake_model(0), "PosIR-English", 0)], GROUPS, NO_LIBRARIES)
     write_site(site, tmp_path)
     (tmp_path / "data" / "models" / "0000.js").write_text("stale")
-    later = site_of([made_record(made_model(1), "PosIR-English", 0)], GROUPS, NO_LIBRARIES)
+    later = render_site([fake_record(fake_model(1), "PosIR-English", 0)], GROUPS, NO_LIBRARIES)
     write_site(later, tmp_path)
     assert files_of(tmp_path) == later
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path):
     (tmp_path / "thesis.tex").write_text("years of work")
-    with pytest.raises(PosirError, match="something else than a board"):
+    with pytest.raises(PosirError, match="something other than a leaderboard"):
         write_site({"index.html": b""}, tmp_path)
     with pytest.raises(PosirError, match="a file, not a folder"):
         write_site({"index.html": b""}, tmp_path / "thesis.tex")
@@ -423,8 +423,8 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path):
 
 
 def test_what_is_no_site_is_neither_shown_nor_pushed(tmp_path):
-    for use in (lambda: server_of(tmp_path, 0), lambda: push_site(tmp_path, "org/space")):
-        with pytest.raises(PosirError, match="no board"):
+    for use in (lambda: create_server(tmp_path, 0), lambda: push_site(tmp_path, "org/space")):
+        with pytest.raises(PosirError, match="no leaderboard"):
             use()
 
 
@@ -456,9 +456,9 @@ def test_the_command_makes_the_same_of_a_dataset_repository_in_another_process(b
 
 @pytest.fixture
 def served(tmp_path):
-    write_site(site_of([made_record(made_model(0), "PosIR-English", 0)], GROUPS, NO_LIBRARIES), tmp_path / "site")
+    write_site(render_site([fake_record(fake_model(0), "PosIR-English", 0)], GROUPS, NO_LIBRARIES), tmp_path / "site")
     (tmp_path / "secret.txt").write_text("secret")
-    with server_of(tmp_path / "site", 0) as server:
+    with create_server(tmp_path / "site", 0) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server
         server.shutdown()
@@ -491,14 +491,14 @@ def test_the_server_serves_its_folder_alone(served, path):
         assert body != b"secret"
 
 
-def test_a_taken_port_is_told(served, tmp_path):
-    with pytest.raises(PosirError, match="cannot be had"):
-        server_of(tmp_path / "site", served.server_port)
+def test_a_taken_port_is_reported(served, tmp_path):
+    with pytest.raises(PosirError, match="is not available"):
+        create_server(tmp_path / "site", served.server_port)
 
 
 def test_json_of_the_index_is_small_enough_to_be_sent_first():
-    records = [made_record(made_model(number), "PosIR-English", number, detail=False) for number in range(500)]
-    site = site_of(records, GROUPS, {"datatables": table_library(), "vega": "x" * 2_000_000})
+    records = [fake_record(fake_model(number), "PosIR-English", number, detail=False) for number in range(500)]
+    site = render_site(records, GROUPS, {"datatables": bundle_table_library(), "vega": "x" * 2_000_000})
     page = site["index.html"].decode()
     first = ["index.html", "board.css", *re.findall(r'src="([^"?]+)', page)]
     sizes = {path: len(gzip.compress(site[path])) for path in first if path in site}

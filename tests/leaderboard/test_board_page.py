@@ -1,4 +1,4 @@
-"""What a visitor of the board sees, in a real browser."""
+"""The leaderboard page in a real browser."""
 
 import csv
 import io
@@ -13,9 +13,9 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from posir_leaderboard.board.folder import write_site
-from posir_leaderboard.board.serve import server_of
-from posir_leaderboard.board.site import site_of
-from tests.support.board import GROUPS, contents, hostile_names, libraries, made_model, made_record
+from posir_leaderboard.board.serve import create_server
+from posir_leaderboard.board.site import render_site
+from tests.support.board import GROUPS, contents, fake_model, fake_record, hostile_names, libraries
 from tests.support.browser import CHROMIUM
 
 playwright = pytest.importorskip("playwright.sync_api")
@@ -47,23 +47,23 @@ def browser():
 
 @contextmanager
 def served(folder: Path) -> Iterator[str]:
-    with server_of(folder, 0) as server:
+    with create_server(folder, 0) as server:
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}/"
         server.shutdown()
 
 
 def board_of(folder: Path, records) -> Path:
-    write_site(site_of(records, GROUPS, libraries()), folder)
+    write_site(render_site(records, GROUPS, libraries()), folder)
     return folder
 
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory) -> Path:
     """Write the board of 500 models: twelve with their own pages, one published, one without German, one a part."""
-    models = [made_model(number) for number in range(500)]
+    models = [fake_model(number) for number in range(500)]
     records = [
-        made_record(model, task, 10 * number + at, detail=number < 12)
+        fake_record(model, task, 10 * number + at, detail=number < 12)
         for number, model in enumerate(models)
         for at, task in enumerate(TASKS)
         if (number, task) != (20, "PosIR-German")
@@ -244,12 +244,12 @@ def test_filtering_by_hand_and_resetting(visit, address):
 def test_a_part_and_a_published_result_are_marked(visit, address):
     page = visit().go(f"{address}#data=PosIR-English&search=model-")
     page.page.fill("#search", "model-40-")
-    assert page.page.inner_text("#table .marks").startswith("3 of 31 subsets")
+    assert page.page.inner_text("#table .marks").startswith("partial: 3 of 31 subsets")
     assert page.column("rank") == ["–"]
     page.page.fill("#search", "model-30-")
     assert page.page.inner_text("#table .marks").startswith("published")
     page.go(f"{address}#search=model-20-")
-    assert page.page.inner_text("#table .marks").startswith("1 of 2 tasks")
+    assert page.page.inner_text("#table .marks").startswith("partial: 1 of 2 tasks")
     assert page.column("ndcg_at_10") == ["–"]
 
 
@@ -307,7 +307,7 @@ def first_ids(data, number: int) -> list[str]:
     return [
         identity
         for name, identity in zip(data["board"]["models"]["name"], data["board"]["models"]["id"], strict=True)
-        if name in {made_model(at).name for at in range(number)}
+        if name in {fake_model(at).name for at in range(number)}
     ]
 
 
@@ -318,14 +318,14 @@ def charts(page: Visit, number: int) -> None:
 def test_a_models_own_page(visit, address, data):
     (identity,) = first_ids(data, 1)
     page = visit().go(address)
-    page.page.fill("#search", made_model(0).name)
+    page.page.fill("#search", fake_model(0).name)
     assert not any("vega" in url or "/models/" in url for url in page.requests), "detail is fetched when it is asked for"
     page.page.click("#table .model-name")
     charts(page, 5 + 2 + 1)
     titles = page.page.eval_on_selector_all("#panel-models h2", "titles => titles.map(title => title.innerText)")
     assert titles == [
-        made_model(0).name,
-        "PosIR, average of 2 languages: by length of the document",
+        fake_model(0).name,
+        "PosIR, average of 2 languages: by document length",
         "PosIR-English: by position of the evidence",
         "PosIR-English: by domain",
         "PosIR: by language and position",
@@ -359,7 +359,7 @@ def test_up_to_four_models_are_laid_over_each_other(visit, address, data):
     assert lines == 4
     page.page.click("#panel-models .chip button >> nth=0")
     charts(page, 5 + 2 + 3)
-    page.page.fill("#panel-models .adder input", made_model(5).name)
+    page.page.fill("#panel-models .adder input", fake_model(5).name)
     charts(page, 5 + 2 + 4)
     assert len(page.state()["models"].split(",")) == 4
 
@@ -404,11 +404,11 @@ def test_the_files_hold_what_is_shown(visit, address):
 
 def test_names_that_mean_harm_are_text(visit, tmp_path):
     models = [
-        replace(made_model(number), name=name, license="<b>", reference=None) for number, name in enumerate(hostile_names())
+        replace(fake_model(number), name=name, license="<b>", reference=None) for number, name in enumerate(hostile_names())
     ]
     tasks = ("PosIR-English", "<script>alert(2)</script>", "__proto__")
-    records = [made_record(model, task, 5) for model in models for task in tasks]
-    records.append(made_record(models[0], "constructor", 5))
+    records = [fake_record(model, task, 5) for model in models for task in tasks]
+    records.append(fake_record(models[0], "constructor", 5))
     with served(board_of(tmp_path, records)) as address:
         page = visit(accept_downloads=True).go(f"{address}#data=PosIR-English")
         assert sorted(page.names()) == sorted(hostile_names())
@@ -516,8 +516,8 @@ def test_a_phone_shows_all_of_it_without_scrolling_sideways(visit, address, data
             page.page.wait_for_selector(".chart svg")
         assert page.page.evaluate("document.documentElement.scrollWidth") == 390
     page.go(address)
-    noise = page.page.inner_text("#table .narrow-only")
-    assert noise.startswith("noise "), "a PSI never stands alone"
+    null = page.page.inner_text("#table .narrow-only")
+    assert null.startswith("null "), "a PSI never stands alone"
     assert not page.page.is_visible("#kind")
     page.page.click("#more")
     assert page.page.is_visible("#kind")

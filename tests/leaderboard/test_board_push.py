@@ -1,4 +1,4 @@
-"""A board on its way to a Space, over HTTP with the real client."""
+"""Upload of a leaderboard to a Space, over HTTP with the real client."""
 
 import base64
 import json
@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from posir_leaderboard.board.folder import write_site
-from posir_leaderboard.board.site import site_of
-from tests.support.board import GROUPS, NO_LIBRARIES, made_model, made_record
+from posir_leaderboard.board.site import render_site
+from tests.support.board import GROUPS, NO_LIBRARIES, fake_model, fake_record
 from tests.support.commands import run
 from tests.support.hub import Failure, Handler, Hub, Store, as_json
 
@@ -66,7 +66,9 @@ def push(hub: Hub, folder: Path):
 
 
 def test_one_commit_of_what_changed(hub, tmp_path):
-    earlier, later = (site_of([made_record(made_model(number), "PosIR-English", 0)], GROUPS, NO_LIBRARIES) for number in (0, 1))
+    earlier, later = (
+        render_site([fake_record(fake_model(number), "PosIR-English", 0)], GROUPS, NO_LIBRARIES) for number in (0, 1)
+    )
     store = hub.repositories[SPACE] = Store("org/board", "spaces", earlier | {".gitattributes": b""})
     write_site(later, tmp_path / "site")
 

@@ -1,4 +1,4 @@
-"""Records for a board, made without a model: plausible numbers, the same for the same seed."""
+"""Fake records for a leaderboard: plausible numbers, the same for the same seed."""
 
 import json
 import re
@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from posir_leaderboard.board.bundles import chart_library, table_library
-from posir_leaderboard.board.groups import Choice, Group
+from posir_leaderboard.board.bundles import bundle_chart_library, bundle_table_library
+from posir_leaderboard.board.groups import Group, TaskChoice
 from posir_leaderboard.board.models import Model
-from posir_leaderboard.board.records import CELL, Line, Record, row_columns
+from posir_leaderboard.board.records import CELL, Record, ScoredRow, row_columns
 from posir_report.summary import Row
 from posir_tasks.languages import DOMAINS
 
@@ -20,7 +20,7 @@ POSITIONS = [f"({place / 20:.2f}, {(place + 1) / 20:.2f}]" for place in range(20
 KINDS = ("Dense", "Dense", "Dense", "Sparse", "Late interaction", "Cross-encoder")
 
 
-def made_model(number: int, name: str | None = None) -> Model:
+def fake_model(number: int, name: str | None = None) -> Model:
     rng = np.random.default_rng([number, 1])
     return Model(
         name=name or f"org{number % 40}/model-{number}-{'base' if number % 3 else 'large'}",
@@ -35,16 +35,16 @@ def made_model(number: int, name: str | None = None) -> Model:
     )
 
 
-def made_record(model: Model, task: str, seed: int, *, detail: bool = True) -> Record:
-    """Make a record; without detail the model's own page has the rows alone."""
+def fake_record(model: Model, task: str, seed: int, *, detail: bool = True) -> Record:
+    """Return a record; without detail the model's own page has only the rows."""
     rng = np.random.default_rng([seed, 2])
     level, slope = rng.uniform(0.3, 0.68), rng.uniform(-0.02, 0.25)
     scores = np.clip(level + slope * (0.5 - (np.arange(20) + 0.5) / 20) + rng.normal(0, 0.012, (5, 20)), 0.01, 0.99)
-    rows = tuple(made_row(model.name, task, length, scores[index]) for index, length in enumerate(LENGTHS))
-    return Record(model, task, rows, made_detail(model, task, scores, rng) if detail else NO_DETAIL)
+    rows = tuple(fake_row(model.name, task, length, scores[index]) for index, length in enumerate(LENGTHS))
+    return Record(model, task, rows, fake_detail(model, task, scores, rng) if detail else NO_DETAIL)
 
 
-def made_row(model: str, task: str, length: str, bins: np.ndarray) -> Row:
+def fake_row(model: str, task: str, length: str, bins: np.ndarray) -> Row:
     queries = 42_000 if length == "all" else 10_500
     score, psi = float(bins.mean()), float(1 - bins.min() / bins.max())
     error = 1.96 * float(np.sqrt(0.17 / queries))
@@ -81,8 +81,8 @@ NO_DETAIL = {
 }
 
 
-def made_detail(model: Model, task: str, scores: np.ndarray, rng: np.random.Generator) -> dict[str, object]:
-    domains = [made_row(model.name, task, "all", np.clip(scores[0] + rng.normal(0, 0.06), 0.01, 0.99)) for _ in DOMAINS]
+def fake_detail(model: Model, task: str, scores: np.ndarray, rng: np.random.Generator) -> dict[str, object]:
+    domains = [fake_row(model.name, task, "all", np.clip(scores[0] + rng.normal(0, 0.06), 0.01, 0.99)) for _ in DOMAINS]
     panels = []
     for bins, queries in zip(scores, (2_100, 525, 525, 525, 525), strict=True):
         error = 1.96 * np.sqrt(0.17 / queries)
@@ -93,39 +93,39 @@ def made_detail(model: Model, task: str, scores: np.ndarray, rng: np.random.Gene
         "positions": POSITIONS,
         "position_title": "Position of the evidence (0: start of the document, 1: end)",
         "panels": panels,
-        "subsets": {"name": list(DOMAINS), **row_columns([Line.of_task(row) for row in domains])},
+        "subsets": {"name": list(DOMAINS), **row_columns([ScoredRow.of_task(row) for row in domains])},
         "notes": [f"{model.name} reads {model.window} tokens of a document."],
     }
 
 
-#: Two benchmarks' worth of choices, made without mteb.
+#: Two groups of tasks, built without mteb.
 GROUPS = [
     Group(
         "PosIR",
         "Language",
         "Two languages.",
         (
-            Choice("PosIR-English", "English", averaged=True),
-            Choice("PosIR-German", "German", averaged=True),
-            Choice("PosIR-Hindi", "Hindi", averaged=False),
+            TaskChoice("PosIR-English", "English", averaged=True),
+            TaskChoice("PosIR-German", "German", averaged=True),
+            TaskChoice("PosIR-Hindi", "Hindi", averaged=False),
         ),
     ),
-    Group("PosIR-Mini", "Dataset", "A small set.", (Choice("PosIR-Mini", "PosIR-Mini", averaged=False),)),
+    Group("PosIR-Mini", "Dataset", "A small set.", (TaskChoice("PosIR-Mini", "PosIR-Mini", averaged=False),)),
 ]
 
 
-#: In the libraries' place, where no browser reads them.
+#: In place of the libraries if no browser reads them.
 NO_LIBRARIES = {"datatables": "", "vega": ""}
 
 
 @cache
 def libraries() -> dict[str, str]:
     """Return the libraries of a site; Vega takes seconds to bundle."""
-    return {"datatables": table_library(), "vega": chart_library()}
+    return {"datatables": bundle_table_library(), "vega": bundle_chart_library()}
 
 
 def hostile_names() -> list[str]:
-    """Return names of models that mean harm; a reader of results refuses most of them before they get here."""
+    """Return hostile model names; most of them are refused when results are read."""
     return [
         "<img src=x onerror=alert(1)>",
         "</script><script>alert(1)</script>",
@@ -145,7 +145,7 @@ def hostile_names() -> list[str]:
 
 
 def contents(site: Mapping[str, bytes]) -> dict[str, Any]:
-    """Return what the data files of a site hand to the page, by name."""
+    """Return the data that the files of a site pass to the page, by name."""
     found = {}
     for path, body in site.items():
         if path.startswith("data/"):

@@ -1,1 +1,1 @@
-"""The board: results scored, compared, and written as a static page."""
+"""The leaderboard: results scored, compared, and written as a static page."""

@@ -1,11 +1,11 @@
-"""Averages over the tasks of a benchmark, with what can be said of their uncertainty."""
+"""Averages over the tasks of a benchmark, with their uncertainty."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
 
-from posir_leaderboard.board.records import Line
+from posir_leaderboard.board.records import ScoredRow
 from posir_report.summary import Row
 from posir_tasks.display.numbers import MISSING
 
@@ -20,23 +20,22 @@ AVERAGED = (
     "psi_null_mean",
     "psi_null_p95",
 )
-NO_BIAS = "not significant"
+NOT_SIGNIFICANT = "not significant"
 
 
-def average(lines: Sequence[Line], name: str) -> Line:
+def average_rows(scored: Sequence[ScoredRow], name: str) -> ScoredRow:
     """Return the unweighted mean over tasks of nDCG@10 and of PSI, as the papers average over languages.
 
-    Ends of intervals are averaged too. That is the interval of the mean where the errors of all tasks go together, and wider
-    than it otherwise, since the standard deviation of a mean is at most the mean of the standard deviations. Tasks are not
-    independent: most languages of PosIR are translations of the same queries. The noise floor's mean is that of the average
-    PSI; its 95th percentile likewise that where the noise of all tasks goes together. A value that a task lacks, the average
-    lacks.
+    Ends of intervals are averaged too. The result is the interval of the mean if the errors of all tasks are fully correlated,
+    and is too wide otherwise, since the standard deviation of a mean is at most the mean of the standard deviations. Tasks are
+    not independent: most languages of PosIR are translations of the same queries. The averaged mean of PSI under the null is
+    exact; the averaged 95th percentile again assumes full correlation. A value that a task lacks is None in the average.
 
     Args:
-        lines: One model on every task of the benchmark, at one length.
-        name: Of the benchmark.
+        scored: One model on every task of the benchmark, at one length.
+        name: Name of the benchmark.
     """
-    rows = [line.row for line in lines]
+    rows = [one.row for one in scored]
     means = {field: _mean([getattr(row, field) for row in rows]) for field in AVERAGED}
     queries = [row.queries for row in rows if row.queries is not None]
     row = Row(
@@ -50,7 +49,7 @@ def average(lines: Sequence[Line], name: str) -> Line:
         missing_subsets=0,
         **means,
     )
-    return Line(row, bias_among([line.bias for line in lines]))
+    return ScoredRow(row, summarise_bias([one.bias for one in scored]))
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
@@ -58,11 +57,11 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return sum(known) / len(values) if len(known) == len(values) else None
 
 
-def bias_among(biases: Sequence[str]) -> str:
-    """Say in how many of a model's tasks a bias is told from noise, and of what kind: `primacy in 9 of 10`."""
+def summarise_bias(biases: Sequence[str]) -> str:
+    """Return in how many tasks of a model each kind of bias is significant: `primacy in 9 of 10`."""
     if MISSING in biases:
         return MISSING
-    found = Counter(one for one in biases if one != NO_BIAS)
+    found = Counter(one for one in biases if one != NOT_SIGNIFICANT)
     if not found:
-        return f"{NO_BIAS} in {len(biases)} of {len(biases)}"
+        return f"{NOT_SIGNIFICANT} in {len(biases)} of {len(biases)}"
     return ", ".join(f"{kind} in {times}" for kind, times in found.most_common()) + f" of {len(biases)}"

@@ -1,6 +1,6 @@
-"""The libraries that the page uses, taken from the Python packages that ship them, as plain scripts.
+"""The page's JavaScript libraries as plain scripts, taken from the Python packages that ship them.
 
-A page that was opened as a file may not load JavaScript modules, so DataTables, which itables ships as a module, is wrapped.
+A page opened as a file cannot load JavaScript modules, so DataTables, which itables ships as a module, is wrapped.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ from posir_tasks.files import atomic_write
 EXPORTS = re.compile(r"export\{([^{}]*)\};")
 
 
-def table_library() -> str:
+def bundle_table_library() -> str:
     """Return a script that defines `DataTable` (DataTables and jQuery, MIT licence).
 
     Raises:
-        PosirError: The installed itables ships it in another form.
+        PosirError: The installed itables ships it in another format.
     """
     text = (files("itables") / "html" / "dt_bundle.js").read_text(encoding="utf-8")
     exports = EXPORTS.search(text)
     names = dict(pair.split(" as ")[::-1] for pair in exports[1].split(",")) if exports else {}
     if exports is None or "default" not in names:
-        raise PosirError("The installed itables has no JavaScript module that the board can use. Install itables 2.9.1.")
+        raise PosirError("The installed itables has no JavaScript module that the leaderboard can use. Install itables 2.9.1.")
     return f'"use strict";(()=>{{{text[: exports.start()]}globalThis.DataTable={names["default"]};}})();{text[exports.end() :]}'
 
 
-def chart_library() -> str:
+def bundle_chart_library() -> str:
     """Return a script that defines `vegaEmbed` (Vega, Vega-Lite and Vega-Embed, BSD licence)."""
-    # Without the patch version, as vl-convert names the Vega-Lite it holds.
+    # Without the patch version, as vl-convert names its Vega-Lite.
     return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", ".".join(alt.SCHEMA_VERSION.split(".")[:2]))
 
 
-def kept_chart_library(folder: Path) -> str:
-    """Return the same, from a folder in which it is kept, since it takes seconds to make."""
+def cached_chart_library(folder: Path) -> str:
+    """Return the same from a cache folder, since bundling takes seconds."""
     file = folder / f"vega-{version('vl-convert-python')}-{alt.SCHEMA_VERSION}.js"
     if not file.is_file():
         with atomic_write(file) as part:
-            part.write_text(chart_library(), encoding="utf-8")
+            part.write_text(bundle_chart_library(), encoding="utf-8")
     return file.read_text(encoding="utf-8")

@@ -22,11 +22,11 @@ SCORES = (
     alt.Tooltip("queries:Q", title="Queries", format=","),
     *score_tooltip("ndcg_at_10", "nDCG@10"),
     *score_tooltip("psi", "PSI"),
-    alt.Tooltip("psi_null_mean:Q", title="PSI of noise, on average", format=".3f"),
-    alt.Tooltip("psi_null_p95:Q", title="PSI of noise, 95th percentile", format=".3f"),
+    alt.Tooltip("psi_null_mean:Q", title="PSI under the null, mean", format=".3f"),
+    alt.Tooltip("psi_null_p95:Q", title="PSI under the null, 95th percentile", format=".3f"),
 )
-#: What the page sets in a specification: the shades of noise and of what is around a point, and the ends of the scores.
-NOISE, HALO = alt.param(name="noise", value="lightgrey"), alt.param(name="halo", value="white")
+#: Set by the page: the colours of the null band and around a point, and the ends of the scale of scores.
+NULL_BAND, HALO = alt.param(name="null_band", value="lightgrey"), alt.param(name="halo", value="white")
 LOW, HIGH = alt.param(name="low", value=0), alt.param(name="high", value=1)
 #: Pixels below which legends have columns.
 NARROW = 600
@@ -47,7 +47,7 @@ def specifications() -> dict[str, dict[str, Any]]:
         "subsets_psi": subsets("psi"),
     }
     fit = alt.AutoSizeParams(type="fit-x", contains="padding")
-    set_by_page = (NOISE, HALO, LOW, HIGH)
+    set_by_page = (NULL_BAND, HALO, LOW, HIGH)
     return {
         name: chart.properties(width="container", autosize=fit).add_params(*set_by_page).to_dict()
         for name, chart in charts.items()
@@ -75,7 +75,7 @@ def legend(*, columns: int) -> alt.Legend:
 
 
 def scatter() -> Layered:
-    """Return PSI against nDCG@10, a point a model, with intervals and noise floor of those that are marked."""
+    """Return PSI against nDCG@10, one point per model, with intervals and null ranges of marked models."""
     base = alt.Chart(ROWS).encode(
         x=alt.X("ndcg_at_10:Q", title=SCORE, scale=alt.Scale(zero=False, padding=12), axis=PERCENT),
         y=alt.Y("psi:Q", title="PSI", scale=alt.Scale(domainMin=0)),
@@ -102,7 +102,7 @@ def scatter() -> Layered:
         limit=alt.ExprRef("width / 2"),
     )
     return alt.layer(
-        marked.mark_bar(width=9, color=alt.ExprRef("noise")).encode(y="psi_null_mean:Q", y2="psi_null_p95:Q"),
+        marked.mark_bar(width=9, color=alt.ExprRef("null_band")).encode(y="psi_null_mean:Q", y2="psi_null_p95:Q"),
         marked.mark_rule(strokeWidth=1.2, opacity=0.65).encode(x="ndcg_at_10_low:Q", x2="ndcg_at_10_high:Q", color=kinds),
         marked.mark_rule(strokeWidth=1.2, opacity=0.65).encode(y="psi_low:Q", y2="psi_high:Q", color=kinds),
         points,
@@ -111,7 +111,7 @@ def scatter() -> Layered:
 
 
 def curve(*, relative: bool) -> Layered:
-    """Return nDCG@10 over position, a line a model, with 95 % intervals and, where given, the band of noise.
+    """Return nDCG@10 over position, a line a model, with 95 % intervals and, if given, the null band.
 
     Args:
         relative: Whether positions are equal shares of a document.
@@ -125,7 +125,7 @@ def curve(*, relative: bool) -> Layered:
     extent = {"x": alt.X("start:Q", title=None), "x2": "end:Q"} if relative else {}
     uncertain = base.mark_area(opacity=0.16) if relative else base.mark_rule(strokeWidth=2, opacity=0.6)
     return alt.layer(
-        base.mark_rect(color=alt.ExprRef("noise")).encode(**extent, y=score_of("null_low"), y2="null_high:Q"),
+        base.mark_rect(color=alt.ExprRef("null_band")).encode(**extent, y=score_of("null_low"), y2="null_high:Q"),
         uncertain.encode(y=score_of("low"), y2="high:Q", color=hue()),
         base.mark_line(strokeWidth=1.8).encode(y=score_of("ndcg_at_10"), color=hue()),
         base.mark_point(filled=True, size=34, opacity=1).encode(
@@ -158,7 +158,7 @@ def heat_map() -> Layered:
 
 
 def subsets(field: str) -> Layered:
-    """Return a score of every subset, a point a model, with its interval; of PSI with its noise floor.
+    """Return a score of every subset, one point per model, with its interval; for PSI with its null range.
 
     Args:
         field: `ndcg_at_10` or `psi`.
@@ -169,9 +169,9 @@ def subsets(field: str) -> Layered:
         yOffset=alt.YOffset("place:N", sort=None),
     )
     score = alt.X(f"{field}:Q", title=SCORE if percent else "PSI", scale=SHOWN, axis=PERCENT if percent else alt.Axis())
-    noise = base.mark_rule(strokeWidth=5, color=alt.ExprRef("noise")).encode(x="psi_null_mean:Q", x2="psi_null_p95:Q")
+    null = base.mark_rule(strokeWidth=5, color=alt.ExprRef("null_band")).encode(x="psi_null_mean:Q", x2="psi_null_p95:Q")
     return alt.layer(
-        *([] if percent else [noise]),
+        *([] if percent else [null]),
         base.mark_rule(strokeWidth=1.4, opacity=0.7).encode(x=f"{field}_low:Q", x2=f"{field}_high:Q", color=hue()),
         base.mark_point(filled=True, size=36, opacity=1).encode(
             x=score,

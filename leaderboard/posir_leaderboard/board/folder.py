@@ -10,24 +10,24 @@ from posir_tasks.files import atomic_write
 
 #: Content of every file by its path.
 Site = dict[str, bytes]
-#: The file by which a folder is known to hold a site.
+#: The file that identifies a folder as a site.
 INDEX = "data/board.js"
-#: Folders of a site. What else lies in them is of an earlier one, and removed.
+#: Folders of a site. Other files in them belong to an earlier site and are removed.
 FOLDERS = ("data", "js", "lib")
 
 
 def write_site(site: Site, folder: Path) -> int:
-    """Write a site, file by file where it differs from what is there, and remove what is not of it.
+    """Write the files of a site that differ from those in a folder, and remove files of an earlier site.
 
     Returns:
         The number of files that were written or removed.
 
     Raises:
-        PosirError: The folder holds something else than an earlier site.
+        PosirError: The folder contains something other than an earlier site.
     """
-    check_folder(folder)
-    changed = [path for path, body in site.items() if not _is(folder / path, body)]
-    # The page last: until then the earlier one is whole, but for data that it asks for later.
+    check_output_folder(folder)
+    changed = [path for path, body in site.items() if not _has_content(folder / path, body)]
+    # The page last: until then the earlier one works, except for data that it loads later.
     for path in progress(sorted(changed, key=lambda path: path == "index.html"), "Writing"):
         with atomic_write(folder / path) as part:
             part.write_bytes(site[path])
@@ -38,27 +38,27 @@ def write_site(site: Site, folder: Path) -> int:
     return len(changed) + len(stale)
 
 
-def _is(file: Path, body: bytes) -> bool:
+def _has_content(file: Path, body: bytes) -> bool:
     return file.is_file() and file.stat().st_size == len(body) and file.read_bytes() == body
 
 
-def check_folder(folder: Path) -> None:
-    """Check that a folder may be written to.
+def check_output_folder(folder: Path) -> None:
+    """Check that a site may be written to a folder.
 
     Raises:
-        PosirError: It is a file, or holds something else than an earlier site.
+        PosirError: It is a file, or contains something other than an earlier site.
     """
     if folder.exists() and not folder.is_dir():
         raise PosirError(f"{folder}: a file, not a folder. --output takes a folder for the site.")
     if folder.is_dir() and any(folder.iterdir()) and not (folder / INDEX).is_file():
-        raise PosirError(f"{folder}: holds something else than a board. Give an empty or new folder as --output.")
+        raise PosirError(f"{folder}: contains something other than a leaderboard. Give an empty or new folder as --output.")
 
 
 def check_site(folder: Path) -> None:
-    """Check that a folder holds a site.
+    """Check that a folder contains a site.
 
     Raises:
         PosirError: It does not.
     """
     if not (folder / INDEX).is_file():
-        raise PosirError(f"{folder}: no board. Make one with `posir leaderboard build --results results --output {folder}`.")
+        raise PosirError(f"{folder}: no leaderboard. Build it: posir leaderboard build --results results --output {folder}")

@@ -1,4 +1,4 @@
-"""What a visitor chooses from: benchmarks, and in each its tasks by language, language pair or dataset."""
+"""The choices of a visitor: benchmarks, and the tasks of each by language, language pair or dataset."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Choice:
+class TaskChoice:
     """A task in a group."""
 
     task: str
     label: str
     averaged: bool
-    """Whether it is one of the benchmark's own tasks, over which it averages."""
+    """Whether it is part of the benchmark's average."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """Tasks that are chosen from together."""
+    """Tasks that are offered together."""
 
     name: str
-    """Of the benchmark, where it is one."""
-    choose: str
-    """What is chosen in it: language, language pair, dataset."""
-    about: str
-    choices: tuple[Choice, ...]
+    """Name of the benchmark, if it is one."""
+    dimension: str
+    """In what its tasks differ: language, language pair, dataset."""
+    description: str
+    choices: tuple[TaskChoice, ...]
 
     @property
-    def averaged(self) -> tuple[str, ...]:
-        """Tasks of the average."""
+    def averaged_tasks(self) -> tuple[str, ...]:
+        """Names of the tasks in the average."""
         return tuple(choice.task for choice in self.choices if choice.averaged)
 
 
-def known_groups() -> list[Group]:
-    """Return PosIR's benchmarks and the small set; imports mteb."""
+def builtin_groups() -> list[Group]:
+    """Return PosIR's benchmarks and PosIR-Mini; imports mteb."""
     from posir_tasks.languages import PIVOT
     from posir_tasks.tasks.benchmarks import build_benchmarks
     from posir_tasks.tasks.mini import PosIRMini
@@ -50,7 +50,7 @@ def known_groups() -> list[Group]:
     pairs = {task.metadata.name: f"{language.name} → {PIVOT.name}" for language, task in CROSS_LINGUAL.items()}
     datasets = {task.metadata.name: task.metadata.name for task in POSQ_TASKS}
     mini = PosIRMini.metadata
-    only = (Choice(mini.name, mini.name, averaged=False),)
+    only = (TaskChoice(mini.name, mini.name, averaged=False),)
     return [
         _group(posir, "Language", languages),
         _group(cross_lingual, "Language pair", pairs),
@@ -59,16 +59,16 @@ def known_groups() -> list[Group]:
     ]
 
 
-def _group(benchmark: Benchmark, choose: str, labels: Mapping[str, str]) -> Group:
+def _group(benchmark: Benchmark, dimension: str, labels: Mapping[str, str]) -> Group:
     averaged = {task.metadata.name for task in benchmark.tasks}
-    choices = tuple(Choice(task, label, averaged=task in averaged) for task, label in labels.items())
-    return Group(benchmark.name, choose, str(benchmark.description), choices)
+    choices = tuple(TaskChoice(task, label, averaged=task in averaged) for task, label in labels.items())
+    return Group(benchmark.name, dimension, str(benchmark.description), choices)
 
 
-def with_others(groups: Iterable[Group], tasks: Iterable[str]) -> list[Group]:
-    """Return groups with one more for those tasks that are in none of them, if there are any."""
+def add_other_tasks(groups: Iterable[Group], tasks: Iterable[str]) -> list[Group]:
+    """Return groups, and one more if there are tasks that are in none of them."""
     groups = list(groups)
     known = {choice.task for group in groups for choice in group.choices}
-    others = tuple(Choice(task, task, averaged=False) for task in sorted(set(tasks) - known))
-    about = "Tasks that belong to no benchmark of the papers."
-    return [*groups, Group("Other tasks", "Task", about, others)] if others else groups
+    others = tuple(TaskChoice(task, task, averaged=False) for task in sorted(set(tasks) - known))
+    description = "Tasks that belong to no benchmark of the papers."
+    return [*groups, Group("Other tasks", "Task", description, others)] if others else groups

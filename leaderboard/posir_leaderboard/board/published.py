@@ -1,4 +1,4 @@
-"""The papers' results as records, so that a board has something to compare with from its first day."""
+"""The papers' results as records, for comparison."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from posir_significance.intervals import wilson_interval
 from posir_tasks.results import rounded
 from posir_tasks.schemes import ALL_LENGTHS
 
-#: What the position buckets of PosQ are.
+#: Titles of the position axes of PosQ.
 POSITIONS = {
     "SQuAD-PosQ": "First character of the evidence, counted from the start of the passage",
     "FineWeb-PosQ": "Part of the passage that holds the evidence",
 }
-#: The papers' names of architectures in mteb's words.
+#: mteb's names of the papers' architectures.
 ARCHITECTURES = {"reranker": "cross-encoder"}
 
 
 def published_records() -> list[Record]:
-    """Return every published result of a task; averages over tasks are the board's own business."""
+    """Return every published result of a task; averages over tasks are computed here as for submitted results."""
     registered, kinds = registered_metadata(), published_kinds()
     return [
         _record(name, list(rows), registered.get(name.casefold(), {}), kinds.get(name))
@@ -43,7 +43,7 @@ def published_records() -> list[Record]:
 def registered_metadata() -> dict[str, Mapping[str, Any]]:
     """Return the metadata of mteb's registered models by their name without organisation, in lower case.
 
-    The papers print models so; no two registered names differ in organisation or case alone.
+    The papers print such names; no two registered names differ in organisation or case alone.
     """
     from mteb.models.model_implementations import MODEL_REGISTRY
 
@@ -51,40 +51,42 @@ def registered_metadata() -> dict[str, Mapping[str, Any]]:
 
 
 def published_kinds() -> dict[str, str]:
-    """Return what kind of model each system of PosQ is, in mteb's words."""
+    """Return the kind of each model in the PosQ paper, by mteb's names."""
     return {score.model: ARCHITECTURES.get(score.architecture, score.architecture) for score in read_posq_scores()}
 
 
 def _record(name: str, rows: list[PublishedRow], meta: Mapping[str, Any], kind: str | None) -> Record:
     described = {**meta, "model_type": [kind]} if kind else meta
     model = read_model(name, "", described, published=True)
-    return Record(model, rows[0].task, tuple(map(bounded_row, rows)), detail_of(name, rows[0].task, rows[0].source))
+    return Record(
+        model, rows[0].task, tuple(map(add_widest_interval, rows)), published_detail(name, rows[0].task, rows[0].source)
+    )
 
 
-def bounded_row(published: PublishedRow) -> Row:
-    """Return a published row with the interval that its nDCG@10 has at most, where the number of queries is known.
+def add_widest_interval(published: PublishedRow) -> Row:
+    """Return a published row with the widest possible interval of its nDCG@10, if the number of queries is known.
 
-    How much nDCG@10 varies from query to query is not published; with a mean m in [0, 1] its variance is at most m (1 - m),
-    that of a coin. So this is Wilson's interval of a share, wider than the true one. nDCG@10(Qk), and PSI, have none: the
-    queries of their bins are not published.
+    The variance of nDCG@10 over queries is not published; with a mean m in [0, 1] it is at most m (1 - m), that of a Bernoulli
+    variable. So this is Wilson's interval of a proportion, wider than the true one. nDCG@10(Qk) and PSI have none, because the
+    number of queries in their bins is not published.
     """
     row = row_from_published(published)
     if not published.queries:
         return row
-    low, high = mean_bounds(published.ndcg_at_10, published.queries)
+    low, high = widest_interval(published.ndcg_at_10, published.queries)
     return replace(row, ndcg_at_10_low=low, ndcg_at_10_high=high)
 
 
-def mean_bounds(mean: float, queries: int) -> tuple[float, float]:
-    """Return the widest 95 % interval that a mean in [0, 1] of so many queries can have."""
+def widest_interval(mean: float, queries: int) -> tuple[float, float]:
+    """Return the widest possible 95 % interval of a mean in [0, 1] over a number of queries."""
     low, high = wilson_interval(np.array(mean), np.array(float(queries)))
     return float(low), float(high)
 
 
-def detail_of(model: str, task: str, source: str) -> dict[str, Any]:
-    """Return what a paper says of a model besides: the position buckets of PosQ; of PosIR nothing."""
+def published_detail(model: str, task: str, source: str) -> dict[str, Any]:
+    """Return the details of a published result: the position buckets for PosQ, none for PosIR."""
     bins = [one for one in published_bins(task) if one.model == model]
-    bounds = [mean_bounds(one.ndcg_at_10, one.queries) for one in bins]
+    bounds = [widest_interval(one.ndcg_at_10, one.queries) for one in bins]
     unknown = [None] * len(bins)
     cells = {
         "queries": [one.queries for one in bins],

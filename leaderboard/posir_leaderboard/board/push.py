@@ -1,4 +1,4 @@
-"""A site becomes a static Space of the Hub."""
+"""Upload of a site to a static Space of the Hub."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from posir_leaderboard.board.folder import check_site
 from posir_leaderboard.hub import ADVICE, CONNECTION_ERRORS
 from posir_tasks.errors import PosirError
 
-#: Files of the repository itself.
-KEPT = {".gitattributes"}
+#: Files that are never deleted.
+PROTECTED = {".gitattributes"}
 
 
 def push_site(folder: Path, space: str) -> CommitInfo:
-    """Upload a site to a static Space, which is made if there is none: one commit, without files that are there already.
+    """Upload a site to a static Space, created if missing, in one commit without files that are there already.
 
     Args:
-        folder: Of the site.
+        folder: Folder of the site.
         space: `ORG/NAME`.
 
     Raises:
@@ -30,22 +30,22 @@ def push_site(folder: Path, space: str) -> CommitInfo:
     try:
         api.create_repo(space, repo_type="space", space_sdk="static", exist_ok=True)
         files = {file.relative_to(folder).as_posix(): file for file in sorted(folder.rglob("*")) if file.is_file()}
-        earlier = set(api.list_repo_files(space, repo_type="space")) - files.keys() - KEPT
-        # Not `upload_folder`, which makes several commits of a large folder; a visitor would see them half done.
+        earlier = set(api.list_repo_files(space, repo_type="space")) - files.keys() - PROTECTED
+        # Not `upload_folder`, which makes several commits of a large folder; visitors would see an inconsistent page.
         return api.create_commit(
             space,
             [
                 *(CommitOperationAdd(path, file) for path, file in files.items()),
                 *(CommitOperationDelete(path) for path in sorted(earlier)),
             ],
-            commit_message="Update the board",
+            commit_message="Update the leaderboard",
             repo_type="space",
         )
     except HfHubHTTPError as error:
         status = error.response.status_code
-        # Not the server's own words, which may repeat what it was sent.
-        raise PosirError(f"{space}: HTTP {status}. {ADVICE.get(status, 'The same command again is safe.')}") from None
+        # Without the server's message, which may repeat the token.
+        raise PosirError(f"{space}: HTTP {status}. {ADVICE.get(status, 'Repeating the command is safe.')}") from None
     except (HFValidationError, OfflineModeIsEnabled) as error:
         raise PosirError(f"{space}: {error}") from None
     except CONNECTION_ERRORS as error:
-        raise PosirError(f"{space}: no answer ({type(error).__name__}). The same command again is safe.") from None
+        raise PosirError(f"{space}: no response ({type(error).__name__}). Repeating the command is safe.") from None

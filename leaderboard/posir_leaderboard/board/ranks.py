@@ -1,4 +1,4 @@
-"""Rank ranges: what may be said of an order whose scores are uncertain."""
+"""Rank ranges: the possible ranks of models whose scores are uncertain."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ Range = tuple[int, int]
 def rank_ranges(
     scores: Sequence[float | None], intervals: Sequence[tuple[float, float] | None], *, low_is_first: bool = False
 ) -> list[Range | None]:
-    """Return the ranks that each score may have: 1 + those certainly before it, up to all but those certainly after it.
+    """Return the possible ranks of each score: from 1 + those significantly before it to all but those significantly after.
 
-    One score is certainly before another where their intervals have no point in common: the rule of Klein, Wright &
-    Wieczorek 2020, Journal of the Royal Statistical Society C 69, 589-606, who give it for intervals of a joint level. With
-    95 % intervals of like width, two models of the same true score are told apart in 0.6 % of comparisons where their errors
-    are independent, and more seldom where both answered the same queries. A score without an interval is told apart from
-    no other.
+    One score is significantly before another if their intervals are disjoint: the rule of Klein, Wright & Wieczorek 2020,
+    Journal of the Royal Statistical Society C 69, 589-606, who give it for intervals of a joint level. With 95 % intervals of
+    similar width, two models of equal true score are separated in 0.6 % of comparisons if their errors are independent, and
+    less often if both answered the same queries. A score without an interval is never separated from others.
 
     Args:
-        scores: None where there is none; such a one has no rank and takes none.
-        intervals: Low and high end for each score, None where unknown; those have no range.
+        scores: None if missing: unranked, and not counted in the ranks of others.
+        intervals: Low and high end for each score; None if unknown, which gives no range.
         low_is_first: Whether the lowest score has rank 1.
     """
     ranked = np.array([score is not None for score in scores], bool)

@@ -1,4 +1,4 @@
-"""A local server for a site: this machine alone, compressed as the Hub serves it."""
+"""A local server for a site: reachable from this machine only, compressing files as the Hub does."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from typing import BinaryIO
 from posir_leaderboard.board.folder import check_site
 from posir_tasks.errors import PosirError
 
-#: Never another: whoever wants others to see a board pushes it.
+#: Never another address: to show a leaderboard to others, push it.
 HOST = "127.0.0.1"
-#: Types of a site's files, whatever the machine's own table of types says.
+#: Media types of a site's files, independent of the machine's own table.
 TYPES = {".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
 
 
 class SiteHandler(SimpleHTTPRequestHandler):
-    """Serves files of one folder, compressed where the browser takes that."""
+    """Serves files of one folder, compressed if the browser accepts it."""
 
     extensions_map = {**mimetypes.types_map, **TYPES}  # noqa: RUF012
     protocol_version = "HTTP/1.1"
 
     def send_head(self) -> BytesIO | BinaryIO | None:
-        """Answer with the headers, and return the body."""
+        """Send the headers, and return the body."""
         file = Path(self.translate_path(self.path))
         file = file / "index.html" if file.is_dir() else file
         if "gzip" not in self.headers.get("Accept-Encoding", "") or file.suffix not in TYPES or not file.is_file():
             return super().send_head()
-        body = compressed(file, file.stat().st_mtime_ns)
+        body = read_compressed(file, file.stat().st_mtime_ns)
         self.send_response(200)
         self.send_header("Content-Type", TYPES[file.suffix])
         self.send_header("Content-Encoding", "gzip")
@@ -41,20 +41,20 @@ class SiteHandler(SimpleHTTPRequestHandler):
         return BytesIO(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing: the command has said where the site is."""
+        """Log nothing: the command has printed the address."""
 
 
 @lru_cache(maxsize=64)
-def compressed(file: Path, changed: int) -> bytes:  # noqa: ARG001
-    """Return a file's content compressed; `changed` is when it was last written."""
+def read_compressed(file: Path, changed: int) -> bytes:  # noqa: ARG001
+    """Return a file's compressed content, cached until its modification time `changed` differs."""
     return gzip.compress(file.read_bytes(), mtime=0)
 
 
-def server_of(folder: Path, port: int) -> ThreadingHTTPServer:
-    """Return a server of a site, which does not serve yet.
+def create_server(folder: Path, port: int) -> ThreadingHTTPServer:
+    """Return a server for a site, not yet started.
 
     Args:
-        folder: Of the site.
+        folder: Folder of the site.
         port: 0 for any free one.
 
     Raises:
@@ -64,4 +64,4 @@ def server_of(folder: Path, port: int) -> ThreadingHTTPServer:
     try:
         return ThreadingHTTPServer((HOST, port), partial(SiteHandler, directory=str(folder)))
     except OSError as error:
-        raise PosirError(f"Port {port} of {HOST} cannot be had ({error.strerror}). Give another --port, or 0.") from error
+        raise PosirError(f"Port {port} of {HOST} is not available ({error.strerror}). Give another --port, or 0.") from error

@@ -1,4 +1,4 @@
-"""The site: every file of it, made from records alone, the same bytes for the same records."""
+"""The site: all its files, rendered from records alone; equal records give equal bytes."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from posir_leaderboard.board.charts import specifications
 from posir_leaderboard.board.folder import INDEX, Site
-from posir_leaderboard.board.groups import Group, with_others
+from posir_leaderboard.board.groups import Group, add_other_tasks
 from posir_leaderboard.board.models import Model
-from posir_leaderboard.board.records import Line, Record, row_columns
-from posir_leaderboard.board.views import View, average_view, task_view
+from posir_leaderboard.board.records import Record, ScoredRow, row_columns
+from posir_leaderboard.board.views import View, build_average_view, build_task_view
 from posir_tasks.display.progress import progress
 from posir_tasks.schemes import RelativePositions
 
-#: The page's own scripts, in the order in which they run.
+#: The page's own scripts, in execution order.
 SCRIPTS = ("core", "state", "sparklines", "table", "charts", "scores", "drawings", "models", "downloads", "controls", "main")
-#: In a command, where the repository that takes submissions is not known.
-SUBMIT_TO = "ORG/RESULTS"
-#: What the page shows of a model, besides its id.
+#: Shown in a command if the repository that takes submissions is unknown.
+PLACEHOLDER_REPOSITORY = "ORG/RESULTS"
+#: Fields of a model that the page shows.
 MODEL = (
     "name",
     "revision",
@@ -42,28 +42,28 @@ MODEL = (
 )
 
 
-def site_of(
+def render_site(
     records: Iterable[Record], groups: Sequence[Group], libraries: Mapping[str, str], repository: str | None = None
 ) -> Site:
     """Return every file of the site by its path.
 
     Args:
-        records: At most one a model and task.
-        groups: What visitors choose from; tasks that are in none get one of their own.
+        records: At most one for each model and task.
+        groups: Choices of a visitor; tasks that are in none get their own group.
         libraries: Scripts `datatables` and `vega`.
-        repository: Dataset repository that takes submissions; None where it is not known.
+        repository: Dataset repository that takes submissions; None if unknown.
     """
-    ordered = sorted(records, key=lambda one: (*_order(one.model), one.task))
+    ordered = sorted(records, key=lambda one: (*_sort_key(one.model), one.task))
     site = {f"lib/{name}.js": text.encode() for name, text in sorted(libraries.items())}
     site |= {name: _static(name) for name in ("board.css", *(f"js/{name}.js" for name in SCRIPTS))}
-    site |= {f"data/{name}.js": data_file(name, value) for name, value in data_of(ordered, groups)}
+    site |= {f"data/{name}.js": data_file(name, value) for name, value in build_data(ordered, groups)}
     build = hashlib.sha256(b"".join(hashlib.sha256(path.encode() + body).digest() for path, body in sorted(site.items())))
-    site["index.html"] = _page(build.hexdigest()[:12], repository or SUBMIT_TO, _scripts(site))
+    site["index.html"] = _page(build.hexdigest()[:12], repository or PLACEHOLDER_REPOSITORY, _scripts(site))
     site["README.md"] = _static("space.md")
     return site
 
 
-def _order(model: Model) -> tuple[str, ...]:
+def _sort_key(model: Model) -> tuple[str, ...]:
     return model.name.casefold(), model.name, model.revision, model.id
 
 
@@ -72,7 +72,7 @@ def _static(name: str) -> bytes:
 
 
 def _scripts(site: Site) -> list[str]:
-    """Return what the page loads at once, in the order in which it runs: the first view with it."""
+    """Return the scripts that the page loads at once, in execution order, with the first view."""
     core, *others = (f"js/{name}.js" for name in SCRIPTS)
     view = next((path for path in site if path.startswith("data/views/")), None)
     return ["lib/datatables.js", core, INDEX, *([view] if view else []), *others]
@@ -87,10 +87,10 @@ def _page(build: str, repository: str, scripts: Sequence[str]) -> bytes:
 
 
 def data_file(name: str, value: Any) -> bytes:
-    """Return data as a script that hands it to the page: unlike JSON, it may be loaded where the page is a file.
+    """Return data as a script that passes it to the page: unlike JSON, a page opened as a file can load it.
 
-    It is ASCII, and without `<`, so that nothing in it is markup wherever it may be put. It is JSON in a string, which a
-    browser reads sooner than an object of JavaScript, and in which no name has a meaning of its own.
+    It is ASCII without `<`, so that it cannot contain markup. The data is JSON in a string, which a browser parses faster than
+    a JavaScript object, and in which no name, such as `__proto__`, has a special meaning.
     """
     text = json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     quoted = text.replace("\\", "\\\\").replace("'", "\\'")
@@ -98,84 +98,89 @@ def data_file(name: str, value: Any) -> bytes:
 
 
 @dataclass(frozen=True)
-class Shown:
-    """A view as a visitor chooses it."""
+class ViewChoice:
+    """A view as it is offered to visitors."""
 
     view: View
     label: str
     average: bool
     averaged: bool
-    """Whether it is a task of its group's average."""
+    """Whether it is a task in its group's average."""
 
     @property
     def id(self) -> str:
-        """Name of its file: no task can choose it."""
+        """Name of its file, a hash, so that a task's name cannot choose it."""
         kind = "average" if self.average else "task"
         return hashlib.sha256(f"{kind}\0{self.view.name}".encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
-def data_of(records: Sequence[Record], groups: Sequence[Group]) -> Iterator[tuple[str, Any]]:
+def build_data(records: Sequence[Record], groups: Sequence[Group]) -> Iterator[tuple[str, Any]]:
     """Yield the name and content of every data file.
 
     Args:
-        records: In order of models.
-        groups: What visitors choose from.
+        records: Grouped by model.
+        groups: Choices of a visitor.
     """
-    groups = with_others(groups, (record.task for record in records))
-    by_model = {name: list(own) for name, own in groupby(records, key=lambda record: record.model.id)}
-    places = {name: place for place, name in enumerate(by_model)}
-    # Of a model that is described in two ways the first is taken: it has one row all the same.
-    models = [own[0].model for own in by_model.values()]
-    shown = {group.name: list(shown_in(group, records)) for group in groups}
-    yield "board", index_of(models, groups, shown)
+    groups = add_other_tasks(groups, (record.task for record in records))
+    by_model = {name: list(of_model) for name, of_model in groupby(records, key=lambda record: record.model.id)}
+    indices = {name: index for index, name in enumerate(by_model)}
+    # If a model's files describe it differently, the first description is used.
+    models = [of_model[0].model for of_model in by_model.values()]
+    choices = {group.name: list(view_choices(group, records)) for group in groups}
+    yield "board", build_index(models, groups, choices)
     yield "charts", specifications()
     averages: dict[str, dict[str, Any]] = {}
     for group in groups:
-        for one in shown[group.name]:
-            yield f"views/{one.id}", one.view.to_json(places)
-            if one.average:
-                for standing in one.view.standings:
-                    averages.setdefault(standing.model.id, {})[group.name] = rows_of(standing.lines)
-    for model, own in progress(list(by_model.items()), "Making pages"):
-        tasks = {record.task: task_of(record) for record in own}
+        for choice in choices[group.name]:
+            yield f"views/{choice.id}", choice.view.to_json(indices)
+            if choice.average:
+                for row in choice.view.rows:
+                    averages.setdefault(row.model.id, {})[group.name] = length_columns(row.scored)
+    for model, of_model in progress(list(by_model.items()), "Rendering"):
+        tasks = {one.task: {"rows": length_columns(one.rows_by_length), **one.detail} for one in of_model}
         yield f"models/{model}", {"tasks": tasks, "averages": averages.get(model, {})}
 
 
-def shown_in(group: Group, records: Sequence[Record]) -> Iterator[Shown]:
-    """Yield the views of a group that have any model, its average first."""
-    label = f"Average of {len(group.averaged)} {group.choose.lower()}s"
+def view_choices(group: Group, records: Sequence[Record]) -> Iterator[ViewChoice]:
+    """Yield the views of a group that contain any model, the average first."""
+    label = f"Average of {len(group.averaged_tasks)} {group.dimension.lower()}s"
     every = [
-        Shown(average_view(group, records), label, average=True, averaged=False),
-        *(Shown(task_view(one.task, records), one.label, average=False, averaged=one.averaged) for one in group.choices),
+        ViewChoice(build_average_view(group, records), label, average=True, averaged=False),
+        *(
+            ViewChoice(build_task_view(one.task, records), one.label, average=False, averaged=one.averaged)
+            for one in group.choices
+        ),
     ]
-    return (one for one in every if one.view.standings)
+    return (one for one in every if one.view.rows)
 
 
-def index_of(models: Sequence[Model], groups: Sequence[Group], shown: Mapping[str, Sequence[Shown]]) -> dict[str, Any]:
-    """Return what the page needs first: the models, and what can be chosen."""
+def build_index(
+    models: Sequence[Model], groups: Sequence[Group], choices: Mapping[str, Sequence[ViewChoice]]
+) -> dict[str, Any]:
+    """Return what the page needs first: the models and the choices."""
     posir = RelativePositions().axes
     return {
         "lengths": dict(zip(posir.lengths, posir.length_titles, strict=True)),
         "models": {
             "id": [model.id for model in models],
-            "label": labels_of(models),
+            "label": label_models(models),
             **{name: [getattr(model, name) for model in models] for name in MODEL},
         },
         "groups": [
             {
                 "name": group.name,
-                "choose": group.choose,
-                "about": group.about,
+                "dimension": group.dimension,
+                "description": group.description,
                 "views": [
                     {
                         "name": one.view.name,
                         "label": one.label,
                         "file": one.id,
-                        "models": len(one.view.standings),
+                        "models": len(one.view.rows),
                         "average": one.average,
                         "averaged": one.averaged,
                     }
-                    for one in shown[group.name]
+                    for one in choices[group.name]
                 ],
             }
             for group in groups
@@ -183,18 +188,13 @@ def index_of(models: Sequence[Model], groups: Sequence[Group], shown: Mapping[st
     }
 
 
-def labels_of(models: Sequence[Model]) -> list[str]:
-    """Return a name for each model, with its revision where results of several revisions are shown."""
+def label_models(models: Sequence[Model]) -> list[str]:
+    """Return a label for each model, with its revision if there are results of several revisions."""
     times = Counter(model.name for model in models if not model.published)
-    several = {name for name, number in times.items() if number > 1}
-    return [f"{model.name} @ {model.revision[:12]}" if model.name in several else model.name for model in models]
+    ambiguous = {name for name, number in times.items() if number > 1}
+    return [f"{model.name} @ {model.revision[:12]}" if model.name in ambiguous else model.name for model in models]
 
 
-def task_of(record: Record) -> dict[str, Any]:
-    """Return what a model's own page shows of a task."""
-    return {"rows": rows_of(record.lines), "part": record.part, **record.detail}
-
-
-def rows_of(lines: Mapping[str, Line]) -> dict[str, Any]:
-    """Return lines as columns, with their lengths."""
-    return {"length": list(lines), **row_columns(list(lines.values()))}
+def length_columns(scored: Mapping[str, ScoredRow]) -> dict[str, Any]:
+    """Return rows as columns, with their lengths."""
+    return {"length": list(scored), **row_columns(list(scored.values()))}

@@ -1,4 +1,4 @@
-"""Where results come from: a folder, or a dataset repository of the Hub."""
+"""Sources of results: a folder, or a dataset repository of the Hub."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from posir_tasks.errors import PosirError
 
 #: Name of a dataset repository.
 REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-#: What is downloaded of one.
+#: Files that are downloaded from one.
 RESULTS = "results/**/*.json"
 
 
 def is_repository(results: str) -> bool:
-    """Say whether results are to be read from a dataset repository: there is no such folder, and it can be the name of one."""
+    """Return whether results name a dataset repository: there is no such folder, and the name is valid."""
     return not Path(results).exists() and REPOSITORY.fullmatch(results) is not None
 
 
 @contextmanager
-def results_folder(results: str) -> Iterator[Path]:
-    """Give the folder of results: the one named, or a copy of a dataset repository's.
+def open_results(results: str) -> Iterator[Path]:
+    """Yield the folder of results: the given one, or a temporary copy of a dataset repository.
 
     Args:
         results: A folder, or the name of a dataset repository on the Hub.
@@ -41,7 +41,7 @@ def results_folder(results: str) -> Iterator[Path]:
         yield Path(results)
         return
     with tempfile.TemporaryDirectory() as folder:
-        # In the Hub's cache files are links, which nobody who reads untrusted files should follow; so they are copied.
+        # Files in the Hub's cache are links, which are refused in untrusted results; so they are copied.
         snapshot = download(results)
         yield Path(shutil.copytree(snapshot, Path(folder) / "results"))
 

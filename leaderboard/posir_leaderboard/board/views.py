@@ -1,4 +1,4 @@
-"""Views: the table of one task, or of a benchmark's average, as columns that a browser reads quickly."""
+"""Views: the table of one task, or of a benchmark's average, as columns that a browser parses quickly."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from posir_leaderboard.board.averages import average
+from posir_leaderboard.board.averages import average_rows
 from posir_leaderboard.board.groups import Group
 from posir_leaderboard.board.models import Model
 from posir_leaderboard.board.ranks import rank_ranges
-from posir_leaderboard.board.records import Columns, Line, Record, row_columns
+from posir_leaderboard.board.records import Columns, Record, ScoredRow, row_columns
 from posir_published.queries import LANGUAGE_QUERIES, TASK_QUERIES, QueryCount
 
 
 @dataclass(frozen=True)
-class Standing:
+class TableRow:
     """One model in a view."""
 
     model: Model
-    lines: Mapping[str, Line]
-    """By length; empty where the model lacks a task of the average."""
-    part: str
-    """How much of it there is; empty where it is the whole. A part has no rank."""
+    scored: Mapping[str, ScoredRow]
+    """By length; empty if the model lacks a task of the average."""
+    partial: str
+    """How many of the subsets or tasks there are; empty if all. A partial result is unranked."""
 
 
 @dataclass(frozen=True)
@@ -30,76 +30,76 @@ class View:
     """A table of models."""
 
     name: str
-    """Of the task or benchmark."""
-    standings: tuple[Standing, ...]
+    """Name of the task or benchmark."""
+    rows: tuple[TableRow, ...]
 
-    def to_json(self, places: Mapping[str, int]) -> dict[str, Any]:
-        """Return the view as columns, one entry a model.
+    def to_json(self, indices: Mapping[str, int]) -> dict[str, Any]:
+        """Return the view as columns, one entry per model.
 
         Args:
-            places: Index of each model's id in the list of all models.
+            indices: Index of each model's id in the list of all models.
         """
-        lengths = list(dict.fromkeys(length for one in self.standings for length in one.lines))
+        lengths = list(dict.fromkeys(length for row in self.rows for length in row.scored))
         return {
-            "models": [places[one.model.id] for one in self.standings],
-            "part": [one.part for one in self.standings],
-            "about": [is_about(one.model, self.name) for one in self.standings],
-            "lengths": {length: self.at(length) for length in lengths or ["all"]},
+            "models": [indices[row.model.id] for row in self.rows],
+            "partial": [row.partial for row in self.rows],
+            "approximate": [has_approximate_queries(row.model, self.name) for row in self.rows],
+            "lengths": {length: self.columns(length) for length in lengths or ["all"]},
         }
 
-    def at(self, length: str) -> Columns:
+    def columns(self, length: str) -> Columns:
         """Return the columns of one length, with rank ranges."""
-        lines = [one.lines.get(length) for one in self.standings]
-        ranked = [None if one.part else line for one, line in zip(self.standings, lines, strict=True)]
+        scored = [row.scored.get(length) for row in self.rows]
+        ranked = [None if row.partial else one for row, one in zip(self.rows, scored, strict=True)]
         return {
-            **row_columns(lines),
+            **row_columns(scored),
             "rank": ranges(ranked, "ndcg_at_10", low_is_first=False),
             "psi_rank": ranges(ranked, "psi", low_is_first=True),
         }
 
 
-def ranges(lines: Sequence[Line | None], field: str, *, low_is_first: bool) -> list[Any]:
-    """Return the rank range of each line by a score, from its interval."""
-    scores = [getattr(line.row, field) if line else None for line in lines]
-    ends = [(getattr(line.row, f"{field}_low"), getattr(line.row, f"{field}_high")) if line else (None, None) for line in lines]
+def ranges(scored: Sequence[ScoredRow | None], field: str, *, low_is_first: bool) -> list[Any]:
+    """Return the rank range of each row by a score and its interval."""
+    rows = [one.row if one else None for one in scored]
+    ends = [(getattr(row, f"{field}_low", None), getattr(row, f"{field}_high", None)) for row in rows]
     intervals = [None if low is None or high is None else (low, high) for low, high in ends]
-    return list(rank_ranges(scores, intervals, low_is_first=low_is_first))
+    return list(rank_ranges([getattr(row, field, None) for row in rows], intervals, low_is_first=low_is_first))
 
 
-def is_about(model: Model, name: str) -> bool:
-    """Say whether a paper's number of queries is not exact."""
-    queries = papers_queries(name) if model.published else None
+def has_approximate_queries(model: Model, name: str) -> bool:
+    """Return whether a paper gives the number of queries only approximately."""
+    queries = published_queries(name) if model.published else None
     return queries is not None and not queries.exact
 
 
-def papers_queries(name: str) -> QueryCount | None:
-    """Return how many queries a paper says that a task or benchmark has; None where it is the sum of its tasks'."""
+def published_queries(name: str) -> QueryCount | None:
+    """Return the number of queries of a task or benchmark in its paper; None if it is the sum over tasks."""
     return TASK_QUERIES.get(name, LANGUAGE_QUERIES if name.startswith("PosIR-") else None)
 
 
-def task_view(task: str, records: Sequence[Record]) -> View:
+def build_task_view(task: str, records: Sequence[Record]) -> View:
     """Return the view of a task."""
-    return View(task, tuple(Standing(one.model, one.lines, one.part) for one in records if one.task == task))
+    return View(task, tuple(TableRow(one.model, one.rows_by_length, one.partial) for one in records if one.task == task))
 
 
-def average_view(group: Group, records: Sequence[Record]) -> View:
+def build_average_view(group: Group, records: Sequence[Record]) -> View:
     """Return the view of a benchmark's average, with the models that have any of its tasks."""
     by_model: dict[str, list[Record]] = {}
     for record in records:
-        if record.task in group.averaged:
+        if record.task in group.averaged_tasks:
             by_model.setdefault(record.model.id, []).append(record)
-    return View(group.name, tuple(_averaged(group, own) for own in by_model.values()))
+    return View(group.name, tuple(_average_row(group, of_model) for of_model in by_model.values()))
 
 
-def _averaged(group: Group, records: Sequence[Record]) -> Standing:
-    model, tasks = records[0].model, len(group.averaged)
-    whole = [record for record in records if not record.part]
-    if len(whole) < tasks:
-        return Standing(model, {}, f"{len(whole)} of {tasks} tasks")
-    lengths = [length for length in whole[0].lines if all(length in record.lines for record in whole)]
-    lines = {length: average([one.lines[length] for one in whole], group.name) for length in lengths}
-    papers = papers_queries(group.name) if model.published else None
-    if papers and "all" in lines:
-        # The papers give the sum exactly, and of most languages only the average.
-        lines["all"] = replace(lines["all"], row=replace(lines["all"].row, queries=papers.number))
-    return Standing(model, lines, "")
+def _average_row(group: Group, records: Sequence[Record]) -> TableRow:
+    model, tasks = records[0].model, len(group.averaged_tasks)
+    complete = [record.rows_by_length for record in records if not record.partial]
+    if len(complete) < tasks:
+        return TableRow(model, {}, f"{len(complete)} of {tasks} tasks")
+    lengths = [length for length in complete[0] if all(length in rows for rows in complete)]
+    scored = {length: average_rows([rows[length] for rows in complete], group.name) for length in lengths}
+    queries = published_queries(group.name) if model.published else None
+    if queries and "all" in scored:
+        # The papers give the exact sum, but only the average for most languages.
+        scored["all"] = replace(scored["all"], row=replace(scored["all"].row, queries=queries.number))
+    return TableRow(model, scored, "")

@@ -1,13 +1,13 @@
 "use strict";
-// Charts by Vega-Lite, which is loaded when the first one is needed. Specifications come from the site's data.
+// Charts by Vega-Lite, loaded with the first chart. Specifications come from the site's data.
 
 {
   const { byId, el } = board;
-  const MOST_MARKED = 40;
-  const MOST_NAMED = 15;
+  const MAX_MARKED = 40;
+  const MAX_NAMED = 15;
   const drawn = new WeakMap();
 
-  /** Return a colour of the style sheet as the browser sees it now. */
+  /** Return the current value of a colour of the style sheet. */
   function colour(name) {
     const probe = byId("probe") ?? document.body.appendChild(el("span", { id: "probe", hidden: true }));
     probe.style.color = `var(--${name})`;
@@ -32,26 +32,26 @@
     };
   }
 
-  /** Return what a mark says of itself as markup, without what is not known; `escaped` makes text harmless. */
-  function told(values, escaped) {
+  /** Return a mark's tooltip as HTML, without unknown values; `escape` escapes text. */
+  function tooltipHtml(values, escape) {
     const known = Object.entries(values).filter(([, value]) => value !== "null");
-    const rows = known.map(([name, value]) => `<tr><td class="key">${escaped(name)}</td><td>${escaped(value)}</td></tr>`);
+    const rows = known.map(([name, value]) => `<tr><td class="key">${escape(name)}</td><td>${escape(value)}</td></tr>`);
     return `<table><tbody>${rows.join("")}</tbody></table>`;
   }
 
   /**
-   * Draw a chart in a place of the page.
+   * Draw a chart in an element of the page.
    *
    * @param {Element} place
    * @param {{name: string, rows: object[], low?: number, high?: number}} chart
    * @param {?function(string)} onclick Called with the id of the model of a clicked mark.
    */
   board.draw = async (place, { name, rows, low = 0, high = 1 }, onclick = null) => {
-    const turn = Symbol(name);
-    drawn.set(place, turn);
+    const call = Symbol(name);
+    drawn.set(place, call);
     const [specifications] = await Promise.all([board.data("charts"), board.library("vega")]);
-    if (drawn.get(place) !== turn || !place.isConnected) return;
-    const given = { noise: colour("noise"), halo: colour("paper"), low, high };
+    if (drawn.get(place) !== call || !place.isConnected) return;
+    const given = { null_band: colour("null-band"), halo: colour("paper"), low, high };
     const params = Object.entries(given).map(([parameter, value]) => ({ name: parameter, value }));
     const { view } = await vegaEmbed(
       place,
@@ -61,18 +61,18 @@
         actions: false,
         config: theme(),
         defaultStyle: false,
-        // Errors alone: a chart warns of its data before it has any.
+        // Errors only: a chart warns about its data before it has any.
         logLevel: 1,
         renderer: "svg",
-        tooltip: { disableDefaultStyle: true, theme: "board", formatTooltip: told },
+        tooltip: { disableDefaultStyle: true, theme: "board", formatTooltip: tooltipHtml },
       },
     );
-    // The chart's place says what it is, and a table has its numbers.
+    // The element has a label, and a table has the numbers.
     place.querySelector("svg").setAttribute("aria-hidden", "true");
     if (onclick) view.addEventListener("click", (_, item) => item?.datum?.id && onclick(item.datum.id));
   };
 
-  /** Return a chart's place in the page with its caption. */
+  /** Return an element for a chart, in a figure with a caption. */
   board.figure = (caption, ...children) => {
     const place = el("div", { class: "chart", role: "img", "aria-label": caption });
     return { place, element: el("figure", {}, el("figcaption", {}, caption), place, ...children) };
@@ -92,9 +92,9 @@
     const points = passing.map((row) => ({
       ...row,
       model: row.label,
-      name: passing.length <= MOST_NAMED || selected.includes(row.id) ? row.label.split("/").at(-1) : "",
+      name: passing.length <= MAX_NAMED || selected.includes(row.id) ? row.label.split("/").at(-1) : "",
       source: row.published ? "published" : "submitted",
-      marked: passing.length <= MOST_MARKED || selected.includes(row.id),
+      marked: passing.length <= MAX_MARKED || selected.includes(row.id),
     }));
     return board.draw(panel.querySelector(".chart"), { name: "scatter", rows: points }, (id) =>
       board.change({ models: id, tab: "models", task: "" }, { step: true }),
@@ -102,15 +102,15 @@
   };
 
   function scatterFigure() {
-    const caption = "PSI against nDCG@10: right is better, low is less dependent on position";
+    const caption = "PSI against nDCG@10: higher nDCG@10 is better, lower PSI is less position bias";
     const { element } = board.figure(
       caption,
       el(
         "p",
         { class: "faint" },
-        "A point a model; diamonds are published results. Lines: 95 % intervals. Grey: PSI of noise, from its mean to its 95th " +
-          `percentile; a point within it may be no bias at all. Of more than ${MOST_MARKED} models, only those selected in the table have ` +
-          "lines and noise. A click opens the model; the table has the same numbers.",
+        "Each point is a model; diamonds are published results. Lines: 95 % intervals. Grey: PSI under the null, from its mean to its 95th " +
+          `percentile; a point within it is no evidence of bias. Of more than ${MAX_MARKED} models, only those selected in the table have ` +
+          "lines and null ranges. A click opens the model; the table has the same numbers.",
       ),
     );
     return element;

@@ -1,5 +1,5 @@
 "use strict";
-// What a visitor chooses with: benchmark, data, length, filters, views, theme.
+// The controls: benchmark, data, length, filters, tabs, theme.
 
 {
   const { el, byId } = board;
@@ -10,16 +10,16 @@
     ["dark", "Dark"],
   ]);
 
-  /** Make the controls that depend on what the board holds. */
+  /** Build the controls that depend on the data. */
   board.makeControls = (index) => {
     const groups = board.groups(index);
-    byId("benchmark").append(...groups.map((group) => pill("benchmark", group.name, group.name, group.about)));
+    byId("benchmark").append(...groups.map((group) => pill("benchmark", group.name, group.name, group.description)));
     byId("benchmark").hidden = groups.length < 2;
     options("kind", "Any kind", [...new Set(index.models.kind)].sort());
     options("size", "Any size", [...board.SIZES, "unknown"]);
-    options("weights", "Open or not", [
+    options("weights", "Open or closed", [
       ["true", "Open weights"],
-      ["false", "Not open"],
+      ["false", "Closed weights"],
       ["null", "Unknown"],
     ]);
     options("source", "All results", [
@@ -34,10 +34,10 @@
   }
 
   function options(id, any, values) {
-    const made = values.map((value) =>
+    const items = values.map((value) =>
       Array.isArray(value) ? el("option", { value: value[0] }, value[1]) : el("option", { value }, value),
     );
-    byId(id).replaceChildren(el("option", { value: "" }, any), ...made);
+    byId(id).replaceChildren(el("option", { value: "" }, any), ...items);
   }
 
   function listen() {
@@ -65,7 +65,7 @@
       link.addEventListener("click", (event) => jump(event, link.dataset.goto));
   }
 
-  // What stands behind the # of the address is the state, so places in the page are gone to without it.
+  // The fragment of the address holds the state, so jumps within the page do not use it.
   function jump(event, id) {
     event.preventDefault();
     byId(id).focus();
@@ -80,7 +80,7 @@
     byId(`tab-${tab}`).focus();
   }
 
-  /** Bring the controls to a state. */
+  /** Update the controls to a state. */
   board.syncControls = (index, state, group, chosen) => {
     for (const input of byId("benchmark").querySelectorAll("input")) input.checked = input.value === group?.name;
     syncData(group, chosen);
@@ -101,7 +101,7 @@
   };
 
   function syncData(group, chosen) {
-    byId("choose").textContent = group?.choose ?? "Data";
+    byId("choose").textContent = group?.dimension ?? "Data";
     const select = byId("data");
     if (select.dataset.group !== group?.name) {
       const views = group?.views ?? [];
@@ -121,18 +121,18 @@
   }
 
   function grouped([label, views]) {
-    const made = views.map((view) => el("option", { value: view.name }, `${view.label} (${view.models})`));
-    return label ? [el("optgroup", { label }, ...made)] : made;
+    const items = views.map((view) => el("option", { value: view.name }, `${view.label} (${view.models})`));
+    return label ? [el("optgroup", { label }, ...items)] : items;
   }
 
-  /** Offer the lengths that a view has. */
+  /** Offer the lengths of a view. */
   board.syncLengths = (index, lengths, length) => {
     const fieldset = byId("length");
     const words = new Map(Object.entries(index.lengths));
     if (fieldset.dataset.lengths !== lengths.join()) {
       fieldset.dataset.lengths = lengths.join();
-      const made = lengths.map((name) => pill("length", name, name === "all" ? "All" : name, words.get(name)));
-      fieldset.replaceChildren(fieldset.firstElementChild, ...made);
+      const pills = lengths.map((name) => pill("length", name, name === "all" ? "All" : name, words.get(name)));
+      fieldset.replaceChildren(fieldset.firstElementChild, ...pills);
     }
     fieldset.hidden = lengths.length < 2;
     for (const input of fieldset.querySelectorAll("input")) input.checked = input.value === length;

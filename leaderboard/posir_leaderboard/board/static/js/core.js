@@ -1,5 +1,5 @@
 "use strict";
-// `board` is the page's one global name. Each script adds its part to it, in a block of its own.
+// `board` is the page's only global. Each script adds to it, in its own block.
 const board = {};
 
 {
@@ -17,10 +17,10 @@ const board = {};
       document.head.append(script);
     });
 
-  /** Take what a data file hands over. */
+  /** Receive the content of a data file. */
   board.receive = (name, value) => received.set(name, value);
 
-  /** Return a promise of a data file's content. A file is loaded once; after a failure, again when asked for again. */
+  /** Return a promise of a data file's content. A file is loaded once; after a failure, the next call tries again. */
   board.data = async (name) => {
     if (!received.has(name)) await once(`data/${name}.js`, board.script);
     return received.get(name);
@@ -42,10 +42,10 @@ const board = {};
 {
   const SVG = "http://www.w3.org/2000/svg";
 
-  /** Make an element. Text comes in as text, never as markup. Attributes that are null or false are left out. */
+  /** Create an element. Strings become text, never markup. Attributes that are null or false are omitted. */
   board.el = (tag, attributes = {}, ...children) => fill(document.createElement(tag), attributes, children);
 
-  /** Make an SVG element. */
+  /** Create an SVG element. */
   board.svg = (tag, attributes = {}, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
 
   function fill(element, attributes, children) {
@@ -58,7 +58,7 @@ const board = {};
     return element;
   }
 
-  /** A name that somebody chose: it keeps its own direction of writing and stays within its element. */
+  /** Return an element for an untrusted name: its writing direction is isolated and does not affect other text. */
   board.name = (text, attributes = {}) => board.el("bdi", { ...attributes, title: text }, text);
 
   board.byId = (id) => document.getElementById(id);

@@ -1,5 +1,5 @@
 "use strict";
-// What is shown, as files: the rows that pass the filters, in the table's order, with numbers as the site has them.
+// Downloads: the rows that pass the filters, in the table's order, with the site's unformatted numbers.
 
 {
   const COLUMNS = [
@@ -8,7 +8,7 @@
     "published",
     "data",
     "length",
-    "part",
+    "partial",
     "rank_first",
     "rank_last",
     "psi_rank_first",
@@ -51,12 +51,12 @@
       return Object.fromEntries(COLUMNS.map((name) => [name, all[name] === "" ? null : all[name]]));
     });
 
-  // A spreadsheet would run a text that begins so as a formula.
-  const harmless = (text) => (/^[=+\-@\t\r]/.test(text) ? `'${text}` : text);
+  // A spreadsheet would run a text that starts like this as a formula.
+  const escapeFormula = (text) => (/^[=+\-@\t\r]/.test(text) ? `'${text}` : text);
 
   function cell(value) {
     if (!board.known(value)) return "";
-    const text = typeof value === "string" ? harmless(value) : String(value);
+    const text = typeof value === "string" ? escapeFormula(value) : String(value);
     return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   }
 

@@ -1,5 +1,5 @@
 "use strict";
-// The drawings of models: over positions, by domain, by language. Each is a section whose charts are drawn when it is in the page.
+// Chart sections of models: by position, domain and language. Their charts are drawn once the section is in the page.
 
 {
   const { el, section } = board;
@@ -8,7 +8,7 @@
     if (tasks.length < 2) return null;
     const select = el(
       "select",
-      { "aria-label": "Shown data", onchange: ({ target }) => board.change({ task: target.value }) },
+      { "aria-label": "Data", onchange: ({ target }) => board.change({ task: target.value }) },
       ...tasks.map((one) => el("option", { value: one.name }, one.label)),
     );
     select.value = task.name;
@@ -35,7 +35,7 @@
     const known = models.filter((model) => model.tasks.get(task.name)?.panels.length);
     const heading = [`${task.name}: by position of the evidence`, choose(tasks, task)];
     if (!known.length)
-      return section(...heading, el("p", { class: "empty" }, "The papers publish no scores by position of this one."));
+      return section(...heading, el("p", { class: "empty" }, "The papers publish no scores by position for this model."));
     const lengths = known[0].tasks.get(task.name).lengths;
     const panels = lengths.map((length, panel) =>
       known
@@ -49,8 +49,8 @@
       return element;
     });
     const reading =
-      "Line: mean of the queries whose evidence lies there; shade or bar: 95 % interval." +
-      (models.length === 1 ? " Grey: where 95 of 100 means would lie if position had no effect." : "");
+      "Line: mean over the queries with evidence at that position; shade or bar: 95 % interval." +
+      (models.length === 1 ? " Grey: null band, which contains 95 % of bin means if position has no effect." : "");
     return section(
       ...heading,
       legend(models),
@@ -59,7 +59,7 @@
     );
   };
 
-  /** Return the ends of a scale that holds the given columns of rows, in tenths. */
+  /** Return the ends of a scale that contains the given columns of rows, in tenths. */
   function ends(rows, ...names) {
     const values = rows.flatMap((row) => names.map((name) => row[name])).filter(board.known);
     if (!values.length) return { low: 0, high: 1 };
@@ -74,7 +74,7 @@
       ? el("ul", { class: "legend" }, ...models.map((model) => el("li", {}, board.swatch(model), board.name(model.label))))
       : null;
 
-  /** Return what a chart shows as a table, folded away. */
+  /** Return the numbers of a chart as a collapsed table. */
   function numbers(caption, rows) {
     const columns = [
       ["Model", (row) => board.name(row.model)],
@@ -86,10 +86,10 @@
         (row) => (board.known(row.low) ? `${board.percent(row.low)} to ${board.percent(row.high)}` : board.DASH),
       ],
     ];
-    return folded(caption, columns, rows);
+    return collapsed(caption, columns, rows);
   }
 
-  function folded(caption, columns, rows) {
+  function collapsed(caption, columns, rows) {
     const details = el("details", {}, el("summary", {}, "Numbers"));
     details.addEventListener("toggle", () => {
       if (details.childElementCount > 1) return;
@@ -104,7 +104,7 @@
     return details;
   }
 
-  const spelled = (name) => name.charAt(0).toUpperCase() + name.slice(1).replaceAll("_", " ");
+  const readable = (name) => name.charAt(0).toUpperCase() + name.slice(1).replaceAll("_", " ");
 
   board.domains = (models, task, figures) => {
     const rows = models.flatMap((model) => {
@@ -114,7 +114,7 @@
             ...Object.fromEntries(Object.keys(subsets).map((column) => [column, subsets[column][at]])),
             model: model.label,
             place: model.place,
-            subset: spelled(name),
+            subset: readable(name),
           }))
         : [];
     });
@@ -130,12 +130,12 @@
       ["Queries", (row) => board.count(row.queries)],
       ["nDCG@10", (row) => board.percent(row.ndcg_at_10)],
       ["PSI", (row) => board.plain(row.psi)],
-      ["PSI of noise", (row) => board.noise(row) || board.DASH],
+      ["PSI under the null", (row) => board.nullRange(row) || board.DASH],
       ["Position bias", (row) => row.bias],
     ];
-    const made = [
+    const charts = [
       ["subsets_ndcg", "nDCG@10 by domain", ends(rows, "ndcg_at_10_low", "ndcg_at_10", "ndcg_at_10_high")],
-      ["subsets_psi", "PSI by domain, with its noise floor", { high: ends(rows, "psi", "psi_high", "psi_null_p95").high }],
+      ["subsets_psi", "PSI by domain, with PSI under the null", { high: ends(rows, "psi", "psi_high", "psi_null_p95").high }],
     ].map(([name, caption, scale]) => {
       const { place, element } = board.figure(caption);
       figures.push({ place, name, rows, ...scale });
@@ -144,20 +144,20 @@
     return section(
       `${task.name}: by domain`,
       legend(models),
-      el("div", { class: "figures" }, ...made),
+      el("div", { class: "figures" }, ...charts),
       el(
         "p",
         { class: "faint" },
-        "Lines: 95 % intervals. Grey: PSI of noise, from its mean to its 95th percentile. A domain has few queries a position, " +
-          "so most of its PSI is noise.",
+        "Lines: 95 % intervals. Grey: PSI under the null, from its mean to its 95th percentile. A domain has few queries per " +
+          "position, so most of its PSI is due to chance.",
       ),
-      folded("By domain", columns, rows),
+      collapsed("By domain", columns, rows),
     );
   };
 
   const relative = (model, task) => model.tasks.get(task.name)?.relative && model.tasks.get(task.name).panels.length > 0;
 
-  /** A heat map a model: languages, or other choices of a group, down and positions across; one scale for all. */
+  /** Return a heat map for each model: tasks of a group down, positions across; one scale for all. */
   board.heatMaps = (models, tasks, group, figures) => {
     const heat = models.map((model) =>
       tasks
@@ -165,14 +165,14 @@
         .flatMap((task) => cells(model, model.tasks.get(task.name), 0, false).map((cell) => ({ ...cell, choice: task.label }))),
     );
     const scale = ends(heat.flat(), "ndcg_at_10");
-    const shown = models.filter((_, at) => heat[at].length);
-    if (!shown.length) return null;
-    const what = `nDCG@10 by ${group.choose.toLowerCase()} and position of the evidence`;
-    const maps = shown.map((model) => {
+    const withBins = models.filter((_, at) => heat[at].length);
+    if (!withBins.length) return null;
+    const what = `nDCG@10 by ${group.dimension.toLowerCase()} and position of the evidence`;
+    const maps = withBins.map((model) => {
       const { place, element } = board.figure(models.length > 1 ? `${model.label}: ${what}` : what);
       figures.push({ place, name: "heat", rows: heat[models.indexOf(model)], ...scale });
       return element;
     });
-    return section(`${group.name}: by ${group.choose.toLowerCase()} and position`, el("div", { class: "figures" }, ...maps));
+    return section(`${group.name}: by ${group.dimension.toLowerCase()} and position`, el("div", { class: "figures" }, ...maps));
   };
 }

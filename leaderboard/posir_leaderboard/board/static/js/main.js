@@ -1,5 +1,5 @@
 "use strict";
-// From a state to what is seen.
+// From the state to the page.
 
 {
   const { byId } = board;
@@ -7,34 +7,34 @@
   let rows = [];
   let key = null;
   let shown = null;
-  const EMPTY = { models: [], part: [], about: [], lengths: { all: {} } };
+  const EMPTY = { models: [], partial: [], approximate: [], lengths: { all: {} } };
 
-  /** Models that can be laid over each other. */
-  board.MOST = 4;
+  /** Most models that can be compared. */
+  board.MAX_COMPARED = 4;
 
-  /** Return the groups that hold anything. */
+  /** Return the groups with at least one view. */
   board.groups = (of) => of.groups.filter((group) => group.views.length);
 
-  /** Return the group and the view that a state chooses; the first where it names none that there is. */
+  /** Return the group and the view of a state; the first if it names none that exists. */
   function chosenBy(state) {
     const groups = board.groups(index);
     const group = groups.find((one) => one.name === state.benchmark) ?? groups[0];
     return { group, view: group?.views.find((one) => one.name === state.data) ?? group?.views[0] };
   }
 
-  /** Select a model, or no longer. */
+  /** Select or deselect a model. */
   board.toggle = (id) => {
     const selected = board.models(board.state());
-    const next = selected.includes(id) ? selected.filter((one) => one !== id) : [...selected, id].slice(0, board.MOST);
+    const next = selected.includes(id) ? selected.filter((one) => one !== id) : [...selected, id].slice(0, board.MAX_COMPARED);
     board.change({ models: next.join() });
   };
 
-  async function show(asked) {
-    const { group, view: choice } = chosenBy(asked);
-    board.syncControls(index, asked, group, choice);
-    board.showTray(index, asked);
+  async function show(requested) {
+    const { group, view: choice } = chosenBy(requested);
+    board.syncControls(index, requested, group, choice);
+    board.showTray(index, requested);
     const view = choice ? await board.data(`views/${choice.file}`) : EMPTY;
-    // A visitor may have gone on while the data was on its way.
+    // The state may have changed while the data was loading.
     const state = board.state();
     if (chosenBy(state).view !== choice) return;
     const lengths = new Map(Object.entries(view.lengths));
@@ -64,16 +64,16 @@
       board.save(JSON.stringify(exported(), null, 2), "application/json", name(".json")),
     );
     byId("link").addEventListener("click", async () => {
-      // In another site's frame a browser may not let a page copy.
+      // A browser may forbid copying in a frame of another site.
       await navigator.clipboard.writeText(location.href).then(
-        () => board.say("The link is copied; it keeps everything that is chosen."),
+        () => board.say("The link is copied; it restores all choices."),
         () => board.say(`The link: ${location.href}`),
       );
     });
     byId("link").hidden = !navigator.clipboard;
   }
 
-  // What is there stays until what comes has been loaded; the style sheet fades it if that takes long.
+  // The old content stays until the new is loaded; the style sheet fades it if that takes long.
   let waiting = 0;
   function busyWhile(work) {
     byId("main").setAttribute("aria-busy", ++waiting > 0);
@@ -81,7 +81,7 @@
   }
 
   function failed(error) {
-    board.say(`This could not be shown: ${error.message}. Reload the page to try again.`);
+    board.say(`Error: ${error.message}. Reload the page to try again.`);
     throw error;
   }
 

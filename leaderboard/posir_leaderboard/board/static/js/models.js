@@ -1,16 +1,16 @@
 "use strict";
-// One model by itself, or up to four laid over each other.
+// One model, or up to four compared.
 
 {
   const { el, byId, section } = board;
   let drawn = "";
 
-  /** Return the selected models that the board has, as objects, each with its place among them. */
+  /** Return the selected models that exist, as objects, each with its index among them. */
   function selectedOf(index, state) {
     const ids = board
       .models(state)
       .filter((id) => index.models.id.includes(id))
-      .slice(0, board.MOST);
+      .slice(0, board.MAX_COMPARED);
     return ids.map((id, place) => {
       const at = index.models.id.indexOf(id);
       const model = Object.fromEntries(Object.entries(index.models).map(([name, values]) => [name, values[at]]));
@@ -27,7 +27,7 @@
     return el("li", { class: "chip" }, board.swatch(model), board.name(model.label), remove);
   }
 
-  /** Show which models are selected, wherever the visitor is. */
+  /** Show which models are selected, on every tab. */
   board.showTray = (index, state) => {
     const models = selectedOf(index, state);
     const tray = byId("tray");
@@ -45,12 +45,12 @@
   /** Show the selected models. */
   board.showModels = async (index, state, { group, choice, length }) => {
     const models = selectedOf(index, state);
-    const wanted = JSON.stringify([state.models, state.task, state.theme, choice?.name, length]);
+    const key = JSON.stringify([state.models, state.task, state.theme, choice?.name, length]);
     board.say(models.length ? "" : "No model is selected.");
-    if (wanted === drawn) return;
+    if (key === drawn) return;
     const files = await Promise.all(models.map((model) => board.data(`models/${model.id}`)));
     if (board.state() !== state) return;
-    drawn = wanted;
+    drawn = key;
     const shown = models.map((model, at) => ({
       ...model,
       tasks: new Map(Object.entries(files[at].tasks)),
@@ -66,14 +66,14 @@
 
   function adder(index, models) {
     const chips = el("ul", { class: "chips" }, ...models.map(chip));
-    if (models.length >= board.MOST) return el("div", { class: "adder" }, chips);
+    if (models.length >= board.MAX_COMPARED) return el("div", { class: "adder" }, chips);
     const options = index.models.label.map((label, at) =>
       el("option", { value: index.models.published[at] ? `${label} (published)` : label }),
     );
     const input = el("input", {
       list: "all-models",
       "aria-label": "Add a model",
-      placeholder: models.length ? "Lay another model over it" : "Name of a model",
+      placeholder: models.length ? "Add a model to compare" : "Name of a model",
     });
     const values = options.map((option) => option.value);
     input.addEventListener("input", () => {

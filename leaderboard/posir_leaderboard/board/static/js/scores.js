@@ -1,5 +1,5 @@
 "use strict";
-// What is known of models and their scores, as tables with a column a model.
+// Metadata and scores of models, as tables with one column per model.
 
 {
   const { el } = board;
@@ -8,11 +8,11 @@
 
   board.section = (title, ...children) => el("section", {}, el("h2", {}, title), ...children);
 
-  /** A table that scrolls by itself where there is too little room. */
+  /** Wrap a table so that it scrolls if it is too wide. */
   board.wide = (table) =>
     el("div", { class: "wide", tabindex: 0, role: "region", "aria-label": table.caption.textContent }, table);
 
-  /** Return a table with a column a model. */
+  /** Return a table with one column per model. */
   function perModel(caption, models, corner, rows) {
     const head = el(
       "tr",
@@ -36,7 +36,7 @@
 
   const OPEN = new Map([
     [true, "open"],
-    [false, "not open"],
+    [false, "closed"],
   ]);
 
   board.facts = (models) => {
@@ -76,7 +76,7 @@
   };
 
   /** Return a model's rows of a view by length. */
-  function lines(model, view) {
+  function rowsByLength(model, view) {
     const columns = view.average ? model.averages.get(view.name) : model.tasks.get(view.name)?.rows;
     if (!columns) return new Map();
     const names = Object.keys(columns);
@@ -92,15 +92,15 @@
       el("span", { class: "what" }, "nDCG@10 "),
       el("b", {}, board.percent(row.ndcg_at_10)),
       el("span", { class: "ends" }, board.ndcgInterval(row)),
-      board.ndcgGlyph(row, scales.ndcg),
+      board.ndcgSparkline(row, scales.ndcg),
       el("span", { class: "what" }, "PSI "),
       el("b", {}, board.plain(row.psi)),
       el("span", { class: "ends" }, board.psiInterval(row)),
-      board.psiGlyph(row, scales.psi),
+      board.psiSparkline(row, scales.psi),
       el(
         "span",
         { class: "bias faint" },
-        [row.bias === board.DASH ? null : row.bias, board.noise(row) && `noise ${board.noise(row)}`].filter(Boolean).join("; "),
+        [row.bias === board.DASH ? null : row.bias, board.nullRange(row) && `null ${board.nullRange(row)}`].filter(Boolean).join("; "),
       ),
     );
 
@@ -117,26 +117,26 @@
   }
 
   board.byLength = (models, choice) => {
-    const found = models.map((model) => lines(model, choice));
+    const found = models.map((model) => rowsByLength(model, choice));
     const lengths = [...new Set(found.flatMap((one) => [...one.keys()]))];
     if (!lengths.length) return null;
     const rows = lengths.map((length) => [length === "all" ? "All" : length, ...found.map((one) => one.get(length))]);
     return board.section(
-      `${choice.average ? `${choice.name}, ${choice.label.toLowerCase()}` : choice.name}: by length of the document`,
+      `${choice.average ? `${choice.name}, ${choice.label.toLowerCase()}` : choice.name}: by document length`,
       table(models, "Scores by length", "Length", rows),
     );
   };
 
-  /** Scores by language, or whatever else is chosen from in a group. */
+  /** Return scores by language, or by another dimension of a group. */
   board.byChoice = (models, tasks, group, length) => {
     const rows = tasks.map((task) => {
-      const found = models.map((model) => lines(model, task));
+      const found = models.map((model) => rowsByLength(model, task));
       return [task.label, ...found.map((one) => one.get(length) ?? one.get("all"))];
     });
-    const what = group.choose.toLowerCase();
+    const dimension = group.dimension.toLowerCase();
     return board.section(
-      `${group.name}: by ${what}${length === "all" ? "" : `, ${length}`}`,
-      table(models, `Scores by ${what}`, group.choose, rows),
+      `${group.name}: by ${dimension}${length === "all" ? "" : `, ${length}`}`,
+      table(models, `Scores by ${dimension}`, group.dimension, rows),
     );
   };
 }

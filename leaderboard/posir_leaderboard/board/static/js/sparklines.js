@@ -1,12 +1,12 @@
 "use strict";
-// Small drawings beside numbers: a score with its interval, and where noise would lie.
+// Sparklines beside numbers: a score with its interval and, for PSI, the null distribution.
 
 {
   const { svg } = board;
   const HEIGHT = 16;
 
-  /** Return a function from a value to its place on a scale, in percent of the width, with room for a dot at both ends. */
-  const placed =
+  /** Return a function from a value to its position on a scale, in percent of the width, with room for a dot at both ends. */
+  const positionOn =
     ([low, high]) =>
     (value) =>
       `${(4 + (92 * (Math.min(Math.max(value, low), high) - low)) / (high - low || 1)).toFixed(2)}%`;
@@ -16,25 +16,25 @@
   }
 
   /**
-   * Return a score on a scale.
+   * Return the sparkline of a score.
    *
-   * @param {{score: ?number, low: ?number, high: ?number, noise: ?number, noiseHigh: ?number}} shown
+   * @param {{score: ?number, low: ?number, high: ?number, nullMean: ?number, nullP95: ?number}} values
    * @param {[number, number]} scale
    * @param {string} className
    */
-  board.glyph = (shown, scale, className) => {
-    const at = placed(scale);
+  board.sparkline = (values, scale, className) => {
+    const at = positionOn(scale);
     const parts = [line("axis", at, scale[0], scale[1])];
-    if (board.known(shown.noise)) {
-      parts.push(line("noise", at, scale[0], shown.noiseHigh));
-      parts.push(svg("line", { class: "floor", x1: at(shown.noise), x2: at(shown.noise), y1: 2, y2: HEIGHT - 2 }));
+    if (board.known(values.nullMean)) {
+      parts.push(line("null", at, scale[0], values.nullP95));
+      parts.push(svg("line", { class: "null-mean", x1: at(values.nullMean), x2: at(values.nullMean), y1: 2, y2: HEIGHT - 2 }));
     }
-    if (board.known(shown.low)) parts.push(line("interval", at, shown.low, shown.high));
-    if (board.known(shown.score)) parts.push(svg("circle", { cx: at(shown.score), cy: HEIGHT / 2, r: 3.5 }));
-    return svg("svg", { class: `glyph ${className}`, height: HEIGHT, "aria-hidden": "true" }, ...parts);
+    if (board.known(values.low)) parts.push(line("interval", at, values.low, values.high));
+    if (board.known(values.score)) parts.push(svg("circle", { cx: at(values.score), cy: HEIGHT / 2, r: 3.5 }));
+    return svg("svg", { class: `sparkline ${className}`, height: HEIGHT, "aria-hidden": "true" }, ...parts);
   };
 
-  /** Return the scales of a view, wide enough for everything that is drawn on them. */
+  /** Return scales that contain all values of a view. */
   board.scales = (columns) => {
     const ends = (...names) => names.flatMap((name) => columns[name]).filter(board.known);
     const ndcg = ends("ndcg_at_10", "ndcg_at_10_low", "ndcg_at_10_high");
@@ -47,31 +47,31 @@
     };
   };
 
-  board.ndcgGlyph = (row, scale) =>
-    board.glyph({ score: row.ndcg_at_10, low: row.ndcg_at_10_low, high: row.ndcg_at_10_high }, scale, "ndcg");
+  board.ndcgSparkline = (row, scale) =>
+    board.sparkline({ score: row.ndcg_at_10, low: row.ndcg_at_10_low, high: row.ndcg_at_10_high }, scale, "ndcg");
 
-  board.psiGlyph = (row, scale) =>
-    board.glyph(
-      { score: row.psi, low: row.psi_low, high: row.psi_high, noise: row.psi_null_mean, noiseHigh: row.psi_null_p95 },
+  board.psiSparkline = (row, scale) =>
+    board.sparkline(
+      { score: row.psi, low: row.psi_low, high: row.psi_high, nullMean: row.psi_null_mean, nullP95: row.psi_null_p95 },
       scale,
       "psi",
     );
 
-  const both = (low, high, form) => (board.known(low) ? `${form(low)} to ${form(high)}` : "");
-  board.ndcgInterval = (row) => both(row.ndcg_at_10_low, row.ndcg_at_10_high, board.percent);
-  board.psiInterval = (row) => both(row.psi_low, row.psi_high, board.plain);
-  board.noise = (row) => both(row.psi_null_mean, row.psi_null_p95, board.plain);
+  const range = (low, high, format) => (board.known(low) ? `${format(low)} to ${format(high)}` : "");
+  board.ndcgInterval = (row) => range(row.ndcg_at_10_low, row.ndcg_at_10_high, board.percent);
+  board.psiInterval = (row) => range(row.psi_low, row.psi_high, board.plain);
+  board.nullRange = (row) => range(row.psi_null_mean, row.psi_null_p95, board.plain);
 }
 
 {
-  /** Show above the table how it is read. */
+  /** Show the legend above the table. */
   board.makeKey = () => {
-    const sample = board.psiGlyph({ psi: 0.5, psi_low: 0.3, psi_high: 0.62, psi_null_mean: 0.18, psi_null_p95: 0.27 }, [0, 1]);
+    const sample = board.psiSparkline({ psi: 0.5, psi_low: 0.3, psi_high: 0.62, psi_null_mean: 0.18, psi_null_p95: 0.27 }, [0, 1]);
     board
       .byId("key")
       .append(
         sample,
-        " Dot: observed. Line: 95 % interval of the true value. Grey, for PSI: what chance alone shows, with a tick at its mean. ",
+        " Dot: observed. Line: 95 % interval of the true value. Grey: PSI under the null, with a tick at its mean. ",
         "Models whose intervals overlap share a range of ranks.",
       );
   };

@@ -1,5 +1,5 @@
 "use strict";
-// The whole state of the page, which is what stands behind the # of its address.
+// The state of the page, stored in the fragment of its address.
 
 {
   const DEFAULTS = {
@@ -23,33 +23,33 @@
   const listeners = [];
   let current = { ...DEFAULTS };
 
-  /** The present state; every value is text. */
+  /** Return the current state; every value is a string. */
   board.state = () => current;
 
-  /** Call a function with every new state and the one before. */
+  /** Call a function with every new state and the previous one. */
   board.onState = (listener) => listeners.push(listener);
 
-  /** Return the address's part behind the # of a state; what is as by default is left out. */
+  /** Return the fragment of a state, without values that are the defaults. */
   board.hash = (state) => {
     const parameters = new URLSearchParams();
     for (const [name, value] of Object.entries(state)) if (value !== DEFAULTS[name]) parameters.set(name, value);
     return `#${parameters}`;
   };
 
-  /** Change the state. A change that a visitor would want to go back from is a step in the browser's history. */
+  /** Change the state; with `step`, as a new entry in the browser's history. */
   board.change = (patch, { step = false } = {}) => {
     const next = { ...current, ...patch };
     if (board.hash(next) === board.hash(current)) return;
-    address(next, step);
-    move(next);
+    writeAddress(next, step);
+    setState(next);
   };
 
-  /** Note what has happened already, such as another page of the table, without drawing anything. */
+  /** Record a change that is on the page already, such as another page of the table, without drawing. */
   board.note = (patch) => {
     const next = { ...current, ...patch };
     if (board.hash(next) !== board.hash(current)) {
       current = next;
-      address(next);
+      writeAddress(next);
     }
     return current;
   };
@@ -60,27 +60,27 @@
 
   board.models = (state) => state.models.split(",").filter(Boolean);
 
-  function move(next) {
-    const before = current;
+  function setState(next) {
+    const previous = current;
     current = next;
-    for (const listener of listeners) listener(next, before);
+    for (const listener of listeners) listener(next, previous);
   }
 
-  function read() {
+  function readAddress() {
     const parameters = new URLSearchParams(location.hash.slice(1));
     const state = Object.fromEntries(Object.entries(DEFAULTS).map(([name, value]) => [name, parameters.get(name) ?? value]));
     return board.TABS.includes(state.tab) ? state : { ...state, tab: DEFAULTS.tab };
   }
 
-  function address(state, step = false) {
+  function writeAddress(state, step = false) {
     history[step ? "pushState" : "replaceState"](null, "", board.hash(state));
-    // A Space shows the page in a frame; the address around it follows this message.
+    // A Space shows the page in a frame; this message updates the address of the outer page.
     if (window.parent !== window) window.parent.postMessage({ hash: board.hash(state).slice(1) }, "https://huggingface.co");
   }
 
-  /** Take the state from the address, and follow it. */
+  /** Read the state from the address, now and whenever it changes. */
   board.followAddress = () => {
-    current = read();
-    window.addEventListener("popstate", () => move(read()));
+    current = readAddress();
+    window.addEventListener("popstate", () => setState(readAddress()));
   };
 }

@@ -1,5 +1,5 @@
 "use strict";
-// The table of models, by DataTables: sorted, filtered and paged in the browser.
+// The table of models: DataTables sorts, filters and pages it in the browser.
 
 {
   const { el, byId } = board;
@@ -18,7 +18,7 @@
   let shown = null;
   let byPsi = false;
 
-  // Missing values come last, whichever way the column is sorted.
+  // Missing values come last in either sort order.
   const last = (direction) => (a, b) => {
     if (a === b) return 0;
     if (a === null) return 1;
@@ -28,14 +28,14 @@
   DataTable.type("missing-last", { order: { asc: last(1), desc: last(-1) }, className: "" });
   DataTable.ext.errMode = "throw";
 
-  /** Return a column whose cells are made by a function of the row, and sorted by a value of it. */
+  /** Return a column with a function from a row to its cell, and one to its sort value. */
   function column(name, title, value, cell, { first = "desc", className = name } = {}) {
     return {
       name,
       title,
       className,
       type: "missing-last",
-      // DataTables would look for text in every cell; the search is our own.
+      // The search does not use the text of cells.
       searchable: false,
       orderSequence: [first, first === "desc" ? "asc" : "desc"],
       data: null,
@@ -43,8 +43,8 @@
     };
   }
 
-  // DataTables takes text for markup, but elements as they are.
-  const asElement = (made) => (typeof made === "string" ? el("span", {}, made) : made);
+  // DataTables interprets strings as markup, but not elements.
+  const asElement = (content) => (typeof content === "string" ? el("span", {}, content) : content);
 
   const fixed = (name, title, cell) => ({ ...column(name, title, () => null, cell), orderable: false });
 
@@ -56,9 +56,9 @@
     column("psi", "PSI", (row) => row.psi, psiCell, { first: "asc" }),
     column(
       "psi_null_mean",
-      "PSI of noise",
+      "PSI under the null",
       (row) => row.psi_null_mean,
-      (row) => board.noise(row) || board.DASH,
+      (row) => board.nullRange(row) || board.DASH,
     ),
     column(
       "bias",
@@ -107,7 +107,7 @@
     );
     const marks = [
       row.published ? el("span", { class: "mark" }, "published") : null,
-      row.part ? el("span", { class: "mark part" }, row.part) : null,
+      row.partial ? el("span", { class: "mark partial" }, `partial: ${row.partial}`) : null,
       el(
         "span",
         { class: "meta" },
@@ -121,40 +121,40 @@
     return board.hash({ ...board.state(), models: id, tab: "models", task: "" });
   }
 
-  function scored(value, interval, glyph, extra = null) {
+  function scored(value, interval, sparkline, extra = null) {
     const text = interval ? el("span", { class: "ends" }, el("span", { class: "unseen" }, " 95 % interval "), interval) : null;
-    return el("div", { class: "scored" }, el("span", { class: "value" }, value), text, glyph, extra);
+    return el("div", { class: "scored" }, el("span", { class: "value" }, value), text, sparkline, extra);
   }
 
   function ndcgCell(row) {
-    return scored(board.percent(row.ndcg_at_10), board.ndcgInterval(row), board.ndcgGlyph(row, shown.scales.ndcg));
+    return scored(board.percent(row.ndcg_at_10), board.ndcgInterval(row), board.ndcgSparkline(row, shown.scales.ndcg));
   }
 
   function psiCell(row) {
-    const noise = board.noise(row);
-    const extra = noise ? el("span", { class: "narrow-only faint" }, `noise ${noise}`) : null;
-    return scored(board.plain(row.psi), board.psiInterval(row), board.psiGlyph(row, shown.scales.psi), extra);
+    const range = board.nullRange(row);
+    const extra = range ? el("span", { class: "narrow-only faint" }, `null ${range}`) : null;
+    return scored(board.plain(row.psi), board.psiInterval(row), board.psiSparkline(row, shown.scales.psi), extra);
   }
 
   function queriesCell(row) {
-    return (row.about && board.known(row.queries) ? "≈ " : "") + board.count(row.queries);
+    return (row.approximate && board.known(row.queries) ? "≈ " : "") + board.count(row.queries);
   }
 
-  /** Return the rows of a view at a length, whose columns are given: what the table, the chart and the downloads show. */
+  /** Return the rows of a view at a length for the table, the chart and the downloads, from the columns of that length. */
   board.rowsOf = (index, view, columns) => {
     const names = Object.keys(columns);
     return view.models.map((model, at) => {
       const row = Object.fromEntries(Object.entries(index.models).map(([name, values]) => [name, values[model]]));
       for (const name of names) row[name] = columns[name][at];
       return Object.assign(row, {
-        part: view.part[at],
-        about: view.about[at],
+        partial: view.partial[at],
+        approximate: view.approximate[at],
         text: `${row.label} ${row.revision}`.toLowerCase(),
       });
     });
   };
 
-  /** Say whether a row passes the filters. */
+  /** Return whether a row passes the filters. */
   board.passes = (row, state) =>
     row.text.includes(state.search.trim().toLowerCase()) &&
     (!state.kind || row.kind === state.kind) &&
@@ -169,10 +169,10 @@
 
   /** Show rows with the filters, order and page of a state. */
   board.showTable = (rows, columns, state) => {
-    const wanted = wantedBy(state);
-    // Drawn only when it must be: a row that is drawn anew loses the keyboard's focus.
-    if (shown?.rows === rows && shown.wanted === wanted) {
-      marked();
+    const key = drawKey(state);
+    // Drawn only if needed: a redrawn row loses the keyboard focus.
+    if (shown?.rows === rows && shown.key === key) {
+      updateRows();
       return;
     }
     if (shown?.rows !== rows) {
@@ -181,14 +181,14 @@
     }
     const page = Math.max(Number(state.page) || 1, 1) - 1;
     if (table) table.order(orderOf(state.sort)).draw();
-    else make(rows, state);
+    else createTable(rows, state);
     if (page && page < table.page.info().pages) table.page(page).draw("page");
   };
 
-  /** Return the rows that pass the filters, in the table's order, of all its pages. */
+  /** Return the rows that pass the filters, of all pages, in the table's order. */
   board.tableRows = () => (table ? table.rows({ search: "applied", order: "applied" }).data().toArray() : []);
 
-  const wantedBy = (state) =>
+  const drawKey = (state) =>
     JSON.stringify([state.search, state.kind, state.size, state.weights, state.source, state.sort, state.page]);
 
   function orderOf(sort) {
@@ -198,10 +198,10 @@
       : [[place("ndcg_at_10"), "desc"]];
   }
 
-  function make(rows, state) {
+  function createTable(rows, state) {
     const element = el("table", { class: "results" }, el("caption", { class: "unseen" }, "Models with nDCG@10 and PSI"));
-    // Apart from the page, where every width that DataTables asks for would lay all of it out anew.
-    const apart = el("div", {}, element);
+    // Outside the page, where every width that DataTables measures would trigger a layout.
+    const detached = el("div", {}, element);
     table = new DataTable(element, {
       data: rows,
       columns: COLUMNS,
@@ -219,7 +219,7 @@
       preDrawCallback: (settings) => {
         byPsi = sortedBy(new DataTable.Api(settings)).name === "psi";
       },
-      // What takes room is changed before the rows are in the page, so that they are laid out once.
+      // Set before the rows are in the page, so that there is only one layout.
       rowCallback: (node, row) => {
         node.cells[RANK].textContent = board.range(byPsi ? row.psi_rank : row.rank);
       },
@@ -228,7 +228,7 @@
     table.on("draw", drawn);
     if (board.isFiltered(state)) table.draw();
     else drawn();
-    byId("table").replaceChildren(apart);
+    byId("table").replaceChildren(detached);
   }
 
   function sortedBy(api) {
@@ -238,14 +238,14 @@
 
   function drawn() {
     const { page, pages } = table.page.info();
-    shown.wanted = wantedBy(board.note({ sort: sortedBy(table).sort, page: String(page + 1) }));
+    shown.key = drawKey(board.note({ sort: sortedBy(table).sort, page: String(page + 1) }));
     table.column(RANK).header().querySelector(".dt-column-title").textContent = byPsi ? "Rank by PSI" : "Rank";
     byId("table").classList.toggle("one-page", pages < 2);
-    marked();
+    updateRows();
   }
 
-  // What changes without drawing: which models are selected, where links lead, and what is said of the number of models.
-  function marked() {
+  // Updates without drawing: selected models, links, and the number of models.
+  function updateRows() {
     const { recordsDisplay, recordsTotal } = table.page.info();
     board.sayCount(recordsDisplay, recordsTotal);
     const selected = board.models(board.state());
@@ -256,7 +256,7 @@
       const box = node.querySelector("input");
       node.classList.toggle("selected", chosen);
       box.checked = chosen;
-      box.disabled = !chosen && selected.length >= board.MOST;
+      box.disabled = !chosen && selected.length >= board.MAX_COMPARED;
       node.querySelector("a").href = linkTo(row.id);
     }
   }
