@@ -18,7 +18,8 @@ logger = logging.getLogger(__name__)
 
 def build_app() -> typer.Typer:
     """Return the application with every plugin's commands."""
-    # Imported here, so that `main` also reports a mistake in the table of languages.
+    # Imported here, so that `main` reports a mistake in the table of languages, before plugins that need the table fail.
+    import posir_tasks.languages  # noqa: F401
     from posir_tasks.command import doctor, rescore, tasks
 
     app = typer.Typer(
