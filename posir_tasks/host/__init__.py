@@ -1,1 +1,1 @@
-"""All that knows names of mteb that mteb does not promise to keep."""
+"""The seam to mteb: everything that depends on names that mteb does not promise to keep."""

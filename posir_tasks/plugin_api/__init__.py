@@ -1,4 +1,4 @@
-"""The plugin hook: markers for plugins, the specifications, and the host's manager."""
+"""The plugin API: markers for plugins, the hook specifications, and the manager that calls them."""
 
 from posir_tasks.plugin_api.markers import hookimpl, hookspec
 

@@ -1,4 +1,4 @@
-"""The host side of the hook: loads plugins, calls them, and keeps one plugin's failure from the others."""
+"""The host side of the plugin API: loads plugins and calls their hooks; the failure of one does not affect the others."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ HOOKS = tuple(sorted(name for name in vars(specs) if name.startswith("posir_")))
 
 @dataclass(frozen=True)
 class Plugin:
-    """An entry point of the group `posir` and what became of it."""
+    """An entry point of the group `posir`, and whether it could be loaded."""
 
     name: str
     origin: str
-    """Distribution and module it comes from."""
+    """Distribution and module."""
     problem: str | None = None
-    """Why it is not in use; None where it is."""
+    """Why it is not used; None if it is."""
 
 
 @dataclass(frozen=True)
@@ -41,25 +41,25 @@ class Plugins:
     found: tuple[Plugin, ...]
 
     def callers(self, hook: str) -> Iterator[tuple[str, pluggy.HookCaller]]:
-        """Yield for each plugin that implements a hook its name and a caller of it alone."""
-        everyone = dict(self.manager.list_name_plugin())
+        """Yield each plugin that implements a hook: its name, and a caller that only calls this plugin."""
+        plugins = dict(self.manager.list_name_plugin())
         for implementation in getattr(self.manager.hook, hook).get_hookimpls():
-            others = [plugin for name, plugin in everyone.items() if name != implementation.plugin_name]
+            others = [plugin for name, plugin in plugins.items() if name != implementation.plugin_name]
             yield implementation.plugin_name, self.manager.subset_hook_caller(hook, others)
 
 
 @cache
 def loaded_plugins() -> Plugins:
-    """Load every plugin of the entry-point group `posir`, once; each one that fails is named in a warning."""
+    """Load the plugins of the entry-point group `posir`, once per process; warn about each one that fails."""
     plugins = load_plugins(entry_points(group=PROJECT))
     for plugin in plugins.found:
         if plugin.problem:
-            logger.warning("posir plugin '%s' (%s) is not in use: %s", plugin.name, plugin.origin, plugin.problem)
+            logger.warning("posir plugin '%s' (%s) is not used: %s", plugin.name, plugin.origin, plugin.problem)
     return plugins
 
 
 def load_plugins(points: Collection[EntryPoint]) -> Plugins:
-    """Load plugins from entry points, in order of name."""
+    """Load plugins from entry points, in order of their names."""
     manager = pluggy.PluginManager(PROJECT)
     manager.add_hookspecs(specs)
     found = tuple(
@@ -73,9 +73,9 @@ def _origin(point: EntryPoint) -> str:
 
 
 def _register(manager: pluggy.PluginManager, point: EntryPoint) -> str | None:
-    """Register one entry point's plugin; return what is wrong with it, if anything."""
+    """Load and register a plugin; return why it cannot be used, or None if it can."""
     if manager.has_plugin(point.name):
-        return "another plugin of the same name was loaded before it; rename one of the two entry points"
+        return "another plugin of the same name was loaded first; rename one of the two entry points"
     try:
         plugin = point.load()
         manager.register(plugin, name=point.name)
@@ -95,33 +95,33 @@ def _register(manager: pluggy.PluginManager, point: EntryPoint) -> str | None:
 def plugin_scores(
     profile: PositionProfile, coverage: WindowCoverage | None = None, *, taken: Collection[str] = ()
 ) -> dict[str, Any]:
-    """Return the scores of all plugins for a profile; a plugin that fails is named in a warning and left out.
+    """Return the scores of all plugins for a profile; warn about each plugin that fails, and omit its scores.
 
     Args:
         profile: The profile to score.
         coverage: How much of the evidence the model's window covers; None if unknown.
-        taken: Names that a plugin may not use.
+        taken: Names that are in use.
     """
     scores: dict[str, Any] = {}
     for name, caller in loaded_plugins().callers("posir_scores"):
         try:
-            given = merge_scores(caller(profile=profile, coverage=coverage))
+            added = merge_scores(caller(profile=profile, coverage=coverage))
         except Exception as error:
             logger.warning("posir plugin '%s' raised %s: %s; its scores are missing", name, type(error).__name__, error)
             continue
-        for key in sorted(given.keys() & {*taken, *scores}):
-            logger.warning("posir plugin '%s' gives a score '%s', a name already in use; that one is left out", name, key)
-            del given[key]
-        scores |= given
+        for key in sorted(added.keys() & {*taken, *scores}):
+            logger.warning("posir plugin '%s' returned a score '%s', a name already in use; it is omitted", name, key)
+            del added[key]
+        scores |= added
     return scores
 
 
 def merge_scores(answers: list[Mapping[str, Any]]) -> dict[str, Any]:
-    """Merge one plugin's answers, as plain JSON.
+    """Merge the scores that one plugin's hooks returned, as plain JSON.
 
     Raises:
         ValueError: A score is NaN or infinite.
-        TypeError: A score is no JSON value.
+        TypeError: A score is not a JSON value.
     """
     merged: dict[str, Any] = json.loads(json.dumps([dict(answer) for answer in answers], allow_nan=False))
     return {key: value for answer in merged for key, value in answer.items()}  # type: ignore[attr-defined]

@@ -1,6 +1,6 @@
-"""What a plugin may implement. A plugin is a module or object behind an entry point of the group `posir`.
+"""The hooks that a plugin can implement. A plugin is a module or object that an entry point of the group `posir` names.
 
-An implementation names the arguments it wants and may leave out the others, so hooks can gain arguments.
+An implementation may omit arguments it does not need, so hooks can gain arguments.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 @hookspec
 def posir_scores(profile: PositionProfile, coverage: WindowCoverage | None) -> Mapping[str, Any]:  # type: ignore[empty-body]
-    """Return scores of one profile, to stand beside mteb's own in the result.
+    """Return scores of one profile, which are added to mteb's own scores in the result.
 
     Called for every evaluated subset, by `posir rescore` for stored ones, and by reports for pooled ones; so it must
-    depend on nothing but its arguments, and not change them.
+    depend only on its arguments, and must not change them.
 
     Args:
         profile: Ranks of the relevant documents, counted by length and position.
@@ -31,17 +31,17 @@ def posir_scores(profile: PositionProfile, coverage: WindowCoverage | None) -> M
             unknown.
 
     Returns:
-        Names and JSON values (`None` where a score is undefined; NaN is refused). A name that mteb or another plugin
+        Names and JSON values (None if a score is undefined; NaN is refused). A name that mteb or another plugin
         uses is refused.
     """
 
 
 @hookspec
 def posir_task_classes() -> Iterable[type[AbsTaskRetrieval]]:  # type: ignore[empty-body]
-    """Return task classes that `mteb run -t` shall know.
+    """Return task classes to register with mteb.
 
-    Called once, when mteb is first asked for a task that it does not know itself. mteb can be imported by then; since every
-    `posir` command loads the plugin, import it, and your classes, within the function.
+    Called once, when mteb is first asked for a task that it does not have itself. Import mteb and the classes inside the
+    function, because every `posir` command loads the plugin, and mteb takes seconds to import.
 
     Returns:
         Subclasses of `posir_tasks.PositionTask` with `metadata`, a `scheme` and `read_subset`. A name that mteb, posir or

@@ -1,4 +1,4 @@
-"""mteb's registry with others behind it, which are made when they are needed and no sooner."""
+"""mteb's registry with others behind it, whose tasks are created when they are needed."""
 
 import pytest
 
@@ -6,15 +6,15 @@ from posir_tasks.host import failures
 from posir_tasks.host.mteb_patches import LazyTasks, Registry, TaskList
 
 
-class Maker:
-    """Makes the tasks it is given, and counts how often."""
+class Factory:
+    """Returns its tasks, and counts the calls."""
 
     def __init__(self, **tasks):
         self.tasks = tasks
-        self.times = 0
+        self.calls = 0
 
     def __call__(self):
-        self.times += 1
+        self.calls += 1
         return self.tasks
 
 
@@ -24,22 +24,22 @@ def problems(monkeypatch):
     return failures.failures
 
 
-def test_a_task_is_looked_for_no_further_than_where_it_is():
-    ours, theirs = Maker(Own=int), Maker(Other=str)
+def test_a_lookup_stops_at_the_first_registry_with_the_name():
+    ours, theirs = Factory(Own=int), Factory(Other=str)
     registry = Registry({"Host": dict}, LazyTasks(ours), LazyTasks(theirs))
     assert registry["Host"] is dict
-    assert (ours.times, theirs.times) == (0, 0)
+    assert (ours.calls, theirs.calls) == (0, 0)
     assert "Own" in registry
     assert registry.get("Own") is int
-    assert (ours.times, theirs.times) == (1, 0)
+    assert (ours.calls, theirs.calls) == (1, 0)
     assert "None" not in registry
-    assert (ours.times, theirs.times) == (1, 1)
+    assert (ours.calls, theirs.calls) == (1, 1)
     assert registry["Other"] is str
-    assert (ours.times, theirs.times) == (1, 1)
+    assert (ours.calls, theirs.calls) == (1, 1)
 
 
-def test_all_tasks_are_listed_the_hosts_first_and_a_name_has_its_first_class():
-    registry = Registry({"Host": dict}, LazyTasks(Maker(Own=int, Host=bool)), LazyTasks(Maker(Own=set, Other=str)))
+def test_all_tasks_are_listed_mtebs_first_and_the_first_class_of_a_name_wins():
+    registry = Registry({"Host": dict}, LazyTasks(Factory(Own=int, Host=bool)), LazyTasks(Factory(Own=set, Other=str)))
     expected = {"Host": dict, "Own": int, "Other": str}
     assert dict(registry) == expected
     assert list(registry) == list(expected)
@@ -49,15 +49,15 @@ def test_all_tasks_are_listed_the_hosts_first_and_a_name_has_its_first_class():
     assert (*tasks, float) == (dict, int, str, float)
 
 
-def test_a_new_task_is_the_hosts_and_is_listed():
+def test_a_new_task_is_added_to_mtebs_registry():
     host = {"Host": dict}
-    registry = Registry(host, LazyTasks(Maker()))
+    registry = Registry(host, LazyTasks(Factory()))
     registry["New"] = list
     assert host == {"Host": dict, "New": list}
     assert list(TaskList(registry)) == [dict, list]
 
 
-def test_making_tasks_may_ask_the_registry():
+def test_creating_tasks_may_look_tasks_up():
     def make():
         asked.append("Own" in registry)
         return {"Own": int}
@@ -68,7 +68,7 @@ def test_making_tasks_may_ask_the_registry():
     assert asked == [False]
 
 
-def test_tasks_that_cannot_be_made_are_told_once_and_the_others_stay(problems, capsys):
+def test_tasks_that_cannot_be_created_are_reported_once_and_the_others_are_kept(problems, capsys):
     def fail():
         raise ImportError("mteb moved it")
 

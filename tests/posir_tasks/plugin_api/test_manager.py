@@ -1,4 +1,4 @@
-"""Plugins that fail, each in its own way: every one is named, and none takes the others with it."""
+"""Plugins that fail in different ways: each is reported, and the others keep working."""
 
 import logging
 import math
@@ -19,7 +19,7 @@ from posir_tasks.schemes import RelativePositions
 
 @dataclass(frozen=True)
 class Point:
-    """Stands for an `importlib.metadata.EntryPoint`."""
+    """In place of an `importlib.metadata.EntryPoint`."""
 
     name: str
     plugin: Any
@@ -33,7 +33,7 @@ class Point:
 
 
 def module(**functions):
-    """A module with these hook implementations."""
+    """Return a module with these hook implementations."""
     made = ModuleType("their_plugin")
     for name, function in functions.items():
         setattr(made, name, hookimpl(function))
@@ -117,7 +117,7 @@ def test_the_second_plugin_of_a_name_is_refused_and_the_first_works(scores_of):
     assert scores_of(*points) == ({"a": 1}, [])
 
 
-def test_plugins_that_are_not_in_use_are_named_once_in_a_warning(monkeypatch, caplog):
+def test_plugins_that_are_not_used_are_reported_once_in_a_warning(monkeypatch, caplog):
     points = [Point("broken", ImportError("gone"), "their_package.plugin"), Point("good", scoring(a=1))]
     monkeypatch.setattr(manager, "entry_points", lambda group: points if group == "posir" else [])
     manager.loaded_plugins.cache_clear()
@@ -128,7 +128,7 @@ def test_plugins_that_are_not_in_use_are_named_once_in_a_warning(monkeypatch, ca
         monkeypatch.undo()
         manager.loaded_plugins.cache_clear()
     assert [record.getMessage() for record in caplog.records] == [
-        "posir plugin 'broken' (their_package.plugin) is not in use: loading it raised ImportError: gone"
+        "posir plugin 'broken' (their_package.plugin) is not used: loading it raised ImportError: gone"
     ]
 
 
@@ -143,24 +143,24 @@ def test_plugins_that_are_not_in_use_are_named_once_in_a_warning(monkeypatch, ca
     ],
     ids=["raises", "NaN", "infinity deep inside", "NumPy number", "set"],
 )
-def test_a_plugin_whose_scores_cannot_be_used_is_named_and_the_others_survive(broken, scores_of):
+def test_a_plugin_with_invalid_scores_is_reported_and_the_others_are_kept(broken, scores_of):
     scores, warnings = scores_of(Point("a", scoring(first=1)), Point("broken", broken), Point("z", scoring(last=None)))
     assert scores == {"first": 1, "last": None}
     assert len(warnings) == 1
     assert "posir plugin 'broken' raised" in warnings[0]
 
 
-def test_a_taken_name_is_left_out_with_a_warning_and_the_plugins_other_scores_stay(scores_of):
+def test_a_score_with_a_name_in_use_is_omitted_with_a_warning_and_the_others_are_kept(scores_of):
     scores, warnings = scores_of(Point("greedy", scoring(ndcg_at_10=1.0, own=0.5)), taken={"ndcg_at_10"})
     assert scores == {"own": 0.5}
-    assert warnings == ["posir plugin 'greedy' gives a score 'ndcg_at_10', a name already in use; that one is left out"]
+    assert warnings == ["posir plugin 'greedy' returned a score 'ndcg_at_10', a name already in use; it is omitted"]
 
 
 def test_two_plugins_with_a_score_of_one_name_do_not_overwrite_each_other(scores_of):
     scores, warnings = scores_of(Point("one", scoring(same=1)), Point("two", scoring(same=2, own=3)))
     assert scores == {"same": 1, "own": 3}
     assert len(warnings) == 1
-    assert "'two' gives a score 'same'" in warnings[0]
+    assert "'two' returned a score 'same'" in warnings[0]
 
 
 def test_scores_are_plain_json_and_a_plugin_may_ignore_its_arguments(scores_of):

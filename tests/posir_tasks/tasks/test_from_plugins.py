@@ -1,4 +1,4 @@
-"""Tasks of plugins: one that would not run is refused by name, and the others are there."""
+"""Tasks of plugins: one that would not run is refused with a reason, and the others are registered."""
 
 import pytest
 
@@ -92,7 +92,7 @@ def test_a_hook_may_yield():
         "raises", "taken",
     ],
 )  # fmt: skip
-def test_a_task_that_would_not_run_is_refused_by_name_and_the_others_stay(task, said):
+def test_a_task_that_would_not_run_is_refused_and_the_others_are_kept(task, said):
     given = found(giving(task, Good), giving(named("After")), taken=["NFCorpus"])
     (problem,) = given.problems
     assert problem.startswith("plugin 'plugin0': ")
@@ -111,7 +111,7 @@ def test_a_task_that_would_not_run_is_refused_by_name_and_the_others_stay(task, 
     ],
     ids=["raises", "nothing", "one class", "text", "number"],
 )
-def test_a_hook_that_gives_no_list_is_named_and_the_others_stay(broken, said):
+def test_a_hook_that_returns_no_list_is_reported_and_the_others_are_kept(broken, said):
     given = found(broken, giving(Good))
     (problem,) = given.problems
     assert problem.startswith("plugin 'plugin0' could not provide its tasks: ")
@@ -119,7 +119,7 @@ def test_a_hook_that_gives_no_list_is_named_and_the_others_stay(broken, said):
     assert list(given.tasks) == ["Good"]
 
 
-def test_of_two_plugins_tasks_of_one_name_the_first_stays():
+def test_of_two_tasks_with_one_name_the_first_is_kept():
     given = found(giving(Good), giving(changed()))
     assert given.tasks["Good"].task is Good
     assert given.problems == (
@@ -127,7 +127,7 @@ def test_of_two_plugins_tasks_of_one_name_the_first_stays():
     )
 
 
-def test_a_plugin_may_name_one_task_twice_only_once():
+def test_a_plugin_cannot_use_a_name_twice():
     given = found(giving(Good, changed()))
     assert given.tasks["Good"].task is Good
     assert "is taken by plugin 'plugin0'" in given.problems[0]

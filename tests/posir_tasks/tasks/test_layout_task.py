@@ -1,4 +1,4 @@
-"""Tasks on data of one's own: found in folders of any depth, kept by mteb's cache, never taken for other data."""
+"""Tasks on data in the PosIR layout: from folders of any depth, cached by mteb, never confused with other data."""
 
 import json
 import shutil
@@ -46,7 +46,7 @@ def evaluate(task, cache=None, **options):
     return {scores["hf_subset"]: scores for scores in result.task_results[0].scores["test"]}
 
 
-def made(folder, name="Mine", language="eng-Latn", **options):
+def create(folder, name="Mine", language="eng-Latn", **options):
     return PositionTask.from_folder(folder, name=name, language=language, **options)
 
 
@@ -60,85 +60,85 @@ def domains(task):
     ids=["layout", "language", "domain"],
 )
 def test_a_folder_is_the_layout_or_a_part_of_it(folder, place, found):
-    task = made(folder / place)
+    task = create(folder / place)
     assert domains(task) == found
     (_, scores) = evaluate(task).popitem()
     assert PositionProfile.from_json(scores["position_profile"]).queries == 4
     assert scores["position_run"]["missing_subsets"] == []
 
 
-def test_a_domain_needs_no_folder_of_its_language(folder, tmp_path, monkeypatch):
+def test_a_domain_can_be_used_without_the_folder_of_its_language(folder, tmp_path, monkeypatch):
     shutil.copytree(folder / "eng-Latn" / "sports", tmp_path / "letters")
     monkeypatch.chdir(tmp_path / "letters")
-    assert list(evaluate(made("."))) == made(tmp_path / "letters").hf_subsets
-    assert domains(made(".")) == ["letters"]
+    assert list(evaluate(create("."))) == create(tmp_path / "letters").hf_subsets
+    assert domains(create(".")) == ["letters"]
 
 
 def test_a_language_that_posir_does_not_list_runs(folder):
-    (scores,) = evaluate(made(folder, language="fin-Latn")).values()
+    (scores,) = evaluate(create(folder, language="fin-Latn")).values()
     assert scores["languages"] == ["fin-Latn"]
     assert scores["ndcg_at_10"] > 0.9
 
 
-def test_results_are_kept_resumed_and_read_as_mtebs_own(folder, cache):
-    first = evaluate(made(folder), cache)
-    assert evaluate(made(folder), cache, overwrite_strategy="only-cache").keys() == first.keys()
+def test_results_are_cached_and_read_like_those_of_any_mteb_task(folder, cache):
+    first = evaluate(create(folder), cache)
+    assert evaluate(create(folder), cache, overwrite_strategy="only-cache").keys() == first.keys()
     (loaded,) = cache.load_results(tasks=["Mine"]).model_results[0].task_results
     assert loaded.task.metadata.name == "Mine"
     assert loaded.get_score() == pytest.approx(sum(scores["ndcg_at_10"] for scores in first.values()) / 2)
     assert {result.subset for result in read_results(cache.cache_path)} == first.keys()
 
 
-def test_an_interrupted_run_goes_on_with_what_is_missing(folder, cache):
-    whole = evaluate(made(folder), cache)
+def test_an_interrupted_run_evaluates_what_is_missing(folder, cache):
+    whole = evaluate(create(folder), cache)
     (file,) = cache.cache_path.rglob("Mine.json")
     half = json.loads(file.read_text())
     done = half["scores"]["test"].pop()
     half["scores"]["test"][0]["ndcg_at_10"] = 0.25
     file.write_text(json.dumps(half))
-    resumed = evaluate(made(folder), cache)
+    resumed = evaluate(create(folder), cache)
     assert sorted(scores["ndcg_at_10"] for scores in resumed.values()) == sorted([0.25, whole[done["hf_subset"]]["ndcg_at_10"]])
 
 
-def test_results_of_other_data_are_not_taken_for_these(folder, cache):
-    before = evaluate(made(folder), cache)
+def test_results_for_other_data_are_not_reused(folder, cache):
+    before = evaluate(create(folder), cache)
     corpus = folder / "eng-Latn" / "sports" / "corpus.parquet"
     pl.read_parquet(corpus).with_columns(pl.col("text").str.to_uppercase()).write_parquet(corpus)
     with pytest.raises(ValueError, match="missing splits"):
-        evaluate(made(folder), cache, overwrite_strategy="only-cache")
-    after = evaluate(made(folder), cache)
+        evaluate(create(folder), cache, overwrite_strategy="only-cache")
+    after = evaluate(create(folder), cache)
     assert not before.keys() & after.keys()
     assert {result.subset for result in read_results(cache.cache_path)} == after.keys()
 
 
-def test_equal_data_is_the_same_wherever_it_lies_and_beside_whatever(folder, tmp_path):
+def test_the_revision_depends_only_on_the_data(folder, tmp_path):
     shutil.copytree(folder, tmp_path / "moved")
     shutil.rmtree(tmp_path / "moved" / "fin-Latn")
     (tmp_path / "moved" / "eng-Latn" / "game" / "notes.parquet").write_text("not of the layout")
     (tmp_path / "moved" / "eng-Latn" / ".game.part").mkdir()
-    assert made(tmp_path / "moved").metadata.revision == made(folder).metadata.revision
-    assert made(tmp_path / "moved" / "eng-Latn").metadata.revision == made(folder).metadata.revision
+    assert create(tmp_path / "moved").metadata.revision == create(folder).metadata.revision
+    assert create(tmp_path / "moved" / "eng-Latn").metadata.revision == create(folder).metadata.revision
 
 
 def test_one_models_documents_are_reranked_by_another(folder, tmp_path):
-    evaluate(made(folder), prediction_folder=tmp_path / "found")
-    reranked = evaluate(made(folder).convert_to_reranking(tmp_path / "found", top_k=2))
+    evaluate(create(folder), prediction_folder=tmp_path / "found")
+    reranked = evaluate(create(folder).convert_to_reranking(tmp_path / "found", top_k=2))
     assert {scores["previous_results_model_meta"]["model_name"] for scores in reranked.values()} == {BM25}
     assert {scores["position_run"]["top_k"] for scores in reranked.values()} == {2}
 
 
-def test_a_scheme_and_metadata_of_ones_own(folder):
-    task = made(folder, scheme=RelativePositions(bins=2, token_bounds=(800,)), license="cc0-1.0", description="Mills.")
+def test_a_custom_scheme_and_custom_metadata(folder):
+    task = create(folder, scheme=RelativePositions(bins=2, token_bounds=(800,)), license="cc0-1.0", description="Mills.")
     assert (task.metadata.license, task.metadata.description) == ("cc0-1.0", "Mills.")
     profile = PositionProfile.from_json(evaluate(task).popitem()[1]["position_profile"])
     assert profile.counts.shape[:2] == (2, 2)
     assert profile.queries == 4
 
 
-def test_a_task_is_known_to_mteb_until_the_same_name_is_made_anew(folder):
-    first = made(folder, name="Again")
+def test_a_task_is_registered_until_another_is_created_under_its_name(folder):
+    first = create(folder, name="Again")
     assert mteb.get_task("Again").hf_subsets == first.hf_subsets
-    second = made(folder / "eng-Latn" / "game", name="Again")
+    second = create(folder / "eng-Latn" / "game", name="Again")
     assert mteb.get_task("Again").hf_subsets == second.hf_subsets
     assert [task.metadata.name for task in mteb.get_tasks()].count("Again") == 1
 
@@ -157,9 +157,9 @@ def test_a_task_is_known_to_mteb_until_the_same_name_is_made_anew(folder):
     ],
     ids=["posir's", "mteb's", "slash", "empty", "absent language", "languages there", "unknown field", "wrong field"],
 )
-def test_a_mistake_is_named(folder, given, said):
+def test_a_mistake_is_reported(folder, given, said):
     with pytest.raises(PosirError) as raised:
-        made(folder, **given)
+        create(folder, **given)
     assert said in str(raised.value)
 
 
@@ -173,24 +173,24 @@ def test_a_mistake_is_named(folder, given, said):
     ],
     ids=["absent", "another language", "a domain of another language", "no layout"],
 )
-def test_a_folder_that_cannot_be_is_named(folder, place, language, said):
+def test_an_unusable_folder_is_reported(folder, place, language, said):
     with pytest.raises(DataError) as raised:
-        made(folder / place, language=language)
+        create(folder / place, language=language)
     assert str(folder / place) in str(raised.value)
     assert said in str(raised.value)
 
 
 @pytest.mark.parametrize("code", ["klingon", "eng", "qqq-Latn", "eng-Qqqq"])
-def test_a_code_that_mteb_does_not_know_is_named(folder, code):
+def test_a_code_that_mteb_does_not_know_is_reported(folder, code):
     (folder / "eng-Latn").rename(folder / code)
     with pytest.raises(PosirError, match=r"Invalid (language|script) code"):
-        made(folder, language=code)
+        create(folder, language=code)
 
 
-def test_a_missing_file_is_named_when_its_domain_is_read(folder):
+def test_a_missing_file_is_reported_when_its_domain_is_read(folder):
     (folder / "eng-Latn" / "game" / "corpus.parquet").unlink()
     with pytest.raises(DataError, match=r"game/corpus\.parquet: missing"):
-        evaluate(made(folder))
+        evaluate(create(folder))
 
 
 def test_a_repository_of_the_hub_needs_an_owner():
@@ -198,7 +198,7 @@ def test_a_repository_of_the_hub_needs_an_owner():
         PositionTask.from_hub("letters", name="Letters", language="eng-Latn")
 
 
-def test_where_posir_data_is_set_a_repository_is_its_folder(folder, tmp_path, monkeypatch):
+def test_if_posir_data_is_set_its_folder_is_read_instead_of_the_repository(folder, tmp_path, monkeypatch):
     monkeypatch.setenv("POSIR_DATA", str(tmp_path))
     task = PositionTask.from_hub("someone/mine", name="FromHub", language="eng-Latn")
-    assert task.hf_subsets == made(folder).hf_subsets
+    assert task.hf_subsets == create(folder).hf_subsets

@@ -1,4 +1,4 @@
-"""Packages that nobody here has heard of, installed beside each other: one that works and three that are in the way of it."""
+"""Third-party packages, installed beside each other: one that works and three that do not."""
 
 import json
 import re
@@ -15,9 +15,9 @@ from tests.support.hub import serve
 ROOT = Path(__file__).parents[2]
 PACKAGES = ROOT / "tests" / "packages"
 LETTERS = PACKAGES / "posir-letters"
-#: Files as the page writes them.
+#: Files that the page writes.
 WRITTEN = re.compile(r"^cat > posir-letters/(\S+) <<'END'\n(.*?)^END$", re.MULTILINE | re.DOTALL)
-#: What is said of the three, wherever it is said.
+#: What is reported about the three.
 SAID = (
     "plugin broken (posir-broken 0.1.0: posir_broken): loading it raised ModuleNotFoundError: No module named "
     "'a_module_that_is_not_installed'",
@@ -33,7 +33,7 @@ SAID = (
 @pytest.fixture(scope="module")
 def shell(tmp_path_factory: pytest.TempPathFactory):
     """Run a line in a shell of an environment in which all four packages are installed."""
-    folder = tmp_path_factory.mktemp("stranger")
+    folder = tmp_path_factory.mktemp("third-party")
     environment = fresh_environment(folder / "environment")
 
     def run_line(line: str) -> subprocess.CompletedProcess[str]:
@@ -64,7 +64,7 @@ def test_the_package_is_the_one_that_the_page_builds():
     }
 
 
-def test_doctor_names_what_each_package_adds_and_what_is_wrong_with_it(shell):
+def test_doctor_lists_what_each_package_adds_and_what_is_wrong_with_it(shell):
     checked = shell("posir doctor")
     assert checked.returncode == 1
     assert "Traceback" not in checked.stderr
@@ -77,14 +77,14 @@ def test_doctor_names_what_each_package_adds_and_what_is_wrong_with_it(shell):
     assert all(any(said in line for line in wrong) for said in SAID)
 
 
-def test_mteb_lists_the_tasks_and_says_once_what_is_wrong(shell):
+def test_mteb_lists_the_tasks_and_reports_each_problem_once(shell):
     listed = shell("COLUMNS=1000 mteb available-tasks -t HarbourLetters HarbourBells PosIR-Mini NFCorpus")
     assert listed.returncode == 0, listed.stderr
     names = re.findall(r"^    - (\S+), t2t$", listed.stdout, re.MULTILINE)
     assert names == ["HarbourLetters", "HarbourBells", "PosIR-Mini", "NFCorpus"]
     told = " ".join((listed.stdout + listed.stderr).split())
     for package in ("(posir-broken 0.1.0: posir_broken)", "(posir-misspelt 0.1.0: posir_misspelt)"):
-        assert told.count(f"{package} is not in use: ") == 1
+        assert told.count(f"{package} is not used: ") == 1
     for said in SAID[3:]:
         assert told.count(said) == 1
 
