@@ -137,5 +137,7 @@ def test_a_repository_of_the_hub_is_a_task_in_three_lines_and_a_mistake_is_one_m
     assert list((tmp_path / "results").rglob("HubLetters.json"))
     assert ran.returncode == 1
     assert ran.stderr.splitlines()[-1].startswith("error: ")
-    assert ran.stderr.splitlines()[-1].endswith("/nowhere: no such folder. Give one in the PosIR layout, or one domain of it.")
+    assert ran.stderr.splitlines()[-1].endswith(
+        "/nowhere: no such folder. Give a folder in the PosIR layout, or one domain of it."
+    )
     assert "Traceback" not in ran.stderr
