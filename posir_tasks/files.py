@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and folders that one process at a time changes."""
+"""Atomic writes, and a lock for each folder that several processes may write to."""
 
 import errno
 import logging
@@ -16,31 +16,31 @@ from posir_tasks.errors import PosirError
 
 logger = logging.getLogger(__name__)
 
-#: The disk, the user's share of it, or the file is at its limit.
-NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-#: End of the name of what is being written.
-PART = ".part"
-#: Age in seconds at which an unfinished file is one of a dead process.
-FORGOTTEN = 86_400
-#: Name of the file in a folder by which processes take turns.
+#: Errors of a full disk, an exhausted quota, or a file at its size limit.
+DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+#: Suffix of unfinished files and folders.
+PART_SUFFIX = ".part"
+#: Age in seconds from which an unfinished file is assumed to belong to a dead process.
+STALE_AFTER = 86_400
+#: Name of the lock file in a folder.
 LOCK_FILE = ".posir.lock"
-#: Seconds after which a process goes on without its turn: far longer than any writing takes.
-PATIENCE = 120.0
+#: Seconds to wait for a lock: far longer than any write takes.
+LOCK_TIMEOUT = 120.0
 
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """Give a path beside the wanted one to write to, and rename it at the end; after an error nothing is left of it.
+    """Yield a temporary path in the same folder, and rename it at the end; on an error, remove it.
 
     Raises:
-        PosirError: There is no room for it, or its folder cannot be written to.
+        PosirError: The disk is full, or the folder is not writable.
     """
     with explain_disk_full(path):
         beside = _new_file_beside(path)
         try:
             yield beside
             beside.chmod(0o666 & ~_umask())
-            # Renamed before its bytes are on the disk, a file may be there and empty after a power failure.
+            # Without this, a file renamed just before a power failure may be empty.
             with beside.open("rb+") as written:
                 os.fsync(written.fileno())
             beside.replace(path)
@@ -51,39 +51,39 @@ def atomic_write(path: Path) -> Iterator[Path]:
 def _new_file_beside(path: Path) -> Path:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PART)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PART_SUFFIX)
     except OSError as error:
-        if error.errno in NO_ROOM:
+        if error.errno in DISK_FULL:
             raise
-        raise PosirError(f"{path.parent}: cannot be written to ({error.strerror}). Name a folder that can be.") from error
+        raise PosirError(f"{path.parent}: cannot be written to ({error.strerror}). Choose a writable folder.") from error
     os.close(handle)
     return Path(name)
 
 
 @contextmanager
 def explain_disk_full(path: Path) -> Iterator[None]:
-    """Turn the system's error where there is no room for a file into one that says what to do.
+    """Turn the system's error about a full disk into one that says what to do.
 
     Raises:
-        PosirError: There is no room.
+        PosirError: The disk is full.
     """
     try:
         yield
     except OSError as error:
-        if error.errno in NO_ROOM:
+        if error.errno in DISK_FULL:
             raise PosirError(
-                f"{path}: there is no room for it ({os.strerror(error.errno)}). What was finished before is kept. Make "
-                "room and run the same command again."
+                f"{path}: not enough disk space ({os.strerror(error.errno)}). Finished results are safe. Free some space and "
+                "run the same command again."
             ) from error
         raise
 
 
 def remove_stale_parts(folder: Path) -> None:
-    """Remove from a folder what killed processes have left unfinished; what is a day old is being written by nobody."""
-    for part in folder.glob(f".*{PART}"):
-        # It may be another user's, or gone by now.
+    """Remove the unfinished files and folders, at least a day old, that killed processes left behind."""
+    for part in folder.glob(f".*{PART_SUFFIX}"):
+        # It may belong to another user, or be gone by now.
         with suppress(OSError):
-            if part.stat().st_mtime < time.time() - FORGOTTEN:
+            if part.stat().st_mtime < time.time() - STALE_AFTER:
                 if part.is_dir():
                     shutil.rmtree(part)
                 else:
@@ -92,17 +92,17 @@ def remove_stale_parts(folder: Path) -> None:
 
 @contextmanager
 def folder_lock(folder: Path) -> Iterator[None]:
-    """Let one process at a time change the files of a folder, on whichever machine; a dead process's turn is over.
+    """Lock a folder against other processes, on any machine; the lock of a process ends with it.
 
-    Where no turn is to be had (the file system has no locks, another process is stopped in its turn) that is told and done
-    without: what is written here was computed for hours.
+    If locking fails (the file system has no locks, or a stopped process holds one), warn and continue: the results to be
+    written took hours to compute.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / LOCK_FILE, timeout=PATIENCE)
+    lock = FileLock(folder / LOCK_FILE, timeout=LOCK_TIMEOUT)
     try:
         lock.acquire()
     except OSError as error:
-        logger.warning("%s: cannot be locked (%s); do not let two runs write there at the same time", folder, error)
+        logger.warning("%s: cannot be locked (%s); do not run two commands that write there at the same time", folder, error)
     try:
         yield
     finally:
@@ -111,13 +111,13 @@ def folder_lock(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def atomic_update(file: Path) -> Iterator[Path]:
-    """Give a folder with a copy of a file, and put the copy in its place at the end; processes take turns.
+    """Yield a folder with a copy of a file, and replace the file by the copy at the end, under the folder's lock.
 
-    For code that changes a file in place where it finds it.
+    For code that can only change a file in place.
     """
     with folder_lock(file.parent), explain_disk_full(file):
         remove_stale_parts(file.parent)
-        with tempfile.TemporaryDirectory(dir=file.parent, prefix=f".{file.name}.", suffix=PART) as beside:
+        with tempfile.TemporaryDirectory(dir=file.parent, prefix=f".{file.name}.", suffix=PART_SUFFIX) as beside:
             copy = Path(beside) / file.name
             if file.exists():
                 shutil.copyfile(file, copy)

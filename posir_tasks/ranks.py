@@ -1,7 +1,7 @@
-"""From what a search found to the rank of each query's relevant document, and mteb's usual scores from the ranks.
+"""The rank of each query's relevant document among its search results, and mteb's usual scores from the ranks.
 
-With one relevant document a query, every retrieval metric is a function of its rank; so no run is scored document by
-document, which is what takes most of the time and memory of a large retrieval task.
+With one relevant document per query, every retrieval metric is a function of its rank, so runs need no scoring document by
+document, which would take most of the time and memory of a large retrieval task.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Results = Mapping[str, Mapping[str, float]]
 
 @dataclass(frozen=True)
 class Hits:
-    """What a search found, as a rectangle: every query has the same number of documents."""
+    """Search results as arrays: every query has the same number of documents."""
 
     documents: Integers
     """Row of each document in the corpus, shape (queries, k)."""
@@ -38,7 +38,7 @@ class Hits:
 
 @dataclass(frozen=True)
 class RankedQueries:
-    """What is kept of a run: a rank and three measures of confidence per query, all of shape (n,)."""
+    """A rank and three measures of confidence per query, all of shape (n,)."""
 
     ranks: Integers
     """Rank of the relevant document from 1; 0 where it is not among the results."""
@@ -49,7 +49,7 @@ class RankedQueries:
 def rank_results(results: Results, positives: Mapping[str, str]) -> RankedQueries:
     """Rank each query's relevant document among its results.
 
-    Order is that of pytrec_eval: by score, held in single precision, then by document id, both descending.
+    The order is that of pytrec_eval: by score in single precision, then by document id, both descending.
 
     Args:
         results: Query id to document id to score; a query without results counts as a miss.
@@ -62,13 +62,14 @@ def rank_results(results: Results, positives: Mapping[str, str]) -> RankedQuerie
     relevant = list(positives.values())
     sizes = np.fromiter(map(len, runs), np.int64, len(runs))
     scores = np.fromiter(chain.from_iterable(run.values() for run in runs), np.float64, int(sizes.sum()))
-    own = np.fromiter((run.get(document, np.nan) for run, document in zip(runs, relevant, strict=True)), np.float64, len(runs))
+    found = (run.get(document, np.nan) for run, document in zip(runs, relevant, strict=True))
+    relevant_scores = np.fromiter(found, np.float64, len(runs))
 
     def tied_before(query: int) -> int:
-        score = np.float32(own[query])
+        score = np.float32(relevant_scores[query])
         return sum(name > relevant[query] for name, other in runs[query].items() if np.float32(other) == score)
 
-    return _rank(scores, sizes, own, tied_before)
+    return _rank(scores, sizes, relevant_scores, tied_before)
 
 
 def rank_hits(hits: Hits, positives: Mapping[str, str]) -> RankedQueries:
@@ -85,27 +86,40 @@ def rank_hits(hits: Hits, positives: Mapping[str, str]) -> RankedQueries:
     relevant = np.fromiter((rows[name] for name in positives.values()), np.int64, len(positives))
     scores = hits.scores.astype(np.float64)
     is_relevant = hits.documents == relevant[:, None]
-    own = np.where(is_relevant.any(axis=1), np.sum(scores, axis=1, where=is_relevant), np.nan)
+    relevant_scores = np.where(is_relevant.any(axis=1), np.sum(scores, axis=1, where=is_relevant), np.nan)
 
     def tied_before(query: int) -> int:
-        tied = hits.documents[query][scores[query].astype(np.float32) == np.float32(own[query])]
+        tied = hits.documents[query][scores[query].astype(np.float32) == np.float32(relevant_scores[query])]
         return sum(hits.document_ids[row] > hits.document_ids[relevant[query]] for row in tied)
 
-    return _rank(scores.ravel(), np.full(len(positives), scores.shape[1]), own, tied_before)
+    return _rank(scores.ravel(), np.full(len(positives), scores.shape[1]), relevant_scores, tied_before)
 
 
 def _rank(
-    scores: NDArray[np.float64], sizes: Integers, own: NDArray[np.float64], tied_before: Callable[[int], int]
+    scores: NDArray[np.float64],
+    sizes: Integers,
+    relevant_scores: NDArray[np.float64],
+    tied_before: Callable[[int], int],
 ) -> RankedQueries:
-    """Rank by scores that lie query after query, `sizes` of them each, against each query's `own`, NaN where not found."""
-    broken = np.unique(np.repeat(np.arange(len(sizes)), sizes)[np.isnan(scores)])
-    if broken.size:
+    """Rank each query's relevant document.
+
+    Args:
+        scores: Scores of all results, query after query.
+        sizes: Number of results of each query, shape (n,).
+        relevant_scores: Score of each relevant document, NaN if it is not among the results, shape (n,).
+        tied_before: Returns for a query the number of documents with the same score that rank before the relevant one.
+
+    Raises:
+        ScoreError: A score is NaN.
+    """
+    with_nan = np.unique(np.repeat(np.arange(len(sizes)), sizes)[np.isnan(scores)])
+    if with_nan.size:
         raise ScoreError(
-            f"The model returned NaN scores for {broken.size} of {len(sizes)} queries. A ranking by NaN means nothing, so "
+            f"The model returned NaN scores for {with_nan.size} of {len(sizes)} queries. NaN cannot be ranked, so "
             "nothing was scored. Common causes: overflow in half precision (try another dtype), a damaged checkpoint."
         )
-    single, per_score = scores.astype(np.float32), np.repeat(own.astype(np.float32), sizes)
-    ranks = np.where(np.isnan(own), 0, _count(single > per_score, sizes) + 1)
+    single, per_score = scores.astype(np.float32), np.repeat(relevant_scores.astype(np.float32), sizes)
+    ranks = np.where(np.isnan(relevant_scores), 0, _count(single > per_score, sizes) + 1)
     for query in np.flatnonzero(_count(single == per_score, sizes) > 1).tolist():
         ranks[query] += tied_before(query)
     return RankedQueries(ranks, _confidence(scores, sizes))
@@ -121,19 +135,19 @@ def _count(flags: NDArray[np.bool_], sizes: Integers) -> Integers:
 def _confidence(scores: NDArray[np.float64], sizes: Integers) -> dict[str, NDArray[np.float64]]:
     """Return the measures of `mteb._evaluators.retrieval_metrics.confidence_scores` for all queries at once."""
     measures = {name: np.zeros(len(sizes)) for name in ("max", "std", "diff1")}
-    full = np.flatnonzero(sizes)
-    if not full.size:
+    answered = np.flatnonzero(sizes)
+    if not answered.size:
         return measures
-    lengths = sizes[full]
+    lengths = sizes[answered]
     starts = np.cumsum(lengths) - lengths
     best = np.maximum.reduceat(scores, starts)
     at_best = scores == np.repeat(best, lengths)
     second = np.maximum.reduceat(np.where(at_best, -np.inf, scores), starts)
     second = np.where((np.add.reduceat(at_best, starts, dtype=np.int64) > 1) | (lengths == 1), best, second)
     deviations = scores - np.repeat(np.add.reduceat(scores, starts) / lengths, lengths)
-    measures["max"][full] = best
-    measures["std"][full] = np.sqrt(np.add.reduceat(deviations**2, starts) / lengths)
-    measures["diff1"][full] = best - second
+    measures["max"][answered] = best
+    measures["std"][answered] = np.sqrt(np.add.reduceat(deviations**2, starts) / lengths)
+    measures["diff1"][answered] = best - second
     return measures
 
 

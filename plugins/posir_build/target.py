@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from posir_tasks.errors import PosirError, summarize_error
-from posir_tasks.files import PART, remove_stale_parts
+from posir_tasks.files import PART_SUFFIX, remove_stale_parts
 from posir_tasks.languages import LANGUAGES
 from posir_tasks.sources.checks import raise_problems
 from posir_tasks.sources.posir import PosirTables, check_tables
@@ -65,7 +65,7 @@ def write_domain(tables: PosirTables, folder: Path) -> None:
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         remove_stale_parts(folder.parent)
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.", suffix=PART) as name:
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.", suffix=PART_SUFFIX) as name:
             part = Path(name)
             (part / "qrels").mkdir()
             tables.corpus.frame.write_parquet(part / "corpus.parquet")

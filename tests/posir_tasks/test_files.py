@@ -1,4 +1,4 @@
-"""Files are written whole or not at all, and one process at a time changes a folder."""
+"""Atomic writes, and folders locked by one process at a time."""
 
 import errno
 import os
@@ -37,19 +37,21 @@ def test_after_an_error_the_old_file_is_there_and_nothing_else(tmp_path: Path):
     assert names_in(tmp_path) == ["file"]
 
 
-def test_no_room_is_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_full_disk_is_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def full(_: int):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(PosirError, match=re.escape(f"{tmp_path / 'file'}: there is no room for it (No space left")):
+    with pytest.raises(PosirError, match=re.escape(f"{tmp_path / 'file'}: not enough disk space (No space left")):
         write(tmp_path / "file", b"text")
     assert names_in(tmp_path) == []
 
 
 def test_a_folder_that_cannot_be_written_to_is_one_message(tmp_path: Path):
     (tmp_path / "file").write_text("no folder")
-    with pytest.raises(PosirError, match=re.escape(f"{tmp_path / 'file'}: cannot be written to (File exists). Name a folder")):
+    with pytest.raises(
+        PosirError, match=re.escape(f"{tmp_path / 'file'}: cannot be written to (File exists). Choose a")
+    ):
         write(tmp_path / "file" / "new", b"text")
 
 
@@ -66,12 +68,12 @@ def write_within_a_limit(file: Path) -> None:
         os._exit(7)
 
 
-def test_a_limit_of_the_system_is_no_room(tmp_path: Path):
+def test_a_file_size_limit_counts_as_a_full_disk(tmp_path: Path):
     assert exit_codes(write_within_a_limit, [(tmp_path / "file",)]) == [7]
     assert names_in(tmp_path) == []
 
 
-def test_what_killed_processes_left_is_removed_in_time(tmp_path: Path):
+def test_old_unfinished_files_of_killed_processes_are_removed(tmp_path: Path):
     for name in (".file.abc.part", ".new.abc.part"):
         (tmp_path / name).write_text("half")
     (tmp_path / ".file.def.part").mkdir()
@@ -82,7 +84,7 @@ def test_what_killed_processes_left_is_removed_in_time(tmp_path: Path):
     assert names_in(tmp_path) == [".new.abc.part", "file"]
 
 
-def test_a_file_that_is_changed_in_place_is_whole_at_any_moment(tmp_path: Path):
+def test_an_update_in_place_is_atomic(tmp_path: Path):
     (tmp_path / "file").write_text("old")
     with atomic_update(tmp_path / "file") as folder:
         assert (folder / "file").read_text() == "old"
@@ -100,26 +102,26 @@ def count(folder: Path, times: int) -> None:
             (folder / "number").write_text(str(number + 1))
 
 
-def test_processes_take_turns(tmp_path: Path):
+def test_one_process_at_a_time_holds_the_lock(tmp_path: Path):
     (tmp_path / "number").write_text("0")
     assert exit_codes(count, [(tmp_path, 20)] * 4) == [0] * 4
     assert (tmp_path / "number").read_text() == "80"
 
 
-def die_in_turn(folder: Path) -> None:
+def die_with_the_lock(folder: Path) -> None:
     with folder_lock(folder):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_the_turn_of_a_killed_process_is_over(tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    assert exit_codes(die_in_turn, [(tmp_path,)]) == [-signal.SIGKILL]
+def test_the_lock_of_a_killed_process_is_free(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    assert exit_codes(die_with_the_lock, [(tmp_path,)]) == [-signal.SIGKILL]
     with folder_lock(tmp_path):
         pass
     assert not caplog.records
 
 
-def test_who_cannot_have_a_turn_goes_on_and_says_so(tmp_path: Path, monkeypatch, caplog: pytest.LogCaptureFixture):
-    monkeypatch.setattr("posir_tasks.files.PATIENCE", 0.01)
+def test_without_a_lock_the_write_continues_with_a_warning(tmp_path: Path, monkeypatch, caplog: pytest.LogCaptureFixture):
+    monkeypatch.setattr("posir_tasks.files.LOCK_TIMEOUT", 0.01)
     with folder_lock(tmp_path), folder_lock(tmp_path):
         (tmp_path / "file").write_text("result")
     assert "cannot be locked" in caplog.text

@@ -5,7 +5,7 @@ import re
 import shutil
 import struct
 import subprocess
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -23,11 +23,13 @@ from posir_report.latex import render_latex
 from posir_report.page import render_page
 from posir_report.summary import build_rows, summarise
 from posir_report.tables import truncation_notes
+from posir_tasks.axes import Axes
 from posir_tasks.command.app import build_app
 from posir_tasks.errors import PosirError
+from posir_tasks.evidence import Evidence
 from posir_tasks.profile import RANKS, PositionProfile
 from posir_tasks.results import read_results
-from posir_tasks.schemes import AbsolutePositions, LabelledPositions, RelativePositions
+from posir_tasks.schemes import AbsolutePositions, Cells, LabelledPositions, RelativePositions
 from tests.support.results import write_result
 
 LENGTHS = ["Q1: up to 512 tokens", "Q2: 513 to 1,024 tokens", "Q3: 1,025 to 1,536 tokens", "Q4: over 1,536 tokens"]
@@ -441,3 +443,29 @@ def test_subsets_in_several_files_are_pooled(raw, tmp_path):
 
 def test_a_name_that_looks_like_markup_is_printed_as_it_is(folder):
     assert "{#} | [bold] 🤖 · PosIR-English" in invoked(folder).stdout
+
+
+@dataclass(frozen=True)
+class Thirds:
+    """A third party's scheme: thirds of a letter, in two lengths."""
+
+    axes = Axes("letters", ("note", "letter"), ("top", "middle", "end"), "Third of the letter", ("up to a page", "over a page"))
+
+    def length_buckets(self, evidence):
+        return (evidence.characters > 2_000).astype(np.int64)
+
+    def cells(self, evidence):
+        return Cells(np.arange(len(evidence)), self.length_buckets(evidence), evidence.starts * 3 // evidence.characters)
+
+
+def test_a_third_partys_scheme_titles_its_own_charts(tmp_path):
+    characters = np.where(np.arange(60) % 2, 1_000, 3_000)
+    starts = characters * (np.arange(60) % 3) // 3 + 1
+    evidence = Evidence([f"q{k}" for k in range(60)], ["d"] * 60, starts, starts + 5, characters)
+    write_result(tmp_path, {"default": PositionProfile.from_ranks(Thirds(), evidence, np.ones(60, np.int64))}, task="Letters")
+    (summary,) = summarise(read_results(tmp_path))
+    for chart in (curves, heat_map):
+        text = json.dumps(chart(summary, cells_of(summary)).to_dict(), ensure_ascii=False)
+        assert '"title": "Third of the letter"' in text
+        assert "up to a page · 30 queries" in text
+        assert "First character" not in text

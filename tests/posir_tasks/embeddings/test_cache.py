@@ -219,7 +219,7 @@ def add_beyond_the_size_limit(folder: Path) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
     cache = EmbeddingCache(folder)
     cache.add(random_keys(100), vectors(100))
-    with pytest.raises(PosirError, match="there is no room for it"):
+    with pytest.raises(PosirError, match="not enough disk space"):
         cache.add(random_keys(10_000, seed=1), vectors(10_000))
 
 
