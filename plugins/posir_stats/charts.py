@@ -11,8 +11,8 @@ import polars as pl
 from posir_report.charts import length_titles, panel_of
 from posir_report.figure_export import Figure
 from posir_report.theme import COLOURS, INK, framed
-from posir_stats.statistics import ALL, Statistics, by_language
-from posir_stats.tables import Described
+from posir_stats.statistics import ALL, Statistics, group_by_language
+from posir_stats.tables import DatasetStatistics
 from posir_tasks.axes import Axes
 from posir_tasks.schemes import ALL_LENGTHS
 
@@ -26,7 +26,7 @@ SPREAD = (
 BUCKETS = "Bars: queries in each of the dataset's own buckets; a query that lies in several is counted in each."
 
 
-def build_figures(described: Described) -> list[Figure]:
+def build_figures(described: DatasetStatistics) -> list[Figure]:
     """Return a figure for each language, and one for all together where there are several."""
     return [
         Figure("positions", described.name, name, entitled(described, histograms(total), f"{described.name}, {name}", total))
@@ -34,7 +34,7 @@ def build_figures(described: Described) -> list[Figure]:
     ]
 
 
-def combine_charts(described: Described) -> alt.VConcatChart:
+def combine_charts(described: DatasetStatistics) -> alt.VConcatChart:
     """Return the same histograms as one chart, the languages below one another."""
     totals = totals_of(described)
     parts = [
@@ -44,13 +44,13 @@ def combine_charts(described: Described) -> alt.VConcatChart:
     return entitled(described, alt.vconcat(*parts, spacing=40), described.name, list(totals.values())[-1])
 
 
-def totals_of(described: Described) -> dict[str, Statistics]:
+def totals_of(described: DatasetStatistics) -> dict[str, Statistics]:
     """Return what each figure shows: a language's domains pooled, at the end all languages where there are several."""
-    totals = [group[-1] for group in by_language(described.subsets)]
+    totals = [group[-1] for group in group_by_language(described.subsets)]
     return {"all languages" if total.language == ALL else total.language: total for total in totals}
 
 
-def entitled(described: Described, chart: alt.VConcatChart, what: str, total: Statistics) -> alt.VConcatChart:
+def entitled(described: DatasetStatistics, chart: alt.VConcatChart, what: str, total: Statistics) -> alt.VConcatChart:
     """Return a chart with title, explanation and source."""
     return framed(
         chart,
@@ -65,7 +65,7 @@ def histograms(total: Statistics) -> alt.VConcatChart:
     """Return queries by position: all lengths in a wide panel, below it a panel for each length bucket that has queries."""
     axes, counts = total.positions.axes, total.histogram()
     whole = f"{ALL_LENGTHS} · {total.positions.queries:,} queries"
-    titles = dict(zip(total.of_lengths(), length_titles(total.positions).values(), strict=False))
+    titles = dict(zip(total.queries_by_length(), length_titles(total.positions).values(), strict=False))
     buckets = {title: counts[name] for name, title in titles.items() if any(counts[name])}
     rows = [panels(axes, {whole: counts[ALL]}, 2 * WIDTH + GAP)]
     if buckets:

@@ -1,4 +1,4 @@
-"""What `DATASET` names: one of the tasks, or a folder in the PosIR layout."""
+"""Find the dataset of a task, or a folder in the PosIR layout."""
 
 from __future__ import annotations
 
@@ -24,66 +24,62 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Subset:
-    """One language and domain, not read yet."""
+    """One language and domain of a dataset, read on demand."""
 
     query_language: str
     corpus_language: str
     domain: str
     read: Callable[[], PositionData]
-    """Reads and checks it.
-
-    Raises:
-        DataError: It is missing or something in it is wrong.
-    """
+    """Reads and checks the data; raises DataError if it is missing or invalid."""
 
     @property
     def language(self) -> str:
-        """The language of the queries, with that of the corpus where the two differ."""
+        """Language of the queries, followed by that of the corpus if it differs."""
         return "-".join(dict.fromkeys((self.query_language, self.corpus_language)))
 
 
 @dataclass(frozen=True)
-class DatasetToRead:
-    """Subsets of one position scheme."""
+class Dataset:
+    """Subsets with one position scheme."""
 
     name: str
-    place: str
-    """Where the data comes from: a dataset's id, or a folder."""
+    location: str
+    """Id of a dataset on the Hub, or a folder."""
     scheme: PositionScheme
     subsets: tuple[Subset, ...]
     """Ordered by language and domain; at least one."""
 
 
-def find_dataset(named: str) -> DatasetToRead:
-    """Find what is named; a folder that exists goes before a task.
+def find_dataset(name: str) -> Dataset:
+    """Find a dataset by the path of a folder or the name of a task; an existing folder takes precedence.
 
     Raises:
         PosirError: There is no such task or folder.
         DataError: It holds no data.
     """
-    folder = Path(named).expanduser()
-    return dataset_of_folder(folder.resolve()) if folder.is_dir() else dataset_of_task(named)
+    folder = Path(name).expanduser()
+    return open_folder_dataset(folder.resolve()) if folder.is_dir() else open_task_dataset(name)
 
 
-def dataset_of_folder(folder: Path) -> DatasetToRead:
-    """Return what a folder in the PosIR layout holds: the data, one language of it, or one domain.
+def open_folder_dataset(folder: Path) -> Dataset:
+    """Open a folder in the PosIR layout, the folder of a language in it, or that of a domain.
 
     Raises:
         PosirError: It is none of these.
     """
     found = resolve_folder(folder)
     repository = LocalRepository(found.root)
-    own = [key for key in found.subset_keys() if key.language == key.corpus_language]
-    subsets = tuple(_subset(repository, one.language, one.language, one.domain) for one in own)
-    return DatasetToRead(folder.name, repository.location, RelativePositions(), subsets)
+    keys = [key for key in found.subset_keys() if key.language == key.corpus_language]
+    subsets = tuple(_subset(repository, key.language, key.language, key.domain) for key in keys)
+    return Dataset(folder.name, repository.location, RelativePositions(), subsets)
 
 
 def _subset(repository: Repository, language: str, corpus_language: str, domain: str) -> Subset:
     return Subset(language, corpus_language, domain, partial(read_domain, repository, language, corpus_language, domain))
 
 
-def dataset_of_task(name: str) -> DatasetToRead:
-    """Return the dataset of a task.
+def open_task_dataset(name: str) -> Dataset:
+    """Open the dataset of a task.
 
     Raises:
         PosirError: There is no such task.
@@ -91,18 +87,18 @@ def dataset_of_task(name: str) -> DatasetToRead:
     """
     from posir_tasks.tasks.posir import PosirTask
 
-    task = _task_class(name)
+    task = _find_task_class(name)
     if issubclass(task, PosirTask):
-        return DatasetToRead(name, REPO_ID, task.scheme, _subsets_of_languages(task))
+        return Dataset(name, REPO_ID, task.scheme, _list_posir_subsets(task))
     instance = task()
     subsets = tuple(
         Subset(languages[0], languages[-1], subset, partial(instance.read_subset, subset))
         for subset, languages in instance.metadata.hf_subsets_to_langscripts.items()
     )
-    return DatasetToRead(name, instance.metadata.dataset["path"], task.scheme, subsets)
+    return Dataset(name, instance.metadata.dataset["path"], task.scheme, subsets)
 
 
-def _task_class(name: str) -> type[PositionTask]:
+def _find_task_class(name: str) -> type[PositionTask]:
     known = builtin_tasks() | plugin_tasks()
     if name not in known:
         lowered = {task.lower(): task for task in known}
@@ -115,15 +111,15 @@ def _task_class(name: str) -> type[PositionTask]:
     return known[name]
 
 
-def _subsets_of_languages(task: type[PosirTask]) -> tuple[Subset, ...]:
-    """Return the domains that the data has in the task's languages."""
+def _list_posir_subsets(task: type[PosirTask]) -> tuple[Subset, ...]:
+    """Return a subset for each domain that the data has in the task's languages."""
     repository = open_repository(REPO_ID, REVISION)
     language, corpus_language = task.language.code, task.corpus_language.code
     domains = sorted({*list_domains(repository, language)} & {*list_domains(repository, corpus_language)})
     if not domains:
         raise DataError(
-            f"{repository.location}: has no data of {task.metadata.name}; wanted are {language}/<domain>/queries.parquet, "
-            f"{language}/<domain>/qrels/test.parquet and {corpus_language}/<domain>/corpus.parquet. Make them with `posir "
+            f"{repository.location}: no data of {task.metadata.name}; expected {language}/<domain>/queries.parquet, "
+            f"{language}/<domain>/qrels/test.parquet and {corpus_language}/<domain>/corpus.parquet. Create them with `posir "
             "import-squad`, or download them."
         )
     return tuple(_subset(repository, language, corpus_language, domain) for domain in domains)

@@ -9,7 +9,7 @@ import typer
 
 from posir_stats.dataset import find_dataset
 from posir_stats.statistics import Statistics
-from posir_stats.tables import Described, build_document, build_records, build_tables
+from posir_stats.tables import DatasetStatistics, build_document, build_records, build_tables
 from posir_tasks.display.progress import progress
 from posir_tasks.display.tables import TableFormat, print_as
 from posir_tasks.plugin_api import hookimpl
@@ -30,29 +30,29 @@ def posir_commands(app: typer.Typer) -> None:
         html: Annotated[Path | None, typer.Option(help="File for the histograms as one page that needs no network.")] = None,
     ) -> None:
         """Show the size of a dataset, its lengths, its types of queries, and the positions of its evidence."""
-        described = describe(dataset)
-        print_as(format_, build_tables(described), build_records(described), build_document(described))
+        statistics = compute_statistics(dataset)
+        print_as(format_, build_tables(statistics), build_records(statistics), build_document(statistics))
         if png or html:
-            write_charts(described, png, html)
+            write_charts(statistics, png, html)
 
 
-def describe(named: str) -> Described:
-    """Read a dataset one subset at a time and describe it.
+def compute_statistics(name: str) -> DatasetStatistics:
+    """read a dataset one subset at a time and compute its statistics.
 
     Raises:
         PosirError: There is no such dataset, or it is invalid.
     """
-    dataset = find_dataset(named)
+    dataset = find_dataset(name)
     revisions, subsets = set(), []
     for subset in progress(dataset.subsets, "Reading"):
         data = subset.read()
         revisions.add(data.revision)
-        subsets.append(Statistics.of(data, subset, dataset.scheme))
-    source = f"{dataset.place}, revision {', '.join(sorted(revisions))}"
-    return Described(dataset.name, source, subsets)
+        subsets.append(Statistics.from_data(data, subset, dataset.scheme))
+    source = f"{dataset.location}, revision {', '.join(sorted(revisions))}"
+    return DatasetStatistics(dataset.name, source, subsets)
 
 
-def write_charts(described: Described, png: Path | None, html: Path | None) -> None:
+def write_charts(statistics: DatasetStatistics, png: Path | None, html: Path | None) -> None:
     """Write the histograms, and print the names of the files.
 
     Raises:
@@ -62,5 +62,5 @@ def write_charts(described: Described, png: Path | None, html: Path | None) -> N
     from posir_report.figure_export import export
     from posir_stats.charts import build_figures, combine_charts
 
-    page = combine_charts(described)
-    export(build_figures(described), png, html, lambda file: page.save(file, format="html", inline=True))
+    page = combine_charts(statistics)
+    export(build_figures(statistics), png, html, lambda file: page.save(file, format="html", inline=True))

@@ -1,4 +1,4 @@
-"""The figures of one subset of a dataset; those of several are pooled by adding them."""
+"""Statistics of a subset of a dataset. Those of several subsets add."""
 
 from __future__ import annotations
 
@@ -16,41 +16,41 @@ from posir_tasks.evidence import Evidence, Integers
 from posir_tasks.schemes import PositionScheme
 from posir_tasks.sources.data import PositionData
 
-#: Name of what is pooled over all languages or domains.
+#: Language or domain of pooled statistics.
 ALL = "all"
-#: Shares of the relevant documents that are at most as long as each quartile.
+#: Quantiles of the documents' lengths.
 QUARTILES = (0.25, 0.5, 0.75)
 
 
 @dataclass(frozen=True, eq=False)
 class Statistics:
-    """What one language and domain of a dataset holds, or several pooled."""
+    """Statistics of one language and domain of a dataset, or of several pooled."""
 
     language: str
-    """Of the queries, such as `eng-Latn`; with that of the corpus where the two differ; `all` of several."""
+    """Of the queries, such as `eng-Latn`, followed by that of the corpus if it differs; `all` if several are pooled."""
     domain: str
     documents: TextTotals
-    """The whole corpus."""
+    """The corpus."""
     queries: TextTotals
     types: Integers
     """Queries of each `QueryType`, shape (3,)."""
     lengths: Integers
-    """Length of each relevant document, every one once, shape (m,)."""
+    """Lengths of the m distinct relevant documents, shape (m,)."""
     length_unit: str
-    """`tokens` as the data states them, or `characters` where it states none."""
+    """`tokens` if the data states them, else `characters`."""
     positions: CellCounts
-    """The queries by length and position."""
+    """Queries by length and position."""
 
     @classmethod
-    def of(cls, data: PositionData, subset: Subset, scheme: PositionScheme) -> Statistics:
-        """Take the figures of one subset."""
+    def from_data(cls, data: PositionData, subset: Subset, scheme: PositionScheme) -> Statistics:
+        """Compute the statistics of one subset."""
         corpus, queries = data.corpus.to_polars(), data.queries.to_polars()["text"]
-        lengths, unit = relevant_lengths(data.evidence, corpus)
+        lengths, unit = measure_relevant_documents(data.evidence, corpus)
         return cls(
             language=subset.language,
             domain=subset.domain,
-            documents=TextTotals.of(corpus["text"], subset.corpus_language),
-            queries=TextTotals.of(queries, subset.query_language),
+            documents=TextTotals.from_texts(corpus["text"], subset.corpus_language),
+            queries=TextTotals.from_texts(queries, subset.query_language),
             types=count_types(queries, subset.query_language),
             lengths=lengths,
             length_unit=unit,
@@ -58,7 +58,7 @@ class Statistics:
         )
 
     def __add__(self, other: Statistics) -> Statistics:
-        """Pool two subsets; what names them is kept where they agree on it."""
+        """Pool two subsets; language and domain become `all` if they differ."""
         return replace(
             self,
             language=self.language if self.language == other.language else ALL,
@@ -71,27 +71,27 @@ class Statistics:
         )
 
     def quartiles(self) -> list[float | None]:
-        """Return the 25, 50 and 75 % quantiles of the lengths, interpolated linearly; None without a document."""
+        """Return the 25, 50 and 75 % quantiles of the lengths, interpolated linearly; None without documents."""
         return [float(np.quantile(self.lengths, share)) if len(self.lengths) else None for share in QUARTILES]
 
     def longest(self) -> int | None:
-        """Return the longest length; None without a document."""
+        """Return the largest length; None without documents."""
         return int(self.lengths.max()) if len(self.lengths) else None
 
-    def of_lengths(self) -> dict[str, int]:
-        """Return the number of distinct queries of each length bucket; nothing where all lengths are one bucket."""
+    def queries_by_length(self) -> dict[str, int]:
+        """Return the number of distinct queries of each length bucket; empty if there is only one bucket."""
         lengths = self.positions.axes.lengths
         return dict(zip(lengths, self.positions.totals.tolist(), strict=True)) if len(lengths) > 1 else {}
 
     def histogram(self) -> dict[str, list[int]]:
-        """Return the queries of each position bin: of `all`, then of each length bucket."""
+        """Return the queries of each position bin, for `all` lengths and for each length bucket."""
         cells = self.positions.counts
-        by_length = {name: cells[index].tolist() for index, name in enumerate(self.of_lengths())}
+        by_length = {name: cells[index].tolist() for index, name in enumerate(self.queries_by_length())}
         return {ALL: cells.sum(axis=0).tolist(), **by_length}
 
 
-def relevant_lengths(evidence: Evidence, corpus: pl.DataFrame) -> tuple[Integers, str]:
-    """Return the length of each relevant document, every one once, and its unit."""
+def measure_relevant_documents(evidence: Evidence, corpus: pl.DataFrame) -> tuple[Integers, str]:
+    """Return the lengths of the distinct relevant documents, and their unit."""
     documents = pl.Series("id", evidence.document_ids, pl.String)
     if len(evidence.tokens) or not len(evidence):
         stated = pl.DataFrame({"id": documents, "length": evidence.tokens}).unique("id", maintain_order=True)
@@ -100,11 +100,11 @@ def relevant_lengths(evidence: Evidence, corpus: pl.DataFrame) -> tuple[Integers
     return relevant["text"].str.len_chars().cast(pl.Int64).to_numpy(), "characters"
 
 
-def by_language(subsets: Iterable[Statistics]) -> list[list[Statistics]]:
-    """Group the figures for display: each language's domains and their total, at the end the total of all languages.
+def group_by_language(subsets: Iterable[Statistics]) -> list[list[Statistics]]:
+    """Group statistics for display: the domains of each language with their total, then the total of all languages.
 
     Args:
-        subsets: Ordered by language. A total of one thing is left out.
+        subsets: Ordered by language. There is no total of a single domain or language.
     """
     groups = [list(group) for _, group in groupby(subsets, key=lambda one: one.language)]
     totals = [pool(group) for group in groups]

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from posir_stats.statistics import ALL, Statistics, by_language
-from posir_stats.texts import CHARACTERS_A_WORD, KEYWORDS, QueryType
+from posir_stats.statistics import ALL, Statistics, group_by_language
+from posir_stats.texts import CHARACTERS_PER_WORD, KEYWORDS, QueryType
 from posir_tasks.display.numbers import format_count, format_number
 from posir_tasks.display.tables import Column, Table
 
@@ -17,7 +17,7 @@ EIGHTHS = "▏▎▍▌▋▊▉█"
 
 
 @dataclass(frozen=True)
-class Described:
+class DatasetStatistics:
     """The statistics of a dataset and their source."""
 
     name: str
@@ -27,23 +27,25 @@ class Described:
     """Ordered by language."""
 
 
-def build_document(described: Described) -> dict[str, Any]:
+def build_document(statistics: DatasetStatistics) -> dict[str, Any]:
     """Return everything for JSON: dataset, positions, and the records with their histograms."""
-    axes = described.subsets[0].positions.axes
+    axes = statistics.subsets[0].positions.axes
     return {
-        "dataset": described.name,
-        "source": described.source,
+        "dataset": statistics.name,
+        "source": statistics.source,
         "scheme": axes.scheme,
         "positions": axes.positions,
         "rows": [
-            {**build_record(one), "histogram": one.histogram()} for group in by_language(described.subsets) for one in group
+            {**build_record(one), "histogram": one.histogram()}
+            for group in group_by_language(statistics.subsets)
+            for one in group
         ],
     }
 
 
-def build_records(described: Described) -> list[dict[str, Any]]:
+def build_records(statistics: DatasetStatistics) -> list[dict[str, Any]]:
     """Return a record per language, domain and total."""
-    return [build_record(one) for group in by_language(described.subsets) for one in group]
+    return [build_record(one) for group in group_by_language(statistics.subsets) for one in group]
 
 
 def build_record(one: Statistics) -> dict[str, Any]:
@@ -64,7 +66,7 @@ def build_record(one: Statistics) -> dict[str, Any]:
         "query_characters": one.queries.mean_characters,
         "document_words": one.documents.mean_words,
         "document_characters": one.documents.mean_characters,
-        **{f"queries_{name.lower()}": count for name, count in one.of_lengths().items()},
+        **{f"queries_{name.lower()}": count for name, count in one.queries_by_length().items()},
         **{str(kind): share for kind, share in zip(QueryType, _type_shares(one), strict=True)},
     }
 
@@ -74,13 +76,13 @@ def _type_shares(one: Statistics) -> list[float | None]:
     return [int(count) / one.queries.texts if one.queries.texts else None for count in one.types]
 
 
-def build_tables(described: Described) -> list[Table]:
+def build_tables(statistics: DatasetStatistics) -> list[Table]:
     """Return the tables of each language, and of all languages pooled if there are several; the last with the notes."""
     tables = []
-    for group in by_language(described.subsets):
-        title = f"{described.name} · {'all languages' if group[0].language == ALL else group[0].language}"
+    for group in group_by_language(statistics.subsets):
+        title = f"{statistics.name} · {'all languages' if group[0].language == ALL else group[0].language}"
         tables += [_sizes(title, group), _queries(title, group), _positions(title, group[-1])]
-    return [*tables[:-1], replace(tables[-1], notes=(_note(described),))]
+    return [*tables[:-1], replace(tables[-1], notes=(_note(statistics),))]
 
 
 def _build_columns(first: str, numbers: Sequence[str]) -> tuple[Column, ...]:
@@ -112,13 +114,13 @@ def _sizes(title: str, group: Sequence[Statistics]) -> Table:
 
 def _queries(title: str, group: Sequence[Statistics]) -> Table:
     """Return the queries by length bucket and by type."""
-    lengths = group[-1].of_lengths()
+    lengths = group[-1].queries_by_length()
     return Table(
         _build_columns("Domain", (*lengths, *QueryType)),
         tuple(
             (
                 one.domain,
-                *map(format_count, one.of_lengths().values()),
+                *map(format_count, one.queries_by_length().values()),
                 *(format_number(share, ".1%") for share in _type_shares(one)),
             )
             for one in group
@@ -151,15 +153,15 @@ def _bar(share: float) -> str:
     return EIGHTHS[-1] * whole + EIGHTHS[rest - 1] * (rest > 0)
 
 
-def _note(described: Described) -> str:
+def _note(statistics: DatasetStatistics) -> str:
     """Return an explanation of the tables."""
     note = (
-        f"Source: {described.source}. Lengths: of the distinct relevant documents, in {described.subsets[0].length_unit}"
-        f"{' as stated in the data' if described.subsets[0].length_unit == 'tokens' else ''}. Types, by a rule of posir: "
+        f"Source: {statistics.source}. Lengths: of the distinct relevant documents, in {statistics.subsets[0].length_unit}"
+        f"{' as stated in the data' if statistics.subsets[0].length_unit == 'tokens' else ''}. Types, by a rule of posir: "
         f"question, if it ends in a question mark; keywords, if it does not and has at most {KEYWORDS} words "
-        f"({KEYWORDS * CHARACTERS_A_WORD} characters in a script without spaces); otherwise statement. Bars are scaled to the "
-        "largest bin of their column."
+        f"({KEYWORDS * CHARACTERS_PER_WORD} characters in a script without spaces); otherwise statement. Bars are scaled to "
+        "the largest bin of their column."
     )
-    if any(one.positions.counts.sum() != one.positions.queries for one in described.subsets):
+    if any(one.positions.counts.sum() != one.positions.queries for one in statistics.subsets):
         note += " A query in several position buckets is counted in each of them; a query in none is not shown."
     return note

@@ -1,4 +1,4 @@
-"""How much text there is, and of what type queries are. All of it in columns, for any language."""
+"""Amounts of text and types of queries, computed by column, for any language."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import polars as pl
 
 from posir_tasks.evidence import Integers
 
-#: ISO 15924 codes of scripts that put no space between words, of those that a language code such as `jpn-Jpan` may name.
-SPACELESS = frozenset({"Hani", "Hans", "Hant", "Hira", "Hrkt", "Jpan", "Kana", "Khmr", "Laoo", "Mymr", "Thai", "Tibt"})
+#: ISO 15924 codes of scripts without spaces between words, among those in language codes such as `jpn-Jpan`.
+SCRIPTS_WITHOUT_SPACES = frozenset(
+    {"Hani", "Hans", "Hant", "Hira", "Hrkt", "Jpan", "Kana", "Khmr", "Laoo", "Mymr", "Thai", "Tibt"}
+)
 
 #: Unicode's question marks and interrobangs that end a sentence, of every script.
 QUESTION_MARKS = (
@@ -23,36 +25,36 @@ QUESTION = rf"[{QUESTION_MARKS}][\p{{Pe}}\p{{Pf}}\p{{Pi}}\"'\s]*$"
 #: A query of at most this many words, and without a question mark, is keywords.
 KEYWORDS = 5
 #: Characters that stand for one word where words have no space between them.
-CHARACTERS_A_WORD = 2
+CHARACTERS_PER_WORD = 2
 
 
 class QueryType(StrEnum):
-    """What a query looks like. Our own rule, from its form alone; not the types of any paper."""
+    """Type of a query by its form alone: a rule of posir, not the types of any paper."""
 
     QUESTION = "question"
     """Ends in a question mark."""
     KEYWORDS = "keywords"
-    """Has no question mark at its end, and at most five words (ten characters in a script without spaces)."""
+    """Does not end in a question mark, and has at most five words (ten characters in a script without spaces)."""
     STATEMENT = "statement"
     """Everything else."""
 
 
 @dataclass(frozen=True)
 class TextTotals:
-    """Sums over texts; they add."""
+    """Sums over texts. Totals add."""
 
     texts: int
     characters: int
     """Unicode code points."""
     words: int | None
-    """Runs of characters without white space; None where some text is in a script without spaces."""
+    """Runs of characters without white space; None if some text is in a script without spaces."""
 
     @classmethod
-    def of(cls, texts: pl.Series, language: str) -> TextTotals:
+    def from_texts(cls, texts: pl.Series, language: str) -> TextTotals:
         """Count the texts of one language, such as `eng-Latn`."""
         characters = texts.str.len_chars().cast(pl.Int64).sum()
         words = texts.str.count_matches(r"\S+").cast(pl.Int64).sum()
-        return cls(len(texts), int(characters), None if spaceless(language) else int(words))
+        return cls(len(texts), int(characters), None if lacks_spaces(language) else int(words))
 
     def __add__(self, other: TextTotals) -> TextTotals:
         words = None if self.words is None or other.words is None else self.words + other.words
@@ -65,19 +67,19 @@ class TextTotals:
 
     @property
     def mean_words(self) -> float | None:
-        """Mean words of a text; None without texts, or where words cannot be counted."""
+        """Mean words of a text; None without texts, or if words cannot be counted."""
         return self.words / self.texts if self.texts and self.words is not None else None
 
 
-def spaceless(language: str) -> bool:
-    """Say whether a language, such as `jpn-Jpan`, is written without spaces between words."""
-    return language.rpartition("-")[2] in SPACELESS
+def lacks_spaces(language: str) -> bool:
+    """Return whether a language, such as `jpn-Jpan`, is written without spaces between words."""
+    return language.rpartition("-")[2] in SCRIPTS_WITHOUT_SPACES
 
 
 def count_types(queries: pl.Series, language: str) -> Integers:
     """Return the number of queries of each `QueryType`, shape (3,)."""
-    if spaceless(language):
-        short = queries.str.count_matches(r"\S") <= KEYWORDS * CHARACTERS_A_WORD
+    if lacks_spaces(language):
+        short = queries.str.count_matches(r"\S") <= KEYWORDS * CHARACTERS_PER_WORD
     else:
         short = queries.str.count_matches(r"\S+") <= KEYWORDS
     question = queries.str.contains(QUESTION)

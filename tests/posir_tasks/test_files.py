@@ -49,9 +49,7 @@ def test_a_full_disk_is_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_a_folder_that_cannot_be_written_to_is_one_message(tmp_path: Path):
     (tmp_path / "file").write_text("no folder")
-    with pytest.raises(
-        PosirError, match=re.escape(f"{tmp_path / 'file'}: cannot be written to (File exists). Choose a")
-    ):
+    with pytest.raises(PosirError, match=re.escape(f"{tmp_path / 'file'}: cannot be written to (File exists). Choose a")):
         write(tmp_path / "file" / "new", b"text")
 
 

@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 
 from posir_build.readers.squad_json import read_squad_json
 from posir_stats.charts import build_figures, combine_charts
-from posir_stats.dataset import dataset_of_folder, find_dataset
-from posir_stats.plugin import describe
-from posir_stats.statistics import by_language
+from posir_stats.dataset import find_dataset, open_folder_dataset
+from posir_stats.plugin import compute_statistics
+from posir_stats.statistics import group_by_language
 from posir_stats.tables import build_document, build_records, build_tables
 from posir_stats.texts import QUESTION_MARKS, QueryType, TextTotals, count_types
 from posir_tasks.cells import pool
@@ -102,7 +102,7 @@ def folder(drawn, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def described(folder):
-    return describe(str(folder))
+    return compute_statistics(str(folder))
 
 
 def kind_of(text, language):
@@ -178,7 +178,7 @@ def test_order_of_pooling_does_not_matter(described):
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x1c\x1d\x1e\x1f"))))
 def test_words_and_characters_are_those_of_python(texts):
-    totals = TextTotals.of(pl.Series(texts, dtype=pl.String), "eng-Latn")
+    totals = TextTotals.from_texts(pl.Series(texts, dtype=pl.String), "eng-Latn")
     assert totals == TextTotals(len(texts), sum(map(len, texts)), sum(len(text.split()) for text in texts))
 
 
@@ -252,7 +252,7 @@ def test_bars_are_as_long_as_the_counts_are_large(described):
 def test_xquad_is_of_its_known_size(squad_data, tmp_path):
     files = [squad_data / "xquad.en.json"]
     imported(read_squad_json(files), tmp_path, domain="xquad")
-    (row,) = build_document(describe(str(tmp_path)))["rows"]
+    (row,) = build_document(compute_statistics(str(tmp_path)))["rows"]
     assert (row["documents"], row["queries"], row["relevant_documents"]) == (240, 1190, 240)
     articles = json.loads(files[0].read_text(encoding="utf-8"))["data"]
     asked = [qa["question"] for article in articles for part in article["paragraphs"] for qa in part["qas"]]
@@ -262,7 +262,7 @@ def test_xquad_is_of_its_known_size(squad_data, tmp_path):
 
 def test_a_task_is_read_as_its_folder_is(folder, described, monkeypatch):
     monkeypatch.setenv("POSIR_DATA", str(folder.parent))
-    task = rows_of(describe("PosIR-English"))
+    task = rows_of(compute_statistics("PosIR-English"))
     assert task == {key: row for key, row in rows_of(described).items() if key[0] == "eng-Latn"}
 
 
@@ -274,7 +274,7 @@ def test_a_cross_lingual_task_has_the_queries_of_one_language_and_the_documents_
 
 
 def test_mini_has_the_sizes_it_is_documented_with():
-    (row,) = build_document(describe("PosIR-Mini"))["rows"]
+    (row,) = build_document(compute_statistics("PosIR-Mini"))["rows"]
     assert (row["documents"], row["queries"], row["question"]) == (72, 720, 1.0)
     assert [row[f"queries_{name.lower()}"] for name in LENGTHS] == [180] * 4
 
@@ -298,7 +298,7 @@ def test_squad_is_counted_in_its_own_buckets_boundaries_twice(tmp_path, monkeypa
         tmp_path / "squad_v2" / "validation-00000-of-00001.parquet"
     )
     monkeypatch.setenv("POSIR_DATA", str(tmp_path))
-    described = describe("SQuAD-PosQ")
+    described = compute_statistics("SQuAD-PosQ")
     (row,) = build_document(described)["rows"]
     assert row["histogram"] == {"all": [3, 1, 1, 0, 0, 1]}
     assert (row["queries"], row["documents"], row["relevant_documents"]) == (5, 2, 1)
@@ -313,7 +313,7 @@ def test_fineweb_is_counted_by_its_labels(tmp_path, monkeypatch):
     (tmp_path / "FineWeb-PosQ").mkdir()
     frame.write_parquet(tmp_path / "FineWeb-PosQ" / "train-00000-of-00001.parquet")
     monkeypatch.setenv("POSIR_DATA", str(tmp_path))
-    (row,) = build_document(describe("FineWeb-PosQ"))["rows"]
+    (row,) = build_document(compute_statistics("FineWeb-PosQ"))["rows"]
     assert row["histogram"] == {"all": [1, 1, 2]}
     assert (row["length_25"], row["length_max"], row["keywords"]) == (11.5, 16, 1.0)
 
@@ -326,7 +326,7 @@ def bars_in(chart):
 
 def test_figures_show_the_counts_of_every_bucket_that_has_any(described):
     figures = build_figures(described)
-    groups = by_language(described.subsets)
+    groups = group_by_language(described.subsets)
     assert [figure.model for figure in figures] == ["eng-Latn", "jpn-Jpan", "all languages"]
     for figure, group in zip(figures, groups, strict=True):
         wanted = [counts for counts in group[-1].histogram().values() if any(counts)]
@@ -378,15 +378,15 @@ def test_an_unknown_name_gets_close_ones():
 
 def test_a_folder_without_data_and_a_domain_without_a_file_are_refused(tmp_path):
     with pytest.raises(PosirError, match="no data in the PosIR layout"):
-        dataset_of_folder(tmp_path)
+        open_folder_dataset(tmp_path)
     write_domain(tmp_path, {"corpus": pl.DataFrame({"_id": ["d"], "text": ["t"]})}, domain="game")
     with pytest.raises(DataError, match=r"game/qrels/test\.parquet: missing"):
-        describe(str(tmp_path))
+        compute_statistics(str(tmp_path))
 
 
 def test_a_part_of_a_folder_can_be_named_and_the_folder_above_it(folder, drawn):
     def found(named):
-        return [(subset.language, subset.domain) for subset in dataset_of_folder(named).subsets]
+        return [(subset.language, subset.domain) for subset in open_folder_dataset(named).subsets]
 
     language, domain = min(drawn)
     assert found(folder) == found(folder.parent) == sorted(drawn)
@@ -404,7 +404,7 @@ def test_what_is_wrong_with_the_data_is_named(drawn, tmp_path):
     frame, texts = drawn["eng-Latn", "game"]
     write_domain(tmp_path, tables_of(frame.assign(end=frame.start), texts))
     with pytest.raises(DataError, match=r"queries\.parquet: field 'pos_char_span': is empty"):
-        describe(str(tmp_path))
+        compute_statistics(str(tmp_path))
 
 
 def test_places_that_cannot_be_written_are_refused(folder, tmp_path):
