@@ -1,4 +1,4 @@
-"""The board's numbers, files and commands. What a visitor sees is tested in `test_board_page`."""
+"""The leaderboard's numbers, files and commands. The page in a browser is tested in `test_board_page`."""
 
 import csv
 import gzip

@@ -1,6 +1,6 @@
-"""A small Hub: as much of the Hugging Face Hub's HTTP interface as reading and changing repositories takes.
+"""A fake Hub: the part of the Hugging Face Hub's HTTP interface that reads and changes repositories.
 
-It can be told to fail: `hub.failures.append(Failure("commit", status=503))`.
+It can be made to fail: `hub.failures.append(Failure("commit", status=503))`.
 """
 
 import base64
@@ -20,7 +20,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 API = re.compile(r"/api/(?P<kind>datasets|models|spaces)/(?P<repo>[^/]+/[^/]+)(?:/(?P<operation>[^/]+)(?:/(?P<rest>.+))?)?")
 FILE = re.compile(r"/(?:(?P<kind>datasets|spaces)/)?(?P<repo>[^/]+/[^/]+)/(?P<operation>resolve)/(?P<rest>.+)")
-#: Discussions a page.
+#: Discussions per page.
 PAGE = 2
 
 
@@ -38,7 +38,7 @@ class Repository(Protocol):
 
 @dataclass
 class Folder:
-    """A dataset repository that is a folder, at one commit, which cannot be changed over the network."""
+    """A read-only dataset repository: a folder at one commit."""
 
     repo_id: str
     root: Path
@@ -46,7 +46,7 @@ class Folder:
     branches: tuple[str, ...] = ("main",)
     url: str = ""
     revisions: list[str] = field(default_factory=list)
-    """The revisions that were asked for, one per request."""
+    """The requested revisions, one per request."""
     kind: str = "datasets"
 
     def head(self, revision):
@@ -87,7 +87,7 @@ class Store:
     kind: str = "datasets"
     main: dict[str, bytes] = field(default_factory=dict)
     commits: list[str] = field(default_factory=lambda: ["0" * 40])
-    """Of the main branch."""
+    """Hashes of the main branch's commits."""
     pulls: list[Pull] = field(default_factory=list)
 
     def head(self, revision):
@@ -128,10 +128,10 @@ class Failure:
 
     operation: str
     status: int | None = None
-    """Answer with this instead; the answer's text is what the client sent as Authorization."""
+    """Respond with this status; the body echoes the client's Authorization header."""
     headers: Mapping[str, str] = field(default_factory=dict)
     drop: Literal["before", "after", "halfway", "late"] | None = None
-    """Close the connection before anything is done, after it, within the answer, or do it only before the next such request."""
+    """Close the connection before the operation, after it, within the response, or defer it to the next such request."""
     times: int = 1
     meeting: Callable[[], object] = lambda: None
     """Called first, such as a barrier's `wait`."""
