@@ -1,4 +1,4 @@
-"""What the data itself says of a result: how many queries lie in which cell, whatever the model."""
+"""Facts that a dataset fixes for any model's result: the number of queries in each cell."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ from posir_tasks.sources.repository import (
 if TYPE_CHECKING:
     from posir_tasks.tasks.base import PositionTask
 
-#: Facts of the evidence that PosIR's queries state; the corpora, gigabytes of text, are not read.
+#: Columns of PosIR's queries that locate the evidence; the corpora, gigabytes of text, are not read.
 POSITIONS = ("_id", "pos_char_span", "pos_char_length", "pos_token_length")
 
 
 @dataclass(frozen=True, eq=False)
 class SubsetFacts:
-    """What a subset's data fixes."""
+    """Facts of a subset's data."""
 
     evidence: Evidence
     dropped: int
-    """Queries that the qrels name but the data lacks."""
+    """Queries in the qrels that the data lacks."""
 
 
 @lru_cache(maxsize=64)
 def subset_facts(task: type[PositionTask], subset: str, revision: str) -> SubsetFacts:
-    """Read where the evidence of a subset's queries stands; kept, since the results of many models are of one subset.
+    """Read the evidence of a subset's queries; cached, since many models have results on the same subset.
 
     Args:
-        task: One of PosIR's own.
+        task: A builtin task.
         subset: One of the task's.
-        revision: Commit of the dataset on the Hub, or the revision of a dataset that is not there. Where `POSIR_DATA` is set,
-            its folder is read, whatever the revision.
+        revision: Commit of the dataset on the Hub, or the revision of a dataset that is not there. If `POSIR_DATA` is set,
+            its folder is read, regardless of the revision.
 
     Raises:
-        DataError: It cannot be read, or the data is of another revision.
+        DataError: The data cannot be read, or has another revision.
     """
     from posir_tasks.tasks.posir import PosirTask
     from posir_tasks.tasks.posq import PosqTask
@@ -75,8 +75,8 @@ def _posir_facts(repository: Repository, language: str, domain: str) -> SubsetFa
     columns: dict[str, Any] = {name: QUERIES[name] for name in POSITIONS}
     queries = read_columns(repository.fetch(f"{language}/{domain}/queries.parquet"), columns)
     qrels = read_columns(repository.fetch(f"{language}/{domain}/qrels/test.parquet"), QRELS)
-    asked = qrels.filter(pl.col("score") > 0).unique("query-id", maintain_order=True)
-    documents = queries.join(asked, left_on="_id", right_on="query-id", how="left", maintain_order="left")["corpus-id"]
+    judged = qrels.filter(pl.col("score") > 0).unique("query-id", maintain_order=True)
+    documents = queries.join(judged, left_on="_id", right_on="query-id", how="left", maintain_order="left")["corpus-id"]
     span = queries["pos_char_span"].list
     evidence = Evidence(
         query_ids=queries["_id"].to_list(),
@@ -86,4 +86,4 @@ def _posir_facts(repository: Repository, language: str, domain: str) -> SubsetFa
         characters=queries["pos_char_length"].to_numpy(),
         tokens=queries["pos_token_length"].to_numpy(),
     )
-    return SubsetFacts(evidence, int(np.setdiff1d(asked["query-id"], queries["_id"]).size))
+    return SubsetFacts(evidence, int(np.setdiff1d(judged["query-id"], queries["_id"]).size))

@@ -131,10 +131,10 @@ def count_problems(
     yield from _profile_problems(PROFILE_KEY, profile, expected, fewest, most)
     if coverage is None:
         return
-    nowhere = np.zeros(len(facts.evidence), np.int64)
-    found = WindowCoverage.from_ranks(coverage.window, task.scheme, facts.evidence, nowhere) if coverage.window > 0 else None
+    unranked = np.zeros(len(facts.evidence), np.int64)
+    found = WindowCoverage.from_ranks(coverage.window, task.scheme, facts.evidence, unranked) if coverage.window > 0 else None
     if found is None:
-        yield COVERAGE_KEY, "is given, but needs a window of at least 1 token and a dataset that tells its documents' lengths"
+        yield COVERAGE_KEY, "is given, but needs a window of at least 1 token and a dataset with document lengths"
         return
     yield from _array_problems(f"{COVERAGE_KEY}.starts_beyond", coverage.starts_beyond, found.starts_beyond)
     yield from _array_problems(f"{COVERAGE_KEY}.ends_beyond", coverage.ends_beyond, found.ends_beyond)
