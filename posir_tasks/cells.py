@@ -163,8 +163,6 @@ class CellCounts:
     def __eq__(self, other: object) -> bool:
         return equal_values(self, other)
 
-    __hash__ = None  # type: ignore[assignment]
-
     @property
     def queries(self) -> int:
         """Number of distinct queries."""
@@ -229,17 +227,6 @@ class CellMoments:
     def __eq__(self, other: object) -> bool:
         return equal_values(self, other)
 
-    __hash__ = None  # type: ignore[assignment]
-
-    def means(self) -> Floats:
-        """Return the mean of each cell, shape (L, P); NaN where it is empty."""
-        return _divide(self.sum, self.n)
-
-    def variances(self) -> Floats:
-        """Return the unbiased variance of each cell, shape (L, P); NaN where it has fewer than two values."""
-        squares = np.maximum(self.sum_of_squares - self.sum * np.nan_to_num(self.means()), 0.0)
-        return _divide(squares, self.n - 1)
-
     def to_json(self) -> dict[str, Any]:
         """Return the moments as plain JSON."""
         arrays = {name: getattr(self, name).tolist() for name in _array_names(self)}
@@ -256,8 +243,3 @@ class CellMoments:
         with reading_json(data, SCHEMA, "cell moments"):
             sums = (np.array(data[name], np.float64) for name in ("sum", "sum_of_squares"))
             return cls(Axes.from_json(data["axes"]), np.array(data["n"], np.int64), *sums)
-
-
-def _divide(values: Floats, numbers: Integers) -> Floats:
-    quotients: Floats = np.divide(values, numbers, out=np.full(values.shape, np.nan), where=numbers > 0)
-    return quotients

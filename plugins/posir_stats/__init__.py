@@ -1,1 +1,1 @@
-"""Statistics of a dataset: sizes, lengths, kinds of queries, and where the evidence stands."""
+"""Statistics of a dataset: sizes, lengths, types of queries, and positions of the evidence."""
