@@ -1,4 +1,4 @@
-"""What the figures show of a profile: every cell with its score, its interval and its noise band."""
+"""The cells of a profile for charts: each with its score, interval and null band."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from posir_significance.intervals import Interval, ndcg_intervals
 from posir_significance.permutation_null import permutation_null
 from posir_tasks.profile import PositionProfile
 
-#: Cells of fewer queries are marked: at nDCG@10 near 0.5 their 95 % interval is wider than 0.16.
+#: Cells with fewer queries are marked: at nDCG@10 near 0.5 their 95 % interval is wider than 0.16.
 FEW = 100
 
 
@@ -25,7 +25,7 @@ class Cell:
     """Title of the length bucket."""
     position: str
     start: float
-    """Where the bin starts, its middle and its end, as shares of all bins; of the document, where bins are equal shares."""
+    """Start, middle and end of the bin as shares of all bins; of the document, if bins are equal shares of it."""
     middle: float
     end: float
     queries: int
@@ -37,28 +37,30 @@ class Cell:
     """95 % interval of the mean."""
     high: float | None
     null_low: float | None
-    """What 95 of 100 means lie within when position has no effect: ranks exchanged among the bins of the length bucket."""
+    """95 % of the means if position has no effect: ranks permuted among the bins of the length bucket."""
     null_high: float | None
 
 
-def cells_of(summary: TaskSummary) -> list[Cell]:
-    """Return the cells of a profile, length bucket by length bucket; intervals and noise where significance was scored."""
+def build_cells(summary: TaskSummary) -> list[Cell]:
+    """Return the cells of a profile by length bucket; with intervals and null bands if significance was scored."""
     profile = summary.profile
     if "psi_significance" in summary.scores:
-        noise = [null.band for null in permutation_null(profile).lengths]
+        bands = [null.band for null in permutation_null(profile).lengths]
         intervals = [ndcg_intervals(compute_group_means(bucket)) for bucket in profile.counts]
     else:
-        noise = [np.full((2, len(profile.positions)), np.nan)] * len(profile.lengths)
+        bands = [np.full((2, len(profile.positions)), np.nan)] * len(profile.lengths)
         intervals = [[None] * len(profile.positions)] * len(profile.lengths)
     return [
         cell
         for index, length in enumerate(profile.axes.length_titles)
-        for cell in _bucket(length, profile, index, intervals[index], noise[index])
+        for cell in _bucket(length, profile, index, intervals[index], bands[index])
     ]
 
 
-def _bucket(length: str, profile: PositionProfile, index: int, intervals: list[Interval | None], noise: Floats) -> list[Cell]:
-    """Return the cells of one length bucket; `noise` has the shape (2, P)."""
+def _bucket(
+    length: str, profile: PositionProfile, index: int, intervals: list[Interval | None], null_band: Floats
+) -> list[Cell]:
+    """Return the cells of one length bucket; `null_band` has the shape (2, P)."""
     counts, total = profile.counts[index], len(profile.positions)
     queries, means = counts.sum(axis=1), profile.by_cell()[index]
     return [
@@ -73,8 +75,8 @@ def _bucket(length: str, profile: PositionProfile, index: int, intervals: list[I
             ndcg_at_10=none_if_nan(means[place]),
             low=interval[0] if interval else None,
             high=interval[1] if interval else None,
-            null_low=none_if_nan(noise[0, place]),
-            null_high=none_if_nan(noise[1, place]),
+            null_low=none_if_nan(null_band[0, place]),
+            null_high=none_if_nan(null_band[1, place]),
         )
         for place, (position, interval) in enumerate(zip(profile.positions, intervals, strict=True))
     ]

@@ -12,8 +12,8 @@ from pathlib import Path
 import altair as alt
 import typer
 
-from posir_report.cells import cells_of
-from posir_report.charts import curves, heat_map, models_over_position, psi_against_ndcg
+from posir_report.cells import build_cells
+from posir_report.charts import draw_curves, draw_heat_map, draw_models, draw_psi_against_ndcg
 from posir_report.labels import model_labels
 from posir_report.summary import TaskSummary
 from posir_tasks.display.progress import progress
@@ -51,7 +51,7 @@ def build_figures(summaries: Sequence[TaskSummary]) -> list[Figure]:
     groups = [list(group) for _, group in groupby(with_queries, key=_task_and_scheme)]
     figures = [figure for group in progress(groups, "Drawing") for figure in _build_task_figures(group)]
     scored = [one for one in with_queries if one.scores.get("psi") is not None]
-    return [*figures, Figure("psi-against-ndcg", None, None, psi_against_ndcg(scored))] if scored else figures
+    return [*figures, Figure("psi-against-ndcg", None, None, draw_psi_against_ndcg(scored))] if scored else figures
 
 
 def _task_and_scheme(summary: TaskSummary) -> tuple[str, str]:
@@ -62,11 +62,11 @@ def _task_and_scheme(summary: TaskSummary) -> tuple[str, str]:
 def _build_task_figures(summaries: list[TaskSummary]) -> Iterator[Figure]:
     task = summaries[0].task
     if len(summaries) > 1:
-        yield Figure("models", task, None, models_over_position(summaries))
+        yield Figure("models", task, None, draw_models(summaries))
     for one, name in zip(summaries, model_labels(summaries), strict=True):
-        cells = cells_of(one)
-        yield Figure("curves", task, name, curves(one, cells))
-        yield Figure("heat-map", task, name, heat_map(one, cells))
+        cells = build_cells(one)
+        yield Figure("curves", task, name, draw_curves(one, cells))
+        yield Figure("heat-map", task, name, draw_heat_map(one, cells))
 
 
 def export(figures: Sequence[Figure], png: Path | None, html: Path | None, write_page: Callable[[Path], object]) -> None:

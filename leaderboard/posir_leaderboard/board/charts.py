@@ -1,4 +1,4 @@
-"""Chart specifications of Vega-Lite, made once when the site is built; the page puts data into them.
+"""Vega-Lite specifications of the page's charts, without data: the page adds it.
 
 Each takes its rows from the named dataset `rows` and its colours from the page's theme. Scores are in [0, 1], printed x 100.
 """
@@ -10,155 +10,136 @@ from typing import Any
 import altair as alt
 
 from posir_leaderboard.board.models import BM25, KINDS, UNKNOWN
-from posir_report.charts import PERCENT, SCORE, cell_tooltip, score_tooltip
+from posir_report.chart_layers import (
+    LENGTH,
+    MODEL,
+    PERCENT,
+    SCORE,
+    LayeredChart,
+    Positions,
+    cell_tooltips,
+    curve,
+    heat_colour,
+    interval_rule,
+    model_tooltips,
+    null_band,
+    psi_null_range,
+)
 from posir_report.theme import SHAPES
 
-#: Layers, as Altair types them.
-Layered = alt.LayerChart | alt.FacetChart
-
 ROWS = alt.NamedData("rows")
-MODEL = alt.Tooltip("model:N", title="Model")
-SCORES = (
-    alt.Tooltip("queries:Q", title="Queries", format=","),
-    *score_tooltip("ndcg_at_10", "nDCG@10"),
-    *score_tooltip("psi", "PSI"),
-    alt.Tooltip("psi_null_mean:Q", title="PSI under the null, mean", format=".3f"),
-    alt.Tooltip("psi_null_p95:Q", title="PSI under the null, 95th percentile", format=".3f"),
-)
 #: Set by the page: the colours of the null band and around a point, and the ends of the scale of scores.
 NULL_BAND, HALO = alt.param(name="null_band", value="lightgrey"), alt.param(name="halo", value="white")
 LOW, HIGH = alt.param(name="low", value=0), alt.param(name="high", value=1)
+NULL_COLOUR = alt.ExprRef("null_band")
 #: Pixels below which legends have columns.
 NARROW = 600
-#: Places of models that are laid over each other.
+#: Indices of models that are compared.
 PLACES = [0, 1, 2, 3]
-#: The scale between them.
-SHOWN = alt.Scale(domainMin=alt.ExprRef("low"), domainMax=alt.ExprRef("high"), nice=False)
+#: The scale from `low` to `high`.
+RANGE = alt.Scale(domainMin=alt.ExprRef("low"), domainMax=alt.ExprRef("high"), nice=False)
 
 
-def specifications() -> dict[str, dict[str, Any]]:
+def build_specifications() -> dict[str, dict[str, Any]]:
     """Return every specification by name."""
-    charts: dict[str, Layered] = {
-        "scatter": scatter(),
-        "curve": curve(relative=True),
-        "steps": curve(relative=False),
-        "heat": heat_map(),
-        "subsets_ndcg": subsets("ndcg_at_10"),
-        "subsets_psi": subsets("psi"),
+    charts: dict[str, LayeredChart] = {
+        "scatter": draw_scatter(),
+        "curve": draw_curves(equal_bins=True),
+        "steps": draw_curves(equal_bins=False),
+        "heat": draw_heat_map(),
+        "subsets_ndcg": draw_subsets("ndcg_at_10"),
+        "subsets_psi": draw_subsets("psi"),
     }
     fit = alt.AutoSizeParams(type="fit-x", contains="padding")
-    set_by_page = (NULL_BAND, HALO, LOW, HIGH)
     return {
-        name: chart.properties(width="container", autosize=fit).add_params(*set_by_page).to_dict()
+        name: chart.properties(width="container", autosize=fit).add_params(NULL_BAND, HALO, LOW, HIGH).to_dict()
         for name, chart in charts.items()
     }
 
 
-def hue() -> alt.Color:
-    """Return one colour a model by its place among the models; the page has the legend."""
+def colour_by_place() -> alt.Color:
+    """Return a colour for each compared model; the page has the legend."""
     return alt.Color("place:N", legend=None, scale=alt.Scale(domain=PLACES))
 
 
-def form() -> alt.Shape:
-    """Return one shape a model, for those who see no colours."""
+def fill_by_place() -> alt.Fill:
+    """Return the same as a fill."""
+    return alt.Fill("place:N", legend=None, scale=alt.Scale(domain=PLACES))
+
+
+def shape_by_place() -> alt.Shape:
+    """Return a shape for each compared model, for readers who do not see colours."""
     return alt.Shape("place:N", legend=None, scale=alt.Scale(domain=PLACES, range=list(SHAPES[: len(PLACES)])))
 
 
-def score_of(field: str) -> alt.Y:
-    """Return the axis of nDCG@10 over positions: from 0, since PSI is a share of the best position's score."""
-    return alt.Y(f"{field}:Q", title=SCORE, scale=SHOWN, axis=PERCENT)
-
-
-def legend(*, columns: int) -> alt.Legend:
-    """Return a legend in one row, or in columns where the page is narrow."""
+def build_legend(*, columns: int) -> alt.Legend:
+    """Return a legend in one row, or in columns if the page is narrow."""
     return alt.Legend(orient="top", columns=alt.ExprRef(f"width < {NARROW} ? {columns} : 0"))
 
 
-def scatter() -> Layered:
-    """Return PSI against nDCG@10, one point per model, with intervals and null ranges of marked models."""
+def draw_scatter() -> LayeredChart:
+    """Return PSI against nDCG@10, a point for each model, with intervals and PSI under the null of those that are marked."""
     base = alt.Chart(ROWS).encode(
         x=alt.X("ndcg_at_10:Q", title=SCORE, scale=alt.Scale(zero=False, padding=12), axis=PERCENT),
         y=alt.Y("psi:Q", title="PSI", scale=alt.Scale(domainMin=0)),
     )
     marked = base.transform_filter("datum.marked")
-    kinds = alt.Color("kind:N", title=None, scale=alt.Scale(domain=[*KINDS.values(), BM25, UNKNOWN]), legend=legend(columns=2))
+    kinds = [*KINDS.values(), BM25, UNKNOWN]
+    colour = alt.Color("kind:N", title=None, scale=alt.Scale(domain=kinds), legend=build_legend(columns=2))
+    sources = alt.Scale(domain=["submitted", "published"], range=["circle", "diamond"])
     points = base.mark_point(
         filled=True, opacity=0.9, size=64, strokeWidth=0.8, stroke=alt.ExprRef("halo"), cursor="pointer"
     ).encode(
-        color=kinds,
-        shape=alt.Shape(
-            "source:N",
-            title=None,
-            scale=alt.Scale(domain=["submitted", "published"], range=["circle", "diamond"]),
-            legend=legend(columns=1),
-        ),
-        tooltip=[MODEL, alt.Tooltip("kind:N", title="Kind"), *SCORES],
+        color=colour,
+        shape=alt.Shape("source:N", title=None, scale=sources, legend=build_legend(columns=1)),
+        tooltip=[MODEL, alt.Tooltip("kind:N", title="Kind"), *model_tooltips()],
     )
-    right = "scale('x', datum.ndcg_at_10) > width / 2"
+    in_right_half = "scale('x', datum.ndcg_at_10) > width / 2"
     names = base.transform_filter("datum.name").mark_text(
-        align=alt.ExprRef(f"{right} ? 'right' : 'left'"),
-        dx=alt.ExprRef(f"{right} ? -8 : 8"),
+        align=alt.ExprRef(f"{in_right_half} ? 'right' : 'left'"),
+        dx=alt.ExprRef(f"{in_right_half} ? -8 : 8"),
         dy=-8,
         limit=alt.ExprRef("width / 2"),
     )
     return alt.layer(
-        marked.mark_bar(width=9, color=alt.ExprRef("null_band")).encode(y="psi_null_mean:Q", y2="psi_null_p95:Q"),
-        marked.mark_rule(strokeWidth=1.2, opacity=0.65).encode(x="ndcg_at_10_low:Q", x2="ndcg_at_10_high:Q", color=kinds),
-        marked.mark_rule(strokeWidth=1.2, opacity=0.65).encode(y="psi_low:Q", y2="psi_high:Q", color=kinds),
+        psi_null_range(marked, NULL_COLOUR),
+        interval_rule(marked, "ndcg_at_10", "x", colour),
+        interval_rule(marked, "psi", "y", colour),
         points,
         names.encode(text="name:N"),
     ).properties(height=440)
 
 
-def curve(*, relative: bool) -> Layered:
-    """Return nDCG@10 over position, a line a model, with 95 % intervals and, if given, the null band.
+def draw_curves(*, equal_bins: bool) -> LayeredChart:
+    """Return nDCG@10 over position, a line for each model, with 95 % intervals and, if its fields are given, the null band.
 
-    Args:
-        relative: Whether positions are equal shares of a document.
+    The scale starts at `low`, 0 by default, since PSI is a share of the best position's score.
     """
-    place = (
-        alt.X("middle:Q", title=None, scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(tickCount=5, format=".1f"))
-        if relative
-        else alt.X("position:O", title=None, sort=None, axis=alt.Axis(labelAngle=0))
+    base, positions = alt.Chart(ROWS), Positions(None, None, equal_bins)
+    lines = curve(
+        base,
+        positions,
+        colour_by_place(),
+        "area" if equal_bins else "rule",
+        scale=RANGE,
+        point={"fill": fill_by_place(), "shape": shape_by_place(), "tooltip": [MODEL, LENGTH, *cell_tooltips()]},
     )
-    base = alt.Chart(ROWS).encode(x=place)
-    extent = {"x": alt.X("start:Q", title=None), "x2": "end:Q"} if relative else {}
-    uncertain = base.mark_area(opacity=0.16) if relative else base.mark_rule(strokeWidth=2, opacity=0.6)
-    return alt.layer(
-        base.mark_rect(color=alt.ExprRef("null_band")).encode(**extent, y=score_of("null_low"), y2="null_high:Q"),
-        uncertain.encode(y=score_of("low"), y2="high:Q", color=hue()),
-        base.mark_line(strokeWidth=1.8).encode(y=score_of("ndcg_at_10"), color=hue()),
-        base.mark_point(filled=True, size=34, opacity=1).encode(
-            y=score_of("ndcg_at_10"),
-            color=hue(),
-            shape=form(),
-            tooltip=[MODEL, *cell_tooltip()],
-        ),
-    ).properties(height=200)
+    return alt.layer(null_band(base, NULL_COLOUR, positions, RANGE), *lines).properties(height=200)
 
 
-def heat_map() -> Layered:
-    """Return nDCG@10 of every language, or other choice of a group, and position."""
+def draw_heat_map() -> LayeredChart:
+    """Return nDCG@10 by position, a row for each language or other choice of a group."""
     base = alt.Chart(ROWS).encode(y=alt.Y("choice:N", sort=None, title=None, axis=alt.Axis(labelLimit=150, domain=False)))
-    return alt.layer(
-        base.mark_rect().encode(
-            x=alt.X(
-                "start:Q", title=None, scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(tickCount=5, format=".1f", grid=False)
-            ),
-            x2="end:Q",
-            color=alt.Color(
-                "ndcg_at_10:Q",
-                title=SCORE,
-                scale=SHOWN,
-                legend=alt.Legend(labelExpr="round(datum.value * 100)", orient="bottom", gradientLength=180),
-            ),
-            tooltip=[MODEL, alt.Tooltip("choice:N", title="Data"), *cell_tooltip()[1:]],
-        )
-    ).properties(height=alt.Step(22))
+    cells = base.mark_rect().encode(
+        **Positions(None, None, equal_bins=True).extent,
+        color=heat_colour(RANGE),
+        tooltip=[MODEL, alt.Tooltip("choice:N", title="Data"), *cell_tooltips()],
+    )
+    return alt.layer(cells).properties(height=alt.Step(22))
 
 
-def subsets(field: str) -> Layered:
-    """Return a score of every subset, one point per model, with its interval; for PSI with its null range.
+def draw_subsets(field: str) -> LayeredChart:
+    """Return a score of every subset, a point for each model, with its interval; PSI with its null.
 
     Args:
         field: `ndcg_at_10` or `psi`.
@@ -168,15 +149,15 @@ def subsets(field: str) -> Layered:
         y=alt.Y("subset:N", sort=None, title=None, axis=alt.Axis(labelLimit=170, domain=False, ticks=False)),
         yOffset=alt.YOffset("place:N", sort=None),
     )
-    score = alt.X(f"{field}:Q", title=SCORE if percent else "PSI", scale=SHOWN, axis=PERCENT if percent else alt.Axis())
-    null = base.mark_rule(strokeWidth=5, color=alt.ExprRef("null_band")).encode(x="psi_null_mean:Q", x2="psi_null_p95:Q")
+    score = alt.X(f"{field}:Q", title=SCORE if percent else "PSI", scale=RANGE, axis=PERCENT if percent else alt.Axis())
+    null = base.mark_rule(strokeWidth=5, color=NULL_COLOUR).encode(x="psi_null_mean:Q", x2="psi_null_p95:Q")
     return alt.layer(
         *([] if percent else [null]),
-        base.mark_rule(strokeWidth=1.4, opacity=0.7).encode(x=f"{field}_low:Q", x2=f"{field}_high:Q", color=hue()),
+        interval_rule(base, field, "x", colour_by_place()),
         base.mark_point(filled=True, size=36, opacity=1).encode(
             x=score,
-            color=hue(),
-            shape=form(),
-            tooltip=[MODEL, alt.Tooltip("subset:N", title="Domain"), *SCORES],
+            color=colour_by_place(),
+            shape=shape_by_place(),
+            tooltip=[MODEL, alt.Tooltip("subset:N", title="Domain"), *model_tooltips()],
         ),
     ).properties(height=alt.Step(20, **{"for": "position"}))

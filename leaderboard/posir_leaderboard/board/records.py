@@ -9,7 +9,7 @@ from typing import Any
 from posir_leaderboard.board.models import Model, read_model
 from posir_leaderboard.entries import Entry
 from posir_psi.scores import none_if_nan
-from posir_report.cells import Cell, cells_of
+from posir_report.cells import Cell, build_cells
 from posir_report.summary import Row, TaskSummary, build_bin_rows, build_rows, summarise
 from posir_report.tables import describe_bias, truncation_notes
 from posir_significance.permutation_null import permutation_null
@@ -84,7 +84,7 @@ def build_detail(summary: TaskSummary, entry: Entry) -> dict[str, Any]:
     """Return what the model's own page shows of a task besides the rows."""
     axes = summary.profile.axes
     titles = axes.length_titles
-    panels = [cell_columns([cell for cell in cells_of(summary) if cell.length == length]) for length in titles]
+    panels = [cell_columns([cell for cell in build_cells(summary) if cell.length == length]) for length in titles]
     subsets = [ScoredRow.of_task(build_rows(summarise([one])[0])[0]) for one in entry.subsets] if len(entry.subsets) > 1 else []
     detail = {
         "lengths": [ALL_LENGTHS, *titles] if len(titles) > 1 else list(titles),

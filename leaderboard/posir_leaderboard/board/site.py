@@ -14,7 +14,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from posir_leaderboard.board.charts import specifications
+from posir_leaderboard.board.charts import build_specifications
 from posir_leaderboard.board.folder import INDEX, Site
 from posir_leaderboard.board.groups import Group, add_other_tasks
 from posir_leaderboard.board.models import Model
@@ -128,7 +128,7 @@ def build_data(records: Sequence[Record], groups: Sequence[Group]) -> Iterator[t
     models = [of_model[0].model for of_model in by_model.values()]
     choices = {group.name: list(view_choices(group, records)) for group in groups}
     yield "board", build_index(models, groups, choices)
-    yield "charts", specifications()
+    yield "charts", build_specifications()
     averages: dict[str, dict[str, Any]] = {}
     for group in groups:
         for choice in choices[group.name]:

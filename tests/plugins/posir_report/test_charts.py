@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from posir_report.cells import FEW, cells_of
-from posir_report.charts import curves, heat_map, models_over_position, psi_against_ndcg
+from posir_report.cells import FEW, build_cells
+from posir_report.charts import draw_curves, draw_heat_map, draw_models, draw_psi_against_ndcg
 from posir_report.figure_export import build_figures, deduplicate, write_pictures
 from posir_report.labels import model_labels, shorten_middle
 from posir_report.latex import render_latex
@@ -111,7 +111,7 @@ def assert_same(values, expected):
 
 
 def test_curves_show_the_mean_of_every_cell(raw, summary):
-    data = data_of(curves(summary, cells_of(summary)))
+    data = data_of(draw_curves(summary, build_cells(summary)))
     cells = raw.groupby(["length", "bin"]).ndcg.agg(["mean", "size"])
     cells = cells.reindex(pd.MultiIndex.from_product([range(4), range(20)]))
     assert data.length.tolist() == np.repeat(LENGTHS, 20).tolist()
@@ -123,20 +123,20 @@ def test_curves_show_the_mean_of_every_cell(raw, summary):
 
 
 def test_every_panel_says_its_length_and_distinct_queries(raw, summary):
-    panels = data_of(curves(summary, cells_of(summary))).panel.unique().tolist()
+    panels = data_of(draw_curves(summary, build_cells(summary))).panel.unique().tolist()
     queries = raw.length.value_counts().reindex(range(4), fill_value=0)
     assert panels == [f"{words} · {number:,} queries" for words, number in zip(LENGTHS, queries, strict=True)]
 
 
 def test_intervals_of_a_cell_hold_its_mean_and_are_missing_where_it_is_empty(summary):
-    data = data_of(curves(summary, cells_of(summary)))
+    data = data_of(draw_curves(summary, build_cells(summary)))
     filled = data.queries > 0
     assert ((data.low <= data.ndcg_at_10) & (data.ndcg_at_10 <= data.high))[filled].all()
     assert data.loc[~filled, ["ndcg_at_10", "low", "high", "null_low", "null_high"]].isna().all(axis=None)
 
 
 def test_noise_band_is_that_of_shuffled_queries(raw, summary):
-    data = data_of(curves(summary, cells_of(summary)))
+    data = data_of(draw_curves(summary, build_cells(summary)))
     bucket = raw[raw.length == 0]
     rng = np.random.default_rng(11)
     order = np.argsort(bucket.bin.to_numpy(), kind="stable")
@@ -152,8 +152,8 @@ def test_noise_band_is_that_of_shuffled_queries(raw, summary):
 
 
 def test_heat_map_shows_the_same_cells(summary):
-    cells = cells_of(summary)
-    lines, heat = data_of(curves(summary, cells)), data_of(heat_map(summary, cells))
+    cells = build_cells(summary)
+    lines, heat = data_of(draw_curves(summary, cells)), data_of(draw_heat_map(summary, cells))
     shared = ["length", "position", "queries", "few", "ndcg_at_10"]
     pd.testing.assert_frame_equal(lines[shared], heat[shared])
     assert heat.row.unique().tolist() == lines.panel.unique().tolist()
@@ -161,7 +161,7 @@ def test_heat_map_shows_the_same_cells(summary):
 
 def test_models_are_compared_by_bins_over_all_lengths(raw, summaries):
     models = [one for one in summaries if one.task == "PosIR-English"]
-    data = data_of(models_over_position(models)).set_index("model")
+    data = data_of(draw_models(models)).set_index("model")
     for model, frame in {"org/model": raw, HOSTILE: drawn_queries(4)}.items():
         bins = frame.groupby("bin").ndcg
         assert_same(data.loc[model].ndcg_at_10, bins.mean())
@@ -170,7 +170,7 @@ def test_models_are_compared_by_bins_over_all_lengths(raw, summaries):
 
 
 def test_psi_figure_shows_every_model_and_task(raw, summaries):
-    data = data_of(psi_against_ndcg(summaries))
+    data = data_of(draw_psi_against_ndcg(summaries))
     expected = pd.DataFrame([vars(build_rows(one)[0]) for one in summaries])
     pd.testing.assert_frame_equal(data[expected.columns], expected, check_dtype=False)
     bins = raw.groupby("bin").ndcg.mean()
@@ -182,7 +182,7 @@ def test_psi_figure_shows_every_model_and_task(raw, summaries):
 def test_posq_figures_keep_the_order_of_their_bins(raw, summaries, task, bins, title):
     (one,) = (one for one in summaries if one.task == task)
     means = raw.groupby(raw.bin % bins).ndcg.mean()
-    for chart in (curves(one, cells_of(one)), heat_map(one, cells_of(one)), models_over_position([one])):
+    for chart in (draw_curves(one, build_cells(one)), draw_heat_map(one, build_cells(one)), draw_models([one])):
         data = data_of(chart)
         assert_same(data.ndcg_at_10, means)
         assert data.position.tolist() == list(one.profile.positions)
@@ -194,11 +194,16 @@ def test_posq_figures_keep_the_order_of_their_bins(raw, summaries, task, bins, t
 def test_without_significance_there_are_scores_but_no_intervals_and_no_bands(summary):
     scores = {name: value for name, value in summary.scores.items() if not name.startswith(("psi_significance", "position_"))}
     bare = replace(summary, scores=scores)
-    cells = cells_of(bare)
-    data = data_of(curves(bare, cells))
+    cells = build_cells(bare)
+    data = data_of(draw_curves(bare, cells))
     assert data[["low", "high", "null_low", "null_high"]].isna().all(axis=None)
-    assert_same(data.ndcg_at_10, [np.nan if cell.ndcg_at_10 is None else cell.ndcg_at_10 for cell in cells_of(summary)])
-    for chart in (curves(bare, cells), heat_map(bare, cells), models_over_position([bare, bare]), psi_against_ndcg([bare])):
+    assert_same(data.ndcg_at_10, [np.nan if cell.ndcg_at_10 is None else cell.ndcg_at_10 for cell in build_cells(summary)])
+    for chart in (
+        draw_curves(bare, cells),
+        draw_heat_map(bare, cells),
+        draw_models([bare, bare]),
+        draw_psi_against_ndcg([bare]),
+    ):
         assert "95" not in texts_of(chart)
     assert render_page([bare], build_figures([bare])).count("<figure>") == 3
     assert "interval" not in render_latex([bare])
@@ -326,8 +331,8 @@ def test_truncation_notes_name_the_window_or_say_that_it_is_unknown(summary):
 
 def test_intervals_of_many_models_are_not_laid_over_each_other(summary):
     models = [replace(summary, model=f"org/{number}") for number in range(5)]
-    assert "Shaded: 95 % interval" in texts_of(models_over_position(models[:4]))
-    assert "Intervals are in each model's own figure" in texts_of(models_over_position(models))
+    assert "Shaded: 95 % interval" in texts_of(draw_models(models[:4]))
+    assert "Intervals are in the chart of each model" in texts_of(draw_models(models))
 
 
 @pytest.mark.skipif(not CHROMIUM, reason="no Chromium on this machine")
@@ -464,8 +469,8 @@ def test_a_third_partys_scheme_titles_its_own_charts(tmp_path):
     evidence = Evidence([f"q{k}" for k in range(60)], ["d"] * 60, starts, starts + 5, characters)
     write_result(tmp_path, {"default": PositionProfile.from_ranks(Thirds(), evidence, np.ones(60, np.int64))}, task="Letters")
     (summary,) = summarise(read_results(tmp_path))
-    for chart in (curves, heat_map):
-        text = json.dumps(chart(summary, cells_of(summary)).to_dict(), ensure_ascii=False)
+    for draw in (draw_curves, draw_heat_map):
+        text = json.dumps(draw(summary, build_cells(summary)).to_dict(), ensure_ascii=False)
         assert '"title": "Third of the letter"' in text
         assert "up to a page · 30 queries" in text
         assert "First character" not in text

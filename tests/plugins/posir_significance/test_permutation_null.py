@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posir_leaderboard.board.build import read_and_score
-from posir_report.cells import cells_of
+from posir_report.cells import build_cells
 from posir_report.summary import summarise
 from posir_significance import permutation_null as module
 from posir_significance.permutation_null import null_psi, permutation_null, permute_gains, summarize_null
@@ -96,7 +96,7 @@ def test_one_profile_is_permuted_once_on_the_way_from_result_to_leaderboard(tmp_
     (result,) = read_results(tmp_path)
     scores = plugin_scores(result.profile)
     (summary,) = summarise([result])
-    cells = cells_of(summary)
+    cells = build_cells(summary)
     record = read_and_score(file)
     permutation_null.cache_clear()
     assert summary.scores == scores

@@ -1,0 +1,164 @@
+"""What the charts of report, dataset statistics and leaderboard share: axes, layers, tooltips, panels.
+
+Curves have a row per cell with `position`, `start`, `middle`, `end`, `ndcg_at_10`, its interval `low` and `high`, and its null
+band `null_low` and `null_high`. Other charts have a row per model with the fields of `posir_report.summary.Row`. Scores are
+in [0, 1]; nDCG@10 is printed x 100, as in the papers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import altair as alt
+
+from posir_tasks.axes import Axes
+
+SCORE = "nDCG@10 (x 100)"
+PERCENT = alt.Axis(labelExpr="round(datum.value * 100)", tickCount=5, tickMinStep=0.01)
+UNIT = alt.Scale(domain=[0, 1])
+SHARES: dict[str, Any] = {"tickCount": 5, "format": ".1f", "labelFlush": False, "zindex": 0}
+MODEL = alt.Tooltip("model:N", title="Model")
+LENGTH = alt.Tooltip("length:N", title="Length")
+POSITION = alt.Tooltip("position:N", title="Position")
+QUERIES = alt.Tooltip("queries:Q", title="Queries", format=",")
+
+#: A constant colour, or one that a page sets.
+Shade = str | alt.ExprRef
+#: An encoding of the colour of marks.
+Colour = alt.Color | alt.ColorValue
+LayeredChart = alt.LayerChart | alt.FacetChart
+
+
+@dataclass(frozen=True)
+class Positions:
+    """Position bins as horizontal axis: continuous over the document if they divide it equally, otherwise a step per bin."""
+
+    title: str | None
+    """Of the axis."""
+    names: Sequence[str] | None
+    """Of the bins in order; None for the order of the rows."""
+    equal_bins: bool
+    """Whether the bins are equal shares of the document."""
+
+    @property
+    def axis(self) -> alt.X:
+        """The encoding of marks at the middle of their bin."""
+        if self.equal_bins:
+            return alt.X("middle:Q", title=self.title, scale=UNIT, axis=alt.Axis(**SHARES, grid=True))
+        return alt.X("position:O", title=self.title, sort=list(self.names) if self.names else None, axis=alt.Axis(labelAngle=0))
+
+    @property
+    def extent(self) -> dict[str, alt.X | str]:
+        """The encodings of marks as wide as their bin."""
+        if self.equal_bins:
+            start = alt.X("start:Q", bin="binned", title=self.title, scale=UNIT, axis=alt.Axis(**SHARES))
+            return {"x": start, "x2": "end:Q"}
+        return {"x": self.axis}
+
+
+def build_positions(axes: Axes) -> Positions:
+    """Return the horizontal axis of position bins."""
+    return Positions(axes.position_title, axes.positions, axes.equal_bins)
+
+
+def ndcg_axis(field: str, scale: alt.Scale = UNIT) -> alt.Y:
+    """Return the vertical axis of nDCG@10, printed x 100."""
+    return alt.Y(f"{field}:Q", title=SCORE, scale=scale, axis=PERCENT)
+
+
+def null_band(base: alt.Chart, shade: Shade, positions: Positions, scale: alt.Scale = UNIT) -> alt.Chart:
+    """Return the band of 95 % of the bin means if position has no effect."""
+    band: alt.Chart = base.mark_rect(color=shade).encode(**positions.extent, y=ndcg_axis("null_low", scale), y2="null_high:Q")
+    return band
+
+
+def curve(
+    base: alt.Chart,
+    positions: Positions,
+    colour: Colour,
+    interval: Literal["area", "rule", None],
+    *,
+    scale: alt.Scale = UNIT,
+    line: Mapping[str, Any] | None = None,
+    point: Mapping[str, Any] | None = None,
+) -> list[alt.Chart]:
+    """Return intervals, line and points of nDCG@10 over positions.
+
+    Args:
+        base: The rows.
+        positions: Their horizontal axis.
+        colour: Colour of all layers.
+        interval: How 95 % intervals are drawn; None for none.
+        scale: Scale of nDCG@10.
+        line: More encodings of the line.
+        point: More encodings of the points.
+    """
+    base = base.encode(x=positions.axis)
+    marks = {"area": base.mark_area(opacity=0.16), "rule": base.mark_rule(opacity=0.55, strokeWidth=2.2)}
+    intervals = [marks[interval].encode(y=ndcg_axis("low", scale), y2="high:Q", color=colour)] if interval else []
+    mean = ndcg_axis("ndcg_at_10", scale)
+    return [
+        *intervals,
+        base.mark_line(strokeWidth=1.8).encode(y=mean, color=colour, **(line or {})),
+        base.mark_point(size=34, opacity=1, strokeWidth=1.8).encode(y=mean, color=colour, **(point or {})),
+    ]
+
+
+def heat_colour(scale: alt.Scale) -> alt.Color:
+    """Return the colour of nDCG@10 in a heat map, with its legend below."""
+    legend = alt.Legend(labelExpr="round(datum.value * 100)", orient="bottom", gradientLength=200)
+    return alt.Color("ndcg_at_10:Q", title=SCORE, scale=scale, legend=legend)
+
+
+def psi_null_range(base: alt.Chart, shade: Shade) -> alt.Chart:
+    """Return PSI under the null in a chart of PSI: a bar from its mean to its 95th percentile."""
+    bar: alt.Chart = base.mark_bar(width=10, color=shade).encode(y="psi_null_mean:Q", y2="psi_null_p95:Q")
+    return bar
+
+
+def interval_rule(base: alt.Chart, field: str, channel: Literal["x", "y"], colour: Colour) -> alt.Chart:
+    """Return the 95 % intervals of a score as thin lines along a channel."""
+    ends = {channel: f"{field}_low:Q", f"{channel}2": f"{field}_high:Q"}
+    rule: alt.Chart = base.mark_rule(strokeWidth=1.3, opacity=0.75).encode(**ends, color=colour)
+    return rule
+
+
+def facet_panels(layers: Iterable[alt.Chart], titles: Iterable[str], width: int, height: int, **facet: Any) -> alt.FacetChart:
+    """Return layers in a panel for each title, two in a row, each with its own axes; rows name their title as `panel`."""
+    panels: alt.FacetChart = (
+        alt.layer(*layers)
+        .properties(width=width, height=height)
+        .facet(facet=alt.Facet("panel:N", title=None, sort=list(titles)), columns=2, **facet)
+        .resolve_axis(x="independent", y="independent")
+    )
+    return panels
+
+
+def number_tooltips(titles: Mapping[str, str]) -> list[alt.Tooltip]:
+    """Return tooltips of fields with three decimals, by their titles."""
+    return [alt.Tooltip(f"{field}:Q", title=title, format=".3f") for field, title in titles.items()]
+
+
+def model_tooltips() -> list[alt.Tooltip]:
+    """Return tooltips of a row of a model: its queries, nDCG@10 and PSI, with intervals and PSI under the null."""
+    titles = {
+        name + end: title + words
+        for name, title in (("ndcg_at_10", "nDCG@10"), ("psi", "PSI"))
+        for end, words in (("", ""), ("_low", ", 95 % interval from"), ("_high", ", 95 % interval to"))
+    }
+    null = {"psi_null_mean": "PSI under the null, mean", "psi_null_p95": "PSI under the null, 95th percentile"}
+    return [QUERIES, *number_tooltips(titles | null)]
+
+
+def cell_tooltips() -> list[alt.Tooltip]:
+    """Return tooltips of a row of a cell: its position, queries and nDCG@10, with interval and null band."""
+    titles = {
+        "ndcg_at_10": "nDCG@10",
+        "low": "95 % interval, from",
+        "high": "95 % interval, to",
+        "null_low": "Null band, from",
+        "null_high": "Null band, to",
+    }
+    return [POSITION, QUERIES, *number_tooltips(titles)]
