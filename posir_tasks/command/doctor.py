@@ -15,7 +15,7 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from posir_tasks.errors import PosirError
+from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.host.failures import failures
 from posir_tasks.host.private_names import PRIVATE_NAMES, TASKS_REGISTRY
 from posir_tasks.plugin_api.manager import loaded_plugins
@@ -27,11 +27,11 @@ from posir_tasks.sources.repository import DATA_VARIABLE, check_environment, dat
 AUTOLOAD_VARIABLE = "POSIR_AUTOLOAD"
 #: The file that Python runs at startup: PEP 829 replaces executable lines in `.pth` files.
 AUTOLOAD_FILE = "posir.start" if sys.version_info >= (3, 15) else "posir.pth"
-#: When Python does not read `.pth` and `.start` files, by the documentation of the module `site`.
-NO_AUTOLOAD = (
-    "autoload does not work with `python -S`, in zip applications, if the package is in a folder that is only on PYTHONPATH or "
-    "was installed with `pip install --target`, or if it is in the user site and Python runs with -s, -I or in a virtual "
-    "environment. There, put `import posir_tasks` before your use of mteb."
+#: When Python does not run this file; the documentation of the module `site` has the rules.
+SKIPPED_WHEN = (
+    "Python skips autoload when it runs with -S, when the package is in a folder that is only on PYTHONPATH or was installed "
+    "with `pip install --target`, when it is in the user site and Python runs with -s, -I or in a virtual environment, and "
+    "in zip applications. In these cases, add `import posir_tasks` before mteb is used."
 )
 
 
@@ -39,9 +39,9 @@ NO_AUTOLOAD = (
 class Finding:
     """One line of the report."""
 
-    good: bool | None
-    """None for a remark that is neither good nor bad."""
-    what: str
+    passed: bool | None
+    """None for information that is not the outcome of a check."""
+    text: str
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -52,47 +52,44 @@ def add_commands(app: typer.Typer) -> None:
         """Check the installation: versions, autoload, tasks, plugins, access to the data; exit 1 if any check fails."""
         console = Console(highlight=False, soft_wrap=True)
         with console.status("Checking"):
-            findings = [
-                finding for section in (versions, autoload, mteb_internals, tasks, plugins, data) for finding in found(section)
-            ]
+            findings = [finding for check in CHECKS for finding in run_check(check)]
         marks = {True: "[green]✓[/]", False: "[red]✗[/]", None: "[dim]·[/]"}
         for finding in findings:
-            console.print(f"{marks[finding.good]} ", end="")
-            console.print(finding.what, markup=False)
-        if any(finding.good is False for finding in findings):
+            console.print(f"{marks[finding.passed]} ", end="")
+            console.print(finding.text, markup=False)
+        if any(finding.passed is False for finding in findings):
             raise typer.Exit(1)
 
 
-def found(section: Callable[[], Iterator[Finding]]) -> list[Finding]:
-    """Return the findings of a section; if it raises, that is the finding."""
+def run_check(check: Callable[[], Iterator[Finding]]) -> list[Finding]:
+    """Return the findings of a check; if it raises, the error is the finding."""
     try:
-        return list(section())
+        return list(check())
     except Exception as error:
-        return [Finding(False, f"{section.__name__}: check failed ({type(error).__name__}: {error})")]
+        return [Finding(False, f"{check.__name__} failed ({summarize_error(error)})")]
 
 
-def versions() -> Iterator[Finding]:
-    """Report versions."""
-    yield Finding(
-        None, f"posir {version('posir')}, mteb {version('mteb')}, Python {platform.python_version()} ({sys.executable})"
-    )
+def check_versions() -> Iterator[Finding]:
+    """Report the versions."""
+    python = f"Python {platform.python_version()} ({sys.executable})"
+    yield Finding(None, f"posir {version('posir')}, mteb {version('mteb')}, {python}")
 
 
-def autoload() -> Iterator[Finding]:
-    """Report whether a new Python process patches mteb without an import of posir_tasks."""
-    check = "import posir_autoload; raise SystemExit(not posir_autoload.is_installed())"
+def check_autoload() -> Iterator[Finding]:
+    """Check that a new Python process loads posir with mteb."""
+    code = "import posir_autoload; raise SystemExit(not posir_autoload.is_installed())"
     if os.environ.get(AUTOLOAD_VARIABLE) == "0":
-        yield Finding(None, f"autoload: switched off by {AUTOLOAD_VARIABLE}=0; `import posir_tasks` registers the tasks")
-    elif subprocess.run([sys.executable, "-c", check], check=False, stderr=subprocess.DEVNULL).returncode == 0:
-        files = [Path(folder) / AUTOLOAD_FILE for folder in sys.path if (Path(folder) / AUTOLOAD_FILE).exists()]
-        yield Finding(True, f"autoload: {next(iter(files), 'works')}")
+        yield Finding(None, f"autoload: disabled by {AUTOLOAD_VARIABLE}=0; `import posir_tasks` registers the tasks")
+    elif subprocess.run([sys.executable, "-c", code], check=False, stderr=subprocess.DEVNULL).returncode == 0:
+        files = (file for folder in sys.path if (file := Path(folder) / AUTOLOAD_FILE).exists())
+        yield Finding(True, f"autoload: {next(files, 'active')}")
     else:
         folders = ", ".join((*site.getsitepackages(), site.getusersitepackages()))
         yield Finding(False, f"autoload: Python did not run {AUTOLOAD_FILE}, which must be in one of {folders}")
-    yield Finding(None, NO_AUTOLOAD)
+    yield Finding(None, SKIPPED_WHEN)
 
 
-def mteb_internals() -> Iterator[Finding]:
+def check_mteb() -> Iterator[Finding]:
     """Report which of mteb's internals posir could not patch or find, and what does not work without them."""
     import mteb  # noqa: F401
 
@@ -103,36 +100,31 @@ def mteb_internals() -> Iterator[Finding]:
             yield Finding(False, f"mteb {version('mteb')} has no {name.path}; not available: {name.used_by}")
 
 
-def tasks() -> Iterator[Finding]:
-    """Report whether mteb knows the tasks."""
+def check_tasks() -> Iterator[Finding]:
+    """Check that mteb knows the tasks."""
     from posir_tasks.tasks.catalogue import builtin_task_classes
 
     classes, registry = builtin_task_classes(), TASKS_REGISTRY.resolve()
-    unknown = [task.metadata.name for task in classes if registry.get(task.metadata.name) is not task]
-    yield Finding(
-        not unknown,
-        f"tasks: mteb knows {len(classes) - len(unknown)} of {len(classes)}"
-        + (f"; not {', '.join(unknown)}" if unknown else ""),
-    )
+    missing = [task.metadata.name for task in classes if registry.get(task.metadata.name) is not task]
+    names = f"; missing: {', '.join(missing)}" if missing else ""
+    yield Finding(not missing, f"tasks: mteb knows {len(classes) - len(missing)} of {len(classes)}{names}")
 
 
-def plugins() -> Iterator[Finding]:
-    """Report each plugin and where it comes from, and the tasks that plugins add."""
+def check_plugins() -> Iterator[Finding]:
+    """Check every plugin and the tasks it adds, and report where they come from."""
     from posir_tasks.tasks.catalogue import checked_plugin_tasks
 
     for plugin in loaded_plugins().found:
-        yield Finding(
-            not plugin.problem, f"plugin {plugin.name} ({plugin.origin})" + f": {plugin.problem}" * bool(plugin.problem)
-        )
+        problem = f": {plugin.problem}" if plugin.problem else ""
+        yield Finding(not plugin.problem, f"plugin {plugin.name} ({plugin.origin}){problem}")
     added = checked_plugin_tasks()
     for name, given in added.tasks.items():
         yield Finding(True, f"task {name} (plugin {given.plugin}: {given.task.__module__}.{given.task.__qualname__})")
-    for problem in added.problems:
-        yield Finding(False, problem)
+    yield from (Finding(False, problem) for problem in added.problems)
 
 
-def data() -> Iterator[Finding]:
-    """Report where data would be read."""
+def check_data() -> Iterator[Finding]:
+    """Check the environment variables for data, and report where the data is read from."""
     try:
         check_environment()
     except PosirError as error:
@@ -140,20 +132,24 @@ def data() -> Iterator[Finding]:
         return
     folder = data_folder()
     for repo_id in (REPO_ID, SQUAD_REPO_ID, FINEWEB_REPO_ID):
-        if folder is not None:
-            local = folder / folder_name(repo_id)
-            yield Finding(
-                None, f"data {repo_id}: {local} ({'there' if local.is_dir() else 'not there'}; {DATA_VARIABLE} is set)"
-            )
-        else:
-            yield Finding(None, f"data {repo_id}: {_reachable(repo_id)}")
+        location = describe_hub(repo_id) if folder is None else describe_folder(folder / folder_name(repo_id))
+        yield Finding(None, f"data {repo_id}: {location}")
 
 
-def _reachable(repo_id: str) -> str:
+def describe_folder(folder: Path) -> str:
+    """Return whether a local dataset exists."""
+    return f"{folder} ({'found' if folder.is_dir() else 'not found'}; {DATA_VARIABLE} is set)"
+
+
+def describe_hub(repo_id: str) -> str:
+    """Return whether a dataset can be read from the Hub."""
     from huggingface_hub import HfApi
 
     try:
         HfApi().dataset_info(repo_id, timeout=5)
     except Exception as error:
-        return f"not reachable on the Hub ({type(error).__name__}); a local folder can be read with {DATA_VARIABLE}=/path"
+        return f"not reachable on the Hub ({type(error).__name__}); set {DATA_VARIABLE}=/path to read a local folder"
     return "reachable on the Hub"
+
+
+CHECKS = (check_versions, check_autoload, check_mteb, check_tasks, check_plugins, check_data)

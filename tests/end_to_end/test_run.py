@@ -205,7 +205,7 @@ def test_csv_and_markdown_reports_parse(data: Path, tmp_path: Path):
 def test_doctor_finds_no_problem():
     checked = run("posir", "doctor")
     assert checked.returncode == 0, checked.stdout
-    assert "autoload: " in checked.stdout
+    assert "✓ autoload: " in checked.stdout
     assert re.search(r"mteb knows (\d+) of \1\b", checked.stdout)
 
 

@@ -1,11 +1,11 @@
-"""What `posir doctor` says about autoload is what a new Python process does, and a check that raises is a finding."""
+"""`posir doctor` reports whether a new Python process autoloads posir, and every check whatever another one raises."""
 
 import sys
 import venv
 
 import pytest
 
-from posir_tasks.command.doctor import AUTOLOAD_FILE, autoload, found, tasks
+from posir_tasks.command.doctor import AUTOLOAD_FILE, check_autoload, check_data, check_tasks, run_check
 from posir_tasks.tasks import catalogue
 
 
@@ -17,9 +17,9 @@ def bare_python(tmp_path):
 
 
 def test_a_python_that_runs_the_autoload_file_passes():
-    finding = next(autoload())
-    assert finding.good
-    assert finding.what.endswith(AUTOLOAD_FILE)
+    finding = next(check_autoload())
+    assert finding.passed
+    assert finding.text.endswith(AUTOLOAD_FILE)
 
 
 @pytest.mark.parametrize("importable", [True, False])
@@ -29,23 +29,36 @@ def test_a_python_that_does_not_run_the_autoload_file_fails(bare_python, monkeyp
         import posir_autoload
 
         monkeypatch.setenv("PYTHONPATH", posir_autoload.__file__.rpartition("/")[0])
-    finding = next(autoload())
-    assert finding.good is False
-    assert f"Python did not run {AUTOLOAD_FILE}" in finding.what
+    finding = next(check_autoload())
+    assert finding.passed is False
+    assert f"Python did not run {AUTOLOAD_FILE}" in finding.text
 
 
-def test_switched_off_is_not_a_failure(monkeypatch):
+def test_disabling_autoload_is_not_a_failure(monkeypatch):
     monkeypatch.setenv("POSIR_AUTOLOAD", "0")
-    finding = next(autoload())
-    assert finding.good is None
-    assert "switched off by POSIR_AUTOLOAD=0" in finding.what
+    finding = next(check_autoload())
+    assert finding.passed is None
+    assert "disabled by POSIR_AUTOLOAD=0" in finding.text
 
 
-def test_a_section_that_raises_is_a_finding(monkeypatch):
+def test_a_check_that_raises_fails(monkeypatch):
     def fail():
         raise ImportError("mteb moved it")
 
     monkeypatch.setattr(catalogue, "builtin_task_classes", fail)
-    (finding,) = found(tasks)
-    assert finding.good is False
-    assert finding.what == "tasks: check failed (ImportError: mteb moved it)"
+    (finding,) = run_check(check_tasks)
+    assert finding.passed is False
+    assert finding.text == "check_tasks failed (ImportError: mteb moved it)"
+
+
+def test_local_data_is_found_or_not_and_a_missing_folder_fails(monkeypatch, tmp_path):
+    (tmp_path / "squad_v2").mkdir()
+    monkeypatch.setenv("POSIR_DATA", str(tmp_path))
+    posir, squad, fineweb = check_data()
+    assert (posir.passed, squad.passed, fineweb.passed) == (None, None, None)
+    assert f"{tmp_path / 'squad_v2'} (found; POSIR_DATA is set)" in squad.text
+    assert "(not found; " in posir.text
+    monkeypatch.setenv("POSIR_DATA", str(tmp_path / "missing"))
+    (finding,) = check_data()
+    assert finding.passed is False
+    assert "no such folder" in finding.text
