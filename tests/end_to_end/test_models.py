@@ -1,4 +1,4 @@
-"""Every kind of model that mteb runs gives a profile: real classes of sentence-transformers, small random weights."""
+"""Every kind of model that mteb runs produces a profile: classes of sentence-transformers with small random weights."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "i
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory):
-    """Return a function that saves a tiny BERT of a class with random weights, and gives its folder."""
+    """Return a function that saves a tiny BERT of a class with random weights and returns its folder."""
     tokenizer = AutoTokenizer.from_pretrained(str(get_model_path()))
 
     def save(kind: type) -> str:
@@ -42,58 +42,58 @@ class FewQuestions(PosIRMini):
         return read_mini().select(list(range(0, 720, 36)))
 
 
-def scores_of(model: object) -> dict:
+def evaluate(model: object) -> dict:
     """Evaluate and return the scores of the only subset."""
     results = mteb.evaluate(model, FewQuestions(), cache=None, show_progress_bar=False)
     return results.task_results[0].scores["test"][0]
 
 
-def queries_of(scores: dict) -> int:
+def count_queries(scores: dict) -> int:
     """Return the number of queries in a result's profile."""
     return PositionProfile.from_json(scores["position_profile"]).queries
 
 
 def test_dense(tiny):
-    assert queries_of(scores_of(SentenceTransformer(tiny(BertModel)))) == 20
+    assert count_queries(evaluate(SentenceTransformer(tiny(BertModel)))) == 20
 
 
 def test_sparse(tiny):
-    assert queries_of(scores_of(SparseEncoder(tiny(BertForMaskedLM)))) == 20
+    assert count_queries(evaluate(SparseEncoder(tiny(BertForMaskedLM)))) == 20
 
 
 def test_late_interaction(tiny):
-    assert queries_of(scores_of(MultiVectorEncoder(tiny(BertModel)))) == 20
+    assert count_queries(evaluate(MultiVectorEncoder(tiny(BertModel)))) == 20
 
 
 def test_cross_encoder_reranks_bm25s_top_100_once_and_names_it(tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("POSIR_CACHE", str(tmp_path))
     model = CrossEncoder(tiny(BertForSequenceClassification), max_length=64)
-    scores = scores_of(model)
+    scores = evaluate(model)
     assert scores["previous_results_model_meta"]["model_name"] == "mteb/baseline-bm25s"
-    assert queries_of(scores) == 20
-    (kept,) = tmp_path.rglob("*.parquet")
-    made = kept.stat().st_mtime_ns
-    assert scores_of(model)["position_profile"] == scores["position_profile"]
-    assert [file.stat().st_mtime_ns for file in tmp_path.rglob("*.parquet")] == [made]
+    assert count_queries(scores) == 20
+    (first_stage,) = tmp_path.rglob("*.parquet")
+    written = first_stage.stat().st_mtime_ns
+    assert evaluate(model)["position_profile"] == scores["position_profile"]
+    assert [file.stat().st_mtime_ns for file in tmp_path.rglob("*.parquet")] == [written]
 
 
-def test_a_task_used_by_a_cross_encoder_searches_the_whole_corpus_again_for_the_next_model(tiny, tmp_path, monkeypatch):
+def test_a_task_used_by_a_cross_encoder_searches_the_full_corpus_for_the_next_model(tiny, tmp_path, monkeypatch):
     monkeypatch.setenv("POSIR_CACHE", str(tmp_path))
     task = FewQuestions()
     mteb.evaluate(CrossEncoder(tiny(BertForSequenceClassification), max_length=64), task, cache=None)
     bm25 = mteb.get_model("mteb/baseline-bm25s")
     again = mteb.evaluate(bm25, task, cache=None).task_results[0].scores["test"][0]
     assert "previous_results_model_meta" not in again
-    assert again["position_profile"] == scores_of(bm25)["position_profile"]
+    assert again["position_profile"] == evaluate(bm25)["position_profile"]
 
 
-def test_bm25_is_ranked_alike_from_arrays_and_from_mtebs_dictionaries(tmp_path: Path):
+def test_bm25_has_the_same_ranks_from_arrays_and_from_mtebs_dictionaries(tmp_path: Path):
     model = mteb.get_model("mteb/baseline-bm25s")
     from_dictionaries = mteb.evaluate(model, FewQuestions(), cache=None, prediction_folder=tmp_path)
     assert (tmp_path / "PosIR-Mini_predictions.json").exists()
-    kept = read_query_ranks(query_ranks_path(tmp_path, "mteb/baseline-bm25s", model.mteb_model_meta.revision, "PosIR-Mini"))
-    assert kept.profile("default").to_json() == scores_of(model)["position_profile"]
-    assert from_dictionaries.task_results[0].scores["test"][0] == scores_of(model)
+    ranks = read_query_ranks(query_ranks_path(tmp_path, "mteb/baseline-bm25s", model.mteb_model_meta.revision, "PosIR-Mini"))
+    assert ranks.profile("default").to_json() == evaluate(model)["position_profile"]
+    assert from_dictionaries.task_results[0].scores["test"][0] == evaluate(model)
 
 
 def test_predictions_of_one_model_can_be_reranked_by_another(tiny, tmp_path: Path):
@@ -102,7 +102,7 @@ def test_predictions_of_one_model_can_be_reranked_by_another(tiny, tmp_path: Pat
     task = FewQuestions().convert_to_reranking(tmp_path, top_k=10)
     scores = mteb.evaluate(SentenceTransformer(tiny(BertModel)), task, cache=None).task_results[0].scores["test"][0]
     assert scores["previous_results_model_meta"]["model_name"] == "mteb/baseline-bm25s"
-    assert scores["recall_at_100"] == pytest.approx(scores_of(model)["recall_at_10"])
+    assert scores["recall_at_100"] == pytest.approx(evaluate(model)["recall_at_10"])
 
 
 class NanEncoder(mteb.SentenceTransformerEncoderWrapper):
@@ -114,4 +114,4 @@ class NanEncoder(mteb.SentenceTransformerEncoderWrapper):
 
 def test_nan_is_an_error_and_not_a_score(tiny):
     with pytest.raises(ScoreError, match="NaN scores for 20 of 20 queries"):
-        scores_of(NanEncoder(SentenceTransformer(tiny(BertModel))))
+        evaluate(NanEncoder(SentenceTransformer(tiny(BertModel))))

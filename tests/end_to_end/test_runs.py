@@ -1,4 +1,4 @@
-"""`posir run` against `mteb run`: the same results, from this machine or from a Ray cluster, whoever is killed meanwhile."""
+"""`posir run` saves the same results as mteb, on this machine or on a Ray cluster, whatever is killed meanwhile."""
 
 import json
 import os
@@ -22,7 +22,7 @@ from tests.support.datasets import ASKED, POSIR_FOLDER, TEXTS, posir_tables, wri
 
 DOMAINS = ("film_entertainment", "fire_safety_food_safety", "fineweb", "game", "mining", "sports")
 TASKS = ("PosIR-English", "PosIR-German-English")
-ASKED_FOR = ("-t", *TASKS, "-m", "baseline-bm25s")
+OPTIONS = ("-t", *TASKS, "-m", "baseline-bm25s")
 TIMES = ("date", "evaluation_time", "evaluation_phases")
 
 
@@ -32,9 +32,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("data")
     for number, domain in enumerate(DOMAINS):
         texts = {name: f"{text} This is about {domain}." * (number + 1) for name, text in TEXTS.items()}
-        asked = dict(list(ASKED.items())[number % 2 :])
+        questions = dict(list(ASKED.items())[number % 2 :])
         for language in ("eng-Latn", "deu-Latn"):
-            write_domain(folder / POSIR_FOLDER, posir_tables(texts, asked), language=language, domain=domain)
+            write_domain(folder / POSIR_FOLDER, posir_tables(texts, questions), language=language, domain=domain)
     return folder
 
 
@@ -67,11 +67,11 @@ def subsets_in(output: Path, task: str) -> list[str]:
     return [scores["hf_subset"] for file in files for scores in json.loads(file.read_text())["scores"]["test"]]
 
 
-def test_stopped_by_ctrl_c_and_met_by_bad_data_a_run_ends_with_mtebs_own_results_but_for_these(
+def test_after_ctrl_c_and_with_bad_data_in_one_subset_all_other_results_are_those_of_mteb(
     data: Path, tmp_path: Path, expected, monkeypatch
 ):
     output = tmp_path / "out"
-    command = ("posir", "run", *ASKED_FOR, "--output-folder", str(output))
+    command = ("posir", "run", *OPTIONS, "--output-folder", str(output))
     stopped = interrupted(command, {"POSIR_DATA": str(data)}, after=2)
     assert stopped.returncode == 130
     assert f"Finished results are in {output}; run the same command again" in stopped.stderr
@@ -88,11 +88,11 @@ def test_stopped_by_ctrl_c_and_met_by_bad_data_a_run_ends_with_mtebs_own_results
     assert isinstance(failed.exception, PosirError)
     assert f"{finished} of 12 jobs already have a result" in failed.output
     assert f"1 of {12 - finished} jobs failed" in str(failed.exception)
-    bad = f"mteb/baseline-bm25s · PosIR-German-English · sports: {queries}: field 'pos_char_span': is reversed"
-    assert bad in str(failed.exception)
-    of_english, of_german = (f"results/mteb__baseline-bm25s/0_3_0/{task}.json" for task in TASKS)
-    assert saved(output)[of_english] == expected[of_english]
-    assert saved(output)[of_german]["scores"]["test"] == expected[of_german]["scores"]["test"][:-1]
+    reason = f"mteb/baseline-bm25s · PosIR-German-English · sports: {queries}: field 'pos_char_span': is reversed"
+    assert reason in str(failed.exception)
+    english, german = (f"results/mteb__baseline-bm25s/0_3_0/{task}.json" for task in TASKS)
+    assert saved(output)[english] == expected[english]
+    assert saved(output)[german]["scores"]["test"] == expected[german]["scores"]["test"][:-1]
 
 
 def interrupted(command: tuple[str, ...], environment: dict[str, str], after: int) -> subprocess.CompletedProcess[str]:
@@ -114,22 +114,22 @@ def interrupted(command: tuple[str, ...], environment: dict[str, str], after: in
 
 @pytest.fixture(scope="module")
 def cluster():
-    """A Ray cluster of two machines on this one, each with room for a worker with all of its processors."""
+    """A Ray cluster of two simulated machines, each with resources for one worker with all processors."""
     pytest.importorskip("ray")
     from ray.cluster_utils import Cluster
 
-    room = {"num_cpus": os.cpu_count(), "object_store_memory": 80_000_000}
+    resources = {"num_cpus": os.cpu_count(), "object_store_memory": 80_000_000}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        # Ray gives way to everything else, here to the tests that run beside this one.
+        # By default Ray yields to all other processes, here to the tests that run in parallel.
         patch.setenv("RAY_worker_niceness", "0")
-        made = Cluster(initialize_head=True, head_node_args=room | {"include_dashboard": False})
-        made.add_node(**room)
-        yield made
-        made.shutdown()
+        cluster = Cluster(initialize_head=True, head_node_args=resources | {"include_dashboard": False})
+        cluster.add_node(**resources)
+        yield cluster
+        cluster.shutdown()
 
 
-def workers_at_work(cluster) -> list[int]:
+def busy_workers(cluster) -> list[int]:
     """Return the processes of the cluster's workers that evaluate a job now."""
     raylets = {info.process.pid for node in cluster.list_all_nodes() for info in node.all_processes["raylet"]}
     found = []
@@ -146,13 +146,13 @@ def workers_at_work(cluster) -> list[int]:
 def kill_one_worker(cluster, killed: list[int]) -> None:
     """Wait for a worker that evaluates a job, and kill it."""
     while not killed:
-        for pid in workers_at_work(cluster)[:1]:
+        for pid in busy_workers(cluster)[:1]:
             os.kill(pid, signal.SIGKILL)
             killed.append(pid)
         time.sleep(0.02)
 
 
-def test_two_workers_of_a_cluster_one_of_them_killed_give_mtebs_own_results(
+def test_two_workers_of_a_cluster_of_which_one_is_killed_save_the_same_results_as_mteb(
     cluster, data: Path, tmp_path: Path, expected, monkeypatch
 ):
     monkeypatch.setenv("POSIR_DATA", str(data))
@@ -161,17 +161,17 @@ def test_two_workers_of_a_cluster_one_of_them_killed_give_mtebs_own_results(
     killer.start()
     output = tmp_path / "out"
     done = CliRunner().invoke(
-        build_app(), ["run", *ASKED_FOR, "--output-folder", str(output), "--engine", "ray", "--address", cluster.address]
+        build_app(), ["run", *OPTIONS, "--output-folder", str(output), "--engine", "ray", "--address", cluster.address]
     )
-    assert killed, "the run ended before a worker was seen at work"
+    assert killed, "the run ended before a worker was found busy"
     assert done.exit_code == 0, done.output
     assert saved(output) == expected
 
 
-def test_ctrl_c_stops_a_cluster_run_and_the_same_command_ends_it(cluster, data: Path, tmp_path: Path, expected):
+def test_ctrl_c_stops_a_run_on_a_cluster_and_the_same_command_completes_it(cluster, data: Path, tmp_path: Path, expected):
     output = tmp_path / "out"
     on_cluster = ("--engine", "ray", "--address", cluster.address)
-    command = ("posir", "run", *ASKED_FOR, "--output-folder", str(output), *on_cluster)
+    command = ("posir", "run", *OPTIONS, "--output-folder", str(output), *on_cluster)
     stopped = interrupted(command, {"POSIR_DATA": str(data), "RAY_USAGE_STATS_ENABLED": "0"}, after=2)
     assert stopped.returncode == 130
     assert f"Finished results are in {output}; run the same command again" in stopped.stderr
@@ -186,18 +186,18 @@ def test_ctrl_c_stops_a_cluster_run_and_the_same_command_ends_it(cluster, data: 
     assert saved(output) == expected
 
 
-def test_ray_without_a_cluster_or_without_ray_says_what_to_do(monkeypatch, tmp_path: Path):
+def test_errors_without_a_cluster_or_without_ray_say_what_to_do(monkeypatch, tmp_path: Path):
     ray = pytest.importorskip("ray")
 
-    def said(*options: str) -> str:
-        asked_for = ["run", "-t", "PosIR-Mini", "-m", "baseline-bm25s", "--output-folder", str(tmp_path), *options]
-        return str(CliRunner().invoke(build_app(), asked_for).exception)
+    def error_of(*options: str) -> str:
+        command = ["run", "-t", "PosIR-Mini", "-m", "baseline-bm25s", "--output-folder", str(tmp_path), *options]
+        return str(CliRunner().invoke(build_app(), command).exception)
 
     def unreachable(*_: object, **__: object) -> None:
         raise ConnectionError("nobody is there")
 
-    assert "applies to a Ray cluster only" in said("--address", "auto")
+    assert "applies to a Ray cluster only" in error_of("--address", "auto")
     monkeypatch.setattr(ray, "init", unreachable)
-    assert "no Ray cluster can be reached there (nobody is there)" in said("--engine", "ray", "--address", "auto")
+    assert "no Ray cluster can be reached there (nobody is there)" in error_of("--engine", "ray", "--address", "auto")
     monkeypatch.setitem(sys.modules, "ray", None)
-    assert "pip install 'posir[ray]'" in said("--engine", "ray")
+    assert "pip install 'posir[ray]'" in error_of("--engine", "ray")
