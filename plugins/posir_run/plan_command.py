@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -26,8 +27,11 @@ def add_commands(app: typer.Typer) -> None:
     ) -> None:
         """Estimate the texts, embeddings and time of a run; the time is from a short benchmark on this machine."""
         from posir_run.planning.plan import build_plans
-        from posir_run.planning.tables import build_document, build_records, build_table
+        from posir_run.planning.sizes import BUCKETS
+        from posir_run.planning.tables import build_records, build_table
 
         plans = build_plans(resolve_request(RunRequest(tasks or (), benchmarks or (), models, revision)), batch_size)
         records = [record for plan in plans for record in build_records(plan)]
-        print_as(format_, list(map(build_table, plans)), records, list(map(build_document, plans)))
+        print_as(
+            format_, list(map(build_table, plans)), records, [{"length_buckets": BUCKETS, **asdict(plan)} for plan in plans]
+        )

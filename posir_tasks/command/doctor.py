@@ -132,13 +132,12 @@ def check_data() -> Iterator[Finding]:
         return
     folder = data_folder()
     for repo_id in (REPO_ID, SQUAD_REPO_ID, FINEWEB_REPO_ID):
-        location = describe_hub(repo_id) if folder is None else describe_folder(folder / folder_name(repo_id))
+        if folder is None:
+            location = describe_hub(repo_id)
+        else:
+            local = folder / folder_name(repo_id)
+            location = f"{local} ({'found' if local.is_dir() else 'not found'}; {DATA_VARIABLE} is set)"
         yield Finding(None, f"data {repo_id}: {location}")
-
-
-def describe_folder(folder: Path) -> str:
-    """Return whether a local dataset exists."""
-    return f"{folder} ({'found' if folder.is_dir() else 'not found'}; {DATA_VARIABLE} is set)"
 
 
 def describe_hub(repo_id: str) -> str:

@@ -10,6 +10,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -36,21 +37,6 @@ SEED = 42
 
 
 @dataclass(frozen=True)
-class Speed:
-    """How fast texts of one kind are encoded."""
-
-    texts: int
-    """Texts per round."""
-    seconds: tuple[float, ...]
-    """Seconds per token of a document, or per query, in each round."""
-
-    @property
-    def mean(self) -> float:
-        """Mean over the rounds."""
-        return sum(self.seconds) / len(self.seconds)
-
-
-@dataclass(frozen=True)
 class Duration:
     """Seconds: the estimate, and its range from the fastest to the slowest rounds of the benchmark."""
 
@@ -61,10 +47,19 @@ class Duration:
     def __add__(self, other: Duration) -> Duration:
         return Duration(self.low + other.low, self.mean + other.mean, self.high + other.high)
 
-    @classmethod
-    def estimate(cls, speed: Speed, amount: int) -> Duration:
+
+@dataclass(frozen=True)
+class Speed:
+    """How fast texts of one kind are encoded."""
+
+    texts: int
+    """Texts per round."""
+    seconds: tuple[float, ...]
+    """Seconds per token of a document, or per query, in each round."""
+
+    def duration(self, amount: int = 1) -> Duration:
         """Estimate the time for a number of tokens, or queries."""
-        return cls(min(speed.seconds) * amount, speed.mean * amount, max(speed.seconds) * amount)
+        return Duration(min(self.seconds) * amount, fmean(self.seconds) * amount, max(self.seconds) * amount)
 
 
 @dataclass(frozen=True)
@@ -80,8 +75,7 @@ class Calibration:
     def duration(self, documents: TextCounts, queries: int) -> Duration:
         """Estimate how long documents and queries take to encode."""
         buckets = zip(self.documents, documents.tokens, strict=True)
-        durations = [Duration.estimate(speed, tokens) for speed, tokens in buckets if speed is not None]
-        return sum(durations, Duration.estimate(self.queries, queries))
+        return sum((speed.duration(tokens) for speed, tokens in buckets if speed), self.queries.duration(queries))
 
 
 def calibrate(model: MTEBModels, samples: Samples, task_arguments: dict[str, Any], batch_size: int) -> Calibration:

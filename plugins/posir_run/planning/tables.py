@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import Any
 
 from rich.filesize import decimal
@@ -42,11 +41,6 @@ def build_records(plan: Plan) -> Iterator[dict[str, Any]]:
             "bytes": estimate.bytes,
             **{f"seconds_{name}": getattr(estimate.duration, name, None) for name in ("low", "mean", "high")},
         }
-
-
-def build_document(plan: Plan) -> dict[str, Any]:
-    """Return a plan as JSON holds it: durations in seconds, sizes in bytes, lengths by bucket."""
-    return {"length_buckets": BUCKETS, **asdict(plan)}
 
 
 def table_rows(plan: Plan) -> Iterator[CostEstimate]:
@@ -108,5 +102,5 @@ def explain_benchmark(calibration: Calibration, *, sampled: bool) -> Iterator[st
 
 def format_rate(speed: Speed) -> str:
     """Return a speed as a rate, with its range and the size of its sample."""
-    slowest, fastest = 1 / max(speed.seconds), 1 / min(speed.seconds)
-    return f"{1 / speed.mean:,.0f} ({slowest:,.0f} to {fastest:,.0f}; {speed.texts} texts per round)"
+    time = speed.duration()
+    return f"{1 / time.mean:,.0f} ({1 / time.high:,.0f} to {1 / time.low:,.0f}; {speed.texts} texts per round)"
