@@ -1,21 +1,29 @@
-# `make demo` and `make test` do all their own set-up: Python 3.11 or newer is enough.
+# `make demo` and `make test` do all their own set-up; Python 3.11 or newer is enough.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# In order of file name, which starts the slow end-to-end tests first.
+PYTEST := $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test browser clean
+.PHONY: demo test test-all check browser clean
 
 demo: $(VENV)/ready
 	$(BIN)/mteb run -t PosIR-Mini -m mteb/baseline-bm25s --output-folder results/demo -v 1
 	$(BIN)/posir report results/demo
 
-test: $(VENV)/ready-to-test
+test: check
+	$(PYTEST)
+
+# With the tests marked `slow`.
+test-all: check
+	$(PYTEST) -m ""
+
+check: $(VENV)/ready-to-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest -n auto --dist loadfile
 
-# The page's tests need Chromium and are skipped where there is none.
+# The tests of the page are skipped without Chromium.
 browser:
 	command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; }
 
