@@ -41,7 +41,7 @@ def rows_table(rows: Sequence[PublishedRow]) -> Table:
     """Return a table with a line per model, task and length."""
     bounded = any(row.psi_null_mean_at_most is not None for row in rows)
     return _build_table(
-        ("Model", "Length", "Queries", "nDCG@10", "PSI", "PSI under the null, at most"),
+        ("Model", "Length", "Queries", "nDCG@10", "PSI", "PSI under the null at most"),
         (
             (
                 row.task,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+from posir_psi.scores import none_if_nan
 from posir_tasks.cells import pool
 from posir_tasks.errors import PosirError
 from posir_tasks.plugin_api.manager import plugin_scores
@@ -16,8 +16,10 @@ from posir_tasks.profile import PositionProfile
 from posir_tasks.results import SubsetResult
 from posir_tasks.window_coverage import pool_coverages
 
-#: Folder below a revision in which mteb keeps runs of a model with other settings, each in a folder of its own.
+#: Folder below a revision in which mteb saves runs with other settings, each in its own folder.
 EXPERIMENTS = "experiments"
+#: An interval that is undefined or unknown.
+UNKNOWN = (None, None)
 
 
 @dataclass(frozen=True)
@@ -25,40 +27,40 @@ class TaskSummary:
     """One model on one task, all its subsets pooled."""
 
     model: str
-    """Full name, and the settings of the run in brackets where they are not the model's own."""
+    """Full name, followed by the settings of the run in parentheses if they are not the model's defaults."""
     revision: str
     task: str
     subsets: tuple[str, ...]
     missing: tuple[str, ...]
-    """Subsets of the whole task that no result has."""
+    """Subsets of the task without a result."""
     data_revision: str
-    """Of the dataset; several where the subsets were run on several."""
+    """Of the dataset; several, separated by commas, if the subsets have different ones."""
     profile: PositionProfile
     scores: Mapping[str, Any]
-    """What the plugins say of the pooled profile."""
+    """What the plugins return for the pooled profile."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a report: a model on a task, at all lengths or in one length bucket. None where undefined or unknown."""
+    """One line of a report: a model on a task, at all lengths or in one length bucket. None if undefined or unknown."""
 
     model: str
     task: str
     length: str
     """`all`, or the length bucket."""
     queries: int | None
-    ndcg_at_10: float | None
-    ndcg_at_10_low: float | None
-    ndcg_at_10_high: float | None
-    psi: float | None
-    psi_low: float | None
-    psi_high: float | None
-    psi_null_mean: float | None
-    psi_null_p95: float | None
-    p_value: float | None
-    direction: str | None
-    subsets: int
-    missing_subsets: int
+    ndcg_at_10: float | None = None
+    ndcg_at_10_low: float | None = None
+    ndcg_at_10_high: float | None = None
+    psi: float | None = None
+    psi_low: float | None = None
+    psi_high: float | None = None
+    psi_null_mean: float | None = None
+    psi_null_p95: float | None = None
+    p_value: float | None = None
+    direction: str | None = None
+    subsets: int = 0
+    missing_subsets: int = 0
 
 
 def summarise(results: Iterable[SubsetResult]) -> list[TaskSummary]:
@@ -67,25 +69,28 @@ def summarise(results: Iterable[SubsetResult]) -> list[TaskSummary]:
     Raises:
         PosirError: A subset would count twice.
     """
-    ordered = sorted(results, key=_run_of)
-    return [_summary(model, revision, task, list(group)) for (model, revision, task), group in groupby(ordered, key=_run_of)]
+    ordered = sorted(results, key=_identify_run)
+    return [
+        _summarise_task(model, revision, task, list(group))
+        for (model, revision, task), group in groupby(ordered, key=_identify_run)
+    ]
 
 
-def _run_of(result: SubsetResult) -> tuple[str, str, str]:
+def _identify_run(result: SubsetResult) -> tuple[str, str, str]:
     """Return model, revision and task; a run with other settings is another model."""
     folder = result.file.parent
     settings = f" ({folder.name})" if folder.parent.name == EXPERIMENTS else ""
     return result.model + settings, result.revision, result.task
 
 
-def _summary(model: str, revision: str, task: str, results: list[SubsetResult]) -> TaskSummary:
+def _summarise_task(model: str, revision: str, task: str, results: list[SubsetResult]) -> TaskSummary:
     subsets = tuple(result.subset for result in results)
-    twice = [subset for subset, times in Counter(subsets).items() if times > 1]
-    if twice:
-        files = sorted({str(result.file) for result in results if result.subset in twice})
+    duplicates = [subset for subset, times in Counter(subsets).items() if times > 1]
+    if duplicates:
+        files = sorted({str(result.file) for result in results if result.subset in duplicates})
         raise PosirError(
-            f"{model} on {task}: the subset '{twice[0]}' has several results, which would count twice: {', '.join(files)}. "
-            "Report one of the folders at a time, or remove one of the results."
+            f"{model} on {task}: the subset '{duplicates[0]}' has several results, which would count twice: "
+            f"{', '.join(files)}. Report one of the folders at a time, or remove one of the results."
         )
     missing = {name for result in results for name in result.run.get("missing_subsets", ())} - set(subsets)
     profile = pool(result.profile for result in results)
@@ -104,37 +109,31 @@ def _summary(model: str, revision: str, task: str, results: list[SubsetResult]) 
 def build_rows(summary: TaskSummary) -> list[Row]:
     """Return the row of all lengths, then one per length bucket."""
     lengths = summary.profile.lengths if len(summary.profile.lengths) > 1 else ()
-    return [_row(summary, "all", None), *(_row(summary, name, index) for index, name in enumerate(lengths))]
+    return [_build_row(summary, "all", None), *(_build_row(summary, name, index) for index, name in enumerate(lengths))]
 
 
-def _row(summary: TaskSummary, length: str, index: int | None) -> Row:
+def _build_row(summary: TaskSummary, length: str, index: int | None) -> Row:
     scores, key = summary.scores, length.lower()
-    trust = scores.get("psi_significance", {}).get(key, {})
-    direction = scores.get("position_direction", {}).get(key, {})
-    whole = index is None
+    significance = scores.get("psi_significance", {}).get(key, {})
     profile = summary.profile if index is None else summary.profile.of_length(index)
+    ndcg_low, ndcg_high = significance.get("ndcg_at_10_interval") or UNKNOWN
+    psi_low, psi_high = significance.get("psi_interval") or UNKNOWN
     return Row(
         model=summary.model,
         task=summary.task,
         length=length,
         queries=profile.queries,
-        ndcg_at_10=profile.score() if whole and profile.queries else scores.get(f"ndcg_at_10_{key}"),
-        ndcg_at_10_low=_end(trust.get("ndcg_at_10_interval"), 0),
-        ndcg_at_10_high=_end(trust.get("ndcg_at_10_interval"), 1),
-        psi=scores.get("psi" if whole else f"psi_{key}"),
-        psi_low=_end(trust.get("psi_interval"), 0),
-        psi_high=_end(trust.get("psi_interval"), 1),
-        psi_null_mean=trust.get("psi_null_mean"),
-        psi_null_p95=trust.get("psi_null_p95"),
-        p_value=trust.get("p_value"),
-        direction=direction.get("verdict"),
+        ndcg_at_10=profile.score() if index is None and profile.queries else scores.get(f"ndcg_at_10_{key}"),
+        ndcg_at_10_low=ndcg_low,
+        ndcg_at_10_high=ndcg_high,
+        psi=scores.get("psi" if index is None else f"psi_{key}"),
+        psi_low=psi_low,
+        psi_high=psi_high,
+        direction=scores.get("position_direction", {}).get(key, {}).get("verdict"),
         subsets=len(summary.subsets),
         missing_subsets=len(summary.missing),
+        **{name: significance.get(name) for name in ("psi_null_mean", "psi_null_p95", "p_value")},
     )
-
-
-def _end(interval: list[float] | None, which: int) -> float | None:
-    return None if interval is None else interval[which]
 
 
 @dataclass(frozen=True)
@@ -156,14 +155,6 @@ def build_bin_rows(summary: TaskSummary) -> list[BinRow]:
     intervals = summary.scores.get("position_intervals") or [None] * len(profile.positions)
     bins = zip(profile.positions, profile.counts.sum(axis=(0, 2)), profile.by_position(), intervals, strict=True)
     return [
-        BinRow(
-            summary.model,
-            summary.task,
-            position,
-            int(queries),
-            None if math.isnan(score) else float(score),
-            _end(interval, 0),
-            _end(interval, 1),
-        )
+        BinRow(summary.model, summary.task, position, int(queries), none_if_nan(score), *(interval or UNKNOWN))
         for position, queries, score, interval in bins
     ]

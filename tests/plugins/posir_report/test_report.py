@@ -24,7 +24,7 @@ from tests.support.results import write_result
 
 DOMAINS = {"sports": 400, "game": 150, "news_media": 30}
 LENGTHS = ["Q1", "Q2", "Q3", "Q4"]
-EMPTY_ROW = Row("", "", "all", 0, *[None] * 10, subsets=1, missing_subsets=0)
+EMPTY_ROW = Row("", "", "all", 0, subsets=1)
 
 
 def drawn_queries(seed=1):
