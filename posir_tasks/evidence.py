@@ -33,6 +33,8 @@ class Evidence:
     """Length of the relevant document in tokens, as stated in the data, shape (n,)."""
     labels: tuple[str, ...] = ()
     """Position labels such as "beginning", length n; a label may name several positions."""
+    clusters: tuple[str, ...] = ()
+    """What documents of one source share, such as the title of an article that has several documents; length n."""
 
     def __len__(self) -> int:
         return len(self.query_ids)
@@ -50,7 +52,25 @@ class Evidence:
             characters,
             tokens,
             tuple(self.labels[row] for row in rows) if self.labels else (),
+            tuple(self.clusters[row] for row in rows) if self.clusters else (),
         )
+
+    def beyond(self, window: int | None) -> Integers:
+        """Return for each query whether its evidence starts (2) or only ends (1) beyond a model's window, or is within it (0).
+
+        A character's place in tokens is its share of the document's characters times the document's tokens, as the data
+        counts them; a model's own tokenizer may count somewhat differently.
+
+        Args:
+            window: Tokens of a document that the model reads; None if unknown.
+
+        Returns:
+            Shape (n,); (0,) if the window or the documents' lengths are unknown.
+        """
+        if window is None or not (len(self.tokens) and len(self.characters)):
+            return np.zeros(0, np.int64)
+        starts, ends = (column / self.characters * self.tokens for column in (self.starts, self.ends))
+        return (ends > window).astype(np.int64) + (starts >= window)
 
     def positives(self) -> dict[str, str]:
         """Map each query id to the id of its relevant document."""

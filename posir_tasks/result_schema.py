@@ -11,6 +11,8 @@ from posir_tasks.schemes import AbsolutePositions, LabelledPositions, PositionSc
 SCHEMA = 2
 #: Keys of a subset's scores: the profile, what the model's window covers of it, and what was read and run.
 PROFILE_KEY, COVERAGE_KEY, RUN_KEY = "position_profile", "window_coverage", "position_run"
+#: Key of the ranks by document, which results of the first versions lack.
+RANKS_KEY = "document_ranks"
 #: Key of the run for the names of the scores that plugins gave.
 SCORE_NAMES_KEY = "plugin_score_names"
 

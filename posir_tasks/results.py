@@ -10,11 +10,12 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import PosirError, ProfileError, check_schema, summarize_error
 from posir_tasks.files import atomic_write, folder_lock
 from posir_tasks.plugin_api.manager import plugin_scores
 from posir_tasks.profile import PositionProfile
-from posir_tasks.result_schema import COVERAGE_KEY, PROFILE_KEY, RUN_KEY, SCHEMA, SCORE_NAMES_KEY, upgrade_scores
+from posir_tasks.result_schema import COVERAGE_KEY, PROFILE_KEY, RANKS_KEY, RUN_KEY, SCHEMA, SCORE_NAMES_KEY, upgrade_scores
 from posir_tasks.window_coverage import WindowCoverage
 
 #: Name of mteb's file about the model, beside its results.
@@ -33,6 +34,8 @@ class SubsetResult:
     task: str
     subset: str
     profile: PositionProfile
+    ranks: DocumentRanks | None
+    """The same ranks by document; None in results of the first versions."""
     coverage: WindowCoverage | None
     """None if the model's window or the documents' lengths are unknown."""
     run: Mapping[str, Any]
@@ -102,19 +105,25 @@ def _subset_results(file: Path) -> Iterator[SubsetResult]:
     data = load_result(file)
     model, revision = _model_of(file)
     for subset, scores in _profile_scores(data):
-        profile, coverage = read_profile(file, subset, scores)
-        yield SubsetResult(model, revision, data["task_name"], subset, profile, coverage, scores.get(RUN_KEY, {}), file)
+        profile, coverage, ranks = read_profile(file, subset, scores)
+        yield SubsetResult(model, revision, data["task_name"], subset, profile, ranks, coverage, scores.get(RUN_KEY, {}), file)
 
 
-def read_profile(file: Path, subset: str, scores: Mapping[str, Any]) -> tuple[PositionProfile, WindowCoverage | None]:
-    """Read the profile of a subset's scores and its window coverage, None if the window is unknown.
+def read_profile(
+    file: Path, subset: str, scores: Mapping[str, Any]
+) -> tuple[PositionProfile, WindowCoverage | None, DocumentRanks | None]:
+    """Read the profile of a subset's scores, its window coverage and its ranks by document; None if they are unknown.
 
     Raises:
         ProfileError: One of them is missing, damaged or of a newer schema. Names file and subset.
     """
     try:
         check_schema(scores.get(RUN_KEY, {}).get("schema", SCHEMA), SCHEMA, "The result")
-        return PositionProfile.from_json(scores.get(PROFILE_KEY, {})), WindowCoverage.from_json(scores.get(COVERAGE_KEY, {}))
+        profile = PositionProfile.from_json(scores.get(PROFILE_KEY, {}))
+        ranks = DocumentRanks.from_json(scores[RANKS_KEY], profile.axes) if RANKS_KEY in scores else None
+        if ranks is not None and ranks.profile != profile:
+            raise ProfileError("The position profile and the ranks by document disagree.")
+        return profile, WindowCoverage.from_json(scores.get(COVERAGE_KEY, {})), ranks
     except (PosirError, AttributeError, TypeError) as error:
         raise ProfileError(f"{file}: subset '{subset}': {error}") from error
 
@@ -151,10 +160,10 @@ def rescore(file: Path) -> int:
 
 
 def _rescore_subset(file: Path, subset: str, scores: dict[str, Any]) -> None:
-    profile, coverage = read_profile(file, subset, scores)
+    profile, coverage, ranks = read_profile(file, subset, scores)
     run = scores.setdefault(RUN_KEY, {})
     old_names = set(run.get(SCORE_NAMES_KEY, ()))
-    new = rounded(plugin_scores(profile, coverage, taken=scores.keys() - old_names))
+    new = rounded(plugin_scores(profile, coverage, ranks, taken=scores.keys() - old_names))
     scores.update(new)
     run.update({"schema": SCHEMA, SCORE_NAMES_KEY: sorted(old_names | new.keys())})
 

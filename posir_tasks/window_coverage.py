@@ -33,24 +33,21 @@ class WindowCoverage:
     def from_ranks(cls, window: int, scheme: PositionScheme, evidence: Evidence, ranks: Integers) -> WindowCoverage | None:
         """Count the evidence beyond a window and profile the rest; None if the data does not state the documents' lengths.
 
-        A character's place in tokens is its share of the document's characters times the document's tokens, as the data
-        counts them; a model's own tokenizer may count somewhat differently.
-
         Args:
             window: Tokens that the model reads.
             scheme: Assigns queries to cells.
             evidence: Of n queries.
             ranks: Rank of each relevant document, shape (n,); 0 where it was not found.
         """
-        if not (len(evidence.tokens) and len(evidence.characters)):
+        beyond = evidence.beyond(window)
+        if not len(beyond):
             return None
-        starts, ends = (column / evidence.characters * evidence.tokens for column in (evidence.starts, evidence.ends))
         buckets, lengths = scheme.length_buckets(evidence), len(scheme.axes.lengths)
-        rows = np.flatnonzero(ends <= window)
+        rows = np.flatnonzero(beyond == 0)
         return cls(
             window,
-            np.bincount(buckets[starts >= window], minlength=lengths),
-            np.bincount(buckets[ends > window], minlength=lengths),
+            np.bincount(buckets[beyond == 2], minlength=lengths),
+            np.bincount(buckets[beyond > 0], minlength=lengths),
             PositionProfile.from_ranks(scheme, evidence.select(rows.tolist()), ranks[rows]),
         )
 

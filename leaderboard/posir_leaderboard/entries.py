@@ -252,7 +252,7 @@ def _subset_result(file: Path, model: str, revision: str, task: str, scores: Map
     _check_shape(SubsetScores, scores, file, scores.get("hf_subset"))
     subset = scores["hf_subset"]
     try:
-        profile, coverage = read_profile(file, subset, scores)
+        profile, coverage, ranks = read_profile(file, subset, scores)
     except PosirError as error:
         message = sanitized(str(error).removeprefix(f"{file}: subset '{subset}': "), 500)
         raise EntryError(file, message, subset, PROFILE_KEY) from error
@@ -262,7 +262,7 @@ def _subset_result(file: Path, model: str, revision: str, task: str, scores: Map
         counted += [coverage.starts_beyond, coverage.ends_beyond, within.counts, within.totals]
     if any(np.any((counts < 0) | (counts > MAX_COUNT)) for counts in counted):
         raise EntryError(file, f"has a count that is not between 0 and {MAX_COUNT:,}", subset, PROFILE_KEY)
-    return SubsetResult(model, revision, task, subset, profile, coverage, scores["position_run"], file)
+    return SubsetResult(model, revision, task, subset, profile, ranks, coverage, scores["position_run"], file)
 
 
 def read_json(file: Path) -> Any:

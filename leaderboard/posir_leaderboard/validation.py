@@ -19,12 +19,13 @@ from posir_leaderboard.dataset import SubsetFacts, subset_facts
 from posir_leaderboard.entries import Entry, Problem, sanitized
 from posir_tasks.cells import CellCounts
 from posir_tasks.display.progress import progress
+from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import DataError
 from posir_tasks.evidence import Integers
 from posir_tasks.plugin_api.manager import plugin_scores
 from posir_tasks.profile import DEPTH, PositionProfile
 from posir_tasks.ranks import RankedQueries, retrieval_scores
-from posir_tasks.result_schema import COVERAGE_KEY, PROFILE_KEY, RUN_KEY, SCHEMA, SCORE_NAMES_KEY
+from posir_tasks.result_schema import COVERAGE_KEY, PROFILE_KEY, RANKS_KEY, RUN_KEY, SCHEMA, SCORE_NAMES_KEY
 from posir_tasks.results import DECIMALS, SubsetResult
 from posir_tasks.tasks.catalogue import builtin_tasks
 from posir_tasks.window_coverage import WindowCoverage
@@ -96,7 +97,8 @@ def _subset_problems(
         )
         return
     # Scores of impossible counts may take forever to compute.
-    problems = list(count_problems(task, facts, result.profile, result.coverage)) or score_problems(task, facts, result, scores)
+    problems = [*count_problems(task, facts, result.profile, result.coverage), *rank_problems(task, facts, result)]
+    problems = problems or list(score_problems(task, facts, result, scores))
     for field, message in problems:
         yield _problem(entry, message, result.subset, field)
 
@@ -147,6 +149,21 @@ def count_problems(
         yield field, "counts more queries at a rank than the profile that contains it"
 
 
+def rank_problems(task: type[PositionTask], facts: SubsetFacts, result: SubsetResult) -> Iterator[tuple[str, str]]:
+    """Yield what in the ranks by document is not of the dataset's queries, as field and message; nothing without them."""
+    if result.ranks is None:
+        return
+    window = result.coverage.window if result.coverage else None
+    unranked = np.zeros(len(facts.evidence), np.int64)
+    expected = DocumentRanks.from_ranks(task.scheme, facts.evidence, unranked, window)
+    if not result.ranks.same_queries(expected):
+        yield RANKS_KEY, "are not those of the dataset's queries and documents"
+    elif any(not np.array_equal(a.beyond, b.beyond) for a, b in zip(result.ranks.blocks, expected.blocks, strict=True)):
+        yield RANKS_KEY, "state other queries beyond the window than the dataset"
+    elif result.coverage and result.ranks.within_window().profile != result.coverage.within_window:
+        yield COVERAGE_KEY, "does not follow from the ranks by document"
+
+
 def _profile_problems(
     field: str, profile: PositionProfile, expected: CellCounts, fewest: int, most: int
 ) -> Iterator[tuple[str, str]]:
@@ -181,7 +198,10 @@ def score_problems(
     fixed = {"hf_subset": result.subset, "languages": languages, "main_score": low[task.metadata.main_score]}
     coverage = result.coverage.to_json() if result.coverage else {"window": None}
     values = {PROFILE_KEY: result.profile.to_json(), COVERAGE_KEY: coverage}
-    added = plugin_scores(result.profile, result.coverage, taken={*low, *others, *fixed, *values, RUN_KEY})
+    if result.ranks is not None:
+        # Compared as a value above: another version of zlib packs the same ranks into another text.
+        values[RANKS_KEY] = scores[RANKS_KEY]
+    added = plugin_scores(result.profile, result.coverage, result.ranks, taken={*low, *others, *fixed, *values, RUN_KEY})
     run = {
         "schema": SCHEMA,
         "data_revision": result.run.get("data_revision"),

@@ -12,6 +12,7 @@ from typing import Any
 
 import pluggy
 
+from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.plugin_api import specs
 from posir_tasks.plugin_api.markers import PROJECT
 from posir_tasks.profile import PositionProfile
@@ -93,19 +94,24 @@ def _register(manager: pluggy.PluginManager, point: EntryPoint) -> str | None:
 
 
 def plugin_scores(
-    profile: PositionProfile, coverage: WindowCoverage | None = None, *, taken: Collection[str] = ()
+    profile: PositionProfile,
+    coverage: WindowCoverage | None = None,
+    ranks: DocumentRanks | None = None,
+    *,
+    taken: Collection[str] = (),
 ) -> dict[str, Any]:
     """Return the scores of all plugins for a profile; warn about each plugin that fails, and omit its scores.
 
     Args:
         profile: The profile to score.
         coverage: How much of the evidence the model's window covers; None if unknown.
+        ranks: The same ranks by document; None if unknown.
         taken: Names that are in use.
     """
     scores: dict[str, Any] = {}
     for name, caller in loaded_plugins().callers("posir_scores"):
         try:
-            added = merge_scores(caller(profile=profile, coverage=coverage))
+            added = merge_scores(caller(profile=profile, coverage=coverage, ranks=ranks))
         except Exception as error:
             logger.warning("posir plugin '%s' raised %s: %s; its scores are missing", name, type(error).__name__, error)
             continue

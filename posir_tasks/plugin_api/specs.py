@@ -14,13 +14,16 @@ if TYPE_CHECKING:
     import typer
     from mteb.abstasks.retrieval import AbsTaskRetrieval
 
+    from posir_tasks.document_ranks import DocumentRanks
     from posir_tasks.profile import PositionProfile
     from posir_tasks.window_coverage import WindowCoverage
 
 
 @hookspec
-def posir_scores(profile: PositionProfile, coverage: WindowCoverage | None) -> Mapping[str, Any]:  # type: ignore[empty-body]
-    """Return scores of one profile, which are added to mteb's own scores in the result.
+def posir_scores(  # type: ignore[empty-body]
+    profile: PositionProfile, coverage: WindowCoverage | None, ranks: DocumentRanks | None
+) -> Mapping[str, Any]:
+    """Return scores of one profile, which are added to mteb\'s own scores in the result.
 
     Called for every evaluated subset, by `posir rescore` for stored ones, and by reports for pooled ones; so it must
     depend only on its arguments, and must not change them.
@@ -29,6 +32,7 @@ def posir_scores(profile: PositionProfile, coverage: WindowCoverage | None) -> M
         profile: Ranks of the relevant documents, counted by length and position.
         coverage: How much of the evidence the model's input window covers; None if the window or the documents' lengths are
             unknown.
+        ranks: The same ranks by document, for statistics that hold for new documents; None for results of older versions.
 
     Returns:
         Names and JSON values (None if a score is undefined; NaN is refused). A name that mteb or another plugin

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from mteb.timing import TimingStack
 
+from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.embeddings.cached_encoder import with_cache
 from posir_tasks.errors import PosirError, hide_tracebacks
 from posir_tasks.evidence import Evidence
@@ -18,10 +19,9 @@ from posir_tasks.files import atomic_update
 from posir_tasks.host.private_names import TASKS_REGISTRY
 from posir_tasks.host.retrieval_task import RetrievalTask, SubsetRun
 from posir_tasks.plugin_api.manager import plugin_scores
-from posir_tasks.profile import PositionProfile
 from posir_tasks.query_ranks import save_query_ranks
 from posir_tasks.ranks import RankedQueries, rank_results, retrieval_scores
-from posir_tasks.result_schema import COVERAGE_KEY, PROFILE_KEY, RUN_KEY, SCHEMA, SCORE_NAMES_KEY
+from posir_tasks.result_schema import COVERAGE_KEY, PROFILE_KEY, RANKS_KEY, RUN_KEY, SCHEMA, SCORE_NAMES_KEY
 from posir_tasks.results import rounded
 from posir_tasks.schemes import PositionScheme, RelativePositions
 from posir_tasks.search.dispatch import SearchRequest, find_window, is_reranker, search_ranks, search_results
@@ -175,10 +175,11 @@ class PositionTask(RetrievalTask):
         self, ranked: RankedQueries, data: SplitData, window: int | None, taken: Collection[str]
     ) -> dict[str, Any]:
         evidence = data["evidence"]
-        profile = PositionProfile.from_ranks(self.scheme, evidence, ranked.ranks)
+        ranks = DocumentRanks.from_ranks(self.scheme, evidence, ranked.ranks, window)
+        profile = ranks.profile
         coverage = WindowCoverage.from_ranks(window, self.scheme, evidence, ranked.ranks) if window else None
-        reserved = {PROFILE_KEY, COVERAGE_KEY, RUN_KEY, "main_score", "hf_subset", "languages", "mteb_version"}
-        scores: dict[str, Any] = rounded(plugin_scores(profile, coverage, taken={*taken, *reserved}))
+        reserved = {PROFILE_KEY, RANKS_KEY, COVERAGE_KEY, RUN_KEY, "main_score", "hf_subset", "languages", "mteb_version"}
+        scores: dict[str, Any] = rounded(plugin_scores(profile, coverage, ranks, taken={*taken, *reserved}))
         run = {
             "schema": SCHEMA,
             "data_revision": data["revision"],
@@ -189,6 +190,7 @@ class PositionTask(RetrievalTask):
         }
         return {
             PROFILE_KEY: profile.to_json(),
+            RANKS_KEY: ranks.to_json(),
             COVERAGE_KEY: coverage.to_json() if coverage else {"window": None},
             RUN_KEY: run,
             **scores,

@@ -38,7 +38,7 @@ def entry(tmp_path, *ranks, task="PosIR-English", revisions=(COMMIT, COMMIT)):
         lengths = np.full(len(of_subset), 100)
         evidence = Evidence([f"q{k}" for k in starts], ["d"] * len(of_subset), starts, starts + 1, lengths, lengths)
         profile = PositionProfile.from_ranks(RelativePositions(), evidence, np.array(of_subset))
-        subsets.append(SubsetResult("org/model", "rev1", task, subset, profile, None, {"data_revision": revision}, file))
+        subsets.append(SubsetResult("org/model", "rev1", task, subset, profile, None, None, {"data_revision": revision}, file))
     return Entry("org/model", "rev1", task, file, tuple(subsets), ({}, {}), "main", {})
 
 

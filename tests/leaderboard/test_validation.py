@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mteb.cache import ResultCache
 
 from posir_leaderboard.dataset import subset_facts
-from posir_leaderboard.entries import read_entries, read_entry
+from posir_leaderboard.entries import EntryError, read_entries, read_entry
 from posir_leaderboard.validation import MAX_PROBLEMS, check_revision, differences, retrieval_bounds, validate_entry
 from posir_tasks.axes import Axes
 from posir_tasks.languages import DOMAINS
@@ -62,9 +62,11 @@ def file(guessed, tmp_path) -> Path:
 
 
 def edited(file: Path, change) -> list:
-    """Edit the scores of a file's only subset; return what is wrong then."""
+    """Edit the scores of a file's only subset, as of a version without ranks by document; return what is wrong then."""
     data = json.loads(file.read_text())
-    change(data["scores"]["test"][0])
+    scores = data["scores"]["test"][0]
+    del scores["document_ranks"]
+    change(scores)
     file.write_text(json.dumps(data))
     return validate_entry(read_entry(file))
 
@@ -126,7 +128,7 @@ def test_an_edited_number_is_refused_with_both_values(guessed, file, drawn):
     said = "\n".join(map(str, problems))
     assert str(file) in said
     # Of a number that others follow from, the others are named.
-    if path[0] not in ("position_profile", "window_coverage"):
+    if path[0] not in ("position_profile", "window_coverage", "document_ranks"):
         assert any(problem.field.startswith(str(path[0])) for problem in problems)
         assert str(after) in said
         assert str(before) in said or f"{before:.6f}" in said
@@ -233,6 +235,23 @@ def first_cell(profile) -> tuple[int, int, int]:
     )
 
 
+def test_a_profile_that_does_not_follow_from_the_ranks_by_document_is_refused(file):
+    data = json.loads(file.read_text())
+    totals = data["scores"]["test"][0]["position_profile"]["totals"]
+    totals[0] = moved(totals[0], next(rank for rank, count in enumerate(totals[0].split()) if count != "0"), 11)
+    file.write_text(json.dumps(data))
+    with pytest.raises(EntryError, match="the ranks by document disagree"):
+        read_entry(file)
+
+
+def test_ranks_of_other_queries_are_refused(file):
+    data = json.loads(file.read_text())
+    data["scores"]["test"][0]["document_ranks"]["blocks"][0]["queries"] = "0" * 16
+    file.write_text(json.dumps(data))
+    (problem,) = validate_entry(read_entry(file))
+    assert (problem.field, "dataset's queries" in str(problem)) == ("document_ranks", True)
+
+
 def test_a_query_at_another_rank_changes_the_scores_and_is_refused(file):
     def change(scores):
         profile = scores["position_profile"]
@@ -259,6 +278,7 @@ def test_a_result_on_fewer_queries_than_the_dataset_has_is_refused_with_both_num
     file = Path(shutil.copytree(folder, tmp_path / folder.parent.name / folder.name)) / "PosIR-Mini.json"
     data = json.loads(file.read_text())
     scores = data["scores"]["test"][0]
+    del scores["document_ranks"]
     profile = scores["position_profile"]
     length, position, rank = first_cell(profile)
     there = sum(map(int, profile["counts"][length][position].split()))

@@ -1,0 +1,356 @@
+"""Ranks by document: the rank of every query's relevant document, grouped by document. The position profile follows from it.
+
+Questions about one document are not independent, so a test or interval for new documents needs to know which queries share
+one. This value is small, holds no text and no id, and adds. Two results on the same data list their queries in the same order,
+so that they can be paired query by query.
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import blake2b
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from posir_tasks.axes import Axes
+from posir_tasks.cells import reading_json
+from posir_tasks.errors import ProfileError
+from posir_tasks.evidence import Evidence, Integers
+from posir_tasks.profile import RANKS, PositionProfile, rank_columns
+from posir_tasks.schemes import PositionScheme
+
+#: Version of the JSON form. A reader refuses a newer one.
+SCHEMA = 1
+#: Bytes of a hash that orders documents and queries.
+HASH_BYTES = 8
+#: Bytes that a column may have when it is unpacked: far more than any dataset needs.
+MAX_COLUMN_BYTES = 2**25
+
+Bytes = NDArray[np.uint8]
+#: A cell symbol: the length bucket and the position bins in which a query is counted.
+Symbol = tuple[int, tuple[int, ...]]
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """The n queries about one set of documents; documents are ordered by a hash of their id, queries by cell and hash."""
+
+    documents: str
+    """Digest of the documents and their clusters: equal for the same documents."""
+    queries: str
+    """Digest of the queries: with the same documents, equal for the same queries."""
+    cluster_sizes: Integers
+    """Documents of each cluster, shape (C,). A cluster is an article of several documents, or a document alone."""
+    document_sizes: Integers
+    """Queries of each document, shape (D,)."""
+    symbols: Integers
+    """Index of each query's cell symbol, shape (n,)."""
+    ranks: Integers
+    """Rank column of each query (`posir_tasks.profile.RANKS`), shape (n,)."""
+    beyond: Integers
+    """0 if the evidence is within the model's window, 1 if it ends beyond it; shape (n,), or (0,) if unknown."""
+
+    @property
+    def key(self) -> tuple[str, str, bytes]:
+        """What blocks are sorted by."""
+        return self.documents, self.queries, self.ranks.astype(np.uint8).tobytes()
+
+    def select(self, rows: NDArray[np.bool_]) -> Block:
+        """Return the block of some of its queries; documents without a query stay."""
+        owners = np.repeat(np.arange(len(self.document_sizes)), self.document_sizes)
+        sizes = np.bincount(owners[rows], minlength=len(self.document_sizes))
+        mask = blake2b(np.packbits(rows).tobytes(), key=self.queries.encode(), digest_size=HASH_BYTES).hexdigest()
+        return Block(
+            self.documents, mask, self.cluster_sizes, sizes, self.symbols[rows], self.ranks[rows], np.zeros(0, np.int64)
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class QueryColumns:
+    """The n queries of all blocks as columns, shape (n,)."""
+
+    clusters: Integers
+    """Number of each query's cluster; equal across blocks of the same documents."""
+    documents: Integers
+    """Number of each query's document; equal across blocks of the same documents."""
+    symbols: Integers
+    ranks: Integers
+
+
+@dataclass(frozen=True, eq=False)
+class DocumentRanks:
+    """Ranks of the relevant documents of queries, grouped by document. Values over the same axes add."""
+
+    axes: Axes
+    """The length buckets and position bins."""
+    symbols: tuple[Symbol, ...]
+    """The cell symbols in use, sorted."""
+    blocks: tuple[Block, ...]
+    """Sorted by `Block.key`."""
+
+    @classmethod
+    def from_ranks(
+        cls, scheme: PositionScheme, evidence: Evidence, ranks: Integers, window: int | None = None
+    ) -> DocumentRanks:
+        """Group ranks by document.
+
+        Args:
+            scheme: Assigns queries to cells.
+            evidence: Of n queries.
+            ranks: Rank of the relevant document of each query, from 1; 0 where it is not among the results. Shape (n,).
+            window: Tokens of a document that the model reads; None if unknown.
+        """
+        cells, lengths = scheme.cells(evidence), scheme.length_buckets(evidence)
+        bins: list[list[int]] = [[] for _ in range(len(evidence))]
+        for query, position in zip(cells.query.tolist(), cells.position.tolist(), strict=True):
+            bins[query].append(position)
+        query_symbols = [(length, tuple(sorted(found))) for length, found in zip(lengths.tolist(), bins, strict=True)]
+        symbols = sorted(set(query_symbols))
+        places = {symbol: place for place, symbol in enumerate(symbols)}
+        columns = [places[symbol] for symbol in query_symbols]
+        block = _build_block(evidence, np.array(columns, np.int64), rank_columns(ranks), evidence.beyond(window))
+        return cls(scheme.axes, tuple(symbols), (block,) if len(evidence) else ())
+
+    def __add__(self, other: DocumentRanks) -> DocumentRanks:
+        if not isinstance(other, DocumentRanks):
+            return NotImplemented
+        self.axes.check_same(other.axes)
+        symbols = tuple(sorted({*self.symbols, *other.symbols}))
+        blocks = [block for value in (self, other) for block in _with_symbols(value, symbols)]
+        return DocumentRanks(self.axes, symbols, tuple(sorted(blocks, key=lambda block: block.key)))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DocumentRanks) and self.axes == other.axes and self.to_json() == other.to_json()
+
+    def __hash__(self) -> int:
+        return hash((self.axes, tuple(block.key for block in self.blocks)))
+
+    def same_queries(self, other: DocumentRanks) -> bool:
+        """Return whether two values have the same queries of the same documents in the same cells, in the same order."""
+        if self.axes != other.axes or self.symbols != other.symbols or len(self.blocks) != len(other.blocks):
+            return False
+        return all(
+            (one.documents, one.queries) == (two.documents, two.queries) and np.array_equal(one.symbols, two.symbols)
+            for one, two in zip(self.blocks, other.blocks, strict=True)
+        )
+
+    @cached_property
+    def columns(self) -> QueryColumns:
+        """The queries of all blocks."""
+        clusters: list[Integers] = []
+        documents: list[Integers] = []
+        cluster_offset = document_offset = 0
+        for _, same in groupby(self.blocks, key=lambda block: block.documents):
+            for block in same:
+                owner = np.repeat(np.arange(len(block.document_sizes)), block.document_sizes)
+                article = np.repeat(np.arange(len(block.cluster_sizes)), block.cluster_sizes)
+                documents.append(owner + document_offset)
+                clusters.append(article[owner] + cluster_offset)
+            cluster_offset, document_offset = cluster_offset + len(block.cluster_sizes), document_offset + len(article)
+        nothing = [np.zeros(0, np.int64)]
+        return QueryColumns(
+            clusters=np.concatenate(clusters or nothing),
+            documents=np.concatenate(documents or nothing),
+            symbols=np.concatenate([block.symbols for block in self.blocks] or nothing),
+            ranks=np.concatenate([block.ranks for block in self.blocks] or nothing),
+        )
+
+    @cached_property
+    def symbol_lengths(self) -> Integers:
+        """Length bucket of each cell symbol."""
+        return np.array([length for length, _ in self.symbols], np.int64)
+
+    @cached_property
+    def profile(self) -> PositionProfile:
+        """The position profile of these ranks."""
+        lengths, positions = len(self.axes.lengths), len(self.axes.positions)
+        columns = self.columns
+        table = np.zeros((len(self.symbols), len(RANKS)), np.int64)
+        np.add.at(table, (columns.symbols, columns.ranks), 1)
+        counts, totals = np.zeros((lengths, positions, len(RANKS)), np.int64), np.zeros((lengths, len(RANKS)), np.int64)
+        for (length, bins), row in zip(self.symbols, table, strict=True):
+            totals[length] += row
+            counts[length, list(bins)] += row
+        return PositionProfile(self.axes, counts, totals)
+
+    def within_window(self) -> DocumentRanks:
+        """Return the queries whose evidence lies within the model's window.
+
+        Raises:
+            ProfileError: The window is unknown.
+        """
+        if any(len(block.beyond) != len(block.ranks) for block in self.blocks):
+            raise ProfileError("The window of a result is unknown, so its queries within the window are, too.")
+        return self._select(block.select(block.beyond == 0) for block in self.blocks)
+
+    def select_length(self, index: int) -> DocumentRanks:
+        """Return the queries of one length bucket; the axes stay."""
+        return self._select(block.select(self.symbol_lengths[block.symbols] == index) for block in self.blocks)
+
+    def _select(self, blocks: Iterable[Block]) -> DocumentRanks:
+        return DocumentRanks(self.axes, self.symbols, tuple(sorted(blocks, key=lambda block: block.key)))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the value as plain JSON; the axes are those of the profile beside it."""
+        return {
+            "schema": SCHEMA,
+            "cells": " ".join(_format_symbol(symbol) for symbol in self.symbols),
+            "blocks": [
+                {
+                    "documents": block.documents,
+                    "queries": block.queries,
+                    **{name: pack_column(getattr(block, name)) for name in COLUMNS},
+                }
+                for block in self.blocks
+            ],
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], axes: Axes) -> DocumentRanks:
+        """Read ranks by document.
+
+        Args:
+            data: What `to_json` returned.
+            axes: The axes of the profile beside it.
+
+        Raises:
+            ProfileError: The JSON is damaged.
+            NewerSchemaError: A newer version of posir wrote it.
+        """
+        with reading_json(data, SCHEMA, "ranks by document"):
+            symbols = tuple(_parse_symbol(text) for text in data["cells"].split())
+            blocks = [
+                Block(
+                    str(block["documents"]),
+                    str(block["queries"]),
+                    *(unpack_column(block[name]) for name in COLUMNS),
+                )
+                for block in data["blocks"]
+            ]
+            for block in blocks:
+                _check_block(block, symbols, axes)
+        return cls(axes, symbols, tuple(sorted(blocks, key=lambda block: block.key)))
+
+
+COLUMNS = ("cluster_sizes", "document_sizes", "symbols", "ranks", "beyond")
+
+
+def digest(*parts: object) -> bytes:
+    """Return a hash of texts and numbers, the same in every process."""
+    return blake2b("\x1f".join(map(str, parts)).encode("utf-8", "surrogatepass"), digest_size=HASH_BYTES).digest()
+
+
+def _build_block(evidence: Evidence, symbols: Integers, ranks: Integers, beyond: Integers) -> Block:
+    characters = evidence.characters.tolist() if len(evidence.characters) else [0] * len(evidence)
+    document_keys = [digest(name, size) for name, size in zip(evidence.document_ids, characters, strict=True)]
+    cluster_keys = [digest(name) for name in evidence.clusters] if evidence.clusters else document_keys
+    query_keys = [digest(name) for name in evidence.query_ids]
+    keys = list(zip(cluster_keys, document_keys, symbols.tolist(), query_keys, strict=True))
+    order = sorted(range(len(keys)), key=keys.__getitem__)
+    ordered = [keys[row] for row in order]
+    documents = [(pair, len(list(rows))) for pair, rows in groupby(ordered, key=lambda key: key[:2])]
+    clusters = [len(list(rows)) for _, rows in groupby(documents, key=lambda row: row[0][0])]
+    return Block(
+        documents=_combine(part for pair, _ in documents for part in pair),
+        queries=_combine(key[3] for key in ordered),
+        cluster_sizes=np.array(clusters, np.int64),
+        document_sizes=np.array([size for _, size in documents], np.int64),
+        symbols=symbols[order],
+        ranks=ranks[order],
+        beyond=beyond[order] if len(beyond) else beyond,
+    )
+
+
+def _combine(digests: Iterable[bytes]) -> str:
+    return blake2b(b"".join(digests), digest_size=HASH_BYTES).hexdigest()
+
+
+def _with_symbols(value: DocumentRanks, symbols: Sequence[Symbol]) -> list[Block]:
+    """Return the blocks of a value with their symbols counted in a longer table."""
+    places = {symbol: place for place, symbol in enumerate(symbols)}
+    moved = np.array([places[symbol] for symbol in value.symbols], np.int64)
+    return [
+        Block(b.documents, b.queries, b.cluster_sizes, b.document_sizes, moved[b.symbols], b.ranks, b.beyond)
+        for b in value.blocks
+    ]
+
+
+def _format_symbol(symbol: Symbol) -> str:
+    length, bins = symbol
+    return f"{length}:{','.join(map(str, bins))}"
+
+
+def _parse_symbol(text: str) -> Symbol:
+    length, _, bins = text.partition(":")
+    return int(length), tuple(int(one) for one in bins.split(",")) if bins else ()
+
+
+def pack_column(column: Integers) -> str:
+    """Return small numbers as text: varints, deflated, in base 85. All ones, or nothing, is the number of ones."""
+    if (column == 1).all():
+        return str(len(column))
+    small = column.max() < 128
+    raw = column.astype(np.uint8).tobytes() if small else b"".join(_varint(number) for number in column.tolist())
+    return "z" + base64.b85encode(zlib.compress(raw, 9)).decode()
+
+
+def _varint(number: int) -> bytes:
+    parts = bytearray()
+    while number > 127:
+        parts.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*parts, number])
+
+
+def unpack_column(text: str) -> Integers:
+    """Return the numbers that `pack_column` packed.
+
+    Raises:
+        ValueError: The text is not of that form, or has too many numbers.
+    """
+    if not text.startswith("z"):
+        size = int(text)
+        if not 0 <= size <= MAX_COLUMN_BYTES:
+            raise ValueError(f"a column of {size} numbers")
+        return np.ones(size, np.int64)
+    inflater = zlib.decompressobj()
+    try:
+        raw = inflater.decompress(base64.b85decode(text[1:]), MAX_COLUMN_BYTES)
+    except zlib.error as error:
+        raise ValueError(f"a column cannot be unpacked ({error})") from error
+    if inflater.unconsumed_tail or not inflater.eof:
+        raise ValueError("a column is too long or incomplete")
+    values = np.frombuffer(raw, np.uint8).astype(np.int64)
+    ends = np.flatnonzero(values < 128)
+    if len(values) and (not len(ends) or ends[-1] != len(values) - 1):
+        raise ValueError("a column is incomplete")
+    if len(ends) == len(values):
+        return values
+    group = np.concatenate([[0], np.cumsum(values < 128)[:-1]])
+    starts = np.concatenate([[0], ends[:-1] + 1])
+    shifts = 7 * (np.arange(len(values)) - starts[group])
+    if shifts.max() > 28:
+        raise ValueError("a number of a column is too large")
+    return np.bincount(group, weights=(values & 127) << shifts).astype(np.int64)
+
+
+def _check_block(block: Block, symbols: Sequence[Symbol], axes: Axes) -> None:
+    """Raise ValueError if the columns of a block do not fit each other or the axes."""
+    queries = len(block.ranks)
+    lengths, positions = len(axes.lengths), len(axes.positions)
+    fits = (
+        block.cluster_sizes.sum() == len(block.document_sizes)
+        and block.document_sizes.sum() == queries == len(block.symbols)
+        and len(block.beyond) in (0, queries)
+        and (not queries or (block.ranks.max() < len(RANKS) and block.symbols.max() < len(symbols)))
+        and all(0 <= length < lengths and all(0 <= one < positions for one in bins) for length, bins in symbols)
+    )
+    if not fits:
+        raise ValueError("the columns of a block do not fit each other or the profile's cells")
