@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-
-from posir_compare.pairing import CommonResults, JointCounts
 from posir_significance.group_means import SEED, Floats, Integers
 from posir_significance.permutation_null import TOLERANCE
+
+from posir_compare.pairing import CommonResults, JointCounts
 from posir_tasks.profile import NDCG_AT_10
 
 #: All pairs of different rank columns (the smaller one first), and the difference in nDCG@10 between the two.

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from posir_psi.scores import none_if_nan
 from posir_report.summary import TaskSummary
-from posir_significance.group_means import Floats, compute_group_means
-from posir_significance.intervals import Interval, ndcg_intervals
-from posir_significance.permutation_null import permutation_null
 from posir_tasks.profile import PositionProfile
 
 #: Cells with fewer queries are marked: at nDCG@10 near 0.5 their 95 % interval is wider than 0.16.
@@ -44,39 +42,40 @@ class Cell:
 def build_cells(summary: TaskSummary) -> list[Cell]:
     """Return the cells of a profile by length bucket; with intervals and null bands if significance was scored."""
     profile = summary.profile
+    groups: Sequence[GroupAnalysis | None] = [None] * len(profile.lengths)
     if "psi_significance" in summary.scores:
-        bands = [null.band for null in permutation_null(profile).lengths]
-        intervals = [ndcg_intervals(compute_group_means(bucket)) for bucket in profile.counts]
-    else:
-        bands = [np.full((2, len(profile.positions)), np.nan)] * len(profile.lengths)
-        intervals = [[None] * len(profile.positions)] * len(profile.lengths)
+        analysis = analyse(profile, summary.ranks)
+        groups = analysis.lengths or [analysis.overall]
     return [
         cell
         for index, length in enumerate(profile.axes.length_titles)
-        for cell in _bucket(length, profile, index, intervals[index], bands[index])
+        for cell in _build_bucket(length, profile, index, groups[index])
     ]
 
 
-def _bucket(
-    length: str, profile: PositionProfile, index: int, intervals: list[Interval | None], null_band: Floats
-) -> list[Cell]:
-    """Return the cells of one length bucket; `null_band` has the shape (2, P)."""
+def _build_bucket(length: str, profile: PositionProfile, index: int, group: GroupAnalysis | None) -> list[Cell]:
+    """Return the cells of one length bucket."""
     counts, total = profile.counts[index], len(profile.positions)
     queries, means = counts.sum(axis=1), profile.by_cell()[index]
-    return [
-        Cell(
-            length=length,
-            position=position,
-            start=place / total,
-            middle=(place + 0.5) / total,
-            end=(place + 1) / total,
-            queries=int(queries[place]),
-            few=bool(queries[place] < FEW),
-            ndcg_at_10=none_if_nan(means[place]),
-            low=interval[0] if interval else None,
-            high=interval[1] if interval else None,
-            null_low=none_if_nan(null_band[0, place]),
-            null_high=none_if_nan(null_band[1, place]),
+    band = group.null_band if group else np.full((2, total), np.nan)
+    cells = []
+    for place, position in enumerate(profile.positions):
+        mean = group.bins[place] if group else None
+        low, high = (mean.interval if mean else None) or (None, None)
+        cells.append(
+            Cell(
+                length=length,
+                position=position,
+                start=place / total,
+                middle=(place + 0.5) / total,
+                end=(place + 1) / total,
+                queries=int(queries[place]),
+                few=bool(queries[place] < FEW),
+                ndcg_at_10=none_if_nan(means[place]),
+                low=low,
+                high=high,
+                null_low=none_if_nan(band[0, place]),
+                null_high=none_if_nan(band[1, place]),
+            )
         )
-        for place, (position, interval) in enumerate(zip(profile.positions, intervals, strict=True))
-    ]
+    return cells

@@ -10,6 +10,7 @@ from typing import Any
 
 from posir_psi.scores import none_if_nan
 from posir_tasks.cells import pool
+from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import PosirError
 from posir_tasks.plugin_api.manager import plugin_scores
 from posir_tasks.profile import PositionProfile
@@ -36,6 +37,8 @@ class TaskSummary:
     data_revision: str
     """Of the dataset; several, separated by commas, if the subsets have different ones."""
     profile: PositionProfile
+    ranks: DocumentRanks | None
+    """The ranks by document of all subsets; None if a subset has none."""
     scores: Mapping[str, Any]
     """What the plugins return for the pooled profile."""
 
@@ -94,6 +97,7 @@ def _summarise_task(model: str, revision: str, task: str, results: list[SubsetRe
         )
     missing = {name for result in results for name in result.run.get("missing_subsets", ())} - set(subsets)
     profile = pool(result.profile for result in results)
+    ranks = pool(result.ranks for result in results) if all(result.ranks for result in results) else None
     return TaskSummary(
         model,
         revision,
@@ -102,7 +106,8 @@ def _summarise_task(model: str, revision: str, task: str, results: list[SubsetRe
         tuple(sorted(missing)),
         ", ".join(sorted({str(result.run.get("data_revision", "unknown")) for result in results})),
         profile,
-        plugin_scores(profile, pool_coverages(result.coverage for result in results)),
+        ranks,
+        plugin_scores(profile, pool_coverages(result.coverage for result in results), ranks),
     )
 
 

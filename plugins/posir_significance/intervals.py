@@ -1,13 +1,13 @@
-"""95 % intervals of nDCG@10 and PSI; `benchmarks/interval_coverage.py` measures their coverage."""
+"""95 % intervals of mean nDCG@10 that hold for new documents; `benchmarks/interval_coverage.py` measures their coverage."""
 
 from __future__ import annotations
 
-import numpy as np
-from scipy.special import ndtri
+from dataclasses import dataclass
 
-from posir_psi import psi
-from posir_significance.group_means import Floats, GroupMeans, Integers, compute_group_means
-from posir_significance.true_score_model import draw_true_scores
+import numpy as np
+from scipy.special import ndtri, stdtrit
+
+from posir_significance.observations import Floats, Integers
 
 #: Quantiles that bound a central 95 % interval.
 TAILS = (0.025, 0.975)
@@ -15,74 +15,76 @@ TAILS = (0.025, 0.975)
 Z = float(ndtri(TAILS[1]))
 #: Significance level.
 ALPHA = 0.05
+#: Bernoulli trials that a query counts for at most; graded gains vary less than Bernoulli trials.
+MAX_TRIALS = 2.0
 
 Interval = tuple[float, float]
 
 
-def wilson_interval(mean: Floats, sizes: Floats) -> tuple[Floats, Floats]:
-    """Return Wilson's score interval of a mean in [0, 1]: the true means that a z-test does not reject.
+@dataclass(frozen=True)
+class MeanEstimate:
+    """A mean nDCG@10 and how far it varies between samples of documents."""
+
+    mean: float
+    """In [0, 1]."""
+    standard_error: float
+    """Of the mean, for new clusters; above 0."""
+    interval: Interval | None
+    """95 % interval; None with fewer than two clusters."""
+    design_effect: float
+    """Variance of the mean as a multiple of that of as many independent queries."""
+
+
+def estimate_mean(
+    gains: Floats, clusters: Integers, weights: Floats | None = None, strata: Integers | None = None
+) -> MeanEstimate | None:
+    """Estimate a mean over queries of which those of one cluster are not independent; None without queries.
+
+    Squared standard error D / (D - 1) sum (sum w (g - m))^2, the inner sum over the queries of each of D clusters
+    (linearization: Cochran 1977, Sampling Techniques, section 6.3). The interval is Wilson's score interval with as many
+    Bernoulli trials as give that error, and a t quantile with N^2 / sum N_c^2 - 1 degrees of freedom.
+
+    Args:
+        gains: nDCG@10 of each query, shape (n,).
+        clusters: Article or document of each query, from 0, shape (n,).
+        weights: Of each query, shape (n,), summing to 1; by default 1 / n.
+        strata: Group of each query, from 0, shape (n,), if the mean is one of group means with fixed weights.
+    """
+    count = len(gains)
+    if not count:
+        return None
+    shares = np.full(count, 1 / count) if weights is None else weights
+    mean = float(np.clip(shares @ gains, 0, 1))
+    centres = mean if strata is None else (np.bincount(strata, weights=gains) / np.maximum(np.bincount(strata), 1))[strata]
+    residuals, squares = shares * (gains - centres), float(shares @ shares)
+    # One pseudo-query of maximal variance keeps the error positive where all queries score the same.
+    level = (count * mean + 0.5) / (count + 1)
+    pseudo = level * (1 - level) * float(shares.max()) ** 2
+    single = float(residuals @ residuals) + pseudo
+    sizes = np.bincount(clusters, weights=shares)
+    used = int((sizes > 0).sum())
+    if used < 2:
+        return MeanEstimate(mean, single**0.5, None, 1.0)
+    sums = np.bincount(clusters, weights=residuals)
+    variance = used / (used - 1) * float(sums @ sums) + pseudo
+    trials = min(level * (1 - level) / variance, MAX_TRIALS / squares)
+    quantile = float(stdtrit(max(1 / float(sizes @ sizes) - 1, 1.0), TAILS[1]))
+    return MeanEstimate(mean, variance**0.5, wilson_interval(mean, trials, quantile), variance / single)
+
+
+def wilson_interval(mean: float, trials: float, quantile: float = Z) -> Interval:
+    """Return Wilson's score interval of a mean in [0, 1]: the true means that a test does not reject.
 
     Wilson 1927, Journal of the American Statistical Association 22, 209-212. It stays within [0, 1] and has a positive width
     even where all queries score the same.
 
     Args:
-        mean: In [0, 1], any shape.
-        sizes: Effective sample sizes: numbers of Bernoulli trials whose mean has the same variance, above 0, the same shape.
-
-    Returns:
-        Low and high ends, the shape of `mean`.
+        mean: In [0, 1].
+        trials: Effective number of Bernoulli trials, above 0.
+        quantile: Two-sided 95 % quantile of the standardized mean.
     """
-    square = Z**2 / sizes
+    square = quantile**2 / trials
     centre = (mean + square / 2) / (1 + square)
     half = np.sqrt(square * mean * (1 - mean) + square**2 / 4) / (1 + square)
     # A mean of 0 or 1 is an end of its interval; rounding errors must not push the end past it.
-    return np.clip(centre - half, 0, mean), np.clip(centre + half, mean, 1)
-
-
-def ndcg_intervals(groups: GroupMeans) -> list[Interval | None]:
-    """Return the interval of each group's mean nDCG@10; None where the group is empty.
-
-    Args:
-        groups: One-dimensional.
-    """
-    filled = groups.queries > 0
-    low, high = wilson_interval(groups.means, np.where(filled, groups.queries, 1) / groups.dispersion)
-    return [(float(a), float(b)) if some else None for a, b, some in zip(low, high, filled, strict=True)]
-
-
-def bucket_interval(bins: GroupMeans) -> Interval | None:
-    """Return the interval of nDCG@10(Qk), the unweighted mean of the non-empty bins; None if all are empty.
-
-    All bins have the same weight, so bins with few queries make the interval wide.
-    """
-    filled = bins.queries > 0
-    if not filled.any():
-        return None
-    shrunken = bins.shrunken_means()
-    level = shrunken[filled].mean()
-    variance = bins.sampling_variances(shrunken)[filled].sum() / filled.sum() ** 2
-    low, high = wilson_interval(bins.means[filled].mean(), level * (1 - level) / variance)
-    return float(low), float(high)
-
-
-def psi_interval(counts: Integers, p_value: float) -> Interval | None:
-    """Return the interval of the true PSI; None unless at least two bins have queries and one of them a gain.
-
-    The observed PSI is biased upwards, since it is the range of scores with sampling error, so the interval may exclude it.
-    The interval is the central 95 % of PSI over posterior draws of the true scores (`draw_true_scores`). Draws from Gaussian
-    processes scatter around the posterior mean, which widens their range a second time. The low end corrects for that by
-    reflection at the posterior mean, as the basic bootstrap does (Davison & Hinkley 1997, Bootstrap Methods and their
-    Application, section 5.2). It is 0 wherever PSI is not significant.
-
-    Args:
-        counts: Queries per position bin and rank column, shape (P, 12).
-        p_value: Of PSI under its null distribution, in (0, 1].
-    """
-    bins = compute_group_means(counts)
-    if (bins.queries > 0).sum() < 2 or not bins.means.any():
-        return None
-    posterior = draw_true_scores(bins)
-    drawn = psi(posterior.scores)
-    low, high = np.quantile(drawn, TAILS)
-    reflected = np.quantile(2 * psi(posterior.means) - drawn, TAILS[0])
-    return (0.0 if p_value >= ALPHA else float(max(0.0, min(low, reflected))), float(high))
+    return float(np.clip(centre - half, 0, mean)), float(np.clip(centre + half, mean, 1))

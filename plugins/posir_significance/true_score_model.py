@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
+from scipy.special import softmax
 
-from posir_significance.group_means import SEED, Floats, GroupMeans, Integers
+from posir_significance.observations import Floats, Integers
 
-DRAWS = 1000
 #: Prior standard deviations of the effect of position over the bins, in nDCG@10. The prior probability of each is
 #: proportional to its size, which is uniform over effect sizes. (Equal probabilities for doubling sizes would favour small
 #: effects; the intervals would then end too low.)
@@ -26,8 +26,6 @@ SIZES: Floats = np.array([0.01, 0.02, 0.04, 0.08, 0.16, 0.32])
 LENGTH_SCALES = (0.15, 0.4)
 #: Eigenvalues below this are rounding errors; their mean is 1.
 EIGENVALUE_TOLERANCE = 1e-10
-#: True scores are kept this far from 0 and 1 when sampling variances are computed from them.
-MARGIN = 0.02
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,24 +40,12 @@ class ShapeFamily:
 
 @dataclass(frozen=True, eq=False)
 class PosteriorDraws:
-    """Draws of the true scores of the position bins from their posterior distribution."""
+    """Draws of the true effects of the position bins from their posterior distribution."""
 
-    scores: Floats
-    """In (0, 1], shape (draws, bins)."""
+    effects: Floats
+    """Shape (draws, bins)."""
     means: Floats
     """Posterior mean under each draw's Gaussian process; the draw itself under a one-parameter shape. Shape (draws, bins)."""
-
-
-@dataclass(frozen=True, eq=False)
-class ModelPosteriors:
-    """The posteriors of M models of one family, a curve with an effect size each."""
-
-    log_marginal_likelihood: Floats
-    """Log marginal likelihood of the observed scores plus the model's log prior, up to a constant. Shape (M,)."""
-    means: Floats
-    """Posterior means of the true scores, shape (M, bins)."""
-    covariance_roots: Floats
-    """Matrix square roots of the posterior covariances of the true scores, shape (M, bins, dimensions)."""
 
 
 @cache
@@ -102,103 +88,121 @@ def bin_midpoints(bins: int) -> Floats:
     return (np.arange(bins) + 0.5) / bins
 
 
-def draw_true_scores(bins: GroupMeans, draws: int = DRAWS, seed: int = SEED) -> PosteriorDraws:
-    """Draw true scores of the non-empty position bins from the averaged posterior.
+@dataclass(frozen=True, eq=False)
+class EffectModels:
+    """All models of the mixture, ready to be compared with observed effects of one precision.
 
-    The models are fitted twice: first with the same sampling variance in all bins, then with the variances implied by the
-    first posterior mean. A bin's own observed score would imply too small a variance where it is extreme by chance.
-
-    Args:
-        bins: Position bins, from first to last, of which at least two are not empty.
-        draws: Number of draws.
-        seed: Of the random numbers.
+    Observed effects y are normal around the true ones with covariance V; W = V+ is their precision. W 1 = 0, so the level of
+    the scores plays no part.
     """
-    filled = np.flatnonzero(bins.queries)
-    first = _fit(bins, np.full(bins.means.shape, bins.level), filled)
-    expected = np.full(bins.means.shape, bins.level)
-    expected[filled] = _posterior_probabilities(first) @ np.concatenate([family.means for family in first])
-    return _draw(_fit(bins, expected, filled), draws, np.random.default_rng(seed))
 
+    shapes: Floats
+    """One-parameter shapes over the B filled bins, shape (K, B)."""
+    shape_projections: Floats
+    """shapes W, shape (K, B)."""
+    shape_precisions: Floats
+    """1 + size^2 shape' W shape, for S sizes, shape (S, K)."""
+    roots: Floats
+    """Roots of the prior covariances of the Gaussian processes in every size, shape (G, B, P)."""
+    root_projections: Floats
+    """L^-1 roots' W with L L' = I + roots' W roots, shape (G, P, B)."""
+    inverse_factors: Floats
+    """L^-1, shape (G, P, P)."""
+    log_prior: Floats
+    """Log prior probability of each model, up to a constant, shape (S K + G,)."""
 
-def _fit(bins: GroupMeans, expected: Floats, filled: Integers) -> tuple[ModelPosteriors, ModelPosteriors]:
-    """Fit both families with the sampling variances that true scores of `expected` imply."""
-    precisions = 1 / bins.sampling_variances(np.clip(expected, MARGIN, 1 - MARGIN))[filled]
-    scores, total = bins.means[filled], len(bins.means)
-    return (
-        fit_shapes(scores, precisions, shape_family(total), filled),
-        fit_gaussian_processes(scores, precisions, gaussian_process_roots(total)[:, filled]),
-    )
+    @classmethod
+    def from_precision(cls, precision: Floats, bins: int, filled: Integers) -> EffectModels:
+        """Prepare the models.
 
+        Args:
+            precision: W, shape (B, B), with W 1 = 0.
+            bins: Number of all bins, P.
+            filled: The B bins with observed effects.
+        """
+        family = shape_family(bins)
+        shapes = family.shapes[:, filled]
+        projections = shapes @ precision
+        information = (projections * shapes).sum(axis=1)
+        roots = gaussian_process_roots(bins)[:, filled]
+        sized = (SIZES[:, None, None, None] * roots).reshape(-1, *roots.shape[1:])
+        weighted = sized.transpose(0, 2, 1) @ precision
+        inverse = np.linalg.inv(np.linalg.cholesky(np.eye(bins) + weighted @ sized))
+        log_sizes = np.log(SIZES / SIZES.sum())
+        priors = (family.log_prior + log_sizes[:, None]).ravel(), np.repeat(log_sizes, len(roots))
+        precisions = 1 + SIZES[:, None] ** 2 * information
+        return cls(
+            shapes,
+            projections,
+            precisions,
+            sized,
+            inverse @ weighted,
+            inverse,
+            np.concatenate(priors),
+        )
 
-def fit_shapes(scores: Floats, precisions: Floats, family: ShapeFamily, filled: Integers) -> ModelPosteriors:
-    """Fit every shape with every effect size: level + size * shape, normal errors, normal size, flat prior on the level.
+    def log_bayes_factors(self, effects: Floats) -> Floats:
+        """Return the log Bayes factor of every model against no effect.
 
-    Args:
-        scores: Observed scores, shape (bins,).
-        precisions: Inverse sampling variances, shape (bins,).
-        family: The shapes over all P bins.
-        filled: Indices of the scores' bins among the P, shape (bins,).
-    """
-    total = precisions.sum()
-    level = scores @ precisions / total
-    shapes = family.shapes[:, filled]
-    shapes = shapes - (shapes @ precisions / total)[:, None]
-    products = (shapes * precisions) @ (scores - level)
-    precision = shapes**2 @ precisions + 1 / SIZES[:, None] ** 2
-    # The prior probability of a size (SIZES) and the prior density of effects given that size (1 / SIZES) cancel.
-    log_likelihood = family.log_prior + 0.5 * (products**2 / precision - np.log(precision))
-    means = level + (products / precision)[..., None] * shapes
-    roots = np.stack([shapes / np.sqrt(precision)[..., None], np.full(means.shape, total**-0.5)], axis=-1)
-    return ModelPosteriors(log_likelihood.ravel(), means.reshape(-1, len(scores)), roots.reshape(-1, len(scores), 2))
+        Args:
+            effects: Observed effects, shape (n, B).
 
+        Returns:
+            Shape (n, S K + G).
+        """
+        kind = effects.dtype
+        shrinkage = (0.5 * SIZES[:, None] ** 2 / self.shape_precisions).astype(kind)
+        single = shrinkage.size
+        factors = np.empty((len(effects), len(self.log_prior)), kind)
+        squares = (effects @ self.shape_projections.T.astype(kind)) ** 2
+        np.multiply(squares[:, None], shrinkage, out=factors[:, :single].reshape(len(effects), *shrinkage.shape))
+        factors[:, :single] -= (0.5 * np.log(self.shape_precisions)).astype(kind).ravel()
+        processes, bins = self.root_projections.shape[:2]
+        whitened = effects @ self.root_projections.reshape(processes * bins, -1).T.astype(kind)
+        log_determinants = np.log(np.diagonal(self.inverse_factors, axis1=1, axis2=2)).sum(axis=1)
+        factors[:, single:] = 0.5 * (whitened**2).reshape(len(effects), processes, bins).sum(axis=2) + log_determinants.astype(
+            kind
+        )
+        return factors
 
-def fit_gaussian_processes(scores: Floats, precisions: Floats, roots: Floats) -> ModelPosteriors:
-    """Fit every Gaussian process with every effect size: level + size * curve, normal errors, flat prior on the level.
+    def log_evidence(self, effects: Floats) -> Floats:
+        """Return the log Bayes factor of the whole mixture against no effect, up to a constant; shape (n,)."""
+        # Single precision halves the time; null distributions evaluate thousands of effects.
+        weighted = self.log_bayes_factors(effects.astype(np.float32))
+        weighted += self.log_prior.astype(np.float32)
+        largest = weighted.max(axis=1, keepdims=True)
+        weighted -= largest
+        evidence: Floats = largest[:, 0] + np.log(np.exp(weighted, out=weighted).sum(axis=1, dtype=np.float64))
+        return evidence
 
-    Args:
-        scores: Observed scores, shape (bins,).
-        precisions: Inverse sampling variances, shape (bins,).
-        roots: Square roots of the prior covariances, shape (kinds, bins, P).
-    """
-    total = precisions.sum()
-    level = scores @ precisions / total
-    sized = (SIZES[:, None, None, None] * roots).reshape(-1, *roots.shape[1:])
-    sized = sized - (precisions @ sized / total)[:, None, :]
-    weighted = (sized * precisions[:, None]).transpose(0, 2, 1)
-    precision = np.eye(roots.shape[-1]) + weighted @ sized
-    # L with L L' = precision: (precision)^-1 = L^-T L^-1, so sized L^-T is a root of the posterior covariance.
-    inverse = np.linalg.inv(np.linalg.cholesky(precision))
-    posterior_roots = sized @ inverse.transpose(0, 2, 1)
-    products = (inverse @ (weighted @ (scores - level))[..., None])[..., 0]
-    log_likelihood = 0.5 * (products**2).sum(axis=1) + np.log(np.diagonal(inverse, axis1=1, axis2=2)).sum(axis=1)
-    log_likelihood += np.repeat(np.log(SIZES), len(roots))
-    levels = np.full((len(sized), len(scores), 1), total**-0.5)
-    means = level + (posterior_roots @ products[..., None])[..., 0]
-    return ModelPosteriors(log_likelihood, means, np.concatenate([posterior_roots, levels], axis=-1))
+    def draw(self, effects: Floats, draws: int, rng: np.random.Generator) -> PosteriorDraws:
+        """Draw true effects from the averaged posterior.
 
+        Args:
+            effects: Observed effects, shape (B,).
+            draws: Number of draws.
+            rng: Random numbers.
+        """
+        probabilities = softmax(self.log_bayes_factors(effects[None])[0] + self.log_prior)
+        # Each model as often as its probability says: systematic sampling.
+        models = np.searchsorted(np.minimum(probabilities.cumsum(), 1), (np.arange(draws) + 0.5) / draws)
+        models = models.clip(max=len(probabilities) - 1)
+        single = self.shape_precisions.size
+        one = self._draw_shapes(effects, models[models < single], rng)
+        means, smooth = self._draw_processes(effects, models[models >= single] - single, rng)
+        return PosteriorDraws(np.concatenate([one, smooth]), np.concatenate([one, means]))
 
-def _posterior_probabilities(families: tuple[ModelPosteriors, ModelPosteriors]) -> Floats:
-    """Return the posterior probability of each model, shape (models of both families,)."""
-    log_likelihood = np.concatenate([family.log_marginal_likelihood for family in families])
-    weights = np.exp(log_likelihood - log_likelihood.max())
-    probabilities: Floats = weights / weights.sum()
-    return probabilities
+    def _draw_shapes(self, effects: Floats, models: Integers, rng: np.random.Generator) -> Floats:
+        size, shape = np.divmod(models, len(self.shapes))
+        variances = SIZES[size] ** 2 / self.shape_precisions[size, shape]
+        means = variances * (self.shape_projections[shape] @ effects)
+        amounts = means + np.sqrt(variances) * rng.standard_normal(len(models))
+        drawn: Floats = amounts[:, None] * self.shapes[shape]
+        return drawn
 
-
-def _draw(families: tuple[ModelPosteriors, ModelPosteriors], draws: int, rng: np.random.Generator) -> PosteriorDraws:
-    """Draw true scores, from each model as often as its posterior probability says."""
-    shapes, processes = families
-    cumulated = np.minimum(_posterior_probabilities(families).cumsum(), 1)
-    models = np.searchsorted(cumulated, (np.arange(draws) + 0.5) / draws).clip(max=len(cumulated) - 1)
-    split = len(shapes.means)
-    of_shapes, of_processes = models[models < split], models[models >= split] - split
-    drawn = _draw_from(shapes, of_shapes, rng)
-    scores = np.concatenate([drawn, _draw_from(processes, of_processes, rng)])
-    means = np.concatenate([drawn, processes.means[of_processes]])
-    return PosteriorDraws(np.clip(scores, 1e-6, 1), np.clip(means, 1e-6, 1))
-
-
-def _draw_from(family: ModelPosteriors, models: Integers, rng: np.random.Generator) -> Floats:
-    """Draw true scores from the posterior of each given model, shape (models, bins)."""
-    normal = rng.standard_normal((len(models), family.covariance_roots.shape[-1], 1))
-    return family.means[models] + (family.covariance_roots[models] @ normal)[..., 0]
+    def _draw_processes(self, effects: Floats, models: Integers, rng: np.random.Generator) -> tuple[Floats, Floats]:
+        whitened = self.root_projections[models] @ effects
+        factors = self.roots[models] @ self.inverse_factors[models].transpose(0, 2, 1)
+        noise = rng.standard_normal(whitened.shape)
+        means = (factors @ whitened[..., None])[..., 0]
+        return means, means + (factors @ noise[..., None])[..., 0]

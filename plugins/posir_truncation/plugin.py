@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from posir_significance.scores import overall_scores
+from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.plugin_api import hookimpl
 from posir_tasks.profile import PositionProfile
 from posir_tasks.window_coverage import WindowCoverage
 
 
 @hookimpl
-def posir_scores(profile: PositionProfile, coverage: WindowCoverage | None) -> dict[str, Any]:
+def posir_scores(profile: PositionProfile, coverage: WindowCoverage | None, ranks: DocumentRanks | None) -> dict[str, Any]:
     """Return `truncation`: `window` in tokens, shares `beyond` it, scores `within_window`.
 
     `beyond` has for `all` and each length bucket the share of queries whose evidence `starts` and `ends` beyond the window,
@@ -25,8 +26,8 @@ def posir_scores(profile: PositionProfile, coverage: WindowCoverage | None) -> d
     if len(profile.lengths) > 1:
         for index, name in enumerate(profile.lengths):
             beyond[name.lower()] = _shares(coverage.starts_beyond[index], coverage.ends_beyond[index], queries[index])
-    scores = {"window": coverage.window, "beyond": beyond, "within_window": overall_scores(coverage.within_window)}
-    return {"truncation": scores}
+    within = overall_scores(coverage.within_window, ranks.within_window() if ranks else None)
+    return {"truncation": {"window": coverage.window, "beyond": beyond, "within_window": within}}
 
 
 def _shares(starts: int, ends: int, queries: int) -> dict[str, float | None]:

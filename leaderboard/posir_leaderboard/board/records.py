@@ -12,7 +12,7 @@ from posir_psi.scores import none_if_nan
 from posir_report.cells import Cell, build_cells
 from posir_report.summary import Row, TaskSummary, build_bin_rows, build_rows, summarise
 from posir_report.tables import describe_bias, truncation_notes
-from posir_significance.permutation_null import permutation_null
+from posir_significance.analysis import analyse
 from posir_tasks.results import rounded
 from posir_tasks.schemes import ALL_LENGTHS
 
@@ -106,7 +106,7 @@ def cell_columns(cells: Sequence[Cell]) -> Columns:
 
 def pooled_columns(summary: TaskSummary) -> Columns:
     """Return the columns of the bins over all lengths; their null band permutes ranks within each length bucket."""
-    rows, band = build_bin_rows(summary), permutation_null(summary.profile).overall.band
+    rows, band = build_bin_rows(summary), analyse(summary.profile, summary.ranks).overall.null_band
     columns = {name: [getattr(row, field) for row in rows] for name, field in zip(CELL, BIN, strict=False)}
     return columns | {name: list(map(none_if_nan, ends)) for name, ends in zip(CELL[-2:], band, strict=True)}
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from posir_significance.group_means import compute_group_means
 
 from posir_psi import psi
-from posir_significance.group_means import compute_group_means
 from posir_significance.intervals import Z, bucket_interval, ndcg_intervals, psi_interval, wilson_interval
 from posir_significance.true_score_model import draw_true_scores
 from posir_tasks.profile import RANKS

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from posir_significance.permutation_null import null_psi, permutation_null, permute_gains, summarize_null
 
 from posir_leaderboard.board.build import read_and_score
 from posir_report.cells import build_cells
 from posir_report.summary import summarise
 from posir_significance import permutation_null as module
-from posir_significance.permutation_null import null_psi, permutation_null, permute_gains, summarize_null
 from posir_tasks.plugin_api.manager import plugin_scores
 from posir_tasks.profile import NDCG_AT_10, RANKS
 from posir_tasks.results import read_results

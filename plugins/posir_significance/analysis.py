@@ -1,0 +1,159 @@
+"""Everything that the statistics say of a result, computed once per result: scores, charts and the leaderboard share it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from posir_psi import psi
+from posir_significance.effect_test import SEED, EffectTest, draw_true_effects, run_effect_test
+from posir_significance.intervals import ALPHA, TAILS, Interval, MeanEstimate, Z, estimate_mean
+from posir_significance.observations import Floats, Integers, Observations
+from posir_significance.position_effect import PositionEffect, estimate_effect
+from posir_significance.true_score_model import bin_midpoints
+from posir_tasks.document_ranks import DocumentRanks
+from posir_tasks.profile import PositionProfile
+
+#: Results whose analysis is cached.
+CACHED_RESULTS = 256
+#: Scores are clipped to (0, 1], where PSI is defined.
+SMALLEST_SCORE = 1e-6
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """An estimate and its 95 % interval, which contains it."""
+
+    value: float
+    interval: Interval
+
+    @property
+    def z(self) -> float:
+        """The z-statistic of a value with a symmetric interval; 0 if the interval includes 0."""
+        low, high = self.interval
+        return 0.0 if low <= 0 <= high else 2 * Z * self.value / (high - low)
+
+
+@dataclass(frozen=True, eq=False)
+class GroupAnalysis:
+    """What the statistics say of a group of queries: all of a result, or one length bucket. None where undefined."""
+
+    queries: int
+    documents: int
+    ndcg: MeanEstimate | None
+    bins: tuple[MeanEstimate | None, ...]
+    """Mean nDCG@10 of each position bin, of length P."""
+    null_band: Floats
+    """Low and high ends of 95 % of each bin's score if position has no effect, shape (2, P); NaN where empty."""
+    effect: PositionEffect | None
+    test: EffectTest | None
+    psi: Estimate | None
+    """Posterior median of the true PSI."""
+    start_to_end: Estimate | None
+    """First third minus last third of the document, in nDCG@10, with the stratum held fixed."""
+    middle_to_ends: Estimate | None
+    """Middle third minus the mean of the other two."""
+
+
+@dataclass(frozen=True, eq=False)
+class Analysis:
+    """The analysis of a result."""
+
+    overall: GroupAnalysis
+    lengths: tuple[GroupAnalysis, ...]
+    """Of each length bucket; empty if there is only one."""
+
+
+@lru_cache(maxsize=CACHED_RESULTS)
+def analyse(profile: PositionProfile, ranks: DocumentRanks | None = None) -> Analysis:
+    """Analyse a result.
+
+    Args:
+        profile: The position profile.
+        ranks: The same ranks by document; None if unknown: every query then counts as if it had a document of its own.
+    """
+    observations = Observations.from_ranks(ranks) if ranks else Observations.from_profile(profile)
+    lengths = range(len(profile.lengths)) if len(profile.lengths) > 1 else ()
+    buckets = tuple(_analyse_group(observations.select(observations.lengths == index), unweighted=True) for index in lengths)
+    return Analysis(_analyse_group(observations), buckets)
+
+
+def _analyse_group(observations: Observations, *, unweighted: bool = False) -> GroupAnalysis:
+    """Analyse a group; nDCG@10 is the mean over queries, or the unweighted mean over bins, as papers report length buckets."""
+    effect = estimate_effect(observations)
+    test = run_effect_test(effect, observations.bins) if effect and observations.gains.any() else None
+    mean = _estimate_bin_mean(observations) if unweighted else estimate_mean(observations.gains, observations.clusters)
+    return GroupAnalysis(
+        queries=len(observations.gains),
+        documents=len(np.unique(observations.documents)),
+        ndcg=mean,
+        bins=tuple(_estimate_bin(observations, position) for position in range(observations.bins)),
+        null_band=_null_band(effect, observations.bins),
+        effect=effect,
+        test=test,
+        psi=_estimate_psi(effect, test, mean, observations.bins) if effect and test and mean else None,
+        start_to_end=_estimate_contrast(effect, observations.bins, (1.0, 0.0, -1.0)) if effect else None,
+        middle_to_ends=_estimate_contrast(effect, observations.bins, (-0.5, 1.0, -0.5)) if effect else None,
+    )
+
+
+def _estimate_bin_mean(observations: Observations) -> MeanEstimate | None:
+    """Estimate nDCG@10(Qk), the unweighted mean of the non-empty bins."""
+    counts = np.bincount(observations.position, minlength=observations.bins)
+    weights = 1 / ((counts > 0).sum() * counts[observations.position]) if len(observations.position) else np.zeros(0)
+    query = observations.query
+    return estimate_mean(observations.gains[query], observations.clusters[query], weights, observations.position)
+
+
+def _estimate_bin(observations: Observations, position: int) -> MeanEstimate | None:
+    query = observations.query[observations.position == position]
+    return estimate_mean(observations.gains[query], observations.clusters[query])
+
+
+def _null_band(effect: PositionEffect | None, bins: int) -> Floats:
+    """Pointwise: of 20 bins without a position effect, one lies outside on average."""
+    band = np.full((2, bins), np.nan)
+    if effect:
+        errors = Z * np.sqrt(np.diag(effect.null_covariance))
+        band[:, effect.filled] = np.clip([effect.level - errors, effect.level + errors], 0, 1)
+    return band
+
+
+def _estimate_psi(effect: PositionEffect, test: EffectTest, mean: MeanEstimate, bins: int) -> Estimate:
+    """Estimate the true PSI by the median of its posterior.
+
+    Draws from Gaussian processes vary again around their posterior mean, which adds to the range: the low end allows for that
+    by reflection at the posterior mean, as the basic bootstrap does (Davison & Hinkley 1997, Bootstrap Methods and their
+    Application, 5.2). It is 0 if the position effect is not significant.
+    """
+    draws = draw_true_effects(effect, bins)
+    levels = effect.level + mean.standard_error * np.random.default_rng(SEED + 1).standard_normal(len(draws.effects))
+    drawn = psi(np.clip(levels[:, None] + draws.effects, SMALLEST_SCORE, 1))
+    centred = psi(np.clip(effect.level + draws.means, SMALLEST_SCORE, 1))
+    median, (low, high) = float(np.median(drawn)), np.quantile(drawn, TAILS)
+    reflected = np.quantile(2 * centred - drawn, TAILS[0])
+    bottom = 0.0 if test.p_value >= ALPHA else float(max(0.0, min(low, reflected)))
+    return Estimate(median, (bottom, float(high)))
+
+
+def _estimate_contrast(effect: PositionEffect, bins: int, weights: tuple[float, float, float]) -> Estimate | None:
+    """Estimate a difference between thirds; a third's score is the mean over its queries. None if a third is empty."""
+    third = assign_thirds(bins)[effect.filled]
+    shares = [np.where(third == index, effect.weights, 0.0) for index in range(3)]
+    if any(weight and not share.any() for weight, share in zip(weights, shares, strict=True)):
+        return None
+    contrast = sum(weight * share / share.sum() for weight, share in zip(weights, shares, strict=True) if weight)
+    value, error = float(contrast @ effect.effects), float(np.sqrt(contrast @ effect.covariance @ contrast))
+    return Estimate(value, (value - Z * error, value + Z * error))
+
+
+def assign_thirds(bins: int) -> Integers:
+    """Return the third of the document that contains each bin's midpoint: 0, 1 or 2, shape (P,).
+
+    Two bins are a first and a last third.
+    """
+    middle = bin_midpoints(bins)
+    thirds: Integers = (middle > 1 / 3).astype(np.int64) + (middle > 2 / 3)
+    return thirds

@@ -1,0 +1,191 @@
+"""The effect of position on nDCG@10, with the document held fixed where documents have several questions.
+
+Questions of one document share its difficulty. If harder documents have their evidence at other positions, a comparison over
+all questions mistakes difficulty for position. Within a document both cancel: the effect is estimated from differences
+between the questions of one document (fixed effects: Wooldridge 2010, Econometric Analysis of Cross Section and Panel Data,
+chapter 10). Where documents have one question each, the length bucket is held fixed instead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from posir_significance.observations import Floats, Integers, Observations
+
+#: Eigenvalues below this share of the largest are rounding errors.
+TOLERANCE = 1e-9
+#: The document is held fixed if at least this share of the queries are in documents with several of them.
+SHARED_QUERIES = 0.5
+
+
+class Stratum(StrEnum):
+    """What is held fixed when the effect of position is estimated."""
+
+    DOCUMENT = "document"
+    LENGTH = "length"
+
+
+@dataclass(frozen=True, eq=False)
+class PositionEffect:
+    """Scores of the B non-empty position bins with the stratum held fixed, and how they vary by chance."""
+
+    stratum: Stratum
+    filled: Integers
+    """The non-empty bins among all of them, shape (B,)."""
+    weights: Floats
+    """Share of the memberships in each bin, shape (B,)."""
+    level: float
+    """Mean nDCG@10 over memberships, in [0, 1]."""
+    effects: Floats
+    """Difference of each bin from the level; their weighted mean is 0. Shape (B,)."""
+    null_covariance: Floats
+    """Covariance of the effects under permutation of the gains within strata, shape (B, B)."""
+    covariance: Floats
+    """Covariance of the estimated effects, shape (B, B)."""
+
+    @property
+    def scores(self) -> Floats:
+        """nDCG@10 of each bin with the stratum held fixed, shape (B,); may leave [0, 1]."""
+        return self.level + self.effects
+
+
+def estimate_effect(observations: Observations) -> PositionEffect | None:
+    """Estimate the effect of position; None unless two bins that share a stratum have queries.
+
+    With n_s and b_s the counts and sums of gains of stratum s by bin, N_s and S_s its totals: A = sum diag(n_s) - n_s n_s'/N_s,
+    b = sum b_s - n_s S_s/N_s, effects A+ b. Under permutation within strata their covariance is exactly A+ C A+ with
+    C = sum v_s (diag(n_s) - n_s n_s'/N_s), v_s the variance of gains in the stratum.
+    """
+    position = observations.position
+    filled = np.flatnonzero(np.bincount(position, minlength=observations.bins))
+    if len(filled) < 2:
+        return None
+    rows = _Rows(
+        gains=observations.gains[observations.query],
+        bins=np.searchsorted(filled, position),
+        documents=observations.documents[observations.query],
+        lengths=observations.lengths[observations.query],
+        count=len(filled),
+    )
+    by_document = _within(rows, rows.documents)
+    sizes = np.bincount(rows.documents)
+    if by_document.rank == len(filled) - 1 and (sizes[rows.documents] > 1).mean() >= SHARED_QUERIES:
+        return _effect(Stratum.DOCUMENT, filled, rows, by_document, by_document.permutation_meat())
+    by_length = _within(rows, rows.lengths)
+    if by_length.rank == 0:
+        return None
+    shared = _shared_variance(rows, by_length)
+    return _effect(Stratum.LENGTH, filled, rows, by_length, by_length.permutation_meat() + shared)
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Memberships in one row each, shape (m,); bins count the B non-empty ones."""
+
+    gains: Floats
+    bins: Integers
+    documents: Integers
+    lengths: Integers
+    count: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Strata:
+    """Sums over the strata of a grouping."""
+
+    counts: Floats
+    """Memberships by stratum and bin, shape (S, B)."""
+    information: Floats
+    """A, shape (B, B)."""
+    inverse: Floats
+    """Its pseudoinverse."""
+    rank: int
+    effects: Floats
+    """A+ b, shape (B,)."""
+    explained: float
+    """b' A+ b: the part of the sum of squares within strata that the effects explain."""
+    squares: Floats
+    """Sum of squared deviations from the stratum's mean, shape (S,)."""
+    extra: float
+    """Sum of squares of one pseudo-query of maximal variance, which keeps variances positive where all gains are equal."""
+
+    def permutation_meat(self) -> Floats:
+        """Return C, the covariance of b under permutation within strata, shape (B, B)."""
+        sizes = self.counts.sum(axis=1)
+        variances = self.squares / np.maximum(sizes - 1, 1)
+        weighted = self.counts * (variances / sizes)[:, None]
+        pseudo = self.extra / max((sizes - 1).sum(), 1.0) * self.information
+        meat: Floats = np.diag(variances @ self.counts) - self.counts.T @ weighted + pseudo
+        return meat
+
+    def residual_share(self) -> float:
+        """Return the residual variance as a share of the variance under the null, corrected for degrees of freedom."""
+        total, free = self.squares.sum() + self.extra, (self.counts.sum(axis=1) - 1).sum()
+        return float((total - self.explained) / total * free / max(free - self.rank, 1.0))
+
+
+def _within(rows: _Rows, strata: Integers) -> _Strata:
+    _, stratum = np.unique(strata, return_inverse=True)
+    cells, shape = stratum * rows.count + rows.bins, (stratum.max() + 1, rows.count)
+    counts = np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape).astype(np.float64)
+    sums = np.bincount(cells, weights=rows.gains, minlength=shape[0] * shape[1]).reshape(shape)
+    sizes, totals = counts.sum(axis=1), sums.sum(axis=1)
+    squares = np.maximum(np.bincount(stratum, weights=rows.gains**2) - totals**2 / sizes, 0)
+    information = np.diag(counts.sum(axis=0)) - counts.T @ (counts / sizes[:, None])
+    deviations = sums.sum(axis=0) - counts.T @ (totals / sizes)
+    inverse, rank = pseudoinverse(information)
+    effects = inverse @ deviations
+    level = (totals.sum() + 0.5) / (sizes.sum() + 1)
+    return _Strata(counts, information, inverse, rank, effects, float(deviations @ effects), squares, level * (1 - level))
+
+
+def _shared_variance(rows: _Rows, strata: _Strata) -> Floats:
+    """Return what the covariance within documents adds to the covariance of b when lengths are held fixed, shape (B, B).
+
+    The covariance of two gains of one document is estimated from residuals r and their sums R by document,
+    (sum R^2 - sum r^2) / sum(N^2 - N), at least 0.
+    """
+    sizes = np.bincount(rows.documents).astype(np.float64)
+    pairs = (sizes**2 - sizes).sum()
+    if pairs == 0:
+        return np.zeros_like(strata.information)
+    _, length = np.unique(rows.lengths, return_inverse=True)
+    shares = strata.counts / strata.counts.sum(axis=1, keepdims=True)
+    residuals = rows.gains - strata.effects[rows.bins]
+    residuals -= (np.bincount(length, weights=residuals) / np.bincount(length))[length]
+    sums = np.bincount(rows.documents, weights=residuals)
+    covariance = max(((sums**2).sum() - (residuals**2).sum()) / pairs, 0.0)
+    design = np.zeros((len(sizes), rows.count))
+    np.add.at(design, (rows.documents, rows.bins), 1.0)
+    bucket = np.zeros(len(sizes), np.int64)
+    bucket[rows.documents] = length
+    design -= sizes[:, None] * shares[bucket]
+    # The diagonal of every document's block is part of the variance of single gains already.
+    shared: Floats = covariance * (design.T @ design - strata.information)
+    return shared
+
+
+def _effect(stratum: Stratum, filled: Integers, rows: _Rows, strata: _Strata, meat: Floats) -> PositionEffect:
+    totals = strata.counts.sum(axis=0)
+    weights = totals / totals.sum()
+    null = strata.inverse @ meat @ strata.inverse
+    return PositionEffect(
+        stratum=stratum,
+        filled=filled,
+        weights=weights,
+        level=float(rows.gains.mean()),
+        effects=strata.effects - weights @ strata.effects,
+        null_covariance=null,
+        covariance=strata.residual_share() * null,
+    )
+
+
+def pseudoinverse(matrix: Floats) -> tuple[Floats, int]:
+    """Return the Moore-Penrose inverse of a symmetric positive semidefinite matrix, and its rank."""
+    values, vectors = np.linalg.eigh(matrix)
+    used = values > TOLERANCE * max(values.max(), TOLERANCE)
+    inverse: Floats = (vectors[:, used] / values[used]) @ vectors[:, used].T
+    return inverse, int(used.sum())
