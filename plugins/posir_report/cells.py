@@ -9,6 +9,7 @@ import numpy as np
 
 from posir_psi.scores import none_if_nan
 from posir_report.summary import TaskSummary
+from posir_significance.analysis import GroupAnalysis, analyse
 from posir_tasks.profile import PositionProfile
 
 #: Cells with fewer queries are marked: at nDCG@10 near 0.5 their 95 % interval is wider than 0.16.

@@ -7,8 +7,6 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
-import numpy as np
-
 from posir_leaderboard.board.models import read_model
 from posir_leaderboard.board.records import Record
 from posir_published import PublishedRow, published_rows, published_tasks
@@ -78,9 +76,8 @@ def add_widest_interval(published: PublishedRow) -> Row:
 
 
 def widest_interval(mean: float, queries: int) -> tuple[float, float]:
-    """Return the widest possible 95 % interval of a mean in [0, 1] over a number of queries."""
-    low, high = wilson_interval(np.array(mean), np.array(float(queries)))
-    return float(low), float(high)
+    """Return the widest possible 95 % interval of a mean in [0, 1] over a number of independent queries."""
+    return wilson_interval(mean, queries)
 
 
 def published_detail(model: str, task: str, source: str) -> dict[str, Any]:
