@@ -16,15 +16,22 @@ from tests.support.simulation import build_profile, draw_counts
 
 FIELDS = {
     "queries",
+    "documents",
+    "design_effect",
     "ndcg_at_10",
     "ndcg_at_10_interval",
+    "held_fixed",
+    "start_to_end",
+    "start_to_end_interval",
     "psi",
+    "psi_estimate",
     "psi_interval",
     "psi_null_mean",
     "psi_null_p95",
     "p_value",
-    "psi_corrected",
 }
+#: Fields of the test and of what follows from it.
+TESTED = {"psi_estimate", "psi_interval", "psi_null_mean", "psi_null_p95", "p_value"}
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +40,7 @@ def profile():
 
 
 def test_fields(profile):
-    scores = posir_scores(profile)
+    scores = posir_scores(profile, None)
     assert scores.keys() == {"psi_significance", "position_intervals", "position_direction"}
     assert list(scores["psi_significance"]) == list(scores["position_direction"]) == ["all", "q1", "q2", "q3", "q4"]
     assert all(entry.keys() == FIELDS for entry in scores["psi_significance"].values())
@@ -42,7 +49,7 @@ def test_fields(profile):
 
 
 def test_values_agree_with_the_psi_plugin(profile):
-    scores, others = posir_scores(profile)["psi_significance"], psi_plugin(profile)
+    scores, others = posir_scores(profile, None)["psi_significance"], psi_plugin(profile)
     assert scores["all"]["psi"] == pytest.approx(others["psi"])
     assert scores["all"]["ndcg_at_10"] == pytest.approx(profile.score())
     for name in ("q1", "q2", "q3", "q4"):
@@ -52,17 +59,17 @@ def test_values_agree_with_the_psi_plugin(profile):
 
 
 def test_same_profile_same_numbers(profile):
-    assert posir_scores(profile) == posir_scores(replace(profile, counts=profile.counts.copy()))
+    assert posir_scores(profile, None) == posir_scores(replace(profile, counts=profile.counts.copy()), None)
 
 
 def test_one_length_has_only_the_entry_all():
-    assert list(posir_scores(build_profile(draw_counts(np.full(3, 0.5), 90, 1)))["psi_significance"]) == ["all"]
+    assert list(posir_scores(build_profile(draw_counts(np.full(3, 0.5), 90, 1)), None)["psi_significance"]) == ["all"]
 
 
 def test_empty_profile():
-    scores = posir_scores(build_profile(np.zeros((3, 12)), np.zeros((3, 12))))
+    scores = posir_scores(build_profile(np.zeros((3, 12)), np.zeros((3, 12))), None)
     for entry in scores["psi_significance"].values():
-        assert entry == dict.fromkeys(FIELDS) | {"queries": 0}
+        assert entry == dict.fromkeys(FIELDS) | {"queries": 0, "documents": 0}
     assert scores["position_intervals"] == [None] * 3
     assert all(value is None for entry in scores["position_direction"].values() for value in entry.values())
 
@@ -70,16 +77,17 @@ def test_empty_profile():
 def test_all_misses():
     counts = np.zeros((3, 12))
     counts[:, -1] = 50
-    entry = posir_scores(build_profile(counts))["psi_significance"]["all"]
+    entry = posir_scores(build_profile(counts), None)["psi_significance"]["all"]
     assert entry["ndcg_at_10"] == 0
     assert entry["ndcg_at_10_interval"][1] > 0
-    assert all(entry[name] is None for name in FIELDS if "psi" in name or name == "p_value")
+    assert entry["psi"] is None
+    assert all(entry[name] is None for name in TESTED)
 
 
 def test_all_first():
     counts = np.zeros((3, 12))
     counts[:, 0] = 50
-    entry = posir_scores(build_profile(counts))["psi_significance"]["all"]
+    entry = posir_scores(build_profile(counts), None)["psi_significance"]["all"]
     assert entry["psi"] == 0
     assert entry["p_value"] == 1
     assert entry["psi_interval"][0] == 0 < entry["psi_interval"][1] < 0.1
@@ -90,10 +98,10 @@ def test_all_first():
 def test_single_bin(bins):
     counts = np.zeros((bins, 12))
     counts[0] = 3
-    scores = posir_scores(build_profile(counts))
+    scores = posir_scores(build_profile(counts), None)
     entry = scores["psi_significance"]["all"]
     assert entry["psi"] == 0
-    assert [entry[name] for name in ("psi_interval", "psi_null_mean", "p_value", "psi_corrected")] == [None] * 4
+    assert all(entry[name] is None for name in TESTED)
     assert scores["position_direction"]["all"]["verdict"] is None
 
 
@@ -104,14 +112,14 @@ def test_single_bin(bins):
     )
 )
 def test_every_profile_gets_json_scores_within_their_ranges(counts):
-    scores = posir_scores(build_profile(*counts))
+    scores = posir_scores(build_profile(*counts), None)
     json.dumps(scores, allow_nan=False)
     for entry in scores["psi_significance"].values():
         for interval in (entry["psi_interval"], entry["ndcg_at_10_interval"]):
             assert interval is None or 0 <= interval[0] <= interval[1] <= 1
         assert entry["p_value"] is None or 0 < entry["p_value"] <= 1
-        assert entry["psi_corrected"] is None or entry["psi_corrected"] <= 1
-        if entry["ndcg_at_10"] is not None:
+        assert entry["psi_estimate"] is None or entry["psi_interval"][0] <= entry["psi_estimate"] <= entry["psi_interval"][1]
+        if entry["ndcg_at_10_interval"] is not None:
             assert entry["ndcg_at_10_interval"][0] <= entry["ndcg_at_10"] <= entry["ndcg_at_10_interval"][1]
         if entry["psi_interval"] and entry["p_value"] >= 0.05:
             assert entry["psi_interval"][0] == 0

@@ -1,0 +1,76 @@
+"""The test of the position effect and the estimate of PSI: level, power, coverage and error, by simulation."""
+
+import numpy as np
+import pytest
+
+from posir_psi import psi
+from posir_significance.analysis import _analyse_group
+from tests.support.simulation import draw_clustered
+
+STRUCTURES = [
+    ("independent", 0.0),
+    ("random", 0.4),
+    ("near", 0.4),
+    ("confounded", 0.4),
+    ("papers", 0.2),
+]
+
+
+def curve(effect, size, level=0.8, bins=20):
+    """True scores over positions with a mean near `level` and a PSI of `size`."""
+    x = (np.arange(bins) + 0.5) / bins
+    shape = {"flat": 0 * x, "linear": x, "step": (x > 0.6) * 1.0, "dip": 1 - (2 * x - 1) ** 2}[effect]
+    shape = (shape - shape.min()) / max(np.ptp(shape), 1e-9)
+    scores = 1 - size * shape
+    return scores * level / scores.mean()
+
+
+def simulate(structure, icc, effect, size, queries, draws):
+    """Share of significant results, coverage of PSI and of start to end, and root mean squared error of PSI."""
+    means = curve(effect, size)
+    third = len(means) // 3 + 1
+    truth, difference = float(psi(means)), means[:third].mean() - means[-third:].mean()
+    rows = []
+    for seed in range(draws):
+        found = _analyse_group(draw_clustered(structure, queries, icc, means, np.random.default_rng(seed)))
+        low, high = found.psi.interval
+        start, end = found.start_to_end.interval
+        rows.append(
+            (found.test.p_value < 0.05, low - 1e-9 <= truth <= high, start <= difference <= end, (found.psi.value - truth) ** 2)
+        )
+    significant, covered, contrast, squares = np.mean(rows, axis=0)
+    return significant, covered, contrast, squares**0.5
+
+
+@pytest.mark.parametrize(("structure", "icc"), STRUCTURES)
+def test_without_an_effect_about_one_in_twenty_is_significant(structure, icc):
+    significant, covered, contrast, _ = simulate(structure, icc, "flat", 0, 2_000, 100)
+    assert significant <= 0.12
+    assert covered >= 0.88
+    assert contrast >= 0.88
+
+
+def test_a_linear_effect_is_found_and_covered():
+    significant, covered, contrast, error = simulate("independent", 0.0, "linear", 0.1, 2_000, 60)
+    assert significant >= 0.65
+    assert min(covered, contrast) >= 0.85
+    assert error <= 0.05
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("structure", "icc"), STRUCTURES)
+def test_level_and_coverage(structure, icc):
+    significant, covered, contrast, _ = simulate(structure, icc, "flat", 0, 2_000, 1_000)
+    assert 0.03 <= significant <= 0.07
+    assert min(covered, contrast) >= 0.92
+    assert max(covered, contrast) <= 0.98
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("effect", "size"), [("linear", 0.1), ("linear", 0.6), ("step", 0.3), ("dip", 0.3)])
+def test_power_coverage_and_error(effect, size):
+    significant, covered, contrast, error = simulate("independent", 0.0, effect, size, 2_000, 500)
+    assert significant >= 0.78
+    assert covered >= 0.9
+    assert contrast >= 0.92
+    assert error <= 0.05

@@ -1,0 +1,51 @@
+"""Observations: the same from ranks by document and from a profile, but for the documents."""
+
+import numpy as np
+
+from posir_significance.observations import Observations
+from posir_tasks.document_ranks import DocumentRanks
+from posir_tasks.evidence import Evidence
+from posir_tasks.profile import NDCG_AT_10
+from posir_tasks.schemes import AbsolutePositions
+
+
+def test_a_query_on_a_shared_boundary_has_two_memberships():
+    starts = np.array([100, 50, 9_999, 250])
+    evidence = Evidence(["a", "b", "c", "d"], ["x", "x", "y", "z"], starts, starts + 1)
+    ranks = DocumentRanks.from_ranks(AbsolutePositions(), evidence, np.array([1, 2, 3, 0]))
+    found = Observations.from_ranks(ranks)
+    assert sorted(found.gains.tolist()) == sorted([1.0, NDCG_AT_10[1], 0.5, 0.0])
+    assert sorted(zip(found.gains[found.query].round(3).tolist(), found.position.tolist(), strict=True)) == [
+        (0.0, 2),
+        (0.631, 0),
+        (1.0, 0),
+        (1.0, 1),
+    ]
+    assert len(set(found.documents.tolist())) == 3
+
+
+def test_ranks_and_profile_give_the_same_bins():
+    rng = np.random.default_rng(3)
+    starts = rng.integers(0, 600, 80)
+    evidence = Evidence([f"q{row}" for row in range(80)], [f"d{row // 4}" for row in range(80)], starts, starts + 5)
+    ranks = DocumentRanks.from_ranks(AbsolutePositions(), evidence, rng.integers(0, 15, 80))
+    one, two = Observations.from_ranks(ranks), Observations.from_profile(ranks.profile)
+    for bins in (one, two):
+        assert np.bincount(bins.position).tolist() == ranks.profile.counts.sum(axis=(0, 2)).tolist()
+    assert (
+        np.bincount(one.position, one.gains[one.query]).round(9).tolist()
+        == np.bincount(two.position, two.gains[two.query]).round(9).tolist()
+    )
+    assert len(set(one.documents.tolist())) == 20
+    assert len(set(two.documents.tolist())) == len(two.gains)
+
+
+def test_a_selection_keeps_memberships():
+    starts = np.array([100, 50])
+    ranks = DocumentRanks.from_ranks(
+        AbsolutePositions(), Evidence(["a", "b"], ["x", "y"], starts, starts + 1), np.array([1, 2])
+    )
+    whole = Observations.from_ranks(ranks)
+    chosen = whole.select(whole.gains == 1)
+    assert chosen.position.tolist() == [0, 1]
+    assert chosen.query.tolist() == [0, 0]
