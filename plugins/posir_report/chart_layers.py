@@ -143,13 +143,14 @@ def number_tooltips(titles: Mapping[str, str]) -> list[alt.Tooltip]:
 
 def model_tooltips() -> list[alt.Tooltip]:
     """Return tooltips of a row of a model: its queries, nDCG@10 and PSI, with intervals and PSI under the null."""
-    titles = {
-        name + end: title + words
+    scores = {"ndcg_at_10": "nDCG@10", "psi_estimate": "PSI"}
+    ends = {
+        f"{name}_{end}": f"{title}, 95 % interval {word}"
         for name, title in (("ndcg_at_10", "nDCG@10"), ("psi", "PSI"))
-        for end, words in (("", ""), ("_low", ", 95 % interval from"), ("_high", ", 95 % interval to"))
+        for end, word in (("low", "from"), ("high", "to"))
     }
     null = {"psi_null_mean": "PSI under the null, mean", "psi_null_p95": "PSI under the null, 95th percentile"}
-    return [QUERIES, *number_tooltips(titles | null)]
+    return [QUERIES, *number_tooltips(scores | ends | null)]
 
 
 def cell_tooltips() -> list[alt.Tooltip]:

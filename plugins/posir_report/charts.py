@@ -38,7 +38,7 @@ MAX_INTERVALS = 4
 FEW_NOTE = f"Hollow points: fewer than {FEW} queries."
 #: Fields that each axis of PSI against nDCG@10 must cover, and its margin in tenths.
 NDCG_FIELDS = ("ndcg_at_10", "ndcg_at_10_low", "ndcg_at_10_high")
-PSI_FIELDS = ("psi", "psi_high", "psi_null_p95")
+PSI_FIELDS = ("psi_estimate", "psi_high", "psi_null_p95")
 MARGIN = 0.2
 #: Scores from here on are dark in the heat map, where text must be white.
 DARK = 0.72
@@ -176,7 +176,7 @@ def draw_psi_against_ndcg(summaries: Sequence[TaskSummary]) -> alt.VConcatChart:
     ]
     base = build_chart(values).encode(
         x=alt.X("ndcg_at_10:Q", title=SCORE, scale=cover_tenths(values, NDCG_FIELDS), axis=PERCENT),
-        y=alt.Y("psi:Q", title="PSI", scale=cover_tenths(values, PSI_FIELDS, start=0)),
+        y=alt.Y("psi_estimate:Q", title="PSI", scale=cover_tenths(values, PSI_FIELDS, start=0)),
     )
     colour, task = colour_by_model(labels), alt.Tooltip("task:N", title="Task")
     layers = [
@@ -192,9 +192,8 @@ def draw_psi_against_ndcg(summaries: Sequence[TaskSummary]) -> alt.VConcatChart:
     explanation = "Further right: better retrieval. Further down: less dependent on the position of the evidence."
     if any(value["psi_null_mean"] is not None for value in values):
         explanation += (
-            " Grey: PSI under the null, from its mean to its 95th percentile; a point that is not above it is not significant. "
-            "Thin lines: 95 % intervals of the true values. PSI is a range and mostly lies above the true one, so its interval "
-            "may end below the point."
+            " Points: estimates of the true PSI; thin lines: 95 % intervals. Grey: what the observed PSI shows if position has "
+            "no effect, from its mean to its 95th percentile."
         )
     chart = facet_panels(layers, panels.values(), 370 if len(panels) > 1 else 760, 300)
     title = "Position sensitivity (PSI) against retrieval quality (nDCG@10)"

@@ -71,4 +71,4 @@ def _ndcg_lines(row: Row | BinRow) -> tuple[str, str, str]:
 def _psi_lines(row: Row) -> tuple[str, str, str]:
     star = "*" if row.p_value is not None and row.p_value < LEVEL else ""
     null = format_null(row.psi_null_mean, row.psi_null_p95).replace(" to ", "–")
-    return format_psi(row.psi) + star, format_interval(row.psi_low, row.psi_high, format_psi), null
+    return format_psi(row.psi_estimate) + star, format_interval(row.psi_low, row.psi_high, format_psi), null

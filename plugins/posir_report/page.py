@@ -15,7 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from posir_report.cells import FEW
 from posir_report.figure_export import Figure
 from posir_report.labels import model_labels, partial_suffix
-from posir_report.summary import TaskSummary, build_rows
+from posir_report.summary import TaskSummary, build_report_rows
 from posir_report.tables import LEVEL, length_table, truncation_notes
 from posir_tasks.display.tables import Table
 
@@ -93,5 +93,5 @@ def _task_section(task: str, summaries: Sequence[TaskSummary], drawings: Sequenc
 
 
 def _model_section(label: str, summary: TaskSummary, drawings: Iterable[Drawing]) -> ModelSection:
-    (table,) = length_table(build_rows(summary)).parts()
+    (table,) = length_table(build_report_rows([summary])).parts()
     return ModelSection(label + partial_suffix(len(summary.subsets), len(summary.missing)), table, tuple(drawings))

@@ -12,7 +12,7 @@ import typer
 from posir_report.labels import model_labels
 from posir_report.latex import render_latex
 from posir_report.published import merge_published
-from posir_report.summary import TaskSummary, build_bin_rows, build_rows, summarise
+from posir_report.summary import TaskSummary, build_bin_rows, build_report_rows, build_rows, summarise
 from posir_report.tables import bin_table, length_table, overview_table, pooled_scores, truncation_notes
 from posir_tasks.display.tables import TableFormat, print_as
 from posir_tasks.errors import PosirError
@@ -21,10 +21,15 @@ from posir_tasks.plugin_api.panels import READ
 from posir_tasks.results import read_results
 
 NOTE = (
-    "nDCG@10 x 100 and PSI = 1 - worst / best position bin, each with its 95 % interval. Chance adds to every PSI, so the "
-    "interval of the true PSI mostly lies below the observed one. PSI under the null: what PSI shows with these counts if "
-    "position has no effect, from its mean to its 95th percentile. Read PSI beside nDCG@10."
+    "nDCG@10 x 100 with its 95 % interval for new documents. Start to end: nDCG@10 of the first third of the document minus "
+    "that of the last, in points. PSI = 1 - worst / best position bin, estimated with its interval; as published, it is the "
+    "observed one, to which chance adds. PSI under the null: what the observed PSI shows if position has no effect, from its "
+    "mean to its 95th percentile. p: test of any effect of position, corrected for the rows shown (Holm)."
 )
+
+
+#: Design effects from here on are worth a note.
+LARGE_DESIGN_EFFECT = 1.2
 
 
 class ReportFormat(StrEnum):
@@ -99,10 +104,10 @@ def check_options(format_: ReportFormat, *, bins: bool, published: bool) -> None
 
 def show_lengths(summaries: Sequence[TaskSummary], format_: TableFormat) -> None:
     """Print a row per length; in a terminal after an overview of the tasks of each model, with notes on truncation."""
-    rows = [row for one in summaries for row in build_rows(one)]
+    rows = build_report_rows(summaries)
     overview = [overview_table(rows)] if format_ is TableFormat.TABLE else []
     document = list(map(pooled_scores, summaries))
-    legend = [*truncation_notes_by_task(summaries), NOTE]
+    legend = [*truncation_notes_by_task(summaries), *document_notes(summaries), NOTE]
     print_as(format_, [*overview, length_table(rows)], rows, document, legend=legend)
 
 
@@ -114,7 +119,7 @@ def show_bins(summaries: Sequence[TaskSummary], format_: TableFormat) -> None:
 
 def show_with_published(summaries: Sequence[TaskSummary], format_: TableFormat) -> None:
     """Print a row per length, the published results among them."""
-    rows = merge_published([row for one in summaries for row in build_rows(one)])
+    rows = merge_published(build_report_rows(summaries))
     print_as(format_, [length_table(rows)], rows, legend=[NOTE])
 
 
@@ -123,6 +128,25 @@ def truncation_notes_by_task(summaries: Sequence[TaskSummary]) -> Iterator[str]:
     for task in dict.fromkeys(one.task for one in summaries):
         of_task = [one for one in summaries if one.task == task]
         yield from (f"{task}: {note}" for note in truncation_notes(model_labels(of_task), of_task))
+
+
+def document_notes(summaries: Sequence[TaskSummary]) -> Iterator[str]:
+    """Yield what the position effect was estimated within, and where intervals assume independent questions."""
+    overall = [(label, one, build_rows(one)[0]) for label, one in zip(model_labels(summaries), summaries, strict=True)]
+    for task in dict.fromkeys(one.task for _, one, row in overall if row.held_fixed == "document"):
+        yield f"{task}: start to end, PSI and p are estimated with the document held fixed."
+    for label, one, row in overall:
+        if row.design_effect is not None and row.design_effect > LARGE_DESIGN_EFFECT:
+            yield (
+                f"{one.task}, {label}: {row.queries:,} queries on {row.documents:,} documents; the variance of nDCG@10 is "
+                f"{row.design_effect:.1f} times that of independent queries (design effect)."
+            )
+    older = sorted({label for label, one, _ in overall if one.ranks is None and "psi_significance" in one.scores})
+    if older:
+        yield (
+            f"Intervals and p-values assume independent questions for {', '.join(older)}: results of an older version of posir "
+            "have no ranks by document. Run the models again for intervals that hold for new documents."
+        )
 
 
 def write_charts(summaries: Sequence[TaskSummary], html: Path | None, png: Path | None) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
 from posir_psi.scores import none_if_nan
+from posir_significance.correction import holm
 from posir_tasks.cells import pool
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import PosirError
@@ -19,6 +20,17 @@ from posir_tasks.window_coverage import pool_coverages
 
 #: Folder below a revision in which mteb saves runs with other settings, each in its own folder.
 EXPERIMENTS = "experiments"
+#: Fields of a row that the significance plugin names alike.
+SIGNIFICANCE_FIELDS = (
+    "start_to_end",
+    "psi_estimate",
+    "psi_null_mean",
+    "psi_null_p95",
+    "p_value",
+    "held_fixed",
+    "documents",
+    "design_effect",
+)
 #: An interval that is undefined or unknown.
 UNKNOWN = (None, None)
 
@@ -55,12 +67,26 @@ class Row:
     ndcg_at_10: float | None = None
     ndcg_at_10_low: float | None = None
     ndcg_at_10_high: float | None = None
+    start_to_end: float | None = None
+    """First third minus last third of the document, in nDCG@10."""
+    start_to_end_low: float | None = None
+    start_to_end_high: float | None = None
     psi: float | None = None
+    """As published: observed over all queries."""
+    psi_estimate: float | None = None
+    """Posterior median of the true PSI; the interval is its."""
     psi_low: float | None = None
     psi_high: float | None = None
     psi_null_mean: float | None = None
     psi_null_p95: float | None = None
     p_value: float | None = None
+    p_corrected: float | None = None
+    """Holm-corrected for the rows of the report."""
+    held_fixed: str | None = None
+    """Whether the position effect is estimated within documents or within length buckets."""
+    documents: int | None = None
+    design_effect: float | None = None
+    """Variance of nDCG@10 as a multiple of that of independent queries."""
     direction: str | None = None
     subsets: int = 0
     missing_subsets: int = 0
@@ -117,12 +143,22 @@ def build_rows(summary: TaskSummary) -> list[Row]:
     return [_build_row(summary, "all", None), *(_build_row(summary, name, index) for index, name in enumerate(lengths))]
 
 
+def build_report_rows(summaries: Iterable[TaskSummary]) -> list[Row]:
+    """Return the rows of all summaries, their p-values corrected for the number of rows."""
+    rows = [row for one in summaries for row in build_rows(one)]
+    tested = [place for place, row in enumerate(rows) if row.p_value is not None]
+    for place, p_value in zip(tested, holm([rows[place].p_value or 0.0 for place in tested]), strict=True):
+        rows[place] = replace(rows[place], p_corrected=p_value)
+    return rows
+
+
 def _build_row(summary: TaskSummary, length: str, index: int | None) -> Row:
     scores, key = summary.scores, length.lower()
     significance = scores.get("psi_significance", {}).get(key, {})
     profile = summary.profile if index is None else summary.profile.of_length(index)
     ndcg_low, ndcg_high = significance.get("ndcg_at_10_interval") or UNKNOWN
     psi_low, psi_high = significance.get("psi_interval") or UNKNOWN
+    start_low, start_high = significance.get("start_to_end_interval") or UNKNOWN
     return Row(
         model=summary.model,
         task=summary.task,
@@ -132,12 +168,14 @@ def _build_row(summary: TaskSummary, length: str, index: int | None) -> Row:
         ndcg_at_10_low=ndcg_low,
         ndcg_at_10_high=ndcg_high,
         psi=scores.get("psi" if index is None else f"psi_{key}"),
+        start_to_end_low=start_low,
+        start_to_end_high=start_high,
         psi_low=psi_low,
         psi_high=psi_high,
         direction=scores.get("position_direction", {}).get(key, {}).get("verdict"),
         subsets=len(summary.subsets),
         missing_subsets=len(summary.missing),
-        **{name: significance.get(name) for name in ("psi_null_mean", "psi_null_p95", "p_value")},
+        **{name: significance.get(name) for name in SIGNIFICANCE_FIELDS},
     )
 
 

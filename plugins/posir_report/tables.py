@@ -15,6 +15,7 @@ from posir_tasks.display.numbers import (
     format_null,
     format_p_value,
     format_percent,
+    format_points,
     format_psi,
 )
 from posir_tasks.display.tables import Table, build_columns
@@ -22,9 +23,18 @@ from posir_tasks.display.tables import Table, build_columns
 #: Level of significance: a PSI with a p-value below it differs from the null.
 LEVEL = 0.05
 #: Headings of a row's scores.
-SCORES = ("Queries", "nDCG@10", "PSI", "PSI under the null", "p", "Position bias")
+SCORES = (
+    "Queries",
+    "nDCG@10",
+    "Start to end",
+    "PSI",
+    "PSI (as published)",
+    "PSI under the null",
+    "p",
+    "Position bias",
+)
 #: Headings of columns of numbers.
-NUMBERS = ("Queries", "p")
+NUMBERS = ("Queries", "PSI (as published)", "p")
 
 
 def pooled_scores(summary: TaskSummary) -> dict[str, Any]:
@@ -81,9 +91,11 @@ def _score_cells(row: Row) -> tuple[str, ...]:
     return (
         format_count(row.queries),
         ndcg_with_interval(row),
-        format_estimate(row.psi, row.psi_low, row.psi_high, format_psi),
+        format_estimate(row.start_to_end, row.start_to_end_low, row.start_to_end_high, format_points),
+        format_estimate(row.psi_estimate, row.psi_low, row.psi_high, format_psi),
+        format_psi(row.psi),
         format_null(row.psi_null_mean, row.psi_null_p95),
-        format_p_value(row.p_value),
+        format_p_value(significance(row)),
         describe_bias(row),
     )
 
@@ -93,11 +105,17 @@ def ndcg_with_interval(row: Row | BinRow) -> str:
     return format_estimate(row.ndcg_at_10, row.ndcg_at_10_low, row.ndcg_at_10_high, format_percent)
 
 
+def significance(row: Row) -> float | None:
+    """Return the p-value that decides: the corrected one, where the row is one of several."""
+    return row.p_value if row.p_corrected is None else row.p_corrected
+
+
 def describe_bias(row: Row) -> str:
     """Return the direction of a significant position bias, or that it is not significant."""
-    if row.p_value is None:
+    p_value = significance(row)
+    if p_value is None:
         return MISSING
-    if row.p_value >= LEVEL:
+    if p_value >= LEVEL:
         return "not significant"
     return row.direction if row.direction and row.direction != "none" else "significant, no clear direction"
 
@@ -119,8 +137,8 @@ def truncation_notes(labels: Sequence[str], summaries: Sequence[TaskSummary]) ->
                 f"{label} reads the first {truncation['window']:,} tokens of a document. For "
                 f"{format_percent(truncation['beyond']['all']['ends'])} % of the queries the evidence ends beyond them: that "
                 f"is truncation, not bias. Over the other {within['queries']:,} queries: nDCG@10 "
-                f"{format_percent(within['ndcg_at_10'])}, PSI {format_psi(within['psi'])}, PSI under the null "
-                f"{format_null(within['psi_null_mean'], within['psi_null_p95'])}."
+                f"{format_percent(within['ndcg_at_10'])}, start to end {format_points(within['start_to_end'])}, PSI "
+                f"{format_psi(within['psi_estimate'])} (p {format_p_value(within['p_value'])})."
             )
     unknown = [label for label, truncation in found.items() if truncation["window"] is None]
     if unknown:

@@ -23,6 +23,11 @@ def format_percent(value: float | None, spec: str = ".1f") -> str:
     return MISSING if value is None else format(value * 100, spec)
 
 
+def format_points(value: float | None) -> str:
+    """Format a signed difference of scores x 100, with one decimal: `+4.2`."""
+    return format_percent(value, "+.1f")
+
+
 def format_psi(value: float | None, spec: str = ".3f") -> str:
     """Format a PSI in [0, 1] with three decimals, as the papers print it: `0.217`."""
     return format_number(value, spec)
