@@ -38,7 +38,7 @@ MAX_INTERVALS = 4
 FEW_NOTE = f"Hollow points: fewer than {FEW} queries."
 #: Fields that each axis of PSI against nDCG@10 must cover, and its margin in tenths.
 NDCG_FIELDS = ("ndcg_at_10", "ndcg_at_10_low", "ndcg_at_10_high")
-PSI_FIELDS = ("psi_estimate", "psi_high", "psi_null_p95")
+PSI_FIELDS = ("psi_shown", "psi_high", "psi_null_p95")
 MARGIN = 0.2
 #: Scores from here on are dark in the heat map, where text must be white.
 DARK = 0.72
@@ -171,12 +171,13 @@ def draw_psi_against_ndcg(summaries: Sequence[TaskSummary]) -> alt.VConcatChart:
     names = model_labels(summaries)
     labels, panels = list(dict.fromkeys(names)), task_titles(summaries)
     values = [
-        {**asdict(build_rows(one)[0]), "label": name, "panel": panels[one.task]}
+        {**asdict(row), "psi_shown": row.best_psi, "label": name, "panel": panels[one.task]}
         for name, one in zip(names, summaries, strict=True)
+        for row in build_rows(one)[:1]
     ]
     base = build_chart(values).encode(
         x=alt.X("ndcg_at_10:Q", title=SCORE, scale=cover_tenths(values, NDCG_FIELDS), axis=PERCENT),
-        y=alt.Y("psi_estimate:Q", title="PSI", scale=cover_tenths(values, PSI_FIELDS, start=0)),
+        y=alt.Y("psi_shown:Q", title="PSI", scale=cover_tenths(values, PSI_FIELDS, start=0)),
     )
     colour, task = colour_by_model(labels), alt.Tooltip("task:N", title="Task")
     layers = [

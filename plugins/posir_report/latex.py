@@ -9,13 +9,14 @@ from itertools import groupby
 from posir_report.labels import model_labels, partial_suffix
 from posir_report.summary import BinRow, Row, TaskSummary, build_bin_rows, build_rows
 from posir_report.tables import LEVEL
-from posir_tasks.display.numbers import format_count, format_interval, format_null, format_percent, format_psi
+from posir_tasks.display.numbers import format_count, format_estimate, format_interval, format_null, format_percent, format_psi
 from posir_tasks.display.tables import Column, Table, to_latex
 
 #: Characters of a model's name; the middle of a longer one is left out, so that the table fits a page.
 NAME_WIDTH = 44
 NULL_NOTE = (
-    "In brackets 95 % intervals; below PSI its value under the null, if position has no effect: mean and 95th percentile. "
+    "In brackets 95 % intervals; below PSI, as published, its estimate and what it shows under the null, if position has no "
+    "effect: mean and 95th percentile. "
     f"*: significant, p < {LEVEL}."
 )
 
@@ -58,7 +59,8 @@ def _build_row(label: str, summary: TaskSummary, by_length: bool) -> tuple[str, 
     rows = build_rows(summary)
     scored: list[Row | BinRow] = [*rows] if by_length else [*build_bin_rows(summary), rows[0]]
     name = label + partial_suffix(len(summary.subsets), len(summary.missing))
-    cells = [(name, "95 % interval", "queries; PSI under the null"), *map(_ndcg_lines, scored), *map(_psi_lines, rows)]
+    legend = (name, "95 % interval; estimated PSI", "queries; PSI under the null")
+    cells = [legend, *map(_ndcg_lines, scored), *map(_psi_lines, rows)]
     intervals = any(interval for _, interval, _ in cells[1:])
     return tuple("\n".join(cell if intervals else (cell[0], cell[2])) for cell in cells)
 
@@ -71,4 +73,5 @@ def _ndcg_lines(row: Row | BinRow) -> tuple[str, str, str]:
 def _psi_lines(row: Row) -> tuple[str, str, str]:
     star = "*" if row.p_value is not None and row.p_value < LEVEL else ""
     null = format_null(row.psi_null_mean, row.psi_null_p95).replace(" to ", "–")
-    return format_psi(row.psi_estimate) + star, format_interval(row.psi_low, row.psi_high, format_psi), null
+    estimate = "" if row.psi_low is None else format_estimate(row.psi_estimate, row.psi_low, row.psi_high, format_psi)
+    return format_psi(row.psi) + star, estimate, null

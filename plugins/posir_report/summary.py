@@ -91,6 +91,11 @@ class Row:
     subsets: int = 0
     missing_subsets: int = 0
 
+    @property
+    def best_psi(self) -> float | None:
+        """The estimate of PSI, or the observed one if there is no estimate."""
+        return self.psi if self.psi_estimate is None else self.psi_estimate
+
 
 def summarise(results: Iterable[SubsetResult]) -> list[TaskSummary]:
     """Pool the subsets of each model and task, ordered by model, revision and task.

@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from posir_report.published import merge_published
-from posir_report.summary import Row, build_bin_rows, build_rows, summarise
-from posir_report.tables import bin_table, length_table, overview_table, pooled_scores
+from posir_report.summary import Row, build_bin_rows, build_report_rows, build_rows, summarise
+from posir_report.tables import bin_table, describe_bias, length_table, overview_table, pooled_scores
 from posir_tasks.command.app import build_app
 from posir_tasks.display.tables import to_csv, to_json, to_markdown
 from posir_tasks.errors import PosirError
@@ -156,7 +156,7 @@ def test_markdown_is_one_table_with_the_figures_as_the_papers_print_them(raw, su
     first = dict(zip(heading, lines[0], strict=True))
     assert (first["Model"], first["Task"], first["Length"], first["Queries"]) == ("org/model", "PosIR-English", "all", "580")
     assert first["nDCG@10"].split()[0] == f"{raw.ndcg.mean() * 100:.1f}"
-    assert first["PSI"].split()[0] == f"{psi(raw.groupby('bin').ndcg.mean()):.3f}"
+    assert first["PSI (as published)"] == f"{psi(raw.groupby('bin').ndcg.mean()):.3f}"
     assert lines[3][3:6] == ["0", "–", "–"]
 
 
@@ -220,12 +220,12 @@ def test_the_command_prints_every_form(folder, summary):
         return done.stdout
 
     assert json.loads(printed("--format", "json")) == json.loads(to_json([pooled_scores(summary)]))
-    assert printed("--format", "csv") == to_csv(build_rows(summary))
+    assert printed("--format", "csv") == to_csv(build_report_rows([summary]))
     assert printed("--format", "csv", "--bins") == to_csv(build_bin_rows(summary))
-    assert printed("--format", "markdown").strip() == to_markdown(length_table(build_rows(summary)))
+    assert printed("--format", "markdown").strip() == to_markdown(length_table(build_report_rows([summary])))
     table = printed()
     assert "org/model · PosIR-English" in table
-    assert "Read PSI beside nDCG@10" in " ".join(table.split())
+    assert "Start to end: nDCG@10 of the first third" in " ".join(table.split())
 
 
 def test_published_models_stand_among_ones_own_by_ndcg_and_are_marked():
@@ -243,3 +243,17 @@ def test_published_models_stand_among_ones_own_by_ndcg_and_are_marked():
 def test_a_task_without_published_results_is_said():
     with pytest.raises(PosirError, match="no published result on PosIR-Mini"):
         merge_published([replace(EMPTY_ROW, task="PosIR-Mini")])
+
+
+def test_a_report_corrects_for_its_rows(summary):
+    rows = build_report_rows([summary])
+    tested = [row for row in rows if row.p_value is not None]
+    assert min(row.p_corrected for row in tested) == pytest.approx(min(1, len(tested) * min(row.p_value for row in tested)))
+    assert all(row.p_corrected >= row.p_value for row in tested)
+    assert describe_bias(replace(rows[0], p_value=0.01, p_corrected=0.051)) == "not significant"
+
+
+def test_older_results_are_said_to_assume_independent_questions(folder):
+    assert "assume independent questions for org/model" in " ".join(
+        CliRunner().invoke(build_app(), ["report", str(folder)]).stdout.split()
+    )
