@@ -1,93 +1,213 @@
-"""Coverage of the intervals of `posir compare` and rate of p < 0.05, by simulation.
+"""Level of the tests and coverage of the intervals of `posir compare`, by simulation.
 
-Two models over 20 position bins in two length buckets, with equal or different levels and effects of position; their ranks are
-correlated across queries (paired) or not. Use: python benchmarks/compare_coverage.py [REPLICATIONS]
+Two models answer questions about the same documents (paired) or about different ones (unpaired). Difficulty is shared by the
+questions of a document and by the two models. Structures: "random" (5 questions a document at random positions), "similar"
+(at similar positions), "harder later" (half of them near a centre, and documents with a later centre are harder), and the sizes
+of COVID-QA's and JaQuAD's documents. Columns: share of p < 0.05, and of intervals that contain the true difference.
+
+Use: python benchmarks/compare_coverage.py [REPLICATIONS [SETTING]]; a setting is "equal, flat", for example.
 """
 
 from __future__ import annotations
 
 import sys
-from collections import defaultdict
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
 from multiprocessing import Pool
 
 import numpy as np
-from interval_coverage import EFFECTS, rank_distribution
+from scipy.optimize import brentq
+from scipy.special import expit, logit
 from scipy.stats import norm
 
-from posir_compare.comparison import compare_pair
+from posir_compare.comparison import Metric, compare_pair
 from posir_compare.model_runs import ModelRun, Pair
-from posir_compare.pairing import CommonResults, JointCounts
+from posir_compare.pairing import CommonResults, PooledResult
 from posir_psi import psi
+from posir_significance.analysis import assign_thirds
+from posir_significance.observations import Floats, Integers
 from posir_significance.true_score_model import bin_midpoints
 from posir_tasks.axes import Axes
-from posir_tasks.profile import RANKS, PositionProfile
+from posir_tasks.document_ranks import Block, DocumentRanks
+from posir_tasks.profile import NDCG_AT_10
 
-BINS, LENGTHS, DRAWS = 20, ("Q1", "Q2"), 2_000
+BINS = 20
 PAIR = Pair(ModelRun("A", ()), ModelRun("B", ()), "simulated")
-#: The two models of each setting: effect of position, nDCG@10 of the best bin, PSI.
+#: Shares of the ranks 1 to 10, of lower ones and of none for an average retriever; models differ from it by their log odds.
+RANKS: Floats = np.array([0.40, 0.09, 0.05, 0.035, 0.025, 0.02, 0.015, 0.015, 0.01, 0.01, 0.25, 0.08])
+THRESHOLDS: Floats = logit(RANKS.cumsum()[:-1])
+#: Correlation of the two models' difficulty of a document, and of a question within it.
+DOCUMENT_CORRELATION, QUESTION_CORRELATION = 0.8, 0.5
+NODES, NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(31)
+STRUCTURES = ("random", "similar", "harder later", "COVID-QA", "JaQuAD")
+
+
+@dataclass(frozen=True)
+class Model:
+    """A simulated model: shape of its position effect, mean nDCG@10 of the bins, true PSI."""
+
+    shape: str
+    level: float
+    psi: float = 0.0
+
+    def means(self) -> Floats:
+        """Return the true nDCG@10 of each bin, shape (P,)."""
+        middle = bin_midpoints(BINS)
+        loss = {"linear": middle, "step": 1.0 * (middle > 0.6), "dip": 1 - (2 * middle - 1) ** 2}.get(self.shape, 0 * middle)
+        loss = (loss - loss.min()) / max(np.ptp(loss), 1e-9)
+        means = 1 - self.psi * loss
+        scaled: Floats = means * self.level / means.mean()
+        return scaled
+
+
+#: Two models and the structures that they are compared on; without a difference in the position effect come first.
 SETTINGS = {
-    "both flat, equal": (("flat", 0.5, 0.0), ("flat", 0.5, 0.0)),
-    "both flat, levels differ": (("flat", 0.9, 0.0), ("flat", 0.5, 0.0)),
-    "same trend": (("linear", 0.7, 0.4), ("linear", 0.7, 0.4)),
-    "same PSI, levels differ": (("linear", 0.9, 0.4), ("linear", 0.6, 0.4)),
-    "same PSI, shapes differ": (("linear", 0.9, 0.4), ("dip", 0.7, 0.4)),
-    "flat and step": (("flat", 0.85, 0.0), ("step", 0.85, 0.3)),
-    "weak and strong trend": (("linear", 0.8, 0.1), ("linear", 0.7, 0.4)),
+    "equal, flat": (Model("flat", 0.8), Model("flat", 0.8), STRUCTURES),
+    "equal, linear": (Model("linear", 0.7, 0.3), Model("linear", 0.7, 0.3), STRUCTURES),
+    "flat, levels differ": (Model("flat", 0.8), Model("flat", 0.6), STRUCTURES),
+    "flat and linear .1": (Model("flat", 0.8), Model("linear", 0.8, 0.1), ("random", "JaQuAD", "COVID-QA")),
+    "linear .1 and .4": (Model("linear", 0.8, 0.1), Model("linear", 0.7, 0.4), ("random", "JaQuAD", "COVID-QA")),
+    "step and dip": (Model("step", 0.8, 0.3), Model("dip", 0.7, 0.3), ("random", "JaQuAD", "COVID-QA")),
 }
 
 
-def true_means(effect: str, best: float, sensitivity: float) -> np.ndarray:
-    """Return the true nDCG@10 of each bin, shape (P,)."""
-    if effect == "flat":
-        return np.full(BINS, best)
-    shape = EFFECTS[effect](bin_midpoints(BINS))
-    return best * (1 - sensitivity * (shape - shape.min()) / np.ptp(shape))
+@dataclass(frozen=True, eq=False)
+class Data:
+    """Questions and documents of a simulated dataset."""
+
+    sizes: Integers
+    """Questions of each document, shape (D,)."""
+    bins: Integers
+    """Position bin of each question, shape (n,)."""
+    difficulty: Floats
+    """Of each document for both models, standard normal, shape (2, D)."""
 
 
-def draw_joint_counts(first: np.ndarray, second: np.ndarray, queries: int, correlation: float, seed: list[int]) -> np.ndarray:
-    """Sample the ranks of both models for each query: counts of shape (P, ranks, ranks); early bins have more queries."""
-    rng = np.random.default_rng(seed)
-    shares = np.linspace(1.4, 0.6, BINS) / BINS
-    bins = np.repeat(np.arange(BINS), rng.multinomial(queries, shares / shares.sum()))
-    ease = rng.standard_normal((2, queries))
-    ease[1] = correlation * ease[0] + np.sqrt(1 - correlation**2) * ease[1]
-    cumulated = [np.array([rank_distribution(mean) for mean in means]).cumsum(axis=1)[bins] for means in (first, second)]
-    ranks = [(norm.cdf(one)[:, None] > below[:, :-1]).sum(axis=1) for one, below in zip(ease, cumulated, strict=True)]
-    counts = np.zeros((BINS, len(RANKS), len(RANKS)), np.int64)
-    np.add.at(counts, (bins, *ranks), 1)
-    return counts
+def draw_sizes(structure: str, questions: int, rng: np.random.Generator) -> Integers:
+    """Draw the number of questions of each document."""
+    if structure == "COVID-QA":
+        return rng.negative_binomial(1.2, 1.2 / 14.2, size=questions // 14) + 1
+    if structure == "JaQuAD":
+        return 1 + rng.poisson(2.2, size=questions // 3)
+    return np.full(questions // 5, 5)
 
 
-def build_common_results(counts: np.ndarray, paired: bool) -> CommonResults:
-    """Return two models' results from joint counts of shape (L, P, ranks, ranks)."""
-    totals, axes = counts.sum(axis=1), Axes("simulated", LENGTHS, tuple(map(str, range(BINS))))
-    profiles = [PositionProfile(axes, counts.sum(axis=a), totals.sum(axis=a - 1)) for a in (3, 2)]
-    return CommonResults(*profiles, JointCounts(counts, totals) if paired else None, ("s",), ())
+def draw_data(structure: str, questions: int, rng: np.random.Generator) -> Data:
+    """Draw documents, their difficulty and the positions of their evidence."""
+    sizes = draw_sizes(structure, questions, rng)
+    owner, count = np.repeat(np.arange(len(sizes)), sizes), int(sizes.sum())
+    centre = rng.random(len(sizes))
+    near = np.clip(centre[owner] + 0.1 * rng.standard_normal(count), 0, 1 - 1e-9)
+    share = {"similar": 1.0, "harder later": 0.5, "COVID-QA": 0.3}.get(structure, 0.0)
+    elsewhere = rng.beta(1, 1.5, count) if structure == "COVID-QA" else rng.random(count)
+    positions = np.where(rng.random(count) < share, near, elsewhere)
+    common, own = rng.standard_normal(len(sizes)), rng.standard_normal((2, len(sizes)))
+    if structure == "harder later":
+        common = -0.5 * norm.ppf(np.clip(centre, 1e-3, 1 - 1e-3)) + 0.75**0.5 * common
+    difficulty = DOCUMENT_CORRELATION**0.5 * common + (1 - DOCUMENT_CORRELATION) ** 0.5 * own
+    return Data(sizes, np.minimum((positions * BINS).astype(np.int64), BINS - 1), difficulty)
 
 
-def simulate(job: tuple[str, int, bool, int]) -> str:
-    """Return one line of the table: overall nDCG@10 and PSI."""
-    name, queries, paired, replications = job
-    first, second = (true_means(*model) for model in SETTINGS[name])
-    shares = np.linspace(1.4, 0.6, BINS) / BINS
-    true = {"nDCG@10": float((second - first) @ shares), "PSI": float(psi(second) - psi(first))}
-    outcomes = defaultdict(list)
+def rank_shares(log_odds: Floats) -> Floats:
+    """Return the shares of the rank columns, shape (..., 12), at log odds of shape (...)."""
+    below = expit(THRESHOLDS + log_odds[..., None])
+    edges = np.zeros((*log_odds.shape, 1))
+    shares: Floats = np.diff(below, axis=-1, prepend=edges, append=edges + 1)
+    return shares
+
+
+@cache
+def log_odds_of_mean(mean: float, spread: float) -> float:
+    """Return the log odds that have a mean nDCG@10 over documents whose difficulty has the given standard deviation."""
+
+    def miss(log_odds: float) -> float:
+        return float(NODE_WEIGHTS @ (rank_shares(log_odds + spread * NODES) @ NDCG_AT_10) / NODE_WEIGHTS.sum() - mean)
+
+    return float(brentq(miss, -30, 30))
+
+
+@cache
+def spread_of_icc(icc: float, mean: float) -> float:
+    """Return the standard deviation of difficulty that gives an intraclass correlation of gains."""
+
+    def miss(spread: float) -> float:
+        shares, weights = rank_shares(log_odds_of_mean(mean, spread) + spread * NODES), NODE_WEIGHTS / NODE_WEIGHTS.sum()
+        between = weights @ (shares @ NDCG_AT_10) ** 2 - mean**2
+        return float(between / (weights @ (shares @ NDCG_AT_10**2) - mean**2) - icc)
+
+    return float(brentq(miss, 1e-3, 8))
+
+
+def draw_ranks(model: Model, icc: float, data: Data, index: int, question: Floats) -> DocumentRanks:
+    """Draw the ranks of one of the two models; `question` is the standard normal difficulty of each question, shape (n,)."""
+    spread = spread_of_icc(icc, model.level)
+    log_odds = np.array([log_odds_of_mean(float(mean), spread) for mean in model.means()])[data.bins]
+    log_odds += spread * np.repeat(data.difficulty[index], data.sizes)
+    columns = (norm.cdf(question)[:, None] > expit(THRESHOLDS + log_odds[:, None])).sum(axis=1)
+    axes = Axes("simulated", ("all",), tuple(map(str, range(BINS))))
+    block = Block("d", str(id(data)), np.ones_like(data.sizes), data.sizes, data.bins, columns, np.zeros(0, np.int64))
+    return DocumentRanks(axes, tuple((0, (position,)) for position in range(BINS)), (block,))
+
+
+def draw_common_results(
+    models: tuple[Model, Model], structure: str, questions: int, icc: float, paired: bool, rng: np.random.Generator
+) -> CommonResults:
+    """Draw the results of two models on the same data, or on two datasets of the same structure."""
+    data = [draw_data(structure, questions, rng)] * 2 if paired else [draw_data(structure, questions, rng) for _ in "ab"]
+    common = [rng.standard_normal(len(one.bins)) for one in data]
+    common[1] = common[0] if paired else common[1]
+    results = []
+    for index, (model, one, shared) in enumerate(zip(models, data, common, strict=True)):
+        own = rng.standard_normal(len(shared))
+        question = QUESTION_CORRELATION**0.5 * shared + (1 - QUESTION_CORRELATION) ** 0.5 * own
+        ranks = draw_ranks(model, icc, one, index, question)
+        results.append(PooledResult(ranks.profile, ranks))
+    return CommonResults(results[0], results[1], ("simulated",), ())
+
+
+def true_differences(models: tuple[Model, Model], structure: str) -> dict[Metric, float]:
+    """Return the true difference of each metric."""
+    bins = draw_data(structure, 500_000, np.random.default_rng(0)).bins
+    shares = np.bincount(bins, minlength=BINS) / len(bins)
+    a, b = (model.means() for model in models)
+    third = assign_thirds(BINS)
+    ends = [np.where(third == index, shares, 0) / shares[third == index].sum() for index in (0, 2)]
+    return {
+        Metric.NDCG: float(shares @ (b - a)),
+        Metric.START_TO_END: float((ends[0] - ends[1]) @ (b - a)),
+        Metric.PSI: float(psi(b) - psi(a)),
+    }
+
+
+def simulate(
+    name: str, structure: str, icc: float, questions: int, paired: bool, replications: int
+) -> dict[Metric, tuple[float, float]]:
+    """Return the share of p < 0.05 and of intervals that contain the true difference, by metric."""
+    models = SETTINGS[name][:2]
+    true = true_differences(models, structure)
+    outcomes: dict[Metric, list[tuple[bool, bool]]] = {metric: [] for metric in Metric}
     for seed in range(replications):
-        halves = [draw_joint_counts(first, second, queries // 2, 0.7 * paired, [seed, queries, half]) for half in (0, 1)]
-        for row in compare_pair(PAIR, build_common_results(np.stack(halves), paired), DRAWS):
-            if row.length == "all" and row.p_value is not None:
-                within = row.difference_low - 1e-9 <= true[row.metric.value] <= row.difference_high + 1e-9
-                outcomes[row.metric.value].append((within, row.p_value < 0.05))
-    cells = [
-        f"{metric} {true[metric]:+.3f}: coverage {np.mean(found, axis=0)[0]:.3f}, p < 0.05 {np.mean(found, axis=0)[1]:.3f}"
-        for metric, found in outcomes.items()
-    ]
-    return f"{name:26s} {queries:6,} {'paired' if paired else 'unpaired':8s} | " + " | ".join(cells)
+        rng = np.random.default_rng([seed, questions, paired])
+        for row in compare_pair(PAIR, draw_common_results(models, structure, questions, icc, paired, rng)):
+            if row.p_value is None or row.difference_low is None or row.difference_high is None:
+                continue
+            holds = row.difference_low - 1e-9 <= true[row.metric] <= row.difference_high + 1e-9
+            outcomes[row.metric].append((row.p_value < 0.05, holds))
+    return {metric: tuple(np.mean(found, axis=0).tolist()) for metric, found in outcomes.items()}
+
+
+def format_line(job: tuple[str, str, float, int, bool, int]) -> str:
+    """Return one line of the table."""
+    name, structure, icc, questions, paired, _ = job
+    cells = " | ".join(f"{metric}: p < .05 {low:.3f}, holds {holds:.3f}" for metric, (low, holds) in simulate(*job).items())
+    return f"{name:20s} {structure:12s} {icc:.1f} {questions:6,} {'paired' if paired else 'unpaired':8s} | {cells}"
 
 
 if __name__ == "__main__":
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 100
-    jobs = [(name, queries, paired, count) for name in SETTINGS for queries in (2_000, 42_000) for paired in (False, True)]
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 200
+    settings = [(name, structure) for name in sys.argv[2:] or SETTINGS for structure in SETTINGS[name][2]]
+    jobs = [(*setting, icc, 2_000, paired, count) for setting, icc, paired in product(settings, (0.2,), (True, False))]
     with Pool() as pool:
-        for line in pool.imap(simulate, jobs):
+        for line in pool.imap(format_line, jobs):
             print(line, flush=True)

@@ -5,31 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from posir_compare.differences import (
-    Estimate,
-    draw_psi_differences,
-    ndcg_difference_interval,
-    posterior_interval,
-    posterior_p_value,
-)
+from posir_compare.differences import find_differences
 from posir_compare.model_runs import Pair
 from posir_compare.pairing import CommonResults, find_common_results
-from posir_compare.permutation import bin_correlation, permutation_p_value, permute_differences, pooled_correlation
-from posir_significance.group_means import Floats
-from posir_significance.intervals import Interval
+from posir_significance.effect_test import NULL_DRAWS
+from posir_significance.observations import Floats
 from posir_significance.scores import significance_scores
 from posir_tasks.display.progress import progress
 from posir_tasks.errors import PosirError
 
-#: Minimal number of draws, in total and per comparison: the smallest possible p-value is 2 / (draws + 1), which must stay
-#: below 0.05 after correction.
-DRAWS, DRAWS_PER_COMPARISON = 2000, 80
+#: Minimal number of draws per comparison: the smallest possible p-value of a position effect is 1 / (draws + 1), which must
+#: stay below 0.05 after correction.
+DRAWS_PER_COMPARISON = 40
 
 Scores = Mapping[str, Any]
 
@@ -38,7 +29,16 @@ class Metric(StrEnum):
     """What is compared; p-values are corrected separately for each metric."""
 
     NDCG = "nDCG@10"
+    START_TO_END = "start to end"
     PSI = "PSI"
+
+
+#: Names of each metric's value and interval in the scores of a model.
+KEYS = {
+    Metric.NDCG: ("ndcg_at_10", "ndcg_at_10_interval"),
+    Metric.START_TO_END: ("start_to_end", "start_to_end_interval"),
+    Metric.PSI: ("psi_estimate", "psi_interval"),
+}
 
 
 class Method(StrEnum):
@@ -64,19 +64,15 @@ class Row:
     a: float | None
     a_low: float | None
     a_high: float | None
-    a_psi_null_mean: float | None
-    """For PSI: the mean and the 95th percentile of its null distribution, which is PSI if position has no effect."""
-    a_psi_null_p95: float | None
     b: float | None
     b_low: float | None
     b_high: float | None
-    b_psi_null_mean: float | None
-    b_psi_null_p95: float | None
     difference: float | None
-    """b - a, as observed."""
+    """b - a. Of start to end and PSI with the document held fixed, or the length where documents have one query each."""
     difference_low: float | None
     difference_high: float | None
     p_value: float | None
+    """Of PSI: of the position effect, that is of any difference between the bins but a constant."""
     p_corrected: float | None
     """Holm-corrected for all comparisons of the same metric."""
 
@@ -89,26 +85,10 @@ class Comparison:
     notes: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class TestResult:
-    """The 95 % interval of a difference, and the p-value of no difference."""
-
-    interval: Interval
-    p_value: float
-
-
-#: A model's scores by length, which are the same in all its pairs.
-_model_scores = cache(significance_scores)
-
-
-def compare(pairs: Sequence[Pair], ranks: Path | None) -> Comparison:
-    """Compare pairs in nDCG@10 and PSI, over all lengths and in each length bucket.
+def compare(pairs: Sequence[Pair]) -> Comparison:
+    """Compare pairs in nDCG@10 and in the effect of position, over all lengths and in each length bucket.
 
     A pair without common queries is skipped with a note.
-
-    Args:
-        pairs: Pairs of runs on a task.
-        ranks: The folder of per-query ranks; None to compare profiles alone.
 
     Raises:
         PosirError: No pair has common queries.
@@ -117,87 +97,67 @@ def compare(pairs: Sequence[Pair], ranks: Path | None) -> Comparison:
     notes: list[str] = []
     for pair in pairs:
         try:
-            found.append((pair, find_common_results(pair, ranks)))
+            found.append((pair, find_common_results(pair)))
             notes.extend(found[-1][1].notes)
         except PosirError as error:
             notes.append(str(error))
     if not found:
         raise PosirError("There is nothing to compare. " + " ".join(notes))
-    draws = max(DRAWS, DRAWS_PER_COMPARISON * sum(len(_lengths(common)) for _, common in found))
+    draws = max(NULL_DRAWS, DRAWS_PER_COMPARISON * sum(len(_length_names(common)) for _, common in found))
     rows = [row for pair, common in progress(found, "Comparing") for row in compare_pair(pair, common, draws)]
     return Comparison(tuple(correct_p_values(rows)), tuple(notes))
 
 
-def compare_pair(pair: Pair, common: CommonResults, draws: int) -> list[Row]:
-    """Return the rows of one pair, with uncorrected p-values: nDCG@10 and PSI, for all lengths and for each."""
-    scores_a, scores_b = _model_scores(common.a), _model_scores(common.b)
-    null = permute_differences(common, draws)
+def compare_pair(pair: Pair, common: CommonResults, draws: int = NULL_DRAWS) -> list[Row]:
+    """Return the rows of one pair, with uncorrected p-values: every metric, for all lengths and for each.
+
+    Args:
+        pair: Two runs on a task.
+        common: Their results on the same queries.
+        draws: Number of draws of the null distribution of each test of a position effect.
+    """
+    scores_a, scores_b = significance_scores(*common.a), significance_scores(*common.b)
+    differences = find_differences(common, draws)
+    method = Method.UNPAIRED if common.paired is None else Method.PAIRED
     rows = []
-    for name, length in _lengths(common).items():
+    for name, found in zip(_length_names(common), differences, strict=True):
         a, b = scores_a[name.lower()], scores_b[name.lower()]
-        rows.append(_row(pair, common, name, Metric.NDCG, a, b, _test_ndcg(a, b, common, length, null[name])))
-        rows.append(_row(pair, common, name, Metric.PSI, a, b, _test_psi(a, b, common, length, draws)))
+        by_metric = {Metric.NDCG: found.ndcg, Metric.START_TO_END: found.start_to_end, Metric.PSI: found.psi}
+        for metric, difference in by_metric.items():
+            low, high = difference.interval if difference else (None, None)
+            rows.append(
+                Row(
+                    model_a=pair.a.label,
+                    model_b=pair.b.label,
+                    task=pair.task,
+                    subsets=len(common.subsets),
+                    length=name,
+                    queries=a["queries"],
+                    metric=metric,
+                    method=method,
+                    **_model_fields("a", metric, a),
+                    **_model_fields("b", metric, b),
+                    difference=difference.value if difference else None,
+                    difference_low=low,
+                    difference_high=high,
+                    p_value=difference.p_value if difference else None,
+                    p_corrected=None,
+                )
+            )
     return rows
 
 
-def _lengths(common: CommonResults) -> dict[str, int | None]:
-    """Return `all` and the names of the length buckets, with their index."""
-    names = common.a.lengths if len(common.a.lengths) > 1 else ()
-    return {"all": None, **{name: index for index, name in enumerate(names)}}
+def _length_names(common: CommonResults) -> tuple[str, ...]:
+    """Return `all` and the names of the length buckets if there are several."""
+    names = common.a.profile.lengths
+    return ("all", *names) if len(names) > 1 else ("all",)
 
 
-def _test_ndcg(a: Scores, b: Scores, common: CommonResults, length: int | None, null: Floats) -> TestResult | None:
-    if a["ndcg_at_10"] is None or b["ndcg_at_10"] is None:
-        return None
-    if length is None and common.joint:
-        # The overall mean also varies with which positions its queries ask for, so all of them are one group.
-        correlation = pooled_correlation(common.joint.totals.sum(axis=0, keepdims=True))
-    else:
-        correlation = bin_correlation(common.joint, length)
-    first, second = (Estimate(one["ndcg_at_10"], *one["ndcg_at_10_interval"]) for one in (a, b))
-    return TestResult(
-        ndcg_difference_interval(first, second, correlation), permutation_p_value(second.value - first.value, null)
-    )
-
-
-def _test_psi(a: Scores, b: Scores, common: CommonResults, length: int | None, draws: int) -> TestResult | None:
-    if a["p_value"] is None or b["p_value"] is None:
-        return None
-    first, second = (one.counts.sum(axis=0) if length is None else one.counts[length] for one in (common.a, common.b))
-    correlation = bin_correlation(common.joint, length)
-    differences = draw_psi_differences(first, second, (a["p_value"], b["p_value"]), correlation, draws)
-    return TestResult(posterior_interval(differences), posterior_p_value(differences))
-
-
-def _row(
-    pair: Pair, common: CommonResults, length: str, metric: Metric, a: Scores, b: Scores, tested: TestResult | None
-) -> Row:
-    key = "ndcg_at_10" if metric is Metric.NDCG else "psi"
-    low, high = tested.interval if tested else (None, None)
-    return Row(
-        model_a=pair.a.label,
-        model_b=pair.b.label,
-        task=pair.task,
-        subsets=len(common.subsets),
-        length=length,
-        queries=a["queries"],
-        metric=metric,
-        method=Method.PAIRED if common.joint else Method.UNPAIRED,
-        **_model_fields("a", key, a),
-        **_model_fields("b", key, b),
-        difference=None if a[key] is None or b[key] is None else b[key] - a[key],
-        difference_low=low,
-        difference_high=high,
-        p_value=tested.p_value if tested else None,
-        p_corrected=None,
-    )
-
-
-def _model_fields(model: str, key: str, scores: Scores) -> dict[str, float | None]:
+def _model_fields(model: str, metric: Metric, scores: Scores) -> dict[str, float | None]:
     """Return the fields of a row on model `a` or `b`."""
-    low, high = scores[f"{key}_interval"] or (None, None)
-    null = {f"{model}_{name}": scores[name] if key == "psi" else None for name in ("psi_null_mean", "psi_null_p95")}
-    return {model: scores[key], f"{model}_low": low, f"{model}_high": high, **null}
+    value, interval = KEYS[metric]
+    low, high = scores[interval] or (None, None)
+    return {model: scores[value], f"{model}_low": low, f"{model}_high": high}
 
 
 def correct_p_values(rows: Sequence[Row]) -> list[Row]:

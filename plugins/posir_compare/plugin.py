@@ -18,9 +18,9 @@ from posir_tasks.plugin_api.panels import READ
 #: Columns of a table where the output is not a terminal.
 WIDTH = 140
 NOTE = (
-    "nDCG@10 x 100 and PSI with 95 % intervals; B - A is the observed difference with the interval of the true one. Observed "
-    "PSI is partly chance, more so for weaker models: the interval of its difference corrects for that and may exclude the "
-    "observed one. p corrected: Holm-corrected for all comparisons of the same metric shown here."
+    "95 % intervals for new documents. nDCG@10 x 100; start to end: first minus last third of the document, x 100; PSI: "
+    "posterior median. The p-value of PSI tests whether the effect of position differs. p corrected: Holm-corrected for all "
+    "comparisons of the same metric shown here."
 )
 
 
@@ -41,16 +41,10 @@ def posir_commands(app: typer.Typer) -> None:
         results: Annotated[
             Path | None, typer.Option("--results", help="Result folder of the named models; without names, of all its models.")
         ] = None,
-        ranks: Annotated[
-            Path | None,
-            typer.Option("--ranks", help="The --prediction-folder of `mteb run`: pairs queries by the ranks saved there."),
-        ] = None,
         format_: Annotated[TableFormat, typer.Option("--format", help="Output format.")] = TableFormat.TABLE,
     ) -> None:
-        """Compare models in nDCG@10 and PSI, by task and length, with intervals and corrected p-values."""
-        if ranks and not ranks.is_dir():
-            raise PosirError(f"{ranks}: no such folder. Give the --prediction-folder of `mteb run`, or leave --ranks out.")
-        comparison = compare_pairs(build_pairs(_select_runs(given or [], results)), ranks)
+        """Compare models in nDCG@10 and position effect, by task and length, with intervals and corrected p-values."""
+        comparison = compare_pairs(build_pairs(_select_runs(given or [], results)))
         for note in comparison.notes:
             typer.echo(f"note: {note}", err=True)
         document = {"comparisons": comparison.rows, "notes": comparison.notes}

@@ -9,7 +9,7 @@ from posir_tasks.display.numbers import format_count, format_estimate, format_p_
 from posir_tasks.display.tables import Table, build_columns
 
 RUN = ("Model A", "Model B", "Task", "Method")
-SCORES = ("Length", "Queries", "Metric", "A", "B", "PSI under the null (A, B)", "B - A", "p", "p corrected")
+SCORES = ("Length", "Queries", "Metric", "A", "B", "B - A", "p", "p corrected")
 #: Headings of columns of numbers.
 NUMBERS = ("Queries", "p", "p corrected")
 
@@ -25,16 +25,20 @@ def comparison_table(rows: Iterable[Row]) -> Table:
 
 def _cells(row: Row) -> tuple[str, ...]:
     """Return the text below each heading of `SCORES`: nDCG@10 x 100 and PSI as the papers print them."""
-    value = format_percent if row.metric is Metric.NDCG else format_psi
-    spec = "+.1f" if row.metric is Metric.NDCG else "+.3f"
+    value = format_psi if row.metric is Metric.PSI else format_percent
+    signed = "+.3f" if row.metric is Metric.PSI else "+.1f"
+
+    def difference(number: float | None) -> str:
+        return value(number, signed)
+
+    score = difference if row.metric is Metric.START_TO_END else value
     return (
         row.length,
         format_count(row.queries),
         row.metric.value,
-        format_estimate(row.a, row.a_low, row.a_high, value),
-        format_estimate(row.b, row.b_low, row.b_high, value),
-        "" if row.metric is Metric.NDCG else f"{format_psi(row.a_psi_null_mean)}, {format_psi(row.b_psi_null_mean)}",
-        format_estimate(row.difference, row.difference_low, row.difference_high, lambda number: value(number, spec)),
+        format_estimate(row.a, row.a_low, row.a_high, score),
+        format_estimate(row.b, row.b_low, row.b_high, score),
+        format_estimate(row.difference, row.difference_low, row.difference_high, difference),
         format_p_value(row.p_value),
         format_p_value(row.p_corrected),
     )

@@ -51,6 +51,8 @@ class GroupAnalysis:
     test: EffectTest | None
     psi: Estimate | None
     """Posterior median of the true PSI."""
+    psi_draws: Floats | None
+    """Draws of the true PSI from its posterior, shape (draws,)."""
     start_to_end: Estimate | None
     """First third minus last third of the document, in nDCG@10, with the stratum held fixed."""
     middle_to_ends: Estimate | None
@@ -84,7 +86,8 @@ def _analyse_group(observations: Observations, *, unweighted: bool = False) -> G
     """Analyse a group; nDCG@10 is the mean over queries, or the unweighted mean over bins, as papers report length buckets."""
     effect = estimate_effect(observations)
     test = run_effect_test(effect, observations.bins) if effect and observations.gains.any() else None
-    mean = _estimate_bin_mean(observations) if unweighted else estimate_mean(observations.gains, observations.clusters)
+    mean = estimate_mean(*mean_terms(observations, unweighted=unweighted))
+    draws = _draw_psi(effect, mean, observations.bins) if effect and test and mean else None
     return GroupAnalysis(
         queries=len(observations.gains),
         documents=len(np.unique(observations.documents)),
@@ -93,18 +96,23 @@ def _analyse_group(observations: Observations, *, unweighted: bool = False) -> G
         null_band=_null_band(effect, observations.bins),
         effect=effect,
         test=test,
-        psi=_estimate_psi(effect, test, mean, observations.bins) if effect and test and mean else None,
-        start_to_end=_estimate_contrast(effect, observations.bins, (1.0, 0.0, -1.0)) if effect else None,
+        psi=_estimate_psi(*draws, test) if draws and test else None,
+        psi_draws=draws[0] if draws else None,
+        start_to_end=estimate_start_to_end(effect, observations.bins) if effect else None,
         middle_to_ends=_estimate_contrast(effect, observations.bins, (-0.5, 1.0, -0.5)) if effect else None,
     )
 
 
-def _estimate_bin_mean(observations: Observations) -> MeanEstimate | None:
-    """Estimate nDCG@10(Qk), the unweighted mean of the non-empty bins."""
-    counts = np.bincount(observations.position, minlength=observations.bins)
-    weights = 1 / ((counts > 0).sum() * counts[observations.position]) if len(observations.position) else np.zeros(0)
-    query = observations.query
-    return estimate_mean(observations.gains[query], observations.clusters[query], weights, observations.position)
+def mean_terms(
+    observations: Observations, *, unweighted: bool
+) -> tuple[Floats, Integers] | tuple[Floats, Integers, Floats, Integers]:
+    """Return the arguments of `estimate_mean`: of the mean over queries, or of the unweighted mean of the non-empty bins."""
+    if not unweighted:
+        return observations.gains, observations.clusters
+    query, position = observations.query, observations.position
+    counts = np.bincount(position, minlength=observations.bins)
+    weights = 1 / ((counts > 0).sum() * counts[position]) if len(position) else np.zeros(0)
+    return observations.gains[query], observations.clusters[query], weights, position
 
 
 def _estimate_bin(observations: Observations, position: int) -> MeanEstimate | None:
@@ -121,21 +129,30 @@ def _null_band(effect: PositionEffect | None, bins: int) -> Floats:
     return band
 
 
-def _estimate_psi(effect: PositionEffect, test: EffectTest, mean: MeanEstimate, bins: int) -> Estimate:
+def _draw_psi(effect: PositionEffect, mean: MeanEstimate, bins: int) -> tuple[Floats, Floats]:
+    """Draw true PSI from its posterior, and around each draw's posterior mean; shape (draws,) each."""
+    draws = draw_true_effects(effect, bins)
+    levels = effect.level + mean.standard_error * np.random.default_rng(SEED + 1).standard_normal(len(draws.effects))
+    drawn = psi(np.clip(levels[:, None] + draws.effects, SMALLEST_SCORE, 1))
+    return drawn, psi(np.clip(effect.level + draws.means, SMALLEST_SCORE, 1))
+
+
+def _estimate_psi(drawn: Floats, centred: Floats, test: EffectTest) -> Estimate:
     """Estimate the true PSI by the median of its posterior.
 
     Draws from Gaussian processes vary again around their posterior mean, which adds to the range: the low end allows for that
     by reflection at the posterior mean, as the basic bootstrap does (Davison & Hinkley 1997, Bootstrap Methods and their
     Application, 5.2). It is 0 if the position effect is not significant.
     """
-    draws = draw_true_effects(effect, bins)
-    levels = effect.level + mean.standard_error * np.random.default_rng(SEED + 1).standard_normal(len(draws.effects))
-    drawn = psi(np.clip(levels[:, None] + draws.effects, SMALLEST_SCORE, 1))
-    centred = psi(np.clip(effect.level + draws.means, SMALLEST_SCORE, 1))
     median, (low, high) = float(np.median(drawn)), np.quantile(drawn, TAILS)
     reflected = np.quantile(2 * centred - drawn, TAILS[0])
     bottom = 0.0 if test.p_value >= ALPHA else float(max(0.0, min(low, reflected)))
     return Estimate(median, (bottom, float(high)))
+
+
+def estimate_start_to_end(effect: PositionEffect, bins: int) -> Estimate | None:
+    """Estimate first minus last third of the document; None if one of them has no queries."""
+    return _estimate_contrast(effect, bins, (1.0, 0.0, -1.0))
 
 
 def _estimate_contrast(effect: PositionEffect, bins: int, weights: tuple[float, float, float]) -> Estimate | None:

@@ -32,7 +32,7 @@ class EffectTest:
     """PSI of the bins if position has no effect, shape (draws,)."""
 
 
-def run_effect_test(effect: PositionEffect, bins: int) -> EffectTest:
+def run_effect_test(effect: PositionEffect, bins: int, draws: int = NULL_DRAWS) -> EffectTest:
     """Test whether position has any effect.
 
     The p-value counts the observed evidence among those of the null distribution and so is never 0 (Phipson & Smyth 2010,
@@ -41,12 +41,13 @@ def run_effect_test(effect: PositionEffect, bins: int) -> EffectTest:
     Args:
         effect: Of B non-empty bins.
         bins: Number of all bins.
+        draws: Number of draws of the null distribution.
     """
     models = EffectModels.from_precision(pseudoinverse(effect.null_covariance)[0], bins, effect.filled)
-    null = draw_null_effects(effect, NULL_DRAWS)
+    null = draw_null_effects(effect, draws)
     evidence = models.log_evidence(np.concatenate([effect.effects[None], null]))
     reached = int((evidence[1:] >= evidence[0] - TOLERANCE).sum())
-    return EffectTest((1 + reached) / (NULL_DRAWS + 1), psi(np.clip(effect.level + null, 0, 1)))
+    return EffectTest((1 + reached) / (draws + 1), psi(np.clip(effect.level + null, 0, 1)))
 
 
 def draw_null_effects(effect: PositionEffect, draws: int) -> Floats:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtri, stdtrit
+from scipy.special import ndtri, stdtr, stdtrit
 
 from posir_significance.observations import Floats, Integers
 
@@ -33,6 +33,31 @@ class MeanEstimate:
     """95 % interval; None with fewer than two clusters."""
     design_effect: float
     """Variance of the mean as a multiple of that of as many independent queries."""
+    degrees: float
+    """Degrees of freedom of the standard error; 0 with fewer than two clusters."""
+
+
+@dataclass(frozen=True)
+class DifferenceEstimate:
+    """A difference of mean nDCG@10 between two models, with Student's t distribution."""
+
+    difference: float
+    """In [-1, 1]."""
+    standard_error: float
+    """Of the difference, for new clusters; above 0."""
+    degrees: float
+    """Degrees of freedom, at least 1."""
+
+    @property
+    def interval(self) -> Interval:
+        """The 95 % interval: the differences that the test does not reject."""
+        half = float(stdtrit(self.degrees, TAILS[1])) * self.standard_error
+        return self.difference - half, self.difference + half
+
+    @property
+    def p_value(self) -> float:
+        """The two-sided p-value of no difference, in [0, 1]."""
+        return float(2 * stdtr(self.degrees, -abs(self.difference) / self.standard_error))
 
 
 def estimate_mean(
@@ -50,26 +75,81 @@ def estimate_mean(
         weights: Of each query, shape (n,), summing to 1; by default 1 / n.
         strata: Group of each query, from 0, shape (n,), if the mean is one of group means with fixed weights.
     """
-    count = len(gains)
-    if not count:
+    if not len(gains):
         return None
+    found = _linearize(gains, clusters, weights, strata)
+    mean = min(max(found.mean, 0.0), 1.0)
+    if not found.degrees:
+        return MeanEstimate(mean, found.single**0.5, None, 1.0, 0.0)
+    trials = min(found.bound / found.variance, MAX_TRIALS / found.squares)
+    interval = wilson_interval(mean, trials, float(stdtrit(found.degrees, TAILS[1])))
+    return MeanEstimate(mean, found.variance**0.5, interval, found.variance / found.single, found.degrees)
+
+
+def estimate_difference(
+    differences: Floats, clusters: Integers, weights: Floats | None = None, strata: Integers | None = None
+) -> DifferenceEstimate | None:
+    """Estimate the difference of two models on the same queries; None with fewer than two clusters.
+
+    A t interval with the standard error and the degrees of freedom of `estimate_mean`.
+
+    Args:
+        differences: In nDCG@10 of each query, in [-1, 1], shape (n,).
+        clusters: As in `estimate_mean`.
+        weights: As in `estimate_mean`.
+        strata: As in `estimate_mean`.
+    """
+    found = _linearize(differences, clusters, weights, strata) if len(differences) else None
+    return DifferenceEstimate(found.mean, found.variance**0.5, found.degrees) if found and found.degrees else None
+
+
+def subtract_means(a: MeanEstimate, b: MeanEstimate) -> DifferenceEstimate | None:
+    """Estimate the difference b - a of two models on different queries; None if a model has fewer than two clusters.
+
+    Variances add; degrees of freedom after Welch and Satterthwaite (Welch 1947, Biometrika 34, 28-35).
+    """
+    if not a.degrees or not b.degrees:
+        return None
+    first, second = a.standard_error**2, b.standard_error**2
+    degrees = (first + second) ** 2 / (first**2 / a.degrees + second**2 / b.degrees)
+    return DifferenceEstimate(b.mean - a.mean, (first + second) ** 0.5, degrees)
+
+
+@dataclass(frozen=True)
+class _Linearized:
+    """A weighted mean and its variance."""
+
+    mean: float
+    bound: float
+    """Variance of a single query, of the Bernoulli distribution with the mean of absolute values."""
+    squares: float
+    """Sum of the squared weights."""
+    single: float
+    """Variance of the mean if queries are independent."""
+    variance: float
+    """Variance of the mean for new clusters; that of `single` with fewer than two."""
+    degrees: float
+    """Degrees of freedom; 0 with fewer than two clusters."""
+
+
+def _linearize(values: Floats, clusters: Integers, weights: Floats | None, strata: Integers | None) -> _Linearized:
+    count = len(values)
     shares = np.full(count, 1 / count) if weights is None else weights
-    mean = float(np.clip(shares @ gains, 0, 1))
-    centres = mean if strata is None else (np.bincount(strata, weights=gains) / np.maximum(np.bincount(strata), 1))[strata]
-    residuals, squares = shares * (gains - centres), float(shares @ shares)
+    mean = float(shares @ values)
+    centres = mean if strata is None else (np.bincount(strata, weights=values) / np.maximum(np.bincount(strata), 1))[strata]
+    residuals, squares = shares * (values - centres), float(shares @ shares)
     # One pseudo-query of maximal variance keeps the error positive where all queries score the same.
-    level = (count * mean + 0.5) / (count + 1)
-    pseudo = level * (1 - level) * float(shares.max()) ** 2
+    level = (count * float(shares @ np.abs(values)) + 0.5) / (count + 1)
+    bound = level * (1 - level)
+    pseudo = bound * float(shares.max()) ** 2
     single = float(residuals @ residuals) + pseudo
     sizes = np.bincount(clusters, weights=shares)
     used = int((sizes > 0).sum())
     if used < 2:
-        return MeanEstimate(mean, single**0.5, None, 1.0)
+        return _Linearized(mean, bound, squares, single, single, 0.0)
     sums = np.bincount(clusters, weights=residuals)
     variance = used / (used - 1) * float(sums @ sums) + pseudo
-    trials = min(level * (1 - level) / variance, MAX_TRIALS / squares)
-    quantile = float(stdtrit(max(1 / float(sizes @ sizes) - 1, 1.0), TAILS[1]))
-    return MeanEstimate(mean, variance**0.5, wilson_interval(mean, trials, quantile), variance / single)
+    return _Linearized(mean, bound, squares, single, variance, max(1 / float(sizes @ sizes) - 1, 1.0))
 
 
 def wilson_interval(mean: float, trials: float, quantile: float = Z) -> Interval:

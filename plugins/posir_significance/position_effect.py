@@ -38,7 +38,7 @@ class PositionEffect:
     weights: Floats
     """Share of the memberships in each bin, shape (B,)."""
     level: float
-    """Mean nDCG@10 over memberships, in [0, 1]."""
+    """Mean nDCG@10 over memberships, in [0, 1], or mean difference in [-1, 1]."""
     effects: Floats
     """Difference of each bin from the level; their weighted mean is 0. Shape (B,)."""
     null_covariance: Floats
@@ -58,6 +58,9 @@ def estimate_effect(observations: Observations) -> PositionEffect | None:
     With n_s and b_s the counts and sums of gains of stratum s by bin, N_s and S_s its totals: A = sum diag(n_s) - n_s n_s'/N_s,
     b = sum b_s - n_s S_s/N_s, effects A+ b. Under permutation within strata their covariance is exactly A+ C A+ with
     C = sum v_s (diag(n_s) - n_s n_s'/N_s), v_s the variance of gains in the stratum.
+
+    Args:
+        observations: Gains of a model in [0, 1], or differences of two models' gains in [-1, 1].
     """
     position = observations.position
     filled = np.flatnonzero(np.bincount(position, minlength=observations.bins))
@@ -138,7 +141,8 @@ def _within(rows: _Rows, strata: Integers) -> _Strata:
     deviations = sums.sum(axis=0) - counts.T @ (totals / sizes)
     inverse, rank = pseudoinverse(information)
     effects = inverse @ deviations
-    level = (totals.sum() + 0.5) / (sizes.sum() + 1)
+    # Absolute values: the gains may be differences between two models, in [-1, 1].
+    level = (np.abs(rows.gains).sum() + 0.5) / (sizes.sum() + 1)
     return _Strata(counts, information, inverse, rank, effects, float(deviations @ effects), squares, level * (1 - level))
 
 

@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posir_compare.comparison import Metric, compare, compare_pair, correct_p_values, holm
-from posir_compare.differences import draw_psi_differences
 from posir_compare.model_runs import build_pairs, read_model_runs
-from tests.support.comparison import FLAT, PAIR, SLOPE, STEP, build_common_results, draw_joint_counts, write_run
+from posir_compare.pairing import find_common_results
+from posir_significance.scores import significance_scores
+from tests.support.comparison import only_pair, write_run
 
 
 @given(st.lists(st.floats(0, 1), max_size=12))
@@ -22,48 +23,94 @@ def test_holm_agrees_with_its_definition(p_values):
     np.testing.assert_allclose(holm(np.array(p_values)), plain)
 
 
-def test_each_metric_is_corrected_separately():
-    empty = np.zeros((20, 12, 12), np.int64)
-    rows = compare_pair(PAIR, build_common_results(draw_joint_counts(FLAT, SLOPE, 400, 1), empty, paired=False), 200)
+@pytest.fixture
+def folder(tmp_path):
+    for model, seed in (("org/a", 1), ("org/b", 5)):
+        write_run(tmp_path, model, seed)
+    return tmp_path
+
+
+def test_each_metric_is_corrected_separately(folder):
+    rows = compare_pair(only_pair(folder), find_common_results(only_pair(folder)), 199)
     fixed = correct_p_values(rows)
     for metric in Metric:
         given_, found = zip(*((row.p_value, row.p_corrected) for row in fixed if row.metric is metric), strict=True)
-        assert given_[2] is found[2] is None
-        np.testing.assert_allclose(found[:2], holm(np.array(given_[:2])))
+        np.testing.assert_allclose(found, holm(np.array(given_)))
 
 
-def test_a_model_does_not_differ_from_itself():
-    joint = np.einsum("pa,ab->pab", draw_joint_counts(SLOPE, SLOPE, 900, 1).sum(axis=2), np.eye(12, dtype=np.int64))
-    ndcg, psi_ = compare_pair(PAIR, build_common_results(joint, paired=True), 500)
-    for row in (ndcg, psi_):
-        assert (row.difference, row.p_value) == (0, 1)
-        assert (row.difference_low, row.difference_high) == pytest.approx((0, 0), abs=2e-3)
+def test_every_value_lies_within_its_interval_and_agrees_with_the_p_value(folder):
+    for row in compare_pair(only_pair(folder), find_common_results(only_pair(folder)), 199):
+        for value, low, high in (
+            (row.a, row.a_low, row.a_high),
+            (row.b, row.b_low, row.b_high),
+            (row.difference, row.difference_low, row.difference_high),
+        ):
+            assert low <= value <= high
+        if row.metric is not Metric.PSI:
+            assert (row.p_value < 0.05) == (row.difference_low > 0 or row.difference_high < 0)
 
 
-def test_pairing_narrows_the_intervals():
-    joint = draw_joint_counts(SLOPE, SLOPE - 0.05, 4000, 3, correlation=0.8)
-    for paired, unpaired in zip(
-        *(compare_pair(PAIR, build_common_results(joint, paired=one), 1000) for one in (True, False)), strict=True
-    ):
-        assert paired.difference == unpaired.difference
-        width = paired.difference_high - paired.difference_low
-        assert width < 0.85 * (unpaired.difference_high - unpaired.difference_low)
+def test_rows_have_the_scores_of_the_models(folder):
+    common = find_common_results(only_pair(folder))
+    scores = significance_scores(*common.b)
+    for row in compare_pair(only_pair(folder), common, 199):
+        name = {Metric.NDCG: "ndcg_at_10", Metric.PSI: "psi_estimate", Metric.START_TO_END: "start_to_end"}[row.metric]
+        assert row.b == scores[row.length.lower()][name]
+        assert row.queries == scores[row.length.lower()]["queries"]
 
 
-def test_same_input_same_numbers():
-    common = build_common_results(draw_joint_counts(SLOPE, STEP, 500, 1), draw_joint_counts(STEP, SLOPE, 300, 2), paired=True)
-    assert compare_pair(PAIR, common, 300) == compare_pair(PAIR, common, 300)
-    counts = common.a.counts[0], common.b.counts[0]
-    np.testing.assert_array_equal(*(draw_psi_differences(*counts, (0.3, 0.2), 0.4, 100) for _ in range(2)))
+def test_a_model_does_not_differ_from_itself(tmp_path):
+    write_run(tmp_path, "org/a", 1)
+    write_run(tmp_path, "org/b", 1)
+    for row in compare_pair(only_pair(tmp_path), find_common_results(only_pair(tmp_path)), 199):
+        assert (row.difference, row.p_value) == pytest.approx((0, 1), abs=1e-12)
+        if row.metric is not Metric.PSI:
+            assert row.difference_high < 0.02
+
+
+def test_pairing_narrows_the_interval_of_models_that_fail_on_the_same_queries(tmp_path):
+    write_run(tmp_path, "org/a", 1)
+    write_run(tmp_path, "org/b", 1)
+    write_run(tmp_path / "old", "org/b", 1, by_document=False)
+    unpaired, paired = (
+        compare_pair(pair, find_common_results(pair), 199)[0] for pair in build_pairs(read_model_runs([tmp_path]))[:2]
+    )
+    assert (paired.method, unpaired.method) == ("paired by query", "unpaired")
+    assert paired.difference_high < 0.5 * unpaired.difference_high
+
+
+def test_same_input_same_numbers(folder):
+    assert compare(build_pairs(read_model_runs([folder]))) == compare(build_pairs(read_model_runs([folder])))
 
 
 def test_two_folders_and_one_folder_give_the_same(tmp_path):
     for model, seed in (("org/a", 1), ("org/b", 5)):
         write_run(tmp_path / "both", model, seed)
         write_run(tmp_path / model[-1], model, seed)
-    one, two = (compare(build_pairs(read_model_runs(f)), None) for f in ([tmp_path / "both"], [tmp_path / "a", tmp_path / "b"]))
+    one, two = (compare(build_pairs(read_model_runs(f))) for f in ([tmp_path / "both"], [tmp_path / "a", tmp_path / "b"]))
     assert one == two
     assert [row.length for row in one.rows if row.metric is Metric.PSI] == ["all", "Q1", "Q2", "Q3", "Q4"]
-    assert {row.method for row in one.rows} == {"unpaired"}
-    turned = compare(build_pairs(read_model_runs([tmp_path / "b", tmp_path / "a"])), None)
+    assert {row.method for row in one.rows} == {"paired by query"}
+    turned = compare(build_pairs(read_model_runs([tmp_path / "b", tmp_path / "a"])))
     assert [row.difference for row in turned.rows] == pytest.approx([-row.difference for row in one.rows])
+    assert [row.p_value for row in turned.rows] == pytest.approx([row.p_value for row in one.rows], abs=0.002)
+
+
+def test_models_that_find_nothing_have_no_psi(tmp_path, monkeypatch):
+    monkeypatch.setattr("tests.support.comparison.draw_ranks", lambda queries, _: np.zeros(queries, np.int64))
+    for model in ("org/a", "org/b"):
+        write_run(tmp_path, model, 1)
+    for row in compare_pair(only_pair(tmp_path), find_common_results(only_pair(tmp_path)), 199):
+        if row.metric is Metric.PSI:
+            assert row.difference is row.p_value is None
+        else:
+            assert (row.difference, row.p_value) == (0, 1)
+
+
+def test_more_comparisons_have_more_draws(folder, monkeypatch):
+    monkeypatch.setattr("posir_compare.comparison.DRAWS_PER_COMPARISON", 300)
+    found = []
+    monkeypatch.setattr("posir_compare.comparison.find_differences", lambda _, draws: found.append(draws) or ())
+    with pytest.raises(ValueError, match="zip"):
+        compare(build_pairs(read_model_runs([folder])))
+    assert found == [1500]

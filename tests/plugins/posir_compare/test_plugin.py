@@ -19,7 +19,7 @@ from tests.support.comparison import write_run
 def folder(tmp_path_factory):
     output = tmp_path_factory.mktemp("output")
     for model, seed in (("org/a", 1), ("org/b", 5), ("other/b", 9)):
-        write_run(output / "results", model, seed, ranks_folder=output / "ranks")
+        write_run(output / "results", model, seed)
     return output
 
 
@@ -28,9 +28,9 @@ def invoke(*arguments):
 
 
 def test_every_format(folder):
-    options = ("--results", folder / "results", "a", "org/b", "--ranks", folder / "ranks")
+    options = ("--results", folder / "results", "a", "org/b")
     pairs = build_pairs(select_by_name(read_model_runs([folder / "results"]), ["a", "org/b"]))
-    rows = compare(pairs, folder / "ranks").rows
+    rows = compare(pairs).rows
     found = json.loads(invoke(*options, "--format", "json").stdout)["comparisons"]
     assert found == json.loads(json.dumps([*map(asdict, rows)]))
     table = list(csv.DictReader(io.StringIO(invoke(*options, "--format", "csv").stdout)))
@@ -47,14 +47,13 @@ def test_every_format(folder):
     assert "Holm-corrected" in " ".join(printed.stdout.split())
 
 
-def test_psi_is_shown_with_its_interval_null_distribution_and_ndcg(folder):
+def test_every_metric_is_shown_with_intervals_of_both_models(folder):
     found = json.loads(invoke(folder / "results", "--format", "json").stdout)["comparisons"]
-    assert [row["metric"] for row in found[:2]] == ["nDCG@10", "PSI"]
-    for row in found[1::2]:
-        assert all(
-            row[f"{one}_{field}"] is not None for one in "ab" for field in ("low", "high", "psi_null_mean", "psi_null_p95")
-        )
+    assert [row["metric"] for row in found[:3]] == ["nDCG@10", "start to end", "PSI"]
+    for row in found:
+        assert all(row[f"{one}_{end}"] is not None for one in "ab" for end in ("low", "high"))
         assert row["queries"] > 0
+        assert not any("null" in key for key in row)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +65,6 @@ def test_psi_is_shown_with_its_interval_null_distribution_and_ndcg(folder):
         (["--results", "RESULTS", "c"], "no results of a model 'c'. Use one of these names: org/a, org/b, other/b"),
         (["--results", "RESULTS", "b", "a"], "org/b and other/b"),
         (["--results", "RESULTS", "a"], "needs two models; found: org/a"),
-        (["RESULTS", "--ranks", "nowhere"], "nowhere: no such folder. Give the --prediction-folder"),
     ],
 )
 def test_mistakes(folder, arguments, message):
@@ -75,7 +73,8 @@ def test_mistakes(folder, arguments, message):
     assert message in str(done.exception)
 
 
-def test_notes_go_to_the_error_stream(folder):
-    done = invoke("--results", folder / "results", "a", "org/b", "--ranks", folder, "--format", "json")
-    assert "note: org/a and org/b on PosIR-English: compared without pairing." in done.stderr
-    assert len(json.loads(done.stdout)["notes"]) == 1
+def test_notes_go_to_the_error_stream(folder, tmp_path):
+    write_run(tmp_path, "org/old", 1, by_document=False)
+    done = invoke(folder / "results", tmp_path, "--format", "json")
+    assert "note: org/a and org/old on PosIR-English: compared without pairing." in done.stderr
+    assert len(json.loads(done.stdout)["notes"]) == 3
