@@ -7,13 +7,11 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-import numpy as np
-
 from posir_compare.differences import find_differences
 from posir_compare.model_runs import Pair
 from posir_compare.pairing import CommonResults, find_common_results
+from posir_significance.correction import holm
 from posir_significance.effect_test import NULL_DRAWS
-from posir_significance.observations import Floats
 from posir_significance.scores import significance_scores
 from posir_tasks.display.progress import progress
 from posir_tasks.errors import PosirError
@@ -165,27 +163,7 @@ def correct_p_values(rows: Sequence[Row]) -> list[Row]:
     result = list(rows)
     for metric in Metric:
         places = [place for place, row in enumerate(rows) if row.metric is metric and row.p_value is not None]
-        p_values = holm(np.array([rows[place].p_value for place in places], np.float64))
-        for place, p_value in zip(places, p_values.tolist(), strict=True):
+        p_values = holm([p for row in rows if row.metric is metric and (p := row.p_value) is not None])
+        for place, p_value in zip(places, p_values, strict=True):
             result[place] = replace(rows[place], p_corrected=p_value)
     return result
-
-
-def holm(p_values: Floats) -> Floats:
-    """Return Holm-corrected p-values (Holm 1979, Scandinavian Journal of Statistics 6, 65-70).
-
-    The correction controls the family-wise error rate under any dependence. The comparisons are dependent: length buckets are
-    parts of `all`, and pairs share models. The method of Benjamini and Hochberg, which SciPy has, controls the false discovery
-    rate instead, which suits screening but not a table whose rows are read one by one.
-
-    Args:
-        p_values: Shape (n,).
-
-    Returns:
-        Shape (n,), each at least as large as given and at most 1.
-    """
-    order = np.argsort(p_values)
-    factors = np.arange(len(p_values), 0, -1)
-    adjusted = np.empty_like(p_values)
-    adjusted[order] = np.minimum(1, np.maximum.accumulate(p_values[order] * factors))
-    return adjusted

@@ -115,8 +115,9 @@ def _combine(
         return GroupDifferences(ndcg, None, None)
     contrast = estimate_start_to_end(effect, bins)
     psi = None
-    if a.psi_draws is not None and b.psi_draws is not None:
-        psi = subtract_psi(a.psi_draws, b.psi_draws, run_effect_test(effect, bins, draws).p_value)
+    if a.psi and b.psi and a.psi_draws is not None and b.psi_draws is not None:
+        p_value = run_effect_test(effect, bins, draws).p_value
+        psi = subtract_psi(a.psi_draws, b.psi_draws, (a.psi.interval[0] == 0, b.psi.interval[0] == 0), p_value)
     return GroupDifferences(ndcg, psi, _test_contrast(contrast) if contrast else None)
 
 
@@ -126,16 +127,22 @@ def _test_contrast(contrast: Estimate) -> Difference:
     return Difference(contrast.value, contrast.interval, float(2 * ndtr(-abs(contrast.value) / error)))
 
 
-def subtract_psi(a: Floats, b: Floats, p_value: float) -> Difference:
+def subtract_psi(a: Floats, b: Floats, may_be_zero: tuple[bool, bool], p_value: float) -> Difference:
     """Return median and central 95 % of the difference of two independent posterior distributions of PSI, b - a.
 
-    Every quantile of one is subtracted from every quantile of the other, so that b - a is exactly the opposite of a - b.
+    Every quantile of one is subtracted from every quantile of the other, so that b - a is exactly the opposite of a - b. The
+    posterior of a model without any position effect does not contain its PSI of 0. Where a model's interval starts at 0, the
+    end of the difference that is far if that model has a PSI of 0 therefore takes the lower half of its draws for 0.
 
     Args:
         a: Draws of the true PSI of a, in [0, 1], shape (draws,).
         b: Those of b.
+        may_be_zero: Whether the intervals of the PSI of a and of b start at 0.
         p_value: Of the difference of the position effects.
     """
-    differences = np.subtract.outer(np.quantile(b, QUANTILES), np.quantile(a, QUANTILES))
-    low, median, high = np.quantile(differences, (TAILS[0], 0.5, TAILS[1])).tolist()
-    return Difference(median, (low, high), p_value)
+    quantiles = [np.quantile(one, QUANTILES) for one in (a, b)]
+    lowered = [np.where(zero & (QUANTILES < 0.5), 0.0, values) for zero, values in zip(may_be_zero, quantiles, strict=True)]
+    median = np.median(np.subtract.outer(quantiles[1], quantiles[0]))
+    low = np.quantile(np.subtract.outer(lowered[1], quantiles[0]), TAILS[0])
+    high = np.quantile(np.subtract.outer(quantiles[1], lowered[0]), TAILS[1])
+    return Difference(float(median), (float(low), float(high)), p_value)

@@ -67,11 +67,18 @@ def test_models_that_never_find_anything_have_no_psi_and_no_difference(common):
     assert (np.diag(difference.covariance) > 0).all()
 
 
-@given(st.lists(st.floats(0, 1), min_size=2, max_size=30), st.lists(st.floats(0, 1), min_size=2, max_size=30))
-def test_difference_of_psi_is_antisymmetric_and_within_its_interval(a, b):
-    one, other = subtract_psi(np.array(a), np.array(b), 0.3), subtract_psi(np.array(b), np.array(a), 0.3)
+DRAWS = st.lists(st.floats(0, 1), min_size=2, max_size=30).map(np.array)
+
+
+@given(DRAWS, DRAWS, st.booleans(), st.booleans())
+def test_difference_of_psi_is_antisymmetric_and_within_its_interval(a, b, zero_a, zero_b):
+    one, other = subtract_psi(a, b, (zero_a, zero_b), 0.3), subtract_psi(b, a, (zero_b, zero_a), 0.3)
     assert one.interval[0] <= one.value <= one.interval[1]
     assert (other.value, *other.interval) == pytest.approx((-one.value, -one.interval[1], -one.interval[0]), abs=1e-12)
+    plain = subtract_psi(a, b, (False, False), 0.3)
+    assert one.value == plain.value
+    assert one.interval[0] <= plain.interval[0]
+    assert one.interval[1] >= plain.interval[1]
 
 
 @pytest.mark.parametrize("paired", [True, False])

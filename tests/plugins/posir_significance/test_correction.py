@@ -1,0 +1,18 @@
+"""Holm's correction."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posir_significance.correction import holm
+
+
+@given(st.lists(st.floats(0, 1), max_size=12))
+def test_holm_agrees_with_its_definition(p_values):
+    plain = []
+    for one in p_values:
+        # The largest of the corrected values up to this one, by the step-down procedure.
+        order = sorted(p_values)
+        place = max(k for k, other in enumerate(order) if other == one)
+        plain.append(min(1.0, max(order[k] * (len(order) - k) for k in range(place + 1))))
+    np.testing.assert_allclose(holm(p_values), plain)
