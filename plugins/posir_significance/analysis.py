@@ -78,11 +78,11 @@ def analyse(profile: PositionProfile, ranks: DocumentRanks | None = None) -> Ana
     """
     observations = Observations.from_ranks(ranks) if ranks else Observations.from_profile(profile)
     lengths = range(len(profile.lengths)) if len(profile.lengths) > 1 else ()
-    buckets = tuple(_analyse_group(observations.select(observations.lengths == index), unweighted=True) for index in lengths)
-    return Analysis(_analyse_group(observations), buckets)
+    buckets = tuple(analyse_group(observations.select(observations.lengths == index), unweighted=True) for index in lengths)
+    return Analysis(analyse_group(observations), buckets)
 
 
-def _analyse_group(observations: Observations, *, unweighted: bool = False) -> GroupAnalysis:
+def analyse_group(observations: Observations, *, unweighted: bool = False) -> GroupAnalysis:
     """Analyse a group; nDCG@10 is the mean over queries, or the unweighted mean over bins, as papers report length buckets."""
     effect = estimate_effect(observations)
     test = run_effect_test(effect, observations.bins) if effect and observations.gains.any() else None

@@ -1,4 +1,4 @@
-"""95 % intervals of mean nDCG@10 that hold for new documents; `benchmarks/interval_coverage.py` measures their coverage."""
+"""95 % intervals of mean nDCG@10 that hold for new documents; `benchmarks/simulate_statistics.py` measures their coverage."""
 
 from __future__ import annotations
 

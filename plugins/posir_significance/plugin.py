@@ -1,13 +1,19 @@
-"""The hook implementation: intervals, the test of the position effect and its direction."""
+"""The hook implementations: intervals, the test of the position effect and its direction; `posir power`."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from posir_significance.analysis import analyse
+from posir_significance.power import POWER, Design, StartToEnd, TruePsi, build_document, build_table, required_sample
 from posir_significance.scores import direction_scores, significance_scores
+from posir_tasks.display.tables import TableFormat, print_as
 from posir_tasks.document_ranks import DocumentRanks
+from posir_tasks.errors import PosirError
 from posir_tasks.plugin_api import hookimpl
+from posir_tasks.plugin_api.panels import DATA
 from posir_tasks.profile import PositionProfile
 
 
@@ -22,3 +28,30 @@ def posir_scores(profile: PositionProfile, ranks: DocumentRanks | None) -> dict[
         "position_intervals": [one.interval if one else None for one in analyse(profile, ranks).overall.bins],
         "position_direction": direction_scores(profile, ranks),
     }
+
+
+@hookimpl
+def posir_commands(app: typer.Typer) -> None:
+    """Add `posir power`."""
+
+    @app.command(rich_help_panel=DATA)
+    def power(
+        difference: Annotated[
+            list[float] | None,
+            typer.Option(min=0.01, max=100, help="Difference between first and last third in points; may be repeated."),
+        ] = None,
+        psi: Annotated[list[float] | None, typer.Option(min=0.001, max=1, help="True PSI; may be repeated.")] = None,
+        ndcg: Annotated[float, typer.Option(min=1, max=99, help="Expected nDCG@10 in points.")] = 70,
+        bins: Annotated[int, typer.Option(min=2, max=100, help="Number of position bins.")] = 20,
+        questions_per_document: Annotated[float, typer.Option(min=1, help="Mean number of questions per document.")] = 1,
+        icc: Annotated[float, typer.Option(min=0, max=0.99, help="Intraclass correlation of nDCG@10 within documents.")] = 0.2,
+        power: Annotated[float, typer.Option(min=0.5, max=0.999, help="Probability of a significant result.")] = POWER,
+        format_: Annotated[TableFormat, typer.Option("--format", help="Output format.")] = TableFormat.TABLE,
+    ) -> None:
+        """Show how many questions and documents a dataset needs to show an effect of position."""
+        targets = [*(StartToEnd(one / 100) for one in difference or ()), *(TruePsi(one) for one in psi or ())]
+        if not targets:
+            raise PosirError("Which effect should the dataset show? Pass --difference (points) or --psi, or both.")
+        design = Design(ndcg / 100, bins, questions_per_document, icc)
+        rows = [required_sample(design, target, power) for target in targets]
+        print_as(format_, [build_table(design, power, rows)], rows, build_document(design, power, rows))

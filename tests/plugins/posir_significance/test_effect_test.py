@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from benchmarks.simulation import draw_clustered
 from posir_psi import psi
-from posir_significance.analysis import _analyse_group
-from tests.support.simulation import draw_clustered
+from posir_significance.analysis import analyse_group
 
 STRUCTURES = [
     ("independent", 0.0),
@@ -32,7 +32,7 @@ def simulate(structure, icc, effect, size, queries, draws):
     truth, difference = float(psi(means)), means[:third].mean() - means[-third:].mean()
     rows = []
     for seed in range(draws):
-        found = _analyse_group(draw_clustered(structure, queries, icc, means, np.random.default_rng(seed)))
+        found = analyse_group(draw_clustered(structure, queries, icc, means, np.random.default_rng(seed)))
         low, high = found.psi.interval
         start, end = found.start_to_end.interval
         rows.append(

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from benchmarks.simulation import draw_clustered
 from posir_significance.intervals import Z, estimate_mean, wilson_interval
-from tests.support.simulation import draw_clustered
 
 
 def test_ends_of_the_wilson_interval_are_z_standard_errors_from_the_mean():

@@ -1,0 +1,124 @@
+"""Simulated questions of known true scores that share documents; benchmarks and tests draw from here.
+
+Ranks follow a proportional-odds model fitted to BM25 on JaQuAD: a document's difficulty, normal over documents, moves the log
+odds of every rank of its questions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+from numpy.polynomial.hermite_e import hermegauss
+from scipy.optimize import brentq
+from scipy.special import expit
+from scipy.stats import norm
+
+from posir_significance.observations import Floats, Integers, Observations
+from posir_significance.true_score_model import bin_midpoints
+from posir_tasks.profile import NDCG_AT_10
+
+#: Log odds of a rank of at most 1 to 10 of a middling retriever.
+LOG_ODDS = np.log(1 / (1 / np.cumsum([0.40, 0.09, 0.05, 0.035, 0.025, 0.02, 0.015, 0.015, 0.01, 0.01]) * 0.99 - 1))
+NODES, NODE_WEIGHTS = hermegauss(41)
+NODE_WEIGHTS = NODE_WEIGHTS / NODE_WEIGHTS.sum()
+GAINS = np.append(NDCG_AT_10[:10], 0.0)
+#: True scores over positions, 0 at the best and 1 at the worst.
+EFFECTS: dict[str, Callable[[Floats], Floats]] = {
+    "none": np.zeros_like,
+    "linear": lambda x: x,
+    "step": lambda x: (x > 0.6).astype(np.float64),
+    "dip": lambda x: 1 - (2 * x - 1) ** 2,
+    "bad bin": lambda x: (np.arange(len(x)) == len(x) // 2).astype(np.float64),
+}
+#: The best bin's largest nDCG@10.
+BEST = 0.97
+
+
+def true_means(effect: str, sensitivity: float, level: float, bins: int) -> Floats:
+    """Return the true nDCG@10 of each bin, with PSI `sensitivity` and mean `level`, or less where a bin would exceed `BEST`.
+
+    Returns:
+        Shape (bins,).
+    """
+    shape = EFFECTS[effect](bin_midpoints(bins))
+    relative = 1 - sensitivity * (shape - shape.min()) / max(float(np.ptp(shape)), 1e-9)
+    means: Floats = relative * min(level / relative.mean(), BEST / relative.max())
+    return means
+
+
+def rank_distribution(mean: float) -> Floats:
+    """Return the distribution over the 12 rank columns of questions of the same difficulty with a mean nDCG@10."""
+    below = np.concatenate([[0.0], expit(LOG_ODDS + _location(mean, 0.0)), [1.0]])
+    return np.append(np.diff(below), 0.0)
+
+
+def draw_clustered(structure: str, queries: int, icc: float, means: Floats, rng: np.random.Generator) -> Observations:
+    """Draw questions that share documents.
+
+    Structures: "independent"; five questions a document whose positions are "random", "near" each other, or "confounded"
+    (half near the document's centre, and documents with late evidence harder); "jaquad": 3.2 questions a document at random
+    positions; "papers": 14 questions a document on average, many of few documents, as in COVID-QA.
+
+    Args:
+        structure: How questions share documents.
+        queries: Questions, about.
+        icc: Intraclass correlation of gains within documents.
+        means: True mean nDCG@10 of each position bin, shape (P,).
+        rng: Random numbers.
+    """
+    document = _draw_documents(structure, queries, rng)
+    documents, count, bins = int(document[-1]) + 1, len(document), len(means)
+    centre, difficulty, place = rng.random(documents), rng.standard_normal(documents), rng.random(count)
+    near = np.clip(centre[document] + 0.1 * rng.standard_normal(count), 0, 1 - 1e-9)
+    if structure == "near":
+        place = near
+    elif structure == "confounded":
+        place = np.where(rng.random(count) < 0.5, near, place)
+        difficulty = -0.5 * norm.ppf(np.clip(centre, 1e-3, 1 - 1e-3)) + np.sqrt(0.75) * difficulty
+    position = np.minimum((place * bins).astype(np.int64), bins - 1)
+    scale = _scale(icc, round(float(np.mean(means)), 3))
+    odds = np.array([_location(round(float(mean), 4), scale) for mean in means])[position] + scale * difficulty[document]
+    rank = (rng.random(count)[:, None] > expit(LOG_ODDS + odds[:, None])).sum(axis=1)
+    number = np.arange(count)
+    return Observations(GAINS[rank], np.zeros(count, np.int64), document, document, number, position, bins)
+
+
+def _draw_documents(structure: str, queries: int, rng: np.random.Generator) -> Integers:
+    """Return the document of each question, in order."""
+    match structure:
+        case "independent":
+            return np.arange(queries)
+        case "jaquad":
+            sizes = 1 + rng.poisson(2.2, size=round(queries / 3.2))
+        case "papers":
+            sizes = 1 + rng.negative_binomial(1.2, 1.2 / 14.2, size=max(queries // 14, 2))
+        case _:
+            sizes = np.full(queries // 5, 5)
+    return np.repeat(np.arange(len(sizes)), sizes)
+
+
+def _moments(log_odds: Floats) -> tuple[Floats, Floats]:
+    """Return mean and second moment of the gain of proportional-odds ranks."""
+    below = expit(LOG_ODDS + np.asarray(log_odds)[..., None])
+    edges = np.concatenate([np.zeros((*below.shape[:-1], 1)), below, np.ones((*below.shape[:-1], 1))], axis=-1)
+    chances = np.diff(edges, axis=-1)
+    return chances @ GAINS, chances @ GAINS**2
+
+
+@cache
+def _location(mean: float, scale: float) -> float:
+    """Return the log odds with this mean gain over documents whose difficulty has a standard deviation."""
+    return float(brentq(lambda place: NODE_WEIGHTS @ _moments(place + scale * NODES)[0] - mean, -30, 30))
+
+
+@cache
+def _scale(icc: float, mean: float) -> float:
+    """Return the standard deviation of difficulty that gives an intraclass correlation of gains."""
+
+    def excess(scale: float) -> float:
+        means, squares = _moments(_location(mean, scale) + scale * NODES)
+        return float((NODE_WEIGHTS @ means**2 - mean**2) / (NODE_WEIGHTS @ squares - mean**2) - icc)
+
+    return float(brentq(excess, 1e-3, 8)) if icc else 0.0

@@ -1,0 +1,223 @@
+"""How many questions a dataset needs to show an effect of position, and the smallest effect that given data would show.
+
+The effect is a linear decline over positions. The evidence test finds it about as often as a normal test of the linear trend
+does that has a somewhat larger critical value, since the mixture looks for other shapes, too. `CRITICAL_VALUES` are calibrated
+by simulation (docs/statistics.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from math import ceil
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri
+
+from posir_psi import psi
+from posir_significance.analysis import assign_thirds
+from posir_significance.observations import Floats, Integers
+from posir_significance.position_effect import SHARED_QUERIES, PositionEffect, pseudoinverse
+from posir_significance.true_score_model import bin_midpoints
+from posir_tasks.display.numbers import format_count, format_number, format_percent, format_psi
+from posir_tasks.display.tables import Table, build_columns
+from posir_tasks.errors import PosirError
+
+#: Probability of a significant result that studies are usually planned for.
+POWER = 0.8
+#: Numbers of position bins, and critical values of the equivalent test of the linear trend; the last is for more bins, too.
+CALIBRATED_BINS, CRITICAL_VALUES = (2, 3, 6, 10), (1.97, 2.29, 2.33, 2.38)
+#: Variance of a query's nDCG@10 as a share of a Bernoulli trial's with the same mean; 0.74 to 0.83 in simulated ranks.
+DISPERSION = 0.8
+#: Scores this far outside [0, 1] are rounding errors.
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class LinearEffect:
+    """A linear decline of nDCG@10 over positions, or a rise if the difference is negative."""
+
+    start_to_end: float
+    """First third minus last third, in nDCG@10."""
+    psi: float
+
+
+@dataclass(frozen=True)
+class Design:
+    """A dataset to be made; the positions of its evidence are uniform, and random within documents."""
+
+    ndcg_at_10: float
+    """Expected mean, in (0, 1)."""
+    bins: int
+    """Number of position bins, at least 2."""
+    questions_per_document: float
+    """Mean, at least 1."""
+    icc: float
+    """Intraclass correlation of the gains of one document's questions, in [0, 1)."""
+
+    @property
+    def holds_documents_fixed(self) -> bool:
+        """Whether documents are held fixed, if they differ by at most one in their number of questions."""
+        return 2 * (1 - 1 / self.questions_per_document) >= SHARED_QUERIES
+
+    def variance(self) -> float:
+        """Return the variance of a contrast of weights with mean square 1 over bins, times the number of questions.
+
+        With the document held fixed: A = n/P (1 - 1/k) (I - 11'/P) for k questions a document at random positions, and the
+        variance of gains within documents.
+        """
+        total = DISPERSION * self.ndcg_at_10 * (1 - self.ndcg_at_10)
+        return total * (1 - self.icc) / (1 - 1 / self.questions_per_document) if self.holds_documents_fixed else total
+
+
+@dataclass(frozen=True)
+class SampleSize:
+    """What a dataset needs to show an effect."""
+
+    start_to_end: float
+    psi: float
+    questions: int
+    documents: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Trend:
+    """The linear decline over the B non-empty bins."""
+
+    shape: Floats
+    """Scores minus their weighted mean for a slope of 1, shape (B,)."""
+    start_to_end: float
+    """For a slope of 1."""
+
+    @classmethod
+    def over(cls, bins: int, filled: Integers, weights: Floats) -> _Trend | None:
+        """Return the trend over the non-empty bins; None if the first or the last third is empty."""
+        middle, third = bin_midpoints(bins)[filled], assign_thirds(bins)[filled]
+        if not {0, 2} <= set(third.tolist()):
+            return None
+        shape = weights @ middle / weights.sum() - middle
+        start, end = (float(np.average(shape[third == one], weights=weights[third == one])) for one in (0, 2))
+        return cls(shape, start - end)
+
+    def effect(self, slope: float, level: float) -> LinearEffect | None:
+        """Return the effect of a slope; None if a bin would have an nDCG@10 below 0 or above 1."""
+        scores = level + slope * self.shape
+        if scores.min() < -ROUNDING or scores.max() > 1 + ROUNDING:
+            return None
+        return LinearEffect(slope * self.start_to_end, float(psi(np.clip(scores, 0, 1))))
+
+
+@dataclass(frozen=True)
+class StartToEnd:
+    """A difference between the first and the last third as the effect to be shown."""
+
+    difference: float
+    """In nDCG@10, above 0."""
+
+    def slope(self, trend: _Trend, _level: float) -> float:
+        """Return the slope over positions."""
+        return self.difference / trend.start_to_end
+
+    def describe(self) -> str:
+        """Return the effect in words."""
+        return f"a difference of {self.difference * 100:g} points between first and last third"
+
+
+@dataclass(frozen=True)
+class TruePsi:
+    """A PSI as the effect to be shown."""
+
+    psi: float
+    """In (0, 1]."""
+
+    def slope(self, trend: _Trend, level: float) -> float:
+        """Return the slope over positions."""
+        # The shape is symmetric: psi = 1 - (level - slope x) / (level + slope x), where x is its largest value.
+        return level * self.psi / (2 - self.psi) / float(trend.shape.max())
+
+    def describe(self) -> str:
+        """Return the effect in words."""
+        return f"a PSI of {self.psi:g}"
+
+
+Target = StartToEnd | TruePsi
+
+
+def detectable_effect(effect: PositionEffect, bins: int, power: float = POWER) -> LinearEffect | None:
+    """Return the smallest linear decline that data like these would show.
+
+    Args:
+        effect: Estimated from the data; its level and null covariance are used.
+        bins: Number of all position bins.
+        power: Probability of p < 0.05, at least 0.5.
+
+    Returns:
+        None if they would show none that an nDCG@10 in [0, 1] allows.
+    """
+    trend = _Trend.over(bins, effect.filled, effect.weights)
+    if trend is None:
+        return None
+    information = float(trend.shape @ pseudoinverse(effect.null_covariance)[0] @ trend.shape)
+    return (
+        trend.effect(standardized_effect(len(effect.filled), power) / information**0.5, effect.level) if information else None
+    )
+
+
+def standardized_effect(bins: int, power: float) -> float:
+    """Return the trend, in standard errors, that is significant with a probability of at least 0.5."""
+    return float(np.interp(bins, CALIBRATED_BINS, CRITICAL_VALUES) + ndtri(power))
+
+
+def required_sample(design: Design, target: Target, power: float = POWER) -> SampleSize:
+    """Return how many questions and documents show a linear decline.
+
+    Args:
+        design: The dataset.
+        target: The effect to be shown.
+        power: Probability of p < 0.05, in [0.5, 1).
+
+    Raises:
+        PosirError: No linear decline with this mean nDCG@10 has this effect.
+    """
+    trend = _Trend.over(design.bins, np.arange(design.bins), np.full(design.bins, 1 / design.bins))
+    assert trend is not None
+    slope = target.slope(trend, design.ndcg_at_10)
+    effect = trend.effect(slope, design.ndcg_at_10)
+    if effect is None:
+        raise PosirError(
+            f"With a mean nDCG@10 of {design.ndcg_at_10 * 100:g} no linear decline has {target.describe()}: some position "
+            "would score below 0 or above 100. Choose a smaller effect, or another mean with --ndcg."
+        )
+    needed = standardized_effect(design.bins, power) ** 2 * design.variance() / (slope**2 * float(np.mean(trend.shape**2)))
+    questions = ceil(needed)
+    return SampleSize(effect.start_to_end, effect.psi, questions, ceil(questions / design.questions_per_document))
+
+
+def build_table(design: Design, power: float, rows: Sequence[SampleSize]) -> Table:
+    """Return the table of `posir power`."""
+    fixed = "the document" if design.holds_documents_fixed else "its length"
+    headings = ("Start to end", "PSI", "Questions", "Documents")
+    shown = (f"nDCG@10 {design.ndcg_at_10 * 100:g}", f"{design.bins} bins", f"{design.questions_per_document:g} per document")
+    return Table(
+        columns=build_columns(headings, headings),
+        rows=tuple(
+            (
+                format_percent(row.start_to_end, "+.1f"),
+                format_psi(row.psi),
+                format_count(row.questions),
+                format_count(row.documents),
+            )
+            for row in rows
+        ),
+        title=f"Needed for p < 0.05 with probability {format_number(power, 'g')} · {', '.join(shown)}",
+        notes=(
+            f"For a linear decline, positions at random, and an intraclass correlation of {design.icc:g} within documents; "
+            f"{fixed} is held fixed.",
+        ),
+    )
+
+
+def build_document(design: Design, power: float, rows: Sequence[SampleSize]) -> dict[str, Any]:
+    """Return the JSON of `posir power`; scores in [0, 1], not rounded."""
+    return {**asdict(design), "power": power, "rows": rows}
