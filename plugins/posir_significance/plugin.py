@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from posir_significance.analysis import analyse
-from posir_significance.power import POWER, Design, StartToEnd, TruePsi, build_document, build_table, required_sample
+from posir_significance.power import POWER, Design, StartToEnd, Target, TruePsi, build_document, build_table, required_sample
 from posir_significance.scores import direction_scores, significance_scores
 from posir_tasks.display.tables import TableFormat, print_as
 from posir_tasks.document_ranks import DocumentRanks
@@ -49,7 +49,7 @@ def posir_commands(app: typer.Typer) -> None:
         format_: Annotated[TableFormat, typer.Option("--format", help="Output format.")] = TableFormat.TABLE,
     ) -> None:
         """Show how many questions and documents a dataset needs to show an effect of position."""
-        targets = [*(StartToEnd(one / 100) for one in difference or ()), *(TruePsi(one) for one in psi or ())]
+        targets: list[Target] = [*(StartToEnd(one / 100) for one in difference or ()), *(TruePsi(one) for one in psi or ())]
         if not targets:
             raise PosirError("Which effect should the dataset show? Pass --difference (points) or --psi, or both.")
         design = Design(ndcg / 100, bins, questions_per_document, icc)
