@@ -34,7 +34,7 @@ class Evidence:
     labels: tuple[str, ...] = ()
     """Position labels such as "beginning", length n; a label may name several positions."""
     clusters: tuple[str, ...] = ()
-    """What documents of one source share, such as the title of an article that has several documents; length n."""
+    """Title of the article that each query's relevant document is part of, "" if unknown; length n."""
 
     def __len__(self) -> int:
         return len(self.query_ids)

@@ -1,4 +1,4 @@
-"""Facts that a dataset fixes for any model's result: the number of queries in each cell."""
+"""Facts that a dataset fixes for any model's result: the queries, their evidence, documents and articles."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import polars as pl
 from posir_tasks.errors import DataError
 from posir_tasks.evidence import Evidence
 from posir_tasks.sources.checks import read_columns
-from posir_tasks.sources.posir import QRELS, QUERIES, REPO_ID
+from posir_tasks.sources.posir import QRELS, QUERIES, REPO_ID, TITLE, article_titles
 from posir_tasks.sources.repository import (
     HubRepository,
     LocalRepository,
@@ -73,7 +73,7 @@ def _repository(repo_id: str, revision: str) -> Repository:
 
 def _posir_facts(repository: Repository, language: str, domain: str) -> SubsetFacts:
     columns: dict[str, Any] = {name: QUERIES[name] for name in POSITIONS}
-    queries = read_columns(repository.fetch(f"{language}/{domain}/queries.parquet"), columns)
+    queries = read_columns(repository.fetch(f"{language}/{domain}/queries.parquet"), columns, {TITLE: pl.String})
     qrels = read_columns(repository.fetch(f"{language}/{domain}/qrels/test.parquet"), QRELS)
     judged = qrels.filter(pl.col("score") > 0).unique("query-id", maintain_order=True)
     documents = queries.join(judged, left_on="_id", right_on="query-id", how="left", maintain_order="left")["corpus-id"]
@@ -85,5 +85,6 @@ def _posir_facts(repository: Repository, language: str, domain: str) -> SubsetFa
         ends=span.get(1).to_numpy(),
         characters=queries["pos_char_length"].to_numpy(),
         tokens=queries["pos_token_length"].to_numpy(),
+        clusters=article_titles(queries),
     )
     return SubsetFacts(evidence, int(np.setdiff1d(judged["query-id"], queries["_id"]).size))

@@ -116,7 +116,8 @@ def format_report(imported: ImportedData, folder: Path) -> Iterator[str]:
     """Yield lines that say what was imported, repaired and skipped."""
     yield f"{folder}: {pluralize(len(imported.documents), 'document')}, {pluralize(len(imported.queries), 'question')}"
     if imported.titles:
-        yield f"titles not imported: {imported.titles:,}; spans count in the texts alone"
+        articles = pluralize(len(set(imported.titles.values())), "article")
+        yield f"titles: {pluralize(len(imported.titles), 'document')} in {articles}; spans count in the texts alone"
     if imported.repaired:
         shifts = Counter(one.span.start - (one.answer.start or 0) for one in imported.repaired)
         summary = ", ".join(f"{shift:+d} ({count:,})" for shift, count in shifts.most_common())

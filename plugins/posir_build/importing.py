@@ -19,7 +19,7 @@ from posir_build.target import Target, write_domain
 from posir_tasks.display.progress import progress
 from posir_tasks.errors import DataError
 from posir_tasks.sources.checks import MAX_EXAMPLES, Table
-from posir_tasks.sources.posir import CORPUS, QUERIES, PosirTables
+from posir_tasks.sources.posir import CORPUS, QUERIES, TITLE, PosirTables
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class ImportedData:
     skipped: list[SkippedQuestion] = field(default_factory=list)
     """In the order of the files."""
     repaired: list[RepairedSpan] = field(default_factory=list)
-    titles: int = 0
-    """Documents whose title was not imported."""
+    titles: dict[str, str] = field(default_factory=dict)
+    """Document id to the title of the article that it is part of."""
 
 
 def import_passages(
@@ -72,6 +72,7 @@ def import_passages(
     lengths = {document: count_tokens(imported.documents[document]) for document in progress(relevant, "Counting tokens")}
     for query in imported.queries.values():
         query["pos_token_length"] = lengths[query["corpus-id"]]
+        query[TITLE] = imported.titles.get(query["corpus-id"])
     write_domain(build_tables(imported, target.folder), target.folder)
     return imported
 
@@ -94,7 +95,9 @@ def collect_questions(passages: Iterable[Passage | SkippedQuestion], domain: str
         document = passage.id or numbered.setdefault(passage.text, f"{domain}_{len(imported.documents)}")
         if imported.documents.setdefault(document, passage.text) != passage.text:
             raise DataError(f"{where}: another document has the id {document!r} too; ids must be unique.")
-        imported.titles += bool(passage.title.strip())
+        if passage.title.strip():
+            # A text that several articles have is part of the first.
+            imported.titles.setdefault(document, passage.title.strip())
         for question in passage.questions:
             try:
                 _add_question(imported, question, document, repair=repair)
@@ -143,11 +146,12 @@ def _find_span(answer: StatedAnswer, document: str, *, repair: bool) -> tuple[Sp
 def build_tables(imported: ImportedData, folder: Path) -> PosirTables:
     """Return the imported data as the tables of the PosIR layout."""
     corpus = pl.DataFrame({"_id": list(imported.documents), "text": list(imported.documents.values())}, schema=CORPUS)
-    rows = pl.DataFrame(list(imported.queries.values()), schema={**QUERIES, "corpus-id": pl.String})
+    titles = [TITLE] if imported.titles else []
+    rows = pl.DataFrame(list(imported.queries.values()), schema={**QUERIES, TITLE: pl.String, "corpus-id": pl.String})
     qrels = rows.select(pl.col("_id").alias("query-id"), "corpus-id", pl.lit(1.0).alias("score"))
     return PosirTables(
         Table(str(folder / "corpus.parquet"), corpus),
-        Table(str(folder / "queries.parquet"), rows.select(list(QUERIES))),
+        Table(str(folder / "queries.parquet"), rows.select(*QUERIES, *titles)),
         Table(str(folder / "qrels" / "test.parquet"), qrels),
         same_language=True,
     )

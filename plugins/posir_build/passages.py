@@ -33,7 +33,7 @@ class Passage:
     id: str | None = None
     """The id of its document; None to identify passages by their text and number them."""
     title: str = ""
-    """A title that is not part of `text`, in which spans count."""
+    """Title of the article that it is part of, "" if there is none; not part of `text`, in which spans count."""
 
 
 @dataclass(frozen=True)

@@ -97,25 +97,31 @@ class Table:
         ]
 
 
-def read_columns(file: Path, columns: Mapping[str, PolarsDataType]) -> pl.DataFrame:
-    """Read columns of a parquet file and cast each to the required type.
+def read_columns(
+    file: Path, columns: Mapping[str, PolarsDataType], optional: Mapping[str, PolarsDataType] | None = None
+) -> pl.DataFrame:
+    """Read columns of a parquet file and cast each to the required type; optional ones may be missing.
 
     Raises:
         ProblemsError: The file is corrupt, or a column is missing or of an incompatible type.
     """
-    frame, problems = read_valid_columns(file, columns)
+    frame, problems = read_valid_columns(file, columns, optional)
     raise_problems(problems)
     return frame
 
 
-def read_valid_columns(file: Path, columns: Mapping[str, PolarsDataType]) -> tuple[pl.DataFrame, list[Problem]]:
+def read_valid_columns(
+    file: Path, columns: Mapping[str, PolarsDataType], optional: Mapping[str, PolarsDataType] | None = None
+) -> tuple[pl.DataFrame, list[Problem]]:
     """Read those columns of a parquet file that are compatible with the required types, and cast them.
 
     Returns:
         The columns, and every problem with the file or the other columns.
     """
     try:
-        present, names = read_column_types(file, columns), _read_schema(file).names
+        names = _read_schema(file).names
+        columns = {**columns, **{name: dtype for name, dtype in (optional or {}).items() if name in names}}
+        present = read_column_types(file, columns)
         compatible = [name for name, dtype in present.items() if _is_compatible(dtype, columns[name])]
         frame = _read_table(file, compatible)
     except ProblemsError as error:

@@ -34,6 +34,8 @@ QUERIES: dict[str, PolarsDataType] = {
     "pos_char_length": pl.Int64,
     "pos_token_length": pl.Int64,
 }
+#: Optional column of the queries: the title of the article that the relevant document is part of.
+TITLE = "pos_title"
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class PosirTables:
     def complete(self) -> bool:
         """Whether every column is present."""
         return all(
-            set(columns) == set(table.frame.columns)
+            set(columns) <= set(table.frame.columns)
             for columns, table in ((CORPUS, self.corpus), (QUERIES, self.queries), (QRELS, self.qrels))
         )
 
@@ -78,19 +80,24 @@ def inspect_domain(
         DataError: The Hub cannot be reached.
     """
     corpus, corpus_problems = _read_table(repository, f"{corpus_language}/{domain}/corpus.parquet", CORPUS)
-    queries, query_problems = _read_table(repository, f"{language}/{domain}/queries.parquet", QUERIES)
+    queries, query_problems = _read_table(repository, f"{language}/{domain}/queries.parquet", QUERIES, {TITLE: pl.String})
     qrels, qrels_problems = _read_table(repository, f"{language}/{domain}/qrels/test.parquet", QRELS)
     tables = PosirTables(corpus, queries, qrels, same_language=language == corpus_language)
     return tables, [*corpus_problems, *query_problems, *qrels_problems, *check_tables(tables)]
 
 
-def _read_table(repository: Repository, path: str, columns: Mapping[str, PolarsDataType]) -> tuple[Table, Sequence[Problem]]:
+def _read_table(
+    repository: Repository,
+    path: str,
+    columns: Mapping[str, PolarsDataType],
+    optional: Mapping[str, PolarsDataType] | None = None,
+) -> tuple[Table, Sequence[Problem]]:
     """Return the valid columns of a file, and its problems."""
     try:
         file = repository.fetch(path)
     except ProblemsError as error:
         return Table(error.problems[0].file, pl.DataFrame()), error.problems
-    frame, problems = read_valid_columns(file, columns)
+    frame, problems = read_valid_columns(file, columns, optional)
     return Table(str(file), frame), problems
 
 
@@ -109,13 +116,14 @@ def check_tables(tables: PosirTables) -> list[Problem]:
     ]
     if tables.complete:
         problems += _check_pairs(tables)
+        problems += _check_titles(tables)
         if tables.same_language:
             problems += _check_document_lengths(tables)
     return problems
 
 
 def _check_not_empty(table: Table, columns: Mapping[str, PolarsDataType], row: str) -> list[Problem]:
-    is_empty = table.frame.is_empty() and set(table.frame.columns) == set(columns)
+    is_empty = table.frame.is_empty() and set(columns) <= set(table.frame.columns)
     return [Problem(table.file, None, f"has no rows; at least one {row} is needed")] if is_empty else []
 
 
@@ -173,6 +181,21 @@ def _check_document_lengths(tables: PosirTables) -> list[Problem]:
     return Table(tables.queries.file, queries).check_rows(differs, "pos_char_length", message)
 
 
+def _check_titles(tables: PosirTables) -> list[Problem]:
+    if TITLE not in tables.queries.frame.columns:
+        return []
+    positives = tables.positives.unique("query-id", keep="first")
+    queries = tables.queries.frame.join(positives, left_on="_id", right_on="query-id", how="left", maintain_order="left")
+    differs = pl.col(TITLE).fill_null("").n_unique().over("corpus-id") > 1
+    message = "differs between the queries of one document; a document is part of one article"
+    return Table(tables.queries.file, queries).check_rows(differs, TITLE, message)
+
+
+def article_titles(queries: pl.DataFrame) -> tuple[str, ...]:
+    """Return the title of the article of each query's relevant document, "" where there is none; () without the column."""
+    return tuple(queries[TITLE].fill_null("").str.strip_chars().to_list()) if TITLE in queries.columns else ()
+
+
 def read_domain(repository: Repository, language: str, corpus_language: str, domain: str) -> PositionData:
     """Read and check one domain.
 
@@ -201,6 +224,7 @@ def read_domain(repository: Repository, language: str, corpus_language: str, dom
             ends=span.get(1).to_numpy(),
             characters=queries["pos_char_length"].to_numpy(),
             tokens=queries["pos_token_length"].to_numpy(),
+            clusters=article_titles(queries),
         ),
         revision=repository.revision,
         dropped=positives["query-id"].n_unique() - known["query-id"].n_unique(),

@@ -28,6 +28,8 @@ SQUAD: dict[str, PolarsDataType] = {
 }
 #: Number of queries of SQuAD-PosQ-Tiny and of each class of FineWeb-PosQ-Tiny, and the seed of the shuffle before.
 TINY_SQUAD_QUERIES, TINY_FINEWEB_CLASS, TINY_SEED = 10_000, 1_000, 42
+#: Title of the article, which older copies of the data lack.
+TITLE = {"title": pl.String}
 CLASSES = ("beginning", "middle", "end")
 #: Rows of FineWeb-PosQ with a question; the others are only passages.
 IS_QUESTION = pl.col("question").str.strip_chars() != ""
@@ -57,13 +59,15 @@ def read_squad(repository: Repository) -> PositionData:
     frames = []
     for split in ("train", "validation"):
         for file in fetch_split(repository, split):
-            frame = read_columns(file, SQUAD).unnest("answers")
+            frame = read_columns(file, SQUAD, TITLE).unnest("answers")
             raise_problems(_check_squad(Table(str(file), frame)))
             frames.append(frame)
-    rows = pl.concat(frames)
+    rows = pl.concat(frames, how="diagonal")
     raise_problems(Table(repository.location, rows).check_ids("id"))
-    contexts = rows.select("context").unique(maintain_order=True).with_row_index("row")
-    contexts = contexts.select(pl.format("c{}", "row").alias("document"), "context")
+    titled = rows if "title" in rows.columns else rows.with_columns(title=pl.lit(""))
+    contexts = titled.select("context", pl.col("title").fill_null("").alias("article"))
+    contexts = contexts.unique("context", keep="first", maintain_order=True).with_row_index("row")
+    contexts = contexts.select(pl.format("c{}", "row").alias("document"), "context", "article")
     answerable = rows.filter(pl.col("answer_start").list.len() > 0)
     last = answerable.select("question", pl.col("context").last().over("question"))["context"]
     queries = answerable.with_columns(last.alias("context")).join(contexts, on="context", how="left", maintain_order="left")
@@ -74,6 +78,7 @@ def read_squad(repository: Repository) -> PositionData:
             query_ids=queries["id"].to_list(),
             document_ids=queries["document"].to_list(),
             starts=queries["answer_start"].list.get(0).to_numpy(),
+            clusters=tuple(queries["article"].to_list()) if "title" in rows.columns else (),
         ),
         revision=repository.revision,
     )

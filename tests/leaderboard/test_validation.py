@@ -21,6 +21,8 @@ from posir_tasks.languages import DOMAINS
 from posir_tasks.profile import PositionProfile
 from posir_tasks.ranks import RankedQueries, retrieval_scores
 from posir_tasks.results import rescore
+from posir_tasks.sources.posir import read_domain
+from posir_tasks.sources.repository import LocalRepository
 from posir_tasks.tasks.catalogue import builtin_tasks
 from tests.support.commands import run
 from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
@@ -66,7 +68,10 @@ def edited(file: Path, change) -> list:
     data = json.loads(file.read_text())
     scores = data["scores"]["test"][0]
     del scores["document_ranks"]
-    change(scores)
+    file.write_text(json.dumps(data))
+    rescore(file)
+    data = json.loads(file.read_text())
+    change(data["scores"]["test"][0])
     file.write_text(json.dumps(data))
     return validate_entry(read_entry(file))
 
@@ -431,6 +436,18 @@ def posir(tmp_path, monkeypatch) -> Path:
     for corpus in (tmp_path / "data").rglob("corpus.parquet"):
         corpus.unlink()
     return as_of_the_hub(folder / "PosIR-English.json", COMMIT)
+
+
+def test_facts_have_the_articles_that_the_reader_finds(tmp_path, monkeypatch):
+    tables = posir_tables()
+    tables["queries"] = tables["queries"].with_columns(pos_title=pl.Series(["Mills", "Bees", "Bees", "Mills"]))
+    root = tmp_path / POSIR_FOLDER
+    write_domain(root, tables)
+    data = read_domain(LocalRepository(root), "eng-Latn", "eng-Latn", "sports")
+    (root / "eng-Latn/sports/corpus.parquet").unlink()
+    monkeypatch.setenv("POSIR_DATA", str(tmp_path))
+    facts = subset_facts(builtin_tasks()["PosIR-English"], "sports", COMMIT)
+    assert facts.evidence.clusters == data.evidence.clusters == ("Mills", "Bees", "Bees", "Mills")
 
 
 def test_posir_is_checked_against_its_queries_alone(posir, tmp_path):

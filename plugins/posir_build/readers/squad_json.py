@@ -45,6 +45,7 @@ class Paragraph(Record):
 class Article(Record):
     """The paragraphs of an article."""
 
+    title: Text | None = None
     paragraphs: list[Paragraph]
 
 
@@ -67,17 +68,17 @@ def read_squad_json(files: list[Path]) -> Iterator[Passage | SkippedQuestion]:
             articles = validate(SquadFile, json.loads(file.read_text(encoding="utf-8-sig"))).data
         for number, article in enumerate(articles):
             for row, paragraph in enumerate(article.paragraphs):
-                yield from _read_paragraph(paragraph, str(file), f"data[{number}].paragraphs[{row}]")
+                yield from _read_paragraph(paragraph, str(file), f"data[{number}].paragraphs[{row}]", article.title or "")
 
 
-def _read_paragraph(paragraph: Paragraph, file: str, place: str) -> Iterator[Passage | SkippedQuestion]:
+def _read_paragraph(paragraph: Paragraph, file: str, place: str, title: str) -> Iterator[Passage | SkippedQuestion]:
     questions = []
     for qa in paragraph.qas:
         try:
             questions.append(Question(file, qa.id, qa.question, _read_answer(qa)))
         except ValueError as error:
             yield SkippedQuestion(file, qa.id, str(error))
-    yield Passage(file, place, paragraph.context, questions)
+    yield Passage(file, place, paragraph.context, questions, title=title)
 
 
 def _read_answer(question: SquadQuestion) -> StatedAnswer:

@@ -57,9 +57,12 @@ def test_a_span_is_read_from_every_documented_field(tmp_path, case):
     assert pl.read_parquet(folder / "qrels/test.parquet").rows() == [("q1", "d1", 1)]
 
 
-def test_titles_are_counted_and_not_imported(tmp_path):
+def test_a_title_is_that_of_the_article_and_no_part_of_the_text(tmp_path):
     found = import_beir(tmp_path, corpus=[{"_id": "d1", "title": "Zoë", "text": TEXT}])
-    assert found.titles == 1
+    assert found.titles == {"d1": "Zoë"}
+    folder = tmp_path / "out/eng-Latn/sports"
+    assert pl.read_parquet(folder / "corpus.parquet").rows() == [("d1", TEXT)]
+    assert pl.read_parquet(folder / "queries.parquet")["pos_title"].to_list() == ["Zoë"]
     assert read_back(tmp_path / "out") == [("When?", TEXT, "1999")]
 
 

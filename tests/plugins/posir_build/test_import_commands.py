@@ -22,7 +22,9 @@ def posir(command, *sources, output, **options):
 @pytest.fixture
 def lines(tmp_path):
     file = tmp_path / "a.jsonl"
-    file.write_text(json.dumps({"document": "d", "id": "q", "context": TEXT, "question": "Who?", "answer": "heron"}))
+    file.write_text(
+        json.dumps({"document": "d", "id": "q", "context": TEXT, "question": "Who?", "answer": "heron", "title": "A bell"})
+    )
     return file
 
 
@@ -38,9 +40,11 @@ def beir(tmp_path):
 
 def test_json_lines_and_beir_folders_become_the_same_domain(tmp_path, lines, beir):
     printed = posir("import", lines, output=tmp_path / "lines")
-    assert printed == f"{tmp_path / 'lines/eng-Latn/sports'}: 1 document, 1 question\n"
+    first, *titles = printed.splitlines()
+    assert first == f"{tmp_path / 'lines/eng-Latn/sports'}: 1 document, 1 question"
+    assert titles == ["titles: 1 document in 1 article; spans count in the texts alone"]
     printed = posir("import", beir, output=tmp_path / "beir_out", split="dev")
-    assert printed.splitlines()[1:] == ["titles not imported: 1; spans count in the texts alone"]
+    assert printed.splitlines()[1:] == titles
     for name in ("corpus.parquet", "queries.parquet", "qrels/test.parquet"):
         first, second = ((tmp_path / folder / "eng-Latn/sports" / name).read_bytes() for folder in ("lines", "beir_out"))
         assert first == second
@@ -50,7 +54,7 @@ def test_json_lines_and_beir_folders_become_the_same_domain(tmp_path, lines, bei
 def test_several_sources_are_one_domain(tmp_path, lines):
     (tmp_path / "b.jsonl").write_text(json.dumps({"context": "Alone.", "question": "How?", "answer": "Alone"}))
     printed = posir("import", tmp_path / "b.jsonl", lines, output=tmp_path / "out")
-    assert printed.endswith(": 2 documents, 2 questions\n")
+    assert printed.splitlines()[0].endswith(": 2 documents, 2 questions")
 
 
 def test_repaired_and_skipped_questions_are_listed_with_examples(tmp_path):

@@ -41,7 +41,7 @@ ANSWERED = {
 @pytest.mark.parametrize("case", ANSWERED)
 def test_an_answer_is_stated_in_any_of_the_documented_ways(tmp_path, case):
     found = import_lines(tmp_path, ANSWERED[case])
-    assert (found.skipped, found.titles) == ([], 0)
+    assert (found.skipped, found.titles) == ([], {})
     assert read_back(tmp_path / "out") == [("When?", TEXT, "1999")]
 
 
@@ -57,7 +57,7 @@ def test_ids_titles_blank_lines_and_documents_without_a_question(tmp_path, encod
     )
     folder = tmp_path / "out/eng-Latn/sports"
     assert found.documents == {"d1": TEXT, "sports_1": "Nobody asks."}
-    assert found.titles == 1
+    assert found.titles == {"d1": "Zoë"}
     assert pl.read_parquet(folder / "qrels/test.parquet").rows() == [("q1", "d1", 1), ("2", "d1", 1)]
 
 

@@ -4,11 +4,14 @@ import json
 import re
 from collections import Counter
 
+import numpy as np
 import polars as pl
 import pytest
 
 from posir_build.readers.squad_json import read_squad_json
+from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import DataError
+from posir_tasks.schemes import RelativePositions
 from posir_tasks.sources.posir import read_domain
 from posir_tasks.sources.repository import LocalRepository
 from posir_tasks.tokens import estimate_tokens
@@ -180,6 +183,33 @@ def test_real_data_is_imported_in_full(squad_data, tmp_path, files, language, do
     assert (len(found.documents), len(found.queries), len(found.skipped)) == (documents, questions, skipped)
     data = read_domain(LocalRepository(tmp_path), language, language, "sports")
     assert (len(data.corpus), len(data.queries)) == (documents, questions)
+
+
+def test_the_title_is_the_cluster_of_an_articles_documents(tmp_path):
+    first, second, third = ("Bees hum. Bees sting.", "Bees dance.", "Cats sleep.")
+    data = [
+        {"title": "Bees", "paragraphs": [{"context": first, "qas": [question("1", "Who hums?", "Bees", 0)]}]},
+        {"title": "Cats", "paragraphs": [{"context": third, "qas": [question("2", "Who sleeps?", "Cats", 0)]}]},
+        {"title": "Bees", "paragraphs": [{"context": second, "qas": [question("3", "Who dances?", "Bees", 0)]}]},
+        {"paragraphs": [{"context": "Untitled.", "qas": [question("4", "What is it?", "Untitled", 0)]}]},
+    ]
+    file = tmp_path / "a.json"
+    file.write_text(json.dumps({"data": data}))
+    import_files([file], tmp_path / "out")
+    found = read_domain(LocalRepository(tmp_path / "out"), "eng-Latn", "eng-Latn", "sports")
+    assert found.evidence.clusters == ("Bees", "Cats", "Bees", "")
+    assert found.corpus.column_names == found.queries.column_names == ["id", "text"]
+    columns = DocumentRanks.from_ranks(RelativePositions(), found.evidence, np.ones(4, int)).columns
+    assert (len(np.unique(columns.documents)), len(np.unique(columns.clusters))) == (4, 3)
+
+
+def test_xquad_has_240_documents_in_48_articles(squad_data, tmp_path):
+    import_files([squad_data / "xquad.en.json"], tmp_path)
+    evidence = read_domain(LocalRepository(tmp_path), "eng-Latn", "eng-Latn", "sports").evidence
+    ranks = DocumentRanks.from_ranks(RelativePositions(), evidence, np.ones(len(evidence), int))
+    (block,) = ranks.blocks
+    assert (len(block.document_sizes), len(block.cluster_sizes), block.cluster_sizes.tolist()) == (240, 48, [5] * 48)
+    assert len(np.unique(ranks.columns.clusters)) == 48
 
 
 def test_repair_recovers_what_is_off_by_a_few_characters(squad_data, tmp_path):

@@ -39,6 +39,34 @@ def test_a_valid_domain_is_read_unchanged(posir_folder):
     assert (data.revision, data.dropped) == ("local", 0)
 
 
+def test_titles_are_optional_and_never_passed_to_the_model(tmp_path):
+    tables = posir_tables()
+    tables["queries"] = tables["queries"].with_columns(pos_title=pl.Series([None, "Bees", "Bees", " "]))
+    write_domain(tmp_path, tables)
+    data = read(tmp_path)
+    assert data.evidence.clusters == ("", "Bees", "Bees", "")
+    assert data.corpus.column_names == data.queries.column_names == ["id", "text"]
+
+
+@pytest.mark.parametrize("titles", [["a", "b", None, "c"], ["a", "b", "other", "c"]])
+def test_a_document_is_part_of_one_article(tmp_path, titles):
+    tables = posir_tables()
+    tables["queries"] = tables["queries"].with_columns(pos_title=pl.Series(titles))
+    write_domain(tmp_path, tables)
+    with pytest.raises(
+        DataError, match=r"field 'pos_title': differs between the queries of one document; .*; 2 rows, first: 1"
+    ):
+        read(tmp_path)
+
+
+def test_a_title_is_a_text(tmp_path):
+    tables = posir_tables()
+    tables["queries"] = tables["queries"].with_columns(pos_title=pl.Series([1, 2, 2, 3]))
+    write_domain(tmp_path, tables)
+    with pytest.raises(DataError, match="field 'pos_title': is Int64, must be String"):
+        read(tmp_path)
+
+
 def test_queries_keep_their_order_when_the_qrels_have_another(tmp_path):
     tables = posir_tables()
     tables["qrels"] = tables["qrels"].reverse()

@@ -3,10 +3,13 @@
 import random
 import re
 
+import numpy as np
 import polars as pl
 import pytest
 
+from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import DataError
+from posir_tasks.schemes import AbsolutePositions
 from posir_tasks.sources import posq
 from posir_tasks.sources.posq import read_fineweb, read_squad, sample_tiny_fineweb, sample_tiny_squad
 from posir_tasks.sources.repository import LocalRepository
@@ -51,6 +54,26 @@ def write_fineweb(root, rows, labels=pl.String):
     (root / "data").mkdir(parents=True, exist_ok=True)
     frame.write_parquet(root / "data" / "train-00000-of-00001.parquet")
     return LocalRepository(root)
+
+
+def test_an_article_is_the_cluster_of_its_contexts(tmp_path):
+    repository = write_squad(tmp_path)
+    file = tmp_path / "squad_v2/train-00000-of-00001.parquet"
+    pl.read_parquet(file).with_columns(title=pl.Series(["Rivers", "Rivers", "None", "Pets", "Pets"])).write_parquet(file)
+    data = read_squad(repository)
+    articles = dict(zip(data.evidence.query_ids, data.evidence.clusters, strict=True))
+    # The context of v2 is first in the train split; the question of t4 and t5 is assigned to the last context that has it.
+    assert articles == {"t1": "Rivers", "t4": "T", "t5": "T", "v1": "T", "v2": "Rivers", "v3": "T"}
+    ranks = DocumentRanks.from_ranks(AbsolutePositions(), data.evidence, np.ones(6, int))
+    assert len(np.unique(ranks.columns.clusters)) == 2
+    assert len(np.unique(ranks.columns.documents)) == 3
+
+
+def test_data_without_titles_has_no_articles(tmp_path):
+    repository = write_squad(tmp_path)
+    for file in (tmp_path / "squad_v2").iterdir():
+        pl.read_parquet(file).drop("title").write_parquet(file)
+    assert read_squad(repository).evidence.clusters == ()
 
 
 def pairs(data):
