@@ -249,9 +249,13 @@ def digest(*parts: object) -> bytes:
 
 def _build_block(evidence: Evidence, symbols: Integers, ranks: Integers, beyond: Integers) -> Block:
     characters = evidence.characters.tolist() if len(evidence.characters) else [0] * len(evidence)
-    document_keys = [digest(name, size) for name, size in zip(evidence.document_ids, characters, strict=True)]
+    documents_and_sizes = list(zip(evidence.document_ids, characters, strict=True))
+    # Documents and titles repeat: each is hashed once.
+    hashes = {row: digest(*row) for row in set(documents_and_sizes)}
+    document_keys = [hashes[row] for row in documents_and_sizes]
+    articles = {title: digest(title) for title in set(evidence.clusters) if title}
     titles = evidence.clusters or [""] * len(evidence)
-    cluster_keys = [digest(title) if title else key for title, key in zip(titles, document_keys, strict=True)]
+    cluster_keys = [articles.get(title, key) for title, key in zip(titles, document_keys, strict=True)]
     query_keys = [digest(name) for name in evidence.query_ids]
     keys = list(zip(cluster_keys, document_keys, symbols.tolist(), query_keys, strict=True))
     order = sorted(range(len(keys)), key=keys.__getitem__)

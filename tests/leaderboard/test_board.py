@@ -17,19 +17,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posir_leaderboard.board import build as building
-from posir_leaderboard.board.averages import average_rows, summarise_bias
+from posir_leaderboard.board.averages import average_rows, correlated_error, independent_error, summarise_bias
 from posir_leaderboard.board.bundles import bundle_table_library
+from posir_leaderboard.board.cache import JSON
 from posir_leaderboard.board.folder import write_site
 from posir_leaderboard.board.groups import Group, TaskChoice, builtin_groups
 from posir_leaderboard.board.models import BM25, UNKNOWN, Model, read_model
 from posir_leaderboard.board.published import published_records
 from posir_leaderboard.board.push import push_site
-from posir_leaderboard.board.ranks import rank_ranges
-from posir_leaderboard.board.records import ScoredRow
+from posir_leaderboard.board.ranks import average_differences, means_by_cluster, paired_differences, rank_ranges
+from posir_leaderboard.board.records import ScoredRow, score_entry
 from posir_leaderboard.board.serve import create_server
 from posir_leaderboard.board.site import data_file, render_site
 from posir_leaderboard.board.views import build_average_view, build_task_view
+from posir_leaderboard.entries import read_entries
 from posir_published import published_rows
+from posir_significance.intervals import estimate_mean
+from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Evidence
 from posir_tasks.profile import PositionProfile
@@ -96,14 +100,16 @@ def test_a_view_has_the_numbers_of_the_report(built, results):
             "ndcg_at_10",
             "ndcg_at_10_low",
             "ndcg_at_10_high",
+            "start_to_end",
             "psi",
+            "psi_estimate",
             "psi_low",
             "psi_high",
             "psi_null_p95",
         ):
             assert columns[name][at] == pytest.approx(float(row[name]), abs=5e-7)
             compared += 1
-    assert compared == 8 * 3 * 5
+    assert compared == 10 * 3 * 5
 
 
 def test_a_models_page_has_every_position_and_domain_of_its_profiles(built):
@@ -145,28 +151,48 @@ def test_a_published_interval_is_that_of_the_most_variable_queries():
     assert all_lengths.psi_low is None
 
 
-def average_of(rows):
-    return average_rows([ScoredRow(row, "primacy") for row in rows], "PosIR").row
+def average_of(rows, combine=correlated_error):
+    return average_rows([ScoredRow(row, "primacy") for row in rows], "PosIR", combine).row
 
 
 @given(st.lists(st.tuples(EDGES, EDGES, EDGES).map(sorted), min_size=1, max_size=10))
-def test_the_interval_of_an_average_is_never_narrower_than_that_of_independent_tasks(ends):
+def test_errors_of_independent_tasks_add_in_quadrature_and_those_of_translations_are_added(ends):
     template = fake_record(fake_model(0), "PosIR-English", 0).rows[0]
-    rows = [replace(template, ndcg_at_10_low=low, ndcg_at_10=mean, ndcg_at_10_high=high) for low, mean, high in ends]
+    rows = [replace(template, psi_low=low, psi_estimate=mean, psi_high=high) for low, mean, high in ends]
+    mean, count = np.mean([row.psi_estimate for row in rows]), len(rows)
+    for combine, power in ((independent_error, 2), (correlated_error, 1)):
+        shown = average_of(rows, combine)
+        below, above = (
+            sum(abs(row.psi_estimate - end) ** power for row, end in zip(rows, tails, strict=True)) ** (1 / power) / count
+            for tails in ([row.psi_low for row in rows], [row.psi_high for row in rows])
+        )
+        assert shown.psi_estimate == pytest.approx(mean)
+        assert (shown.psi_low, shown.psi_high) == (pytest.approx(mean - below), pytest.approx(mean + above))
+        assert -1e-9 <= shown.psi_low <= shown.psi_estimate + 1e-9
+        assert shown.psi_estimate - 1e-9 <= shown.psi_high <= 1 + 1e-9
+
+
+def test_an_average_of_psi_is_that_of_the_medians_and_the_published_one_that_of_the_observed():
+    template = fake_record(fake_model(0), "PosIR-English", 0).rows[0]
+    rows = [replace(template, psi=0.3, psi_estimate=0.02, psi_low=0.0, psi_high=0.2) for _ in range(4)]
     shown = average_of(rows)
-    mean = np.mean([row.ndcg_at_10 for row in rows])
-    below = np.sqrt(sum((row.ndcg_at_10 - row.ndcg_at_10_low) ** 2 for row in rows)) / len(rows)
-    assert shown.ndcg_at_10 == pytest.approx(mean)
-    assert shown.ndcg_at_10_low <= mean - below + 1e-9
-    assert 0 <= shown.ndcg_at_10_low <= shown.ndcg_at_10_high <= 1
+    assert (shown.psi, shown.psi_estimate) == (pytest.approx(0.3), pytest.approx(0.02))
 
 
 def test_an_average_lacks_what_a_task_lacks():
     first, second = (fake_record(fake_model(0), "PosIR-English", seed).rows[0] for seed in (0, 1))
     shown = average_of([first, replace(second, psi_low=None, queries=None)])
-    assert shown.psi_low is None
+    assert (shown.psi_low, shown.psi_high) == (None, None)
     assert shown.queries is None
-    assert shown.psi_high == pytest.approx((first.psi_high + second.psi_high) / 2)
+    assert shown.start_to_end == pytest.approx((first.start_to_end + second.start_to_end) / 2)
+
+
+def test_verdicts_of_an_average_are_corrected_for_the_number_of_tasks():
+    template = fake_record(fake_model(0), "PosIR-English", 0).rows[0]
+    p_values = [0.001, *[0.03] * 4]
+    scored = [ScoredRow.of_task(replace(template, p_value=value, direction="primacy")) for value in p_values]
+    assert [one.bias for one in scored] == ["primacy"] * 5
+    assert average_rows(scored, "PosIR").bias == "primacy in 1 of 5"
 
 
 def test_the_bias_of_an_average_is_counted():
@@ -214,6 +240,93 @@ def test_rank_ranges_hold_the_true_rank():
             for (first, last), before, after in zip(ranges, better, worse, strict=True)
         )
     assert held / (200 * 20) > 0.95
+
+
+def rank_values(gains: np.ndarray, articles: np.ndarray) -> list[DocumentRanks]:
+    """Ranks of each model whose queries have a gain of 0 or 1; articles of each query."""
+    count = gains.shape[1]
+    starts = np.arange(count) % 900
+    evidence = Evidence(
+        [f"q{query}" for query in range(count)],
+        [f"d{article}" for article in articles],
+        starts,
+        starts + 5,
+        np.full(count, 1_000),
+        np.full(count, 300),
+    )
+    return [DocumentRanks.from_ranks(RelativePositions(), evidence, row.astype(np.int64)) for row in gains]
+
+
+def test_a_paired_test_separates_what_overlapping_intervals_do_not():
+    rng = np.random.default_rng(0)
+    worse = (rng.random(600) < 0.5).astype(int)
+    better = np.maximum(worse, rng.random(600) < 0.06)
+    means = [means_by_cluster(value)[0] for value in rank_values(np.array([worse, better]), np.arange(600))]
+    intervals = [estimate_mean(row.astype(float), np.arange(600)).interval for row in (worse, better)]
+    scores = [mean.mean for mean in means]
+    assert scores == pytest.approx([worse.mean(), better.mean()])
+    assert rank_ranges(scores, intervals) == [(1, 2), (1, 2)]
+    assert rank_ranges(scores, intervals, differences=paired_differences(means)) == [(2, 2), (1, 1)]
+
+
+def test_a_paired_test_counts_documents_and_not_queries():
+    """Models that differ in whole documents of 20 queries are not separated by them."""
+    rng = np.random.default_rng(1)
+    documents = np.repeat(np.arange(30), 20)
+    separated = {"documents": 0, "queries": 0}
+    for _ in range(60):
+        gains = (rng.random((2, 30)) < 0.5).astype(int)[:, documents]
+        for name, articles in (("documents", documents), ("queries", np.arange(600))):
+            means = [means_by_cluster(value)[0] for value in rank_values(gains, articles)]
+            separated[name] += paired_differences(means).before().any()
+    assert separated["documents"] <= 8
+    assert separated["queries"] > 20
+
+
+def test_models_on_other_queries_are_compared_by_their_intervals():
+    rng = np.random.default_rng(0)
+    gains = (rng.random((2, 400)) < [[0.2], [0.9]]).astype(int)
+    (first,), (second,) = rank_values(gains[:1], np.arange(400)), rank_values(gains[1:, :399], np.arange(399))
+    means = [means_by_cluster(value)[0] for value in (first, second)]
+    differences = paired_differences(means)
+    assert not differences.paired.any()
+    scores = [0.2, 0.9]
+    assert rank_ranges(scores, [(0.1, 0.3), (0.8, 1.0)], differences=differences) == [(2, 2), (1, 1)]
+    assert rank_ranges(scores, [(0.1, 0.95), (0.8, 1.0)], differences=differences) == [(1, 2), (1, 2)]
+
+
+def test_paired_errors_are_those_of_the_mean_of_the_differences():
+    rng = np.random.default_rng(3)
+    gains = (rng.random((3, 200)) < 0.6).astype(int)
+    documents = rng.integers(0, 50, 200)
+    found = paired_differences([means_by_cluster(value)[0] for value in rank_values(gains, documents)])
+    for one, two in ((0, 1), (0, 2), (1, 2)):
+        difference = gains[one] - gains[two]
+        sums = np.bincount(documents, weights=difference - difference.mean())[np.unique(documents)]
+        error = np.sqrt(len(sums) / (len(sums) - 1) * (sums**2).sum()) / 200
+        assert found.values[one, two] == pytest.approx(difference.mean())
+        assert found.errors[one, two] == pytest.approx(error, rel=0.01)
+    average = average_differences([found, found], power=2)
+    assert average.errors == pytest.approx(found.errors / np.sqrt(2))
+    assert average_differences([found, found], power=1).errors == pytest.approx(found.errors)
+
+
+def test_a_view_pairs_models_with_ranks_of_the_same_queries(tmp_path):
+    rng = np.random.default_rng(0)
+    gains = (rng.random((3, 400)) < [[0.5], [0.6], [0.6]]).astype(int)
+    models = ("a", "b", "older")
+    for name, value in zip(models, rank_values(gains, np.arange(400)), strict=True):
+        ranks = {} if name == "older" else {"document_ranks": value.to_json()}
+        write_result(tmp_path, {"sports": value.profile}, model=f"org/{name}", **ranks)
+    entries, problems = read_entries(tmp_path)
+    assert problems == []
+    records = [score_entry(entry) for entry in entries]
+    columns = build_task_view("PosIR-English", records).columns("all")
+    assert columns["paired"] == [1, 1, 0]
+    assert columns["assumes_independence"] == [False, False, True]
+    notes = [any("assume independent queries" in note for note in record.detail["notes"]) for record in records]
+    assert notes == [False, False, True]
+    assert JSON.validate_json(JSON.dump_json(records[0])).means.keys() == records[0].means.keys()
 
 
 def test_a_part_has_no_rank_and_no_place_in_an_average():

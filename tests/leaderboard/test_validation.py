@@ -81,6 +81,7 @@ def test_a_true_result_has_no_problem(bm25, guessed):
         (entry,), problems = read_entries(folder)
         assert problems == []
         assert validate_entry(entry) == []
+        assert len(json.dumps(entry.subsets[0].ranks.to_json())) <= 4_000, "a result grows by at most 4 kB"
     assert entry.subsets[0].coverage is not None
 
 
@@ -503,6 +504,9 @@ def test_a_query_in_two_buckets_counts_in_both_and_once(tmp_path, monkeypatch):
     assert [problem.field for problem in edited(file, change)] == ["position_profile.totals"]
 
 
-def test_a_result_of_schema_1_has_no_problems():
-    entry = read_entry(VERSION_1 / "PosIR-Mini.json")
+def test_a_rescored_result_of_schema_1_has_no_problems(tmp_path):
+    file = Path(shutil.copytree(VERSION_1, tmp_path / VERSION_1.parent.name / VERSION_1.name)) / "PosIR-Mini.json"
+    rescore(file)
+    entry = read_entry(file)
+    assert entry.subsets[0].ranks is None
     assert validate_entry(entry) == []

@@ -12,6 +12,7 @@ from posir_tasks.errors import NewerSchemaError, ProfileError
 from posir_tasks.evidence import Evidence
 from posir_tasks.profile import PositionProfile
 from posir_tasks.schemes import AbsolutePositions, RelativePositions
+from posir_tasks.sources.mini import read_mini
 
 SCHEME = RelativePositions(bins=4, token_bounds=(100,))
 
@@ -139,3 +140,48 @@ def test_it_is_small():
     ranks = rng.choice([1, 1, 1, 2, 3, 5, 9, 40, 0], count)
     value = DocumentRanks.from_ranks(RelativePositions(), evidence, ranks, 512)
     assert len(json.dumps(value.to_json(), indent=2)) < 4_000
+
+
+def test_a_result_of_the_size_of_squad_posq_grows_by_less_than_100_kilobytes():
+    """92,749 questions in 20,233 documents of 477 articles, with as varied ranks as a weak model has."""
+    rng = np.random.default_rng(0)
+    documents = np.sort(rng.integers(0, 20_233, 92_749))
+    articles = np.sort(rng.integers(0, 477, 20_233))[documents]
+    evidence = Evidence(
+        [f"q{row}" for row in range(len(documents))],
+        [f"c{document}" for document in documents],
+        starts=(rng.random(len(documents)) * rng.integers(300, 1_200, 20_233)[documents]).astype(np.int64),
+        clusters=tuple(f"a{article}" for article in articles),
+    )
+    ranks = np.where(rng.random(len(documents)) < 0.7, 1, rng.integers(0, 30, len(documents)))
+    value = DocumentRanks.from_ranks(AbsolutePositions(), evidence, ranks)
+    text = json.dumps(value.to_json())
+    assert len(text) <= 100_000
+    assert DocumentRanks.from_json(json.loads(text), value.axes) == value
+    assert len(np.unique(value.columns.clusters)) == 477
+    for name in [*evidence.query_ids[:50], *set(evidence.document_ids[:50]), *set(evidence.clusters[:50])]:
+        assert f'"{name}"' not in text
+
+
+def test_a_result_of_a_posir_domain_grows_by_less_than_4_kilobytes():
+    """1,355 questions about documents of one to four, in 80 cells."""
+    rng = np.random.default_rng(0)
+    documents = np.sort(rng.integers(0, 700, 1_355))
+    starts = rng.integers(0, 990, 1_355)
+    tokens = rng.integers(100, 2_048, 700)[documents]
+    evidence = Evidence(
+        [f"q{row}" for row in range(1_355)],
+        [f"d{document}" for document in documents],
+        starts,
+        starts + 10,
+        np.full(1_355, 1_000),
+        tokens,
+    )
+    ranks = np.where(rng.random(1_355) < 0.6, 1, rng.integers(0, 30, 1_355))
+    assert len(json.dumps(DocumentRanks.from_ranks(RelativePositions(), evidence, ranks, 512).to_json())) <= 4_000
+
+
+def test_a_real_result_grows_by_less_than_4_kilobytes():
+    data = read_mini()
+    ranks = DocumentRanks.from_ranks(RelativePositions(), data.evidence, np.arange(len(data.evidence)) % 12, 256)
+    assert len(json.dumps(ranks.to_json())) <= 4_000

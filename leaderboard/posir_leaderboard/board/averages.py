@@ -3,58 +3,90 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import hypot
 
 from posir_leaderboard.board.records import ScoredRow
 from posir_report.summary import Row
+from posir_report.tables import describe_bias
+from posir_significance.correction import holm
 from posir_tasks.display.numbers import MISSING
 
-#: Fields of a row that are averaged.
-AVERAGED = (
-    "ndcg_at_10",
-    "ndcg_at_10_low",
-    "ndcg_at_10_high",
-    "psi",
-    "psi_low",
-    "psi_high",
-    "psi_null_mean",
-    "psi_null_p95",
-)
+#: Fields of a row that are averaged as they are.
+AVERAGED = ("ndcg_at_10", "start_to_end", "psi", "psi_estimate", "psi_null_mean", "psi_null_p95")
+#: Names of the estimate and of its interval's ends.
+INTERVALS = {"ndcg_at_10": "ndcg_at_10", "start_to_end": "start_to_end", "psi_estimate": "psi"}
 NOT_SIGNIFICANT = "not significant"
 
+#: From the errors of k tasks to that of their mean.
+CombineErrors = Callable[[Sequence[float]], float]
 
-def average_rows(scored: Sequence[ScoredRow], name: str) -> ScoredRow:
-    """Return the unweighted mean over tasks of nDCG@10 and of PSI, as the papers average over languages.
 
-    Ends of intervals are averaged too. The result is the interval of the mean if the errors of all tasks are fully correlated,
-    and is too wide otherwise, since the standard deviation of a mean is at most the mean of the standard deviations. Tasks are
-    not independent: most languages of PosIR are translations of the same queries. The averaged mean of PSI under the null is
-    exact; the averaged 95th percentile again assumes full correlation. A value that a task lacks is None in the average.
+def independent_error(errors: Sequence[float]) -> float:
+    """Return the error of the mean of tasks on different data: errors add in quadrature."""
+    return hypot(*errors) / len(errors)
+
+
+def correlated_error(errors: Sequence[float]) -> float:
+    """Return the largest possible error of the mean: tasks are fully correlated, such as translations of the same queries."""
+    return sum(errors) / len(errors)
+
+
+def average_rows(scored: Sequence[ScoredRow], name: str, combine: CombineErrors = correlated_error) -> ScoredRow:
+    """Return the unweighted mean over tasks of nDCG@10, start to end and PSI, as the papers average over languages.
+
+    The average of PSI with an interval is that of the tasks' posterior medians; the distances from them to the ends of the
+    intervals are combined. The averaged mean of PSI under the null is exact; the averaged 95th percentile assumes full
+    correlation. A value that a task lacks is None in the average.
 
     Args:
         scored: One model on every task of the benchmark, at one length.
         name: Name of the benchmark.
+        combine: Whether the tasks are independent.
     """
     rows = [one.row for one in scored]
     means = {field: _mean([getattr(row, field) for row in rows]) for field in AVERAGED}
     queries = [row.queries for row in rows if row.queries is not None]
+    ends: dict[str, float | None] = {}
+    for estimate, prefix in INTERVALS.items():
+        ends |= _average_interval(rows, estimate, prefix, combine)
     row = Row(
         model=rows[0].model,
         task=name,
         length=rows[0].length,
         queries=sum(queries) if len(queries) == len(rows) else None,
-        p_value=None,
-        direction=None,
         subsets=len(rows),
-        missing_subsets=0,
         **means,
+        **ends,
     )
-    return ScoredRow(row, summarise_bias([one.bias for one in scored]))
+    independent = any(one.assumes_independence for one in scored)
+    return ScoredRow(row, summarise_bias(corrected_biases(scored)), assumes_independence=independent)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) / len(values) if len(known) == len(values) else None
+
+
+def _average_interval(rows: Sequence[Row], estimate: str, prefix: str, combine: CombineErrors) -> dict[str, float | None]:
+    names = (f"{prefix}_low", f"{prefix}_high")
+    found = [(getattr(row, estimate), getattr(row, names[0]), getattr(row, names[1])) for row in rows]
+    known = [(value, low, high) for value, low, high in found if None not in (value, low, high)]
+    if len(known) < len(rows):
+        return dict.fromkeys(names)
+    mean = sum(value for value, _, _ in known) / len(known)
+    below, above = combine([value - low for value, low, _ in known]), combine([high - value for value, _, high in known])
+    return {names[0]: mean - below, names[1]: mean + above}
+
+
+def corrected_biases(scored: Sequence[ScoredRow]) -> list[str]:
+    """Return the bias of every task, with p-values Holm-corrected for the number of tasks."""
+    p_values = [one.row.p_value for one in scored]
+    if any(value is None for value in p_values):
+        return [one.bias for one in scored]
+    corrected = holm([value for value in p_values if value is not None])
+    return [describe_bias(replace(one.row, p_corrected=value)) for one, value in zip(scored, corrected, strict=True)]
 
 
 def summarise_bias(biases: Sequence[str]) -> str:

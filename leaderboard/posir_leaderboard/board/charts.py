@@ -81,7 +81,7 @@ def draw_scatter() -> LayeredChart:
     """Return PSI against nDCG@10, a point for each model, with intervals and PSI under the null of those that are marked."""
     base = alt.Chart(ROWS).encode(
         x=alt.X("ndcg_at_10:Q", title=SCORE, scale=alt.Scale(zero=False, padding=12), axis=PERCENT),
-        y=alt.Y("psi:Q", title="PSI", scale=alt.Scale(domainMin=0)),
+        y=alt.Y("psi_estimate:Q", title="PSI", scale=alt.Scale(domainMin=0)),
     )
     marked = base.transform_filter("datum.marked")
     kinds = [*KINDS.values(), BM25, UNKNOWN]
@@ -149,7 +149,12 @@ def draw_subsets(field: str) -> LayeredChart:
         y=alt.Y("subset:N", sort=None, title=None, axis=alt.Axis(labelLimit=170, domain=False, ticks=False)),
         yOffset=alt.YOffset("place:N", sort=None),
     )
-    score = alt.X(f"{field}:Q", title=SCORE if percent else "PSI", scale=RANGE, axis=PERCENT if percent else alt.Axis())
+    score = alt.X(
+        "ndcg_at_10:Q" if percent else "psi_estimate:Q",
+        title=SCORE if percent else "PSI",
+        scale=RANGE,
+        axis=PERCENT if percent else alt.Axis(),
+    )
     null = base.mark_rule(strokeWidth=5, color=NULL_COLOUR).encode(x="psi_null_mean:Q", x2="psi_null_p95:Q")
     return alt.layer(
         *([] if percent else [null]),

@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from mteb.benchmarks.benchmark import Benchmark
 
 
+#: Dimension of groups whose tasks are different datasets.
+DATASET = "Dataset"
+
+
 @dataclass(frozen=True)
 class TaskChoice:
     """A task in a group."""
@@ -30,6 +34,11 @@ class Group:
     """In what its tasks differ: language, language pair, dataset."""
     description: str
     choices: tuple[TaskChoice, ...]
+
+    @property
+    def independent(self) -> bool:
+        """Whether the tasks have different data; languages have translations of the same queries."""
+        return self.dimension == DATASET
 
     @property
     def averaged_tasks(self) -> tuple[str, ...]:
@@ -54,8 +63,8 @@ def builtin_groups() -> list[Group]:
     return [
         _group(posir, "Language", languages),
         _group(cross_lingual, "Language pair", pairs),
-        _group(posq, "Dataset", datasets),
-        Group(mini.name, "Dataset", str(mini.description), only),
+        _group(posq, DATASET, datasets),
+        Group(mini.name, DATASET, str(mini.description), only),
     ]
 
 

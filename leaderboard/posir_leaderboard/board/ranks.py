@@ -2,34 +2,163 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtr
+
+from posir_significance.correction import holm
+from posir_significance.intervals import ALPHA
+from posir_significance.observations import Observations
+from posir_tasks.document_ranks import DocumentRanks
 
 Range = tuple[int, int]
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class MeanByCluster:
+    """nDCG@10 of a model, and what the queries of each cluster (article or document) contribute to its deviation."""
+
+    queries: str
+    """Digest of the queries and their documents: equal for the same ones in the same order."""
+    mean: float
+    deviations: Floats
+    """Sum of w (g - m) over the queries of each cluster, shape (C,)."""
+    freedom: float
+    """Degrees of freedom: 1 / sum of the squared shares of the clusters, minus 1."""
+    pseudo: float
+    """Variance of one pseudo-query, which keeps errors positive where all queries agree."""
+
+
+def means_by_cluster(ranks: DocumentRanks) -> list[MeanByCluster | None]:
+    """Return nDCG@10 over all lengths, the mean over queries, then in each length bucket, the unweighted mean over bins.
+
+    None where there are fewer than two clusters.
+    """
+    observations = Observations.from_ranks(ranks)
+    digest = "+".join(f"{block.documents}:{block.queries}" for block in ranks.blocks)
+    queries = np.arange(len(observations.gains))
+    one_group = np.zeros(len(queries), np.int64)
+    found = [_mean_by_cluster(digest, observations.gains, observations.clusters, one_group)]
+    for length in range(len(ranks.axes.lengths)) if len(ranks.axes.lengths) > 1 else ():
+        members = observations.lengths[observations.query] == length
+        rows = observations.query[members]
+        groups = observations.position[members]
+        found.append(_mean_by_cluster(digest, observations.gains[rows], observations.clusters[rows], groups))
+    return found
+
+
+def _mean_by_cluster(
+    queries: str, gains: Floats, clusters: NDArray[np.int64], groups: NDArray[np.int64]
+) -> MeanByCluster | None:
+    """Return the unweighted mean of the means of groups of queries; the weights are fixed."""
+    _, cluster = np.unique(clusters, return_inverse=True)
+    if len(gains) == 0 or cluster.max() == 0:
+        return None
+    counts = np.bincount(groups)
+    weights = 1 / ((counts > 0).sum() * counts[groups])
+    means = np.bincount(groups, weights=gains) / np.maximum(counts, 1)
+    deviations = np.bincount(cluster, weights=weights * (gains - means[groups]))
+    shares = np.bincount(cluster, weights=weights)
+    freedom = max(1 / float(shares @ shares) - 1, 1.0)
+    return MeanByCluster(queries, float(weights @ gains), deviations, freedom, float(weights.max()) ** 2 / 4)
+
+
+@dataclass(frozen=True, eq=False)
+class PairedDifferences:
+    """Differences of nDCG@10 between k models on the same queries."""
+
+    values: Floats
+    """Row minus column, shape (k, k); NaN where two models do not share all queries."""
+    errors: Floats
+    """Standard errors, for new clusters, shape (k, k)."""
+    freedom: Floats
+    """Degrees of freedom, shape (k, k)."""
+
+    @property
+    def paired(self) -> Mask:
+        """Whether two models are compared on the same queries, shape (k, k)."""
+        mask: Mask = ~np.isnan(self.values)
+        np.fill_diagonal(mask, val=False)
+        return mask
+
+    def before(self) -> Mask:
+        """Return whether the row's model is significantly better than the column's, Holm-corrected over all pairs."""
+        first, second = np.nonzero(np.triu(self.paired))
+        values = self.values[first, second]
+        p_values = 2 * stdtr(self.freedom[first, second], -np.abs(values / self.errors[first, second]))
+        significant = np.array(holm(p_values.tolist()), np.float64) < ALPHA
+        before = np.zeros(self.values.shape, bool)
+        before[first, second], before[second, first] = significant & (values > 0), significant & (values < 0)
+        return before
+
+
+def paired_differences(means: Sequence[MeanByCluster | None]) -> PairedDifferences:
+    """Compare models pairwise: squared error C / (C - 1) sum (d_1 - d_2)^2 over the clusters that both share."""
+    shape = (len(means), len(means))
+    values, errors, freedom = np.full(shape, np.nan), np.full(shape, np.nan), np.ones(shape)
+    same: Mapping[str, list[int]] = defaultdict(list)
+    for index, mean in enumerate(means):
+        if mean:
+            same[mean.queries].append(index)
+    for indices in same.values():
+        group = [mean for index in indices if (mean := means[index])]
+        deviations, level = np.array([one.deviations for one in group]), np.array([one.mean for one in group])
+        products, clusters = deviations @ deviations.T, deviations.shape[1]
+        squares = products.diagonal()[:, None] + products.diagonal() - 2 * products
+        block = np.ix_(indices, indices)
+        values[block] = level[:, None] - level
+        errors[block] = np.sqrt(clusters / (clusters - 1) * np.maximum(squares, 0) + group[0].pseudo)
+        freedom[block] = group[0].freedom
+    return PairedDifferences(values, errors, freedom)
+
+
+def average_differences(tasks: Sequence[PairedDifferences], *, power: int) -> PairedDifferences:
+    """Return the differences of averages over tasks.
+
+    Args:
+        tasks: Of the same models, at least one.
+        power: 2 if tasks are independent, so that errors add in quadrature; 1 for the error of fully correlated tasks.
+    """
+    errors = np.sum([task.errors**power for task in tasks], axis=0) ** (1 / power) / len(tasks)
+    return PairedDifferences(
+        np.mean([task.values for task in tasks], axis=0), errors, np.min([task.freedom for task in tasks], axis=0)
+    )
 
 
 def rank_ranges(
-    scores: Sequence[float | None], intervals: Sequence[tuple[float, float] | None], *, low_is_first: bool = False
+    scores: Sequence[float | None],
+    intervals: Sequence[tuple[float, float] | None],
+    *,
+    low_is_first: bool = False,
+    differences: PairedDifferences | None = None,
 ) -> list[Range | None]:
     """Return the possible ranks of each score: from 1 + those significantly before it to all but those significantly after.
 
-    One score is significantly before another if their intervals are disjoint: the rule of Klein, Wright & Wieczorek 2020,
-    Journal of the Royal Statistical Society C 69, 589-606, who give it for intervals of a joint level. With 95 % intervals of
-    similar width, two models of equal true score are separated in 0.6 % of comparisons if their errors are independent, and
-    less often if both answered the same queries. A score without an interval is never separated from others.
+    Two models on the same queries are compared by a paired test, by document or article, Holm-corrected over all such pairs. Of
+    two others, one is significantly before the other if their intervals are disjoint: the rule of Klein, Wright & Wieczorek
+    2020, Journal of the Royal Statistical Society C 69, 589-606, who give it for intervals of a joint level. With 95 %
+    intervals of similar width, two models of equal true score are separated in 0.6 % of comparisons if their errors are
+    independent, and less often if both answered the same queries. A score without an interval is never separated by it.
 
     Args:
         scores: None if missing: unranked, and not counted in the ranks of others.
         intervals: Low and high end for each score; None if unknown, which gives no range.
         low_is_first: Whether the lowest score has rank 1.
+        differences: Of the same models, if any share their queries.
     """
     ranked = np.array([score is not None for score in scores], bool)
     known = ranked & np.array([interval is not None for interval in intervals], bool)
     ends = np.array([interval or (np.nan, np.nan) for interval in intervals], float).reshape(-1, 2)
     low, high = (-ends[:, 1], -ends[:, 0]) if low_is_first else (ends[:, 0], ends[:, 1])
-    compared = known[:, None] & known
-    before = (compared & (low > high[:, None])).sum(axis=1)
-    after = (compared & (high < low[:, None])).sum(axis=1)
-    last = int(ranked.sum()) - after
+    ahead = low[:, None] > high
+    if differences:
+        ahead = np.where(differences.paired, differences.before(), ahead)
+    ahead = ahead & known[:, None] & known
+    before, last = ahead.sum(axis=0), int(ranked.sum()) - ahead.sum(axis=1)
     return [(int(first) + 1, int(final)) if some else None for first, final, some in zip(before, last, known, strict=True)]

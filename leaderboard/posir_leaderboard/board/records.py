@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from posir_leaderboard.board.models import Model, read_model
+from posir_leaderboard.board.ranks import MeanByCluster, means_by_cluster
 from posir_leaderboard.entries import Entry
 from posir_psi.scores import none_if_nan
 from posir_report.cells import Cell, build_cells
 from posir_report.summary import Row, TaskSummary, build_bin_rows, build_rows, summarise
 from posir_report.tables import describe_bias, truncation_notes
 from posir_significance.analysis import analyse
+from posir_tasks.axes import Axes
+from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.results import rounded
 from posir_tasks.schemes import ALL_LENGTHS
 
@@ -26,12 +30,23 @@ ROW = (
     "ndcg_at_10",
     "ndcg_at_10_low",
     "ndcg_at_10_high",
+    "start_to_end",
+    "start_to_end_low",
+    "start_to_end_high",
     "psi",
     "psi_low",
     "psi_high",
     "psi_null_mean",
     "psi_null_p95",
     "p_value",
+    "design_effect",
+    "held_fixed",
+)
+
+#: Note on a result without ranks by document.
+INDEPENDENCE = (
+    "This result has no ranks by document: its intervals and p-values assume independent queries, and are too narrow where "
+    "documents have several."
 )
 
 Columns = dict[str, list[Any]]
@@ -43,11 +58,13 @@ class ScoredRow:
 
     row: Row
     bias: str
+    assumes_independence: bool = False
+    """Whether its result has no ranks by document, so that its intervals assume independent queries."""
 
     @classmethod
-    def of_task(cls, row: Row) -> ScoredRow:
+    def of_task(cls, row: Row, *, assumes_independence: bool = False) -> ScoredRow:
         """Return the row of a task, whose p-value decides whether there is a bias."""
-        return cls(row, describe_bias(row))
+        return cls(row, describe_bias(row), assumes_independence)
 
 
 @dataclass(frozen=True)
@@ -60,11 +77,23 @@ class Record:
     """All lengths, then each length bucket."""
     detail: Mapping[str, Any]
     """What else the model's own page shows: plain JSON, numbers rounded as mteb rounds scores."""
+    document_ranks: Mapping[str, Any] | None = None
+    """JSON of the axes and of the ranks by document of all subsets; None if a subset has none, or if published."""
+
+    @cached_property
+    def means(self) -> dict[str, MeanByCluster]:
+        """nDCG@10 by cluster at each length where there is one, to compare models on the same queries."""
+        if self.document_ranks is None:
+            return {}
+        axes = Axes.from_json(self.document_ranks["axes"])
+        found = means_by_cluster(DocumentRanks.from_json(self.document_ranks["ranks"], axes))
+        return {row.length: mean for row, mean in zip(self.rows, found, strict=True) if mean}
 
     @property
     def rows_by_length(self) -> dict[str, ScoredRow]:
         """The rows with their verdicts, by length."""
-        return {row.length: ScoredRow.of_task(row) for row in self.rows}
+        independent = self.document_ranks is None and not self.model.published
+        return {row.length: ScoredRow.of_task(row, assumes_independence=independent) for row in self.rows}
 
     @property
     def partial(self) -> str:
@@ -77,7 +106,8 @@ def score_entry(entry: Entry) -> Record:
     """Score an entry: pooled over its subsets, as `posir report` does, and each subset by itself."""
     (summary,) = summarise(entry.subsets)
     model = read_model(entry.model, entry.revision, entry.meta)
-    return Record(model, entry.task, tuple(build_rows(summary)), build_detail(summary, entry))
+    ranks = {"axes": summary.ranks.axes.to_json(), "ranks": summary.ranks.to_json()} if summary.ranks else None
+    return Record(model, entry.task, tuple(build_rows(summary)), build_detail(summary, entry), ranks)
 
 
 def build_detail(summary: TaskSummary, entry: Entry) -> dict[str, Any]:
@@ -94,7 +124,7 @@ def build_detail(summary: TaskSummary, entry: Entry) -> dict[str, Any]:
         "panels": [pooled_columns(summary), *panels] if len(titles) > 1 else panels,
         "subsets": {"name": [one.subset for one in entry.subsets], **row_columns(subsets)} if subsets else None,
         "data_revision": summary.data_revision,
-        "notes": list(truncation_notes([summary.model], [summary])),
+        "notes": [*truncation_notes([summary.model], [summary]), *([] if summary.ranks else [INDEPENDENCE])],
     }
     return dict(rounded(detail))
 
@@ -114,4 +144,8 @@ def pooled_columns(summary: TaskSummary) -> Columns:
 def row_columns(scored: Sequence[ScoredRow | None]) -> Columns:
     """Return rows as columns; None where there is no row."""
     columns: Columns = {name: rounded([getattr(one.row, name) if one else None for one in scored]) for name in ROW}
-    return columns | {"bias": [one.bias if one else None for one in scored]}
+    return columns | {
+        "psi_estimate": rounded([one.row.best_psi if one else None for one in scored]),
+        "bias": [one.bias if one else None for one in scored],
+        "assumes_independence": [one.assumes_independence if one else None for one in scored],
+    }

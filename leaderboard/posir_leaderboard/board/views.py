@@ -6,12 +6,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from posir_leaderboard.board.averages import average_rows
+import numpy as np
+
+from posir_leaderboard.board.averages import average_rows, correlated_error, independent_error
 from posir_leaderboard.board.groups import Group
 from posir_leaderboard.board.models import Model
-from posir_leaderboard.board.ranks import rank_ranges
+from posir_leaderboard.board.ranks import (
+    MeanByCluster,
+    PairedDifferences,
+    average_differences,
+    paired_differences,
+    rank_ranges,
+)
 from posir_leaderboard.board.records import Columns, Record, ScoredRow, row_columns
 from posir_published.queries import LANGUAGE_QUERIES, TASK_QUERIES, QueryCount
+from posir_report.summary import Row
 
 
 @dataclass(frozen=True)
@@ -23,6 +32,8 @@ class TableRow:
     """By length; empty if the model lacks a task of the average."""
     partial: str
     """How many of the subsets or tasks there are; empty if all. A partial result is unranked."""
+    means: tuple[Mapping[str, MeanByCluster], ...] = ()
+    """nDCG@10 by cluster and length of each task, in the order of the tasks; empty if unknown."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +43,8 @@ class View:
     name: str
     """Name of the task or benchmark."""
     rows: tuple[TableRow, ...]
+    independent: bool = False
+    """Whether the tasks of an average are independent."""
 
     def to_json(self, indices: Mapping[str, int]) -> dict[str, Any]:
         """Return the view as columns, one entry per model.
@@ -48,22 +61,34 @@ class View:
         }
 
     def columns(self, length: str) -> Columns:
-        """Return the columns of one length, with rank ranges."""
+        """Return the columns of one length, with rank ranges and, for each model, how many ranked ones it is paired with."""
         scored = [row.scored.get(length) for row in self.rows]
-        ranked = [None if row.partial else one for row, one in zip(self.rows, scored, strict=True)]
+        rows = [one.row if one and not row.partial else None for row, one in zip(self.rows, scored, strict=True)]
+        differences = self.differences(length)
+        ranked = np.array([row is not None and row.ndcg_at_10_low is not None for row in rows], bool)
+        scores = [row.ndcg_at_10 if row else None for row in rows]
+        psi = [row.best_psi if row else None for row in rows]
         return {
             **row_columns(scored),
-            "rank": ranges(ranked, "ndcg_at_10", low_is_first=False),
-            "psi_rank": ranges(ranked, "psi", low_is_first=True),
+            "rank": list(rank_ranges(scores, intervals(rows, "ndcg_at_10"), differences=differences)),
+            "psi_rank": list(rank_ranges(psi, intervals(rows, "psi"), low_is_first=True)),
+            "paired": (differences.paired & ranked).sum(axis=1).tolist(),
         }
 
+    def differences(self, length: str) -> PairedDifferences:
+        """Return the differences of nDCG@10 between models on the same queries, at one length."""
+        tasks = max((len(row.means) for row in self.rows), default=0) or 1
+        by_task = [
+            paired_differences([row.means[task].get(length) if row.means and not row.partial else None for row in self.rows])
+            for task in range(tasks)
+        ]
+        return average_differences(by_task, power=2 if self.independent else 1)
 
-def ranges(scored: Sequence[ScoredRow | None], field: str, *, low_is_first: bool) -> list[Any]:
-    """Return the rank range of each row by a score and its interval."""
-    rows = [one.row if one else None for one in scored]
+
+def intervals(rows: Sequence[Row | None], field: str) -> list[tuple[float, float] | None]:
+    """Return the interval of a score in each row; None if unknown."""
     ends = [(getattr(row, f"{field}_low", None), getattr(row, f"{field}_high", None)) for row in rows]
-    intervals = [None if low is None or high is None else (low, high) for low, high in ends]
-    return list(rank_ranges([getattr(row, field, None) for row in rows], intervals, low_is_first=low_is_first))
+    return [None if low is None or high is None else (low, high) for low, high in ends]
 
 
 def has_approximate_queries(model: Model, name: str) -> bool:
@@ -79,7 +104,8 @@ def published_queries(name: str) -> QueryCount | None:
 
 def build_task_view(task: str, records: Sequence[Record]) -> View:
     """Return the view of a task."""
-    return View(task, tuple(TableRow(one.model, one.rows_by_length, one.partial) for one in records if one.task == task))
+    found = [one for one in records if one.task == task]
+    return View(task, tuple(TableRow(one.model, one.rows_by_length, one.partial, (one.means,)) for one in found))
 
 
 def build_average_view(group: Group, records: Sequence[Record]) -> View:
@@ -88,18 +114,21 @@ def build_average_view(group: Group, records: Sequence[Record]) -> View:
     for record in records:
         if record.task in group.averaged_tasks:
             by_model.setdefault(record.model.id, []).append(record)
-    return View(group.name, tuple(_average_row(group, of_model) for of_model in by_model.values()))
+    return View(group.name, tuple(_average_row(group, of_model) for of_model in by_model.values()), group.independent)
 
 
 def _average_row(group: Group, records: Sequence[Record]) -> TableRow:
     model, tasks = records[0].model, len(group.averaged_tasks)
-    complete = [record.rows_by_length for record in records if not record.partial]
+    order = group.averaged_tasks.index
+    whole = sorted((record for record in records if not record.partial), key=lambda record: order(record.task))
+    complete = [record.rows_by_length for record in whole]
     if len(complete) < tasks:
         return TableRow(model, {}, f"{len(complete)} of {tasks} tasks")
     lengths = [length for length in complete[0] if all(length in rows for rows in complete)]
-    scored = {length: average_rows([rows[length] for rows in complete], group.name) for length in lengths}
+    combine = independent_error if group.independent else correlated_error
+    scored = {length: average_rows([rows[length] for rows in complete], group.name, combine) for length in lengths}
     queries = published_queries(group.name) if model.published else None
     if queries and "all" in scored:
         # The papers give the exact sum, but only the average for most languages.
         scored["all"] = replace(scored["all"], row=replace(scored["all"].row, queries=queries.number))
-    return TableRow(model, scored, "")
+    return TableRow(model, scored, "", tuple(record.means for record in whole))

@@ -80,7 +80,7 @@
 
   /** Show PSI against nDCG@10 of the rows that pass the filters. */
   board.showScatter = (rows, state) => {
-    const passing = rows.filter((row) => board.passes(row, state) && board.known(row.ndcg_at_10) && board.known(row.psi));
+    const passing = rows.filter((row) => board.passes(row, state) && board.known(row.ndcg_at_10) && board.known(row.psi_estimate));
     board.sayCount(passing.length, rows.length);
     const panel = byId("panel-chart");
     if (!passing.length) {

@@ -93,8 +93,12 @@
       el("b", {}, board.percent(row.ndcg_at_10)),
       el("span", { class: "ends" }, board.ndcgInterval(row)),
       board.ndcgSparkline(row, scales.ndcg),
+      el("span", { class: "what" }, "Start to end "),
+      el("b", {}, board.points(row.start_to_end)),
+      el("span", { class: "ends" }, board.startToEndInterval(row)),
+      el("span", {}),
       el("span", { class: "what" }, "PSI "),
-      el("b", {}, board.plain(row.psi)),
+      el("b", {}, board.plain(row.psi_estimate)),
       el("span", { class: "ends" }, board.psiInterval(row)),
       board.psiSparkline(row, scales.psi),
       el(
@@ -106,7 +110,7 @@
 
   function table(models, title, corner, rows) {
     const all = rows.flatMap(([, ...cells]) => cells).filter(Boolean);
-    const names = ["ndcg_at_10", "ndcg_at_10_low", "ndcg_at_10_high", "psi", "psi_high", "psi_null_p95"];
+    const names = ["ndcg_at_10", "ndcg_at_10_low", "ndcg_at_10_high", "psi_estimate", "psi_high", "psi_null_p95"];
     const scales = board.scales(Object.fromEntries(names.map((name) => [name, all.map((row) => row[name])])));
     return perModel(
       title,

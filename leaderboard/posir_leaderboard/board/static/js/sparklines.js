@@ -38,7 +38,7 @@
   board.scales = (columns) => {
     const ends = (...names) => names.flatMap((name) => columns[name]).filter(board.known);
     const ndcg = ends("ndcg_at_10", "ndcg_at_10_low", "ndcg_at_10_high");
-    const psi = ends("psi", "psi_high", "psi_null_p95");
+    const psi = ends("psi_estimate", "psi_high", "psi_null_p95");
     const low = ndcg.length ? Math.floor(Math.min(...ndcg) * 10) / 10 : 0;
     const high = ndcg.length ? Math.ceil(Math.max(...ndcg) * 10) / 10 : 1;
     return {
@@ -52,13 +52,14 @@
 
   board.psiSparkline = (row, scale) =>
     board.sparkline(
-      { score: row.psi, low: row.psi_low, high: row.psi_high, nullMean: row.psi_null_mean, nullP95: row.psi_null_p95 },
+      { score: row.psi_estimate, low: row.psi_low, high: row.psi_high, nullMean: row.psi_null_mean, nullP95: row.psi_null_p95 },
       scale,
       "psi",
     );
 
   const range = (low, high, format) => (board.known(low) ? `${format(low)} to ${format(high)}` : "");
   board.ndcgInterval = (row) => range(row.ndcg_at_10_low, row.ndcg_at_10_high, board.percent);
+  board.startToEndInterval = (row) => range(row.start_to_end_low, row.start_to_end_high, board.points);
   board.psiInterval = (row) => range(row.psi_low, row.psi_high, board.plain);
   board.nullRange = (row) => range(row.psi_null_mean, row.psi_null_p95, board.plain);
 }
@@ -66,13 +67,13 @@
 {
   /** Show the legend above the table. */
   board.makeKey = () => {
-    const sample = board.psiSparkline({ psi: 0.5, psi_low: 0.3, psi_high: 0.62, psi_null_mean: 0.18, psi_null_p95: 0.27 }, [0, 1]);
+    const sample = board.psiSparkline({ psi_estimate: 0.45, psi_low: 0.3, psi_high: 0.62, psi_null_mean: 0.18, psi_null_p95: 0.27 }, [0, 1]);
     board
       .byId("key")
       .append(
         sample,
-        " Dot: observed. Line: 95 % interval of the true value. Grey: PSI under the null, with a tick at its mean. ",
-        "Models whose intervals overlap share a range of ranks.",
+        " Dot: estimate. Line: its 95 % interval. Grey: PSI under the null, with a tick at its mean. ",
+        "Models that do not differ significantly share a range of ranks.",
       );
   };
 }

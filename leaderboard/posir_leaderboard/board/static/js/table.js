@@ -53,7 +53,8 @@
     fixed("rank", "Rank", () => ""),
     column("label", "Model", (row) => row.label.toLowerCase(), modelCell, { first: "asc" }),
     column("ndcg_at_10", "nDCG@10", (row) => row.ndcg_at_10, ndcgCell),
-    column("psi", "PSI", (row) => row.psi, psiCell, { first: "asc" }),
+    column("start_to_end", "Start to end", (row) => row.start_to_end, startToEndCell),
+    column("psi", "PSI", (row) => row.psi_estimate, psiCell, { first: "asc" }),
     column(
       "psi_null_mean",
       "PSI under the null",
@@ -130,10 +131,14 @@
     return scored(board.percent(row.ndcg_at_10), board.ndcgInterval(row), board.ndcgSparkline(row, shown.scales.ndcg));
   }
 
+  function startToEndCell(row) {
+    return scored(board.points(row.start_to_end), board.startToEndInterval(row), null);
+  }
+
   function psiCell(row) {
     const range = board.nullRange(row);
     const extra = range ? el("span", { class: "narrow-only faint" }, `null ${range}`) : null;
-    return scored(board.plain(row.psi), board.psiInterval(row), board.psiSparkline(row, shown.scales.psi), extra);
+    return scored(board.plain(row.psi_estimate), board.psiInterval(row), board.psiSparkline(row, shown.scales.psi), extra);
   }
 
   function queriesCell(row) {
@@ -177,6 +182,9 @@
     }
     if (shown?.rows !== rows) {
       shown = { rows, scales: board.scales(columns) };
+      const ranked = rows.filter((row) => row.rank).length;
+      const paired = rows.reduce((sum, row) => sum + (row.rank ? row.paired : 0), 0) / 2;
+      byId("pairs").textContent = `${paired} of ${(ranked * (ranked - 1)) / 2} in the table`;
       if (table) table.clear().rows.add(rows);
     }
     const page = Math.max(Number(state.page) || 1, 1) - 1;
