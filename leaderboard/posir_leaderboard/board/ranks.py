@@ -63,7 +63,7 @@ def _mean_by_cluster(
     counts = np.bincount(groups)
     weights = 1 / ((counts > 0).sum() * counts[groups])
     means = np.bincount(groups, weights=gains) / np.maximum(counts, 1)
-    deviations = np.bincount(cluster, weights=weights * (gains - means[groups]))
+    deviations: Floats = np.bincount(cluster, weights=weights * (gains - means[groups])).astype(np.float64)
     shares = np.bincount(cluster, weights=weights)
     freedom = max(1 / float(shares @ shares) - 1, 1.0)
     return MeanByCluster(queries, float(weights @ gains), deviations, freedom, float(weights.max()) ** 2 / 4)
