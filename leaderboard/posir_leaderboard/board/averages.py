@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import hypot
+from typing import Any
 
 from posir_leaderboard.board.records import ScoredRow
 from posir_report.summary import Row
@@ -46,9 +47,9 @@ def average_rows(scored: Sequence[ScoredRow], name: str, combine: CombineErrors 
         combine: Whether the tasks are independent.
     """
     rows = [one.row for one in scored]
-    means = {field: _mean([getattr(row, field) for row in rows]) for field in AVERAGED}
+    means: dict[str, Any] = {field: _mean([getattr(row, field) for row in rows]) for field in AVERAGED}
     queries = [row.queries for row in rows if row.queries is not None]
-    ends: dict[str, float | None] = {}
+    ends: dict[str, Any] = {}
     for estimate, prefix in INTERVALS.items():
         ends |= _average_interval(rows, estimate, prefix, combine)
     row = Row(
