@@ -11,7 +11,7 @@ import os
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import polars as pl
@@ -61,16 +61,8 @@ def load_first_stage(
     if not file.exists():
         logger.info("Searching the first stage for reranking: BM25's top %d, to be cached in %s", top_k, file)
         model = cast(BM25Search, meta.load_model())
-        hits = search_bm25(
-            model,
-            corpus,
-            queries,
-            top_k=top_k,
-            task_metadata=task_metadata,
-            hf_split=hf_split,
-            hf_subset=hf_subset,
-            encode_kwargs={},
-        )
+        task: dict[str, Any] = {"task_metadata": task_metadata, "hf_split": hf_split, "hf_subset": hf_subset}
+        hits = search_bm25(model, corpus, queries, top_k=top_k, encode_kwargs={}, **task)
         with atomic_write(file) as part:
             pl.DataFrame({"query": queries["id"][:], "documents": sort_candidates(hits)}).write_parquet(part)
     cached = pl.read_parquet(file)
