@@ -4,8 +4,6 @@ With one relevant document per query, every retrieval metric is a function of it
 document, which would take most of the time and memory of a large retrieval task.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -96,10 +94,7 @@ def rank_hits(hits: Hits, positives: Mapping[str, str]) -> RankedQueries:
 
 
 def _rank(
-    scores: NDArray[np.float64],
-    sizes: Integers,
-    relevant_scores: NDArray[np.float64],
-    tied_before: Callable[[int], int],
+    scores: NDArray[np.float64], sizes: Integers, relevant_scores: NDArray[np.float64], tied_before: Callable[[int], int]
 ) -> RankedQueries:
     """Rank each query's relevant document.
 

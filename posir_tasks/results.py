@@ -1,7 +1,5 @@
 """Find, read and rescore results on disk: mteb's own files, with position profiles in them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

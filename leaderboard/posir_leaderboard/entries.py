@@ -4,8 +4,6 @@ A file is refused if reading or showing it could do harm: because of its size or
 leaves its folder or impersonates another model. Whether its scores are correct is checked in `validation`.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter

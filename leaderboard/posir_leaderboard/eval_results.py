@@ -4,8 +4,6 @@ The format: https://huggingface.co/docs/hub/eval-results. It has no place for PS
 so PSI stays in the full result, to which every entry links.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from huggingface_hub.utils import yaml_dump  # type: ignore[attr-defined]

@@ -1,7 +1,5 @@
 """Submission: a model's results as one commit in one pull request, sent once however often the command is repeated."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Where new data goes: one domain of a language in a folder in the PosIR layout, written completely or not at all."""
 
-from __future__ import annotations
-
 import re
 import tempfile
 from dataclasses import dataclass

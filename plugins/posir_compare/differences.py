@@ -3,8 +3,6 @@
 `benchmarks/compare_coverage.py` measures their coverage; docs/compare.md has its results.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The hook implementation: `posir published`."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

@@ -1,7 +1,5 @@
 """The published scores as rows of a report: one per model, task and length."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache

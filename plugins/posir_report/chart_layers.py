@@ -5,8 +5,6 @@ band `null_low` and `null_high`. Other charts have a row per model with the fiel
 in [0, 1]; nDCG@10 is printed x 100, as in the papers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal

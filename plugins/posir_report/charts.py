@@ -1,7 +1,5 @@
 """The four charts of a report; page and pictures show the same ones."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """The figures of a report, and the files that figures are written to."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence

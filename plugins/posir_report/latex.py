@@ -1,7 +1,5 @@
 """LaTeX tables in the papers' shapes: a row per model; nDCG@10 and PSI by length (PosIR), or by position bucket (PosQ)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from itertools import groupby

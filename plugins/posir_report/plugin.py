@@ -1,7 +1,5 @@
 """The hook implementation: `posir report`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Published results as rows of a report."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby

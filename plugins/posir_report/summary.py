@@ -1,7 +1,5 @@
 """From results to rows: a task's subsets are pooled by adding their profiles, and the plugins score the sum."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

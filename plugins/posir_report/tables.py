@@ -1,7 +1,5 @@
 """The tables of a report: rows of lengths and of position bins as text, and notes on truncation."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any

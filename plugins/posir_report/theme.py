@@ -1,7 +1,5 @@
 """The theme of all charts: colours, line patterns and shapes readable in greyscale; title above, source below."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Mapping, Sequence
 from itertools import cycle, islice
@@ -44,13 +42,7 @@ def add_frame(
     headed = alt.vconcat(chart).properties(title=alt.TitleParams(lines, subtitle=wrap(explanation), anchor="start", offset=14))
     cited = alt.vconcat(headed).properties(
         title=alt.TitleParams(
-            wrap(source),
-            orient="bottom",
-            anchor="start",
-            offset=12,
-            fontSize=10,
-            fontWeight="normal",
-            color=FAINT,
+            wrap(source), orient="bottom", anchor="start", offset=12, fontSize=10, fontWeight="normal", color=FAINT
         )
     )
     framed: alt.VConcatChart = (

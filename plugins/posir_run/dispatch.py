@@ -1,7 +1,5 @@
 """Distributing jobs over workers, on one machine or many: who gets which job, and what happens when a worker crashes."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections import Counter

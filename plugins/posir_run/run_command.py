@@ -1,7 +1,5 @@
 """`posir run`: many tasks and models, on this machine or on a cluster."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from enum import StrEnum
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The hook implementation: `posir stats`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

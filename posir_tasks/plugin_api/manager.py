@@ -1,7 +1,5 @@
 """The host side of the plugin API: loads plugins and calls their hooks; the failure of one does not affect the others."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Collection, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Column-wise checks of data: every problem names file, field, rows and count."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass

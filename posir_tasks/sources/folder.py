@@ -1,7 +1,5 @@
 """Custom folders: data in the PosIR layout, or a part of it, in any place."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property

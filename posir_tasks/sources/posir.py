@@ -3,8 +3,6 @@
 Layout and fields: the dataset infgrad/PosIR-Benchmark-v1, described in Zeng et al. 2026 (arXiv 2601.08363).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

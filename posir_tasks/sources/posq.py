@@ -1,7 +1,5 @@
 """Readers of the two PosQ datasets (Zeng et al. 2025, arXiv 2505.13950), as the authors' code reads them."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Files of a dataset: on the Hub, or below the local folder `POSIR_DATA`, in the layout of the Hub."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from functools import cache

@@ -115,10 +115,7 @@ class PositionTask(RetrievalTask):
         data = self.read_subset(subset)
         if data.dropped:
             logger.warning(
-                "%s, %s: skipped %d queries that are in the qrels but not in the data",
-                self.metadata.name,
-                subset,
-                data.dropped,
+                "%s, %s: skipped %d queries that are in the qrels but not in the data", self.metadata.name, subset, data.dropped
             )
         return data
 

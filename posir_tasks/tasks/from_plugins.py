@@ -1,7 +1,5 @@
 """The tasks of plugins: collected, checked, and refused with a reason if they would not run."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

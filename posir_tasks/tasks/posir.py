@@ -1,7 +1,5 @@
 """PosIR: one task per language, and one per language against the English corpus; one mteb subset per domain."""
 
-from __future__ import annotations
-
 import logging
 from typing import Any, ClassVar
 

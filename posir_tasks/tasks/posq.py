@@ -1,7 +1,5 @@
 """SQuAD-PosQ and FineWeb-PosQ (Zeng et al. 2025, arXiv 2505.13950), complete and Tiny."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from typing import Any, ClassVar
 

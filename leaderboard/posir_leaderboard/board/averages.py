@@ -1,7 +1,5 @@
 """Averages over the tasks of a benchmark, with their uncertainty."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 
@@ -10,16 +8,7 @@ from posir_report.summary import Row
 from posir_tasks.display.numbers import MISSING
 
 #: Fields of a row that are averaged.
-AVERAGED = (
-    "ndcg_at_10",
-    "ndcg_at_10_low",
-    "ndcg_at_10_high",
-    "psi",
-    "psi_low",
-    "psi_high",
-    "psi_null_mean",
-    "psi_null_p95",
-)
+AVERAGED = ("ndcg_at_10", "ndcg_at_10_low", "ndcg_at_10_high", "psi", "psi_low", "psi_high", "psi_null_mean", "psi_null_p95")
 NOT_SIGNIFICANT = "not significant"
 
 

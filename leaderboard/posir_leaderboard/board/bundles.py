@@ -3,8 +3,6 @@
 A page opened as a file cannot load JavaScript modules, so DataTables, which itables ships as a module, is wrapped.
 """
 
-from __future__ import annotations
-
 import re
 from importlib.metadata import version
 from importlib.resources import files

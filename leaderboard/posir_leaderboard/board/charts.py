@@ -3,8 +3,6 @@
 Each takes its rows from the named dataset `rows` and its colours from the page's theme. Scores are in [0, 1], printed x 100.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import altair as alt

@@ -1,7 +1,5 @@
 """A site as files in a folder."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from posir_tasks.display.progress import progress

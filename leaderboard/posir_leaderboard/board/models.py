@@ -1,7 +1,5 @@
 """What the leaderboard shows of a model. A submitter's metadata is not trusted: invalid fields count as unknown."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,12 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 #: Kinds of model that visitors filter by: mteb's `model_type`, and BM25 by its name.
 BM25, UNKNOWN = "BM25", "Unknown"
-KINDS = {
-    "dense": "Dense",
-    "sparse": "Sparse",
-    "late-interaction": "Late interaction",
-    "cross-encoder": "Cross-encoder",
-}
+KINDS = {"dense": "Dense", "sparse": "Sparse", "late-interaction": "Late interaction", "cross-encoder": "Cross-encoder"}
 #: Longest licence and longest address that are shown.
 MAX_TEXT = 300
 

@@ -1,7 +1,5 @@
 """The papers' results as records, for comparison."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import groupby

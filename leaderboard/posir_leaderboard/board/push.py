@@ -1,7 +1,5 @@
 """Upload of a site to a static Space of the Hub."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from huggingface_hub import CommitInfo, CommitOperationAdd, CommitOperationDelete, HfApi

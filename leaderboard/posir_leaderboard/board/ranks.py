@@ -1,7 +1,5 @@
 """Rank ranges: the possible ranks of models whose scores are uncertain."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

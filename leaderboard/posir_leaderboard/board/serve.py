@@ -1,7 +1,5 @@
 """A local server for a site: reachable from this machine only, compressing files as the Hub does."""
 
-from __future__ import annotations
-
 import gzip
 import mimetypes
 from functools import lru_cache, partial

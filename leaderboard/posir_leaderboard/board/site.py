@@ -1,7 +1,5 @@
 """The site: all its files, rendered from records alone; equal records give equal bytes."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections import Counter
@@ -28,18 +26,7 @@ SCRIPTS = ("core", "state", "sparklines", "table", "charts", "scores", "drawings
 #: Shown in a command if the repository that takes submissions is unknown.
 PLACEHOLDER_REPOSITORY = "ORG/RESULTS"
 #: Fields of a model that the page shows.
-MODEL = (
-    "name",
-    "revision",
-    "published",
-    "kind",
-    "parameters",
-    "window",
-    "dimensions",
-    "open_weights",
-    "license",
-    "reference",
-)
+MODEL = ("name", "revision", "published", "kind", "parameters", "window", "dimensions", "open_weights", "license", "reference")
 
 
 def render_site(

@@ -1,7 +1,5 @@
 """Sources of results: a folder, or a dataset repository of the Hub."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import tempfile

@@ -1,7 +1,5 @@
 """Views: the table of one task, or of a benchmark's average, as columns that a browser parses quickly."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any

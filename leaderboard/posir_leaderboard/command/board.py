@@ -1,7 +1,5 @@
 """`posir leaderboard build`, `push` and `serve`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

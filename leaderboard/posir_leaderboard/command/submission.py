@@ -41,8 +41,7 @@ def add_commands(app: typer.Typer) -> None:
             bool, typer.Option("--direct", help="Commit to the main branch instead of opening a pull request.")
         ] = False,
         eval_results: Annotated[
-            bool,
-            typer.Option("--eval-results", help="Also open a pull request with nDCG@10 on the model's own repository."),
+            bool, typer.Option("--eval-results", help="Also open a pull request with nDCG@10 on the model's own repository.")
         ] = False,
     ) -> None:
         """Check a model's results, and send them to a leaderboard as one commit in one pull request.

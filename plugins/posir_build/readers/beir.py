@@ -4,8 +4,6 @@ The format: Thakur et al. 2021 (arXiv 2104.08663). It has no field for spans: th
 the qrels, or from `pos_char_span` in `queries.jsonl`, beside `text` or in `metadata`.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Reader of JSON Lines: one question per line, with its document."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar

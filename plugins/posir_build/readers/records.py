@@ -1,7 +1,5 @@
 """Third-party JSON: its shape is checked by pydantic, and errors name file, place and field."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

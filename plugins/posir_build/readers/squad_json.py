@@ -1,7 +1,5 @@
 """Reader of SQuAD-format JSON, v1 and v2."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path
