@@ -62,11 +62,7 @@ def _new_file_beside(path: Path) -> Path:
 
 @contextmanager
 def explain_disk_full(path: Path) -> Iterator[None]:
-    """Turn the system's error about a full disk into one that says what to do.
-
-    Raises:
-        PosirError: The disk is full.
-    """
+    """Turn the system's error about a full disk into a PosirError that says what to do."""
     try:
         yield
     except OSError as error:

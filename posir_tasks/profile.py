@@ -52,11 +52,7 @@ def recall_gains(k: int) -> Gains:
 
 
 def rank_columns(ranks: Integers) -> Integers:
-    """Return the column of each rank.
-
-    Args:
-        ranks: Ranks from 1, 0 where the document was not found, shape (n,).
-    """
+    """Return the column of each rank, of which 0 means that the document was not found; shape (n,)."""
     missed = (ranks < 1) | (ranks > 100)
     return np.where(missed, len(RANKS) - 1, np.minimum(ranks, DEPTH + 1) - 1)
 

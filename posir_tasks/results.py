@@ -64,11 +64,7 @@ def read_results(folder: Path) -> list[SubsetResult]:
 
 
 def result_files(folder: Path) -> Iterator[Path]:
-    """Yield the files of mteb task results below a folder.
-
-    Raises:
-        PosirError: There is no such folder.
-    """
+    """Yield the files of mteb task results below a folder; raise PosirError if there is no such folder."""
     if not folder.is_dir():
         raise PosirError(f"{folder}: no such folder. Give the --output-folder of `mteb run`.")
     for file in sorted(folder.rglob("*.json")):

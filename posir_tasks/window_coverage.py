@@ -52,11 +52,7 @@ class WindowCoverage:
         )
 
     def __add__(self, other: WindowCoverage) -> WindowCoverage:
-        """Pool two coverages.
-
-        Raises:
-            ProfileError: They are of different windows or schemes.
-        """
+        """Pool two coverages; raise ProfileError if their windows or schemes differ."""
         if not isinstance(other, WindowCoverage):
             return NotImplemented
         if self.window != other.window:

@@ -231,11 +231,7 @@ def read_entry(file: Path) -> Entry | None:
 
 
 def _check_shape(shape: type[JsonShape], data: Any, file: Path, subset: str | None = None) -> None:
-    """Check the fields of a JSON object.
-
-    Raises:
-        EntryError: A field is missing or is not what is allowed; names the first.
-    """
+    """Raise EntryError for the first field of a JSON object that is missing or not what is allowed."""
     try:
         shape.model_validate(data if isinstance(data, dict) else {})
     except ValidationError as error:
@@ -285,11 +281,7 @@ def read_json(file: Path) -> Any:
 
 
 def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Build an object from its pairs.
-
-    Raises:
-        ValueError: A key is repeated; readers, pydantic's among them, differ in which value they take.
-    """
+    """Build an object from its pairs; raise ValueError for a repeated key, of which readers take different values."""
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
@@ -299,11 +291,7 @@ def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _check_values(file: Path, value: Any, path: tuple[str, ...]) -> None:
-    """Check nesting and numbers.
-
-    Raises:
-        EntryError: A value is nested too deeply, or a number is NaN (except nAUC), infinite or too large.
-    """
+    """Raise EntryError for a value nested too deeply, or a number that is NaN (except nAUC), infinite or too large."""
     if isinstance(value, dict | list):
         if len(path) >= MAX_DEPTH:
             raise EntryError(file, f"is nested more than {MAX_DEPTH} deep", field=".".join(path))

@@ -19,11 +19,7 @@ from posir_tasks.tasks.catalogue import builtin_tasks
 
 
 def build_eval_results(entries: Sequence[Entry], page: str) -> Commit:
-    """Return the commit that adds a model's nDCG@10 to its own repository, a file per task.
-
-    Args:
-        entries: Valid entries of one model.
-        page: Address of the repository with the full results.
+    """Return the commit that adds nDCG@10 of one model's valid entries to its own repository, a file per task.
 
     Raises:
         PosirError: No entry is on a dataset of the Hub.

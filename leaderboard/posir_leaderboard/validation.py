@@ -264,13 +264,7 @@ def _is_number(value: Any) -> bool:
 
 
 def differences(expected: Any, found: Any, field: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the differences between two JSON values, as field and message.
-
-    Args:
-        expected: Its numbers are not rounded.
-        found: Its numbers are rounded as mteb rounds them.
-        field: Name of the field with this value.
-    """
+    """Yield the differences between an expected JSON value, not rounded, and one rounded as mteb rounds it, by field."""
     if isinstance(expected, dict) and isinstance(found, dict):
         inside = f"{field}." if field else ""
         for name in sorted(expected.keys() | found.keys()):

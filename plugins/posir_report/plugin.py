@@ -71,22 +71,14 @@ def posir_commands(app: typer.Typer) -> None:
 
 
 def choose_format(requested: set[ReportFormat]) -> ReportFormat:
-    """Return the requested format, or the default.
-
-    Raises:
-        PosirError: Several formats are requested.
-    """
+    """Return the requested format, or the default; raise PosirError if several are requested."""
     if len(requested) > 1:
         raise PosirError(f"Several output formats: {', '.join(sorted(requested))}. Give one; --html and --png go with any.")
     return requested.pop() if requested else ReportFormat.TABLE
 
 
 def check_options(format_: ReportFormat, *, bins: bool, published: bool) -> None:
-    """Check that options can be combined.
-
-    Raises:
-        PosirError: They cannot.
-    """
+    """Raise PosirError if options cannot be combined."""
     if published and bins:
         raise PosirError("The position bins of PosIR are not published. Leave out --bins or --published.")
     if published and format_ in (ReportFormat.JSON, ReportFormat.LATEX):
@@ -124,11 +116,7 @@ def truncation_notes_by_task(summaries: Sequence[TaskSummary]) -> Iterator[str]:
 
 
 def write_charts(summaries: Sequence[TaskSummary], html: Path | None, png: Path | None) -> None:
-    """Write page and pictures, and print their names.
-
-    Raises:
-        PosirError: A file cannot be written.
-    """
+    """Write page and pictures, and print their names; raise PosirError if a file cannot be written."""
     # Altair takes a second to import, which no other command should pay for.
     from posir_report.figure_export import build_figures, export
     from posir_report.page import render_page

@@ -29,15 +29,7 @@ def build_chart(rows: Sequence[Mapping[str, Any]]) -> alt.Chart:
 def add_frame(
     chart: alt.LayerChart | alt.FacetChart | alt.VConcatChart, title: str, subject: str, explanation: str, source: str
 ) -> alt.VConcatChart:
-    """Return a chart with title and explanation above, and its source below.
-
-    Args:
-        chart: The chart.
-        title: First line of the title.
-        subject: Second line: the model, task or dataset.
-        explanation: How to read the chart, one sentence for each kind of mark.
-        source: Task, models and their revisions.
-    """
+    """Return a chart with a title of two lines and an explanation of its marks above, and its source below."""
     lines = [*wrap(title, TITLE_WIDTH), *wrap(subject, TITLE_WIDTH)]
     headed = alt.vconcat(chart).properties(title=alt.TitleParams(lines, subtitle=wrap(explanation), anchor="start", offset=14))
     cited = alt.vconcat(headed).properties(

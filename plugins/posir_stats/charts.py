@@ -66,13 +66,7 @@ def draw_histograms(total: Statistics) -> alt.VConcatChart:
 
 
 def _draw_panels(axes: Axes, counts: Mapping[str, Sequence[int]], width: int) -> alt.FacetChart:
-    """Return histograms, two in a row.
-
-    Args:
-        axes: The axes of the counts.
-        counts: The queries of each position bin, by title.
-        width: Pixels of each.
-    """
+    """Return histograms of queries per position bin, by title, two in a row, each `width` pixels wide."""
     bins = len(axes.positions)
     base = build_chart(
         [

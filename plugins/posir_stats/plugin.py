@@ -35,11 +35,7 @@ def posir_commands(app: typer.Typer) -> None:
 
 
 def compute_statistics(name: str) -> DatasetStatistics:
-    """read a dataset one subset at a time and compute its statistics.
-
-    Raises:
-        PosirError: There is no such dataset, or it is invalid.
-    """
+    """Compute a dataset's statistics, one subset at a time; raise PosirError if there is no such valid dataset."""
     dataset = find_dataset(name)
     revisions, subsets = set(), []
     for subset in progress(dataset.subsets, "Reading"):
@@ -51,11 +47,7 @@ def compute_statistics(name: str) -> DatasetStatistics:
 
 
 def write_charts(statistics: DatasetStatistics, png: Path | None, html: Path | None) -> None:
-    """Write the histograms, and print the names of the files.
-
-    Raises:
-        PosirError: A file cannot be written.
-    """
+    """Write the histograms, and print the names of the files; raise PosirError if a file cannot be written."""
     # Altair takes a second to import, which no other command should pay for.
     from posir_report.figure_export import export
     from posir_stats.charts import build_figures, combine_charts

@@ -51,11 +51,7 @@ class ProblemsError(DataError):
 
 
 def raise_problems(problems: Iterable[Problem]) -> None:
-    """Raise one error for all problems, if there are any.
-
-    Raises:
-        ProblemsError: There is at least one problem.
-    """
+    """Raise one ProblemsError for all problems, if there are any."""
     error = ProblemsError(problems)
     if error.problems:
         raise error

@@ -93,11 +93,7 @@ class PositionTask(RetrievalTask):
 
     @abstractmethod
     def read_subset(self, subset: str) -> PositionData:
-        """Read one subset.
-
-        Raises:
-            DataError: It cannot be read.
-        """
+        """Read one subset; raise DataError if it cannot be read."""
 
     def missing_subsets(self) -> list[str]:
         """Return the subsets that the complete task has and this instance lacks."""
@@ -207,25 +203,14 @@ class LayoutTask(PositionTask):
     replaceable: ClassVar[bool] = False
 
     def read_subset(self, subset: str) -> PositionData:
-        """Read one domain.
-
-        Raises:
-            DataError: It is missing or invalid.
-        """
+        """Read one domain; raise DataError if it is missing or invalid."""
         return read_domain(self.repository, self.language, self.language, subset.rpartition("@")[0])
 
 
 def build_layout_task(
     repository: Repository, *, name: str, language: str, scheme: PositionScheme = POSIR_SCHEME, **fields: Any
 ) -> type[LayoutTask]:
-    """Create the class of a task on data in the PosIR layout.
-
-    Args:
-        repository: Where the data is.
-        name: Name of the task.
-        language: Code of the data's language, such as `eng-Latn`.
-        scheme: How evidence becomes a position; by default PosIR's 20 bins and four lengths.
-        fields: Further fields of mteb's `TaskMetadata`.
+    """Create the class of a task on data in the PosIR layout; arguments as in `PositionTask.from_folder`.
 
     Raises:
         PosirError: The name, the language or a field is not allowed.
@@ -260,11 +245,7 @@ def build_hub_task(repo_id: str, *, name: str, language: str, revision: str, **o
 
 
 def register_task(task: type[LayoutTask]) -> LayoutTask:
-    """Let mteb find a task by its name in this process, and return an instance.
-
-    Raises:
-        PosirError: Another task has the name.
-    """
+    """Let mteb find a task by its name in this process; return an instance. Raise PosirError if the name is taken."""
     registry, name = TASKS_REGISTRY.resolve(), task.metadata.name
     known = registry.get(name)
     if known is not None and not getattr(known, "replaceable", False):

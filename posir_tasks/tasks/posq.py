@@ -56,18 +56,10 @@ class PosqTask(PositionTask):
     @classmethod
     @abstractmethod
     def read_from(cls, repository: Repository) -> PositionData:
-        """Read the dataset from a repository.
-
-        Raises:
-            DataError: It cannot be read.
-        """
+        """Read the dataset from a repository; raise DataError if it cannot be read."""
 
     def read_subset(self, subset: str) -> PositionData:  # noqa: ARG002
-        """Read the dataset.
-
-        Raises:
-            DataError: It cannot be read.
-        """
+        """Read the dataset; raise DataError if it cannot be read."""
         return self.read_from(open_repository(self.repo_id, self.revision))
 
 

@@ -41,11 +41,7 @@ def _has_content(file: Path, body: bytes) -> bool:
 
 
 def check_output_folder(folder: Path) -> None:
-    """Check that a site may be written to a folder.
-
-    Raises:
-        PosirError: It is a file, or contains something other than an earlier site.
-    """
+    """Raise PosirError if a folder is a file, or contains something other than an earlier site."""
     if folder.exists() and not folder.is_dir():
         raise PosirError(f"{folder}: a file, not a folder. --output takes a folder for the site.")
     if folder.is_dir() and any(folder.iterdir()) and not (folder / INDEX).is_file():
@@ -53,10 +49,6 @@ def check_output_folder(folder: Path) -> None:
 
 
 def check_site(folder: Path) -> None:
-    """Check that a folder contains a site.
-
-    Raises:
-        PosirError: It does not.
-    """
+    """Raise PosirError if a folder contains no site."""
     if not (folder / INDEX).is_file():
         raise PosirError(f"{folder}: no leaderboard. Build it: posir leaderboard build --results results --output {folder}")

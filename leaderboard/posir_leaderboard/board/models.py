@@ -74,14 +74,7 @@ class Model:
 
 
 def read_model(name: str, revision: str, meta: Mapping[str, Any], *, published: bool = False) -> Model:
-    """Return a model as its metadata describes it.
-
-    Args:
-        name: Its full name.
-        revision: Its revision.
-        meta: mteb's `model_meta.json`.
-        published: Whether its results are published in a paper.
-    """
+    """Return a model, perhaps published in a paper only, as mteb's `model_meta.json` describes it."""
     given = Metadata.model_validate(meta)
     kinds = [KINDS[one] for one in given.model_type or () if isinstance(one, str) and one in KINDS]
     dimensions = given.embed_dim if isinstance(given.embed_dim, list) else [given.embed_dim]

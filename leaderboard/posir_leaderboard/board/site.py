@@ -34,11 +34,7 @@ def render_site(
 ) -> Site:
     """Return every file of the site by its path.
 
-    Args:
-        records: At most one for each model and task.
-        groups: Choices of a visitor; tasks that are in none get their own group.
-        libraries: Scripts `datatables` and `vega`.
-        repository: Dataset repository that takes submissions; None if unknown.
+    There is at most one record for each model and task, and tasks in no group get their own. The repository takes submissions.
     """
     ordered = sorted(records, key=lambda one: (*_sort_key(one.model), one.task))
     site = {f"lib/{name}.js": text.encode() for name, text in sorted(libraries.items())}
@@ -102,12 +98,7 @@ class ViewChoice:
 
 
 def build_data(records: Sequence[Record], groups: Sequence[Group]) -> Iterator[tuple[str, Any]]:
-    """Yield the name and content of every data file.
-
-    Args:
-        records: Grouped by model.
-        groups: Choices of a visitor.
-    """
+    """Yield the name and content of every data file, from records that are grouped by model."""
     groups = add_other_tasks(groups, (record.task for record in records))
     by_model = {name: list(of_model) for name, of_model in groupby(records, key=lambda record: record.model.id)}
     indices = {name: index for index, name in enumerate(by_model)}

@@ -32,11 +32,7 @@ class View:
     rows: tuple[TableRow, ...]
 
     def to_json(self, indices: Mapping[str, int]) -> dict[str, Any]:
-        """Return the view as columns, one entry per model.
-
-        Args:
-            indices: Index of each model's id in the list of all models.
-        """
+        """Return the view as columns, one entry per model, given each model id's index in the list of all models."""
         lengths = list(dict.fromkeys(length for row in self.rows for length in row.scored))
         return {
             "models": [indices[row.model.id] for row in self.rows],

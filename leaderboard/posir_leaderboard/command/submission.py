@@ -123,11 +123,7 @@ def show(commit: Commit, uploader: Uploader) -> None:
 
 
 def send(commit: Commit, uploader: Uploader) -> None:
-    """Send a commit, and print where its files are.
-
-    Raises:
-        PosirError: It could not be sent.
-    """
+    """Send a commit, and print where its files are; raise PosirError if it could not be sent."""
     from posir_leaderboard.submission import upload
 
     result = upload(commit, uploader, report=lambda text: typer.echo(text, err=True))

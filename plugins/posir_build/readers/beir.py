@@ -128,11 +128,7 @@ def _read_qrels(file: Path) -> pl.DataFrame:
 
 
 def _read_answer(query: Query, start: int | None, end: int | None) -> StatedAnswer:
-    """Return the answer that a query and its qrel state.
-
-    Raises:
-        ValueError: They differ, or a field has another type.
-    """
+    """Return the answer that a query and its qrel state; raise ValueError if they differ or a type is wrong."""
     stated = [validate(QueryAnswer, query.model_extra)]
     if isinstance(stated[0].metadata, dict):
         stated.append(validate(QueryAnswer, stated[0].metadata))

@@ -60,11 +60,7 @@ def read_json_lines(file: Path) -> Iterator[Passage | SkippedQuestion]:
 
 
 def _read_answer(line: Line) -> StatedAnswer:
-    """Return the answer that a line states.
-
-    Raises:
-        ValueError: A field has another type, or `answers` is empty.
-    """
+    """Return the answer that a line states; raise ValueError if a type is wrong or `answers` is empty."""
     stated = validate(LineAnswer, line.model_extra)
     if stated.answers is None:
         return StatedAnswer(stated.answer, stated.start, stated.end)

@@ -36,11 +36,7 @@ AnyRecord = TypeVar("AnyRecord", bound=Record)
 
 
 def validate(model: type[AnyRecord], value: object) -> AnyRecord:
-    """Check the shape of a JSON value.
-
-    Raises:
-        ValueError: The value does not fit; names the first field that is wrong and what is allowed.
-    """
+    """Check the shape of a JSON value; raise ValueError with the first wrong field and what is allowed."""
     try:
         return model.model_validate(value)
     except ValidationError as error:

@@ -79,11 +79,7 @@ def _read_paragraph(paragraph: Paragraph, file: str, place: str) -> Iterator[Pas
 
 
 def _read_answer(question: SquadQuestion) -> StatedAnswer:
-    """Return text and start of a question's first answer.
-
-    Raises:
-        ValueError: There is no answer, or it is incomplete.
-    """
+    """Return text and start of a question's first answer; raise ValueError if it is missing or incomplete."""
     answers = validate(Answers, question.model_extra).answers
     if not answers:
         raise ValueError("has no answer")
