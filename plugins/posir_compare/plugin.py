@@ -15,8 +15,6 @@ from posir_tasks.errors import PosirError
 from posir_tasks.plugin_api import hookimpl
 from posir_tasks.plugin_api.panels import READ
 
-#: Columns of a table where the output is not a terminal.
-WIDTH = 140
 NOTE = (
     "nDCG@10 x 100 and PSI with 95 % intervals; B - A is the observed difference with the interval of the true one. Observed "
     "PSI is partly chance, more so for weaker models: the interval of its difference corrects for that and may exclude the "
@@ -54,7 +52,7 @@ def posir_commands(app: typer.Typer) -> None:
         for note in comparison.notes:
             typer.echo(f"note: {note}", err=True)
         document = {"comparisons": comparison.rows, "notes": comparison.notes}
-        print_as(format_, [comparison_table(comparison.rows)], comparison.rows, document, legend=[NOTE], width=WIDTH)
+        print_as(format_, [comparison_table(comparison.rows)], comparison.rows, document, legend=[NOTE])
 
 
 def _select_runs(given: list[str], results: Path | None) -> list[ModelRun]:

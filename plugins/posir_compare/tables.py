@@ -9,7 +9,7 @@ from posir_tasks.display.numbers import format_count, format_estimate, format_p_
 from posir_tasks.display.tables import Table, build_columns
 
 RUN = ("Model A", "Model B", "Task", "Method")
-SCORES = ("Length", "Queries", "Metric", "A", "B", "PSI under the null (A, B)", "B - A", "p", "p corrected")
+SCORES = ("Length", "Metric", "Queries", "A", "B", "PSI under the null (A, B)", "B - A", "p", "p corrected")
 #: Headings of columns of numbers.
 NUMBERS = ("Queries", "p", "p corrected")
 
@@ -20,6 +20,7 @@ def comparison_table(rows: Iterable[Row]) -> Table:
         build_columns((*RUN, *SCORES), NUMBERS),
         tuple((row.model_a, row.model_b, row.task, row.method.value, *_cells(row)) for row in rows),
         split_by="{Task} · {Method}\nA: {Model A}\nB: {Model B}",
+        keys=2,
     )
 
 
@@ -29,8 +30,8 @@ def _cells(row: Row) -> tuple[str, ...]:
     spec = "+.1f" if row.metric is Metric.NDCG else "+.3f"
     return (
         row.length,
-        format_count(row.queries),
         row.metric.value,
+        format_count(row.queries),
         format_estimate(row.a, row.a_low, row.a_high, value),
         format_estimate(row.b, row.b_low, row.b_high, value),
         "" if row.metric is Metric.NDCG else f"{format_psi(row.a_psi_null_mean)}, {format_psi(row.b_psi_null_mean)}",
