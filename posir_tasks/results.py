@@ -57,7 +57,7 @@ def read_results(folder: Path) -> list[SubsetResult]:
     results = [result for file in result_files(folder) for result in _subset_results(file)]
     if not results:
         raise PosirError(
-            f"{folder}: no result with a position profile below it. Results are made by `mteb run -t PosIR-Mini -m MODEL "
+            f"{folder}: no result with a position profile below it. Create results with `mteb run -t PosIR-Mini -m MODEL "
             f"--output-folder {folder}`; `posir tasks` lists the tasks."
         )
     return sorted(results, key=lambda result: (result.model, result.revision, result.task, result.subset))

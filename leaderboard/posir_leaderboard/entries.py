@@ -226,7 +226,7 @@ def read_entry(file: Path) -> Entry | None:
     subsets = tuple(_subset_result(file, model, revision, task, one) for one in scores)
     ((subset, times),) = Counter(result.subset for result in subsets).most_common(1)
     if times > 1:
-        raise EntryError(file, "is there twice; a subset has one result", subset)
+        raise EntryError(file, "occurs twice; a subset has one result", subset)
     return Entry(model, revision, task, file, subsets, scores, data.get("dataset_revision"), meta)
 
 
@@ -285,7 +285,7 @@ def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise ValueError(f"the key '{sanitized(key)}' is twice in one object")
+            raise ValueError(f"the key '{sanitized(key)}' occurs twice in one object")
         found[key] = value
     return found
 

@@ -53,7 +53,9 @@ def select_tasks(tasks: list[str] | None) -> list[str]:
     known = published_tasks()
     for name in tasks or ():
         if name not in known:
-            raise PosirError(f"Nothing is published on a task '{name}'. Published are: {', '.join(known)}.")
+            raise PosirError(
+                f"There are no published results for a task '{name}'. Tasks with published results: {', '.join(known)}."
+            )
     return list(dict.fromkeys(tasks or known))
 
 

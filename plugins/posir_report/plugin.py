@@ -26,7 +26,7 @@ NOTE = (
 
 
 class ReportFormat(StrEnum):
-    """Output formats of a report: those of every table, and the papers' tables in LaTeX."""
+    """Output formats of a report: those of every table, and LaTeX tables as in the papers."""
 
     TABLE = "table"
     MARKDOWN = "markdown"
@@ -46,7 +46,7 @@ def posir_commands(app: typer.Typer) -> None:
         format_: Annotated[ReportFormat | None, typer.Option("--format", help="Output format.  [default: table]")] = None,
         markdown: Annotated[bool, typer.Option("--markdown", help="Short for --format markdown.")] = False,
         csv: Annotated[bool, typer.Option("--csv", help="Short for --format csv.")] = False,
-        latex: Annotated[bool, typer.Option("--latex", help="Short for --format latex: the papers' tables.")] = False,
+        latex: Annotated[bool, typer.Option("--latex", help="Short for --format latex: tables as in the papers.")] = False,
         published: Annotated[
             bool, typer.Option("--published", help="Include the published results of the same tasks.")
         ] = False,
@@ -80,11 +80,11 @@ def choose_format(requested: set[ReportFormat]) -> ReportFormat:
 def check_options(format_: ReportFormat, *, bins: bool, published: bool) -> None:
     """Raise PosirError if options cannot be combined."""
     if published and bins:
-        raise PosirError("The position bins of PosIR are not published. Leave out --bins or --published.")
+        raise PosirError("The position bins of PosIR are not published. Omit --bins or --published.")
     if published and format_ in (ReportFormat.JSON, ReportFormat.LATEX):
         raise PosirError(f"--published goes with table, markdown and csv, not with {format_}.")
     if bins and format_ is ReportFormat.LATEX:
-        raise PosirError("LaTeX output has the papers' tables only. Leave out --bins, or use --csv, --markdown or the table.")
+        raise PosirError("LaTeX output has only the tables of the papers. Omit --bins, or use --csv, --markdown or the table.")
 
 
 def show_lengths(summaries: Sequence[TaskSummary], format_: TableFormat) -> None:

@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 #: How often a job is started before it is given up: a worker may crash because of the job (memory) or for another reason.
 ATTEMPTS = 3
-#: Seconds between two looks for new machines.
+#: Seconds between checks for new machines.
 POLL_SECONDS = 10.0
 
 

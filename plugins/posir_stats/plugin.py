@@ -27,7 +27,7 @@ def posir_commands(app: typer.Typer) -> None:
         png: Annotated[Path | None, typer.Option(help="Folder for the histogram of positions, a PNG per language.")] = None,
         html: Annotated[Path | None, typer.Option(help="File for the histograms as one page that needs no network.")] = None,
     ) -> None:
-        """Show the size of a dataset, its lengths, its types of queries, and the positions of its evidence."""
+        """Show a dataset's size, document lengths, query types and evidence positions."""
         statistics = compute_statistics(dataset)
         print_as(format_, build_tables(statistics), build_records(statistics), build_document(statistics))
         if png or html:

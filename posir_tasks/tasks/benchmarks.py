@@ -15,7 +15,7 @@ def build_benchmarks() -> tuple[Benchmark, ...]:
         Benchmark(
             name="PosIR",
             tasks=get_tasks([MONOLINGUAL[language].metadata.name for language in LANGUAGES if language.in_paper]),
-            description="Ten languages, 31 domains: does a model find evidence wherever in a document it stands? (main table)",
+            description="Ten languages, 31 domains: does a model find evidence at any position? The paper's main table.",
             reference="https://arxiv.org/abs/2601.08363",
             citation=POSIR,
         ),

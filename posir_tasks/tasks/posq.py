@@ -92,7 +92,7 @@ class SQuADPosQTiny(SQuADPosQ):
     metadata = SQuADPosQ.metadata.model_copy(
         update={
             "name": "SQuAD-PosQ-Tiny",
-            "description": "The authors' sample of 10,000 questions of SQuAD-PosQ, the corpus unchanged; they rerank on it.",
+            "description": "The authors' sample of 10,000 questions of SQuAD-PosQ, for rerankers; complete corpus.",
         }
     )
 
@@ -131,8 +131,7 @@ class FineWebPosQTiny(FineWebPosQ):
     metadata = FineWebPosQ.metadata.model_copy(
         update={
             "name": "FineWeb-PosQ-Tiny",
-            "description": "The authors' sample of 1,000 questions a class of FineWeb-PosQ, the corpus unchanged; they rerank "
-            "on it.",
+            "description": "The authors' sample of 1,000 questions per class of FineWeb-PosQ, for rerankers; complete corpus.",
         }
     )
 

@@ -36,7 +36,7 @@ class BuildSummary:
 
 
 def build_site(results: Path, output: Path, cache: Path, repository: str | None = None) -> BuildSummary:
-    """Build the site of every readable result below a folder, and of the papers' results.
+    """Build the site of every readable result below a folder, and of the published results.
 
     Args:
         results: May contain no result at all.
@@ -59,7 +59,7 @@ def build_site(results: Path, output: Path, cache: Path, repository: str | None 
 def score_results(files: Sequence[Path], cache: RecordCache) -> tuple[list[Record], list[Problem], int]:
     """Return the records of result files, a problem for each unusable file, and the number of newly scored files.
 
-    If several files claim a model and task, all of them are excluded, since there is no telling which is right.
+    If several files claim a model and task, all of them are excluded, since it is unknown which one is correct.
     """
     paths = {file: cache.path_for(file) for file in files}
     found = {file: cache.load(path) for file, path in paths.items() if path}

@@ -79,7 +79,7 @@ def test_the_key_contains_the_instruction(transformer):
     assert build_key(passages_too, ENGLISH.model_copy(update={"prompt": "Find"})).task_context == "Do: Find\n"
 
 
-def test_the_key_of_an_unknown_encoder_contains_the_whole_task():
+def test_the_key_of_an_unknown_encoder_contains_all_of_the_task():
     model = RecordingEncoder()
     assert not build_key(model).shared
     assert build_key(model) == build_key(model)
