@@ -58,12 +58,7 @@ def _array_names(value: CellValue) -> list[str]:
 
 
 def pool(values: Iterable[Addable]) -> Addable:
-    """Add one or more profiles or other values that add.
-
-    Raises:
-        ProfileError: They are of different schemes.
-        TypeError: There is none.
-    """
+    """Add one or more profiles or other values that add; raise ProfileError if their schemes differ."""
     return reduce(add, values)
 
 

@@ -196,10 +196,7 @@ def find_duplicates(keys: Mapping[Path, Hashable]) -> list[list[Path]]:
 
 
 def read_entry(file: Path) -> Entry | None:
-    """Read one result file; None if it is of a task without position profiles.
-
-    Args:
-        file: `<org>__<model>/<revision>/<Task>.json`, with mteb's `model_meta.json` beside it.
+    """Read `<org>__<model>/<revision>/<Task>.json`; None if it is of a task without position profiles.
 
     Raises:
         EntryError: The file or the `model_meta.json` beside it is not valid; names the first problem.

@@ -39,11 +39,7 @@ def build_eval_results(entries: Sequence[Entry], page: str) -> Commit:
 
 
 def to_yaml(entry: Entry, dataset: str, page: str) -> str:
-    """Return one entry of the Hub's format: the mean nDCG@10 over all queries, in [0, 1].
-
-    Raises:
-        PosirError: The installed huggingface_hub is too old for the format.
-    """
+    """Return mean nDCG@10 over all queries, in [0, 1], in the Hub's format; PosirError if huggingface_hub lacks it."""
     try:
         from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
     except ImportError as error:

@@ -36,13 +36,9 @@ class BuildSummary:
 
 
 def build_site(results: Path, output: Path, cache: Path, repository: str | None = None) -> BuildSummary:
-    """Build the site of every readable result below a folder, and of the published results.
+    """Build the site of every readable result below a folder, if there is any, and of the published results.
 
-    Args:
-        results: May contain no result at all.
-        output: Folder of the site.
-        cache: Folder of cached records and libraries.
-        repository: Dataset repository that takes submissions; None if unknown.
+    `cache` holds records and libraries; the dataset repository, if known, takes submissions.
 
     Raises:
         PosirError: There is no such folder, or the output folder contains something else.

@@ -18,11 +18,7 @@ EXPORTS = re.compile(r"export\{([^{}]*)\};")
 
 
 def bundle_table_library() -> str:
-    """Return a script that defines `DataTable` (DataTables and jQuery, MIT licence).
-
-    Raises:
-        PosirError: The installed itables ships it in another format.
-    """
+    """Return a script that defines `DataTable` (DataTables and jQuery, MIT licence); raise PosirError if it cannot."""
     text = (files("itables") / "html" / "dt_bundle.js").read_text(encoding="utf-8")
     exports = EXPORTS.search(text)
     names = dict(pair.split(" as ")[::-1] for pair in exports[1].split(",")) if exports else {}

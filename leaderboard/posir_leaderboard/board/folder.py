@@ -24,7 +24,7 @@ def write_site(site: Site, folder: Path) -> int:
         PosirError: The folder contains something other than an earlier site.
     """
     check_output_folder(folder)
-    changed = [path for path, body in site.items() if not _has_content(folder / path, body)]
+    changed = [path for path, body in site.items() if not (folder / path).is_file() or (folder / path).read_bytes() != body]
     # The page last: until then the earlier one works, except for data that it loads later.
     for path in progress(sorted(changed, key=lambda path: path == "index.html"), "Writing"):
         with atomic_write(folder / path) as part:
@@ -34,10 +34,6 @@ def write_site(site: Site, folder: Path) -> int:
     for file in stale:
         file.unlink()
     return len(changed) + len(stale)
-
-
-def _has_content(file: Path, body: bytes) -> bool:
-    return file.is_file() and file.stat().st_size == len(body) and file.read_bytes() == body
 
 
 def check_output_folder(folder: Path) -> None:

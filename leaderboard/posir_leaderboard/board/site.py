@@ -36,7 +36,9 @@ def render_site(
 
     There is at most one record for each model and task, and tasks in no group get their own. The repository takes submissions.
     """
-    ordered = sorted(records, key=lambda one: (*_sort_key(one.model), one.task))
+    ordered = sorted(
+        records, key=lambda one: (one.model.name.casefold(), one.model.name, one.model.revision, one.model.id, one.task)
+    )
     site = {f"lib/{name}.js": text.encode() for name, text in sorted(libraries.items())}
     site |= {name: _static(name) for name in ("board.css", *(f"js/{name}.js" for name in SCRIPTS))}
     site |= {f"data/{name}.js": data_file(name, value) for name, value in build_data(ordered, groups)}
@@ -44,10 +46,6 @@ def render_site(
     site["index.html"] = _page(build.hexdigest()[:12], repository or PLACEHOLDER_REPOSITORY, _scripts(site))
     site["README.md"] = _static("space.md")
     return site
-
-
-def _sort_key(model: Model) -> tuple[str, ...]:
-    return model.name.casefold(), model.name, model.revision, model.id
 
 
 def _static(name: str) -> bytes:

@@ -86,11 +86,7 @@ def add_commands(app: typer.Typer) -> None:
 
 
 def check(folders: Sequence[Path]) -> tuple[list[Entry], list[Problem]]:
-    """Read and check every entry below some folders; return all entries and all problems.
-
-    Raises:
-        PosirError: A folder does not exist or has no result with a position profile.
-    """
+    """Read and check all entries below folders; return them and their problems. Raise PosirError if a folder has none."""
     from posir_leaderboard.entries import read_entries
 
     entries: list[Entry] = []

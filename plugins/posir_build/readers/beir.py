@@ -57,11 +57,7 @@ class QueryAnswer(Record):
 
 
 def read_beir(folder: Path, split: str) -> Iterator[Passage | SkippedQuestion]:
-    """Yield every document of a BEIR folder with the questions of a split; ids are preserved.
-
-    Raises:
-        DataError: A file cannot be read or does not have the expected format.
-    """
+    """Yield a BEIR folder's documents with the questions of a split; ids are preserved. Raises DataError for invalid files."""
     relevant = _read_relevant_pairs(folder, split)
     questions: dict[str, list[Question]] = defaultdict(list)
     file, qrels = folder / "queries.jsonl", folder / "qrels" / f"{split}.tsv"

@@ -58,11 +58,7 @@ def _describe(error: ValidationError) -> str:
 
 @contextmanager
 def error_context(file: Path, place: str, expected: str) -> Iterator[None]:
-    """Turn an error about a place in a file into one that names the place and the expected format.
-
-    Raises:
-        DataError: The file cannot be read or does not have the expected format.
-    """
+    """Turn an error about a place in a file into a DataError that names the place and the expected format."""
     where = f"{file}: {place}: " if place else f"{file}: "
     try:
         yield
@@ -73,11 +69,7 @@ def error_context(file: Path, place: str, expected: str) -> Iterator[None]:
 
 
 def read_records(file: Path, model: type[AnyRecord]) -> Iterator[tuple[str, AnyRecord]]:
-    """Yield place and record of each line of a JSON Lines file; blank lines are ignored.
-
-    Raises:
-        DataError: The file cannot be read, or a line does not fit the model.
-    """
+    """Yield place and record of each line of a JSON Lines file that is not blank; raise DataError if a line does not fit."""
     with error_context(file, "", model.expected), open_text(file, f"Reading {file.name}") as lines:
         for number, line in enumerate(lines, start=1):
             if line.strip():
