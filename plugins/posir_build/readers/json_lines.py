@@ -41,11 +41,7 @@ class LineAnswer(Record):
 
 
 def read_json_lines(file: Path) -> Iterator[Passage | SkippedQuestion]:
-    """Yield the document of each line with its question; a line without a question is a document without questions.
-
-    Raises:
-        DataError: The file cannot be read, or a line does not have the expected format.
-    """
+    """Yield each line's document, with its question if it has one; raise DataError if the file is not as expected."""
     for place, line in read_records(file, Line):
         name, questions = line.id or place, []
         try:

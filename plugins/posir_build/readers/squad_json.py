@@ -55,11 +55,7 @@ class SquadFile(Record):
 
 
 def read_squad_json(files: list[Path]) -> Iterator[Passage | SkippedQuestion]:
-    """Yield the contexts of files with their questions; equal contexts in several files are one document.
-
-    Raises:
-        DataError: A file cannot be read or is not SQuAD-format JSON.
-    """
+    """Yield contexts with their questions, equal ones as one document; raise DataError if a file is not SQuAD-format."""
     for file in progress(files, "Reading"):
         with error_context(file, "", SquadFile.expected):
             articles = validate(SquadFile, json.loads(file.read_text(encoding="utf-8-sig"))).data

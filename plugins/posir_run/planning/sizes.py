@@ -80,11 +80,7 @@ class Texts:
 
 
 def measure_subsets(subsets: Iterable[tuple[PositionTask, str]]) -> list[SubsetSize]:
-    """Return the sizes of subsets; a corpus that several of them share is read once.
-
-    Raises:
-        DataError: The data cannot be read, and its size was not published by domain.
-    """
+    """Return the sizes of subsets; a shared corpus is read once. Raises DataError if data is unreadable and unpublished."""
     corpora: dict[str, TextCounts] = {}
     sizes = []
     for task, subset in subsets:
