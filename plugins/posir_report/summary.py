@@ -12,6 +12,7 @@ from posir_tasks.errors import PosirError
 from posir_tasks.plugin_api.manager import plugin_scores
 from posir_tasks.profile import PositionProfile
 from posir_tasks.results import SubsetResult
+from posir_tasks.sources.repository import combine_revisions
 from posir_tasks.window_coverage import pool_coverages
 
 #: Folder below a revision in which mteb saves runs with other settings, each in its own folder.
@@ -98,7 +99,7 @@ def _summarise_task(model: str, revision: str, task: str, results: list[SubsetRe
         task,
         subsets,
         tuple(sorted(missing)),
-        ", ".join(sorted({str(result.run.get("data_revision", "unknown")) for result in results})),
+        combine_revisions(str(result.run.get("data_revision", "unknown")) for result in results),
         profile,
         plugin_scores(profile, pool_coverages(result.coverage for result in results)),
     )

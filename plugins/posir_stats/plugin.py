@@ -12,6 +12,7 @@ from posir_tasks.display.progress import progress
 from posir_tasks.display.tables import TableFormat, print_as
 from posir_tasks.plugin_api import hookimpl
 from posir_tasks.plugin_api.panels import DATA
+from posir_tasks.sources.repository import combine_revisions
 
 
 @hookimpl
@@ -42,7 +43,7 @@ def compute_statistics(name: str) -> DatasetStatistics:
         data = subset.read()
         revisions.add(data.revision)
         subsets.append(Statistics.from_data(data, subset, dataset.scheme))
-    source = f"{dataset.location}, revision {', '.join(sorted(revisions))}"
+    source = f"{dataset.location}, revision {combine_revisions(revisions)}"
     return DatasetStatistics(dataset.name, source, subsets)
 
 

@@ -61,6 +61,12 @@ class PosirTables:
         )
 
 
+def domain_files(language: str, corpus_language: str, domain: str) -> list[str]:
+    """Return the paths of the files of a domain: corpus, qrels and queries."""
+    languages = (corpus_language, language, language)
+    return [f"{code}/{domain}/{file}" for code, file in zip(languages, FILES, strict=True)]
+
+
 def list_domains(repository: Repository, language: str) -> list[str]:
     """Return the domains of a language, sorted; hidden folders are unfinished imports and ignored."""
     folders = (path.split("/")[1] for path in repository.paths(language) if path.count("/") >= 2)
@@ -200,6 +206,6 @@ def read_domain(repository: Repository, language: str, corpus_language: str, dom
             characters=queries["pos_char_length"].to_numpy(),
             tokens=queries["pos_token_length"].to_numpy(),
         ),
-        revision=repository.revision,
+        revision=repository.revision(domain_files(language, corpus_language, domain)),
         dropped=positives["query-id"].n_unique() - known["query-id"].n_unique(),
     )

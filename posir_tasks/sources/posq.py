@@ -73,7 +73,7 @@ def read_squad(repository: Repository) -> PositionData:
             document_ids=queries["document"].to_list(),
             starts=queries["answer_start"].list.get(0).to_numpy(),
         ),
-        revision=repository.revision,
+        revision=repository.revision(repository.paths()),
     )
 
 
@@ -122,7 +122,7 @@ def read_fineweb(repository: Repository) -> PositionData:
             document_ids=queries["document"].to_list(),
             labels=tuple(queries["span_class"].to_list()),
         ),
-        revision=repository.revision,
+        revision=repository.revision(repository.paths()),
     )
 
 

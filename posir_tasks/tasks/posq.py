@@ -17,8 +17,8 @@ from posir_tasks.sources.posq import (
     sample_tiny_fineweb,
     sample_tiny_squad,
 )
-from posir_tasks.sources.repository import LOCAL, Repository, data_folder, open_repository, requested_revision
-from posir_tasks.tasks.base import PositionTask
+from posir_tasks.sources.repository import LOCAL, LocalRepository, Repository, data_folder, open_repository, requested_revision
+from posir_tasks.tasks.base import PositionTask, is_local_data_outdated
 from posir_tasks.tasks.citations import POSQ
 from posir_tasks.tasks.metadata import build_metadata
 
@@ -52,6 +52,25 @@ class PosqTask(PositionTask):
         revision = requested_revision(self.repo_id, self.revision) if data_folder() is None else LOCAL
         self.metadata = type(self).metadata.model_copy(update={"dataset": {"path": self.repo_id, "revision": revision}})
         super().__init__(*args, **kwargs)
+
+    def has_data(self) -> bool:
+        """Whether the data is on the Hub, or in the local folder."""
+        repository = open_repository(self.repo_id, self.revision)
+        return not isinstance(repository, LocalRepository) or bool(repository.paths())
+
+    def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:
+        """Make the data available, and record the revision of a local folder."""
+        repository = open_repository(self.repo_id, self.revision)
+        if isinstance(repository, LocalRepository):
+            dataset = {"path": self.repo_id, "revision": repository.revision(repository.paths())}
+            self.metadata = self.metadata.model_copy(update={"dataset": dataset})
+        super().load_data(num_proc, **kwargs)
+
+    def is_outdated(self, subset: str, revision: str) -> bool:  # noqa: ARG002
+        """Whether the data is in a local folder and is not the data that a result with this revision is for."""
+        repository = open_repository(self.repo_id, self.revision)
+        paths = repository.paths() if isinstance(repository, LocalRepository) else ()
+        return is_local_data_outdated(repository, paths, revision)
 
     @classmethod
     @abstractmethod
