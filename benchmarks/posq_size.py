@@ -40,7 +40,7 @@ def main() -> None:
     if sys.argv[2:] == ["scaling"]:
         sizes = [(DOCUMENTS, QUERIES * k // 4) for k in (1, 2, 3, 4)] + [(DOCUMENTS * k // 4, QUERIES // 4) for k in (1, 2, 3)]
     print("                    |     mteb run -t SQuAD-PosQ    |       bm25s alone      |  ratio of seconds")
-    print("documents   queries |      s  without imports  peak MB |     s  without imports  |  whole  without imports")
+    print("documents   queries |      s  without imports  peak MB |     s  without imports  |  total  without imports")
     for documents, queries in sizes:
         ours, inside, raw = run(texts, documents, queries)
         seconds = float(raw.output)

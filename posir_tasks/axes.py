@@ -37,11 +37,7 @@ class Axes:
             raise ValueError(f"there are {len(self.length_titles)} titles for {len(self.lengths)} length buckets")
 
     def check_same(self, other: Axes) -> None:
-        """Raise if values over these axes and over others do not add.
-
-        Raises:
-            ProfileError: The schemes or their cells differ.
-        """
+        """Raise ProfileError if values over these axes and over others do not add."""
         if self.scheme != other.scheme:
             raise ProfileError(f"The schemes '{self.scheme}' and '{other.scheme}' do not add; pool results of one benchmark.")
         if self != other:
@@ -59,11 +55,7 @@ class Axes:
 
     @classmethod
     def from_json(cls, data: object) -> Axes:
-        """Read axes.
-
-        Raises:
-            ValueError: A field is missing or has another type.
-        """
+        """Read axes; raise ValueError if a field is missing or has another type."""
         return AXES.validate_python(data)
 
 

@@ -36,11 +36,7 @@ Addable = TypeVar("Addable")
 
 
 def add_values(one: Value, other: Value) -> Value:
-    """Add two values of one class, array by array.
-
-    Raises:
-        ProfileError: Their axes differ.
-    """
+    """Add two values of one class, array by array; raise ProfileError if their axes differ."""
     if type(one) is not type(other):
         return NotImplemented  # type: ignore[no-any-return]
     one.axes.check_same(other.axes)
@@ -62,27 +58,12 @@ def _array_names(value: CellValue) -> list[str]:
 
 
 def pool(values: Iterable[Addable]) -> Addable:
-    """Add one or more profiles or other values that add.
-
-    Raises:
-        ProfileError: They are of different schemes.
-        TypeError: There is none.
-    """
+    """Add one or more profiles or other values that add; raise ProfileError if their schemes differ."""
     return reduce(add, values)
 
 
 def check_shapes(axes: Axes, per_cell: Iterable[NDArray[Any]], per_length: Iterable[NDArray[Any]], *columns: int) -> None:
-    """Raise if arrays do not fit axes with L length buckets and P position bins.
-
-    Args:
-        axes: The axes.
-        per_cell: Arrays of shape (L, P, *columns).
-        per_length: Arrays of shape (L, *columns).
-        columns: Further dimensions.
-
-    Raises:
-        ValueError: An array has another shape.
-    """
+    """Raise ValueError unless arrays fit L length buckets and P position bins: (L, P, *columns) per cell, (L, *columns)."""
     lengths, positions = len(axes.lengths), len(axes.positions)
     for arrays, expected in ((per_cell, (lengths, positions, *columns)), (per_length, (lengths, *columns))):
         for array in arrays:
@@ -94,23 +75,14 @@ def check_shapes(axes: Axes, per_cell: Iterable[NDArray[Any]], per_length: Itera
 
 
 def check_counts(*counts: Integers) -> None:
-    """Raise if a count is negative.
-
-    Raises:
-        ValueError: One is.
-    """
+    """Raise ValueError if a count is negative."""
     if any(array.min(initial=0) < 0 for array in counts):
         raise ValueError("a count is negative; counts are numbers of queries.")
 
 
 @contextmanager
 def reading_json(data: object, newest: int, what: str) -> Iterator[None]:
-    """Check the schema version of JSON, and explain errors while it is read.
-
-    Args:
-        data: The JSON value.
-        newest: The newest schema version that is read.
-        what: Name of the value in messages.
+    """Check the schema version of JSON, which messages call `what`, and explain errors while it is read.
 
     Raises:
         ProfileError: The JSON is damaged.
@@ -208,13 +180,7 @@ class CellMoments:
 
     @classmethod
     def from_values(cls, scheme: PositionScheme, evidence: Evidence, values: Floats) -> CellMoments:
-        """Sum values in the cells of a scheme.
-
-        Args:
-            scheme: Assigns queries to cells.
-            evidence: Of n queries.
-            values: One finite number per query, shape (n,).
-        """
+        """Sum values, one finite number per query with the shape (n,), in the cells of a scheme."""
         axes, cells = scheme.axes, scheme.cells(evidence)
         sums = np.zeros((3, len(axes.lengths), len(axes.positions)))
         for power, of_power in enumerate(sums):

@@ -27,16 +27,7 @@ class NewerSchemaError(PosirError):
 
 
 def check_schema(schema: int, newest: int, what: str) -> None:
-    """Raise if data has a newer schema than this version of posir reads.
-
-    Args:
-        schema: Schema version of the data.
-        newest: The newest one that is read.
-        what: Subject of the message, such as `This profile`.
-
-    Raises:
-        NewerSchemaError: The data is newer.
-    """
+    """Raise NewerSchemaError if data has a newer schema than is read; `what` is the subject, such as `This profile`."""
     if schema > newest:
         raise NewerSchemaError(
             f"{what} has schema {schema}; this version of posir reads up to {newest}. Update it: pip install -U posir"

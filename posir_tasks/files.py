@@ -1,4 +1,4 @@
-"""Atomic writes, and a lock for each folder that several processes may write to."""
+"""Finding files, writing them atomically, and a lock for each folder that several processes may write to."""
 
 import errno
 import logging
@@ -26,6 +26,35 @@ STALE_AFTER = 86_400
 LOCK_FILE = ".posir.lock"
 #: Seconds to wait for a lock: far longer than any write takes.
 LOCK_TIMEOUT = 120.0
+#: Environment variable with the folder of posir's cache; by default `posir` in the user's cache folder.
+CACHE_VARIABLE = "POSIR_CACHE"
+
+
+def cache_folder() -> Path:
+    """Return posir's cache folder."""
+    configured = os.environ.get(CACHE_VARIABLE)
+    if configured:
+        return Path(configured).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "posir"
+
+
+def find_files(folder: Path, suffix: str) -> list[Path]:
+    """Return the files below a folder whose names end with a suffix, sorted; symbolic links to folders are followed.
+
+    A link to a folder that contains it is not: it has no new files. A folder that cannot be read has none.
+    """
+    return sorted(_walk(folder, suffix, frozenset(folder.resolve().parents)))
+
+
+def _walk(folder: Path, suffix: str, above: frozenset[Path]) -> Iterator[Path]:
+    real = folder.resolve()
+    if real in above or not os.access(folder, os.R_OK | os.X_OK):
+        return
+    for entry in folder.iterdir() if folder.is_dir() else ():
+        if entry.is_dir():
+            yield from _walk(entry, suffix, above | {real})
+        elif entry.name.endswith(suffix) and entry.is_file():
+            yield entry
 
 
 @contextmanager
@@ -62,11 +91,7 @@ def _new_file_beside(path: Path) -> Path:
 
 @contextmanager
 def explain_disk_full(path: Path) -> Iterator[None]:
-    """Turn the system's error about a full disk into one that says what to do.
-
-    Raises:
-        PosirError: The disk is full.
-    """
+    """Turn the system's error about a full disk into a PosirError that says what to do."""
     try:
         yield
     except OSError as error:

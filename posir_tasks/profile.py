@@ -38,38 +38,22 @@ MRR_AT_10: Gains = np.append(1 / np.arange(1, DEPTH + 1), [0.0, 0.0])
 
 
 def recall_gains(k: int) -> Gains:
-    """Return recall@k of each column: 1 where the rank is at most `k`.
-
-    Args:
-        k: 1 to 10, or 100.
-
-    Raises:
-        ProfileError: It is another cut-off, whose recall does not follow from a profile.
-    """
+    """Return recall@k of each column; raise ProfileError unless k is 1 to 10 or 100, as others do not follow from a profile."""
     if k not in (*range(1, DEPTH + 1), 100):
         raise ProfileError(f"recall@{k} does not follow from a profile: k is 1 to {DEPTH}, or 100.")
     return (np.arange(len(RANKS)) < (len(RANKS) - 1 if k == 100 else k)).astype(np.float64)
 
 
 def rank_columns(ranks: Integers) -> Integers:
-    """Return the column of each rank.
-
-    Args:
-        ranks: Ranks from 1, 0 where the document was not found, shape (n,).
-    """
+    """Return the column of each rank, of which 0 means that the document was not found; shape (n,)."""
     missed = (ranks < 1) | (ranks > 100)
     return np.where(missed, len(RANKS) - 1, np.minimum(ranks, DEPTH + 1) - 1)
 
 
 def mean_gain(counts: NDArray[np.int64] | NDArray[np.float64], gains: Gains) -> NDArray[np.float64]:
-    """Return the mean gain of each row of counts.
+    """Return the mean gain of each row of counts, NaN where a row counts no query.
 
-    Args:
-        counts: Shape (..., ranks).
-        gains: Gain of each rank column, shape (ranks,).
-
-    Returns:
-        Shape (...), NaN where a row counts no query.
+    Shapes: counts (..., ranks) and the gain of each rank column (ranks,) give means (...).
     """
     queries = counts.sum(axis=-1)
     with np.errstate(invalid="ignore"):
@@ -97,13 +81,7 @@ class PositionProfile:
 
     @classmethod
     def from_ranks(cls, scheme: PositionScheme, evidence: Evidence, ranks: Integers) -> PositionProfile:
-        """Count ranks into the cells of a scheme.
-
-        Args:
-            scheme: Assigns queries to cells.
-            evidence: Of n queries.
-            ranks: Rank of the relevant document of each query, from 1; 0 where it is not among the results. Shape (n,).
-        """
+        """Count the ranks of n queries' relevant documents (from 1; 0 if not found) in the cells of a scheme; shape (n,)."""
         axes, columns, cells = scheme.axes, rank_columns(ranks), scheme.cells(evidence)
         counts = np.zeros((len(axes.lengths), len(axes.positions), len(RANKS)), np.int64)
         np.add.at(counts, (cells.length, cells.position, columns[cells.query]), 1)

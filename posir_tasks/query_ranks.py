@@ -3,8 +3,6 @@
 A profile counts ranks without the queries; comparing two models query by query needs the ranks themselves.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 from dataclasses import dataclass
@@ -31,13 +29,7 @@ SCHEMA = 2
 #: Key of the parquet metadata that holds the header.
 METADATA_KEY = b"posir"
 COLUMNS = pl.Schema(
-    {
-        "subset": pl.String(),
-        "query_id": pl.String(),
-        "rank": pl.Int32(),
-        "length": pl.Int16(),
-        "positions": pl.List(pl.Int16()),
-    }
+    {"subset": pl.String(), "query_id": pl.String(), "rank": pl.Int32(), "length": pl.Int16(), "positions": pl.List(pl.Int16())}
 )
 
 

@@ -4,8 +4,6 @@ With one relevant document per query, every retrieval metric is a function of it
 document, which would take most of the time and memory of a large retrieval task.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -73,15 +71,7 @@ def rank_results(results: Results, positives: Mapping[str, str]) -> RankedQuerie
 
 
 def rank_hits(hits: Hits, positives: Mapping[str, str]) -> RankedQueries:
-    """Rank each query's relevant document among its hits, in the order of `rank_results`.
-
-    Args:
-        hits: In the order of the queries of `positives`.
-        positives: Query id to the id of its relevant document.
-
-    Raises:
-        ScoreError: A score is NaN.
-    """
+    """Rank each query's relevant document among its hits, in the order of `rank_results`; raise ScoreError for NaN scores."""
     rows = {name: row for row, name in enumerate(hits.document_ids)}
     relevant = np.fromiter((rows[name] for name in positives.values()), np.int64, len(positives))
     scores = hits.scores.astype(np.float64)
@@ -96,21 +86,12 @@ def rank_hits(hits: Hits, positives: Mapping[str, str]) -> RankedQueries:
 
 
 def _rank(
-    scores: NDArray[np.float64],
-    sizes: Integers,
-    relevant_scores: NDArray[np.float64],
-    tied_before: Callable[[int], int],
+    scores: NDArray[np.float64], sizes: Integers, relevant_scores: NDArray[np.float64], tied_before: Callable[[int], int]
 ) -> RankedQueries:
-    """Rank each query's relevant document.
+    """Rank each query's relevant document; raise ScoreError if a score is NaN.
 
-    Args:
-        scores: Scores of all results, query after query.
-        sizes: Number of results of each query, shape (n,).
-        relevant_scores: Score of each relevant document, NaN if it is not among the results, shape (n,).
-        tied_before: Returns for a query the number of documents with the same score that rank before the relevant one.
-
-    Raises:
-        ScoreError: A score is NaN.
+    `scores` are those of all results, query after query, and `sizes` their numbers; `relevant_scores` are NaN if the document
+    is not among the results. `tied_before` returns how many documents with the same score rank before a query's relevant one.
     """
     with_nan = np.unique(np.repeat(np.arange(len(sizes)), sizes)[np.isnan(scores)])
     if with_nan.size:
@@ -152,13 +133,9 @@ def _confidence(scores: NDArray[np.float64], sizes: Integers) -> dict[str, NDArr
 
 
 def retrieval_scores(ranked: RankedQueries, k_values: Sequence[int]) -> dict[str, Any]:
-    """Return mteb's usual retrieval scores under its own names, not rounded.
+    """Return mteb's usual retrieval scores of at least one query under its own names, not rounded; 1 is a cut-off.
 
     With one relevant document per query, MAP@k is MRR@k, precision@k is recall@k / k, and precision has the nAUC of recall.
-
-    Args:
-        ranked: At least one query.
-        k_values: Cut-offs; 1 is among them.
     """
     gains = {k: _gains(ranked.ranks, k) for k in k_values}
     means = {(metric, k): float(values.mean()) for k in k_values for metric, values in gains[k].items()}

@@ -1,7 +1,5 @@
 """The form of a result: its keys, its schema version, and the upgrade of results that older versions wrote."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Find, read and rescore results on disk: mteb's own files, with position profiles in them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,7 +10,7 @@ from pydantic import BaseModel
 
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import PosirError, ProfileError, check_schema, summarize_error
-from posir_tasks.files import atomic_write, folder_lock
+from posir_tasks.files import atomic_write, find_files, folder_lock
 from posir_tasks.plugin_api.manager import plugin_scores
 from posir_tasks.profile import PositionProfile
 from posir_tasks.result_schema import COVERAGE_KEY, PROFILE_KEY, RANKS_KEY, RUN_KEY, SCHEMA, SCORE_NAMES_KEY, upgrade_scores
@@ -59,21 +57,17 @@ def read_results(folder: Path) -> list[SubsetResult]:
     results = [result for file in result_files(folder) for result in _subset_results(file)]
     if not results:
         raise PosirError(
-            f"{folder}: no result with a position profile below it. Results are made by `mteb run -t PosIR-Mini -m MODEL "
+            f"{folder}: no result with a position profile below it. Create results with `mteb run -t PosIR-Mini -m MODEL "
             f"--output-folder {folder}`; `posir tasks` lists the tasks."
         )
     return sorted(results, key=lambda result: (result.model, result.revision, result.task, result.subset))
 
 
 def result_files(folder: Path) -> Iterator[Path]:
-    """Yield the files of mteb task results below a folder.
-
-    Raises:
-        PosirError: There is no such folder.
-    """
+    """Yield the files of mteb task results below a folder; raise PosirError if there is no such folder."""
     if not folder.is_dir():
         raise PosirError(f"{folder}: no such folder. Give the --output-folder of `mteb run`.")
-    for file in sorted(folder.rglob("*.json")):
+    for file in find_files(folder, ".json"):
         if file.name != META_FILE and (file.parent / META_FILE).exists():
             yield file
 

@@ -79,11 +79,7 @@ class RelativePositions:
 
 
 def token_length_titles(bounds: tuple[int, ...]) -> tuple[str, ...]:
-    """Return titles such as `Q2: 513 to 1,024 tokens`.
-
-    Args:
-        bounds: The last length of each bucket but the longest, in tokens.
-    """
+    """Return titles such as `Q2: 513 to 1,024 tokens`, given the last length of each bucket but the longest."""
     if not bounds:
         return (ALL_LENGTHS,)
     between = (f"{low + 1:,} to {high:,} tokens" for low, high in pairwise(bounds))

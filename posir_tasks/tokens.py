@@ -20,11 +20,7 @@ def estimate_tokens(text: str) -> int:
 def load_token_counter(tokenizer: str | None) -> Callable[[str], int]:
     """Return a function that counts the tokens of a text, at least one.
 
-    Args:
-        tokenizer: Name on the Hub or folder of a Hugging Face tokenizer; None for `estimate_tokens`.
-
-    Raises:
-        PosirError: The tokenizer cannot be loaded.
+    The tokenizer is a name on the Hub or a folder; without one, `estimate_tokens` counts. PosirError if it cannot be loaded.
     """
     if tokenizer is None:
         return estimate_tokens

@@ -31,13 +31,9 @@ class WindowCoverage:
 
     @classmethod
     def from_ranks(cls, window: int, scheme: PositionScheme, evidence: Evidence, ranks: Integers) -> WindowCoverage | None:
-        """Count the evidence beyond a window and profile the rest; None if the data does not state the documents' lengths.
+        """Count the evidence beyond a window of tokens and profile the rest; None if the documents' lengths are unknown.
 
-        Args:
-            window: Tokens that the model reads.
-            scheme: Assigns queries to cells.
-            evidence: Of n queries.
-            ranks: Rank of each relevant document, shape (n,); 0 where it was not found.
+        The ranks of the relevant documents have the shape (n,); 0 means not found.
         """
         beyond = evidence.beyond(window)
         if not len(beyond):
@@ -52,11 +48,7 @@ class WindowCoverage:
         )
 
     def __add__(self, other: WindowCoverage) -> WindowCoverage:
-        """Pool two coverages.
-
-        Raises:
-            ProfileError: They are of different windows or schemes.
-        """
+        """Pool two coverages; raise ProfileError if their windows or schemes differ."""
         if not isinstance(other, WindowCoverage):
             return NotImplemented
         if self.window != other.window:

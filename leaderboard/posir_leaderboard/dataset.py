@@ -40,13 +40,9 @@ class SubsetFacts:
 
 @lru_cache(maxsize=64)
 def subset_facts(task: type[PositionTask], subset: str, revision: str) -> SubsetFacts:
-    """Read the evidence of a subset's queries; cached, since many models have results on the same subset.
+    """Read the evidence of a builtin task's subset; cached, since many models have results on the same subset.
 
-    Args:
-        task: A builtin task.
-        subset: One of the task's.
-        revision: Commit of the dataset on the Hub, or the revision of a dataset that is not there. If `POSIR_DATA` is set,
-            its folder is read, regardless of the revision.
+    The revision is a commit on the Hub, or that of a dataset that is not there. A folder `POSIR_DATA` is read regardless of it.
 
     Raises:
         DataError: The data cannot be read, or has another revision.

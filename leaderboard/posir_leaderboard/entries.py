@@ -4,8 +4,6 @@ A file is refused if reading or showing it could do harm: because of its size or
 leaves its folder or impersonates another model. Whether its scores are correct is checked in `validation`.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter
@@ -198,10 +196,7 @@ def find_duplicates(keys: Mapping[Path, Hashable]) -> list[list[Path]]:
 
 
 def read_entry(file: Path) -> Entry | None:
-    """Read one result file; None if it is of a task without position profiles.
-
-    Args:
-        file: `<org>__<model>/<revision>/<Task>.json`, with mteb's `model_meta.json` beside it.
+    """Read `<org>__<model>/<revision>/<Task>.json`; None if it is of a task without position profiles.
 
     Raises:
         EntryError: The file or the `model_meta.json` beside it is not valid; names the first problem.
@@ -228,16 +223,12 @@ def read_entry(file: Path) -> Entry | None:
     subsets = tuple(_subset_result(file, model, revision, task, one) for one in scores)
     ((subset, times),) = Counter(result.subset for result in subsets).most_common(1)
     if times > 1:
-        raise EntryError(file, "is there twice; a subset has one result", subset)
+        raise EntryError(file, "occurs twice; a subset has one result", subset)
     return Entry(model, revision, task, file, subsets, scores, data.get("dataset_revision"), meta)
 
 
 def _check_shape(shape: type[JsonShape], data: Any, file: Path, subset: str | None = None) -> None:
-    """Check the fields of a JSON object.
-
-    Raises:
-        EntryError: A field is missing or is not what is allowed; names the first.
-    """
+    """Raise EntryError for the first field of a JSON object that is missing or not what is allowed."""
     try:
         shape.model_validate(data if isinstance(data, dict) else {})
     except ValidationError as error:
@@ -287,25 +278,17 @@ def read_json(file: Path) -> Any:
 
 
 def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Build an object from its pairs.
-
-    Raises:
-        ValueError: A key is repeated; readers, pydantic's among them, differ in which value they take.
-    """
+    """Build an object from its pairs; raise ValueError for a repeated key, of which readers take different values."""
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise ValueError(f"the key '{sanitized(key)}' is twice in one object")
+            raise ValueError(f"the key '{sanitized(key)}' occurs twice in one object")
         found[key] = value
     return found
 
 
 def _check_values(file: Path, value: Any, path: tuple[str, ...]) -> None:
-    """Check nesting and numbers.
-
-    Raises:
-        EntryError: A value is nested too deeply, or a number is NaN (except nAUC), infinite or too large.
-    """
+    """Raise EntryError for a value nested too deeply, or a number that is NaN (except nAUC), infinite or too large."""
     if isinstance(value, dict | list):
         if len(path) >= MAX_DEPTH:
             raise EntryError(file, f"is nested more than {MAX_DEPTH} deep", field=".".join(path))

@@ -4,8 +4,6 @@ The format: https://huggingface.co/docs/hub/eval-results. It has no place for PS
 so PSI stays in the full result, to which every entry links.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from huggingface_hub.utils import yaml_dump  # type: ignore[attr-defined]
@@ -21,11 +19,7 @@ from posir_tasks.tasks.catalogue import builtin_tasks
 
 
 def build_eval_results(entries: Sequence[Entry], page: str) -> Commit:
-    """Return the commit that adds a model's nDCG@10 to its own repository, a file per task.
-
-    Args:
-        entries: Valid entries of one model.
-        page: Address of the repository with the full results.
+    """Return the commit that adds nDCG@10 of one model's valid entries to its own repository, a file per task.
 
     Raises:
         PosirError: No entry is on a dataset of the Hub.
@@ -45,11 +39,7 @@ def build_eval_results(entries: Sequence[Entry], page: str) -> Commit:
 
 
 def to_yaml(entry: Entry, dataset: str, page: str) -> str:
-    """Return one entry of the Hub's format: the mean nDCG@10 over all queries, in [0, 1].
-
-    Raises:
-        PosirError: The installed huggingface_hub is too old for the format.
-    """
+    """Return mean nDCG@10 over all queries, in [0, 1], in the Hub's format; PosirError if huggingface_hub lacks it."""
     try:
         from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
     except ImportError as error:

@@ -1,7 +1,5 @@
 """The Hub as submissions need it: what a repository contains, its pull requests, and one commit, all by huggingface_hub."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import re

@@ -1,7 +1,5 @@
 """The plugin: the commands of `posir` for submission and leaderboard."""
 
-from __future__ import annotations
-
 import typer
 
 from posir_leaderboard.command import board, submission

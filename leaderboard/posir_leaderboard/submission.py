@@ -1,7 +1,5 @@
 """Submission: a model's results as one commit in one pull request, sent once however often the command is repeated."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -22,11 +20,7 @@ LONGEST_WAIT = 600.0
 
 
 def build_submission(entries: Sequence[Entry], repository: str) -> Commit:
-    """Return the commit that adds a model's results to a leaderboard's repository, in mteb's own layout.
-
-    Args:
-        entries: Of one model and revision; at least one.
-        repository: `owner/name` of a dataset.
+    """Return the commit that adds one model's entries to a leaderboard's dataset repository, in mteb's own layout.
 
     Raises:
         PosirError: They are in the folders of several models or revisions.
@@ -143,11 +137,7 @@ def upload(
 ) -> UploadResult:
     """Send a commit unless its files are there; after a lost response, search for them before retrying, at most five times.
 
-    Args:
-        commit: What to send.
-        uploader: How to send it.
-        sleep: Waits a number of seconds.
-        report: Receives the reason for each wait.
+    `report` receives the reason for each wait.
 
     Raises:
         HubError: The Hub refuses, or five attempts failed.

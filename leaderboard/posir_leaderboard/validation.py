@@ -54,7 +54,7 @@ def validate_entry(entry: Entry) -> list[Problem]:
     if entry.task not in tasks:
         return [_problem(entry, "is not a task of posir; `posir tasks` lists them", field="task_name")]
     task = tasks[entry.task]
-    problems = [*_name_problems(entry), *_completeness_problems(entry, task)]
+    problems = list(_completeness_problems(entry, task))
     subsets = list(zip(entry.subsets, entry.scores, strict=True))
     for result, scores in progress(subsets, f"Checking {entry.model}, {entry.task}"):
         if result.subset in task.metadata.hf_subsets:
@@ -62,13 +62,10 @@ def validate_entry(entry: Entry) -> list[Problem]:
     return problems
 
 
-def _name_problems(entry: Entry) -> Iterator[Problem]:
+def _completeness_problems(entry: Entry, task: type[PositionTask]) -> Iterator[Problem]:
     if entry.revision.startswith(NO_REVISION):
         message = "names no revision; run mteb with a model whose revision is known, such as --model-revision COMMIT"
         yield _problem(entry, message, field="revision")
-
-
-def _completeness_problems(entry: Entry, task: type[PositionTask]) -> Iterator[Problem]:
     found, expected = {result.subset for result in entry.subsets}, set(task.metadata.hf_subsets)
     if expected - found:
         missing = ", ".join(sorted(expected - found))
@@ -104,12 +101,10 @@ def _subset_problems(
 
 
 def check_revision(revision: object, recorded: object, pinned: str) -> str | None:
-    """Return the problem with the revision of the data; None if there is none.
+    """Return the problem with the revision of the data that was read; None if there is none.
 
-    Args:
-        revision: The revision that was read, as in the result.
-        recorded: The revision that the task requested, as recorded by mteb.
-        pinned: The task's own: a commit, the version of a packaged dataset, or a branch, of which any commit is valid.
+    `recorded` is the revision that the task requested, as mteb recorded it. `pinned` is the task's own: a commit, the version
+    of a packaged dataset, or a branch, of which any commit is valid.
     """
     branch = not (COMMIT.fullmatch(pinned) or pinned.isdigit())
     allowed = "a commit of the dataset on the Hub" if branch else pinned
@@ -264,13 +259,7 @@ def _is_number(value: Any) -> bool:
 
 
 def differences(expected: Any, found: Any, field: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the differences between two JSON values, as field and message.
-
-    Args:
-        expected: Its numbers are not rounded.
-        found: Its numbers are rounded as mteb rounds them.
-        field: Name of the field with this value.
-    """
+    """Yield the differences between an expected JSON value, not rounded, and one rounded as mteb rounds it, by field."""
     if isinstance(expected, dict) and isinstance(found, dict):
         inside = f"{field}." if field else ""
         for name in sorted(expected.keys() | found.keys()):

@@ -1,7 +1,5 @@
 """`posir import` and `posir import-squad`: a custom dataset in one command."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -65,10 +63,7 @@ def add_commands(app: typer.Typer) -> None:
 
     @app.command("import", rich_help_panel=DATA)
     def import_command(
-        sources: Annotated[
-            list[Path],
-            typer.Argument(help="JSON Lines (.jsonl), or folders in the BEIR layout with spans."),
-        ],
+        sources: Annotated[list[Path], typer.Argument(help="JSON Lines (.jsonl), or folders in the BEIR layout with spans.")],
         language: Language,
         domain: Domain,
         output: Output,

@@ -3,8 +3,6 @@
 A reader yields passages with their questions; here spans are checked and tokens counted, and the domain is written.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field

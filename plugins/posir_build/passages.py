@@ -1,7 +1,5 @@
 """What every reader of a format yields: passages with their questions, and questions that cannot be read."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

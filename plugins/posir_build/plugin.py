@@ -1,7 +1,5 @@
 """Hook implementation: `posir import`, `posir import-squad` and `posir validate`."""
 
-from __future__ import annotations
-
 import typer
 
 from posir_build import import_commands, validate_command

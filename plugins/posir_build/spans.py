@@ -1,7 +1,5 @@
 """The span of an answer in its document: checked as stated, and repaired only where that is no guess."""
 
-from __future__ import annotations
-
 import unicodedata
 from dataclasses import dataclass
 from reprlib import repr as short_repr

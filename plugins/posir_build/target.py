@@ -1,7 +1,5 @@
 """Where new data goes: one domain of a language in a folder in the PosIR layout, written completely or not at all."""
 
-from __future__ import annotations
-
 import re
 import tempfile
 from dataclasses import dataclass
@@ -35,11 +33,7 @@ class Target:
         return self.output / self.language / self.domain
 
     def check(self) -> None:
-        """Check that the domain can be written.
-
-        Raises:
-            PosirError: Language or domain are not allowed, or the domain exists.
-        """
+        """Raise PosirError if language or domain are not allowed, or the domain exists."""
         codes = [known.code for known in LANGUAGES]
         if self.language not in codes:
             raise PosirError(

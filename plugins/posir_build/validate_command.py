@@ -1,7 +1,5 @@
 """`posir validate`: everything that the loader would reject in a folder of data, before a model runs."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """Checks of a folder in the PosIR layout against everything that the loader requires, domain by domain."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from pathlib import Path

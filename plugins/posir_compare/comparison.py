@@ -1,7 +1,5 @@
 """From pairs to rows: each length and metric of a pair is one comparison; p-values are corrected for their number."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum

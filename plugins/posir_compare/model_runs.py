@@ -1,7 +1,5 @@
 """Which models are compared: the runs in the given folders, and the pairs of runs that have a task in common."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations, groupby

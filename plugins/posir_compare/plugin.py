@@ -15,8 +15,6 @@ from posir_tasks.errors import PosirError
 from posir_tasks.plugin_api import hookimpl
 from posir_tasks.plugin_api.panels import READ
 
-#: Columns of a table where the output is not a terminal.
-WIDTH = 140
 NOTE = (
     "95 % intervals for new documents. nDCG@10 x 100; start to end: first minus last third of the document, x 100; PSI: "
     "posterior median. The p-value of PSI tests whether the effect of position differs. p corrected: Holm-corrected for all "
@@ -48,7 +46,7 @@ def posir_commands(app: typer.Typer) -> None:
         for note in comparison.notes:
             typer.echo(f"note: {note}", err=True)
         document = {"comparisons": comparison.rows, "notes": comparison.notes}
-        print_as(format_, [comparison_table(comparison.rows)], comparison.rows, document, legend=[NOTE], width=WIDTH)
+        print_as(format_, [comparison_table(comparison.rows)], comparison.rows, document, legend=[NOTE])
 
 
 def _select_runs(given: list[str], results: Path | None) -> list[ModelRun]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from posir_compare.comparison import Metric, Row
-from posir_tasks.display.numbers import format_count, format_estimate, format_p_value, format_percent, format_psi
+from posir_tasks.display.numbers import format_estimate, format_p_value, format_percent, format_psi
 from posir_tasks.display.tables import Table, build_columns
 
 RUN = ("Model A", "Model B", "Task", "Method")
@@ -20,6 +20,7 @@ def comparison_table(rows: Iterable[Row]) -> Table:
         build_columns((*RUN, *SCORES), NUMBERS),
         tuple((row.model_a, row.model_b, row.task, row.method.value, *_cells(row)) for row in rows),
         split_by="{Task} · {Method}\nA: {Model A}\nB: {Model B}",
+        keys=2,
     )
 
 
@@ -34,7 +35,6 @@ def _cells(row: Row) -> tuple[str, ...]:
     score = difference if row.metric is Metric.START_TO_END else value
     return (
         row.length,
-        format_count(row.queries),
         row.metric.value,
         format_estimate(row.a, row.a_low, row.a_high, score),
         format_estimate(row.b, row.b_low, row.b_high, score),

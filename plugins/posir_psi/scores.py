@@ -1,4 +1,4 @@
-"""PSI and the scores it is made of, as functions of a position profile.
+"""PSI and the scores that it is computed from, as functions of a position profile.
 
 Sources: PSI, Zeng et al. 2025 (arXiv 2505.13950); bins and length buckets, Zeng et al. 2026 (arXiv 2601.08363).
 """

@@ -1,7 +1,5 @@
 """The rank correlation of PosIR with MMTEB retrieval over models."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from scipy.stats import spearmanr

@@ -1,7 +1,5 @@
 """An upper bound of PSI under the null for published results, of which only bucket means and numbers of queries are known."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

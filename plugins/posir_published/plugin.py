@@ -1,7 +1,5 @@
 """The hook implementation: `posir published`."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer
@@ -41,11 +39,7 @@ def posir_commands(app: typer.Typer) -> None:
 
 
 def check_views(*, task: bool, lengths: bool, bins: bool, mmteb: bool) -> None:
-    """Check that options can be combined.
-
-    Raises:
-        PosirError: They cannot.
-    """
+    """Raise PosirError if options cannot be combined."""
     if mmteb and (task or lengths or bins):
         raise PosirError(
             "--mmteb shows PosIR's average over tasks, at every length; use it without --task, --lengths and --bins."
@@ -55,24 +49,18 @@ def check_views(*, task: bool, lengths: bool, bins: bool, mmteb: bool) -> None:
 
 
 def select_tasks(tasks: list[str] | None) -> list[str]:
-    """Return the named tasks, or all if none is named.
-
-    Raises:
-        PosirError: Nothing is published on one of them.
-    """
+    """Return the named tasks, or all if none is named; raise PosirError if nothing is published on one of them."""
     known = published_tasks()
     for name in tasks or ():
         if name not in known:
-            raise PosirError(f"Nothing is published on a task '{name}'. Published are: {', '.join(known)}.")
+            raise PosirError(
+                f"There are no published results for a task '{name}'. Tasks with published results: {', '.join(known)}."
+            )
     return list(dict.fromkeys(tasks or known))
 
 
 def read_bins(tasks: list[str]) -> list[PublishedBin]:
-    """Return the published position buckets of tasks.
-
-    Raises:
-        PosirError: There are none.
-    """
+    """Return the published position buckets of tasks; raise PosirError if there are none."""
     rows = [row for name in tasks for row in published_bins(name)]
     if not rows:
         raise PosirError(

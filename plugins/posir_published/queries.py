@@ -1,7 +1,5 @@
 """The numbers of queries of the published results, where the papers give them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

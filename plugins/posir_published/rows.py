@@ -1,7 +1,5 @@
 """The published scores as rows of a report: one per model, task and length."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -58,11 +56,7 @@ class PublishedBin:
 def published_rows(task: str) -> list[PublishedRow]:
     """Return the published rows of a task: models by descending nDCG@10, each with `all` and its length buckets.
 
-    Args:
-        task: Name of a task, or `PosIR` or `PosIR(cross-lingual)` for the macro average over its tasks.
-
-    Returns:
-        Empty if nothing is published on the task.
+    `PosIR` and `PosIR(cross-lingual)` are the macro averages over their tasks. Empty if nothing is published on the task.
     """
     rows = [row for row in _all_rows() if row.task == task]
     overall = {row.model: row.ndcg_at_10 for row in rows if row.length == "all"}
@@ -94,13 +88,9 @@ def _all_rows() -> tuple[PublishedRow, ...]:
 
 
 def macro_average(rows: Iterable[PublishedRow], name: str) -> list[PublishedRow]:
-    """Return the unweighted mean over tasks of nDCG@10 and of PSI, for each model and length.
+    """Return the unweighted mean over tasks of nDCG@10 and of PSI, for each model and length, as rows of a task `name`.
 
     This is how PosIR averages over languages (arXiv 2601.08363); over the ten monolingual tasks it gives the paper's Table 2.
-
-    Args:
-        rows: All models on the same tasks, at the same lengths.
-        name: Task name of the averages.
     """
     groups: dict[tuple[str, str], list[PublishedRow]] = {}
     for row in rows:

@@ -1,7 +1,5 @@
 """Typed readers of the published scores in this package; `data/README.md` names the source of each file."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Iterator
 from dataclasses import dataclass

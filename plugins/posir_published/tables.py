@@ -1,7 +1,5 @@
 """The tables of published results, and notes on what they do not give."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from posir_published.mmteb import Correlation

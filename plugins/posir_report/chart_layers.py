@@ -5,8 +5,6 @@ band `null_low` and `null_high`. Other charts have a row per model with the fiel
 in [0, 1]; nDCG@10 is printed x 100, as in the papers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -84,17 +82,7 @@ def curve(
     line: Mapping[str, Any] | None = None,
     point: Mapping[str, Any] | None = None,
 ) -> list[alt.Chart]:
-    """Return intervals, line and points of nDCG@10 over positions.
-
-    Args:
-        base: The rows.
-        positions: Their horizontal axis.
-        colour: Colour of all layers.
-        interval: How 95 % intervals are drawn; None for none.
-        scale: Scale of nDCG@10.
-        line: More encodings of the line.
-        point: More encodings of the points.
-    """
+    """Return intervals if there are any, line and points of nDCG@10 over positions; `line` and `point` are encodings."""
     base = base.encode(x=positions.axis)
     marks = {"area": base.mark_area(opacity=0.16), "rule": base.mark_rule(opacity=0.55, strokeWidth=2.2)}
     intervals = [marks[interval].encode(y=ndcg_axis("low", scale), y2="high:Q", color=colour)] if interval else []

@@ -1,7 +1,5 @@
 """The four charts of a report; page and pictures show the same ones."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -47,12 +45,7 @@ HORIZONTAL = 6
 
 
 def draw_curves(summary: TaskSummary, cells: Sequence[Cell]) -> alt.VConcatChart:
-    """Return nDCG@10 over position, a panel for each length bucket, with intervals and null bands.
-
-    Args:
-        summary: The model and task.
-        cells: Its cells, from `build_cells`.
-    """
+    """Return nDCG@10 over position, a panel for each length bucket, with intervals and null bands."""
     panels, positions = length_titles(summary.profile.cell_counts()), build_positions(summary.profile.axes)
     base = build_chart([{**asdict(cell), "panel": panels[cell.length]} for cell in cells])
     layers = [
@@ -77,12 +70,7 @@ def draw_curves(summary: TaskSummary, cells: Sequence[Cell]) -> alt.VConcatChart
 
 
 def draw_heat_map(summary: TaskSummary, cells: Sequence[Cell]) -> alt.VConcatChart:
-    """Return nDCG@10 and number of queries of every cell, length buckets down and positions across.
-
-    Args:
-        summary: The model and task.
-        cells: Its cells, from `build_cells`.
-    """
+    """Return nDCG@10 and number of queries of every cell, length buckets down and positions across."""
     rows, axes = length_titles(summary.profile.cell_counts()), summary.profile.axes
     narrow = len(axes.positions) > HORIZONTAL
     base = build_chart([{**asdict(cell), "row": rows[cell.length]} for cell in cells]).encode(
@@ -129,11 +117,7 @@ def _heat_layers(base: alt.Chart) -> list[alt.Chart]:
 
 
 def draw_models(summaries: Sequence[TaskSummary]) -> alt.VConcatChart:
-    """Return nDCG@10 over position, all lengths together, of the models on one task.
-
-    Args:
-        summaries: Of one task and one scheme.
-    """
+    """Return nDCG@10 over position, all lengths together, of the models on one task in one scheme."""
     axes, task = summaries[0].profile.axes, summaries[0].task
     labels = [f"{name} · {one.profile.queries:,} queries" for name, one in zip(model_labels(summaries), summaries, strict=True)]
     values = [
@@ -163,11 +147,7 @@ def draw_models(summaries: Sequence[TaskSummary]) -> alt.VConcatChart:
 
 
 def draw_psi_against_ndcg(summaries: Sequence[TaskSummary]) -> alt.VConcatChart:
-    """Return PSI against nDCG@10, a panel for each task and a point for each model, with intervals and PSI under the null.
-
-    Args:
-        summaries: Those whose PSI is defined.
-    """
+    """Return PSI, which must be defined, against nDCG@10: a panel per task, a point per model, intervals and null."""
     names = model_labels(summaries)
     labels, panels = list(dict.fromkeys(names)), task_titles(summaries)
     values = [
@@ -207,13 +187,7 @@ def _hollow_if_few(fill: Any) -> Any:
 
 
 def cover_tenths(values: Iterable[Mapping[str, Any]], fields: Sequence[str], *, start: float | None = None) -> alt.Scale:
-    """Return a scale between tenths within [0, 1] that covers all values with a margin.
-
-    Args:
-        values: Rows of the chart.
-        fields: Their fields to cover.
-        start: Where the scale starts; None to start below the least value.
-    """
+    """Return a scale between tenths within [0, 1] that covers fields of all values with a margin; it may have a fixed start."""
     shown: list[float] = [one[field] for one in values for field in fields if one[field] is not None]
     low = math.floor(max(0.0, min(shown) * 10 - MARGIN)) / 10 if start is None else start
     return alt.Scale(domain=[low, min(10, math.ceil(max(shown) * 10 + MARGIN)) / 10])

@@ -1,7 +1,5 @@
 """The figures of a report, and the files that figures are written to."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -70,13 +68,7 @@ def _build_task_figures(summaries: list[TaskSummary]) -> Iterator[Figure]:
 
 
 def export(figures: Sequence[Figure], png: Path | None, html: Path | None, write_page: Callable[[Path], object]) -> None:
-    """Write figures as pictures and as a page, and print the names of the files on the error stream.
-
-    Args:
-        figures: What to write as pictures.
-        png: Folder of the pictures; None to write none.
-        html: File of the page; None to write none.
-        write_page: Writes the page to a file.
+    """Write figures to a folder and `write_page` to a file, each if given, and print the names on the error stream.
 
     Raises:
         PosirError: A file cannot be written.
@@ -95,11 +87,7 @@ def export(figures: Sequence[Figure], png: Path | None, html: Path | None, write
 
 
 def write_pictures(figures: Sequence[Figure], folder: Path) -> list[Path]:
-    """Write a PNG for each figure.
-
-    Raises:
-        PosirError: The folder is a file.
-    """
+    """Write a PNG for each figure; raise PosirError if the folder is a file."""
     if folder.exists() and not folder.is_dir():
         raise PosirError(f"{folder}: a file, not a folder. --png takes the folder to write pictures to.")
     paths = [folder / f"{name}.png" for name in deduplicate([figure.slug for figure in figures])]

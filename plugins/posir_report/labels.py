@@ -1,7 +1,5 @@
 """Names of models and tasks as tables and charts print them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from posir_report.summary import TaskSummary

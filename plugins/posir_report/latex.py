@@ -1,6 +1,4 @@
-"""LaTeX tables in the papers' shapes: a row per model; nDCG@10 and PSI by length (PosIR), or by position bucket (PosQ)."""
-
-from __future__ import annotations
+"""LaTeX tables laid out as in the papers: a row per model; nDCG@10 and PSI by length (PosIR), or by position bucket (PosQ)."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -12,7 +10,7 @@ from posir_report.tables import LEVEL
 from posir_tasks.display.numbers import format_count, format_estimate, format_interval, format_null, format_percent, format_psi
 from posir_tasks.display.tables import Column, Table, to_latex
 
-#: Characters of a model's name; the middle of a longer one is left out, so that the table fits a page.
+#: Characters of a model's name; a longer one is shortened in the middle, so that the table fits a page.
 NAME_WIDTH = 44
 NULL_NOTE = (
     "In brackets 95 % intervals; below PSI, as published, its estimate and what it shows under the null, if position has no "

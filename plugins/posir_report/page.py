@@ -1,7 +1,5 @@
 """The report as a single page that needs no network: tables, figures and how to read them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version

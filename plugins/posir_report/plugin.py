@@ -1,7 +1,5 @@
 """The hook implementation: `posir report`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -33,7 +31,7 @@ LARGE_DESIGN_EFFECT = 1.2
 
 
 class ReportFormat(StrEnum):
-    """Output formats of a report: those of every table, and the papers' tables in LaTeX."""
+    """Output formats of a report: those of every table, and LaTeX tables as in the papers."""
 
     TABLE = "table"
     MARKDOWN = "markdown"
@@ -53,7 +51,7 @@ def posir_commands(app: typer.Typer) -> None:
         format_: Annotated[ReportFormat | None, typer.Option("--format", help="Output format.  [default: table]")] = None,
         markdown: Annotated[bool, typer.Option("--markdown", help="Short for --format markdown.")] = False,
         csv: Annotated[bool, typer.Option("--csv", help="Short for --format csv.")] = False,
-        latex: Annotated[bool, typer.Option("--latex", help="Short for --format latex: the papers' tables.")] = False,
+        latex: Annotated[bool, typer.Option("--latex", help="Short for --format latex: tables as in the papers.")] = False,
         published: Annotated[
             bool, typer.Option("--published", help="Include the published results of the same tasks.")
         ] = False,
@@ -78,28 +76,20 @@ def posir_commands(app: typer.Typer) -> None:
 
 
 def choose_format(requested: set[ReportFormat]) -> ReportFormat:
-    """Return the requested format, or the default.
-
-    Raises:
-        PosirError: Several formats are requested.
-    """
+    """Return the requested format, or the default; raise PosirError if several are requested."""
     if len(requested) > 1:
         raise PosirError(f"Several output formats: {', '.join(sorted(requested))}. Give one; --html and --png go with any.")
     return requested.pop() if requested else ReportFormat.TABLE
 
 
 def check_options(format_: ReportFormat, *, bins: bool, published: bool) -> None:
-    """Check that options can be combined.
-
-    Raises:
-        PosirError: They cannot.
-    """
+    """Raise PosirError if options cannot be combined."""
     if published and bins:
-        raise PosirError("The position bins of PosIR are not published. Leave out --bins or --published.")
+        raise PosirError("The position bins of PosIR are not published. Omit --bins or --published.")
     if published and format_ in (ReportFormat.JSON, ReportFormat.LATEX):
         raise PosirError(f"--published goes with table, markdown and csv, not with {format_}.")
     if bins and format_ is ReportFormat.LATEX:
-        raise PosirError("LaTeX output has the papers' tables only. Leave out --bins, or use --csv, --markdown or the table.")
+        raise PosirError("LaTeX output has only the tables of the papers. Omit --bins, or use --csv, --markdown or the table.")
 
 
 def show_lengths(summaries: Sequence[TaskSummary], format_: TableFormat) -> None:
@@ -150,11 +140,7 @@ def document_notes(summaries: Sequence[TaskSummary]) -> Iterator[str]:
 
 
 def write_charts(summaries: Sequence[TaskSummary], html: Path | None, png: Path | None) -> None:
-    """Write page and pictures, and print their names.
-
-    Raises:
-        PosirError: A file cannot be written.
-    """
+    """Write page and pictures, and print their names; raise PosirError if a file cannot be written."""
     # Altair takes a second to import, which no other command should pay for.
     from posir_report.figure_export import build_figures, export
     from posir_report.page import render_page

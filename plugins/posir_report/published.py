@@ -1,7 +1,5 @@
 """Published results as rows of a report."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -29,7 +27,9 @@ def merge_published(rows: Sequence[Row]) -> list[Row]:
         if one.length in lengths[task]
     ]
     if not published:
-        raise PosirError(f"There is no published result on {', '.join(tasks)}. `posir published` lists those there are.")
+        raise PosirError(
+            f"There are no published results for {', '.join(tasks)}. `posir published` lists all published results."
+        )
     groups = [list(group) for _, group in groupby([*rows, *published], key=lambda row: (row.task, row.model))]
     groups.sort(key=lambda group: (tasks.index(group[0].task), -(group[0].ndcg_at_10 or 0)))
     return [row for group in groups for row in group]

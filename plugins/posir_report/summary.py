@@ -1,7 +1,5 @@
 """From results to rows: a task's subsets are pooled by adding their profiles, and the plugins score the sum."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -16,6 +14,7 @@ from posir_tasks.errors import PosirError
 from posir_tasks.plugin_api.manager import plugin_scores
 from posir_tasks.profile import PositionProfile
 from posir_tasks.results import SubsetResult
+from posir_tasks.sources.repository import combine_revisions
 from posir_tasks.window_coverage import pool_coverages
 
 #: Folder below a revision in which mteb saves runs with other settings, each in its own folder.
@@ -135,7 +134,7 @@ def _summarise_task(model: str, revision: str, task: str, results: list[SubsetRe
         task,
         subsets,
         tuple(sorted(missing)),
-        ", ".join(sorted({str(result.run.get("data_revision", "unknown")) for result in results})),
+        combine_revisions(str(result.run.get("data_revision", "unknown")) for result in results),
         profile,
         ranks,
         plugin_scores(profile, pool_coverages(result.coverage for result in results), ranks),

@@ -1,7 +1,5 @@
 """The tables of a report: rows of lengths and of position bins as text, and notes on truncation."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -121,12 +119,7 @@ def describe_bias(row: Row) -> str:
 
 
 def truncation_notes(labels: Sequence[str], summaries: Sequence[TaskSummary]) -> Iterator[str]:
-    """Yield for each model how much of the evidence is beyond its input window, then the models whose window is unknown.
-
-    Args:
-        labels: One for each summary.
-        summaries: Models on one task.
-    """
+    """Yield how much evidence is beyond each model's window on one task, then the models whose window is unknown."""
     found = {
         label: one.scores["truncation"] for label, one in zip(labels, summaries, strict=True) if "truncation" in one.scores
     }

@@ -1,7 +1,5 @@
 """The theme of all charts: colours, line patterns and shapes readable in greyscale; title above, source below."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Mapping, Sequence
 from itertools import cycle, islice
@@ -31,26 +29,12 @@ def build_chart(rows: Sequence[Mapping[str, Any]]) -> alt.Chart:
 def add_frame(
     chart: alt.LayerChart | alt.FacetChart | alt.VConcatChart, title: str, subject: str, explanation: str, source: str
 ) -> alt.VConcatChart:
-    """Return a chart with title and explanation above, and its source below.
-
-    Args:
-        chart: The chart.
-        title: First line of the title.
-        subject: Second line: the model, task or dataset.
-        explanation: How to read the chart, one sentence for each kind of mark.
-        source: Task, models and their revisions.
-    """
+    """Return a chart with a title of two lines and an explanation of its marks above, and its source below."""
     lines = [*wrap(title, TITLE_WIDTH), *wrap(subject, TITLE_WIDTH)]
     headed = alt.vconcat(chart).properties(title=alt.TitleParams(lines, subtitle=wrap(explanation), anchor="start", offset=14))
     cited = alt.vconcat(headed).properties(
         title=alt.TitleParams(
-            wrap(source),
-            orient="bottom",
-            anchor="start",
-            offset=12,
-            fontSize=10,
-            fontWeight="normal",
-            color=FAINT,
+            wrap(source), orient="bottom", anchor="start", offset=12, fontSize=10, fontWeight="normal", color=FAINT
         )
     )
     framed: alt.VConcatChart = (

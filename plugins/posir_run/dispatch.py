@@ -1,7 +1,5 @@
 """Distributing jobs over workers, on one machine or many: who gets which job, and what happens when a worker crashes."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections import Counter
@@ -17,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 #: How often a job is started before it is given up: a worker may crash because of the job (memory) or for another reason.
 ATTEMPTS = 3
-#: Seconds between two looks for new machines.
+#: Seconds between checks for new machines.
 POLL_SECONDS = 10.0
 
 

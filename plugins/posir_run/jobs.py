@@ -10,6 +10,7 @@ from posir_tasks.errors import PosirError
 from posir_tasks.models import ModelReference, find_model
 
 if TYPE_CHECKING:
+    from mteb import AbsTask
     from mteb.models import ModelMeta
     from mteb.results import TaskResult
 
@@ -108,15 +109,15 @@ def find_tasks(names: Sequence[str], benchmarks: Sequence[str]) -> list[Position
     """Return the named tasks and the tasks of the named benchmarks, without duplicates.
 
     Raises:
-        PosirError: A task or benchmark does not exist, or has no evidence positions.
+        PosirError: A task or benchmark does not exist, has no evidence positions, or there is no data of a benchmark.
     """
     import mteb
 
     from posir_tasks.tasks.base import PositionTask
 
     try:
-        benchmark_tasks = [task for benchmark in mteb.get_benchmarks(list(benchmarks)) for task in benchmark.tasks]
-        requested = [*names, *(task.metadata.name for task in benchmark_tasks)]
+        members = [task for benchmark in mteb.get_benchmarks(list(benchmarks)) for task in benchmark.tasks]
+        requested = [*names, *(task.metadata.name for task in members if _is_available(task))]
         tasks = [mteb.get_task(name) for name in dict.fromkeys(requested)]
     except KeyError as error:
         raise PosirError(f"{str(error.args[0]).removeprefix('KeyError: ')} `posir tasks` lists the tasks.") from error
@@ -124,3 +125,18 @@ def find_tasks(names: Sequence[str], benchmarks: Sequence[str]) -> list[Position
     if unsupported:
         raise PosirError(f"no evidence positions in {', '.join(unsupported)}. Evaluate such tasks with `mteb run`.")
     return [task for task in tasks if isinstance(task, PositionTask)]
+
+
+def _is_available(member: AbsTask) -> bool:
+    """Whether there is data for a task of a benchmark; the benchmark's tasks without data are named in one warning.
+
+    Raises:
+        DataError: There is none for any task of the benchmark, or the data cannot be reached.
+    """
+    from posir_tasks.tasks.base import PositionTask
+
+    if not isinstance(member, PositionTask):
+        return True
+    if member.benchmark is not None:
+        member.benchmark.check_data()
+    return member.has_data()

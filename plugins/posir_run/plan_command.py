@@ -1,7 +1,5 @@
 """`posir plan`: estimate the cost of a run before it starts."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import Annotated
 

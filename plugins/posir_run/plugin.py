@@ -1,7 +1,5 @@
 """The hook implementation: `posir plan` and `posir run`."""
 
-from __future__ import annotations
-
 import typer
 
 from posir_run import plan_command, run_command

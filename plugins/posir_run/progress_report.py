@@ -1,7 +1,5 @@
 """Progress of a run: a bar on a terminal, one line per job in a log."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable
 from datetime import timedelta

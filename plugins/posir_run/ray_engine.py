@@ -93,11 +93,7 @@ class RayEngine:
 
 
 def check_address(address: str | None) -> None:
-    """Check that something listens at an address. Ray itself would keep trying for 15 minutes.
-
-    Raises:
-        PosirError: Nothing listens there.
-    """
+    """Raise PosirError if nothing listens at an address; Ray itself would keep trying for 15 minutes."""
     host, _, port = (address or "").removeprefix("ray://").rpartition(":")
     if port.isdecimal():
         try:
@@ -115,13 +111,9 @@ def cluster_unreachable(address: str | None, error: Exception) -> PosirError:
 
 
 def find_locations(nodes: Sequence[Mapping[str, Any]]) -> list[RayLocation]:
-    """Return one location per GPU of a cluster, with an equal share of its machine's processors; without any GPU, one per
-    machine with all of them.
+    """Return a location per GPU with an equal share of its machine's processors; without any GPU, one per machine.
 
-    A worker then has the same resources, and the same number of threads, as a run on its machine alone.
-
-    Args:
-        nodes: The value of `ray.nodes()`.
+    A worker then has the same resources and number of threads as a run on its machine alone. `nodes` is `ray.nodes()`.
     """
     alive = [(node, node["Resources"].get("CPU", 0), int(node["Resources"].get("GPU", 0))) for node in nodes if node["Alive"]]
     per_gpu = [(node, index, cpus // gpus, 1) for node, cpus, gpus in alive for index in range(gpus)]

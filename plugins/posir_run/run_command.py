@@ -1,7 +1,5 @@
 """`posir run`: many tasks and models, on this machine or on a cluster."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from enum import StrEnum
 from pathlib import Path
@@ -65,11 +63,7 @@ def add_commands(app: typer.Typer) -> None:
 
 
 def run(request: RunRequest, output_folder: Path, settings: Settings, engine: EngineName, address: str | None) -> None:
-    """Evaluate what has no result in a folder yet.
-
-    Raises:
-        PosirError: Something that was requested does not exist, or a job failed.
-    """
+    """Evaluate what has no result in a folder yet; raise PosirError for an unknown name or a failed job."""
     from mteb.cache import ResultCache
 
     with Console(stderr=True).status("Loading mteb"):

@@ -10,6 +10,7 @@ from posir_run.dispatch import Dispatcher, Engine
 from posir_run.jobs import Completed, EvaluationJob, Outcome, Workload
 from posir_run.worker import Settings
 from posir_tasks.host.result_saving import process_saver
+from posir_tasks.sources.repository import LOCAL
 
 if TYPE_CHECKING:
     from mteb.cache import ResultCache
@@ -37,7 +38,8 @@ def find_missing_jobs(workload: Workload, cache: ResultCache) -> list[Evaluation
 def find_missing_subsets(task: PositionTask, meta: ModelMeta, cache: ResultCache) -> set[str]:
     """Return the subsets of a task without a result of a model; all of them if the data's revision has changed."""
     found = cache.load_task_result(task.metadata.name, meta)
-    if found is None or not found.is_mergeable(task):
+    # Of local data, the cache has compared the revisions subset by subset.
+    if found is None or not (found.dataset_revision == LOCAL or found.is_mergeable(task)):
         return set(task.hf_subsets)
     return {subset for subsets in found.get_missing_evaluations(task).values() for subset in subsets}
 

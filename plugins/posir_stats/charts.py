@@ -1,7 +1,5 @@
 """Histograms of evidence positions, the same for pictures and page."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import altair as alt
@@ -68,13 +66,7 @@ def draw_histograms(total: Statistics) -> alt.VConcatChart:
 
 
 def _draw_panels(axes: Axes, counts: Mapping[str, Sequence[int]], width: int) -> alt.FacetChart:
-    """Return histograms, two in a row.
-
-    Args:
-        axes: The axes of the counts.
-        counts: The queries of each position bin, by title.
-        width: Pixels of each.
-    """
+    """Return histograms of queries per position bin, by title, two in a row, each `width` pixels wide."""
     bins = len(axes.positions)
     base = build_chart(
         [
@@ -86,9 +78,7 @@ def _draw_panels(axes: Axes, counts: Mapping[str, Sequence[int]], width: int) ->
     count_axis = alt.Axis(tickCount=4, labelExpr=WHOLE_NUMBERS, format=",d", minExtent=LABELS, labelFlush=True)
     layers = [
         base.mark_bar(color=COLOURS[0], stroke="white", strokeWidth=0.5).encode(
-            **build_positions(axes).extent,
-            y=alt.Y("queries:Q", title="Queries", axis=count_axis),
-            tooltip=[POSITION, QUERIES],
+            **build_positions(axes).extent, y=alt.Y("queries:Q", title="Queries", axis=count_axis), tooltip=[POSITION, QUERIES]
         )
     ]
     if axes.equal_bins:

@@ -62,11 +62,7 @@ def find_dataset(name: str) -> Dataset:
 
 
 def open_folder_dataset(folder: Path) -> Dataset:
-    """Open a folder in the PosIR layout, the folder of a language in it, or that of a domain.
-
-    Raises:
-        PosirError: It is none of these.
-    """
+    """Open a folder in the PosIR layout, or one of its languages or domains; raise PosirError if it is none of these."""
     found = resolve_folder(folder)
     repository = LocalRepository(found.root)
     keys = [key for key in found.subset_keys() if key.language == key.corpus_language]

@@ -1,7 +1,5 @@
 """The hook implementation: `posir stats`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +12,7 @@ from posir_tasks.display.progress import progress
 from posir_tasks.display.tables import TableFormat, print_as
 from posir_tasks.plugin_api import hookimpl
 from posir_tasks.plugin_api.panels import DATA
+from posir_tasks.sources.repository import combine_revisions
 
 
 @hookimpl
@@ -29,7 +28,7 @@ def posir_commands(app: typer.Typer) -> None:
         png: Annotated[Path | None, typer.Option(help="Folder for the histogram of positions, a PNG per language.")] = None,
         html: Annotated[Path | None, typer.Option(help="File for the histograms as one page that needs no network.")] = None,
     ) -> None:
-        """Show the size of a dataset, its lengths, its types of queries, and the positions of its evidence."""
+        """Show a dataset's size, document lengths, query types and evidence positions."""
         statistics = compute_statistics(dataset)
         print_as(format_, build_tables(statistics), build_records(statistics), build_document(statistics))
         if png or html:
@@ -37,27 +36,19 @@ def posir_commands(app: typer.Typer) -> None:
 
 
 def compute_statistics(name: str) -> DatasetStatistics:
-    """read a dataset one subset at a time and compute its statistics.
-
-    Raises:
-        PosirError: There is no such dataset, or it is invalid.
-    """
+    """Compute a dataset's statistics, one subset at a time; raise PosirError if there is no such valid dataset."""
     dataset = find_dataset(name)
     revisions, subsets = set(), []
     for subset in progress(dataset.subsets, "Reading"):
         data = subset.read()
         revisions.add(data.revision)
         subsets.append(Statistics.from_data(data, subset, dataset.scheme))
-    source = f"{dataset.location}, revision {', '.join(sorted(revisions))}"
+    source = f"{dataset.location}, revision {combine_revisions(revisions)}"
     return DatasetStatistics(dataset.name, source, subsets)
 
 
 def write_charts(statistics: DatasetStatistics, png: Path | None, html: Path | None) -> None:
-    """Write the histograms, and print the names of the files.
-
-    Raises:
-        PosirError: A file cannot be written.
-    """
+    """Write the histograms, and print the names of the files; raise PosirError if a file cannot be written."""
     # Altair takes a second to import, which no other command should pay for.
     from posir_report.figure_export import export
     from posir_stats.charts import build_figures, combine_charts

@@ -86,7 +86,7 @@ def build_tables(statistics: DatasetStatistics) -> list[Table]:
 
 
 def _build_columns(first: str, numbers: Sequence[str]) -> tuple[Column, ...]:
-    return (Column(first, wrap=True), *(Column(heading, "right") for heading in numbers))
+    return (Column(first), *(Column(heading, "right") for heading in numbers))
 
 
 def _sizes(title: str, group: Sequence[Statistics]) -> Table:

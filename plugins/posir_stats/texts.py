@@ -24,7 +24,7 @@ QUESTION_MARKS = (
 QUESTION = rf"[{QUESTION_MARKS}][\p{{Pe}}\p{{Pf}}\p{{Pi}}\"'\s]*$"
 #: A query of at most this many words, and without a question mark, is keywords.
 KEYWORDS = 5
-#: Characters that stand for one word where words have no space between them.
+#: Characters counted as one word in scripts without spaces.
 CHARACTERS_PER_WORD = 2
 
 

@@ -1,1 +1,1 @@
-"""WindowCoverage: how much of the evidence lies beyond a model's input window, and scores over what it could see."""
+"""Truncation: how much of the evidence lies beyond a model's input window, and scores over the rest."""

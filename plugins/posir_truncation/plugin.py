@@ -1,7 +1,5 @@
 """The hook implementation: the share of evidence beyond the model's window, and nDCG@10 and PSI over the rest."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from posir_significance.scores import overall_scores

@@ -1,7 +1,5 @@
 """The `posir` command: its own subcommands, and those that plugins add."""
 
-from __future__ import annotations
-
 import logging
 import sys
 

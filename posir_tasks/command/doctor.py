@@ -1,7 +1,5 @@
 """`posir doctor`: check the installation."""
 
-from __future__ import annotations
-
 import os
 import platform
 import site

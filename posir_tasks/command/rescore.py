@@ -1,7 +1,5 @@
 """`posir rescore`: recompute the plugins' scores in saved results."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
@@ -17,9 +15,7 @@ def add_commands(app: typer.Typer) -> None:
     """Add `posir rescore`."""
 
     @app.command("rescore", rich_help_panel=EXTEND)
-    def rescore_command(
-        results: Annotated[Path, typer.Argument(help="The --output-folder of `mteb run`.")],
-    ) -> None:
+    def rescore_command(results: Annotated[Path, typer.Argument(help="The --output-folder of `mteb run`.")]) -> None:
         """Recompute the plugins' scores in saved results, from their position profiles; no model is needed."""
         counts = [rescore(file) for file in progress(list(result_files(results)), "Rescoring")]
         if not any(counts):

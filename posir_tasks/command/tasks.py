@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import typer
+from rich.console import Console
 
-from posir_tasks.display.tables import Column, Table, build_console, print_tables
+from posir_tasks.display.tables import Table, build_columns, print_tables
 from posir_tasks.plugin_api.panels import RUN
 from posir_tasks.tasks.catalogue import builtin_task_classes, plugin_tasks
 
 if TYPE_CHECKING:
     from mteb.abstasks.task_metadata import TaskMetadata
 
-COLUMNS = (Column("Task"), Column("Queries in"), Column("Documents in"), Column("Subsets", "right"), Column("Data", wrap=True))
+COLUMNS = build_columns(("Task", "Queries in", "Documents in", "Subsets", "Data"), ["Subsets"])
 LEGEND = "Evaluate a model with `mteb run -t TASK -m MODEL`. Benchmarks: -b PosIR, -b 'PosIR(cross-lingual)', -b PosQ."
 
 
@@ -23,10 +24,11 @@ def add_commands(app: typer.Typer) -> None:
     @app.command(rich_help_panel=RUN)
     def tasks() -> None:
         """List the position-aware tasks that `mteb run -t` accepts."""
-        console = build_console()
+        console = Console(highlight=False)
         with console.status("Loading mteb"):
             classes = (*builtin_task_classes(), *plugin_tasks().values())
-        print_tables(console, [Table(COLUMNS, tuple(format_row(task.metadata) for task in classes))], [LEGEND])
+        rows = tuple(format_row(task.metadata) for task in classes)
+        print_tables(console, [Table(COLUMNS, rows, split_by="{Data}")], [LEGEND])
 
 
 def format_row(metadata: TaskMetadata) -> tuple[str, ...]:

@@ -1,7 +1,5 @@
 """Numbers as text: one function per kind of number, and one mark for a missing value."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 #: Text for a value that is undefined or that no plugin computed.

@@ -13,12 +13,13 @@ from typing import Any, Literal
 
 import polars as pl
 import typer
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-#: Columns of a table where the output is not a terminal.
-WIDTH = 110
+#: Columns between two columns of a table, and fewest columns of a first column that is folded.
+GAP, MIN_WIDTH = 2, 12
 LATEX_SPECIAL = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -47,8 +48,6 @@ class Column:
 
     heading: str
     align: Literal["left", "right"] = "left"
-    wrap: bool = False
-    """Whether a terminal may break its cells over several lines; otherwise it cuts them off."""
     group: str = ""
     """Heading above this column and its neighbours of the same group; only LaTeX prints it."""
 
@@ -65,6 +64,9 @@ class Table:
     split_by: str = ""
     """Title of each part in a terminal, such as `{Model} · {Task}`: there every run of rows that agree in the columns it
     names is a table of its own, without these columns."""
+    keys: int = 1
+    """How many of the first columns that `split_by` leaves identify a row. Where a table is too wide for a terminal, it is
+    divided between columns, and every part repeats these."""
 
     @property
     def headings(self) -> tuple[str, ...]:
@@ -81,12 +83,36 @@ class Table:
         remaining = [index for index in range(len(self.columns)) if index not in keys]
         for values, rows in groupby(self.rows, key=lambda row: [row[key] for key in keys]):
             yield replace(
-                self,
-                columns=tuple(self.columns[index] for index in remaining),
-                rows=tuple(tuple(row[index] for index in remaining) for row in rows),
+                replace(self, rows=tuple(rows))._select(remaining),
                 title=self.split_by.format_map(dict(zip(names, values, strict=True))),
                 split_by="",
             )
+
+    def divided(self, width: int) -> Iterator[Table]:
+        """Yield the table if it fits a width, or else tables with consecutive columns of it; no column is left out."""
+        widths = self.column_widths()
+        keys = list(range(self.keys))
+        chosen = keys
+        for index in range(self.keys, len(self.columns)):
+            if len(chosen) > self.keys and total_width([widths[one] for one in [*chosen, index]]) > width:
+                yield self._select(chosen)
+                chosen = keys
+            chosen = [*chosen, index]
+        yield self._select(chosen)
+
+    def column_widths(self) -> list[int]:
+        """Return how wide each column is if nothing is folded."""
+        cells = zip(self.headings, *self.rows, strict=True)
+        return [max(cell_len(line) for cell in column for line in cell.split("\n")) for column in cells]
+
+    def _select(self, indices: Sequence[int]) -> Table:
+        rows = tuple(tuple(row[index] for index in indices) for row in self.rows)
+        return replace(self, columns=tuple(self.columns[index] for index in indices), rows=rows)
+
+
+def total_width(widths: Sequence[int]) -> int:
+    """Return how wide a table with columns of these widths is."""
+    return sum(widths) + GAP * (len(widths) - 1)
 
 
 def build_columns(headings: Iterable[str], right: Iterable[str] = ()) -> tuple[Column, ...]:
@@ -102,7 +128,6 @@ def print_as(
     document: object = None,
     *,
     legend: Sequence[str] = (),
-    width: int = WIDTH,
 ) -> None:
     """Print tables, or the records behind them, on standard output.
 
@@ -112,7 +137,6 @@ def print_as(
         records: Dataclasses or mappings; what CSV and JSON hold, not rounded.
         document: What JSON holds instead of the records.
         legend: Paragraphs on how to read the tables; only a terminal shows them.
-        width: Columns where the output is not a terminal.
     """
     match format_:
         case TableFormat.JSON:
@@ -122,7 +146,7 @@ def print_as(
         case TableFormat.MARKDOWN:
             typer.echo("\n\n".join(map(to_markdown, tables)))
         case TableFormat.TABLE:
-            print_tables(build_console(width), tables, legend)
+            print_tables(Console(highlight=False), tables, legend)
 
 
 def to_csv(records: Iterable[Any]) -> str:
@@ -140,33 +164,31 @@ def _plain(value: Any) -> Mapping[str, Any]:
     return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
 
 
-def build_console(width: int = WIDTH) -> Console:
-    """Return a console for tables: as wide as the terminal, or at least `width` columns where the output is not one."""
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = max(console.width, width)
-    return console
-
-
 def print_tables(console: Console, tables: Iterable[Table], legend: Iterable[str] = ()) -> None:
-    """Print tables below one another, the notes of each and the legend dimmed."""
+    """Print tables below one another, the notes of each and the legend dimmed.
+
+    A terminal divides a table that is too wide for it; elsewhere every row and every paragraph is one line. Nothing is cut off.
+    """
     for table in tables:
         for part in table.parts():
             if part.title:
                 name, separator, details = part.title.partition(" · ")
-                console.print(Text.assemble((name, "bold"), separator, details))
-            console.print(_rich_table(part))
-            console.print()
+                _print_text(console, Text.assemble((name, "bold"), separator, details))
+            for stacked in part.divided(console.width) if console.is_terminal else [part]:
+                console.print(_rich_table(stacked, console.width if console.is_terminal else None), crop=False)
+                console.print()
         _print_dimmed(console, table.notes)
     _print_dimmed(console, legend)
 
 
-def _rich_table(table: Table) -> RichTable:
-    rich_table = RichTable(box=None, header_style="dim", pad_edge=False)
-    for column in table.columns:
-        rich_table.add_column(
-            column.heading, justify=column.align, no_wrap=not column.wrap, overflow="fold" if column.wrap else "ellipsis"
-        )
+def _rich_table(table: Table, limit: int | None) -> RichTable:
+    """Return a table as wide as its cells; its first column is folded if the table would else exceed a limit."""
+    first, *others = table.column_widths()
+    if limit is not None:
+        first = min(first, max(MIN_WIDTH, limit - total_width([0, *others])))
+    rich_table = RichTable(box=None, header_style="dim", pad_edge=False, width=total_width([first, *others]))
+    for column, width in zip(table.columns, [first, *others], strict=True):
+        rich_table.add_column(column.heading, justify=column.align, width=width, overflow="fold")
     for row in table.rows:
         rich_table.add_row(*map(Text, row))
     return rich_table
@@ -174,7 +196,11 @@ def _rich_table(table: Table) -> RichTable:
 
 def _print_dimmed(console: Console, paragraphs: Iterable[str]) -> None:
     for paragraph in paragraphs:
-        console.print(Text(paragraph, style="dim"))
+        _print_text(console, Text(paragraph, style="dim"))
+
+
+def _print_text(console: Console, text: Text) -> None:
+    console.print(text, soft_wrap=not console.is_terminal)
 
 
 def to_markdown(table: Table) -> str:

@@ -48,13 +48,7 @@ def compute_checksums(embedding_format: EmbeddingFormat, keys: Keys, rows: NDArr
 
 
 def write_embeddings(file: Path, embedding_format: EmbeddingFormat, keys: Keys, rows: NDArray[Any]) -> None:
-    """Write a file of embeddings.
-
-    Args:
-        file: Path of the new file.
-        embedding_format: Format of the embeddings.
-        keys: Shape (n, 2).
-        rows: Shape (n, dimensions), contiguous, of `EmbeddingFormat.stored_dtype`.
+    """Write a file of embeddings: keys of shape (n, 2), contiguous rows of shape (n, dimensions) and `stored_dtype`.
 
     Raises:
         PosirError: The disk is full or the folder not writable.
@@ -84,17 +78,16 @@ def read_embeddings(file: Path) -> FileContents:
         batch.validate()
         header = json.loads(batch.schema.metadata[METADATA_KEY])
         check_schema(header["schema"], SCHEMA, f"{file}: this file of embeddings")
-        embedding_format = EmbeddingFormat.from_json(header["form"])
+        stored = header["form"]
+        embedding_format = EmbeddingFormat(stored["holder"], stored["dtype"], stored["dimensions"])
         if embedding_format.checksum != header["checksum"]:
             raise DamageError("the checksum of the embedding format does not match")
+        numbers = batch.column("embedding").values.to_numpy()
         return FileContents(
             format=embedding_format,
             keys=np.frombuffer(batch.column("key").buffers()[1], np.uint64, 2 * len(batch)).reshape(len(batch), 2),
             checksums=batch.column("checksum").to_numpy(),
-            rows=batch.column("embedding")
-            .values.to_numpy()
-            .view(embedding_format.stored_dtype)
-            .reshape(len(batch), embedding_format.dimensions),
+            rows=numbers.view(embedding_format.stored_dtype).reshape(len(batch), embedding_format.dimensions),
         )
     except (FileNotFoundError, PermissionError):
         raise

@@ -94,10 +94,7 @@ class EmbeddingCache:
         remove_stale_parts(folder)
 
     def look_up(self, keys: Keys) -> Lookup:
-        """Return the cached embeddings of texts, including those that other processes have added by now.
-
-        Args:
-            keys: Shape (n, 2).
+        """Return the cached embeddings of texts by keys of shape (n, 2), including those added by other processes.
 
         Raises:
             PosirError: A file has a newer schema, or the embeddings differ in format.
@@ -114,11 +111,7 @@ class EmbeddingCache:
         return Lookup(rows, np.flatnonzero(locations < 0))
 
     def add(self, keys: Keys, embeddings: Array) -> None:
-        """Write the dense embeddings of texts to a new file, except those that are not finite.
-
-        Args:
-            keys: Shape (n, 2).
-            embeddings: Shape (n, dimensions).
+        """Write the finite ones of n dense embeddings, shape (n, dimensions), to a new file, by keys of shape (n, 2).
 
         Raises:
             PosirError: The disk is full, or the cache has embeddings of another format.

@@ -56,11 +56,6 @@ class EmbeddingFormat:
         """Return the format as files store it; their checksums include these names."""
         return {"holder": self.library, "dtype": self.dtype, "dimensions": self.dimensions}
 
-    @classmethod
-    def from_json(cls, stored: dict[str, Any]) -> EmbeddingFormat:
-        """Restore a format from `to_json`."""
-        return cls(stored["holder"], stored["dtype"], stored["dimensions"])
-
     def restore(self, rows: NDArray[Any]) -> Array:
         """Return rows of `stored_dtype` as the model returned them, on the CPU."""
         if self.library == "numpy":

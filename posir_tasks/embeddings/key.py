@@ -78,11 +78,8 @@ def build_embedding_key(
     Args:
         model: The encoder.
         weights: Digests from `digest_weights`.
-        arguments: Arguments of `encode`, other than the following, which mteb passes to the model.
-        task_metadata: Metadata of the task.
-        hf_split: Name of the split.
-        hf_subset: Name of the subset.
-        prompt_type: Whether the texts are queries or documents.
+        arguments: Arguments of `encode`, other than the following four, with which mteb describes the task.
+        task_metadata, hf_split, hf_subset, prompt_type: As passed to `encode`.
     """
     meta, attributes = model.mteb_model_meta, getattr(model, "__dict__", {})
     revision = meta.revision if meta else None
@@ -101,7 +98,7 @@ def build_embedding_key(
         prompt_type=prompt_type.value if prompt_type else None,
         task_context=task_context,
         shared=shared,
-        arguments={name: to_json_value(value) for name, value in sorted(arguments.items()) if name not in IGNORED_ARGUMENTS},
+        arguments={name: to_json(value) for name, value in sorted(arguments.items()) if name not in IGNORED_ARGUMENTS},
     )
 
 
@@ -129,30 +126,26 @@ def module_settings(module: nn.Module) -> dict[str, Any]:
     return {
         "layers": MEMORY_ADDRESS.sub("", str(module)),
         "settings": _public_settings(vars(module)),
-        "max_seq_length": to_json_value(getattr(module, "max_seq_length", None)),
-        "tokenizer": {name: to_json_value(getattr(tokenizer, name, None)) for name in attributes},
+        "max_seq_length": to_json(getattr(module, "max_seq_length", None)),
+        "tokenizer": {name: to_json(getattr(tokenizer, name, None)) for name in attributes},
         "attention": sorted({str(getattr(config, "_attn_implementation", None)) for config in configs}),
     }
 
 
 def _public_settings(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: to_json_value(value)
-        for name, value in attributes.items()
-        if not name.startswith("_") and name not in IGNORED_ATTRIBUTES
-    }
+    return {name: to_json(value) for name, value in attributes.items() if name[:1] != "_" and name not in IGNORED_ATTRIBUTES}
 
 
-def to_json_value(value: Any) -> Any:
+def to_json(value: Any) -> Any:
     """Return a value as JSON; functions and other objects are represented by the name of the function or class."""
     if value is None or isinstance(value, str | int | float):
         return value
     if isinstance(value, Mapping):
-        return {str(key): to_json_value(item) for key, item in value.items()}
+        return {str(key): to_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [to_json_value(item) for item in value]
+        return [to_json(item) for item in value]
     if isinstance(value, set | frozenset):
-        return sorted(str(to_json_value(item)) for item in value)
+        return sorted(str(to_json(item)) for item in value)
     return _qualified_name(value if hasattr(value, "__qualname__") else type(value))
 
 

@@ -1,7 +1,5 @@
 """Record what could not be added to mteb, so that mteb itself keeps working and `posir doctor` can report it."""
 
-from __future__ import annotations
-
 import sys
 from importlib.metadata import version
 

@@ -1,7 +1,5 @@
 """Patch modules of mteb as soon as they are imported. A failure here never breaks mteb."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from importlib.abc import Loader
 from importlib.machinery import ModuleSpec, PathFinder

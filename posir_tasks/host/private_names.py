@@ -26,11 +26,7 @@ class PrivateName:
     """What does not work without it."""
 
     def resolve(self) -> Any:
-        """Return the object.
-
-        Raises:
-            PosirError: The installed version of mteb does not have it.
-        """
+        """Return the object; raise PosirError if the installed version of mteb does not have it."""
         owner, _, attribute = self.path.partition("().")
         try:
             found = resolve_name(owner)

@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING, Any
 from posir_tasks.errors import summarize_error
 from posir_tasks.files import atomic_write, explain_disk_full, folder_lock, remove_stale_parts
 from posir_tasks.host.private_names import TASKS_REGISTRY
+from posir_tasks.result_schema import RUN_KEY
+from posir_tasks.sources.repository import LOCAL
 
 if TYPE_CHECKING:
     from mteb.cache import ResultCache
@@ -102,6 +104,8 @@ class ResultSaver:
             if not is_position_task(task_result.task_name):
                 save(cache, task_result, model_name, model_revision, **settings)
                 return
+            if not any(task_result.scores.values()):  # all of its data is missing
+                return
             file = cache.get_task_result_path(task_result.task_name, model_name, model_revision)
             with folder_lock(file.parent), self._redirect(cache, file) as (redirected, saved):
                 save(redirected, task_result, model_name, model_revision, **settings)
@@ -140,14 +144,18 @@ def process_saver() -> ResultSaver:
 
 
 def tolerate_damage(load: Callable[..., TaskResult | None]) -> Callable[..., TaskResult | None]:
-    """Wrap mteb's `ResultCache.load_task_result`, so that it returns None for a damaged result of a position-aware task."""
+    """Wrap mteb's `ResultCache.load_task_result`, which then returns None for a damaged result of a position-aware task.
+
+    Subsets whose local data has changed since are missing in what it returns, so that mteb evaluates them again.
+    """
 
     @wraps(load)
     def load_task_result(
         cache: ResultCache, task_name: str, model_name: str | ModelMeta, *args: Any, **kwargs: Any
     ) -> TaskResult | None:
         try:
-            return load(cache, task_name, model_name, *args, **kwargs)
+            found = load(cache, task_name, model_name, *args, **kwargs)
+            return drop_outdated(found, LOCAL) if found is not None and is_position_task(task_name) else found
         except UNREADABLE as error:
             if not is_position_task(task_name):
                 raise
@@ -170,6 +178,30 @@ def is_position_task(name: str) -> bool:
     return not TASKS_REGISTRY.is_missing() and issubclass(TASKS_REGISTRY.resolve().get(name, object), RetrievalTask)
 
 
+def drop_outdated(saved: TaskResult, revision: str) -> TaskResult:
+    """Return a saved result without the subsets whose local data has changed since.
+
+    Args:
+        saved: A result of a position-aware task.
+        revision: Revision to give to a result for local data: mteb compares revisions of the complete data, but here a subset
+            may be up to date while another one is not.
+    """
+    task = TASKS_REGISTRY.resolve()[saved.task_name]()
+    scores: dict[str, list[dict[str, Any]]] = {}
+    outdated = []
+    for split, subsets in saved.scores.items():
+        for subset in subsets:
+            name, data_revision = subset["hf_subset"], str(subset.get(RUN_KEY, {}).get("data_revision", ""))
+            if task.is_outdated(name, data_revision):
+                outdated.append(name)
+            else:
+                scores.setdefault(split, []).append(dict(subset))
+    if outdated:
+        logger.warning("%s: the data has changed since the results for %s", saved.task_name, ", ".join(sorted(outdated)))
+    is_local = saved.dataset_revision.startswith(LOCAL) and task.metadata.revision == LOCAL
+    return saved.model_copy(update={"scores": scores, "dataset_revision": revision if is_local else saved.dataset_revision})
+
+
 def keep_other_subsets(file: Path, result: TaskResult) -> TaskResult:
     """Return a result with the other subsets in a file.
 
@@ -185,7 +217,7 @@ def merge_into_file(file: Path, result: TaskResult) -> TaskResult:
     if not file.exists():
         return result
     try:
-        return type(result).from_disk(file).merge(result)
+        return drop_outdated(type(result).from_disk(file), result.dataset_revision).merge(result)
     except UNREADABLE as error:
         logger.warning("%s is replaced (%s)", file, summarize_error(error))
         return result

@@ -54,7 +54,7 @@ class RetrievalTask(AbsTaskRetrieval):
         """Rerank the documents in a prediction file, as mteb's tasks do.
 
         Raises:
-            PosirError: mteb does not tell which model made the predictions.
+            PosirError: The installed version of mteb does not record which model made the predictions.
         """
         FIRST_STAGE_MODEL.resolve()
         super().convert_to_reranking(top_ranked_path, top_k)

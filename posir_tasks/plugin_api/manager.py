@@ -1,7 +1,5 @@
 """The host side of the plugin API: loads plugins and calls their hooks; the failure of one does not affect the others."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Collection, Iterator, Mapping
@@ -102,11 +100,7 @@ def plugin_scores(
 ) -> dict[str, Any]:
     """Return the scores of all plugins for a profile; warn about each plugin that fails, and omit its scores.
 
-    Args:
-        profile: The profile to score.
-        coverage: How much of the evidence the model's window covers; None if unknown.
-        ranks: The same ranks by document; None if unknown.
-        taken: Names that are in use.
+    Coverage and ranks by document are None if unknown; `taken` are names of scores that are in use.
     """
     scores: dict[str, Any] = {}
     for name, caller in loaded_plugins().callers("posir_scores"):

@@ -55,9 +55,4 @@ def posir_task_classes() -> Iterable[type[AbsTaskRetrieval]]:  # type: ignore[em
 
 @hookspec
 def posir_commands(app: typer.Typer) -> None:
-    """Add commands to the `posir` command.
-
-    Args:
-        app: The Typer application; decorate functions with `app.command(rich_help_panel=...)`, with a name of
-            `posir_tasks.plugin_api.panels`.
-    """
+    """Add commands: decorate functions with `app.command(rich_help_panel=...)`, a name of `posir_tasks.plugin_api.panels`."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import torch
 from datasets import Dataset
@@ -20,17 +20,8 @@ CORPUS_CHUNK_SIZE = 50_000
 #: Similarities computed at a time: 128 MiB in single precision.
 MAX_SIMILARITIES = 2**25
 
-
-class Embedder(Protocol):
-    """Computes the embeddings of texts."""
-
-    def __call__(self, texts: Dataset, prompt_type: PromptType) -> Array:
-        """Return the embeddings of the column `text`, shape (n, dimensions).
-
-        Args:
-            texts: Columns `id` and `text`.
-            prompt_type: Whether they are queries or documents.
-        """
+#: Returns the embeddings of the column `text`, shape (n, dimensions), of queries or documents.
+Embedder: TypeAlias = Callable[[Dataset, PromptType], Array]
 
 
 @dataclass(frozen=True)

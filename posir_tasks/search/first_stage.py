@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 from dataclasses import dataclass
 from importlib.metadata import version
-from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import polars as pl
@@ -20,15 +18,13 @@ from mteb.abstasks.task_metadata import TaskMetadata
 from mteb.models.get_model_meta import get_model_meta
 from mteb.models.model_implementations.bm25 import BM25Search
 
-from posir_tasks.files import atomic_write
+from posir_tasks.files import atomic_write, cache_folder
 from posir_tasks.ranks import Hits
 from posir_tasks.search.bm25 import search_bm25
 
 logger = logging.getLogger(__name__)
 
 FIRST_STAGE_MODEL = "mteb/baseline-bm25s"
-#: Environment variable with the folder of the cache; by default `posir` in the user's cache folder.
-CACHE_VARIABLE = "POSIR_CACHE"
 
 
 @dataclass(frozen=True)
@@ -39,14 +35,6 @@ class FirstStage:
     """Query id to document ids, best first."""
     model_meta: dict[str, str]
     """Name and revision of the model that found them, in the format of mteb's results."""
-
-
-def cache_folder() -> Path:
-    """Return posir's cache folder."""
-    configured = os.environ.get(CACHE_VARIABLE)
-    if configured:
-        return Path(configured).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "posir"
 
 
 def load_first_stage(
@@ -61,16 +49,8 @@ def load_first_stage(
     if not file.exists():
         logger.info("Searching the first stage for reranking: BM25's top %d, to be cached in %s", top_k, file)
         model = cast(BM25Search, meta.load_model())
-        hits = search_bm25(
-            model,
-            corpus,
-            queries,
-            top_k=top_k,
-            task_metadata=task_metadata,
-            hf_split=hf_split,
-            hf_subset=hf_subset,
-            encode_kwargs={},
-        )
+        task: dict[str, Any] = {"task_metadata": task_metadata, "hf_split": hf_split, "hf_subset": hf_subset}
+        hits = search_bm25(model, corpus, queries, top_k=top_k, encode_kwargs={}, **task)
         with atomic_write(file) as part:
             pl.DataFrame({"query": queries["id"][:], "documents": sort_candidates(hits)}).write_parquet(part)
     cached = pl.read_parquet(file)

@@ -1,7 +1,5 @@
 """Column-wise checks of data: every problem names file, field, rows and count."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -53,11 +51,7 @@ class ProblemsError(DataError):
 
 
 def raise_problems(problems: Iterable[Problem]) -> None:
-    """Raise one error for all problems, if there are any.
-
-    Raises:
-        ProblemsError: There is at least one problem.
-    """
+    """Raise one ProblemsError for all problems, if there are any."""
     error = ProblemsError(problems)
     if error.problems:
         raise error

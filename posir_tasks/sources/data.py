@@ -19,7 +19,7 @@ class PositionData:
     """Columns `id` and `text`, in the order of the evidence."""
     evidence: Evidence
     revision: str
-    """The revision of the data: a commit of the Hub, or `local`."""
+    """The revision of the data: a commit of the Hub, or `local-` and a digest."""
     dropped: int = 0
     """Queries that the qrels name but the data lacks."""
 

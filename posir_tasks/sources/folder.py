@@ -1,17 +1,13 @@
 """Custom folders: data in the PosIR layout, or a part of it, in any place."""
 
-from __future__ import annotations
-
-import hashlib
+import os
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
-from posir_tasks.display.progress import progress
 from posir_tasks.errors import DataError, PosirError
 from posir_tasks.languages import CODE, PIVOT
 from posir_tasks.sources.posir import FILES, REPO_ID, list_domains
-from posir_tasks.sources.repository import LOCAL, LocalRepository, Repository, folder_name
+from posir_tasks.sources.repository import LocalRepository, Repository, folder_name
 
 
 @dataclass(frozen=True)
@@ -22,28 +18,14 @@ class CustomFolder(LocalRepository):
     prefix: str = ""
     """The part of `<language>/<domain>` that the folder itself represents."""
 
-    @cached_property
-    def revision(self) -> str:
-        """`local-` and a digest of the content of the language's files."""
-        digest = hashlib.blake2b(digest_size=8)
-        files = {f"{self.language}/{domain}/{file}" for domain in list_domains(self, self.language) for file in FILES}
-        for path in progress(sorted(files.intersection(self.paths(self.language))), "Reading"):
-            with self.fetch(path).open("rb") as file:
-                digest.update(path.encode() + hashlib.file_digest(file, "blake2b").digest())
-        return f"{LOCAL}-{digest.hexdigest()}"
-
     def paths(self, folder: str = "") -> list[str]:
         """Return the paths of the parquet files below a folder of the layout, sorted."""
         found = [f"{self.prefix}/{path}" if self.prefix else path for path in super().paths()]
         return [path for path in found if not folder or path.startswith(f"{folder}/")]
 
-    def fetch(self, path: str) -> Path:
-        """Return the path of a file of the layout.
-
-        Raises:
-            ProblemsError: There is no such file.
-        """
-        return super().fetch(path.removeprefix(f"{self.prefix}/"))
+    def locate(self, path: str) -> Path:
+        """Return where a file of the layout is, or would be."""
+        return super().locate(path.removeprefix(f"{self.prefix}/"))
 
 
 def open_folder(folder: Path, language: str) -> CustomFolder:
@@ -52,7 +34,7 @@ def open_folder(folder: Path, language: str) -> CustomFolder:
     Raises:
         DataError: There is no such folder, or it holds another language.
     """
-    root = folder.expanduser().resolve()
+    root = Path(os.path.abspath(folder.expanduser()))  # noqa: PTH100 (a link keeps its name)
     if not root.is_dir():
         raise DataError(f"{root}: no such folder. Give a folder in the PosIR layout, or one domain of it.")
     if any((root / file).exists() for file in FILES):
@@ -104,7 +86,11 @@ class DataFolder:
     domain: str | None = None
 
     def subset_keys(self) -> list[SubsetKey]:
-        """Return each domain with its own corpus, then with the English corpus if the domain has one."""
+        """Return each domain with its own corpus, then with the English corpus if the domain has one.
+
+        Raises:
+            DataError: There is no domain.
+        """
         repository = LocalRepository(self.root)
         folders = sorted(path.name for path in self.root.iterdir() if path.is_dir() and not path.name.startswith("."))
         monolingual = [
@@ -118,6 +104,8 @@ class DataFolder:
             for key in monolingual
             if key.language != PIVOT.code and key.domain in english
         ]
+        if not monolingual:
+            raise DataError(f"{self.root}: no domain; expected <language>/<domain>/ with {', '.join(FILES)}.")
         return monolingual + cross_lingual
 
 
@@ -129,7 +117,7 @@ def resolve_folder(path: Path) -> DataFolder:
     """
     if not path.is_dir():
         raise PosirError(f"{path}: no such folder. Give a folder in the PosIR layout, <language>/<domain>/.")
-    folder = path.resolve()
+    folder = Path(os.path.abspath(path))  # noqa: PTH100 (a link keeps its name)
     data = folder / folder_name(REPO_ID)
     if _holds(folder, "*/*/"):
         return DataFolder(folder)

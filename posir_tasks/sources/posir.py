@@ -3,8 +3,6 @@
 Layout and fields: the dataset infgrad/PosIR-Benchmark-v1, described in Zeng et al. 2026 (arXiv 2601.08363).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -63,6 +61,12 @@ class PosirTables:
             set(columns) <= set(table.frame.columns)
             for columns, table in ((CORPUS, self.corpus), (QUERIES, self.queries), (QRELS, self.qrels))
         )
+
+
+def domain_files(language: str, corpus_language: str, domain: str) -> list[str]:
+    """Return the paths of the files of a domain: corpus, qrels and queries."""
+    languages = (corpus_language, language, language)
+    return [f"{code}/{domain}/{file}" for code, file in zip(languages, FILES, strict=True)]
 
 
 def list_domains(repository: Repository, language: str) -> list[str]:
@@ -226,6 +230,6 @@ def read_domain(repository: Repository, language: str, corpus_language: str, dom
             tokens=queries["pos_token_length"].to_numpy(),
             clusters=article_titles(queries),
         ),
-        revision=repository.revision,
+        revision=repository.revision(domain_files(language, corpus_language, domain)),
         dropped=positives["query-id"].n_unique() - known["query-id"].n_unique(),
     )

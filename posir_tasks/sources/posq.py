@@ -1,7 +1,5 @@
 """Readers of the two PosQ datasets (Zeng et al. 2025, arXiv 2505.13950), as the authors' code reads them."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 
@@ -80,7 +78,7 @@ def read_squad(repository: Repository) -> PositionData:
             starts=queries["answer_start"].list.get(0).to_numpy(),
             clusters=tuple(queries["article"].to_list()) if "title" in rows.columns else (),
         ),
-        revision=repository.revision,
+        revision=repository.revision(repository.paths()),
     )
 
 
@@ -129,7 +127,7 @@ def read_fineweb(repository: Repository) -> PositionData:
             document_ids=queries["document"].to_list(),
             labels=tuple(queries["span_class"].to_list()),
         ),
-        revision=repository.revision,
+        revision=repository.revision(repository.paths()),
     )
 
 

@@ -1,15 +1,18 @@
 """Files of a dataset: on the Hub, or below the local folder `POSIR_DATA`, in the layout of the Hub."""
 
-from __future__ import annotations
-
+import hashlib
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Protocol
 
+from posir_tasks.display.progress import progress
 from posir_tasks.errors import DataError, PosirError, summarize_error
+from posir_tasks.files import find_files
 from posir_tasks.sources.checks import Problem, raise_problems
+from posir_tasks.sources.digests import digest_file
 
 #: Folder with a subfolder per dataset, such as `PosIR-Benchmark-v1/`; if set, it is read instead of the Hub.
 DATA_VARIABLE = "POSIR_DATA"
@@ -17,7 +20,7 @@ DATA_VARIABLE = "POSIR_DATA"
 REVISIONS_VARIABLE = "POSIR_REVISIONS"
 #: Timeout of a request to the Hub; after it the cache is used.
 HUB_TIMEOUT_SECONDS = 20
-#: Revision of a local folder in results.
+#: Prefix of the revisions of local data.
 LOCAL = "local"
 
 
@@ -28,9 +31,8 @@ class Repository(Protocol):
     def location(self) -> str:
         """Where the files are, for messages."""
 
-    @property
-    def revision(self) -> str:
-        """The revision of the data: a commit of the Hub if known, or `local`."""
+    def revision(self, paths: Iterable[str]) -> str:
+        """Return the revision of files: a commit of the Hub, or `local-` and a digest of their content."""
 
     def paths(self, folder: str = "") -> list[str]:
         """Return the paths of the parquet files below a folder, sorted, with `/`, relative to the repository."""
@@ -54,14 +56,21 @@ class LocalRepository:
         """The folder."""
         return f"folder {self.root}"
 
-    @property
-    def revision(self) -> str:
-        """Always `local`: a folder has no revision."""
-        return LOCAL
+    def revision(self, paths: Iterable[str]) -> str:
+        """Return `local-` and a digest of the paths and contents of files; missing ones are ignored."""
+        digest = hashlib.blake2b(digest_size=8)
+        for path in progress(sorted(paths), "Reading"):
+            if (file := self.locate(path)).is_file():
+                digest.update(path.encode() + digest_file(file))
+        return f"{LOCAL}-{digest.hexdigest()}"
 
     def paths(self, folder: str = "") -> list[str]:
         """Return the paths of the parquet files below a folder, sorted."""
-        return sorted(path.relative_to(self.root).as_posix() for path in (self.root / folder).rglob("*.parquet"))
+        return sorted(path.relative_to(self.root).as_posix() for path in find_files(self.root / folder, ".parquet"))
+
+    def locate(self, path: str) -> Path:
+        """Return where a file is, or would be."""
+        return self.root / path
 
     def fetch(self, path: str) -> Path:
         """Return the file's path.
@@ -69,7 +78,7 @@ class LocalRepository:
         Raises:
             ProblemsError: There is no such file.
         """
-        file = self.root / path
+        file = self.locate(path)
         if not file.is_file():
             fix = f"Put the file there; if {DATA_VARIABLE} is set to this folder, unset it to read from the Hub instead."
             raise_problems([Problem(str(file), None, f"missing. {fix}")])
@@ -98,9 +107,8 @@ class HubRepository:
         """The repository and revision."""
         return f"Hub dataset {self.repo_id}@{self.requested}"
 
-    @property
-    def revision(self) -> str:
-        """The commit of the requested revision.
+    def revision(self, paths: Iterable[str] = ()) -> str:  # noqa: ARG002
+        """Return the commit of the requested revision.
 
         Raises:
             DataError: The repository cannot be reached and nothing of it is in the cache.
@@ -186,6 +194,16 @@ def find_cached_folder(repository: HubRepository) -> Path | None:
         # Some versions raise for a partly downloaded repository, and give its folder in the error.
         partial = getattr(error, "snapshot_path", None)
         return Path(partial) if partial else None
+
+
+def combine_revisions(revisions: Iterable[str]) -> str:
+    """Return one text for the revisions of several subsets; those of local data become one digest."""
+    distinct = {*revisions}
+    local = sorted(revision for revision in distinct if revision.startswith(f"{LOCAL}-"))
+    if len(local) > 1:
+        digest = hashlib.blake2b("".join(local).encode(), digest_size=8)
+        distinct = distinct - {*local} | {f"{LOCAL}-{digest.hexdigest()}"}
+    return ", ".join(sorted(distinct))
 
 
 def folder_name(repo_id: str) -> str:

@@ -1,7 +1,5 @@
 """Data from texts in memory: documents, and questions with their evidence quoted from a document."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

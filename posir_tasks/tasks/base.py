@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import re
 from abc import abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,7 +14,7 @@ from mteb.timing import TimingStack
 
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.embeddings.cached_encoder import with_cache
-from posir_tasks.errors import PosirError, hide_tracebacks
+from posir_tasks.errors import DataError, PosirError, hide_tracebacks
 from posir_tasks.evidence import Evidence
 from posir_tasks.files import atomic_update
 from posir_tasks.host.private_names import TASKS_REGISTRY
@@ -28,8 +29,8 @@ from posir_tasks.search.dispatch import SearchRequest, find_window, is_reranker,
 from posir_tasks.search.first_stage import load_first_stage
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.folder import open_folder, require_domains
-from posir_tasks.sources.posir import read_domain
-from posir_tasks.sources.repository import LOCAL, HubRepository, LocalRepository, Repository, open_repository
+from posir_tasks.sources.posir import domain_files, read_domain
+from posir_tasks.sources.repository import DATA_VARIABLE, LOCAL, HubRepository, LocalRepository, Repository, open_repository
 from posir_tasks.tasks.dataset import LazySubsets, SplitData
 from posir_tasks.tasks.metadata import build_metadata
 from posir_tasks.window_coverage import WindowCoverage
@@ -47,6 +48,40 @@ REVISION_DIGITS = 8
 REPOSITORY_NAME = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 
 
+class BenchmarkTasks:
+    """The tasks of a benchmark, of which those that have data are evaluated; the others are named in one warning."""
+
+    def __init__(self, name: str, tasks: Sequence[PositionTask]) -> None:
+        self.name = name
+        self.tasks = tasks
+        self._warned = False
+        for task in tasks:
+            task.benchmark = self
+
+    def check_data(self) -> None:
+        """Warn, once, of the tasks that have no data.
+
+        Raises:
+            DataError: None has data.
+        """
+        missing = [task.metadata.name for task in self.tasks if not task.has_data()]
+        if len(missing) == len(self.tasks):
+            raise DataError(
+                f"benchmark {self.name}: no data of any of its tasks, {', '.join(missing)}. Check {DATA_VARIABLE}, or unset it "
+                "to read from the Hub."
+            )
+        if missing and not self._warned:
+            self._warned = True
+            present = len(self.tasks) - len(missing)
+            logger.warning(
+                "benchmark %s: %d of %d tasks are evaluated; no data of %s",
+                self.name,
+                present,
+                len(self.tasks),
+                ", ".join(missing),
+            )
+
+
 class PositionTask(RetrievalTask):
     """Retrieval with one relevant document per query, and the span of the evidence in it.
 
@@ -57,6 +92,8 @@ class PositionTask(RetrievalTask):
     # The PosQ scripts retrieve 100 documents per query; mteb's 1,000 would take ten times the memory and change no score.
     k_values = (1, 3, 5, 10, 20, 100)
     dataset: Mapping[str, Any]  # type: ignore[assignment]
+    #: The benchmark that the instance belongs to; without data it is then skipped, not an error.
+    benchmark: BenchmarkTasks | None = None
 
     @staticmethod
     def from_folder(folder: str | Path, *, name: str, language: str, **options: Any) -> PositionTask:
@@ -93,21 +130,34 @@ class PositionTask(RetrievalTask):
 
     @abstractmethod
     def read_subset(self, subset: str) -> PositionData:
-        """Read one subset.
+        """Read one subset; raise DataError if it cannot be read."""
+
+    def has_data(self) -> bool:
+        """Whether the data has any subset of the task.
 
         Raises:
-            DataError: It cannot be read.
+            DataError: The data cannot be reached.
         """
+        return True
 
     def missing_subsets(self) -> list[str]:
         """Return the subsets that the complete task has and this instance lacks."""
         return []
+
+    def is_outdated(self, subset: str, revision: str) -> bool:  # noqa: ARG002
+        """Whether local data of a subset is involved, and is not the data that a result with this revision is for."""
+        return False
 
     def load_data(self, num_proc: int | None = None, *, timer: TimingStack | None = None, **kwargs: Any) -> None:  # noqa: ARG002
         """Make the subsets available; each is read when it is evaluated."""
         # `mteb run` lets exceptions reach Python.
         hide_tracebacks()
         if not self.data_loaded:
+            if self.benchmark is not None:
+                self.benchmark.check_data()
+            if not self.has_data():
+                # In place: mteb refers to this list object before the data is loaded, and then evaluates the subsets in it.
+                self.hf_subsets.clear()
             self.dataset = LazySubsets(self.hf_subsets, self._read_with_warning)
             self.data_loaded = True
 
@@ -115,10 +165,7 @@ class PositionTask(RetrievalTask):
         data = self.read_subset(subset)
         if data.dropped:
             logger.warning(
-                "%s, %s: skipped %d queries that are in the qrels but not in the data",
-                self.metadata.name,
-                subset,
-                data.dropped,
+                "%s, %s: skipped %d queries that are in the qrels but not in the data", self.metadata.name, subset, data.dropped
             )
         return data
 
@@ -210,36 +257,34 @@ class LayoutTask(PositionTask):
     replaceable: ClassVar[bool] = False
 
     def read_subset(self, subset: str) -> PositionData:
-        """Read one domain.
+        """Read one domain; raise DataError if it is missing or invalid."""
+        data = read_domain(self.repository, self.language, self.language, subset.rpartition("@")[0])
+        return replace(data, revision=self.metadata.revision)
 
-        Raises:
-            DataError: It is missing or invalid.
-        """
-        return read_domain(self.repository, self.language, self.language, subset.rpartition("@")[0])
+
+def is_local_data_outdated(repository: Repository, paths: Iterable[str], revision: str) -> bool:
+    """Whether files are local and do not have this revision, or are on the Hub and the revision is one of local data."""
+    if isinstance(repository, LocalRepository):
+        return revision != repository.revision(paths)
+    return revision.startswith(LOCAL)
 
 
 def build_layout_task(
     repository: Repository, *, name: str, language: str, scheme: PositionScheme = POSIR_SCHEME, **fields: Any
 ) -> type[LayoutTask]:
-    """Create the class of a task on data in the PosIR layout.
-
-    Args:
-        repository: Where the data is.
-        name: Name of the task.
-        language: Code of the data's language, such as `eng-Latn`.
-        scheme: How evidence becomes a position; by default PosIR's 20 bins and four lengths.
-        fields: Further fields of mteb's `TaskMetadata`.
+    """Create the class of a task on data in the PosIR layout; arguments as in `PositionTask.from_folder`.
 
     Raises:
         PosirError: The name, the language or a field is not allowed.
         DataError: The repository has no data in the language, or cannot be reached.
     """
     domains = require_domains(repository, language)
-    suffix = repository.revision.removeprefix(f"{LOCAL}-")[:REVISION_DIGITS]
+    revision = repository.revision(path for domain in domains for path in domain_files(language, language, domain))
+    suffix = revision.removeprefix(f"{LOCAL}-")[:REVISION_DIGITS]
     metadata = build_metadata(
         name,
         dataset=repository.repo_id if isinstance(repository, HubRepository) else repository.location,
-        revision=repository.revision,
+        revision=revision,
         languages={f"{domain}@{suffix}": [language] for domain in domains},
         **fields,
     )
@@ -263,11 +308,7 @@ def build_hub_task(repo_id: str, *, name: str, language: str, revision: str, **o
 
 
 def register_task(task: type[LayoutTask]) -> LayoutTask:
-    """Let mteb find a task by its name in this process, and return an instance.
-
-    Raises:
-        PosirError: Another task has the name.
-    """
+    """Let mteb find a task by its name in this process; return an instance. Raise PosirError if the name is taken."""
     registry, name = TASKS_REGISTRY.resolve(), task.metadata.name
     known = registry.get(name)
     if known is not None and not getattr(known, "replaceable", False):

@@ -1,7 +1,5 @@
 """A task's dataset as mteb expects it, read subset by subset."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The tasks of plugins: collected, checked, and refused with a reason if they would not run."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,11 +32,9 @@ class PluginTasks:
 
 
 def collect_tasks(plugins: Plugins, taken: dict[str, str]) -> PluginTasks:
-    """Collect the tasks of plugins, in order of the plugins' names; of several tasks with one name, the first is kept.
+    """Collect the tasks of plugins, in order of the plugins' names; of several tasks with one name, the first is used.
 
-    Args:
-        plugins: The loaded plugins.
-        taken: Maps names that are in use to who uses them.
+    `taken` maps names that are in use to who uses them.
     """
     tasks: dict[str, PluginTask] = {}
     problems = []
@@ -59,11 +55,7 @@ def collect_tasks(plugins: Plugins, taken: dict[str, str]) -> PluginTasks:
 
 
 def flatten_classes(answers: list[Any]) -> list[Any]:
-    """Return the task classes in the answers of one plugin's hooks.
-
-    Raises:
-        TypeError: An answer is not a list.
-    """
+    """Return the task classes in the answers of one plugin's hooks; raise TypeError if an answer is not a list."""
     if not answers or any(isinstance(answer, str | type) for answer in answers):
         raise TypeError("posir_task_classes must return a list of task classes")
     return [task for answer in answers for task in answer]

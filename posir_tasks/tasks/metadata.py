@@ -1,7 +1,5 @@
 """The metadata of position-aware tasks: the fields that they share, and the names and languages that are allowed."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any

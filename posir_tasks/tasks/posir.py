@@ -1,8 +1,7 @@
 """PosIR: one task per language, and one per language against the English corpus; one mteb subset per domain."""
 
-from __future__ import annotations
-
 import logging
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from mteb.abstasks.task_metadata import TaskMetadata
@@ -11,7 +10,7 @@ from posir_tasks.errors import DataError, hide_tracebacks
 from posir_tasks.languages import DOMAINS, LANGUAGES, PIVOT, Language, check_iso_codes
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.sources.data import PositionData
-from posir_tasks.sources.posir import REPO_ID, REVISION, list_domains, read_domain
+from posir_tasks.sources.posir import REPO_ID, REVISION, domain_files, list_domains, read_domain
 from posir_tasks.sources.repository import (
     LOCAL,
     LocalRepository,
@@ -21,7 +20,7 @@ from posir_tasks.sources.repository import (
     open_repository,
     requested_revision,
 )
-from posir_tasks.tasks.base import PositionTask
+from posir_tasks.tasks.base import PositionTask, is_local_data_outdated
 from posir_tasks.tasks.citations import POSIR
 from posir_tasks.tasks.metadata import build_metadata
 
@@ -40,7 +39,10 @@ class PosirTask(PositionTask):
         super().__init__(*args, **kwargs)
 
     def _read_metadata(self) -> TaskMetadata:
-        """Return the metadata with the revision that will be read and, for a local folder, the domains in it."""
+        """Return the metadata with the revision that will be read and, for a local folder, the domains in it.
+
+        The digest in the revision of local data takes time, so it is added when the data is loaded.
+        """
         default = type(self).metadata
         folder = data_folder()
         if folder is None:
@@ -64,6 +66,14 @@ class PosirTask(PositionTask):
         present = [domain for domain in list_domains(repository, self.language.code) if domain in corpora]
         return sorted(present, key=lambda domain: (DOMAINS.index(domain) if domain in DOMAINS else len(DOMAINS), domain))
 
+    def has_data(self) -> bool:
+        """Whether the data has any domain in the task's languages.
+
+        Raises:
+            DataError: The data cannot be reached.
+        """
+        return bool(self._present(self._repository()))
+
     def missing_subsets(self) -> list[str]:
         """Return the domains of PosIR that are not in the data or were filtered out."""
         return [domain for domain in DOMAINS if domain not in self.hf_subsets]
@@ -79,15 +89,23 @@ class PosirTask(PositionTask):
             return
         repository = self._repository()
         present = self._present(repository)
-        if not present:
+        if present:
+            self._follow_data(repository, present)
+        elif self.benchmark is None:
             code = self.language.code
             raise DataError(
                 f"{repository.location}: no {self.language.name} data; expected "
                 f"{code}/<domain>/queries.parquet, {code}/<domain>/qrels/test.parquet and "
                 f"{self.corpus_language.code}/<domain>/corpus.parquet. Create them with `posir import`, or download them."
             )
-        self._follow_listing(repository, present)
         super().load_data(num_proc, **kwargs)
+
+    def _follow_data(self, repository: Repository, present: list[str]) -> None:
+        """Restrict the task to the domains in the data, and record the revision of a local folder."""
+        if isinstance(repository, LocalRepository):
+            revision = repository.revision(self._files(present))
+            self.metadata = self.metadata.model_copy(update={"dataset": {"path": REPO_ID, "revision": revision}})
+        self._follow_listing(repository, present)
 
     def _follow_listing(self, repository: Repository, present: list[str]) -> None:
         unexpected = [domain for domain in present if domain not in self.metadata.hf_subsets]
@@ -111,6 +129,14 @@ class PosirTask(PositionTask):
                 len(DOMAINS),
                 "all" if len(absent) == len(DOMAINS) else ", ".join(sorted(absent)),
             )
+
+    def is_outdated(self, subset: str, revision: str) -> bool:
+        """Whether local data of a domain is involved, and is not the data that a result with this revision is for."""
+        return is_local_data_outdated(self._repository(), self._files([subset]), revision)
+
+    def _files(self, domains: Iterable[str]) -> list[str]:
+        codes = self.language.code, self.corpus_language.code
+        return [path for domain in domains for path in domain_files(*codes, domain)]
 
     def read_subset(self, subset: str) -> PositionData:
         """Read one domain.

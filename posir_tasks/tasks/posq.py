@@ -1,7 +1,5 @@
 """SQuAD-PosQ and FineWeb-PosQ (Zeng et al. 2025, arXiv 2505.13950), complete and Tiny."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from typing import Any, ClassVar
 
@@ -19,8 +17,8 @@ from posir_tasks.sources.posq import (
     sample_tiny_fineweb,
     sample_tiny_squad,
 )
-from posir_tasks.sources.repository import LOCAL, Repository, data_folder, open_repository, requested_revision
-from posir_tasks.tasks.base import PositionTask
+from posir_tasks.sources.repository import LOCAL, LocalRepository, Repository, data_folder, open_repository, requested_revision
+from posir_tasks.tasks.base import PositionTask, is_local_data_outdated
 from posir_tasks.tasks.citations import POSQ
 from posir_tasks.tasks.metadata import build_metadata
 
@@ -55,21 +53,32 @@ class PosqTask(PositionTask):
         self.metadata = type(self).metadata.model_copy(update={"dataset": {"path": self.repo_id, "revision": revision}})
         super().__init__(*args, **kwargs)
 
+    def has_data(self) -> bool:
+        """Whether the data is on the Hub, or in the local folder."""
+        repository = open_repository(self.repo_id, self.revision)
+        return not isinstance(repository, LocalRepository) or bool(repository.paths())
+
+    def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:
+        """Make the data available, and record the revision of a local folder."""
+        repository = open_repository(self.repo_id, self.revision)
+        if isinstance(repository, LocalRepository):
+            dataset = {"path": self.repo_id, "revision": repository.revision(repository.paths())}
+            self.metadata = self.metadata.model_copy(update={"dataset": dataset})
+        super().load_data(num_proc, **kwargs)
+
+    def is_outdated(self, subset: str, revision: str) -> bool:  # noqa: ARG002
+        """Whether the data is in a local folder and is not the data that a result with this revision is for."""
+        repository = open_repository(self.repo_id, self.revision)
+        paths = repository.paths() if isinstance(repository, LocalRepository) else ()
+        return is_local_data_outdated(repository, paths, revision)
+
     @classmethod
     @abstractmethod
     def read_from(cls, repository: Repository) -> PositionData:
-        """Read the dataset from a repository.
-
-        Raises:
-            DataError: It cannot be read.
-        """
+        """Read the dataset from a repository; raise DataError if it cannot be read."""
 
     def read_subset(self, subset: str) -> PositionData:  # noqa: ARG002
-        """Read the dataset.
-
-        Raises:
-            DataError: It cannot be read.
-        """
+        """Read the dataset; raise DataError if it cannot be read."""
         return self.read_from(open_repository(self.repo_id, self.revision))
 
 
@@ -102,7 +111,7 @@ class SQuADPosQTiny(SQuADPosQ):
     metadata = SQuADPosQ.metadata.model_copy(
         update={
             "name": "SQuAD-PosQ-Tiny",
-            "description": "The authors' sample of 10,000 questions of SQuAD-PosQ, the corpus unchanged; they rerank on it.",
+            "description": "The authors' sample of 10,000 questions of SQuAD-PosQ, for rerankers; complete corpus.",
         }
     )
 
@@ -141,8 +150,7 @@ class FineWebPosQTiny(FineWebPosQ):
     metadata = FineWebPosQ.metadata.model_copy(
         update={
             "name": "FineWeb-PosQ-Tiny",
-            "description": "The authors' sample of 1,000 questions a class of FineWeb-PosQ, the corpus unchanged; they rerank "
-            "on it.",
+            "description": "The authors' sample of 1,000 questions per class of FineWeb-PosQ, for rerankers; complete corpus.",
         }
     )
 

@@ -41,7 +41,7 @@ def test_get_tasks_filters_by_type_and_language():
     assert {name for name in json.loads(german.stdout) if name.startswith("PosIR")} == {"PosIR-German", "PosIR-German-English"}
 
 
-def test_benchmarks_are_the_papers():
+def test_benchmarks_contain_the_tasks_of_the_papers():
     shown = python(
         "import json, mteb; print(json.dumps({b: [t.metadata.name for t in mteb.get_benchmark(b).tasks] "
         "for b in ('PosIR', 'PosIR(cross-lingual)', 'PosQ')}))"

@@ -99,6 +99,71 @@ def test_results_of_partial_data_are_marked_and_extended_when_data_is_added(data
     assert "partial: 2 of 32 subsets" in shown.stdout
 
 
+def test_changed_domains_are_evaluated_again_and_no_others(data: Path, tmp_path: Path):
+    output, folder = tmp_path / "out", data / "PosIR-Benchmark-v1" / "eng-Latn"
+    commands = {
+        "PosIR-English": ("mteb", "run", "-t", "PosIR-English", "-m", BM25, "--output-folder", str(output)),
+        "PosIR-German-English": ("posir", "run", "-t", "PosIR-German-English", "-m", BM25, "--output-folder", str(output)),
+    }
+
+    def revisions() -> dict[str, dict[str, str]]:
+        found = {}
+        for task, command in commands.items():
+            ran = run(*command, POSIR_DATA=str(data))
+            assert ran.returncode == 0, ran.stderr
+            found[task] = {name: scores["position_run"]["data_revision"] for name, scores in result(output, task).items()}
+        return found
+
+    before = revisions()
+    files = {file: file.read_bytes() for file in output.rglob("PosIR-*.json")}
+    assert revisions() == before
+    assert {file: file.read_bytes() for file in files} == files
+    corpus = folder / "sports" / "corpus.parquet"
+    pl.read_parquet(corpus).with_columns(pl.col("text") + "!").write_parquet(corpus)
+    queries = folder / "sports" / "queries.parquet"
+    pl.read_parquet(queries).with_columns(pl.col("pos_char_length") + 1).write_parquet(queries)
+    after = revisions()
+    for task in commands:
+        assert after[task]["custom"] == before[task]["custom"]
+        assert after[task]["sports"] != before[task]["sports"]
+    (folder / "custom").rename(data / "removed")
+    assert revisions() == after
+    documents = {"d1": "A domain of the same name and other content.", "d2": "Sheep.", "d3": "Geese."}
+    write_domain(folder / "custom", documents, [("what has other content", "d1", "A domain")])
+    assert revisions()["PosIR-English"]["custom"] != after["PosIR-English"]["custom"]
+    assert result(output, "PosIR-English")["custom"]["position_profile"]["queries"] == 1
+    (file,) = output.rglob("PosIR-English.json")
+    assert re.fullmatch("local-[0-9a-f]{16}", json.loads(file.read_text())["dataset_revision"])
+
+
+@pytest.mark.parametrize("command", ["mteb", "posir"])
+def test_a_benchmark_runs_what_the_data_has_and_names_the_rest_once(command: str, data: Path, tmp_path: Path):
+    ran = run(command, "run", "-b", "PosIR", "-m", BM25, "--output-folder", str(tmp_path / "out"), POSIR_DATA=str(data))
+    assert ran.returncode == 0, ran.stderr
+    assert {file.stem for file in tmp_path.rglob("PosIR-*.json")} == {"PosIR-English", "PosIR-German"}
+    printed = ran.stderr + ran.stdout
+    assert printed.count("2 of 10 tasks are evaluated; no data of PosIR-Chinese") == 1
+    assert printed.count("no data of") == 1
+    (data / "empty").mkdir()
+    refused = run(command, "run", "-b", "PosIR", "-m", BM25, POSIR_DATA=str(data / "empty"))
+    assert refused.returncode == 1
+    assert "benchmark PosIR: no data of any of its tasks" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def test_symlinked_data_and_results_are_read(data: Path, tmp_path: Path):
+    folder = data / "PosIR-Benchmark-v1"
+    (folder / "eng-Latn" / "sports").rename(data / "elsewhere")
+    (folder / "eng-Latn" / "sports").symlink_to(data / "elsewhere")
+    assert "2 languages, 4 domains and 2 against the English corpus checked" in run("posir", "validate", str(data)).stdout
+    assert len(json.loads(run("posir", "stats", str(folder / "eng-Latn"), "--format", "json").stdout)["rows"]) >= 2
+    run("mteb", "run", "-t", "PosIR-English", "-m", BM25, "--output-folder", str(data / "out"), POSIR_DATA=str(data))
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / "results").symlink_to(data / "out")
+    (pooled,) = json.loads(run("posir", "report", str(tmp_path / "linked"), "--format", "json").stdout)
+    assert pooled["queries"] == 8
+
+
 def test_cross_lingual_and_language_filter(data: Path, tmp_path: Path):
     tasks = ("PosIR-German-English", "PosIR-German", "PosIR-English")
     ran = run("mteb", "run", "-t", *tasks, "-l", "deu", "-m", BM25, "--output-folder", str(tmp_path), POSIR_DATA=str(data))

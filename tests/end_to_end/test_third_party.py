@@ -82,11 +82,11 @@ def test_mteb_lists_the_tasks_and_reports_each_problem_once(shell):
     assert listed.returncode == 0, listed.stderr
     names = re.findall(r"^    - (\S+), t2t$", listed.stdout, re.MULTILINE)
     assert names == ["HarbourLetters", "HarbourBells", "PosIR-Mini", "NFCorpus"]
-    told = " ".join((listed.stdout + listed.stderr).split())
+    printed = " ".join((listed.stdout + listed.stderr).split())
     for package in ("(posir-broken 0.1.0: posir_broken)", "(posir-misspelt 0.1.0: posir_misspelt)"):
-        assert told.count(f"{package} is not used: ") == 1
+        assert printed.count(f"{package} is not used: ") == 1
     for said in SAID[3:]:
-        assert told.count(said) == 1
+        assert printed.count(said) == 1
 
 
 def test_the_task_runs_and_the_score_and_the_command_are_there(shell):
@@ -101,7 +101,7 @@ def test_the_task_runs_and_the_score_and_the_command_are_there(shell):
     assert "queries_there" not in scores
 
 
-def test_a_package_may_import_its_own_task_before_anyone_imports_mteb(shell):
+def test_a_package_may_import_its_task_before_mteb_is_imported(shell):
     code = "from posir_letters.task import HarbourLetters as T; import mteb; print(type(mteb.get_task('HarbourLetters')) is T)"
     first = shell(f'python -c "{code}"')
     assert first.stdout == "True\n", first.stderr

@@ -217,7 +217,7 @@ def test_rank_ranges_count_who_is_certainly_before_and_after(pairs, low_is_first
         assert found == (before + 1, len(pairs) - after)
 
 
-def test_what_has_no_interval_is_told_apart_from_nothing_and_what_has_no_score_takes_no_rank():
+def test_scores_without_an_interval_are_not_separated_and_missing_scores_are_unranked():
     ranges = rank_ranges([0.9, 0.5, 0.1, None], [(0.8, 1.0), None, (0.0, 0.2), None])
     assert ranges == [(1, 2), None, (2, 3), None]
 
@@ -433,7 +433,7 @@ def test_a_model_that_is_described_in_two_ways_has_one_row():
     assert averaged["partial"] == [""]
 
 
-def test_a_model_and_task_that_two_files_claim_is_left_out(results, tmp_path):
+def test_a_model_and_task_that_two_files_claim_is_excluded(results, tmp_path):
     shutil.copytree(results, tmp_path / "a")
     shutil.copytree(results / "results" / "org__second", tmp_path / "a" / "more" / "org__second")
     cache = building.RecordCache(tmp_path / "cache")
@@ -458,7 +458,7 @@ def test_a_file_that_cannot_be_read_is_named_and_the_others_are_shown(results, t
         assert sorted(Path(problem.file).name for problem in problems) == ["PosIR-English.json", "PosIR-German.json"]
 
 
-# The same input, the same bytes; what has not changed is not made again
+# The same input, the same bytes; what has not changed is not scored again
 
 
 def test_the_order_of_results_makes_no_difference():
@@ -499,7 +499,7 @@ def test_many_results_are_scored_by_several_processes_alike(results, tmp_path, m
     assert building.score_results(files, building.RecordCache(tmp_path / "b")) == alone
 
 
-def test_a_record_is_kept_whole(built, results):
+def test_a_record_is_cached_completely(built, results):
     cache = building.RecordCache(built[1] / "records")
     file = next(iter(building.entry_files(results)))
     assert cache.load(cache.path_for(file)) == building.score_file(file)
@@ -535,7 +535,7 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
-def test_what_is_no_site_is_neither_shown_nor_pushed(tmp_path):
+def test_a_folder_without_a_site_is_neither_served_nor_pushed(tmp_path):
     for use in (lambda: create_server(tmp_path, 0), lambda: push_site(tmp_path, "org/space")):
         with pytest.raises(PosirError, match="no leaderboard"):
             use()

@@ -125,7 +125,7 @@ class Visit:
         self.page.evaluate("Promise.allSettled(document.getAnimations().map((one) => one.finished)).then(() => null)")
 
     def column(self, name: str) -> list[str]:
-        """Return the texts of a column, without what only screen readers are told."""
+        """Return the texts of a column, without text for screen readers only."""
         return self.page.eval_on_selector_all(
             f"#table tbody td.{name}", "cells => cells.map(cell => (cell.querySelector('.value') ?? cell).innerText.trim())"
         )
@@ -134,7 +134,7 @@ class Visit:
         return self.page.eval_on_selector_all("#table .model-name", "links => links.map(link => link.textContent)")
 
     def state(self) -> dict[str, str]:
-        # Playwright's own `page.url` is told of a change a moment later.
+        # Playwright's own `page.url` notices a change a moment later.
         fragment = self.page.evaluate(f"{PAINTED}.then(() => location.hash.slice(1))")
         return {name: values[0] for name, values in parse_qs(fragment).items()}
 
@@ -199,7 +199,7 @@ def test_rank_ranges_are_the_sites_and_follow_the_sorted_score(visit, address, d
         known.sort(key=lambda pair: pair[0], reverse=sort.startswith("-"))
         expected = ["–" if not rank else "–".join(map(str, dict.fromkeys(rank))) for _, rank in known[:PAGE]]
         assert page.column("rank") == expected
-        assert any("–" in rank[1:] for rank in expected), "models that cannot be told apart share a range"
+        assert any("–" in rank[1:] for rank in expected), "models whose difference is not significant share a range"
 
 
 def test_every_filter_shows_exactly_the_models_it_should(visit, address, data):
@@ -523,7 +523,7 @@ def test_a_phone_shows_all_of_it_without_scrolling_sideways(visit, address, data
     assert page.page.is_visible("#kind")
 
 
-def test_detail_that_cannot_be_loaded_is_told_and_tried_again(visit, address):
+def test_detail_that_cannot_be_loaded_is_reported_and_retried(visit, address):
     page = visit().go(address)
     page.page.route("**/models/*", lambda route: route.abort())
     page.page.click("#table .model-name")

@@ -133,8 +133,8 @@ def test_a_missing_folder_is_named(tmp_path):
         (b'{"task_name": "PosIR-English", "scores": {"test": [{"hf_subset": "../up", "position_profile": 1}]}}', "hf_subset"),
         (b'{"task_name": "<script>", "scores": {"test": [{"position_profile": 1}]}}', "field 'task_name': is <script>"),
         (b'{"task_name": "PosIR-English", "scores": {"test": [{"hf_subset": "<b>", "position_profile": 1}]}}', "is <b>"),
-        (b'{"scores": {}, "scores": {}}', "the key 'scores' is twice"),
-        (b'{"scores": {"test": [{"psi": 1, "psi": 0}]}}', "the key 'psi' is twice"),
+        (b'{"scores": {}, "scores": {}}', "the key 'scores' occurs twice"),
+        (b'{"scores": {"test": [{"psi": 1, "psi": 0}]}}', "the key 'psi' occurs twice"),
         ('{"scores": "é"}'.encode("latin-1"), "UTF-8"),
         ("\ufeff{}".encode(), "not readable JSON"),
         (b'{"scores": {"psi": NaN}}', "is nan"),
@@ -340,7 +340,7 @@ def test_a_file_that_poses_as_another_task_is_refused(file):
     refused(file, field="task_name")
 
 
-def test_two_files_of_the_same_model_and_task_are_both_left_out(tmp_path, file):
+def test_two_files_of_the_same_model_and_task_are_both_excluded(tmp_path, file):
     second = write_result(tmp_path / "again", {"sports": profile(1, 1)})
     entries, (problem,) = read_entries(tmp_path)
     assert entries == []
@@ -349,12 +349,12 @@ def test_two_files_of_the_same_model_and_task_are_both_left_out(tmp_path, file):
 
 def test_a_subset_twice_is_refused(file):
     changed(file, lambda data: data["scores"]["test"].append(data["scores"]["test"][0]))
-    assert "subset 'sports': is there twice" in refused(file)
+    assert "subset 'sports': occurs twice" in refused(file)
 
 
 def test_a_subset_in_two_splits_is_refused(file):
     changed(file, lambda data: data["scores"].update(train=data["scores"]["test"][:1]))
-    assert "subset 'sports': is there twice" in refused(file)
+    assert "subset 'sports': occurs twice" in refused(file)
 
 
 # What it counts

@@ -1,4 +1,4 @@
-"""Submission over real HTTP: the real huggingface_hub client against a small Hub that fails when told to."""
+"""Submission over real HTTP: the real huggingface_hub client against a small Hub that fails on request."""
 
 import json
 import os
@@ -143,14 +143,14 @@ def test_only_what_is_new_is_in_the_commit(store):
     assert not upload(submission(), by_pull_request()).sent
 
 
-def test_the_own_pull_request_is_found_among_many(store):
+def test_an_existing_pull_request_is_found_among_many(store):
     upload(submission(), by_pull_request())
     for number in range(7):
         store.propose(f"Another {number}", "", {})
     assert upload(submission(), by_pull_request()).location.startswith("pull request #1,")
 
 
-def test_another_pull_request_with_the_same_title_does_not_stand_in_the_way(store):
+def test_another_pull_request_with_the_same_title_does_not_prevent_sending(store):
     store.propose(submission().title, "", {"results/org__model/rev1/PosIR-Mini.json": b"something else"})
     assert upload(submission(), by_pull_request()).sent
     assert [pull.status for pull in store.pulls] == ["open", "open"]
@@ -169,7 +169,7 @@ TROUBLE = {
 @UPLOADERS
 @pytest.mark.parametrize("trouble", TROUBLE.values(), ids=TROUBLE)
 @pytest.mark.parametrize("operation", ["commit", "paths-info", "preupload"])
-def test_after_trouble_it_looks_first_and_sends_once(hub, store, uploader, trouble, operation):
+def test_after_an_error_it_searches_first_and_sends_once(hub, store, uploader, trouble, operation):
     hub.failures.append(Failure(operation, **trouble))
     waits = []
     outcome = upload(submission(), uploader(), sleep=waits.append)
@@ -184,7 +184,7 @@ def test_after_trouble_it_looks_first_and_sends_once(hub, store, uploader, troub
 
 
 @pytest.mark.parametrize("trouble", TROUBLE.values(), ids=TROUBLE)
-def test_trouble_while_looking_for_the_own_pull_request_is_trouble_too(hub, store, trouble):
+def test_an_error_while_searching_for_the_pull_request_is_retried_too(hub, store, trouble):
     hub.failures.append(Failure("discussions", **trouble))
     assert upload(submission(), by_pull_request(), sleep=[].append).sent
     assert arrived(store) == [FILES]
@@ -352,7 +352,7 @@ def test_a_name_that_is_none_is_refused():
 
 
 @pytest.mark.usefixtures("hub")
-def test_offline_mode_is_told(monkeypatch):
+def test_offline_mode_is_reported(monkeypatch):
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(HubError, match="HF_HUB_OFFLINE"):
         upload(submission(), by_pull_request(), sleep=pytest.fail)
@@ -469,7 +469,7 @@ def test_a_folder_without_results_is_no_success(tmp_path):
     assert "no result with a position profile" in str(refused.exception)
 
 
-def test_the_token_is_nowhere_to_be_seen(hub, results, tmp_path):
+def test_the_token_is_printed_nowhere(hub, results, tmp_path):
     """The real command, against a Hub that says back whatever it was asked with, in bodies and headers."""
     echo = {"X-Error-Message": f"You sent Bearer {TOKEN}", "X-HF-Warning": f"token; this is {TOKEN}", "Retry-After": "0"}
     hub.failures += [Failure("commit", status=503, headers=echo), Failure("commit", status=403, headers=echo)]

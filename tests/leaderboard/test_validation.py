@@ -317,7 +317,7 @@ def test_a_window_of_nothing_is_refused(file, window):
     assert "a window of at least 1 token" in str(problem)
 
 
-def test_what_a_window_leaves_cannot_be_better_than_the_whole(file):
+def test_a_window_cannot_contain_more_than_the_profile(file):
     def change(scores):
         seen = scores["window_coverage"]["within_window"]
         length, position, rank = first_cell(seen)
@@ -327,7 +327,7 @@ def test_what_a_window_leaves_cannot_be_better_than_the_whole(file):
     assert [problem.field for problem in edited(file, change)] == ["window_coverage.within_window"]
 
 
-def test_a_window_left_out_afterwards_is_noticed(file):
+def test_a_window_removed_afterwards_is_detected(file):
     problems = edited(file, lambda scores: scores.update(window_coverage={"window": None}))
     assert any(problem.field.startswith("truncation") for problem in problems)
 

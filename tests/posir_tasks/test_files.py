@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from posir_tasks.errors import PosirError
-from posir_tasks.files import LOCK_FILE, atomic_update, atomic_write, folder_lock, remove_stale_parts
+from posir_tasks.files import LOCK_FILE, atomic_update, atomic_write, find_files, folder_lock, remove_stale_parts
 from tests.support.processes import exit_codes
 
 
@@ -123,3 +123,17 @@ def test_without_a_lock_the_write_continues_with_a_warning(tmp_path: Path, monke
     with folder_lock(tmp_path), folder_lock(tmp_path):
         (tmp_path / "file").write_text("result")
     assert "cannot be locked" in caplog.text
+
+
+def test_files_are_found_through_links_and_loops_end(tmp_path):
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "other").mkdir()
+    for file in ("a/b/1.json", "other/2.json", "a/3.txt"):
+        (tmp_path / file).write_text("{}")
+    (tmp_path / "a" / "link").symlink_to(tmp_path / "other")
+    (tmp_path / "a" / "b" / "up").symlink_to(tmp_path / "a")
+    (tmp_path / "other" / "back").symlink_to(tmp_path / "a" / "b")
+    (tmp_path / "a" / "gone").symlink_to(tmp_path / "nothing")
+    found = [file.relative_to(tmp_path).as_posix() for file in find_files(tmp_path / "a", ".json")]
+    assert found == ["a/b/1.json", "a/link/2.json", "a/link/back/1.json"]
+    assert find_files(tmp_path / "nothing", ".json") == []

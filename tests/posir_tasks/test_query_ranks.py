@@ -40,7 +40,7 @@ def evidence_of(starts):
 )
 @settings(deadline=None, max_examples=25)
 @given(queries=st.lists(st.tuples(st.sampled_from([0, 99, 100, 101, 500, 600, 3120, 3121]), st.integers(0, 1200)), min_size=1))
-def test_kept_ranks_make_the_profile_of_the_run(tmp_path_factory, scheme, queries):
+def test_query_ranks_give_the_profile_of_the_run(tmp_path_factory, scheme, queries):
     evidence, ranks = evidence_of([start for start, _ in queries]), np.array([rank for _, rank in queries])
     kept = read_query_ranks(save_query_ranks(tmp_path_factory.mktemp("ranks"), *RUN, "sports", scheme, evidence, ranks))
     assert kept.profile("sports") == PositionProfile.from_ranks(scheme, evidence, ranks)
@@ -144,7 +144,7 @@ def with_column(name, values):
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"change_of": lambda of: of | {"schema": 3}}, "schema 3"),
         ({"change_of": lambda _: {"schema": 1}}, "model: Field required"),
@@ -156,10 +156,10 @@ def with_column(name, values):
     ],
     ids=["newer", "no model", "no object", "no rank", "length", "position", "null"],
 )
-def test_files_that_are_no_kept_ranks(tmp_path, change, told):
+def test_files_that_are_not_query_ranks_are_refused(tmp_path, change, message):
     file = keep(tmp_path, "sports", [1, 2])
     rewritten(file, **change)
-    with pytest.raises(PosirError, match=told) as caught:
+    with pytest.raises(PosirError, match=message) as caught:
         read_query_ranks(file)
     assert str(file) in str(caught.value)
 

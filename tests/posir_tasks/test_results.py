@@ -160,7 +160,7 @@ def test_a_file_without_profiles_is_not_written(file):
     assert (file.read_bytes(), file.stat().st_mtime_ns) == before
 
 
-def test_an_interrupted_rescoring_leaves_the_old_file_whole_and_nothing_beside_it(file, monkeypatch):
+def test_an_interrupted_rescoring_leaves_the_old_file_intact_and_no_other(file, monkeypatch):
     before, names = file.read_bytes(), sorted(path.name for path in file.parent.iterdir())
     write = Path.write_text
 

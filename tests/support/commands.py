@@ -1,9 +1,13 @@
 """Run the `mteb` and `posir` commands as a user would."""
 
 import os
+import pty
+import re
 import subprocess
 import sys
 import tempfile
+import threading
+from contextlib import suppress
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -29,6 +33,30 @@ def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
     if environment.keys() <= READ_LATE:
         return _run_forked(command, CLEAN | environment)
     return _run_script(command, CLEAN | environment)
+
+
+def run_in_terminal(*command: str, columns: int, **environment: str) -> str:
+    """Run a command in a terminal with a number of columns, in a fork as in `run`; return its output, without styles."""
+    terminal, end = pty.openpty()
+    printed = bytearray()
+    reader = threading.Thread(target=_read_to_end, args=(terminal, printed))
+    reader.start()
+    name = Path(os.ttyname(end))
+    variables = CLEAN | {"COLUMNS": str(columns), "TERM": "xterm"} | environment
+    process = CONTEXT.Process(target=_call_command, args=(command, variables, name, Path(os.devnull)))
+    process.start()
+    process.join(TIMEOUT_SECONDS)
+    os.close(end)
+    reader.join()
+    os.close(terminal)
+    return re.sub(r"\x1b\[[?0-9;]*[A-Za-z]", "", printed.decode().replace("\r\n", "\n"))
+
+
+def _read_to_end(terminal: int, printed: bytearray) -> None:
+    # Linux reports the end of a terminal as an error.
+    with suppress(OSError):
+        while chunk := os.read(terminal, 4096):
+            printed += chunk
 
 
 def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -262,8 +262,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def discuss(self, repository, rest, query, body):
         if rest == "main":
-            wanted = {"all": None, "open": ("open", "draft"), "closed": ("closed", "merged")}[query.get("status", ["all"])[0]]
-            shown = [pull for pull in reversed(repository.pulls) if wanted is None or pull.status in wanted]
+            statuses = {"all": None, "open": ("open", "draft"), "closed": ("closed", "merged")}[query.get("status", ["all"])[0]]
+            shown = [pull for pull in reversed(repository.pulls) if statuses is None or pull.status in statuses]
             start = int(query["p"][0]) * PAGE
             rows = [discussion(repository, pull) for pull in shown[start : start + PAGE]]
             return as_json({"discussions": rows, "count": len(shown), "start": start})

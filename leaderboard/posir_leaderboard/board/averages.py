@@ -1,7 +1,5 @@
 """Averages over the tasks of a benchmark, with their uncertainty."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """From results to a site."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -38,13 +36,9 @@ class BuildSummary:
 
 
 def build_site(results: Path, output: Path, cache: Path, repository: str | None = None) -> BuildSummary:
-    """Build the site of every readable result below a folder, and of the papers' results.
+    """Build the site of every readable result below a folder, if there is any, and of the published results.
 
-    Args:
-        results: May contain no result at all.
-        output: Folder of the site.
-        cache: Folder of cached records and libraries.
-        repository: Dataset repository that takes submissions; None if unknown.
+    `cache` holds records and libraries; the dataset repository, if known, takes submissions.
 
     Raises:
         PosirError: There is no such folder, or the output folder contains something else.
@@ -61,7 +55,7 @@ def build_site(results: Path, output: Path, cache: Path, repository: str | None 
 def score_results(files: Sequence[Path], cache: RecordCache) -> tuple[list[Record], list[Problem], int]:
     """Return the records of result files, a problem for each unusable file, and the number of newly scored files.
 
-    If several files claim a model and task, all of them are excluded, since there is no telling which is right.
+    If several files claim a model and task, all of them are excluded, since it is unknown which one is correct.
     """
     paths = {file: cache.path_for(file) for file in files}
     found = {file: cache.load(path) for file, path in paths.items() if path}

@@ -3,8 +3,6 @@
 A page opened as a file cannot load JavaScript modules, so DataTables, which itables ships as a module, is wrapped.
 """
 
-from __future__ import annotations
-
 import re
 from importlib.metadata import version
 from importlib.resources import files
@@ -20,11 +18,7 @@ EXPORTS = re.compile(r"export\{([^{}]*)\};")
 
 
 def bundle_table_library() -> str:
-    """Return a script that defines `DataTable` (DataTables and jQuery, MIT licence).
-
-    Raises:
-        PosirError: The installed itables ships it in another format.
-    """
+    """Return a script that defines `DataTable` (DataTables and jQuery, MIT licence); raise PosirError if it cannot."""
     text = (files("itables") / "html" / "dt_bundle.js").read_text(encoding="utf-8")
     exports = EXPORTS.search(text)
     names = dict(pair.split(" as ")[::-1] for pair in exports[1].split(",")) if exports else {}

@@ -1,7 +1,5 @@
 """Scored results, cached by the files and the programs they were scored with, so that unchanged results are not rescored."""
 
-from __future__ import annotations
-
 import hashlib
 from importlib.metadata import version
 from pathlib import Path

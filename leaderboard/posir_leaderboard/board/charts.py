@@ -3,8 +3,6 @@
 Each takes its rows from the named dataset `rows` and its colours from the page's theme. Scores are in [0, 1], printed x 100.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import altair as alt
@@ -139,11 +137,7 @@ def draw_heat_map() -> LayeredChart:
 
 
 def draw_subsets(field: str) -> LayeredChart:
-    """Return a score of every subset, a point for each model, with its interval; PSI with its null.
-
-    Args:
-        field: `ndcg_at_10` or `psi`.
-    """
+    """Return nDCG@10 or PSI of every subset, a point for each model, with its interval; PSI with its null."""
     percent = field == "ndcg_at_10"
     base = alt.Chart(ROWS).encode(
         y=alt.Y("subset:N", sort=None, title=None, axis=alt.Axis(labelLimit=170, domain=False, ticks=False)),

@@ -1,7 +1,5 @@
 """A site as files in a folder."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from posir_tasks.display.progress import progress
@@ -26,7 +24,7 @@ def write_site(site: Site, folder: Path) -> int:
         PosirError: The folder contains something other than an earlier site.
     """
     check_output_folder(folder)
-    changed = [path for path, body in site.items() if not _has_content(folder / path, body)]
+    changed = [path for path, body in site.items() if not (folder / path).is_file() or (folder / path).read_bytes() != body]
     # The page last: until then the earlier one works, except for data that it loads later.
     for path in progress(sorted(changed, key=lambda path: path == "index.html"), "Writing"):
         with atomic_write(folder / path) as part:
@@ -38,16 +36,8 @@ def write_site(site: Site, folder: Path) -> int:
     return len(changed) + len(stale)
 
 
-def _has_content(file: Path, body: bytes) -> bool:
-    return file.is_file() and file.stat().st_size == len(body) and file.read_bytes() == body
-
-
 def check_output_folder(folder: Path) -> None:
-    """Check that a site may be written to a folder.
-
-    Raises:
-        PosirError: It is a file, or contains something other than an earlier site.
-    """
+    """Raise PosirError if a folder is a file, or contains something other than an earlier site."""
     if folder.exists() and not folder.is_dir():
         raise PosirError(f"{folder}: a file, not a folder. --output takes a folder for the site.")
     if folder.is_dir() and any(folder.iterdir()) and not (folder / INDEX).is_file():
@@ -55,10 +45,6 @@ def check_output_folder(folder: Path) -> None:
 
 
 def check_site(folder: Path) -> None:
-    """Check that a folder contains a site.
-
-    Raises:
-        PosirError: It does not.
-    """
+    """Raise PosirError if a folder contains no site."""
     if not (folder / INDEX).is_file():
         raise PosirError(f"{folder}: no leaderboard. Build it: posir leaderboard build --results results --output {folder}")

@@ -1,7 +1,5 @@
 """What the leaderboard shows of a model. A submitter's metadata is not trusted: invalid fields count as unknown."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,12 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 #: Kinds of model that visitors filter by: mteb's `model_type`, and BM25 by its name.
 BM25, UNKNOWN = "BM25", "Unknown"
-KINDS = {
-    "dense": "Dense",
-    "sparse": "Sparse",
-    "late-interaction": "Late interaction",
-    "cross-encoder": "Cross-encoder",
-}
+KINDS = {"dense": "Dense", "sparse": "Sparse", "late-interaction": "Late interaction", "cross-encoder": "Cross-encoder"}
 #: Longest licence and longest address that are shown.
 MAX_TEXT = 300
 
@@ -81,14 +74,7 @@ class Model:
 
 
 def read_model(name: str, revision: str, meta: Mapping[str, Any], *, published: bool = False) -> Model:
-    """Return a model as its metadata describes it.
-
-    Args:
-        name: Its full name.
-        revision: Its revision.
-        meta: mteb's `model_meta.json`.
-        published: Whether its results are published in a paper.
-    """
+    """Return a model, perhaps published in a paper only, as mteb's `model_meta.json` describes it."""
     given = Metadata.model_validate(meta)
     kinds = [KINDS[one] for one in given.model_type or () if isinstance(one, str) and one in KINDS]
     dimensions = given.embed_dim if isinstance(given.embed_dim, list) else [given.embed_dim]

@@ -1,6 +1,4 @@
-"""The papers' results as records, for comparison."""
-
-from __future__ import annotations
+"""The published results as records, for comparison."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -23,7 +21,7 @@ POSITIONS = {
     "SQuAD-PosQ": "First character of the evidence, counted from the start of the passage",
     "FineWeb-PosQ": "Part of the passage that holds the evidence",
 }
-#: mteb's names of the papers' architectures.
+#: mteb's names of the architectures in the papers.
 ARCHITECTURES = {"reranker": "cross-encoder"}
 
 

@@ -1,7 +1,5 @@
 """Upload of a site to a static Space of the Hub."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from huggingface_hub import CommitInfo, CommitOperationAdd, CommitOperationDelete, HfApi
@@ -16,11 +14,7 @@ PROTECTED = {".gitattributes"}
 
 
 def push_site(folder: Path, space: str) -> CommitInfo:
-    """Upload a site to a static Space, created if missing, in one commit without files that are there already.
-
-    Args:
-        folder: Folder of the site.
-        space: `ORG/NAME`.
+    """Upload a site to a static Space `ORG/NAME`, created if missing, in one commit of the changed files.
 
     Raises:
         PosirError: There is no site, or the Hub refuses it.

@@ -1,7 +1,5 @@
 """A local server for a site: reachable from this machine only, compressing files as the Hub does."""
 
-from __future__ import annotations
-
 import gzip
 import mimetypes
 from functools import lru_cache, partial
@@ -51,11 +49,7 @@ def read_compressed(file: Path, changed: int) -> bytes:  # noqa: ARG001
 
 
 def create_server(folder: Path, port: int) -> ThreadingHTTPServer:
-    """Return a server for a site, not yet started.
-
-    Args:
-        folder: Folder of the site.
-        port: 0 for any free one.
+    """Return a server for a site, not yet started; port 0 is any free one.
 
     Raises:
         PosirError: There is no site, or the port is taken.

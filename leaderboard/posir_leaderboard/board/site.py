@@ -1,7 +1,5 @@
 """The site: all its files, rendered from records alone; equal records give equal bytes."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections import Counter
@@ -28,18 +26,7 @@ SCRIPTS = ("core", "state", "sparklines", "table", "charts", "scores", "drawings
 #: Shown in a command if the repository that takes submissions is unknown.
 PLACEHOLDER_REPOSITORY = "ORG/RESULTS"
 #: Fields of a model that the page shows.
-MODEL = (
-    "name",
-    "revision",
-    "published",
-    "kind",
-    "parameters",
-    "window",
-    "dimensions",
-    "open_weights",
-    "license",
-    "reference",
-)
+MODEL = ("name", "revision", "published", "kind", "parameters", "window", "dimensions", "open_weights", "license", "reference")
 
 
 def render_site(
@@ -47,13 +34,11 @@ def render_site(
 ) -> Site:
     """Return every file of the site by its path.
 
-    Args:
-        records: At most one for each model and task.
-        groups: Choices of a visitor; tasks that are in none get their own group.
-        libraries: Scripts `datatables` and `vega`.
-        repository: Dataset repository that takes submissions; None if unknown.
+    There is at most one record for each model and task, and tasks in no group get their own. The repository takes submissions.
     """
-    ordered = sorted(records, key=lambda one: (*_sort_key(one.model), one.task))
+    ordered = sorted(
+        records, key=lambda one: (one.model.name.casefold(), one.model.name, one.model.revision, one.model.id, one.task)
+    )
     site = {f"lib/{name}.js": text.encode() for name, text in sorted(libraries.items())}
     site |= {name: _static(name) for name in ("board.css", *(f"js/{name}.js" for name in SCRIPTS))}
     site |= {f"data/{name}.js": data_file(name, value) for name, value in build_data(ordered, groups)}
@@ -61,10 +46,6 @@ def render_site(
     site["index.html"] = _page(build.hexdigest()[:12], repository or PLACEHOLDER_REPOSITORY, _scripts(site))
     site["README.md"] = _static("space.md")
     return site
-
-
-def _sort_key(model: Model) -> tuple[str, ...]:
-    return model.name.casefold(), model.name, model.revision, model.id
 
 
 def _static(name: str) -> bytes:
@@ -115,12 +96,7 @@ class ViewChoice:
 
 
 def build_data(records: Sequence[Record], groups: Sequence[Group]) -> Iterator[tuple[str, Any]]:
-    """Yield the name and content of every data file.
-
-    Args:
-        records: Grouped by model.
-        groups: Choices of a visitor.
-    """
+    """Yield the name and content of every data file, from records that are grouped by model."""
     groups = add_other_tasks(groups, (record.task for record in records))
     by_model = {name: list(of_model) for name, of_model in groupby(records, key=lambda record: record.model.id)}
     indices = {name: index for index, name in enumerate(by_model)}

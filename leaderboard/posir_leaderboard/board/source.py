@@ -1,7 +1,5 @@
 """Sources of results: a folder, or a dataset repository of the Hub."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import tempfile
@@ -27,10 +25,7 @@ def is_repository(results: str) -> bool:
 
 @contextmanager
 def open_results(results: str) -> Iterator[Path]:
-    """Yield the folder of results: the given one, or a temporary copy of a dataset repository.
-
-    Args:
-        results: A folder, or the name of a dataset repository on the Hub.
+    """Yield a folder of results, or a temporary copy of a dataset repository on the Hub.
 
     Raises:
         PosirError: It is neither, or the repository cannot be read.
@@ -47,11 +42,7 @@ def open_results(results: str) -> Iterator[Path]:
 
 
 def download(repository: str) -> str:
-    """Download the results of a dataset repository to the Hub's cache, and return their folder.
-
-    Raises:
-        PosirError: It cannot be read.
-    """
+    """Download a dataset repository's results to the Hub's cache; return their folder; raise PosirError on failure."""
     try:
         return snapshot_download(repository, repo_type="dataset", allow_patterns=[RESULTS])
     except (OSError, HfHubHTTPError) as error:

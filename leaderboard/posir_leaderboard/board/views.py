@@ -1,7 +1,5 @@
 """Views: the table of one task, or of a benchmark's average, as columns that a browser parses quickly."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -47,11 +45,7 @@ class View:
     """Whether the tasks of an average are independent."""
 
     def to_json(self, indices: Mapping[str, int]) -> dict[str, Any]:
-        """Return the view as columns, one entry per model.
-
-        Args:
-            indices: Index of each model's id in the list of all models.
-        """
+        """Return the view as columns, one entry per model, given each model id's index in the list of all models."""
         lengths = list(dict.fromkeys(length for row in self.rows for length in row.scored))
         return {
             "models": [indices[row.model.id] for row in self.rows],

@@ -1,7 +1,5 @@
 """`posir leaderboard build`, `push` and `serve`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
@@ -41,7 +39,7 @@ def build(
     with open_results(results) as folder:
         with console.status("Loading mteb"):
             from posir_leaderboard.board.build import build_site
-            from posir_tasks.search.first_stage import cache_folder
+            from posir_tasks.files import cache_folder
         built = build_site(folder, output, cache_folder() / "board", repository)
     for problem in built.problems[:EXAMPLES]:
         console.print(f"excluded: {problem}", markup=False)

@@ -41,8 +41,7 @@ def add_commands(app: typer.Typer) -> None:
             bool, typer.Option("--direct", help="Commit to the main branch instead of opening a pull request.")
         ] = False,
         eval_results: Annotated[
-            bool,
-            typer.Option("--eval-results", help="Also open a pull request with nDCG@10 on the model's own repository."),
+            bool, typer.Option("--eval-results", help="Also open a pull request with nDCG@10 on the model's own repository.")
         ] = False,
     ) -> None:
         """Check a model's results, and send them to a leaderboard as one commit in one pull request.
@@ -87,11 +86,7 @@ def add_commands(app: typer.Typer) -> None:
 
 
 def check(folders: Sequence[Path]) -> tuple[list[Entry], list[Problem]]:
-    """Read and check every entry below some folders; return all entries and all problems.
-
-    Raises:
-        PosirError: A folder does not exist or has no result with a position profile.
-    """
+    """Read and check all entries below folders; return them and their problems. Raise PosirError if a folder has none."""
     from posir_leaderboard.entries import read_entries
 
     entries: list[Entry] = []
@@ -124,11 +119,7 @@ def show(commit: Commit, uploader: Uploader) -> None:
 
 
 def send(commit: Commit, uploader: Uploader) -> None:
-    """Send a commit, and print where its files are.
-
-    Raises:
-        PosirError: It could not be sent.
-    """
+    """Send a commit, and print where its files are; raise PosirError if it could not be sent."""
     from posir_leaderboard.submission import upload
 
     result = upload(commit, uploader, report=lambda text: typer.echo(text, err=True))

@@ -4,8 +4,6 @@ The format: Thakur et al. 2021 (arXiv 2104.08663). It has no field for spans: th
 the qrels, or from `pos_char_span` in `queries.jsonl`, beside `text` or in `metadata`.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,11 +57,7 @@ class QueryAnswer(Record):
 
 
 def read_beir(folder: Path, split: str) -> Iterator[Passage | SkippedQuestion]:
-    """Yield every document of a BEIR folder with the questions of a split; ids are preserved.
-
-    Raises:
-        DataError: A file cannot be read or does not have the expected format.
-    """
+    """Yield a BEIR folder's documents with the questions of a split; ids are preserved. Raises DataError for invalid files."""
     relevant = _read_relevant_pairs(folder, split)
     questions: dict[str, list[Question]] = defaultdict(list)
     file, qrels = folder / "queries.jsonl", folder / "qrels" / f"{split}.tsv"
@@ -130,11 +124,7 @@ def _read_qrels(file: Path) -> pl.DataFrame:
 
 
 def _read_answer(query: Query, start: int | None, end: int | None) -> StatedAnswer:
-    """Return the answer that a query and its qrel state.
-
-    Raises:
-        ValueError: They differ, or a field has another type.
-    """
+    """Return the answer that a query and its qrel state; raise ValueError if they differ or a type is wrong."""
     stated = [validate(QueryAnswer, query.model_extra)]
     if isinstance(stated[0].metadata, dict):
         stated.append(validate(QueryAnswer, stated[0].metadata))

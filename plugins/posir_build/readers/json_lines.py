@@ -1,7 +1,5 @@
 """Reader of JSON Lines: one question per line, with its document."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar
@@ -43,11 +41,7 @@ class LineAnswer(Record):
 
 
 def read_json_lines(file: Path) -> Iterator[Passage | SkippedQuestion]:
-    """Yield the document of each line with its question; a line without a question is a document without questions.
-
-    Raises:
-        DataError: The file cannot be read, or a line does not have the expected format.
-    """
+    """Yield each line's document, with its question if it has one; raise DataError if the file is not as expected."""
     for place, line in read_records(file, Line):
         name, questions = line.id or place, []
         try:
@@ -62,11 +56,7 @@ def read_json_lines(file: Path) -> Iterator[Passage | SkippedQuestion]:
 
 
 def _read_answer(line: Line) -> StatedAnswer:
-    """Return the answer that a line states.
-
-    Raises:
-        ValueError: A field has another type, or `answers` is empty.
-    """
+    """Return the answer that a line states; raise ValueError if a type is wrong or `answers` is empty."""
     stated = validate(LineAnswer, line.model_extra)
     if stated.answers is None:
         return StatedAnswer(stated.answer, stated.start, stated.end)

@@ -1,7 +1,5 @@
 """Third-party JSON: its shape is checked by pydantic, and errors name file, place and field."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,11 +36,7 @@ AnyRecord = TypeVar("AnyRecord", bound=Record)
 
 
 def validate(model: type[AnyRecord], value: object) -> AnyRecord:
-    """Check the shape of a JSON value.
-
-    Raises:
-        ValueError: The value does not fit; names the first field that is wrong and what is allowed.
-    """
+    """Check the shape of a JSON value; raise ValueError with the first wrong field and what is allowed."""
     try:
         return model.model_validate(value)
     except ValidationError as error:
@@ -64,11 +58,7 @@ def _describe(error: ValidationError) -> str:
 
 @contextmanager
 def error_context(file: Path, place: str, expected: str) -> Iterator[None]:
-    """Turn an error about a place in a file into one that names the place and the expected format.
-
-    Raises:
-        DataError: The file cannot be read or does not have the expected format.
-    """
+    """Turn an error about a place in a file into a DataError that names the place and the expected format."""
     where = f"{file}: {place}: " if place else f"{file}: "
     try:
         yield
@@ -79,11 +69,7 @@ def error_context(file: Path, place: str, expected: str) -> Iterator[None]:
 
 
 def read_records(file: Path, model: type[AnyRecord]) -> Iterator[tuple[str, AnyRecord]]:
-    """Yield place and record of each line of a JSON Lines file; blank lines are ignored.
-
-    Raises:
-        DataError: The file cannot be read, or a line does not fit the model.
-    """
+    """Yield place and record of each line of a JSON Lines file that is not blank; raise DataError if a line does not fit."""
     with error_context(file, "", model.expected), open_text(file, f"Reading {file.name}") as lines:
         for number, line in enumerate(lines, start=1):
             if line.strip():

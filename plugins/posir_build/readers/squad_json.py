@@ -1,7 +1,5 @@
 """Reader of SQuAD-format JSON, v1 and v2."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -58,11 +56,7 @@ class SquadFile(Record):
 
 
 def read_squad_json(files: list[Path]) -> Iterator[Passage | SkippedQuestion]:
-    """Yield the contexts of files with their questions; equal contexts in several files are one document.
-
-    Raises:
-        DataError: A file cannot be read or is not SQuAD-format JSON.
-    """
+    """Yield contexts with their questions, equal ones as one document; raise DataError if a file is not SQuAD-format."""
     for file in progress(files, "Reading"):
         with error_context(file, "", SquadFile.expected):
             articles = validate(SquadFile, json.loads(file.read_text(encoding="utf-8-sig"))).data
@@ -82,11 +76,7 @@ def _read_paragraph(paragraph: Paragraph, file: str, place: str, title: str) -> 
 
 
 def _read_answer(question: SquadQuestion) -> StatedAnswer:
-    """Return text and start of a question's first answer.
-
-    Raises:
-        ValueError: There is no answer, or it is incomplete.
-    """
+    """Return text and start of a question's first answer; raise ValueError if it is missing or incomplete."""
     answers = validate(Answers, question.model_extra).answers
     if not answers:
         raise ValueError("has no answer")

@@ -79,17 +79,7 @@ class Calibration:
 
 
 def calibrate(model: MTEBModels, samples: Samples, task_arguments: dict[str, Any], batch_size: int) -> Calibration:
-    """Measure the speed of a model.
-
-    Args:
-        model: As `mteb.get_model` returns it.
-        samples: Texts of every length.
-        task_arguments: `task_metadata`, `hf_split` and `hf_subset` of a task, for the model's prompts.
-        batch_size: Texts encoded at a time.
-
-    Raises:
-        PosirError: The model is not a dense encoder.
-    """
+    """Measure the speed of a model on a task's prompts; raise PosirError if the model is not a dense encoder."""
     if not isinstance(model, EncoderProtocol):
         raise PosirError("not a dense encoder")
     disable_progress_bars()
@@ -113,14 +103,10 @@ def calibrate(model: MTEBModels, samples: Samples, task_arguments: dict[str, Any
 
 
 def measure_speed(encode: Callable[[Sequence[str]], object], texts: Sequence[str], amount: Callable[[str], int]) -> Speed:
-    """Measure how long texts take to encode, in rounds of newly sampled texts.
+    """Measure how long texts of one kind take to encode, in rounds of newly sampled texts.
 
-    The number of texts per round doubles until a round takes long enough to be timed.
-
-    Args:
-        encode: Encodes texts.
-        texts: Texts of one kind; at least one.
-        amount: What a text counts as: its tokens, or 1.
+    The number of texts per round doubles until a round takes long enough to be timed. `amount` is what a text counts as: its
+    tokens, or 1.
     """
     rng, started, count = random.Random(SEED), time.monotonic(), 1
     while time_encoding(encode, rng.sample(texts, count)) < ROUND_SECONDS and count < len(texts):

@@ -33,11 +33,7 @@ class Samples:
 
 
 def collect_samples(tasks: Sequence[PositionTask], counts: TextCounts) -> Samples:
-    """Sample texts from the first subset of each task; synthesize the lengths that are missing from the local data.
-
-    Args:
-        tasks: The tasks to sample from.
-        counts: The documents to encode; every length bucket that has any gets samples.
+    """Sample texts from each task's first subset; synthesize lengths that have documents but are missing from local data.
 
     Raises:
         DataError: The data cannot be read.

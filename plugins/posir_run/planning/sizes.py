@@ -80,11 +80,7 @@ class Texts:
 
 
 def measure_subsets(subsets: Iterable[tuple[PositionTask, str]]) -> list[SubsetSize]:
-    """Return the sizes of subsets; a corpus that several of them share is read once.
-
-    Raises:
-        DataError: The data cannot be read, and its size was not published by domain.
-    """
+    """Return the sizes of subsets; a shared corpus is read once. Raises DataError if data is unreadable and unpublished."""
     corpora: dict[str, TextCounts] = {}
     sizes = []
     for task, subset in subsets:
@@ -102,11 +98,7 @@ def measure_subsets(subsets: Iterable[tuple[PositionTask, str]]) -> list[SubsetS
 
 
 def find_local_texts(task: PositionTask, subset: str) -> Texts | None:
-    """Return the texts of a subset, None if they would have to be downloaded domain by domain.
-
-    Raises:
-        DataError: The texts cannot be read.
-    """
+    """Return the texts of a subset, None if they would have to be downloaded; raise DataError if they cannot be read."""
     if isinstance(task, PosirTask):
         repository = open_repository(REPO_ID, REVISION)
         corpus = find_local_file(repository, f"{task.corpus_language.code}/{subset}/corpus.parquet")
@@ -117,11 +109,7 @@ def find_local_texts(task: PositionTask, subset: str) -> Texts | None:
 
 
 def find_local_file(repository: Repository, path: str) -> Path | None:
-    """Return a file of a local repository, or of the Hub's cache; None if it is not cached.
-
-    Raises:
-        DataError: The local repository lacks the file.
-    """
+    """Return a local repository's file, or that in the Hub's cache if any; raise DataError if the former lacks it."""
     if not isinstance(repository, HubRepository):
         return repository.fetch(path)
     from huggingface_hub import try_to_load_from_cache

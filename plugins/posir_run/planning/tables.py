@@ -1,7 +1,5 @@
 """Output of plans: a table per model, and records for CSV and JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

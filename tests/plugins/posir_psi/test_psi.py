@@ -1,4 +1,4 @@
-"""PSI against the papers' own tables, and the plugin against pandas."""
+"""PSI against the tables in the papers, and the plugin against pandas."""
 
 import json
 import math

@@ -305,7 +305,7 @@ def test_mmteb_shows_computed_and_printed_coefficients():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["-t", "PosIR-Hindi"], "'PosIR-Hindi'. Published are: PosIR, "),
+        (["-t", "PosIR-Hindi"], "'PosIR-Hindi'. Tasks with published results: PosIR, "),
         (["-t", "PosIR-English", "--bins"], "but on SQuAD-PosQ"),
         (["--lengths", "--bins"], "use one of the two"),
         (["--mmteb", "-t", "PosIR"], "without --task"),

@@ -138,7 +138,7 @@ def test_intervals_of_a_cell_hold_its_mean_and_are_missing_where_it_is_empty(sum
     assert data.loc[data.queries == 0, ["ndcg_at_10", "low", "high", "null_low", "null_high"]].isna().all(axis=None)
 
 
-def test_noise_band_is_that_of_shuffled_queries(raw, summary):
+def test_null_band_is_that_of_shuffled_queries(raw, summary):
     data = data_of(draw_curves(summary, build_cells(summary)))
     bucket = raw[raw.length == 0]
     rng = np.random.default_rng(11)
@@ -231,17 +231,17 @@ def test_every_figure_names_task_revisions_and_queries(figures, raw):
         assert f"{len(raw):,} queries" in text + json.dumps(figure.chart.to_dict(), ensure_ascii=False)
 
 
-def test_length_buckets_are_told_in_tokens(summary):
+def test_length_buckets_are_titled_in_tokens(summary):
     assert list(summary.profile.axes.length_titles) == LENGTHS
 
 
-def test_models_of_one_name_are_told_apart_by_revision(summary):
+def test_models_of_one_name_are_labelled_with_their_revision(summary):
     other = replace(summary, revision="rev2")
     assert model_labels([summary, other]) == ["org/model @ rev1", "org/model @ rev2"]
     assert model_labels([summary, summary]) == ["org/model"] * 2
 
 
-def test_long_names_that_would_become_one_stay_whole(summary):
+def test_long_names_are_not_shortened_if_they_would_become_equal(summary):
     names = ["a" * 60 + middle + "b" * 60 for middle in ("x", "y")]
     assert model_labels([replace(summary, model=name) for name in names]) == names
 
@@ -308,7 +308,7 @@ def order_on_page(figure):
     return (figure.task is None, figure.task or "", figure.model is not None, figure.model == "org/model")
 
 
-def test_page_shows_the_summary_with_interval_noise_and_p(page, summary):
+def test_page_shows_the_summary_with_interval_null_and_p(page, summary):
     row = build_rows(summary)[0]
     assert f"{row.ndcg_at_10 * 100:.1f} [{row.ndcg_at_10_low * 100:.1f}, {row.ndcg_at_10_high * 100:.1f}]" in page
     assert f"{row.psi_estimate:.3f} [{row.psi_low:.3f}, {row.psi_high:.3f}]" in page
@@ -418,7 +418,7 @@ def test_short_forms_are_those_of_format(folder, form):
     [
         (("--csv", "--latex"), "Several output formats: csv, latex."),
         (("--markdown", "--format", "json"), "Several output formats: json, markdown."),
-        (("--latex", "--bins"), "Leave out --bins"),
+        (("--latex", "--bins"), "Omit --bins"),
     ],
 )
 def test_options_that_contradict_are_refused(folder, options, message):

@@ -77,14 +77,14 @@ def psi(means):
     return 1 - means.min() / means.max()
 
 
-def test_figures_of_all_lengths_are_those_of_the_pooled_queries(raw, summary):
+def test_scores_of_all_lengths_are_those_of_the_pooled_queries(raw, summary):
     row = build_rows(summary)[0]
     assert (row.length, row.queries, row.subsets) == ("all", sum(DOMAINS.values()), 3)
     assert row.ndcg_at_10 == pytest.approx(raw.ndcg.mean(), abs=1e-9)
     assert row.psi == pytest.approx(psi(raw.groupby("bin").ndcg.mean()), abs=1e-9)
 
 
-def test_figures_of_a_length_are_the_unweighted_means_of_its_pooled_bins(raw, summary):
+def test_scores_of_a_length_are_the_unweighted_means_of_its_pooled_bins(raw, summary):
     rows = build_rows(summary)[1:]
     assert [row.length for row in rows] == LENGTHS
     for row in rows:
@@ -97,7 +97,7 @@ def test_figures_of_a_length_are_the_unweighted_means_of_its_pooled_bins(raw, su
             assert row.psi == pytest.approx(psi(bins), abs=1e-9)
 
 
-def test_figures_of_a_position_are_the_means_of_its_pooled_queries(raw, summary):
+def test_scores_of_a_position_are_the_means_of_its_pooled_queries(raw, summary):
     rows = build_bin_rows(summary)
     bins = raw.groupby("bin").ndcg
     assert [row.queries for row in rows] == bins.size().reindex(range(20), fill_value=0).tolist()
@@ -109,7 +109,7 @@ def test_pooling_is_not_averaging_the_domains(raw, summary):
     assert abs(means.mean() - summary.profile.score()) > 1e-3
 
 
-def test_json_holds_the_unrounded_figures_and_a_readable_profile(raw, summary):
+def test_json_holds_the_unrounded_scores_and_a_readable_profile(raw, summary):
     (one,) = json.loads(to_json([pooled_scores(summary)]))
     assert (one["model"], one["task"], one["subsets"]) == ("org/model", "PosIR-English", sorted(DOMAINS))
     assert one["queries"] == len(raw)
@@ -149,7 +149,7 @@ def cells_of(markdown):
     return [[cell.strip().replace("\0", "|") for cell in line] for line in lines]
 
 
-def test_markdown_is_one_table_with_the_figures_as_the_papers_print_them(raw, summary):
+def test_markdown_is_one_table_with_the_scores_as_the_papers_print_them(raw, summary):
     heading, rule, *lines = cells_of(to_markdown(length_table(build_rows(summary))))
     assert len({len(line) for line in (heading, rule, *lines)}) == 1
     assert len(lines) == 5
@@ -181,7 +181,7 @@ def test_models_and_tasks_are_not_pooled(raw, tmp_path):
     }
 
 
-def test_the_tasks_of_a_model_stand_under_one_another(raw, tmp_path):
+def test_the_tasks_of_a_model_are_rows_of_one_table(raw, tmp_path):
     parts = dict(list(raw.groupby("domain")))
     write_result(tmp_path, {"game": profile_of(parts["game"])})
     write_result(tmp_path, {"game": profile_of(parts["sports"])}, task="PosIR-German")
@@ -228,7 +228,7 @@ def test_the_command_prints_every_form(folder, summary):
     assert "Start to end: nDCG@10 of the first third" in " ".join(table.split())
 
 
-def test_published_models_stand_among_ones_own_by_ndcg_and_are_marked():
+def test_published_models_are_sorted_among_the_results_by_ndcg_and_marked():
     own = [
         replace(EMPTY_ROW, model="mine/model", task="PosIR-English", length=length, ndcg_at_10=0.7) for length in ("all", "Q1")
     ]
@@ -241,7 +241,7 @@ def test_published_models_stand_among_ones_own_by_ndcg_and_are_marked():
 
 
 def test_a_task_without_published_results_is_said():
-    with pytest.raises(PosirError, match="no published result on PosIR-Mini"):
+    with pytest.raises(PosirError, match="no published results for PosIR-Mini"):
         merge_published([replace(EMPTY_ROW, task="PosIR-Mini")])
 
 

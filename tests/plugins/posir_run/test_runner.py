@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import os
 import random
+import re
 import signal
 import time
 
@@ -15,6 +16,8 @@ from posir_run.jobs import Completed, Failed, RunRequest, resolve_request
 from posir_run.runner import find_missing_jobs, run_and_save
 from posir_run.worker import Settings
 from posir_tasks.languages import DOMAINS
+from posir_tasks.sources.posir import domain_files
+from posir_tasks.sources.repository import LocalRepository, data_folder
 from tests.plugins.posir_run.test_dispatch import FakeEngine
 from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
 
@@ -42,7 +45,9 @@ def build_engine(workload, failing=()):
     def outcome(job):
         if job.subset in failing:
             return Failed(job, "bad data", restart_worker=False)
-        scores = {"test": {job.subset: {"main_score": known_score(job.subset)}}}
+        repository = LocalRepository(data_folder() / POSIR_FOLDER)
+        run = {"data_revision": repository.revision(domain_files("eng-Latn", "eng-Latn", job.subset))}
+        scores = {"test": {job.subset: {"main_score": known_score(job.subset), "position_run": run}}}
         return Completed(job, TaskResult.from_task_results(task, scores, evaluation_time=1.0), {"max_tokens": 7})
 
     return FakeEngine(outcome=outcome)
@@ -88,11 +93,12 @@ def test_only_failed_jobs_are_missing_afterwards(workload, tmp_path):
     assert list(saved(cache)) == list(workload.tasks[0].hf_subsets)
 
 
-def test_results_for_another_revision_of_the_data_are_missing(workload, tmp_path):
+@pytest.mark.parametrize("revision", ["local", "0123456789abcdef0123456789abcdef01234567"])
+def test_results_for_another_revision_of_the_data_are_missing(workload, tmp_path, revision):
     cache = ResultCache(tmp_path)
     list(save(workload, cache))
     (file,) = tmp_path.rglob("PosIR-English.json")
-    file.write_text(file.read_text().replace('"dataset_revision": "local"', '"dataset_revision": "main"'))
+    file.write_text(re.sub('"local-[0-9a-f]*"', f'"{revision}"', file.read_text()))
     assert len(find_missing_jobs(workload, cache)) == len(DOMAINS)
 
 

@@ -61,11 +61,33 @@ def test_names_are_never_markup():
     assert printed(table).count(hostile) == 2
 
 
-def test_only_wrapping_columns_are_broken_over_lines():
-    table = Table((Column("Name", wrap=True), Column("Number", "right")), (("a" * 40, "12,345"),))
-    text = printed(table, width=30)
-    assert text.count("a") == 40 + 1
-    assert "12,345" in text
+def printed_on_terminal(table, width):
+    console = Console(width=width, file=io.StringIO(), force_terminal=True, color_system=None)
+    print_tables(console, [table])
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+
+
+def test_a_terminal_divides_a_table_that_is_too_wide_and_repeats_the_keys():
+    table = Table(build_columns(("Length", "Metric", "A", "B")), (("all", "PSI", "a" * 9, "b" * 9),), keys=2)
+    assert printed_on_terminal(table, width=36) == ["Length  Metric  A          B", "all     PSI     aaaaaaaaa  bbbbbbbbb", ""]
+    assert printed_on_terminal(table, width=35) == [
+        *("Length  Metric  A", "all     PSI     aaaaaaaaa", ""),
+        *("Length  Metric  B", "all     PSI     bbbbbbbbb", ""),
+    ]
+
+
+def test_a_terminal_folds_the_first_column_and_never_a_number():
+    table = Table((Column("Name"), Column("Number", "right")), (("a" * 40, "12,345"),))
+    lines = printed_on_terminal(table, width=30)
+    assert lines == ["Name                    Number", f"{'a' * 22}  12,345", "a" * 18, ""]
+
+
+@given(st.lists(st.lists(st.text("ab界", max_size=30), min_size=3, max_size=3), max_size=3), st.integers(20, 90))
+def test_what_is_not_a_terminal_shows_every_row_on_one_line(rows, width):
+    table = Table(build_columns(("A", "B", "C")), tuple(map(tuple, rows)))
+    assert [line.split() for line in printed(table, width=width).splitlines()[1:-1]] == [
+        [cell for cell in row if cell] for row in rows
+    ]
 
 
 def markdown_cells(text):

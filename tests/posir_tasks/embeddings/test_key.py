@@ -11,7 +11,7 @@ from mteb.models.instruct_wrapper import InstructSentenceTransformerModel
 from mteb.types import PromptType
 from torch import nn
 
-from posir_tasks.embeddings.key import EmbeddingKey, build_embedding_key, digest_module, digest_weights, to_json_value
+from posir_tasks.embeddings.key import EmbeddingKey, build_embedding_key, digest_module, digest_weights, to_json
 from tests.support.encoders import RecordingEncoder, RecordingTransformer, write_tiny_bert
 
 ENGLISH, GERMAN = mteb.get_task("PosIR-English").metadata, mteb.get_task("PosIR-German-English").metadata
@@ -79,7 +79,7 @@ def test_the_key_contains_the_instruction(transformer):
     assert build_key(passages_too, ENGLISH.model_copy(update={"prompt": "Find"})).task_context == "Do: Find\n"
 
 
-def test_the_key_of_an_unknown_encoder_contains_the_whole_task():
+def test_the_key_of_an_unknown_encoder_contains_all_of_the_task():
     model = RecordingEncoder()
     assert not build_key(model).shared
     assert build_key(model) == build_key(model)
@@ -190,7 +190,7 @@ def test_any_attribute_of_a_model_becomes_json():
 
     value = {"a": (1, 2.5, None, True), 3: {"y", "x"}, "thing": Thing(), "function": change_weights, "type": Thing}
     name = f"{__name__}.test_any_attribute_of_a_model_becomes_json.<locals>.Thing"
-    assert to_json_value(value) == {
+    assert to_json(value) == {
         "a": [1, 2.5, None, True],
         "3": ["x", "y"],
         "thing": name,

@@ -159,7 +159,7 @@ def test_a_damaged_result_is_none_and_is_replaced(
     assert set(scores_in(cache)) == {"sports"}
 
 
-def test_a_result_that_is_not_there_is_an_error_where_mteb_is_told_so(cache: ResultCache):
+def test_a_missing_result_is_an_error_if_mteb_is_asked_to_raise(cache: ResultCache):
     with pytest.raises(FileNotFoundError):
         cache.load_task_result(TASK, MODEL, raise_if_not_found=True)
 

@@ -175,7 +175,7 @@ def test_a_plugin_gets_the_profile(scores_of):
     assert scores_of(Point("counts", plugin)) == ({"queries": 1}, [])
 
 
-def test_our_own_plugins_come_by_the_same_entry_points():
+def test_builtin_plugins_use_the_same_entry_points():
     plugins = load_plugins(entry_points(group="posir"))
     assert {"psi", "report"} <= {plugin.name for plugin in plugins.found if not plugin.problem}
 

@@ -1,11 +1,20 @@
 """Where files come from: a local folder, or a local HTTP server as the Hub, read by a client in its own process."""
 
 import json
+import re
 
 import pytest
 
 from posir_tasks.errors import DataError, PosirError
-from posir_tasks.sources.repository import HubRepository, LocalRepository, open_repository, requested_revision
+from posir_tasks.sources.folder import resolve_folder
+from posir_tasks.sources.posir import list_domains
+from posir_tasks.sources.repository import (
+    HubRepository,
+    LocalRepository,
+    combine_revisions,
+    open_repository,
+    requested_revision,
+)
 from tests.support.commands import python
 from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
 from tests.support.hub import serve
@@ -15,6 +24,7 @@ COMMIT, OTHER_COMMIT = "a" * 40, "b" * 40
 NOWHERE = "http://127.0.0.1:9"
 READ = """
 import json
+import re
 from posir_tasks.sources.posir import REPO_ID, REVISION, list_domains, read_domain
 from posir_tasks.sources.repository import open_repository
 repository = open_repository(REPO_ID, REVISION)
@@ -76,7 +86,39 @@ def test_a_local_folder_lists_and_fetches_its_parquet_files(posir_folder):
     assert len(repository.paths()) == 6
     assert repository.paths("kor-Kore") == []
     assert repository.fetch("deu-Latn/game/corpus.parquet") == posir_folder / "deu-Latn/game/corpus.parquet"
-    assert repository.revision == "local"
+
+
+def test_the_revision_of_local_files_follows_their_paths_and_content(posir_folder):
+    repository = LocalRepository(posir_folder)
+    paths = repository.paths()
+    first = repository.revision(paths)
+    assert re.fullmatch("local-[0-9a-f]{16}", first)
+    assert repository.revision(reversed(paths)) == first
+    assert repository.revision([*paths, "eng-Latn/gone/corpus.parquet"]) == first
+    assert repository.revision(paths[1:]) != first
+    file = posir_folder / paths[0]
+    before = file.read_bytes()
+    file.write_bytes(before + b" ")
+    assert repository.revision(paths) != first
+    file.write_bytes(before)
+    assert repository.revision(paths) == first
+
+
+def test_symbolic_links_are_followed(posir_folder, tmp_path):
+    (posir_folder / "eng-Latn" / "sports").rename(tmp_path / "elsewhere")
+    (posir_folder / "eng-Latn" / "sports").symlink_to(tmp_path / "elsewhere")
+    (posir_folder / "deu-Latn").symlink_to(posir_folder / "eng-Latn")
+    repository = LocalRepository(posir_folder)
+    assert [list_domains(repository, code) for code in ("eng-Latn", "deu-Latn")] == [["sports"], ["sports"]]
+    assert [str(key) for key in resolve_folder(posir_folder / "eng-Latn" / "sports").subset_keys()] == ["eng-Latn/sports"]
+
+
+def test_several_local_revisions_are_shown_as_one():
+    assert combine_revisions(["main"]) == "main"
+    assert combine_revisions(["local-1", "local-1"]) == "local-1"
+    both = combine_revisions(["local-1", "local-2"])
+    assert re.fullmatch("local-[0-9a-f]{16}", both)
+    assert combine_revisions(["unknown", "local-2", "local-1"]) == f"{both}, unknown"
 
 
 def test_a_file_missing_locally_is_named_with_the_variable(posir_folder):

@@ -1,0 +1,73 @@
+"""What the commands print on a narrow terminal and into a pipe: every column, every number, every name."""
+
+import re
+import subprocess
+
+import pytest
+
+from posir_tasks.languages import LANGUAGES
+from tests.support.commands import BIN, CLEAN, run, run_in_terminal
+from tests.support.comparison import write_run
+from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
+
+WIDTH = 80
+TASKS = [f"PosIR-{language.name}" for language in LANGUAGES] + ["PosIR-Chinese-English", "SQuAD-PosQ", "PosIR-Mini"]
+
+
+def test_a_terminal_of_80_columns_shows_the_names_of_all_tasks():
+    printed = run_in_terminal("posir", "tasks", columns=WIDTH)
+    assert max(map(len, printed.splitlines())) <= WIDTH
+    assert {*TASKS} <= {line.split()[0] for line in printed.splitlines() if line.strip()}
+
+
+def test_the_names_of_tasks_can_be_searched_in_a_pipe():
+    command = f"COLUMNS={WIDTH} {BIN / 'posir'} tasks | grep PosIR-Chinese-English"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, env=CLEAN, check=False)
+    assert done.stdout.split() == ["PosIR-Chinese-English", "cmn-Hans", "eng-Latn", "31"]
+
+
+@pytest.fixture
+def results(tmp_path):
+    for seed, model in enumerate(("org/a-model-with-a-rather-long-name-of-its-own", "org/b")):
+        write_run(tmp_path, model, seed, ranks_folder=tmp_path / "ranks")
+    return tmp_path
+
+
+@pytest.fixture
+def data(tmp_path):
+    for domain in ("Sports", "Computer_Science_Programming_Internet_and_Other_Technology"):
+        write_domain(tmp_path / POSIR_FOLDER, posir_tables(), domain=domain)
+    return tmp_path / POSIR_FOLDER
+
+
+@pytest.mark.parametrize("command", ["report", "report --bins", "report --published", "compare"])
+def test_a_terminal_shows_every_cell_of_results_that_a_pipe_shows(results, command):
+    assert_same_cells(*command.split(), str(results))
+
+
+def test_a_terminal_shows_every_cell_of_statistics_that_a_pipe_shows(data):
+    assert_same_cells("stats", str(data), folded=["Computer_Science_Programming_Internet_and_Other_Technology"])
+
+
+@pytest.mark.parametrize("task", ["PosIR-English", "SQuAD-PosQ"])
+def test_a_terminal_shows_every_cell_of_published_results_that_a_pipe_shows(task):
+    assert_same_cells("published", task)
+
+
+def assert_same_cells(*command, folded=()):
+    """Check that no line is longer than the terminal and that every cell is there, on one line unless it may be folded."""
+    piped = run("posir", *command, COLUMNS=str(WIDTH))
+    assert piped.returncode == 0, piped.stderr
+    lines = run_in_terminal("posir", *command, columns=WIDTH).splitlines()
+    assert max(map(len, lines)) <= WIDTH
+    tables, paragraphs = split_paragraphs(piped.stdout)
+    found = {cell for line in lines for cell in re.split(r" {2,}", line.strip())}
+    cells = {cell for line in tables for cell in re.split(r" {2,}", line.strip())}
+    assert {cell for cell in cells if len(cell) <= WIDTH} - {*folded} <= found
+    assert " ".join(paragraphs).split() == " ".join(split_paragraphs("\n".join(lines))[1]).split()
+
+
+def split_paragraphs(printed):
+    """Return the lines of tables and titles, and those below the last of them."""
+    last = printed.rindex("\n\n")
+    return printed[:last].splitlines(), printed[last:].splitlines()
