@@ -54,6 +54,17 @@ def test_a_terminal_shows_every_cell_of_published_results_that_a_pipe_shows(task
     assert_same_cells("published", task)
 
 
+def test_the_demo_shows_no_progress_but_that_of_mteb_and_no_log(tmp_path):
+    options = ("-t", "PosIR-Mini", "-m", "mteb/baseline-bm25s", "--output-folder", str(tmp_path), "-v", "1")
+    printed = run_in_terminal("mteb", "run", *options, columns=WIDTH, errors=True)
+    assert (tmp_path / "results").is_dir()
+    assert {part.partition(":")[0].strip() for part in re.split(r"[\r\n]", printed)} <= {
+        "",
+        "Evaluating tasks",
+        "Evaluating task PosIR-Mini",
+    }
+
+
 def assert_same_cells(*command, folded=()):
     """Check that no line is longer than the terminal and that every cell is there, on one line unless it may be folded."""
     piped = run("posir", *command, COLUMNS=str(WIDTH))
