@@ -96,9 +96,12 @@ def _read_ranks(results: Mapping[str, SubsetResult], folder: Path) -> QueryRanks
         UnpairedError: They are missing, or do not reproduce the results.
     """
     one = next(iter(results.values()))
-    file = query_ranks_path(folder, one.model, one.revision, one.task)
+    file = query_ranks_path(folder, one.model, one.revision, one.task, one.experiment)
     if not file.exists():
-        raise UnpairedError(f"{file} does not exist; `mteb run --prediction-folder {folder}` saves per-query ranks.")
+        raise UnpairedError(
+            f"{file} does not exist. `mteb run --prediction-folder {folder} --overwrite-strategy always` evaluates the model "
+            "again and saves per-query ranks; without the second option mteb skips results that exist."
+        )
     try:
         ranks = read_query_ranks(file)
     except PosirError as error:

@@ -71,7 +71,8 @@ def write_run(folder, model, seed, domains=DOMAINS, ranks_folder=None, scheme=SC
         ranks = draw_ranks(len(evidence), seed + place)
         profiles[subset] = PositionProfile.from_ranks(scheme, evidence, ranks)
         if ranks_folder:
-            save_query_ranks(ranks_folder, model, "rev1", options.get("task", "PosIR-English"), subset, scheme, evidence, ranks)
+            task, experiment = options.get("task", "PosIR-English"), options.get("experiment")
+            save_query_ranks(ranks_folder, model, "rev1", task, subset, scheme, evidence, ranks, experiment=experiment)
     return write_result(folder, profiles, model=model, **options)
 
 

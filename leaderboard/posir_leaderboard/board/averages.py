@@ -36,6 +36,7 @@ def average_rows(scored: Sequence[ScoredRow], name: str) -> ScoredRow:
         direction=None,
         subsets=len(rows),
         missing_subsets=0,
+        revision=rows[0].revision,
         **means,
     )
     return ScoredRow(row, summarise_bias([one.bias for one in scored]))

@@ -82,7 +82,7 @@ def one_subset(ranks):
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda ranks: (ranks / "org__b" / "rev1" / "PosIR-English_ranks.parquet").unlink(), "does not exist"),
+        (lambda ranks: (ranks / "org__b" / "rev1" / "PosIR-English_ranks.parquet").unlink(), "--overwrite-strategy always"),
         (
             lambda ranks: (ranks / "org__b" / "rev1" / "PosIR-English_ranks.parquet").write_bytes(b"PAR1"),
             "not a file of",
@@ -101,3 +101,11 @@ def test_ranks_that_do_not_match_leave_queries_unpaired_with_a_note(tmp_path, sp
     assert found.joint is None
     assert "without pairing" in found.notes[0]
     assert message in found.notes[0]
+
+
+def test_ranks_of_one_model_with_other_settings_are_paired(tmp_path):
+    for seed, experiment in enumerate((None, "dim_64", "dim_32")):
+        write_run(tmp_path / "out", "org/a", seed, ranks_folder=tmp_path / "ranks", experiment=experiment)
+    pairs = build_pairs(read_model_runs([tmp_path / "out"]))
+    found = [find_common_results(pair, tmp_path / "ranks") for pair in pairs]
+    assert [(common.joint is None, common.notes) for common in found] == [(False, ())] * 3
