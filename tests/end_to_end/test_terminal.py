@@ -51,7 +51,7 @@ def test_a_terminal_shows_every_cell_of_statistics_that_a_pipe_shows(data):
 
 @pytest.mark.parametrize("task", ["PosIR-English", "SQuAD-PosQ"])
 def test_a_terminal_shows_every_cell_of_published_results_that_a_pipe_shows(task):
-    assert_same_cells("published", task)
+    assert_same_cells("published", "--task", task)
 
 
 def test_the_demo_shows_no_progress_but_that_of_mteb_and_no_log(tmp_path):
@@ -70,7 +70,8 @@ def assert_same_cells(*command, folded=()):
     piped = run("posir", *command, COLUMNS=str(WIDTH))
     assert piped.returncode == 0, piped.stderr
     lines = run_in_terminal("posir", *command, columns=WIDTH).splitlines()
-    assert max(map(len, lines)) <= WIDTH
+    # A word that is longer than a line, such as a path, is not broken.
+    assert all(len(line) <= WIDTH or " " not in line for line in lines)
     tables, paragraphs = split_paragraphs(piped.stdout)
     found = {cell for line in lines for cell in re.split(r" {2,}", line.strip())}
     cells = {cell for line in tables for cell in re.split(r" {2,}", line.strip())}

@@ -94,9 +94,11 @@ def _run_forked(command: tuple[str, ...], environment: dict[str, str]) -> subpro
 
 
 def _call_command(command: tuple[str, ...], environment: dict[str, str], stdout: Path, stderr: Path) -> None:
-    for stream, file in ((sys.stdout, stdout), (sys.stderr, stderr)):
+    for name, number, file in (("stdout", 1, stdout), ("stderr", 2, stderr)):
         with file.open("wb") as opened:
-            os.dup2(opened.fileno(), stream.fileno())
+            os.dup2(opened.fileno(), number)
+        # A stream knows of the file that it was opened for whether it can be sought in.
+        setattr(sys, name, open(number, "w", buffering=1, encoding="utf-8", closefd=False))  # noqa: SIM115
     os.environ.clear()
     os.environ.update(environment)
     sys.argv = [str(BIN / command[0]), *command[1:]]
