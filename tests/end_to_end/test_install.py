@@ -102,6 +102,7 @@ def test_the_wheel_of_the_sdist_is_the_wheel_of_the_clone(published: Path, tmp_p
     assert set(zipfile.ZipFile(file).namelist()) == set(build("wheel", tmp_path).namelist())
 
 
+@pytest.mark.slow
 def test_the_wheel_works_in_a_fresh_environment(published: Path, tmp_path: Path):
     (wheel,) = published.glob("*.whl")
     environment = fresh_environment(tmp_path / "venv") | {"PYTHONPATH": ""}

@@ -37,7 +37,10 @@ def results(output: Path) -> dict[str, dict]:
     }
 
 
-@pytest.mark.parametrize("kind", TINY_KINDS)
+# Each kind is evaluated in tests/posir_tasks/models too; here by the command, which takes most of a minute.
+@pytest.mark.parametrize(
+    "kind", ["dense", *(pytest.param(kind, marks=pytest.mark.slow) for kind in TINY_KINDS if kind != "dense")]
+)
 def test_every_kind_of_model_in_a_folder_is_evaluated(tmp_path: Path, environment: dict[str, str], kind: str):
     write_tiny_model(tmp_path / "my-model", kind)
     evaluate(tmp_path / "my-model", tmp_path / "out", environment)
@@ -108,6 +111,7 @@ def test_an_endpoint_is_evaluated_and_its_key_is_written_nowhere(tmp_path: Path,
     assert [file for file in written if KEY.encode() in file.read_bytes()] == []
 
 
+@pytest.mark.slow
 def test_a_run_survives_an_unreliable_server(tmp_path: Path, environment: dict[str, str]):
     with serve_embeddings() as server:
         evaluate(server.reference, tmp_path / "smooth", environment)
