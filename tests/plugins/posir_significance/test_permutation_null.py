@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from posir_leaderboard.board.build import read_and_score
+from posir_leaderboard.board.build import score_file
 from posir_report.cells import build_cells
 from posir_report.summary import summarise
 from posir_significance import permutation_null as module
@@ -97,7 +97,7 @@ def test_one_profile_is_permuted_once_on_the_way_from_result_to_leaderboard(tmp_
     scores = plugin_scores(result.profile)
     (summary,) = summarise([result])
     cells = build_cells(summary)
-    record = read_and_score(file)
+    record = score_file(file)
     permutation_null.cache_clear()
     assert summary.scores == scores
     assert record.rows[0].psi_null_p95 == scores["psi_significance"]["all"]["psi_null_p95"]
