@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # In order of file name, which starts the slow end-to-end tests first.
 PYTEST := $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test test-all check browser clean
+.PHONY: demo test test-all check wheel browser clean
 
 demo: $(VENV)/ready
 	$(BIN)/mteb run -t PosIR-Mini -m mteb/baseline-bm25s --output-folder results/demo -v 1
@@ -23,6 +23,12 @@ check: $(VENV)/ready-to-test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# What would be published: an sdist, and a wheel built from it.
+wheel: $(VENV)/ready-to-test
+	rm -rf dist
+	$(BIN)/python -m build -q --no-isolation
+	$(BIN)/twine check --strict dist/*
+
 # The tests of the page are skipped without Chromium.
 browser:
 	command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; }
@@ -37,4 +43,4 @@ $(VENV)/ready-to-test: $(VENV)/ready
 	touch $@
 
 clean:
-	rm -rf $(VENV) results .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) dist results .mypy_cache .pytest_cache .ruff_cache .hypothesis

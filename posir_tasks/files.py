@@ -21,7 +21,7 @@ DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 #: Suffix of unfinished files and folders.
 PART_SUFFIX = ".part"
 #: Age in seconds from which an unfinished file is assumed to belong to a dead process.
-STALE_AFTER = 86_400
+STALE_AFTER = 1_800
 #: Name of the lock file in a folder.
 LOCK_FILE = ".posir.lock"
 #: Seconds to wait for a lock: far longer than any write takes.
@@ -78,15 +78,29 @@ def atomic_write(path: Path) -> Iterator[Path]:
 
 
 def _new_file_beside(path: Path) -> Path:
-    try:
+    with explain_unwritable(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PART_SUFFIX)
+    os.close(handle)
+    return Path(name)
+
+
+@contextmanager
+def explain_unwritable(folder: Path) -> Iterator[None]:
+    """Turn errors about a folder other than a full disk into a PosirError that says what to do."""
+    try:
+        yield
     except OSError as error:
         if error.errno in DISK_FULL:
             raise
-        raise PosirError(f"{path.parent}: cannot be written to ({error.strerror}). Choose a writable folder.") from error
-    os.close(handle)
-    return Path(name)
+        raise PosirError(f"{folder}: cannot be written to ({error.strerror}). Choose a writable folder.") from error
+
+
+def check_writable(folder: Path) -> None:
+    """Create a folder if there is none; raise PosirError if files cannot be written there."""
+    with explain_disk_full(folder), explain_unwritable(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
 
 
 @contextmanager
@@ -103,9 +117,9 @@ def explain_disk_full(path: Path) -> Iterator[None]:
         raise
 
 
-def remove_stale_parts(folder: Path) -> None:
-    """Remove the unfinished files and folders, at least a day old, that killed processes left behind."""
-    for part in folder.glob(f".*{PART_SUFFIX}"):
+def remove_stale_parts(folder: Path, prefix: str = ".") -> None:
+    """Remove the unfinished files and folders, at least half an hour old, that killed processes left behind."""
+    for part in folder.glob(f"{prefix}*{PART_SUFFIX}"):
         # It may belong to another user, or be gone by now.
         with suppress(OSError):
             if part.stat().st_mtime < time.time() - STALE_AFTER:

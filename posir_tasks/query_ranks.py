@@ -20,6 +20,7 @@ from posir_tasks.evidence import Evidence, Integers
 from posir_tasks.files import atomic_write, folder_lock
 from posir_tasks.profile import RANKS, PositionProfile, rank_columns
 from posir_tasks.result_schema import upgrade_axes
+from posir_tasks.results import EXPERIMENTS
 from posir_tasks.schemes import PositionScheme
 
 logger = logging.getLogger(__name__)
@@ -77,15 +78,17 @@ class QueryRanks:
         return PositionProfile(axes, counts, totals)
 
 
-def query_ranks_path(folder: Path, model_name: str, revision: str, task: str) -> Path:
+def query_ranks_path(folder: Path, model_name: str, revision: str, task: str, experiment: str | None = None) -> Path:
     """Return the path of a model's ranks on a task: `<folder>/<org>__<model>/<revision>/<task>_ranks.parquet`.
 
-    As in mteb's results, `/` becomes `__` and a space `_`, so that no name leads out of the folder.
+    As in mteb's results, `/` becomes `__` and a space `_`, so that no name leads out of the folder, and a model with other
+    settings than its own (`experiment_kwargs`) has the folder `<revision>/experiments/<experiment>`.
 
     Raises:
         PosirError: A name cannot be part of a file name.
     """
-    return folder / _file_name(model_name) / _file_name(revision) / f"{_file_name(task)}_ranks.parquet"
+    settings = (EXPERIMENTS, _file_name(experiment)) if experiment else ()
+    return folder.joinpath(_file_name(model_name), _file_name(revision), *settings, f"{_file_name(task)}_ranks.parquet")
 
 
 def _file_name(name: str) -> str:
@@ -107,6 +110,8 @@ def save_query_ranks(
     scheme: PositionScheme,
     evidence: Evidence,
     ranks: Integers,
+    *,
+    experiment: str | None = None,
 ) -> Path:
     """Save the ranks of one subset into the task's file, atomically; ranks of the same subset are replaced.
 
@@ -122,6 +127,7 @@ def save_query_ranks(
         scheme: Assigns queries to cells.
         evidence: Of n queries.
         ranks: Rank of the relevant document of each query, from 1; 0 where it is not among the results. Shape (n,).
+        experiment: mteb's name of the model's settings, None if they are its own.
 
     Returns:
         The file.
@@ -129,7 +135,7 @@ def save_query_ranks(
     Raises:
         PosirError: A name cannot be part of a file name.
     """
-    file = query_ranks_path(folder, model_name, revision, task)
+    file = query_ranks_path(folder, model_name, revision, task, experiment)
     header = RankFileHeader(model_name, revision, task, scheme.axes)
     rows = _build_rows(subset, scheme, evidence, ranks)
     with folder_lock(file.parent):

@@ -1,6 +1,7 @@
 """Find, read and rescore results on disk: mteb's own files, with position profiles in them."""
 
 import json
+import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +17,12 @@ from posir_tasks.profile import PositionProfile
 from posir_tasks.result_schema import COVERAGE_KEY, PROFILE_KEY, RANKS_KEY, RUN_KEY, SCHEMA, SCORE_NAMES_KEY, upgrade_scores
 from posir_tasks.window_coverage import WindowCoverage
 
+logger = logging.getLogger(__name__)
+
 #: Name of mteb's file about the model, beside its results.
 META_FILE = "model_meta.json"
+#: Folder below a revision in which mteb saves runs of a model with other settings, each in a folder of its own.
+EXPERIMENTS = "experiments"
 #: mteb rounds scores to this many decimals when it writes them.
 DECIMALS = 6
 
@@ -40,6 +45,16 @@ class SubsetResult:
     """What was read and run, as the task recorded it."""
     file: Path
 
+    @property
+    def experiment(self) -> str | None:
+        """mteb's name of the model's settings; None if they are its own."""
+        folder = self.file.parent
+        return folder.name if folder.parent.name == EXPERIMENTS else None
+
+
+class ForeignFileError(PosirError):
+    """A file among results is not one."""
+
 
 class ResultFile(BaseModel):
     """The fields of a result file that are read here."""
@@ -51,15 +66,27 @@ class ResultFile(BaseModel):
 def read_results(folder: Path) -> list[SubsetResult]:
     """Read every result with a position profile below a folder, ordered by model, task and subset.
 
+    Files that are not results are skipped with a warning.
+
     Raises:
         PosirError: There is no such folder, or no such result in it, or one cannot be read.
     """
-    results = [result for file in result_files(folder) for result in _subset_results(file)]
+    results: list[SubsetResult] = []
+    foreign: list[ForeignFileError] = []
+    for file in result_files(folder):
+        try:
+            results += _subset_results(file)
+        except ForeignFileError as error:
+            foreign.append(error)
+    if not results and foreign:
+        raise foreign[0]
     if not results:
         raise PosirError(
             f"{folder}: no result with a position profile below it. Create results with `mteb run -t PosIR-Mini -m MODEL "
             f"--output-folder {folder}`; `posir tasks` lists the tasks."
         )
+    for skipped in foreign:
+        logger.warning("skipped: %s", skipped)
     return sorted(results, key=lambda result: (result.model, result.revision, result.task, result.subset))
 
 
@@ -76,13 +103,13 @@ def load_result(file: Path) -> dict[str, Any]:
     """Read a result file, and upgrade it in memory if an older version of posir wrote it.
 
     Raises:
-        PosirError: It is not a task result of mteb.
+        ForeignFileError: It is not a task result of mteb.
     """
     try:
         data: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         ResultFile.model_validate(data)
     except (ValueError, RecursionError) as error:
-        raise PosirError(f"{file}: not a task result of mteb ({summarize_error(error)}). Remove or rerun it.") from error
+        raise ForeignFileError(f"{file}: not a task result of mteb ({summarize_error(error)}). Remove or rerun it.") from error
     data["scores"] = {split: [upgrade_scores(scores) for scores in subsets] for split, subsets in data["scores"].items()}
     return data
 

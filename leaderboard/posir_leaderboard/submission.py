@@ -10,6 +10,7 @@ from posir_leaderboard.hub import MAIN, Commit, HubError, HuggingFaceHub, PullRe
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
 from posir_tasks.results import META_FILE
+from posir_tasks.sources.repository import check_repository_name
 
 #: Most attempts to send a commit.
 ATTEMPTS = 5
@@ -25,6 +26,7 @@ def build_submission(entries: Sequence[Entry], repository: str) -> Commit:
     Raises:
         PosirError: They are in the folders of several models or revisions.
     """
+    check_repository_name(repository)
     folders = sorted({str(entry.file.parent) for entry in entries})
     if len(folders) > 1:
         raise PosirError("A pull request contains one model and revision. Name one of these folders:\n" + "\n".join(folders))

@@ -22,6 +22,7 @@ from posir_tasks.display.progress import progress
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import DataError
 from posir_tasks.evidence import Integers
+from posir_tasks.models.references import ORIGINS, model_origin
 from posir_tasks.plugin_api.manager import plugin_scores
 from posir_tasks.profile import DEPTH, PositionProfile
 from posir_tasks.ranks import RankedQueries, retrieval_scores
@@ -63,7 +64,10 @@ def validate_entry(entry: Entry) -> list[Problem]:
 
 
 def _completeness_problems(entry: Entry, task: type[PositionTask]) -> Iterator[Problem]:
-    if entry.revision.startswith(NO_REVISION):
+    if origin := model_origin(entry.model):
+        message = f"is {ORIGINS[origin]}, which nobody else can run; publish the model on the Hub and evaluate it by its name"
+        yield _problem(entry, message, field="name")
+    elif entry.revision.startswith(NO_REVISION):
         message = "names no revision; run mteb with a model whose revision is known, such as --model-revision COMMIT"
         yield _problem(entry, message, field="revision")
     found, expected = {result.subset for result in entry.subsets}, set(task.metadata.hf_subsets)

@@ -6,6 +6,7 @@ A reader yields passages with their questions; here spans are checked and tokens
 import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,8 @@ def collect_questions(passages: Iterable[Passage | SkippedQuestion], domain: str
         DataError: A passage is blank, or two different ones share an id.
     """
     imported = ImportedData()
+    passages = list(passages)
+    stated = {passage.id for passage in passages if isinstance(passage, Passage)}
     numbered: dict[str, str] = {}
     for passage in passages:
         if isinstance(passage, SkippedQuestion):
@@ -90,7 +93,10 @@ def collect_questions(passages: Iterable[Passage | SkippedQuestion], domain: str
         where = f"{passage.file}: {passage.place}"
         if not passage.text.strip():
             raise DataError(f"{where}: the text is empty; every document must have content.")
-        document = passage.id or numbered.setdefault(passage.text, f"{domain}_{len(imported.documents)}")
+        if not passage.id and passage.text not in numbered:
+            names = (f"{domain}_{number}" for number in count(len(imported.documents)))
+            numbered[passage.text] = next(name for name in names if name not in stated and name not in imported.documents)
+        document = passage.id or numbered[passage.text]
         if imported.documents.setdefault(document, passage.text) != passage.text:
             raise DataError(f"{where}: another document has the id {document!r} too; ids must be unique.")
         if passage.title.strip():

@@ -8,6 +8,7 @@ from reprlib import repr as short_repr
 #: line is off by a few. If the correct start of every answer were lost, another match this near would be mistaken for it in
 #: 0.08 % of JaQuAD's questions and at most 0.34 % of an XQuAD language's (Chinese); within 32 characters it would be 6 %.
 REPAIR_DISTANCE = 5
+OTHER_FORM = "; its document has it in another Unicode form (NFC, NFD): normalize both to the same form"
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,12 @@ def _only_occurrence(answer: StatedAnswer, document: str) -> Span:
         raise ValueError("states neither the text of its answer nor both start and end")
     starts = find_occurrences(answer.text, document)
     if len(starts) != 1:
-        count = f"occurs {len(starts)} times" if starts else "does not occur"
-        raise ValueError(f"its answer {short_repr(answer.text)} {count} in its document; state its start")
+        name = f"its answer {short_repr(answer.text)}"
+        if starts:
+            raise ValueError(f"{name} occurs {len(starts)} times in its document; state its start")
+        if _differs_in_form(answer.text, document):
+            raise ValueError(f"{name} does not occur in its document{OTHER_FORM}")
+        raise ValueError(f"{name} does not occur in its document; state its start")
     return Span(starts[0], starts[0] + len(answer.text))
 
 
@@ -104,6 +109,11 @@ def find_occurrences(text: str, document: str, first: int = 0, last: int | None 
     return starts
 
 
+def _differs_in_form(text: str, document: str) -> bool:
+    """Whether a text that does not occur in a document does so in another Unicode form."""
+    return unicodedata.normalize("NFC", text) in unicodedata.normalize("NFC", document)
+
+
 def _describe_mismatch(text: str, start: int, document: str) -> str:
     starts = find_occurrences(text, document)
     near = [found for found in starts if abs(found - start) <= REPAIR_DISTANCE]
@@ -111,8 +121,8 @@ def _describe_mismatch(text: str, start: int, document: str) -> str:
         elsewhere = f"; it is at {near[0]}, and --repair moves it there"
     elif starts:
         elsewhere = f"; the nearest match is at {min(starts, key=lambda found: abs(found - start))}"
-    elif unicodedata.normalize("NFC", text) in unicodedata.normalize("NFC", document):
-        elsewhere = "; its document has it in another Unicode form (NFC, NFD): normalize both to the same form"
+    elif _differs_in_form(text, document):
+        elsewhere = OTHER_FORM
     else:
         elsewhere = " or anywhere else in its document"
     return f"its answer {short_repr(text)} is not at character {start}{elsewhere}"

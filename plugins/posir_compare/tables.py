@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from posir_compare.comparison import Metric, Row
-from posir_tasks.display.numbers import format_estimate, format_p_value, format_percent, format_psi
+from posir_tasks.display.numbers import format_count, format_estimate, format_p_value, format_percent, format_psi
 from posir_tasks.display.tables import Table, build_columns
 
 RUN = ("Model A", "Model B", "Task", "Method")
-SCORES = ("Length", "Queries", "Metric", "A", "B", "B - A", "p", "p corrected")
+SCORES = ("Length", "Metric", "Queries", "A", "B", "B - A", "p", "p corrected")
 #: Headings of columns of numbers.
 NUMBERS = ("Queries", "p", "p corrected")
 
@@ -36,6 +36,7 @@ def _cells(row: Row) -> tuple[str, ...]:
     return (
         row.length,
         row.metric.value,
+        format_count(row.queries),
         format_estimate(row.a, row.a_low, row.a_high, score),
         format_estimate(row.b, row.b_low, row.b_high, score),
         format_estimate(row.difference, row.difference_low, row.difference_high, difference),

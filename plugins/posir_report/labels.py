@@ -1,8 +1,9 @@
 """Names of models and tasks as tables and charts print them."""
 
+from collections import defaultdict
 from collections.abc import Iterable
 
-from posir_report.summary import TaskSummary
+from posir_report.summary import BinRow, Row, TaskSummary
 
 #: Characters of a model's name in a chart.
 NAME_WIDTH = 72
@@ -22,14 +23,16 @@ def shorten_middle(name: str, width: int = NAME_WIDTH) -> str:
     return f"{name[: width - 1 - tail]}…{name[-tail:]}"
 
 
-def model_labels(summaries: Iterable[TaskSummary], width: int = NAME_WIDTH) -> list[str]:
-    """Return a label for each summary: its model, and the revision if the model was run in several.
+def full_labels(runs: Iterable[TaskSummary | Row | BinRow]) -> list[str]:
+    """Return a label for each run: its model, and the revision if there are several of the model."""
+    revisions = defaultdict(set)
+    for run in (runs := list(runs)):
+        revisions[run.model].add(run.revision)
+    return [f"{run.model} @ {run.revision[:12]}" if len(revisions[run.model]) > 1 else run.model for run in runs]
 
-    Labels have at most `width` characters, unless shortening would make two of them equal.
-    """
-    runs = [(one.model, one.revision) for one in summaries]
-    ambiguous = {model for model, _ in runs if len({revision for name, revision in runs if name == model}) > 1}
-    names = {run: f"{run[0]} @ {run[1][:12]}" if run[0] in ambiguous else run[0] for run in runs}
-    short = {run: shorten_middle(name, width) for run, name in names.items()}
-    labels = short if len(set(short.values())) == len(names) else names
-    return [labels[run] for run in runs]
+
+def model_labels(summaries: Iterable[TaskSummary], width: int = NAME_WIDTH) -> list[str]:
+    """Return the full label of each summary, shortened to `width` characters unless two of them would become equal."""
+    names = full_labels(summaries)
+    short = {name: shorten_middle(name, width) for name in names}
+    return [short[name] for name in names] if len(set(short.values())) == len(short) else names

@@ -30,7 +30,7 @@ def merge_published(rows: Sequence[Row]) -> list[Row]:
         raise PosirError(
             f"There are no published results for {', '.join(tasks)}. `posir published` lists all published results."
         )
-    groups = [list(group) for _, group in groupby([*rows, *published], key=lambda row: (row.task, row.model))]
+    groups = [list(group) for _, group in groupby([*rows, *published], key=lambda row: (row.task, row.model, row.revision))]
     groups.sort(key=lambda group: (tasks.index(group[0].task), -(group[0].ndcg_at_10 or 0)))
     return [row for group in groups for row in group]
 

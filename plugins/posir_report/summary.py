@@ -17,8 +17,6 @@ from posir_tasks.results import SubsetResult
 from posir_tasks.sources.repository import combine_revisions
 from posir_tasks.window_coverage import pool_coverages
 
-#: Folder below a revision in which mteb saves runs with other settings, each in its own folder.
-EXPERIMENTS = "experiments"
 #: Fields of a row that the significance plugin names alike.
 SIGNIFICANCE_FIELDS = (
     "start_to_end",
@@ -89,6 +87,8 @@ class Row:
     direction: str | None = None
     subsets: int = 0
     missing_subsets: int = 0
+    revision: str = ""
+    """Of the model; empty for published results."""
 
     @property
     def best_psi(self) -> float | None:
@@ -111,8 +111,7 @@ def summarise(results: Iterable[SubsetResult]) -> list[TaskSummary]:
 
 def _identify_run(result: SubsetResult) -> tuple[str, str, str]:
     """Return model, revision and task; a run with other settings is another model."""
-    folder = result.file.parent
-    settings = f" ({folder.name})" if folder.parent.name == EXPERIMENTS else ""
+    settings = f" ({result.experiment})" if result.experiment else ""
     return result.model + settings, result.revision, result.task
 
 
@@ -179,6 +178,7 @@ def _build_row(summary: TaskSummary, length: str, index: int | None) -> Row:
         direction=scores.get("position_direction", {}).get(key, {}).get("verdict"),
         subsets=len(summary.subsets),
         missing_subsets=len(summary.missing),
+        revision=summary.revision,
         **{name: significance.get(name) for name in SIGNIFICANCE_FIELDS},
     )
 
@@ -188,6 +188,7 @@ class BinRow:
     """One line of the table of position bins."""
 
     model: str
+    revision: str
     task: str
     position: str
     queries: int
@@ -202,6 +203,8 @@ def build_bin_rows(summary: TaskSummary) -> list[BinRow]:
     intervals = summary.scores.get("position_intervals") or [None] * len(profile.positions)
     bins = zip(profile.positions, profile.counts.sum(axis=(0, 2)), profile.by_position(), intervals, strict=True)
     return [
-        BinRow(summary.model, summary.task, position, int(queries), none_if_nan(score), *(interval or UNKNOWN))
+        BinRow(
+            summary.model, summary.revision, summary.task, position, int(queries), none_if_nan(score), *(interval or UNKNOWN)
+        )
         for position, queries, score, interval in bins
     ]

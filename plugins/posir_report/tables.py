@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from posir_report.labels import partial_suffix
+from posir_report.labels import full_labels, partial_suffix
 from posir_report.summary import BinRow, Row, TaskSummary
 from posir_tasks.display.numbers import (
     MISSING,
@@ -52,11 +52,12 @@ def pooled_scores(summary: TaskSummary) -> dict[str, Any]:
 
 def length_table(rows: Iterable[Row]) -> Table:
     """Return a table with a line for all lengths and for each length bucket."""
+    rows = list(rows)
     return Table(
         build_columns(("Model", "Task", "Length", *SCORES), NUMBERS),
         tuple(
-            (row.model, row.task + partial_suffix(row.subsets, row.missing_subsets), row.length, *_score_cells(row))
-            for row in rows
+            (label, row.task + partial_suffix(row.subsets, row.missing_subsets), row.length, *_score_cells(row))
+            for label, row in zip(full_labels(rows), rows, strict=True)
         ),
         split_by="{Model} · {Task}",
     )
@@ -64,12 +65,15 @@ def length_table(rows: Iterable[Row]) -> Table:
 
 def overview_table(rows: Iterable[Row]) -> Table:
     """Return a table with a line for each task, all lengths together, of the models that have several tasks."""
-    overall = sorted((row for row in rows if row.length == "all"), key=lambda row: row.model)
-    tasks = Counter(row.model for row in overall)
+    overall = sorted((row for row in rows if row.length == "all"), key=lambda row: (row.model, row.revision))
+    labels = full_labels(overall)
+    tasks = Counter(labels)
     return Table(
         build_columns(("Model", "Tasks", "Task", *SCORES), NUMBERS),
         tuple(
-            (row.model, f"{tasks[row.model]} tasks", row.task, *_score_cells(row)) for row in overall if tasks[row.model] > 1
+            (label, f"{tasks[label]} tasks", row.task, *_score_cells(row))
+            for label, row in zip(labels, overall, strict=True)
+            if tasks[label] > 1
         ),
         split_by="{Model} · {Tasks}",
     )
@@ -77,9 +81,13 @@ def overview_table(rows: Iterable[Row]) -> Table:
 
 def bin_table(rows: Iterable[BinRow]) -> Table:
     """Return a table with a line for each position bin."""
+    rows = list(rows)
     return Table(
         build_columns(("Model", "Task", "Position", "Queries", "nDCG@10"), NUMBERS),
-        tuple((row.model, row.task, row.position, format_count(row.queries), ndcg_with_interval(row)) for row in rows),
+        tuple(
+            (label, row.task, row.position, format_count(row.queries), ndcg_with_interval(row))
+            for label, row in zip(full_labels(rows), rows, strict=True)
+        ),
         split_by="{Model} · {Task}",
     )
 

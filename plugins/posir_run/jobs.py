@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from posir_tasks.errors import PosirError
-from posir_tasks.models import ModelReference, find_model
+from posir_tasks.models.references import ModelReference, portable_name
+from posir_tasks.models.registry import find_model
 
 if TYPE_CHECKING:
     from mteb import AbsTask
@@ -101,7 +102,7 @@ def resolve_request(request: RunRequest) -> Workload:
     if request.revision and len(request.models) > 1:
         raise PosirError(f"--model-revision {request.revision}: applies to one model only. Omit it, or give one model.")
     metas = [find_model(ModelReference(name, request.revision)) for name in request.models]
-    models = {ModelReference(str(meta.name), request.revision): meta for meta in metas}
+    models = {ModelReference(portable_name(meta), request.revision): meta for meta in metas}
     return Workload(find_tasks(request.tasks, request.benchmarks), models)
 
 

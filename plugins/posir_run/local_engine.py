@@ -45,7 +45,13 @@ class LocalWorker:
         # A forked process could not use CUDA.
         context = multiprocessing.get_context("spawn")
         self._pool = ProcessPoolExecutor(1, context, initializer=_initialize, initargs=(settings,))
-        self._started = self._pool.submit(os.getpid)
+        # Ctrl-C reaches every process of a terminal; the main process decides what to do about it. A new process inherits that
+        # the signal is ignored, so it prints no traceback while it starts.
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            self._started = self._pool.submit(os.getpid)
+        finally:
+            signal.signal(signal.SIGINT, before)
         self._current: Future[Any] = self._started
 
     def ready(self) -> Future[Any]:
@@ -69,8 +75,6 @@ def _initialize(settings: Settings) -> None:
     if not settings.verbose:
         # The libraries' progress bars and warnings would overwrite the progress bar of the run.
         sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115
-    # Ctrl-C reaches every process of a terminal; the main process decides what to do about it.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     _evaluator = Evaluator(settings, {})
 

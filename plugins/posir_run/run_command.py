@@ -16,12 +16,11 @@ from posir_run.progress_report import report_progress
 from posir_run.ray_engine import RayEngine
 from posir_run.runner import find_missing_jobs, run_and_save
 from posir_run.worker import Settings
+from posir_tasks.command.app import INTERRUPTED
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
+from posir_tasks.files import check_writable, explain_unwritable
 from posir_tasks.plugin_api.panels import RUN
-
-#: Exit status after Ctrl-C, by convention of the shell.
-INTERRUPTED = 130
 
 
 class EngineName(StrEnum):
@@ -67,12 +66,16 @@ def run(request: RunRequest, output_folder: Path, settings: Settings, engine: En
     from mteb.cache import ResultCache
 
     with Console(stderr=True).status("Loading mteb"):
-        workload, cache = resolve_request(request), ResultCache(output_folder)
+        workload = resolve_request(request)
+        with explain_unwritable(output_folder):
+            cache = ResultCache(output_folder)
         jobs = find_missing_jobs(workload, cache)
     total = len(workload.jobs())
     if len(jobs) < total:
         typer.echo(f"{total - len(jobs):,} of {pluralize(total, 'job')} already have a result in {output_folder}", err=True)
     if jobs:
+        # Before hours of evaluation.
+        check_writable(output_folder)
         workers: Engine = LocalEngine(settings) if engine is EngineName.LOCAL else RayEngine(address, settings)
         # Closed at once after Ctrl-C; a worker would otherwise finish its job first.
         with closing(run_and_save(jobs, workers, workload, cache, settings)) as outcomes:

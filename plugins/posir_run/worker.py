@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from posir_run.jobs import Completed, EvaluationJob, Failed, Outcome
 from posir_tasks.errors import PosirError, summarize_error
-from posir_tasks.models import ModelReference, load_model
+from posir_tasks.models.references import ModelReference
+from posir_tasks.models.registry import load_model
 
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels

@@ -1,24 +1,34 @@
-"""The `posir` command: its own subcommands, and those that plugins add."""
+"""The `posir` command: its own subcommands, and those that plugins add.
+
+The module imports nothing slow, so that Ctrl-C ends the command without a traceback while the rest is imported.
+"""
+
+from __future__ import annotations
 
 import logging
+import os
 import sys
+from typing import TYPE_CHECKING
 
-import typer
-from rich.console import Console
-from rich.text import Text
-
-from posir_tasks.errors import PosirError, summarize_error
-from posir_tasks.plugin_api.manager import loaded_plugins
-from posir_tasks.plugin_api.panels import PANELS
+if TYPE_CHECKING:
+    import typer
 
 logger = logging.getLogger(__name__)
+
+#: Exit status after Ctrl-C, by convention of the shell.
+INTERRUPTED = 130
 
 
 def build_app() -> typer.Typer:
     """Return the application with every plugin's commands."""
-    # Imported here, so that `main` reports a mistake in the table of languages, before plugins that need the table fail.
+    import typer
+
+    # `main` reports a mistake in the table of languages, before plugins that need the table fail.
     import posir_tasks.languages  # noqa: F401
     from posir_tasks.command import doctor, rescore, tasks
+    from posir_tasks.errors import summarize_error
+    from posir_tasks.plugin_api.manager import loaded_plugins
+    from posir_tasks.plugin_api.panels import PANELS
 
     app = typer.Typer(
         no_args_is_help=True,
@@ -41,7 +51,38 @@ def build_app() -> typer.Typer:
 def main() -> None:
     """Run the command. A user's mistake is reported as one message, with exit status 1."""
     try:
-        build_app()()
+        run_app()
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(INTERRUPTED)
+
+
+def run_app() -> None:
+    """Run the command, and report a user's mistake and a full disk on standard output."""
+    from posir_tasks.display.encoding import make_output_encodable
+    from posir_tasks.errors import PosirError
+    from posir_tasks.files import DISK_FULL
+
+    make_output_encodable()
+    try:
+        try:
+            build_app()()
+        finally:
+            sys.stdout.flush()
     except PosirError as error:
-        Console(stderr=True).print(Text.assemble(("error", "bold red"), f": {error}"), soft_wrap=True)
-        sys.exit(1)
+        exit_with(str(error))
+    except OSError as error:
+        if error.errno not in DISK_FULL:
+            raise
+        # Python flushes standard output at exit, and would fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        exit_with(f"{error.filename or 'standard output'}: not enough disk space ({error.strerror}). Free some space.")
+
+
+def exit_with(message: str) -> None:
+    """Print an error and exit with status 1."""
+    from rich.console import Console
+    from rich.text import Text
+
+    Console(stderr=True).print(Text.assemble(("error", "bold red"), f": {message}"), soft_wrap=True)
+    sys.exit(1)

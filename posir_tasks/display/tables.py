@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass, replace
 from enum import StrEnum
@@ -173,7 +175,7 @@ def print_tables(console: Console, tables: Iterable[Table], legend: Iterable[str
         for part in table.parts():
             if part.title:
                 name, separator, details = part.title.partition(" · ")
-                _print_text(console, Text.assemble((name, "bold"), separator, details))
+                console.print(Text.assemble((name, "bold"), separator, details), soft_wrap=not console.is_terminal)
             for stacked in part.divided(console.width) if console.is_terminal else [part]:
                 console.print(_rich_table(stacked, console.width if console.is_terminal else None), crop=False)
                 console.print()
@@ -195,12 +197,11 @@ def _rich_table(table: Table, limit: int | None) -> RichTable:
 
 
 def _print_dimmed(console: Console, paragraphs: Iterable[str]) -> None:
+    """Print paragraphs, on a terminal broken between words only, so that a path or a name can be copied."""
     for paragraph in paragraphs:
-        _print_text(console, Text(paragraph, style="dim"))
-
-
-def _print_text(console: Console, text: Text) -> None:
-    console.print(text, soft_wrap=not console.is_terminal)
+        width = console.width if console.is_terminal else sys.maxsize
+        lines = textwrap.wrap(paragraph, width, break_long_words=False, break_on_hyphens=False)
+        console.print(Text("\n".join(lines), style="dim"), soft_wrap=True)
 
 
 def to_markdown(table: Table) -> str:

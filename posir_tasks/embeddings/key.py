@@ -23,6 +23,8 @@ from mteb.models.sentence_transformer_wrapper import SentenceTransformerEncoderW
 from mteb.types import PromptType
 from torch import Tensor, nn, uint8
 
+from posir_tasks.models.endpoint_encoder import EndpointEncoder
+
 #: Attributes of a model that say where it runs and in which mode, which `encode` sets.
 IGNORED_ATTRIBUTES = frozenset({"device", "training"})
 #: Arguments of `encode` that change an embedding by no more than rounding.
@@ -107,7 +109,7 @@ def _task_context(
 ) -> tuple[bool, str | None]:
     """Return whether the model sees only the prompt, and that prompt, or else a digest of all that is passed to it."""
     encode = getattr(model.encode, "__func__", None)
-    if encode is SentenceTransformerEncoderWrapper.encode:
+    if encode in (SentenceTransformerEncoderWrapper.encode, EndpointEncoder.encode):
         return True, get_prompt(model.model_prompts, task_metadata, prompt_type)  # type: ignore[attr-defined]
     if encode is InstructSentenceTransformerModel.encode:
         assert isinstance(model, InstructSentenceTransformerModel)

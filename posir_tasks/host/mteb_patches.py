@@ -12,7 +12,7 @@ from typing import Any
 
 from posir_tasks.host.failures import record_failure
 from posir_tasks.host.private_names import BENCHMARK_REGISTRY
-from posir_tasks.models import ModelRegistry
+from posir_tasks.models.registry import ModelRegistry
 from posir_tasks.tasks.catalogue import builtin_tasks, plugin_tasks
 
 

@@ -75,6 +75,11 @@ MODEL_REGISTRY = PrivateName(
     "A dict from full model names to metadata, which mteb reads with `in` and `[]` through this name.",
     "references to models other than their full name, such as `-m Qwen3-Embedding-0.6B`",
 )
+RESOLVE_LOADER = PrivateName(
+    "mteb.models.model_meta:ModelMeta._resolve_loader",
+    "From a model's name and the contents of its settings files, mteb's class that loads it, its kind and its modalities.",
+    "models in local folders, such as `-m ./my-model`",
+)
 SAVE_TO_CACHE = PrivateName(
     "mteb.cache.result_cache:ResultCache.save_to_cache",
     "`mteb.evaluate` saves through it, and it writes every file into the folder of `get_task_result_path`.",

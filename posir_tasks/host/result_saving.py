@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posir_tasks.errors import summarize_error
-from posir_tasks.files import atomic_write, explain_disk_full, folder_lock, remove_stale_parts
+from posir_tasks.files import PART_SUFFIX, atomic_write, explain_disk_full, folder_lock, remove_stale_parts
 from posir_tasks.host.private_names import TASKS_REGISTRY
 from posir_tasks.result_schema import RUN_KEY
 from posir_tasks.sources.repository import LOCAL
@@ -37,6 +37,8 @@ logger = logging.getLogger(__name__)
 #: The file to which mteb adds rows instead of writing it anew.
 APPENDED_FILE = "run_settings.jsonl"
 
+#: Prefix of the temporary folders.
+PREFIX = ".posir-"
 #: What mteb raises for a file that is not a result.
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
 
@@ -124,7 +126,8 @@ class ResultSaver:
     @contextmanager
     def _redirect(self, cache: ResultCache, file: Path) -> Iterator[tuple[ResultCache, Path]]:
         """Yield a cache that saves into a temporary folder and the path of the result; then move the files, the result last."""
-        with explain_disk_full(file), tempfile.TemporaryDirectory(prefix="posir-") as folder:
+        remove_stale_parts(Path(tempfile.gettempdir()), PREFIX)
+        with explain_disk_full(file), tempfile.TemporaryDirectory(prefix=PREFIX, suffix=PART_SUFFIX) as folder:
             redirected, saved = copy.copy(cache), Path(folder) / file.name
             redirected.get_task_result_path = lambda *_, **__: saved  # type: ignore[method-assign]
             if (file.parent / APPENDED_FILE).exists():

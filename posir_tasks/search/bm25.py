@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from functools import partial, partialmethod
 from typing import Any
 
+import bm25s
 import numpy as np
 from bm25s import BM25, Results
 from bm25s.tokenization import Tokenized
@@ -18,6 +23,9 @@ from posir_tasks.ranks import Hits
 
 #: With fewer queries, another process costs more than it saves.
 MIN_QUERIES_PER_PROCESS = 2_000
+
+# bm25s logs at DEBUG, whatever the level of the root logger is.
+logging.getLogger("bm25s").setLevel(logging.NOTSET)
 
 #: Index, tokenized queries and k; set only in worker processes.
 _worker_state: tuple[BM25, Tokenized, int]
@@ -38,13 +46,26 @@ def search_bm25(
     """
     ids = corpus["id"][:]
     # The model iterates over its corpus, and a list is many times faster to iterate over than a dataset.
-    model.index([{"id": name, "text": text} for name, text in zip(ids, corpus["text"][:], strict=True)], **task_arguments)
-    tokens = BM25_TOKENIZER.read(model).transform(queries["text"][:])
+    texts = [{"id": name, "text": text} for name, text in zip(ids, corpus["text"][:], strict=True)]
+    with hidden_progress():
+        model.index(texts, **task_arguments)
+        tokens = BM25_TOKENIZER.read(model).transform(queries["text"][:])
     processes = min(num_proc or os.cpu_count() or 1, len(queries) // MIN_QUERIES_PER_PROCESS)
     batches = retrieve(model.retriever, tokens, k=min(top_k, len(ids)), processes=processes)
     return Hits(
         np.concatenate([batch.documents for batch in batches]), np.concatenate([batch.scores for batch in batches]), ids
     )
+
+
+@contextmanager
+def hidden_progress() -> Iterator[None]:
+    """Hide the progress bars of bm25s, one for each of its steps, which mteb leaves on and gives no way to turn off."""
+    tokenize, index = bm25s.tokenize, BM25.index
+    bm25s.tokenize, BM25.index = partial(tokenize, show_progress=False), partialmethod(index, show_progress=False)
+    try:
+        yield
+    finally:
+        bm25s.tokenize, BM25.index = tokenize, index
 
 
 def retrieve(retriever: BM25, tokens: Tokenized, *, k: int, processes: int) -> list[Results]:

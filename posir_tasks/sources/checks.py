@@ -49,6 +49,10 @@ class ProblemsError(DataError):
         self.problems = tuple(problems)
         super().__init__("\n".join(map(str, self.problems)))
 
+    def __reduce__(self) -> tuple[type[DataError], tuple[tuple[Problem, ...]]]:
+        """Pickle the problems: by default, an exception is created anew from its message."""
+        return type(self), (self.problems,)
+
 
 def raise_problems(problems: Iterable[Problem]) -> None:
     """Raise one ProblemsError for all problems, if there are any."""

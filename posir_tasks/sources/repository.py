@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -22,6 +23,13 @@ REVISIONS_VARIABLE = "POSIR_REVISIONS"
 HUB_TIMEOUT_SECONDS = 20
 #: Prefix of the revisions of local data.
 LOCAL = "local"
+REPOSITORY_NAME = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
+
+
+def check_repository_name(repo_id: str) -> None:
+    """Raise PosirError if a name is not `owner/name`."""
+    if not REPOSITORY_NAME.fullmatch(repo_id):
+        raise PosirError(f"repository '{repo_id}': not allowed; expected owner/name, as on the Hub.")
 
 
 class Repository(Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import re
+import sys
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -30,7 +30,15 @@ from posir_tasks.search.first_stage import load_first_stage
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.folder import open_folder, require_domains
 from posir_tasks.sources.posir import domain_files, read_domain
-from posir_tasks.sources.repository import DATA_VARIABLE, LOCAL, HubRepository, LocalRepository, Repository, open_repository
+from posir_tasks.sources.repository import (
+    DATA_VARIABLE,
+    LOCAL,
+    HubRepository,
+    LocalRepository,
+    Repository,
+    check_repository_name,
+    open_repository,
+)
 from posir_tasks.tasks.dataset import LazySubsets, SplitData
 from posir_tasks.tasks.metadata import build_metadata
 from posir_tasks.window_coverage import WindowCoverage
@@ -45,7 +53,6 @@ logger = logging.getLogger(__name__)
 POSIR_SCHEME = RelativePositions()
 #: How many hexadecimal digits of the revision a subset's name carries.
 REVISION_DIGITS = 8
-REPOSITORY_NAME = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 
 
 class BenchmarkTasks:
@@ -127,6 +134,14 @@ class PositionTask(RetrievalTask):
         """
         hide_tracebacks()
         return register_task(build_hub_task(repo_id, name=name, language=language, revision=revision, **options))
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Pickle an instance of a class that was created at run time, which cannot be imported, with what defines the class."""
+        task = type(self)
+        if getattr(sys.modules[task.__module__], task.__name__, None) is task:
+            return super().__reduce_ex__(protocol)
+        names = [name for name in vars(task) if not name.startswith("_") or name in ("__doc__", "__module__")]
+        return restore_instance, (task.__name__, task.__bases__, {name: vars(task)[name] for name in names}), vars(self)
 
     @abstractmethod
     def read_subset(self, subset: str) -> PositionData:
@@ -213,9 +228,18 @@ class PositionTask(RetrievalTask):
         with atomic_update(run.prediction_folder / self.prediction_file_name) as folder:
             self.save_predictions(results, model, folder, run)
         ranked = rank_results(results, request.positives)
-        name, revision = str(model.mteb_model_meta.name), str(model.mteb_model_meta.revision)
-        task, subset = self.metadata.name, run.hf_subset
-        save_query_ranks(run.prediction_folder, name, revision, task, subset, self.scheme, evidence, ranked.ranks)
+        meta = model.mteb_model_meta
+        save_query_ranks(
+            run.prediction_folder,
+            str(meta.name),
+            str(meta.revision),
+            self.metadata.name,
+            run.hf_subset,
+            self.scheme,
+            evidence,
+            ranked.ranks,
+            experiment=meta.experiment_name,
+        )
         return ranked
 
     def _position_scores(
@@ -299,12 +323,20 @@ def build_folder_task(folder: str | Path, *, name: str, language: str, **options
 
 def build_hub_task(repo_id: str, *, name: str, language: str, revision: str, **options: Any) -> type[LayoutTask]:
     """Create the class of a task on a Hub repository in the PosIR layout; arguments and errors as in `from_hub`."""
-    if not REPOSITORY_NAME.fullmatch(repo_id):
-        raise PosirError(f"repository '{repo_id}': not allowed; expected owner/name, as on the Hub.")
+    check_repository_name(repo_id)
     repository = open_repository(repo_id, revision)
     if isinstance(repository, LocalRepository):
         repository = open_folder(repository.root, language)
     return build_layout_task(repository, name=name, language=language, **options)
+
+
+def restore_instance(name: str, bases: tuple[type, ...], attributes: dict[str, Any]) -> PositionTask:
+    """Return an empty instance of a task class, for pickle; mteb then finds the task by its name in this process, too."""
+    registry, metadata = TASKS_REGISTRY.resolve(), attributes["metadata"]
+    if metadata.name not in registry or registry[metadata.name].metadata != metadata:
+        registry[metadata.name] = type(name, bases, attributes)
+    task: type[PositionTask] = registry[metadata.name]
+    return task.__new__(task)
 
 
 def register_task(task: type[LayoutTask]) -> LayoutTask:

@@ -19,6 +19,8 @@ from tests.support.models import write_hub_cache
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+#: Pages in the default tier: what a new user reads first, and what builds on several rooms. The others are slow.
+FIRST = ("README", "run", "data", "plugin")
 BLOCK = re.compile(r"^```(bash|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 #: Languages of the reader's data.
 LANGUAGES = ("eng-Latn", "deu-Latn")
@@ -76,7 +78,11 @@ def run_script(script: str, folder: Path, environment: dict[str, str]) -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page",
+    [page if page.stem in FIRST else pytest.param(page, marks=pytest.mark.slow) for page in PAGES],
+    ids=lambda page: page.stem,
+)
 def test_the_blocks_of_a_page_run_in_order(page: Path, reader: tuple[Path, dict[str, str]], tmp_path: Path):
     earlier, variables = reader
     # A page may install packages, which must not be visible to the next page.

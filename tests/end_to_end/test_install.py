@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import posir_autoload
+from tests.support.fresh import fresh_environment
 
 ROOT = Path(__file__).parents[2]
 AUTOLOAD_FILES = {name: (ROOT / "autoload" / name).read_text(encoding="utf-8-sig") for name in ("posir.pth", "posir.start")}
@@ -78,3 +79,40 @@ def run_without_site(code: str, folder: Path, **environment: str) -> subprocess.
     return subprocess.run(
         [sys.executable, "-S", "-c", code], cwd=folder, env=environment, capture_output=True, text=True, check=True
     )
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory) -> Path:
+    """Return the folder of what `make wheel` builds: an sdist, and a wheel built from it."""
+    folder = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "build", "-q", "--no-isolation", "--outdir", str(folder), str(ROOT)]
+    subprocess.run(command, capture_output=True, check=True)
+    return folder
+
+
+def test_what_would_be_published_passes_the_checks_of_pypi(published: Path):
+    done = subprocess.run(
+        [sys.executable, "-m", "twine", "check", "--strict", *published.iterdir()], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_wheel_of_the_sdist_is_the_wheel_of_the_clone(published: Path, tmp_path: Path):
+    (file,) = published.glob("*.whl")
+    assert set(zipfile.ZipFile(file).namelist()) == set(build("wheel", tmp_path).namelist())
+
+
+@pytest.mark.slow
+def test_the_wheel_works_in_a_fresh_environment(published: Path, tmp_path: Path):
+    (wheel,) = published.glob("*.whl")
+    environment = fresh_environment(tmp_path / "venv") | {"PYTHONPATH": ""}
+
+    def run_there(*command: str) -> str:
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    run_there("python", "-m", "pip", "install", "-q", "--no-deps", "--force-reinstall", str(wheel))
+    assert str(tmp_path / "venv") in run_there("python", "-c", "import posir_tasks; print(posir_tasks.__file__)")
+    run_there("mteb", "run", "-t", "PosIR-Mini", "-m", "mteb/baseline-bm25s")
+    assert "mteb/baseline-bm25s · PosIR-Mini" in run_there("posir", "report", "results")

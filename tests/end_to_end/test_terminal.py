@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from posir_tasks.languages import LANGUAGES
-from tests.support.commands import BIN, CLEAN, run, run_in_terminal
+from tests.support.commands import BIN, CLEAN, python, run, run_in_terminal
 from tests.support.comparison import write_run
 from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
 
@@ -51,7 +51,18 @@ def test_a_terminal_shows_every_cell_of_statistics_that_a_pipe_shows(data):
 
 @pytest.mark.parametrize("task", ["PosIR-English", "SQuAD-PosQ"])
 def test_a_terminal_shows_every_cell_of_published_results_that_a_pipe_shows(task):
-    assert_same_cells("published", task)
+    assert_same_cells("published", "--task", task)
+
+
+def test_the_demo_shows_no_progress_but_that_of_mteb_and_no_log(tmp_path):
+    options = ("-t", "PosIR-Mini", "-m", "mteb/baseline-bm25s", "--output-folder", str(tmp_path), "-v", "1")
+    printed = run_in_terminal("mteb", "run", *options, columns=WIDTH, errors=True)
+    assert (tmp_path / "results").is_dir()
+    assert {part.partition(":")[0].strip() for part in re.split(r"[\r\n]", printed)} <= {
+        "",
+        "Evaluating tasks",
+        "Evaluating task PosIR-Mini",
+    }
 
 
 def assert_same_cells(*command, folded=()):
@@ -59,7 +70,8 @@ def assert_same_cells(*command, folded=()):
     piped = run("posir", *command, COLUMNS=str(WIDTH))
     assert piped.returncode == 0, piped.stderr
     lines = run_in_terminal("posir", *command, columns=WIDTH).splitlines()
-    assert max(map(len, lines)) <= WIDTH
+    # A word that is longer than a line, such as a path, is not broken.
+    assert all(len(line) <= WIDTH or " " not in line for line in lines)
     tables, paragraphs = split_paragraphs(piped.stdout)
     found = {cell for line in lines for cell in re.split(r" {2,}", line.strip())}
     cells = {cell for line in tables for cell in re.split(r" {2,}", line.strip())}
@@ -71,3 +83,47 @@ def split_paragraphs(printed):
     """Return the lines of tables and titles, and those below the last of them."""
     last = printed.rindex("\n\n")
     return printed[:last].splitlines(), printed[last:].splitlines()
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+@pytest.mark.parametrize("command", ["doctor", "report {}", "report --bins {}", "compare {}", "stats PosIR-Mini"])
+def test_no_encoding_of_the_output_ends_a_command(results, command, encoding):
+    words, variables = command.format(results).split(), CLEAN | {"PYTHONIOENCODING": encoding}
+    done = subprocess.run([BIN / "posir", *words], capture_output=True, env=variables, check=False)
+    assert (done.returncode, b"Traceback" in done.stderr) == (0, False)
+
+
+@pytest.mark.parametrize("format_", ["table", "csv"])
+def test_a_full_disk_on_standard_output_is_one_message(results, format_):
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        command = [BIN / "posir", "report", str(results), "--format", format_]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=CLEAN, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "error: standard output: not enough disk space (No space left on device). Free some space.\n"
+
+
+@pytest.mark.parametrize("module", ["typer", "rich.console", "posir_report.plugin", "mteb", "torch"])
+def test_ctrl_c_while_modules_are_imported_prints_no_traceback(module):
+    done = python(
+        f"""
+import signal, sys
+from posir_tasks.command.app import main
+class Finder:
+    def find_spec(name, path=None, target=None):
+        if name == {module!r}:
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Finder)
+sys.argv = ["posir", "tasks"]
+main()
+"""
+    )
+    assert done.returncode in (1, 130)
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.splitlines()) <= 1
+
+
+def test_a_run_into_a_folder_that_cannot_be_written_is_one_message():
+    done = run("posir", "run", "-t", "PosIR-Mini", "-m", "mteb/baseline-bm25s", "--output-folder", "/proc/results")
+    assert done.returncode == 1
+    assert "error: /proc/results: cannot be written to (No such file or directory). Choose a writable folder." in done.stderr
+    assert "Traceback" not in done.stderr

@@ -60,8 +60,8 @@ def board_of(folder: Path, records) -> Path:
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory) -> Path:
-    """Write the board of 500 models: twelve with their own pages, one published, one without German, one a part."""
-    models = [fake_model(number) for number in range(500)]
+    """Write the board of 500 models: twelve with their own pages, one published, one local, one without German, one a part."""
+    models = [fake_model(number, name="local/model-50-" if number == 50 else None) for number in range(500)]
     records = [
         fake_record(model, task, 10 * number + at, detail=number < 12)
         for number, model in enumerate(models)
@@ -241,13 +241,15 @@ def test_filtering_by_hand_and_resetting(visit, address):
     assert page.state() == {"data": "PosIR-Hindi", "length": "Q4"}
 
 
-def test_a_part_and_a_published_result_are_marked(visit, address):
+def test_partial_published_and_local_results_are_marked(visit, address):
     page = visit().go(f"{address}#data=PosIR-English&search=model-")
     page.page.fill("#search", "model-40-")
     assert page.page.inner_text("#table .marks").startswith("partial: 3 of 31 subsets")
     assert page.column("rank") == ["–"]
     page.page.fill("#search", "model-30-")
     assert page.page.inner_text("#table .marks").startswith("published")
+    page.page.fill("#search", "model-50-")
+    assert page.page.inner_text("#table .marks").startswith("local")
     page.go(f"{address}#search=model-20-")
     assert page.page.inner_text("#table .marks").startswith("partial: 1 of 2 tasks")
     assert page.column("ndcg_at_10") == ["–"]

@@ -409,6 +409,13 @@ def test_a_dry_run_shows_exactly_what_would_be_sent_and_sends_nothing(hub, store
     assert "nothing was sent, the same files are there already: pull request #1" in again.stdout
 
 
+@pytest.mark.parametrize("name", ["posir-results", "/posir-results", "a/b/c", "my org/results"])
+def test_a_repository_without_an_owner_is_refused_by_a_dry_run_too(results, name):
+    refused = posir("submit", results, "--repo", name, "--dry-run")
+    assert isinstance(refused.exception, PosirError)
+    assert f"repository '{name}': not allowed; expected owner/name" in str(refused.exception)
+
+
 def test_direct_commits(store, results):
     shown = posir("submit", results, "--repo", LEADERBOARD, "--direct", "--dry-run")
     assert "one commit to the main branch" in shown.stdout

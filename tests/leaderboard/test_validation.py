@@ -385,6 +385,17 @@ def test_a_revision_that_is_none_is_refused(tmp_path):
     assert (problem.field, problem.subset) == ("revision", None)
 
 
+@pytest.mark.parametrize(
+    ("name", "origin"), [("local/my-model", "in a local folder"), ("endpoint/m (a.org)", "behind an endpoint")]
+)
+def test_a_model_that_only_its_owner_can_run_is_refused(tmp_path, name, origin):
+    write_guesses(tmp_path, [mteb.get_task("PosIR-Mini")], name=name)
+    ((entry,), _) = read_entries(tmp_path)
+    (problem,) = validate_entry(entry)
+    assert problem.field == "name"
+    assert problem.message.startswith(f"is a model {origin}, which nobody else can run; publish the model on the Hub")
+
+
 def test_an_unknown_task_is_refused(file):
     file = file.replace(file.with_name("PosIR-Klingon.json"))
     file.write_text(file.read_text().replace('"PosIR-Mini"', '"PosIR-Klingon"'))

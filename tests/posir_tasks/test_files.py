@@ -11,7 +11,15 @@ from pathlib import Path
 import pytest
 
 from posir_tasks.errors import PosirError
-from posir_tasks.files import LOCK_FILE, atomic_update, atomic_write, find_files, folder_lock, remove_stale_parts
+from posir_tasks.files import (
+    LOCK_FILE,
+    atomic_update,
+    atomic_write,
+    check_writable,
+    find_files,
+    folder_lock,
+    remove_stale_parts,
+)
 from tests.support.processes import exit_codes
 
 
@@ -77,7 +85,7 @@ def test_old_unfinished_files_of_killed_processes_are_removed(tmp_path: Path):
     (tmp_path / ".file.def.part").mkdir()
     (tmp_path / "file").write_text("whole")
     for name in (".file.abc.part", ".file.def.part", "file"):
-        os.utime(tmp_path / name, (time.time() - 100_000,) * 2)
+        os.utime(tmp_path / name, (time.time() - 3_600,) * 2)
     remove_stale_parts(tmp_path)
     assert names_in(tmp_path) == [".new.abc.part", "file"]
 
@@ -137,3 +145,11 @@ def test_files_are_found_through_links_and_loops_end(tmp_path):
     found = [file.relative_to(tmp_path).as_posix() for file in find_files(tmp_path / "a", ".json")]
     assert found == ["a/b/1.json", "a/link/2.json", "a/link/back/1.json"]
     assert find_files(tmp_path / "nothing", ".json") == []
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(PosirError, match=r"file/results: cannot be written to .* Choose a writable folder"):
+        check_writable(tmp_path / "file" / "results")
+    check_writable(tmp_path / "new" / "results")
+    assert names_in(tmp_path / "new" / "results") == []

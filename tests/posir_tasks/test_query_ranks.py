@@ -171,3 +171,12 @@ def test_other_files(tmp_path):
     pq.write_table(pa.table({"rank": [1]}), plain)
     with pytest.raises(PosirError, match="not a file of per-query ranks"):
         read_query_ranks(plain)
+
+
+def test_settings_of_a_model_have_a_file_each(tmp_path):
+    evidence, files = evidence_of([0, 600]), {}
+    for experiment, ranks in ((None, [1, 2]), ("dim_64", [3, 4]), ("dim_32", [5, 6])):
+        file = save_query_ranks(tmp_path, *RUN, "sports", ABSOLUTE, evidence, np.array(ranks), experiment=experiment)
+        assert file == query_ranks_path(tmp_path, *RUN, experiment)
+        files[file] = ranks
+    assert {file: read_query_ranks(file).table["rank"].to_list() for file in files} == files

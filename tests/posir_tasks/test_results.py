@@ -6,7 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from posir_tasks.command.app import build_app
 from posir_tasks.errors import PosirError, ProfileError
 from posir_tasks.evidence import Evidence
 from posir_tasks.files import LOCK_FILE
@@ -99,6 +101,22 @@ def test_what_is_no_result_is_named(tmp_path, file, content):
         with pytest.raises(PosirError, match=re.escape(f"{file}: not a task result of mteb")):
             read(tmp_path)
     assert file.read_text() == content
+
+
+@pytest.mark.parametrize("content", ["notes", "{}", '{"task_name": "A"}'])
+def test_a_file_that_is_no_result_is_skipped_with_a_warning(tmp_path, file, content, caplog):
+    stray = file.with_name("notes.json")
+    stray.write_text(content)
+    assert len(read_results(tmp_path)) == 2
+    assert f"skipped: {stray}: not a task result" in caplog.text
+    caplog.clear()
+    CliRunner().invoke(build_app(), ["rescore", str(tmp_path)])
+    assert f"skipped: {stray}: not a task result" in caplog.text
+
+
+def test_rescore_counts_in_words(tmp_path, profiles):
+    write_result(tmp_path, {"sports": profiles["sports"]})
+    assert CliRunner().invoke(build_app(), ["rescore", str(tmp_path)]).output.endswith("rescored 1 profile in 1 file\n")
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import termios
 import threading
 from contextlib import suppress
 from importlib.metadata import entry_points
@@ -35,15 +36,20 @@ def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return _run_script(command, CLEAN | environment)
 
 
-def run_in_terminal(*command: str, columns: int, **environment: str) -> str:
-    """Run a command in a terminal with a number of columns, in a fork as in `run`; return its output, without styles."""
+def run_in_terminal(*command: str, columns: int, errors: bool = False, **environment: str) -> str:
+    """Run a command in a terminal with a number of columns, in a fork as in `run`.
+
+    Returns:
+        What it prints, without styles; with `errors`, its messages and progress bars, too.
+    """
     terminal, end = pty.openpty()
+    termios.tcsetwinsize(end, (50, columns))
     printed = bytearray()
     reader = threading.Thread(target=_read_to_end, args=(terminal, printed))
     reader.start()
     name = Path(os.ttyname(end))
     variables = CLEAN | {"COLUMNS": str(columns), "TERM": "xterm"} | environment
-    process = CONTEXT.Process(target=_call_command, args=(command, variables, name, Path(os.devnull)))
+    process = CONTEXT.Process(target=_call_command, args=(command, variables, name, name if errors else Path(os.devnull)))
     process.start()
     process.join(TIMEOUT_SECONDS)
     os.close(end)
@@ -88,9 +94,11 @@ def _run_forked(command: tuple[str, ...], environment: dict[str, str]) -> subpro
 
 
 def _call_command(command: tuple[str, ...], environment: dict[str, str], stdout: Path, stderr: Path) -> None:
-    for stream, file in ((sys.stdout, stdout), (sys.stderr, stderr)):
+    for name, number, file in (("stdout", 1, stdout), ("stderr", 2, stderr)):
         with file.open("wb") as opened:
-            os.dup2(opened.fileno(), stream.fileno())
+            os.dup2(opened.fileno(), number)
+        # A stream knows of the file that it was opened for whether it can be sought in.
+        setattr(sys, name, open(number, "w", buffering=1, encoding="utf-8", closefd=False))  # noqa: SIM115
     os.environ.clear()
     os.environ.update(environment)
     sys.argv = [str(BIN / command[0]), *command[1:]]

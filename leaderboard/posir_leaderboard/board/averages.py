@@ -56,6 +56,7 @@ def average_rows(scored: Sequence[ScoredRow], name: str, combine: CombineErrors 
         length=rows[0].length,
         queries=sum(queries) if len(queries) == len(rows) else None,
         subsets=len(rows),
+        revision=rows[0].revision,
         **means,
         **ends,
     )

@@ -7,6 +7,8 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
+from posir_tasks.models.references import model_origin
+
 #: Kinds of model that visitors filter by: mteb's `model_type`, and BM25 by its name.
 BM25, UNKNOWN = "BM25", "Unknown"
 KINDS = {"dense": "Dense", "sparse": "Sparse", "late-interaction": "Late interaction", "cross-encoder": "Cross-encoder"}
@@ -65,6 +67,11 @@ class Model:
     license: str | None = None
     reference: str | None = None
     """Address that starts with https://."""
+
+    @property
+    def origin(self) -> str | None:
+        """`local` or `endpoint` for a model that visitors cannot run; such results are not submitted."""
+        return None if self.published else model_origin(self.name)
 
     @property
     def id(self) -> str:

@@ -26,7 +26,10 @@ SCRIPTS = ("core", "state", "sparklines", "table", "charts", "scores", "drawings
 #: Shown in a command if the repository that takes submissions is unknown.
 PLACEHOLDER_REPOSITORY = "ORG/RESULTS"
 #: Fields of a model that the page shows.
-MODEL = ("name", "revision", "published", "kind", "parameters", "window", "dimensions", "open_weights", "license", "reference")
+MODEL = (
+    "name", "revision", "published", "origin",
+    "kind", "parameters", "window", "dimensions", "open_weights", "license", "reference",
+)  # fmt: skip
 
 
 def render_site(

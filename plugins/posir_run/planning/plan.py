@@ -13,7 +13,8 @@ from posir_run.planning.samples import Samples, collect_samples
 from posir_run.planning.sizes import SubsetSize, TextCounts, measure_subsets
 from posir_tasks.display.progress import progress
 from posir_tasks.errors import PosirError, summarize_error
-from posir_tasks.models import ModelReference, load_model
+from posir_tasks.models.references import ModelReference
+from posir_tasks.models.registry import load_model
 from posir_tasks.tasks.metadata import SPLIT
 
 if TYPE_CHECKING:
@@ -104,10 +105,10 @@ def measure_model(
     except Exception as error:  # loading a model runs third-party code, and the machine may be too small for it
         problem = str(error) if isinstance(error, PosirError) else summarize_error(error)
         return ModelSpeed(
-            model.name, None, problem, meta.embed_dim * DEFAULT_ITEMSIZE if isinstance(meta.embed_dim, int) else None
+            str(meta.name), None, problem, meta.embed_dim * DEFAULT_ITEMSIZE if isinstance(meta.embed_dim, int) else None
         )
     format_ = calibration.format
-    return ModelSpeed(model.name, calibration, "", format_.dimensions * format_.stored_dtype.itemsize)
+    return ModelSpeed(str(meta.name), calibration, "", format_.dimensions * format_.stored_dtype.itemsize)
 
 
 def build_plan(model: ModelSpeed, sizes: Sequence[SubsetSize], samples: Samples) -> Plan:

@@ -46,8 +46,14 @@ def table_rows(plan: Plan) -> Iterator[CostEstimate]:
     yield from plan.tasks
     if len(plan.tasks) > 1:
         yield plan.total
-    if plan.with_cache.documents != plan.total.documents:
+    if saved_documents(plan):
         yield plan.with_cache
+
+
+def saved_documents(plan: Plan) -> int:
+    """Return how many documents an embedding cache saves; 0 for a model without embeddings."""
+    saved = sum(plan.total.documents.texts) - sum(plan.with_cache.documents.texts)
+    return saved if plan.model.bytes_per_text else 0
 
 
 def format_row(estimate: CostEstimate) -> tuple[str, ...]:
@@ -79,8 +85,7 @@ def explain_estimates(plan: Plan) -> Iterator[str]:
         yield from explain_benchmark(plan.model.calibration, sampled=plan.sampled)
     else:
         yield f"Time: not estimated, since the model could not be measured ({plan.model.problem})."
-    saved = sum(plan.total.documents.texts) - sum(plan.with_cache.documents.texts)
-    if saved:
+    if saved := saved_documents(plan):
         yield f"Cache: with POSIR_EMBEDDINGS, {saved:,} documents that several tasks share are not encoded again."
 
 

@@ -120,3 +120,20 @@ def test_another_encoding_and_a_missing_file_are_named(tmp_path):
         import_lines(tmp_path, record(answer="1999"), encoding="utf-16")
     with pytest.raises(DataError, match=r"b\.jsonl: cannot be read \(No such file"):
         imported(read_json_lines(tmp_path / "b.jsonl"), tmp_path / "out")
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
+def test_ids_that_are_given_never_collide_with_stated_ones(tmp_path, order):
+    texts = ("A text without an id.", "Another text without an id.", "A text with an id.")
+    stated = ({}, {}, {"document": "sports_1"})
+    lines = [{"context": texts[one], "question": "Which?", "answer": texts[one].split()[0]} | stated[one] for one in order]
+    import_lines(tmp_path, *lines)
+    documents = pl.read_parquet(tmp_path / "out/eng-Latn/sports/corpus.parquet")
+    assert dict(documents.select("text", "_id").iter_rows())[texts[2]] == "sports_1"
+    assert documents["_id"].n_unique() == len(documents) == 3
+
+
+def test_of_two_texts_with_one_stated_id_the_second_line_is_named(tmp_path):
+    lines = [record(answer="1999"), record(answer="1999", context=f"{TEXT} And 1998.", document="d"), record(document="d")]
+    with pytest.raises(DataError, match="line 3: another document has the id 'd'"):
+        import_lines(tmp_path, *lines)

@@ -118,6 +118,8 @@ def test_another_unicode_form_is_named_and_never_taken(form):
         resolve_span(StatedAnswer(answer, document.index("Z")), document)
     with pytest.raises(ValueError, match="in another Unicode form"):
         repair_span(answer, document.index("Z"), document)
+    with pytest.raises(ValueError, match="in another Unicode form"):
+        resolve_span(StatedAnswer(answer), document)
 
 
 @pytest.mark.parametrize(

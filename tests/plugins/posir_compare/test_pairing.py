@@ -86,3 +86,10 @@ def test_nothing_in_common(tmp_path, domains, scheme, message):
     found = compare(build_pairs(read_model_runs([tmp_path])))
     assert {(row.model_a, row.model_b) for row in found.rows} == {("org/a", "org/c")}
     assert any(message in note for note in found.notes)
+
+
+def test_one_model_with_other_settings_is_paired(tmp_path):
+    for seed, experiment in enumerate((None, "dim_64", "dim_32")):
+        write_run(tmp_path, "org/a", seed, experiment=experiment)
+    found = [find_common_results(pair) for pair in build_pairs(read_model_runs([tmp_path]))]
+    assert [(common.paired is None, common.notes) for common in found] == [(False, ())] * 3

@@ -257,3 +257,17 @@ def test_older_results_are_said_to_assume_independent_questions(folder):
     assert "assume independent questions for org/model" in " ".join(
         CliRunner().invoke(build_app(), ["report", str(folder)]).stdout.split()
     )
+
+
+def test_revisions_of_a_model_have_a_heading_and_a_column(folder):
+    (only,) = summarise(read_results(folder))
+    both = [only, replace(only, revision="0123456789abcdef")]
+    rows, bins = ([row for one in both for row in build(one)] for build in (build_rows, build_bin_rows))
+    labels = {"org/model @ rev1", "org/model @ 0123456789ab"}
+    for table in (length_table(rows), bin_table(bins)):
+        assert {part.title for part in table.parts()} == {f"{label} · PosIR-English" for label in labels}
+    twice = [replace(row, task=task) for row in rows for task in ("PosIR-English", "PosIR-German")]
+    assert {part.title for part in overview_table(twice).parts()} == {f"{label} · 2 tasks" for label in labels}
+    for records, key in ((rows, "length"), (bins, "position")):
+        read = list(csv.DictReader(io.StringIO(to_csv(records))))
+        assert len({(line["model"], line["revision"], line["task"], line[key]) for line in read}) == len(records)

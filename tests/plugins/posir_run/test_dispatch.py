@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from posir_run.dispatch import ATTEMPTS, Dispatcher
 from posir_run.jobs import Completed, EvaluationJob, Failed
 from posir_tasks.errors import PosirError
-from posir_tasks.models import ModelReference
+from posir_tasks.models.references import ModelReference
 
 
 def make_job(model, task, subset, corpus):

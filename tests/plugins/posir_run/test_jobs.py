@@ -4,7 +4,7 @@ import pytest
 
 from posir_run.jobs import RunRequest, resolve_request
 from posir_tasks.errors import PosirError
-from posir_tasks.models import ModelReference
+from posir_tasks.models.references import ModelReference
 from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
 
 BM25 = "mteb/baseline-bm25s"

@@ -13,7 +13,7 @@ import pytest
 from posir_run.jobs import Completed, EvaluationJob
 from posir_run.local_engine import LocalWorker
 from posir_run.worker import Settings
-from posir_tasks.models import ModelReference
+from posir_tasks.models.references import ModelReference
 
 JOB = EvaluationJob(ModelReference("mteb/baseline-bm25s"), "PosIR-Mini", "default", "")
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from posir_run.jobs import Completed, EvaluationJob, Failed
 from posir_run.progress_report import remaining_time, report_progress
-from posir_tasks.models import ModelReference
+from posir_tasks.models.references import ModelReference
 
 
 def test_a_log_has_one_line_per_job_and_failures_are_returned(capsys):

@@ -9,7 +9,7 @@ from posir_run import worker
 from posir_run.jobs import Completed, EvaluationJob, Failed
 from posir_run.worker import Evaluator, Settings, installed_versions
 from posir_tasks.errors import PosirError
-from posir_tasks.models import ModelReference
+from posir_tasks.models.references import ModelReference
 from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
 
 BM25 = ModelReference("mteb/baseline-bm25s")

@@ -44,6 +44,6 @@ def test_a_plugin_that_cannot_add_its_commands_is_named_and_the_others_stay(monk
             assert hook == "posir_commands"
             yield from (("broken", fail), ("working", add))
 
-    monkeypatch.setattr("posir_tasks.command.app.loaded_plugins", Plugins)
+    monkeypatch.setattr("posir_tasks.plugin_api.manager.loaded_plugins", Plugins)
     assert [*get_command(build_app()).commands] == ["tasks", "doctor", "rescore", "extra"]
     assert "'broken' could not add its commands: ImportError: typer moved it" in caplog.text

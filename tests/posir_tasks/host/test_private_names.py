@@ -92,6 +92,21 @@ def test_models_are_looked_up_in_the_registry(monkeypatch):
     assert mteb.get_model_meta("org/added").name == "org/added"
 
 
+@contract(private_names.RESOLVE_LOADER)
+@pytest.mark.parametrize(
+    ("sentence_transformers", "modules", "config", "loader", "kind"),
+    [
+        ({"model_type": "SparseEncoder"}, [], None, "SparseEncoderWrapper", "sparse"),
+        ({"model_type": "MultiVectorEncoder"}, [], None, "MultiVectorWrapper", "late-interaction"),
+        (None, [{"type": "sentence_transformers.models.Pooling"}], None, "SentenceTransformerEncoderWrapper", "dense"),
+        (None, None, {"architectures": ["BertForSequenceClassification"]}, "CrossEncoderWrapper", "cross-encoder"),
+    ],
+)
+def test_loader_and_kind_follow_from_the_settings(sentence_transformers, modules, config, loader, kind):
+    found = private_names.RESOLVE_LOADER.resolve()("local/model", sentence_transformers, None, modules, config)
+    assert (found[0].__name__, *found[1:]) == (loader, kind, ["text"])
+
+
 @contract(private_names.SAVE_TO_CACHE)
 def test_evaluate_saves_through_the_cache_into_the_folder_of_the_result(monkeypatch, tmp_path):
     cache = ResultCache(tmp_path / "cache")

@@ -86,6 +86,11 @@ def test_a_table_explains_its_estimates(model, sentence, capsys):
     assert sentence in capsys.readouterr().out
 
 
+def test_a_model_without_embeddings_has_no_cache(capsys):
+    print_tables(Console(width=400), [build_table(plan(ModelSpeed("bm25", None, "not a dense encoder", None)))])
+    assert "cache" not in capsys.readouterr().out.lower()
+
+
 @pytest.fixture
 def clock(monkeypatch):
     """Let a batch take one second, and one more per eight characters."""

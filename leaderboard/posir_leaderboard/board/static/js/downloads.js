@@ -6,6 +6,7 @@
     "model",
     "revision",
     "published",
+    "origin",
     "data",
     "length",
     "partial",

@@ -39,9 +39,14 @@
     [false, "closed"],
   ]);
 
+  function resultOf(model) {
+    if (model.published) return "published in the papers";
+    return model.origin ? `${model.origin}, not submitted` : "submitted";
+  }
+
   board.facts = (models) => {
     const rows = [
-      ["Result", (model) => (model.published ? "published in the papers" : "submitted")],
+      ["Result", (model) => resultOf(model)],
       ["Revision", (model) => board.name(model.revision || board.DASH)],
       ["Kind", (model) => model.kind],
       ["Parameters", (model) => board.short(model.parameters)],

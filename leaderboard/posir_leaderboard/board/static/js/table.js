@@ -108,6 +108,7 @@
     );
     const marks = [
       row.published ? el("span", { class: "mark" }, "published") : null,
+      row.origin ? el("span", { class: "mark" }, row.origin) : null,
       row.partial ? el("span", { class: "mark partial" }, `partial: ${row.partial}`) : null,
       el(
         "span",

@@ -1,0 +1,25 @@
+"""Output in encodings that lack a character: an ASCII substitute, never an error."""
+
+import codecs
+import io
+import sys
+
+#: Substitutes of the same width, so that tables stay aligned.
+SUBSTITUTES = {"–": "-", "—": "-", "·": "-", "✓": "+", "✗": "x", "█": "#", "…": "~", **dict.fromkeys("▏▎▍▌▋▊▉", ":")}
+HANDLER = "posir.substitute"
+
+
+def substitute(error: UnicodeError) -> tuple[str, int]:
+    """Handle an encoding error; other characters, such as those of names, become escapes from which they can be read back."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    characters = error.object[error.start : error.end]
+    return "".join(SUBSTITUTES.get(one) or one.encode("ascii", "backslashreplace").decode() for one in characters), error.end
+
+
+def make_output_encodable() -> None:
+    """Let standard output and error substitute what their encoding lacks."""
+    codecs.register_error(HANDLER, substitute)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=HANDLER)

@@ -1,0 +1,68 @@
+"""mteb's registry of models, which also resolves posir's kinds of references.
+
+mteb looks models up in its registry. `ModelRegistry` takes its place (see `posir_tasks.host`), so that `mteb run`, `posir run`,
+`posir plan` and `mteb.get_model` all accept the same references. A new kind of reference is one more function in `RESOLVERS`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from posir_tasks.errors import PosirError, hide_tracebacks, summarize_error
+from posir_tasks.host.private_names import MODEL_REGISTRY
+from posir_tasks.models.endpoint_resolver import resolve_endpoint
+from posir_tasks.models.folder import resolve_folder
+from posir_tasks.models.names import resolve_bare_name, unknown_model
+from posir_tasks.models.references import ModelReference, Resolver
+
+if TYPE_CHECKING:
+    from mteb.models import ModelMeta
+    from mteb.models.models_protocols import MTEBModels
+
+#: In order of precedence, after the full names of registered models.
+RESOLVERS: tuple[Resolver, ...] = (resolve_endpoint, resolve_bare_name, resolve_folder)
+
+
+class ModelRegistry(dict[str, Any]):
+    """mteb's registry, in which a lookup falls back to the resolvers; its keys and values are unchanged."""
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or (isinstance(name, str) and self._resolve(name) is not None)
+
+    def __missing__(self, name: str) -> ModelMeta:
+        if (meta := self._resolve(name)) is None:
+            raise KeyError(name)
+        return meta
+
+    def _resolve(self, name: str) -> ModelMeta | None:
+        hide_tracebacks()
+        return next((meta for resolver in RESOLVERS if (meta := resolver(name, self)) is not None), None)
+
+
+def find_model(reference: ModelReference) -> ModelMeta:
+    """Return mteb's metadata of a model.
+
+    Raises:
+        PosirError: There is no such model or revision in mteb's registry, on the Hub, as a folder or as an endpoint.
+    """
+    import mteb
+
+    name, revision = reference.name, reference.revision
+    try:
+        meta = mteb.get_model_meta(name, revision, fetch_from_hf=True)
+    except PosirError:
+        raise
+    except Exception as error:  # the Hub's client has its own errors, and so has its HTTP library
+        registered, reason = MODEL_REGISTRY.resolve(), f"the Hub does not provide it ({summarize_error(error)})"
+        raise PosirError(str(error)) if name in registered else unknown_model(name, registered, reason) from error
+    if meta.loader is None:
+        raise unknown_model(name, MODEL_REGISTRY.resolve(), "the Hub has none that mteb can load")
+    return meta
+
+
+def load_model(reference: ModelReference) -> MTEBModels:
+    """Load a model as `mteb run` does: on the first GPU, or on the CPU if there is none."""
+    import mteb
+    import torch
+
+    return mteb.get_model(reference.name, reference.revision, device="cuda" if torch.cuda.is_available() else "cpu")

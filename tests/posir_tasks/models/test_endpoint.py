@@ -1,0 +1,257 @@
+"""Endpoints over real HTTP: references, requests, retries, and an error for each kind of failure."""
+
+import logging
+from collections import Counter
+
+import mteb
+import numpy as np
+import openai
+import pytest
+from datasets import Dataset
+from mteb.types import PromptType
+
+from posir_tasks.embeddings.key import build_embedding_key
+from posir_tasks.errors import PosirError
+from posir_tasks.host.private_names import CREATE_DATALOADER
+from posir_tasks.models import endpoint_client
+from posir_tasks.models.endpoint_encoder import MAX_IN_FLIGHT, find_read_length
+from posir_tasks.models.references import ModelReference, portable_name
+from posir_tasks.models.registry import find_model
+from posir_tasks.tasks.mini import PosIRMini
+from tests.support.embedding_server import DIMENSIONS, Failure, embed, serve_embeddings
+
+KEY = "sk-secret-of-the-test"
+TASK = {"task_metadata": PosIRMini.metadata, "hf_split": "test", "hf_subset": "default"}
+
+
+@pytest.fixture(autouse=True)
+def _no_key_and_short_waits(monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.setattr(openai._base_client, "INITIAL_RETRY_DELAY", 0.01)
+    monkeypatch.setattr(openai._base_client, "MAX_RETRY_DELAY", 0.02)
+
+
+@pytest.fixture
+def server():
+    with serve_embeddings() as served:
+        yield served
+
+
+def encode(model, texts, prompt_type=PromptType.document, **options):
+    data = Dataset.from_dict({"id": list(map(str, range(len(texts)))), "text": list(texts)})
+    loader = CREATE_DATALOADER.resolve()(data, task_metadata=PosIRMini.metadata, prompt_type=prompt_type, num_proc=None)
+    return model.encode(loader, prompt_type=prompt_type, show_progress_bar=False, **TASK, **options)
+
+
+def expected(texts):
+    return np.array([embed(text) for text in texts], np.float32)
+
+
+@pytest.mark.parametrize(
+    ("reference", "name", "portable"),
+    [
+        ("bge-m3@http://localhost:8000/v1", "endpoint/bge-m3 (localhost-8000)", "bge-m3@http://localhost:8000/v1"),
+        ("bge-m3@http://LOCALHOST:8000/v1/embeddings/", "endpoint/bge-m3 (localhost-8000)", "bge-m3@http://localhost:8000/v1"),
+        ("BAAI/bge-m3@https://a.org/team/v1", "endpoint/BAAI-bge-m3 (a.org-team)", "BAAI/bge-m3@https://a.org/team/v1"),
+        ("m@https://a.org#2025-06", "endpoint/m (a.org)", "m@https://a.org#2025-06"),
+    ],
+)
+def test_a_reference_names_model_and_address(reference, name, portable):
+    meta = find_model(ModelReference(reference))
+    assert (meta.name, portable_name(meta)) == (name, portable)
+    assert meta.revision == ("2025-06" if "#" in reference else "no_revision_available")
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        ("http://localhost:8000/v1", "no model is given. Write MODEL@ADDRESS, such as bge-m3@"),
+        ("m@http:///v1", "no host is given"),
+        ("m@http://localhost:80000/v1", "not valid"),
+        ("m@http://me:hunter2@localhost/v1", "has a user, a password or a query.* set the key as OPENAI_API_KEY"),
+        ("m@http://localhost/v1?api-key=hunter2", "has a user, a password or a query"),
+        ("m@http://localhost/v1#a/b", "'#a/b': a revision has letters"),
+    ],
+)
+def test_a_reference_that_is_not_complete_or_has_a_secret_is_refused(reference, message):
+    with pytest.raises(PosirError, match=message) as refused:
+        find_model(ModelReference(reference))
+    assert "hunter2" not in str(refused.value)
+
+
+def test_texts_are_sent_in_batches_and_vectors_come_back_in_their_order(server):
+    model = mteb.get_model(server.reference)
+    texts = [f"text {i} of many" for i in range(25)]
+    assert np.array_equal(encode(model, texts, batch_size=4), expected(texts))
+    assert Counter(map(len, server.batches)) == {4: 6, 1: 2}
+    assert model.similarity(expected(texts), expected(texts)).shape == (25, 25)
+
+
+def test_answers_in_another_order_are_sorted_by_index(server):
+    server.damage = lambda rows: rows[::-1]
+    texts = ["one", "two two", "three three three"]
+    assert np.array_equal(encode(mteb.get_model(server.reference), texts), expected(texts))
+
+
+def test_requests_in_flight_are_bounded(server):
+    model = mteb.get_model(server.reference)
+    server.seconds = 0.05
+    encode(model, ["text"] * 40, batch_size=1)
+    assert 1 < server.most_in_flight <= MAX_IN_FLIGHT
+
+
+def test_prompts_are_put_before_the_texts_and_tell_embeddings_apart(server):
+    reference = f"{server.reference}#1"
+    model = mteb.get_model(reference, model_prompts={"query": "query: "})
+    encode(model, ["a"], PromptType.query)
+    encode(model, ["a"])
+    assert server.batches[-2:] == [["query: a"], ["a"]]
+    keys = [
+        build_embedding_key(one, {}, {}, **TASK, prompt_type=PromptType.query) for one in (model, mteb.get_model(reference))
+    ]
+    assert [(key.revision, key.shared, key.task_context) for key in keys] == [("1", True, "query: "), ("1", True, None)]
+    assert keys[0].digest() != keys[1].digest()
+    assert build_embedding_key(mteb.get_model(server.reference), {}, {}, **TASK, prompt_type=None) is None
+
+
+@pytest.mark.parametrize("failure", [Failure(429), Failure(500), Failure(503), Failure(None)])
+def test_throttling_server_errors_and_dropped_connections_are_retried(server, failure):
+    server.failures.extend([failure] * 3)
+    texts = ["some text", "another"]
+    assert np.array_equal(encode(mteb.get_model(server.reference), texts), expected(texts))
+    assert len(server.times) == 3 + 2
+
+
+def test_waits_grow_and_are_as_long_as_the_server_asks(server, monkeypatch):
+    waits = []
+    monkeypatch.setattr(openai._base_client, "INITIAL_RETRY_DELAY", 0.5)
+    monkeypatch.setattr(openai._base_client, "MAX_RETRY_DELAY", 8.0)
+    monkeypatch.setattr(openai._base_client.time, "sleep", waits.append)
+    server.failures.extend([Failure(503), Failure(503), Failure(503), Failure(429, {"Retry-After": "7"})])
+    mteb.get_model(server.reference)
+    # The server in the tests sleeps, too: for 0 seconds. The client subtracts up to a quarter at random.
+    first, second, third, last = filter(None, waits)
+    assert 0.375 <= first <= 0.5
+    assert 0.75 <= second <= 1
+    assert 1.5 <= third <= 2
+    assert last == 7
+
+
+@pytest.mark.parametrize(
+    ("failure", "message"),
+    [
+        (Failure(429, message="no quota left"), r"limit is still exceeded after up to 3 attempts \(.*no quota left"),
+        (Failure(502), r"the server failed up to 3 times"),
+        (Failure(None), r"no answer after 3 attempts .* Is the server running\?"),
+        (Failure(413, message="payload too large"), r"refuses a request \(.*payload too large.* --batch-size"),
+        (Failure(403, message="not yours"), r"refuses requests without a key; set OPENAI_API_KEY \(.*not yours"),
+    ],
+)
+def test_a_failure_that_lasts_is_one_message(server, monkeypatch, failure, message):
+    monkeypatch.setattr(endpoint_client, "RETRIES", 2)
+    server.failures.extend([failure] * 3)
+    with pytest.raises(PosirError, match=message) as failed:
+        mteb.get_model(server.reference)
+    assert str(failed.value).startswith(server.reference)
+
+
+def test_nobody_listens(monkeypatch):
+    monkeypatch.setattr(endpoint_client, "RETRIES", 0)
+    with pytest.raises(PosirError, match=r"no answer after 1 attempts \(.*[Cc]onnection refused"):
+        mteb.get_model("m@http://127.0.0.1:9/v1")
+
+
+def test_an_unknown_model_or_address_lists_the_models(server):
+    with pytest.raises(PosirError, match=r"no such model or address .* end in /v1\. Its models: tiny\."):
+        mteb.get_model(f"other@{server.url}")
+    with pytest.raises(PosirError, match=r"no such model or address .* end in /v1\."):
+        mteb.get_model(server.reference.removesuffix("/v1"))
+
+
+def test_a_text_that_is_too_long_is_the_servers_own_message(server):
+    model = mteb.get_model(server.reference)
+    server.max_words = 100
+    with pytest.raises(PosirError, match=r"maximum context length is 100 tokens.*let the server truncate them"):
+        encode(model, ["word " * 101, "short"])
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda rows: rows[1:], r"to 3 texts has 2 vectors, with the indices 1, 2\."),
+        (lambda rows: [*rows, rows[0]], r"to 3 texts has 4 vectors, with the indices 0, 0, 1, 2\."),
+        (lambda rows: [row | {"index": 0} for row in rows], r"with the indices 0, 0, 0\."),
+        (lambda rows: [*rows[:2], rows[2] | {"embedding": [0.5]}], rf"vectors of different dimensions: 1, {DIMENSIONS}\."),
+        (lambda rows: [row | {"embedding": [0.5]} for row in rows], rf"vectors of different dimensions: 1, {DIMENSIONS}\."),
+        (lambda rows: [row | {"embedding": [float("nan")] * DIMENSIONS} for row in rows], "NaN or infinity in .* 'alpha'"),
+        (lambda rows: [row | {"embedding": [1e39] * DIMENSIONS} for row in rows], "NaN or infinity"),
+        (lambda rows: [row | {"embedding": [None] * DIMENSIONS} for row in rows], "NaN or infinity|not numbers"),
+        (lambda rows: [row | {"embedding": ["x"] * DIMENSIONS} for row in rows], "not numbers"),
+        (lambda _: None, "is not one of an OpenAI-compatible embeddings API"),
+        (lambda _: ["text"], "is not one of an OpenAI-compatible embeddings API"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_an_answer_that_is_not_one_finite_vector_per_text_is_refused(server, damage, message):
+    model = mteb.get_model(server.reference)
+    server.damage = damage
+    with pytest.raises(PosirError, match=message):
+        encode(model, ["alpha", "beta", "gamma"])
+
+
+def test_after_an_error_no_further_batch_is_sent(server):
+    model = mteb.get_model(server.reference)
+    server.damage, server.seconds = (lambda _: []), 0.02
+    with pytest.raises(PosirError):
+        encode(model, ["text"] * 500, batch_size=1)
+    assert len(server.batches) < 100
+
+
+def test_a_server_that_truncates_in_silence_is_noticed(server, caplog):
+    model = mteb.get_model(server.reference)
+    text = " ".join(f"word{i}" for i in range(400))
+    with caplog.at_level(logging.WARNING):
+        encode(model, [text])
+        assert not caplog.messages
+        server.window = 100
+        encode(model, [text + " more"])
+        encode(model, [text])
+    (warning,) = caplog.messages
+    assert warning.startswith(f"{server.reference}: the server reads only about the first ")
+    read = int(warning.split("first ")[1].split(" ")[0].replace(",", ""))
+    assert len(" ".join(text.split()[:100])) <= read <= len(" ".join(text.split()[:112]))
+
+
+@pytest.mark.parametrize("read", [1, 30, 500, 899])
+def test_the_length_that_is_read_is_found_to_two_percent(read):
+    assert read <= find_read_length(1000, lambda characters: characters >= read) <= read + 20
+    assert find_read_length(1000, lambda characters: characters >= 950) == 1000
+
+
+def test_the_key_is_sent_and_never_repeated(server, monkeypatch, caplog):
+    server.key = KEY
+    with pytest.raises(PosirError, match=r"refuses requests without a key; set OPENAI_API_KEY"):
+        mteb.get_model(server.reference)
+    monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}\n")
+    with caplog.at_level(logging.DEBUG):
+        model = mteb.get_model(server.reference)
+        assert np.array_equal(encode(model, ["text"]), expected(["text"]))
+        server.key = "another"
+        with pytest.raises(PosirError, match=r"refuses the key in OPENAI_API_KEY \(.*provided: \*\*\*") as refused:
+            encode(model, ["text"])
+    error = refused.value
+    assert error.__suppress_context__
+    assert KEY not in str(error)
+    assert KEY not in caplog.text
+    monkeypatch.setenv("OPENAI_API_KEY", "ключ")
+    with pytest.raises(PosirError, match="characters that HTTP does not allow"):
+        mteb.get_model(server.reference)
+
+
+def test_without_the_client_the_error_names_the_extra(monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "openai", None)
+    monkeypatch.delitem(sys.modules, "posir_tasks.models.endpoint_client")
+    with pytest.raises(PosirError, match=r"pip install 'posir\[endpoint\]'"):
+        mteb.get_model("m@http://127.0.0.1:9/v1")

@@ -1,0 +1,48 @@
+"""Tasks and errors pass between processes."""
+
+import multiprocessing
+import pickle
+from concurrent.futures import ProcessPoolExecutor
+
+import mteb
+import pytest
+
+from posir_tasks import PositionTask
+from posir_tasks.sources.checks import Problem, ProblemsError, raise_problems
+from posir_tasks.tasks.catalogue import builtin_task_classes
+
+
+def describe(task):
+    """Return what a process knows of a task: its subsets, and whether mteb finds it by its name."""
+    task.load_data()
+    found = mteb.get_task(task.metadata.name)
+    return task.metadata.name, len(task.dataset[task.hf_subsets[0]]["test"]["queries"]), type(found) is type(task)
+
+
+def fail(_):
+    raise_problems([Problem("a.parquet", "text", "is blank"), Problem("b.parquet", None, "is missing")])
+
+
+@pytest.mark.parametrize("task", builtin_task_classes(), ids=lambda task: task.metadata.name)
+def test_every_task_is_pickled(task):
+    before = task()
+    after = pickle.loads(pickle.dumps(before))
+    assert type(after) is task
+    assert after.metadata == before.metadata
+    assert vars(after).keys() == vars(before).keys()
+
+
+def test_tasks_and_errors_pass_to_and_from_a_new_process(posir_folder, monkeypatch):
+    monkeypatch.setenv("POSIR_DATA", str(posir_folder.parent))
+    tasks = [
+        mteb.get_task("PosIR-English"),
+        PositionTask.from_folder(posir_folder, name="Pickled", language="eng-Latn"),
+        mteb.get_task("PosIR-Mini"),
+    ]
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        found = list(pool.map(describe, tasks))
+        assert found == [("PosIR-English", 4, True), ("Pickled", 4, True), ("PosIR-Mini", 720, True)]
+        with pytest.raises(ProblemsError) as raised:
+            pool.submit(fail, 0).result()
+    assert str(raised.value) == "a.parquet: field 'text': is blank\nb.parquet: is missing"
+    assert [problem.field for problem in raised.value.problems] == ["text", None]

@@ -1,0 +1,139 @@
+"""A server with the OpenAI-compatible embeddings API, which can be told to fail in every way that real ones do."""
+
+import json
+import threading
+import time
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+DIMENSIONS = 24
+#: Changes the rows of an answer.
+Damage = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
+
+
+@dataclass
+class Failure:
+    """An answer without embeddings."""
+
+    status: int | None
+    """None to close the connection."""
+    headers: dict[str, str] = field(default_factory=dict)
+    message: str = "failed"
+
+
+@dataclass
+class EmbeddingServer:
+    """The state of a server: what it was sent, and how it answers."""
+
+    model: str = "tiny"
+    key: str | None = None
+    """The only accepted key; None to accept requests without one."""
+    window: int | None = None
+    """Words of a text that are read; the others are ignored in silence."""
+    max_words: int | None = None
+    """Words of a text from which it is refused."""
+    failures: deque[Failure] = field(default_factory=deque)
+    """Answers to the next requests."""
+    damage: Damage = list
+    seconds: float = 0.0
+    """How long an answer takes."""
+    batches: list[list[str]] = field(default_factory=list)
+    """The texts of every request that was answered."""
+    times: list[float] = field(default_factory=list)
+    """When requests came."""
+    most_in_flight: int = 0
+    in_flight: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    url: str = ""
+
+    @property
+    def reference(self) -> str:
+        """What a user writes after `-m`."""
+        return f"{self.model}@{self.url}"
+
+
+def embed(text: str, window: int | None = None) -> list[float]:
+    """Return how many of a text's words fall into each of some classes."""
+    counts = [0.1] * DIMENSIONS
+    for word in text.lower().split()[:window]:
+        counts[zlib.crc32(word.strip(".,?").encode()) % DIMENSIONS] += 1
+    return counts
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers as the state of the server says."""
+
+    server: Any
+
+    def log_message(self, *_: Any) -> None:
+        """Print nothing."""
+
+    def do_GET(self) -> None:
+        self.answer(200, {"object": "list", "data": [{"id": self.server.state.model, "object": "model"}]})
+
+    def do_POST(self) -> None:
+        state = self.server.state
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        with state.lock:
+            state.times.append(time.monotonic())
+            state.in_flight += 1
+            state.most_in_flight = max(state.most_in_flight, state.in_flight)
+            failure = state.failures.popleft() if state.failures else None
+        time.sleep(state.seconds)
+        try:
+            self.respond(state, request, failure)
+        finally:
+            with state.lock:
+                state.in_flight -= 1
+
+    def respond(self, state: EmbeddingServer, request: dict[str, Any], failure: Failure | None) -> None:
+        given = self.headers.get("Authorization", "").removeprefix("Bearer ")
+        if failure:
+            self.fail(failure)
+        elif state.key is not None and given != state.key:
+            self.fail(Failure(401, message=f"Incorrect API key provided: {given}"))
+        elif request["model"] != state.model or self.path != "/v1/embeddings":
+            self.fail(Failure(404, message=f"The model {request['model']} does not exist at {self.path}"))
+        elif state.max_words and max(len(text.split()) for text in request["input"]) > state.max_words:
+            self.fail(Failure(400, message=f"This model's maximum context length is {state.max_words} tokens"))
+        else:
+            with state.lock:
+                state.batches.append(request["input"])
+            vectors = [embed(text, state.window) for text in request["input"]]
+            rows = [{"object": "embedding", "index": i, "embedding": vector} for i, vector in enumerate(vectors)]
+            usage = {"prompt_tokens": 1, "total_tokens": 1}
+            self.answer(200, {"object": "list", "model": state.model, "data": state.damage(rows), "usage": usage})
+
+    def fail(self, failure: Failure) -> None:
+        if failure.status is None:
+            self.close_connection = True
+            self.connection.close()
+        else:
+            self.answer(failure.status, {"error": {"message": failure.message}}, failure.headers)
+
+    def answer(self, status: int, content: object, headers: dict[str, str] | None = None) -> None:
+        body = json.dumps(content).encode()
+        self.send_response(status)
+        for name, value in {"Content-Type": "application/json", "Content-Length": str(len(body)), **(headers or {})}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+
+@contextmanager
+def serve_embeddings(**settings: Any) -> Iterator[EmbeddingServer]:
+    """Run a server on a free port of this machine."""
+    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    http.state = state = EmbeddingServer(**settings, url=f"http://127.0.0.1:{http.server_port}/v1")  # type: ignore[attr-defined]
+    thread = threading.Thread(target=http.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    try:
+        yield state
+    finally:
+        http.shutdown()
+        http.server_close()
