@@ -22,7 +22,7 @@ from posir_significance.intervals import (
     subtract_means,
 )
 from posir_significance.observations import Floats, Observations
-from posir_significance.position_effect import PositionEffect, estimate_effect
+from posir_significance.position_effect import PositionEffect, estimate_covariance, estimate_effect
 
 #: Quantiles by which a posterior distribution of PSI enters a difference.
 QUANTILES: Floats = (np.arange(250) + 0.5) / 250
@@ -77,6 +77,8 @@ def subtract_observations(a: Observations, b: Observations) -> Observations:
 def subtract_effects(a: PositionEffect, b: PositionEffect) -> PositionEffect:
     """Return the difference of the position effects, b - a, of independent results: covariances add.
 
+    If the two effects do not differ, each of them may still be large: the null covariance is that of the estimates, too.
+
     Args:
         a: Of the B bins that have queries.
         b: Of the same bins.
@@ -85,7 +87,7 @@ def subtract_effects(a: PositionEffect, b: PositionEffect) -> PositionEffect:
         a,
         level=b.level - a.level,
         effects=b.effects - a.effects,
-        null_covariance=a.null_covariance + b.null_covariance,
+        null_covariance=a.covariance + b.covariance,
         covariance=a.covariance + b.covariance,
     )
 
@@ -94,6 +96,10 @@ def _find_paired(
     differences: Observations, unweighted: bool, a: GroupAnalysis, b: GroupAnalysis, draws: int
 ) -> GroupDifferences:
     mean, effect = estimate_difference(*mean_terms(differences, unweighted=unweighted)), estimate_effect(differences)
+    if effect and a.test and b.test and a.variances is not None and b.variances is not None:
+        shapes = [test.expected - test.expected.mean() for test in (a.test, b.test)]
+        covariance = estimate_covariance(differences, effect, a.variances + b.variances, shapes)
+        effect = replace(effect, null_covariance=covariance, covariance=covariance)
     return _combine(mean, effect, a, b, differences.bins, draws)
 
 

@@ -9,7 +9,9 @@ import numpy as np
 
 from posir_psi.scores import none_if_nan
 from posir_report.summary import TaskSummary
-from posir_significance.analysis import GroupAnalysis, analyse
+from posir_significance.analysis import analyse, estimate_bins, list_observations
+from posir_significance.intervals import MeanEstimate
+from posir_significance.observations import Floats
 from posir_tasks.profile import PositionProfile
 
 #: Cells with fewer queries are marked: at nDCG@10 near 0.5 their 95 % interval is wider than 0.16.
@@ -40,28 +42,40 @@ class Cell:
     null_high: float | None
 
 
+@dataclass(frozen=True, eq=False)
+class Bucket:
+    """What the statistics say of the position bins of one length bucket."""
+
+    means: Sequence[MeanEstimate | None]
+    null_band: Floats
+    """Shape (2, P)."""
+
+
 def build_cells(summary: TaskSummary) -> list[Cell]:
     """Return the cells of a profile by length bucket; with intervals and null bands if significance was scored."""
     profile = summary.profile
-    groups: Sequence[GroupAnalysis | None] = [None] * len(profile.lengths)
+    buckets: Sequence[Bucket | None] = [None] * len(profile.lengths)
     if "psi_significance" in summary.scores:
-        analysis = analyse(profile, summary.ranks)
-        groups = analysis.lengths or [analysis.overall]
+        analysis, observations = analyse(profile, summary.ranks), list_observations(profile, summary.ranks)
+        buckets = [
+            Bucket(estimate_bins(observations.select(observations.lengths == index)), group.null_band)
+            for index, group in enumerate(analysis.lengths or [analysis.overall])
+        ]
     return [
         cell
         for index, length in enumerate(profile.axes.length_titles)
-        for cell in _build_bucket(length, profile, index, groups[index])
+        for cell in _build_bucket(length, profile, index, buckets[index])
     ]
 
 
-def _build_bucket(length: str, profile: PositionProfile, index: int, group: GroupAnalysis | None) -> list[Cell]:
+def _build_bucket(length: str, profile: PositionProfile, index: int, bucket: Bucket | None) -> list[Cell]:
     """Return the cells of one length bucket."""
     counts, total = profile.counts[index], len(profile.positions)
     queries, means = counts.sum(axis=1), profile.by_cell()[index]
-    band = group.null_band if group else np.full((2, total), np.nan)
+    band = bucket.null_band if bucket else np.full((2, total), np.nan)
     cells = []
     for place, position in enumerate(profile.positions):
-        mean = group.bins[place] if group else None
+        mean = bucket.means[place] if bucket else None
         low, high = (mean.interval if mean else None) or (None, None)
         cells.append(
             Cell(

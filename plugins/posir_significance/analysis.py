@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -11,7 +11,7 @@ from posir_psi import psi
 from posir_significance.effect_test import SEED, EffectTest, draw_true_effects, run_effect_test
 from posir_significance.intervals import ALPHA, TAILS, Interval, MeanEstimate, Z, estimate_mean
 from posir_significance.observations import Floats, Integers, Observations
-from posir_significance.position_effect import PositionEffect, estimate_effect
+from posir_significance.position_effect import PositionEffect, estimate_covariance, estimate_effect
 from posir_significance.true_score_model import bin_midpoints
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.profile import PositionProfile
@@ -43,8 +43,6 @@ class GroupAnalysis:
     queries: int
     documents: int
     ndcg: MeanEstimate | None
-    bins: tuple[MeanEstimate | None, ...]
-    """Mean nDCG@10 of each position bin, of length P."""
     null_band: Floats
     """Low and high ends of 95 % of each bin's score if position has no effect, shape (2, P); NaN where empty."""
     effect: PositionEffect | None
@@ -53,6 +51,8 @@ class GroupAnalysis:
     """Posterior median of the true PSI."""
     psi_draws: Floats | None
     """Draws of the true PSI from its posterior, shape (draws,)."""
+    variances: Floats | None
+    """How much gains vary in each of the B non-empty bins, up to a constant, shape (B,)."""
     start_to_end: Estimate | None
     """First third minus last third of the document, in nDCG@10, with the stratum held fixed."""
     middle_to_ends: Estimate | None
@@ -76,31 +76,52 @@ def analyse(profile: PositionProfile, ranks: DocumentRanks | None = None) -> Ana
         profile: The position profile.
         ranks: The same ranks by document; None if unknown: every query then counts as if it had a document of its own.
     """
-    observations = Observations.from_ranks(ranks) if ranks else Observations.from_profile(profile)
+    observations = list_observations(profile, ranks)
     lengths = range(len(profile.lengths)) if len(profile.lengths) > 1 else ()
     buckets = tuple(analyse_group(observations.select(observations.lengths == index), unweighted=True) for index in lengths)
     return Analysis(analyse_group(observations), buckets)
+
+
+def list_observations(profile: PositionProfile, ranks: DocumentRanks | None) -> Observations:
+    """Return what is analysed of a result: its ranks by document, or its profile if they are unknown."""
+    return Observations.from_ranks(ranks) if ranks else Observations.from_profile(profile)
 
 
 def analyse_group(observations: Observations, *, unweighted: bool = False) -> GroupAnalysis:
     """Analyse a group; nDCG@10 is the mean over queries, or the unweighted mean over bins, as papers report length buckets."""
     effect = estimate_effect(observations)
     test = run_effect_test(effect, observations.bins) if effect and observations.gains.any() else None
+    variances = None
+    if effect and test:
+        variances = gain_variances(test.expected, effect.weights * len(observations.position))
+        covariance = estimate_covariance(observations, effect, variances, [test.expected - effect.level])
+        effect = replace(effect, covariance=covariance)
     mean = estimate_mean(*mean_terms(observations, unweighted=unweighted))
     draws = _draw_psi(effect, mean, observations.bins) if effect and test and mean else None
     return GroupAnalysis(
         queries=len(observations.gains),
         documents=len(np.unique(observations.documents)),
         ndcg=mean,
-        bins=tuple(_estimate_bin(observations, position) for position in range(observations.bins)),
         null_band=_null_band(effect, observations.bins),
         effect=effect,
         test=test,
         psi=_estimate_psi(*draws, test) if draws and test else None,
         psi_draws=draws[0] if draws else None,
+        variances=variances,
         start_to_end=estimate_start_to_end(effect, observations.bins) if effect else None,
         middle_to_ends=_estimate_contrast(effect, observations.bins, (-0.5, 1.0, -0.5)) if effect else None,
     )
+
+
+def gain_variances(scores: Floats, counts: Floats) -> Floats:
+    """Return how much gains vary in each bin, up to a constant: like Bernoulli trials, of which one more is counted.
+
+    Args:
+        scores: Expected score of each bin, in [0, 1], shape (B,).
+        counts: Its queries, shape (B,).
+    """
+    means = (scores * counts + 0.5) / (counts + 1)
+    return means * (1 - means)
 
 
 def mean_terms(
@@ -115,9 +136,10 @@ def mean_terms(
     return observations.gains[query], observations.clusters[query], weights, position
 
 
-def _estimate_bin(observations: Observations, position: int) -> MeanEstimate | None:
-    query = observations.query[observations.position == position]
-    return estimate_mean(observations.gains[query], observations.clusters[query])
+def estimate_bins(observations: Observations) -> list[MeanEstimate | None]:
+    """Return mean nDCG@10 of each position bin; None where it is empty."""
+    queries = (observations.query[observations.position == position] for position in range(observations.bins))
+    return [estimate_mean(observations.gains[rows], observations.clusters[rows]) for rows in queries]
 
 
 def _null_band(effect: PositionEffect | None, bins: int) -> Floats:

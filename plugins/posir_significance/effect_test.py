@@ -30,6 +30,8 @@ class EffectTest:
     """Probability of at least this much evidence if position has no effect, in (0, 1]."""
     null_psi: Floats
     """PSI of the bins if position has no effect, shape (draws,)."""
+    expected: Floats
+    """Posterior mean of the true score of each of the B non-empty bins, in [0, 1], shape (B,)."""
 
 
 def run_effect_test(effect: PositionEffect, bins: int, draws: int = NULL_DRAWS) -> EffectTest:
@@ -47,7 +49,8 @@ def run_effect_test(effect: PositionEffect, bins: int, draws: int = NULL_DRAWS) 
     null = draw_null_effects(effect, draws)
     evidence = models.log_evidence(np.concatenate([effect.effects[None], null]))
     reached = int((evidence[1:] >= evidence[0] - TOLERANCE).sum())
-    return EffectTest((1 + reached) / (draws + 1), psi(np.clip(effect.level + null, 0, 1)))
+    expected = np.clip(effect.level + models.expected(effect.effects), 0, 1)
+    return EffectTest((1 + reached) / (draws + 1), psi(np.clip(effect.level + null, 0, 1)), expected)
 
 
 def draw_null_effects(effect: PositionEffect, draws: int) -> Floats:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from posir_significance.analysis import analyse
+from posir_significance.analysis import estimate_bins, list_observations
 from posir_significance.power import POWER, Design, StartToEnd, Target, TruePsi, build_document, build_table, required_sample
 from posir_significance.scores import direction_scores, significance_scores
 from posir_tasks.display.tables import TableFormat, print_as
@@ -25,7 +25,7 @@ def posir_scores(profile: PositionProfile, ranks: DocumentRanks | None) -> dict[
     """
     return {
         "psi_significance": significance_scores(profile, ranks),
-        "position_intervals": [one.interval if one else None for one in analyse(profile, ranks).overall.bins],
+        "position_intervals": [one.interval if one else None for one in estimate_bins(list_observations(profile, ranks))],
         "position_direction": direction_scores(profile, ranks),
     }
 

@@ -8,6 +8,7 @@ chapter 10). Where documents have one question each, the length bucket is held f
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -62,26 +63,59 @@ def estimate_effect(observations: Observations) -> PositionEffect | None:
     Args:
         observations: Gains of a model in [0, 1], or differences of two models' gains in [-1, 1].
     """
-    position = observations.position
-    filled = np.flatnonzero(np.bincount(position, minlength=observations.bins))
+    filled = np.flatnonzero(np.bincount(observations.position, minlength=observations.bins))
     if len(filled) < 2:
         return None
-    rows = _Rows(
-        gains=observations.gains[observations.query],
-        bins=np.searchsorted(filled, position),
-        documents=observations.documents[observations.query],
-        lengths=observations.lengths[observations.query],
-        count=len(filled),
-    )
+    rows = _list_rows(observations, filled)
     by_document = _within(rows, rows.documents)
     sizes = np.bincount(rows.documents)
     if by_document.rank == len(filled) - 1 and (sizes[rows.documents] > 1).mean() >= SHARED_QUERIES:
-        return _effect(Stratum.DOCUMENT, filled, rows, by_document, by_document.permutation_meat())
+        return _effect(Stratum.DOCUMENT, filled, rows, by_document)
     by_length = _within(rows, rows.lengths)
-    if by_length.rank == 0:
-        return None
-    shared = _shared_variance(rows, by_length)
-    return _effect(Stratum.LENGTH, filled, rows, by_length, by_length.permutation_meat() + shared)
+    return _effect(Stratum.LENGTH, filled, rows, by_length) if by_length.rank else None
+
+
+def estimate_covariance(
+    observations: Observations, effect: PositionEffect, variances: Floats, shapes: Sequence[Floats]
+) -> Floats:
+    """Return the covariance of estimated effects, for new documents, where position does have an effect; shape (B, B).
+
+    Two things differ from the null. Gains near 0 or 1 vary less, so they vary less in some bins than in others. And position
+    matters more in some documents than in others: as in a regression with random slopes, an effect x adds
+    t A+ (sum A_d x x' A_d) A+ over documents d, where A_d is the document's part of A and t the variance of slopes. It is
+    chosen so that x'A Cov A x is the sum of squared x'A_d r over documents (cluster-robust: Arellano 1987, Oxford Bulletin of
+    Economics and Statistics 49, 431-434), r the residuals, or 0.
+
+    Args:
+        observations: What the effect was estimated from.
+        effect: Of the B non-empty bins.
+        variances: Of the gains of each, up to a constant, above 0, shape (B,).
+        shapes: Expected effects whose size may differ between documents, shape (B,) each.
+    """
+    rows = _list_rows(observations, effect.filled)
+    strata = _within(rows, rows.documents if effect.stratum is Stratum.DOCUMENT else rows.lengths)
+    meat = strata.residual_share() * _meat(effect.stratum, rows, strata, variances)
+    if effect.stratum is Stratum.DOCUMENT:
+        for shape in shapes:
+            meat += _random_slopes(rows, strata, shape, meat)
+    covariance: Floats = strata.inverse @ meat @ strata.inverse
+    return covariance
+
+
+def _random_slopes(rows: _Rows, strata: _Strata, shape: Floats, meat: Floats) -> Floats:
+    """Return what the variance between documents in the size of an effect adds to the covariance of b, shape (B, B)."""
+    _, document = np.unique(rows.documents, return_inverse=True)
+    sizes = strata.counts.sum(axis=1)
+    centred = shape[rows.bins] - (strata.counts @ shape / sizes)[document]
+    residuals = rows.gains - strata.effects[rows.bins]
+    residuals -= (np.bincount(document, weights=residuals) / sizes)[document]
+    free = (sizes - 1).sum()
+    squares = (np.bincount(document, weights=centred * residuals) ** 2).sum() * free / max(free - strata.rank, 1.0)
+    parts = strata.counts * (shape - (strata.counts @ shape / sizes)[:, None])
+    amounts = parts @ shape
+    excess = max(float(squares - shape @ meat @ shape), 0.0) / max(float(amounts @ amounts), TOLERANCE**2)
+    slopes: Floats = excess * (parts.T @ parts)
+    return slopes
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +127,17 @@ class _Rows:
     documents: Integers
     lengths: Integers
     count: int
+
+
+def _list_rows(observations: Observations, filled: Integers) -> _Rows:
+    query = observations.query
+    return _Rows(
+        gains=observations.gains[query],
+        bins=np.searchsorted(filled, observations.position),
+        documents=observations.documents[query],
+        lengths=observations.lengths[query],
+        count=len(filled),
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,13 +160,22 @@ class _Strata:
     extra: float
     """Sum of squares of one pseudo-query of maximal variance, which keeps variances positive where all gains are equal."""
 
-    def permutation_meat(self) -> Floats:
-        """Return C, the covariance of b under permutation within strata, shape (B, B)."""
+    def meat(self, weights: Floats) -> Floats:
+        """Return the covariance of b, shape (B, B): C with equal weights, and more of it in bins with larger ones.
+
+        A gain in bin p varies with v_s w_p; the sum of squares within strata that this expects is scaled to the observed one.
+
+        Args:
+            weights: w, above 0, shape (B,).
+        """
         sizes = self.counts.sum(axis=1)
         variances = self.squares / np.maximum(sizes - 1, 1)
-        weighted = self.counts * (variances / sizes)[:, None]
+        pairs = self.counts.T @ (self.counts * (variances / sizes)[:, None])
+        centres = self.counts.T @ (self.counts * (variances * (self.counts @ weights) / sizes**2)[:, None])
+        spread = np.diag(weights * (variances @ self.counts)) - weights[:, None] * pairs - pairs * weights + centres
+        expected = float(weights @ ((variances * (1 - 1 / sizes)) @ self.counts))
         pseudo = self.extra / max((sizes - 1).sum(), 1.0) * self.information
-        meat: Floats = np.diag(variances @ self.counts) - self.counts.T @ weighted + pseudo
+        meat: Floats = spread * (self.squares.sum() / expected if expected else 1.0) + pseudo
         return meat
 
     def residual_share(self) -> float:
@@ -172,10 +226,16 @@ def _shared_variance(rows: _Rows, strata: _Strata) -> Floats:
     return shared
 
 
-def _effect(stratum: Stratum, filled: Integers, rows: _Rows, strata: _Strata, meat: Floats) -> PositionEffect:
+def _meat(stratum: Stratum, rows: _Rows, strata: _Strata, variances: Floats) -> Floats:
+    """Return the covariance of b, shape (B, B)."""
+    meat = strata.meat(variances)
+    return meat + _shared_variance(rows, strata) if stratum is Stratum.LENGTH else meat
+
+
+def _effect(stratum: Stratum, filled: Integers, rows: _Rows, strata: _Strata) -> PositionEffect:
     totals = strata.counts.sum(axis=0)
     weights = totals / totals.sum()
-    null = strata.inverse @ meat @ strata.inverse
+    null = strata.inverse @ _meat(stratum, rows, strata, np.ones(len(filled))) @ strata.inverse
     return PositionEffect(
         stratum=stratum,
         filled=filled,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from posir_psi.scores import none_if_nan, psi
-from posir_significance.analysis import Estimate, GroupAnalysis, analyse
+from posir_significance.analysis import Estimate, GroupAnalysis, analyse, analyse_group, list_observations
 from posir_significance.direction import classify_direction, fit_trend
 from posir_significance.observations import Integers
 from posir_tasks.document_ranks import DocumentRanks
@@ -30,7 +30,8 @@ def significance_scores(profile: PositionProfile, ranks: DocumentRanks | None = 
 
 def overall_scores(profile: PositionProfile, ranks: DocumentRanks | None = None) -> dict[str, Any]:
     """Return the entry `all` of `significance_scores`."""
-    return significance_scores(profile, ranks)["all"]
+    scores = _group_scores(analyse_group(list_observations(profile, ranks)), profile.counts.sum(axis=0))
+    return scores | {"queries": profile.queries, "ndcg_at_10": none_if_nan(profile.score())}
 
 
 def _group_scores(group: GroupAnalysis, counts: Integers) -> dict[str, Any]:

@@ -39,8 +39,13 @@ def test_rescoring_rewrites_a_version_1_result_in_the_present_form(file):
     assert (after.profile, after.coverage.to_json()) == (before.profile, before.coverage.to_json())
     assert list(new) == [RENAMED.get(key, key) for key in old]
     forms = {"position_profile", "position_reach", "position_run", "reach"}
-    assert {key: new[key] for key in old if key not in forms} == {key: old[key] for key in old if key not in forms}
-    assert new["truncation"] == {RENAMED.get(key, key): value for key, value in old["reach"].items()}
+    same = set(old) - forms - {"psi_significance", "position_intervals", "position_direction"}
+    assert {key: new[key] for key in same} == {key: old[key] for key in same}
+    assert {key: new["truncation"][key] for key in ("window", "beyond")} == {
+        key: old["reach"][key] for key in ("window", "beyond")
+    }
+    assert new["truncation"]["within_window"]["queries"] == old["reach"]["seen"]["queries"]
+    assert "psi_corrected" not in json.dumps(new)
     assert new["position_run"] == {
         "schema": 2,
         **{key: value for key, value in old["position_run"].items() if key != "plugin_scores"},
