@@ -56,3 +56,14 @@ def posir_task_classes() -> Iterable[type[AbsTaskRetrieval]]:  # type: ignore[em
 @hookspec
 def posir_commands(app: typer.Typer) -> None:
     """Add commands: decorate functions with `app.command(rich_help_panel=...)`, a name of `posir_tasks.plugin_api.panels`."""
+
+
+@hookspec
+def posir_probes() -> Iterable[object]:  # type: ignore[empty-body]
+    """Return probes for `posir probe`: diagnostic measurements of a model on texts.
+
+    Called when `posir probe` runs. Import heavy packages inside the function or inside the probe.
+
+    Returns:
+        Objects with the protocol `posir_probes.probe.TextProbe` or `ModelProbe`. A name that another probe uses is refused.
+    """

@@ -1,0 +1,11 @@
+"""The hook implementations: the builtin probes."""
+
+from collections.abc import Iterable
+
+from posir_tasks.plugin_api import hookimpl
+
+
+@hookimpl
+def posir_probes() -> Iterable[object]:
+    """Return the builtin probes."""
+    return ()
