@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
@@ -70,34 +71,42 @@ def _nearest_border(text: str, index: float) -> int:
     return min(borders[max(0, right - 1) : right + 1], key=lambda border: abs(border - index))
 
 
+def find_parts(text: str, parts: int = 5) -> list[Span]:
+    """Return the spans of equal contiguous parts of a text: equal in words, up to one; a text with few words has fewer."""
+    words = find_words(text)
+    cuts = sorted({round(part * len(words) / parts) for part in range(parts + 1)})
+    return [(words[low][0], words[high - 1][1]) for low, high in pairwise(cuts)]
+
+
+def find_part(pieces: Sequence[Span], span: Span) -> int:
+    """Return the index of the part that holds a span's midpoint; between two parts, of the first."""
+    middle = sum(span) / 2
+    return max((number for number, piece in enumerate(pieces) if piece[0] <= middle), default=0)
+
+
 def reverse_parts(text: str, span: Span, parts: int = 5) -> SpannedText:
     """Cut a text into equal contiguous parts, and reverse their order.
 
-    Parts are equal in words, up to one. The white space between two parts stays between them, so that reversing twice gives the
-    same text if the number of parts is odd. Evidence across a cut is divided: the new span is the piece with its midpoint.
+    The white space between two parts stays between them, so that reversing twice gives the same text if the number of parts is
+    odd. Evidence across a cut is divided: the new span is the piece with its midpoint.
 
     Args:
         text: A document.
         span: Of the evidence.
-        parts: How many parts; a text with fewer words has fewer.
+        parts: How many parts, as in `find_parts`.
     """
-    words = find_words(text)
-    cuts = sorted({round(part * len(words) / parts) for part in range(parts + 1)})
-    if len(cuts) < 3:
+    pieces = find_parts(text, parts)
+    if len(pieces) < 2:
         return SpannedText(text, span)
-    pieces = [(words[low][0], words[high - 1][1]) for low, high in pairwise(cuts)]
-    gaps = [text[one[1] : other[0]] for one, other in pairwise(pieces)]
-    lead, trail = text[: pieces[0][0]], text[pieces[-1][1] :]
-    reordered, new_span = lead, NO_SPAN
-    middle = sum(span) / 2
-    home = max((number for number, piece in enumerate(pieces) if piece[0] <= middle), default=0)
+    reordered, new_span = text[: pieces[0][0]], NO_SPAN
+    home = find_part(pieces, span)
     for number in reversed(range(len(pieces))):
         start, end = pieces[number]
-        if number == home:
-            shift = len(reordered) - start
-            new_span = _clip(span, (start, end), shift)
-        reordered += text[start:end] + (gaps[number - 1] if number else "")
-    return SpannedText(reordered + trail, new_span)
+        if number == home and span != NO_SPAN:
+            new_span = _clip(span, (start, end), len(reordered) - start)
+        gap = text[pieces[number - 1][1] : start] if number else ""
+        reordered += text[start:end] + gap
+    return SpannedText(reordered + text[pieces[-1][1] :], new_span)
 
 
 def _clip(span: Span, piece: Span, shift: int) -> Span:
