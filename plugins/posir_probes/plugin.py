@@ -8,4 +8,6 @@ from posir_tasks.plugin_api import hookimpl
 @hookimpl
 def posir_probes() -> Iterable[object]:
     """Return the builtin probes."""
-    return ()
+    from posir_probes.catalogue import builtin_probes
+
+    return builtin_probes()
