@@ -1,6 +1,6 @@
 """Tasks of any language: found by name, listed from the data, the Hub and plugins."""
 
-from types import SimpleNamespace
+from types import ModuleType
 
 import pluggy
 import pytest
@@ -87,4 +87,6 @@ def build_plugin(codes):
     def posir_languages():
         return codes
 
-    return SimpleNamespace(posir_languages=posir_languages)
+    plugin = ModuleType("plugin")
+    plugin.posir_languages = posir_languages
+    return plugin
