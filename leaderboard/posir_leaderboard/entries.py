@@ -19,7 +19,7 @@ from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Integers
 from posir_tasks.result_schema import PROFILE_KEY, upgrade_scores
 from posir_tasks.results import META_FILE, SubsetResult, read_profile
-from posir_tasks.tasks.catalogue import builtin_tasks
+from posir_tasks.tasks.catalogue import find_task
 
 #: Largest file that is read. A result with 31 subsets, the most of any task, takes 0.8 MiB.
 MAX_BYTES = 4 * 2**20
@@ -205,7 +205,7 @@ def read_entry(file: Path) -> Entry | None:
     _check_shape(TaskResult, data, file)
     scores = tuple(upgrade_scores(one) for split in data["scores"].values() for one in split)
     if not any(PROFILE_KEY in one for one in scores):
-        if file.stem in builtin_tasks():
+        if find_task(file.stem):
             raise EntryError(
                 file, "is missing in every subset, so nothing can be checked; run the task again", field=PROFILE_KEY
             )

@@ -15,7 +15,7 @@ from posir_tasks.cells import pool
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
 from posir_tasks.results import rounded
-from posir_tasks.tasks.catalogue import builtin_tasks
+from posir_tasks.tasks.catalogue import find_task
 
 
 def build_eval_results(entries: Sequence[Entry], page: str) -> Commit:
@@ -24,8 +24,7 @@ def build_eval_results(entries: Sequence[Entry], page: str) -> Commit:
     Raises:
         PosirError: No entry is on a dataset of the Hub.
     """
-    tasks = builtin_tasks()
-    datasets = {entry.task: tasks[entry.task].metadata.dataset for entry in entries}
+    datasets = {entry.task: task.metadata.dataset for entry in entries if (task := find_task(entry.task))}
     on_hub = [entry for entry in entries if not datasets[entry.task]["revision"].isdigit()]
     if not on_hub:
         raise PosirError("--eval-results: none of the results is on a dataset of the Hub, which the Hub's format requires.")

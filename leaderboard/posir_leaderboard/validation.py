@@ -28,7 +28,7 @@ from posir_tasks.profile import DEPTH, PositionProfile
 from posir_tasks.ranks import RankedQueries, retrieval_scores
 from posir_tasks.result_schema import COVERAGE_KEY, PROFILE_KEY, RANKS_KEY, RUN_KEY, SCHEMA, SCORE_NAMES_KEY
 from posir_tasks.results import DECIMALS, SubsetResult
-from posir_tasks.tasks.catalogue import builtin_tasks
+from posir_tasks.tasks.catalogue import find_task
 from posir_tasks.window_coverage import WindowCoverage
 
 if TYPE_CHECKING:
@@ -51,10 +51,9 @@ def validate_entry(entry: Entry) -> list[Problem]:
 
     Reads the dataset from the Hub or `POSIR_DATA`: only queries and qrels for PosIR, all of it for others.
     """
-    tasks = builtin_tasks()
-    if entry.task not in tasks:
+    task = find_task(entry.task)
+    if task is None:
         return [_problem(entry, "is not a task of posir; `posir tasks` lists them", field="task_name")]
-    task = tasks[entry.task]
     problems = list(_completeness_problems(entry, task))
     subsets = list(zip(entry.subsets, entry.scores, strict=True))
     for result, scores in progress(subsets, f"Checking {entry.model}, {entry.task}"):

@@ -9,7 +9,7 @@ import polars as pl
 
 from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.files import PART_SUFFIX, remove_stale_parts
-from posir_tasks.languages import LANGUAGES
+from posir_tasks.language_codes import check_code
 from posir_tasks.sources.checks import raise_problems
 from posir_tasks.sources.posir import PosirTables, check_tables
 
@@ -34,12 +34,7 @@ class Target:
 
     def check(self) -> None:
         """Raise PosirError if language or domain are not allowed, or the domain exists."""
-        codes = [known.code for known in LANGUAGES]
-        if self.language not in codes:
-            raise PosirError(
-                f"--language {self.language}: unknown. Known languages: {', '.join(codes)}; a new language is one row of "
-                "posir_tasks/languages.py."
-            )
+        check_code(self.language)
         if not DOMAIN_NAME.fullmatch(self.domain):
             raise PosirError(
                 f"--domain {self.domain}: not allowed. A domain is a folder name of a-z, 0-9 and _, such as news_media."

@@ -4,7 +4,9 @@ from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from pathlib import Path
 
-from posir_tasks.languages import DOMAINS, LANGUAGES
+from posir_tasks.errors import PosirError
+from posir_tasks.language_codes import check_code
+from posir_tasks.languages import DOMAINS
 from posir_tasks.sources.checks import Problem
 from posir_tasks.sources.folder import SubsetKey
 from posir_tasks.sources.posir import inspect_domain
@@ -23,16 +25,15 @@ def find_problems(root: Path, subsets: Iterable[SubsetKey]) -> Iterator[tuple[Su
 
 def find_warnings(subsets: Iterable[SubsetKey]) -> Iterator[str]:
     """Yield what is valid and perhaps a mistake: languages and domains that PosIR does not have."""
-    codes = [language.code for language in LANGUAGES]
-    for language in sorted({subset.language for subset in subsets} - {*codes}):
-        yield (
-            f"language {language}: no task reads it{_suggest(language, codes)}. Known languages: {', '.join(codes)}; a new "
-            "language is one row of posir_tasks/languages.py."
-        )
+    for language in sorted({subset.language for subset in subsets}):
+        try:
+            check_code(language)
+        except PosirError as error:
+            yield f"{error} No task reads the folder."
     for domain in sorted({subset.domain for subset in subsets} - {*DOMAINS}):
-        yield f"domain {domain}: not one of PosIR's 31{_suggest(domain, DOMAINS)}. It is evaluated as a custom domain."
+        yield f"domain {domain}: not one of PosIR's 31{_suggest(domain)}. It is evaluated as a custom domain."
 
 
-def _suggest(name: str, known: Iterable[str]) -> str:
-    close = get_close_matches(name, [*known], n=1)
+def _suggest(name: str) -> str:
+    close = get_close_matches(name, DOMAINS, n=1)
     return f" (did you mean {close[0]}?)" if close else ""

@@ -15,7 +15,7 @@ from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.folder import resolve_folder
 from posir_tasks.sources.posir import REPO_ID, REVISION, list_domains, read_domain
 from posir_tasks.sources.repository import LocalRepository, Repository, open_repository
-from posir_tasks.tasks.catalogue import builtin_tasks, plugin_tasks
+from posir_tasks.tasks.catalogue import builtin_tasks, find_task, language_tasks, plugin_tasks
 
 if TYPE_CHECKING:
     from posir_tasks.tasks.base import PositionTask
@@ -95,8 +95,9 @@ def open_task_dataset(name: str) -> Dataset:
 
 
 def _find_task_class(name: str) -> type[PositionTask]:
-    known = builtin_tasks() | plugin_tasks()
-    if name not in known:
+    known = builtin_tasks() | language_tasks() | plugin_tasks()
+    task = known.get(name) or find_task(name)
+    if task is None:
         lowered = {task.lower(): task for task in known}
         close = [lowered[match] for match in get_close_matches(name.lower(), lowered)]
         raise PosirError(
@@ -104,7 +105,7 @@ def _find_task_class(name: str) -> type[PositionTask]:
             + (f"Did you mean {', '.join(close)}? " if close else "")
             + "`posir tasks` lists the tasks; a folder holds <language>/<domain>/ in the PosIR layout."
         )
-    return known[name]
+    return task
 
 
 def _list_posir_subsets(task: type[PosirTask]) -> tuple[Subset, ...]:

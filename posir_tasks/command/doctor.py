@@ -100,17 +100,20 @@ def check_mteb() -> Iterator[Finding]:
 
 def check_tasks() -> Iterator[Finding]:
     """Check that mteb knows the tasks."""
-    from posir_tasks.tasks.catalogue import builtin_task_classes
+    from posir_tasks.tasks.catalogue import builtin_task_classes, language_tasks
 
-    classes, registry = builtin_task_classes(), TASKS_REGISTRY.resolve()
+    others = language_tasks()
+    classes, registry = (*builtin_task_classes(), *others.values()), TASKS_REGISTRY.resolve()
     missing = [task.metadata.name for task in classes if registry.get(task.metadata.name) is not task]
     names = f"; missing: {', '.join(missing)}" if missing else ""
     yield Finding(not missing, f"tasks: mteb knows {len(classes) - len(missing)} of {len(classes)}{names}")
+    if others:
+        yield Finding(None, f"tasks of languages beyond the papers' ten, from the data and plugins: {', '.join(others)}")
 
 
 def check_plugins() -> Iterator[Finding]:
     """Check every plugin and the tasks it adds, and report where they come from."""
-    from posir_tasks.tasks.catalogue import checked_plugin_tasks
+    from posir_tasks.tasks.catalogue import checked_plugin_tasks, plugin_languages
 
     for plugin in loaded_plugins().found:
         problem = f": {plugin.problem}" if plugin.problem else ""
@@ -118,7 +121,7 @@ def check_plugins() -> Iterator[Finding]:
     added = checked_plugin_tasks()
     for name, given in added.tasks.items():
         yield Finding(True, f"task {name} (plugin {given.plugin}: {given.task.__module__}.{given.task.__qualname__})")
-    yield from (Finding(False, problem) for problem in added.problems)
+    yield from (Finding(False, problem) for problem in (*added.problems, *plugin_languages().problems))
 
 
 def check_data() -> Iterator[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import sys
 from collections import ChainMap
@@ -10,10 +11,13 @@ from itertools import chain
 from types import ModuleType
 from typing import Any
 
+from posir_tasks.errors import PosirError
 from posir_tasks.host.failures import record_failure
 from posir_tasks.host.private_names import BENCHMARK_REGISTRY
 from posir_tasks.models.registry import ModelRegistry
-from posir_tasks.tasks.catalogue import builtin_tasks, plugin_tasks
+from posir_tasks.tasks.catalogue import builtin_tasks, find_language_task, language_tasks, plugin_tasks
+
+logger = logging.getLogger(__name__)
 
 
 def add_tasks(module: ModuleType) -> None:
@@ -23,7 +27,8 @@ def add_tasks(module: ModuleType) -> None:
         module: `mteb.get_tasks`.
     """
     # A ChainMap only writes to its first mapping.
-    registry = Registry(module._TASKS_REGISTRY, LazyTasks(builtin_tasks), LazyTasks(plugin_tasks))  # type: ignore[arg-type]
+    ours = (LazyTasks(builtin_tasks), LazyTasks(plugin_tasks), LanguageTasks())
+    registry = Registry(module._TASKS_REGISTRY, *ours)  # type: ignore[arg-type]
     replace_everywhere("_TASKS_REGISTRY", module._TASKS_REGISTRY, registry)
     replace_everywhere("TASK_LIST", module.TASK_LIST, TaskList(registry))
 
@@ -97,6 +102,32 @@ class LazyTasks(Mapping[str, type[Any]]):
 
     def __len__(self) -> int:
         return len(self._tasks)
+
+
+class LanguageTasks(Mapping[str, type[Any]]):
+    """Task classes of any language by name. Only those of the languages in the data and of plugins are listed."""
+
+    def __getitem__(self, name: str) -> type[Any]:
+        try:
+            task = find_language_task(name)
+        except Exception as error:
+            record_failure(find_language_task.__name__, error)
+            task = None
+        if task is None:
+            raise KeyError(name)
+        return task
+
+    def __iter__(self) -> Iterator[str]:
+        try:
+            return iter(language_tasks())
+        except PosirError as error:
+            logger.warning("%s", error)
+        except Exception as error:
+            record_failure(language_tasks.__name__, error)
+        return iter(())
+
+    def __len__(self) -> int:
+        return len(list(self))
 
 
 class Registry(ChainMap[str, type[Any]]):

@@ -54,5 +54,25 @@ def posir_task_classes() -> Iterable[type[AbsTaskRetrieval]]:  # type: ignore[em
 
 
 @hookspec
+def posir_languages() -> Iterable[str]:  # type: ignore[empty-body]
+    """Return codes of languages whose tasks are listed, such as `pes-Arab` for `PosIR-Persian` and `PosIR-Persian-English`.
+
+    For data that is not on this machine yet: the languages in `POSIR_DATA` or in the dataset on the Hub are listed anyway, and
+    `mteb run -t` takes the task of any language. An invalid code is refused.
+    """
+
+
+@hookspec
 def posir_commands(app: typer.Typer) -> None:
     """Add commands: decorate functions with `app.command(rich_help_panel=...)`, a name of `posir_tasks.plugin_api.panels`."""
+
+
+@hookspec
+def posir_probes() -> Iterable[object]:  # type: ignore[empty-body]
+    """Return probes for `posir probe`: diagnostic measurements of a model on texts.
+
+    Called when `posir probe` runs. Import heavy packages inside the function or inside the probe.
+
+    Returns:
+        Objects with the protocol `posir_probes.probe.TextProbe` or `ModelProbe`. A name that another probe uses is refused.
+    """

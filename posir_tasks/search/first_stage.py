@@ -20,11 +20,11 @@ from mteb.models.model_implementations.bm25 import BM25Search
 
 from posir_tasks.files import atomic_write, cache_folder
 from posir_tasks.ranks import Hits
-from posir_tasks.search.bm25 import search_bm25
+from posir_tasks.search.bm25 import BASELINE, NO_SPACES, fit_to_script, search_bm25
 
 logger = logging.getLogger(__name__)
 
-FIRST_STAGE_MODEL = "mteb/baseline-bm25s"
+FIRST_STAGE_MODEL = BASELINE
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,12 @@ def load_first_stage(
     revision = str(meta.revision)
     languages = task_metadata.hf_subsets_to_langscripts[hf_subset]
     settings = [FIRST_STAGE_MODEL, revision, version("bm25s"), version("mteb"), *languages, str(top_k)]
+    if languages[-1][4:] in NO_SPACES:
+        settings.append("trigrams")
     file = cache_folder() / "first-stage" / f"{_digest(corpus, queries, settings)}.parquet"
     if not file.exists():
         logger.info("Searching the first stage for reranking: BM25's top %d, to be cached in %s", top_k, file)
-        model = cast(BM25Search, meta.load_model())
+        model = cast(BM25Search, fit_to_script(meta.load_model(), languages[-1]))
         task: dict[str, Any] = {"task_metadata": task_metadata, "hf_split": hf_split, "hf_subset": hf_subset}
         hits = search_bm25(model, corpus, queries, top_k=top_k, encode_kwargs={}, **task)
         with atomic_write(file) as part:

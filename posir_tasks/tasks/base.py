@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from mteb.models.model_implementations.bm25 import BM25Search
 from mteb.timing import TimingStack
 
 from posir_tasks.document_ranks import DocumentRanks
@@ -25,6 +26,7 @@ from posir_tasks.ranks import RankedQueries, rank_results, retrieval_scores
 from posir_tasks.result_schema import COVERAGE_KEY, PROFILE_KEY, RANKS_KEY, RUN_KEY, SCHEMA, SCORE_NAMES_KEY
 from posir_tasks.results import rounded
 from posir_tasks.schemes import PositionScheme, RelativePositions
+from posir_tasks.search.bm25 import fit_to_script
 from posir_tasks.search.dispatch import SearchRequest, find_window, is_reranker, search_ranks, search_results
 from posir_tasks.search.first_stage import load_first_stage
 from posir_tasks.sources.data import PositionData
@@ -197,13 +199,18 @@ class PositionTask(RetrievalTask):
                 top_k=self.top_k,
             )
             top_ranked, first_stage_model = stage.top_ranked, stage.model_meta
-        ranked = self._search(with_cache(model), self._search_request(data, top_ranked, run), data["evidence"], run)
+        corpus_language = self.metadata.hf_subsets_to_langscripts[run.hf_subset][-1]
+        fitted = fit_to_script(with_cache(model), corpus_language)
+        ranked = self._search(fitted, self._search_request(data, top_ranked, run), data["evidence"], run)
         with run.timer("Scoring", split=run.hf_split, subset=run.hf_subset):
             scores = retrieval_scores(ranked, self.k_values)
             if first_stage_model:
                 scores["previous_results_model_meta"] = first_stage_model
         with run.timer("Scoring positions", split=run.hf_split, subset=run.hf_subset):
-            return scores | self._position_scores(ranked, data, find_window(model), taken=scores.keys())
+            scores |= self._position_scores(ranked, data, find_window(model), taken=scores.keys())
+        if isinstance(fitted, BM25Search) and fitted is not model:
+            scores[RUN_KEY]["bm25_tokens"] = "character trigrams"
+        return scores
 
     def _search_request(self, data: SplitData, top_ranked: Any, run: SubsetRun) -> SearchRequest:
         return SearchRequest(

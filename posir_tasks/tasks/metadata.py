@@ -5,11 +5,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mteb.abstasks.task_metadata import TaskMetadata
-from mteb.languages.check_language_code import check_language_code
 from pydantic import ValidationError
 
 from posir_tasks.errors import PosirError
-from posir_tasks.languages import CODE
+from posir_tasks.language_codes import check_code
 
 #: The only split.
 SPLIT = "test"
@@ -69,6 +68,7 @@ def check_name_and_languages(metadata: TaskMetadata) -> None:
     if not TASK_NAME.fullmatch(metadata.name):
         raise ValueError(f"the name '{metadata.name}' is not allowed; use A-Z, a-z, 0-9, '.', '_' and '-'")
     for code in metadata.bcp47_codes:
-        if not CODE.fullmatch(code):
-            raise ValueError(f"Invalid language code: '{code}'; expected language and script, such as eng-Latn")
-        check_language_code(code)
+        try:
+            check_code(code)
+        except PosirError as error:
+            raise ValueError(error) from error

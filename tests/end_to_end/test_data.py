@@ -1,19 +1,16 @@
 """Custom data: from a file or a new language to a report, with the real commands."""
 
 import json
-import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from posir_build.readers.squad_json import read_squad_json
 from tests.end_to_end.test_run import BM25, result
-from tests.support.commands import python, run
+from tests.support.commands import run
 from tests.support.datasets import POSIR_FOLDER, imported
 
-ROOT = Path(__file__).parents[2]
-#: Source roots of the repository.
-SOURCES = ("", "autoload", "plugins", "leaderboard")
 XQUAD = {"zh": "cmn-Hans", "es": "spa-Latn", "de": "deu-Latn", "ru": "rus-Cyrl", "ar": "ara-Arab"}
 
 
@@ -27,22 +24,6 @@ def done(*command: str, **environment: str) -> str:
 def import_squad(*files: Path, language: str, output: Path, domain: str = "wikipedia", **environment: str) -> str:
     options = ("--language", language, "--domain", domain, "--output", str(output / POSIR_FOLDER))
     return done("posir", "import-squad", *map(str, files), *options, **environment)
-
-
-def write_squad(file: Path, paragraphs: dict[str, dict[str, str]]) -> Path:
-    """Write contexts with their questions and answers as SQuAD-format JSON."""
-    found = [
-        {
-            "context": context,
-            "qas": [
-                {"id": question, "question": question, "answers": [{"text": answer, "answer_start": context.index(answer)}]}
-                for question, answer in asked.items()
-            ],
-        }
-        for context, asked in paragraphs.items()
-    ]
-    file.write_text(json.dumps({"data": [{"paragraphs": found}]}, ensure_ascii=False), encoding="utf-8")
-    return file
 
 
 def test_jaquad_becomes_a_task_is_validated_described_run_and_reported(squad_data: Path, tmp_path: Path):
@@ -79,54 +60,97 @@ def test_six_languages_in_one_folder(squad_data: Path, tmp_path: Path):
     ]
 
 
-@pytest.fixture
-def tree(tmp_path: Path) -> Path:
-    """A copy of the code, for a change of it."""
-    for name in ("posir_tasks", "plugins", "leaderboard", "autoload"):
-        shutil.copytree(ROOT / name, tmp_path / "tree" / name, ignore=shutil.ignore_patterns("__pycache__"))
-    return tmp_path / "tree"
+#: A text about a house and one about a horse, a question about each, and its answer, by language.
+INVENTED = {
+    "pes-Arab": (
+        ("در خانه کنار رود ماهیگیر پیری زندگی می‌کند.", "چه کسی در خانه زندگی می‌کند؟", "ماهیگیر پیری"),
+        ("دختر جوان آهنگر هر روز سوار اسب می‌شود.", "چه کسی سوار اسب می‌شود؟", "دختر جوان آهنگر"),
+    ),
+    "tha-Thai": (
+        ("ชาวประมงชราอาศัยอยู่ในบ้านริมแม่น้ำ", "ใครอาศัยอยู่ในบ้าน", "ชาวประมงชรา"),
+        ("ลูกสาวของช่างตีเหล็กขี่ม้าทุกวัน", "ใครขี่ม้า", "ลูกสาวของช่างตีเหล็ก"),
+    ),
+    "ell-Grek": (
+        ("Στο σπίτι δίπλα στο ποτάμι ζει ένας γέρος ψαράς.", "Ποιος ζει στα σπίτια;", "ένας γέρος ψαράς"),
+        ("Η κόρη του σιδερά καβαλάει το άλογο κάθε μέρα.", "Ποιος καβαλάει άλογα;", "Η κόρη του σιδερά"),
+    ),
+    "ron-Latn": (
+        ("În casa de lângă râu locuiește un pescar bătrân.", "Cine locuiește în casă?", "un pescar bătrân"),
+        ("Fiica fierarului călărește calul în fiecare zi.", "Cine călărește cai?", "Fiica fierarului"),
+    ),
+    "vie-Latn": (
+        ("Một ngư dân già sống trong ngôi nhà bên sông.", "Ai sống trong ngôi nhà?", "Một ngư dân già"),
+        ("Con gái người thợ rèn cưỡi ngựa mỗi ngày.", "Ai cưỡi ngựa?", "Con gái người thợ rèn"),
+    ),
+    "tur-Latn": (
+        ("Nehir kenarındaki evde yaşlı bir balıkçı yaşıyor.", "Evlerde kim yaşıyor?", "yaşlı bir balıkçı"),
+        ("Demircinin kızı her gün ata biniyor.", "Atlara kim biniyor?", "Demircinin kızı"),
+    ),
+    "fin-Latn": (
+        ("Talossa asuu vanha kalastaja Turusta.", "Kuka asuu taloissa?", "vanha kalastaja"),
+        ("Hevosella ratsastaa nuori sepän tytär.", "Kuka ratsastaa hevosilla?", "nuori sepän tytär"),
+    ),
+}
+ENGLISH = (
+    ("An old fisherman lives in the house by the river.", "Who lives in the house?", "An old fisherman"),
+    ("The smith's daughter rides the horse every day.", "Who rides the horse?", "The smith's daughter"),
+)
 
 
-def with_row(tree: Path, row: str) -> dict[str, str]:
-    """Add a row to the table of languages; return the variables that have Python import the changed tree."""
-    table = tree / "posir_tasks" / "languages.py"
-    last = '    Language("Japanese", "jpn-Jpan"),\n'
-    before = table.read_text()
-    assert last in before
-    table.write_text(before.replace(last, f"{last}    {row},\n"))
-    return {"PYTHONPATH": ":".join(str(tree / name) for name in SOURCES), "PYTHONSAFEPATH": "1"}
+def write_translation(file: Path, texts: Sequence[tuple[str, str, str]]) -> Path:
+    """Write texts whose questions have the same ids in every language."""
+    paragraphs = [
+        {
+            "context": text,
+            "qas": [
+                {"id": f"q{number}", "question": question, "answers": [{"text": answer, "answer_start": text.index(answer)}]}
+            ],
+        }
+        for number, (text, question, answer) in enumerate(texts)
+    ]
+    file.write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}, ensure_ascii=False), encoding="utf-8")
+    return file
 
 
-def test_a_language_nobody_listed_is_one_row(tree: Path, tmp_path: Path):
-    """Finnish: imported, run alone and against English, its inflected words found by their stems."""
-    finnish = with_row(tree, 'Language("Finnish", "fin-Latn")')
-    data = tmp_path / "data"
-    talo, hevonen = "Talossa asuu vanha kalastaja Turusta.", "Hevosella ratsastaa nuori sepän tytär."
-    asked = {talo: {"Kuka asuu taloissa?": "vanha kalastaja"}, hevonen: {"Kuka ratsastaa hevosilla?": "nuori sepän tytär"}}
-    english = {"An old fisherman lives in the house.": {}, "The smith's daughter rides a horse.": {"Who rides?": "daughter"}}
-    import_squad(write_squad(tmp_path / "fi.json", asked), language="fin-Latn", domain="own", output=data, **finnish)
-    imported(read_squad_json([write_squad(tmp_path / "en.json", english)]), data / POSIR_FOLDER, domain="own")
-    output = tmp_path / "out"
-    tasks = ("PosIR-Finnish", "PosIR-Finnish-English")
-    ran = run("mteb", "run", "-t", *tasks, "-m", BM25, "--output-folder", str(output), POSIR_DATA=str(data), **finnish)
-    assert ran.returncode == 0, ran.stderr
-    alone = result(output, "PosIR-Finnish")["own"]
-    assert alone["languages"] == ["fin-Latn"]
-    assert alone["ndcg_at_10"] == 1.0
-    assert result(output, "PosIR-Finnish-English")["own"]["languages"] == ["fin-Latn", "eng-Latn"]
+def test_a_language_nobody_listed_needs_no_code(tmp_path: Path):
+    """Seven languages: imported, checked, described, listed, run alone and against English."""
+    data, output = tmp_path / "data", tmp_path / "out"
+    for language, texts in {**INVENTED, "eng-Latn": ENGLISH}.items():
+        file = write_translation(tmp_path / f"{language}.json", texts)
+        imported(read_squad_json([file]), data / POSIR_FOLDER, language=language, domain="own")
+    assert "8 languages, 8 domains and 7 against the English corpus checked: no problem" in done("posir", "validate", str(data))
+    names = ["Persian", "Thai", "Greek", "Romanian", "Vietnamese", "Turkish", "Finnish"]
+    tasks = [*(f"PosIR-{name}" for name in names), *(f"PosIR-{name}-English" for name in names)]
+    listed = {line.split()[0] for line in done("posir", "tasks", POSIR_DATA=str(data)).splitlines() if "PosIR-" in line}
+    assert listed >= {*tasks}
+    assert "PosIR-Persian-English" in done("posir", "doctor", POSIR_DATA=str(data))
+    available = done("mteb", "available-tasks", "-l", "pes", POSIR_DATA=str(data))
+    assert available.count("- PosIR-Persian") == 2
+    (row, *_) = json.loads(done("posir", "stats", "PosIR-Thai", "--format", "json", POSIR_DATA=str(data)))["rows"]
+    assert row["queries"] == 2
+    done("mteb", "run", "-t", *tasks, "-m", BM25, "--output-folder", str(output), POSIR_DATA=str(data))
+    for name, language in zip(names, INVENTED, strict=True):
+        alone = result(output, f"PosIR-{name}")["own"]
+        assert alone["languages"] == [language]
+        assert alone["ndcg_at_10"] == 1.0, name
+        assert result(output, f"PosIR-{name}-English")["own"]["languages"] == [language, "eng-Latn"]
+    assert result(output, "PosIR-Thai")["own"]["position_run"]["bm25_tokens"] == "character trigrams"
+    assert "PosIR-Thai" in done("posir", "report", str(output))
 
 
-def test_an_invalid_row_is_reported_and_mteb_works_without_the_tasks(tree: Path, tmp_path: Path):
-    wrong = with_row(tree, 'Language("Finnish", "fin-Latin")')
-    message = "posir_tasks/languages.py: Language('Finnish', 'fin-Latin'): code 'fin-Latin' is not an ISO 639-3 code"
-    code = (
-        "import mteb; print([name in mteb.get_tasks.__globals__['_TASKS_REGISTRY'] for name in ('NFCorpus', 'PosIR-Finnish')])"
-    )
-    listed = python(code, **wrong)
-    assert listed.stdout == "[True, False]\n"
-    (line,) = (line for line in listed.stderr.splitlines() if "posir" in line)
-    assert f"(PosirError: {message}" in line
-    refused = run("posir", "validate", str(tmp_path), **wrong)
+def test_a_language_is_found_by_its_name_alone_and_missing_data_is_one_message(tmp_path: Path):
+    (tmp_path / POSIR_FOLDER).mkdir()
+    refused = run("mteb", "run", "-t", "PosIR-Persian", "-m", BM25, POSIR_DATA=str(tmp_path))
     assert refused.returncode == 1
-    assert refused.stderr.startswith(f"error: {message}")
-    assert "Traceback" not in refused.stderr
+    assert "no Persian data; expected pes-Arab/<domain>/queries.parquet" in refused.stderr
+    unknown = run("mteb", "run", "-t", "PosIR-Persien", "-m", BM25, POSIR_DATA=str(tmp_path))
+    assert unknown.returncode == 1
+    assert "'PosIR-Persien' not found" in unknown.stderr
+
+
+def test_a_wrong_language_code_is_refused_with_what_may_be_meant(tmp_path: Path):
+    file = write_translation(tmp_path / "fa.json", INVENTED["pes-Arab"])
+    for code in ("fas-Arab", "fa"):
+        refused = run("posir", "import-squad", str(file), "--language", code, "--domain", "own", "--output", str(tmp_path))
+        assert refused.returncode == 1
+        assert "did you mean pes-Arab or prs-Arab?" in refused.stderr

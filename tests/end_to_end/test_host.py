@@ -15,10 +15,6 @@ LANGUAGES = [
     "Portuguese",
     "Russian",
     "Spanish",
-    "Hindi",
-    "Polish",
-    "Bengali",
-    "Japanese",
 ]
 TASKS = {
     *(f"PosIR-{language}" for language in LANGUAGES),
@@ -75,7 +71,26 @@ def test_autoload_off_leaves_mteb_alone_and_an_import_registers_in_either_order(
             "print(len([t for t in mteb.get_tasks() if t.metadata.name.startswith('PosIR-')]))",
             POSIR_AUTOLOAD="0",
         )
-        assert known.stdout == "28\n", known.stderr
+        assert known.stdout == "20\n", known.stderr
+
+
+def test_the_hub_is_only_listed_for_an_unknown_name_or_a_listing():
+    listed = python(
+        "import mteb\n"
+        "from posir_tasks.tasks import catalogue\n"
+        "catalogue._hub_paths = lambda repository: print('listed') or ['pes-Arab/sports/queries.parquet']\n"
+        "for name in ('PosIR-German', 'NFCorpus', 'PosIR-Persian', 'PosIR-Thai-English'): mteb.get_task(name)\n"
+        "mteb.get_benchmark('PosIR'); mteb.get_benchmarks()\n"
+        "print('known names')\n"
+        "print('PosIR-Persian' in {task.metadata.name for task in mteb.get_tasks(languages=['pes'])})\n"
+        "try:\n    mteb.get_task('PosIR-Persien')\nexcept KeyError as error:\n    print(error.args[0])"
+    )
+    lines = listed.stdout.splitlines()
+    assert lines[:2] == ["known names", "listed"], listed.stderr
+    assert [line for line in lines[2:] if line != "listed"] == [
+        "True",
+        "KeyError: 'PosIR-Persien' not found. Did you mean: 'PosIR-Persian'?",
+    ]
 
 
 def test_posir_modules_can_be_imported_first():
@@ -180,7 +195,7 @@ def test_doctor_names_what_does_not_work_and_the_rest_is_registered():
         "has no mteb._evaluators:RetrievalEvaluator; not available: rerankers",
     ):
         assert any(said in line for line in wrong), (said, lines)
-    assert "✓ tasks: mteb knows 32 of 32" in lines
+    assert "✓ tasks: mteb knows 24 of 24" in lines
     assert len([line for line in checked.stderr.splitlines() if line.startswith("posir: ")]) == 1
 
 

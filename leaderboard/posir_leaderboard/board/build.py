@@ -47,7 +47,8 @@ def build_site(results: Path, output: Path, cache: Path, repository: str | None 
     records, problems, scored = score_results(list(entry_files(results)), RecordCache(cache / "records"))
     everything = [*records, *published_records()]
     libraries = {"datatables": bundle_table_library(), "vega": cached_chart_library(cache / "libraries")}
-    changed_files = write_site(render_site(everything, builtin_groups(), libraries, repository), output)
+    groups = builtin_groups({record.task for record in records})
+    changed_files = write_site(render_site(everything, groups, libraries, repository), output)
     models = {record.model.id for record in everything}
     return BuildSummary(len(models), len(records), scored, changed_files, tuple(problems))
 

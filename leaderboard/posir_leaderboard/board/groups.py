@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -46,17 +46,20 @@ class Group:
         return tuple(choice.task for choice in self.choices if choice.averaged)
 
 
-def builtin_groups() -> list[Group]:
-    """Return PosIR's benchmarks and PosIR-Mini; imports mteb."""
-    from posir_tasks.languages import PIVOT
+def builtin_groups(tasks: Collection[str] = ()) -> list[Group]:
+    """Return PosIR's benchmarks, with those of the tasks that are of further languages, and PosIR-Mini; imports mteb."""
     from posir_tasks.tasks.benchmarks import build_benchmarks
+    from posir_tasks.tasks.catalogue import find_language_task
     from posir_tasks.tasks.mini import PosIRMini
     from posir_tasks.tasks.posir import CROSS_LINGUAL, MONOLINGUAL
     from posir_tasks.tasks.posq import POSQ_TASKS
 
     posir, cross_lingual, posq = build_benchmarks()
-    languages = {task.metadata.name: language.name for language, task in MONOLINGUAL.items()}
-    pairs = {task.metadata.name: f"{language.name} → {PIVOT.name}" for language, task in CROSS_LINGUAL.items()}
+    others = [task for name in sorted(tasks) if (task := find_language_task(name))]
+    of_posir = dict.fromkeys([*MONOLINGUAL.values(), *CROSS_LINGUAL.values(), *others])
+    names = {task.metadata.name: (task.language.name, task.corpus_language.name) for task in of_posir}
+    languages = {name: language for name, (language, corpus) in names.items() if language == corpus}
+    pairs = {name: " → ".join(pair) for name, pair in names.items() if len({*pair}) > 1}
     datasets = {task.metadata.name: task.metadata.name for task in POSQ_TASKS}
     mini = PosIRMini.metadata
     only = (TaskChoice(mini.name, mini.name, averaged=False),)

@@ -123,7 +123,8 @@ def test_languages_and_domains_unknown_to_posir_are_warnings(tmp_path):
     write_domain(root, posir_tables(), language="eng-latn", domain="sprots")
     found = validated(root)
     language, domain = found["warnings"]
-    assert language.startswith("language eng-latn: no task reads it (did you mean eng-Latn?). Known languages: eng-Latn, ")
+    assert language.startswith("language eng-latn: ISO 15924 has no script 'latn'; did you mean eng-Latn?")
+    assert language.endswith("No task reads the folder.")
     assert domain.startswith("domain sprots: not one of PosIR's 31 (did you mean sports?)")
     done = validate(root)
     assert done.exit_code == 0

@@ -105,7 +105,10 @@ def test_a_plugin_that_cannot_be_loaded_says_why_and_the_others_work(broken, sai
 
 
 def test_the_problem_of_a_misspelt_hook_lists_the_hooks():
-    assert "The hooks are: posir_commands, posir_scores, posir_task_classes" in problems(Point("typo", MISSPELT))["typo"]
+    assert (
+        "The hooks are: posir_commands, posir_probes, posir_scores, posir_task_classes"
+        in problems(Point("typo", MISSPELT))["typo"]
+    )
 
 
 def test_the_second_plugin_of_a_name_is_refused_and_the_first_works(scores_of):

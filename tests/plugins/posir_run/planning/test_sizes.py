@@ -23,7 +23,7 @@ from posir_tasks.languages import DOMAINS, LANGUAGES, PIVOT
 from posir_tasks.tokens import estimate_tokens
 from tests.support.datasets import ASKED, POSIR_FOLDER, TEXTS, posir_tables, write_domain
 
-IN_PAPER = [language for language in LANGUAGES if language.in_paper]
+IN_PAPER = LANGUAGES
 
 
 def count_one_by_one(texts):

@@ -1,0 +1,135 @@
+"""Interventions on a document that move, reverse, insert or remove text and keep the span of its evidence true.
+
+Each takes a text and a span, and returns both: unless text of the evidence itself is removed or divided, the new span quotes
+the same evidence. A text without evidence has the span `NO_SPAN`.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple, TypeAlias
+
+#: First character, and one past the last: Unicode code points from 0.
+Span: TypeAlias = tuple[int, int]
+
+NO_SPAN: Span = (0, 0)
+#: A character of a script without spaces between words: Thai, Lao, Burmese, Khmer, Japanese, Chinese.
+UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
+WORD, CHARACTER = re.compile(r"\S+"), re.compile(r"\S")
+
+
+class SpannedText(NamedTuple):
+    """A text, and the span of its evidence."""
+
+    text: str
+    span: Span
+
+    @property
+    def evidence(self) -> str:
+        """The characters of the span."""
+        return self.text[slice(*self.span)]
+
+
+def is_unspaced(text: str) -> bool:
+    """Whether most of a text is in a script without spaces between words."""
+    return 2 * len(UNSPACED.findall(text)) > len(CHARACTER.findall(text))
+
+
+def find_words(text: str) -> list[Span]:
+    """Return the spans of the words of a text: runs without white space; of a text in a script without spaces, characters."""
+    return [match.span() for match in (CHARACTER if is_unspaced(text) else WORD).finditer(text)]
+
+
+def move_evidence(text: str, span: Span, position: float) -> SpannedText:
+    """Cut the evidence out of a text, and insert it at a relative position of the rest.
+
+    The position is moved to the nearest border between words of the rest, so that no word is divided. One space joins evidence
+    and rest, in place of any white space there; none in a script without spaces.
+
+    Args:
+        text: A document.
+        span: Of the evidence, which is not empty.
+        position: From 0 (start) to 1 (end).
+    """
+    evidence = text[slice(*span)]
+    before, after = text[: span[0]].rstrip(), text[span[1] :].lstrip()
+    space = "" if is_unspaced(text) else " "
+    rest = space.join(filter(None, (before, after)))
+    at = _nearest_border(rest, position * len(rest))
+    head, tail = rest[:at].rstrip(), rest[at:].lstrip()
+    lead, trail = head + space if head else "", space + tail if tail else ""
+    return SpannedText(lead + evidence + trail, (len(lead), len(lead) + len(evidence)))
+
+
+def _nearest_border(text: str, index: float) -> int:
+    """Return the border between words, or end of the text, that is nearest to an index; the first of two."""
+    borders = [0, *(start for start, _ in find_words(text)[1:]), len(text)]
+    right = bisect_left(borders, index, hi=len(borders) - 1)
+    return min(borders[max(0, right - 1) : right + 1], key=lambda border: abs(border - index))
+
+
+def find_parts(text: str, parts: int = 5) -> list[Span]:
+    """Return the spans of equal contiguous parts of a text: equal in words, up to one; a text with few words has fewer."""
+    words = find_words(text)
+    cuts = sorted({round(part * len(words) / parts) for part in range(parts + 1)})
+    return [(words[low][0], words[high - 1][1]) for low, high in pairwise(cuts)]
+
+
+def find_part(pieces: Sequence[Span], span: Span) -> int:
+    """Return the index of the part that holds a span's midpoint; between two parts, of the first."""
+    middle = sum(span) / 2
+    return max((number for number, piece in enumerate(pieces) if piece[0] <= middle), default=0)
+
+
+def reverse_parts(text: str, span: Span, parts: int = 5) -> SpannedText:
+    """Cut a text into equal contiguous parts, and reverse their order.
+
+    The white space between two parts stays between them, so that reversing twice gives the same text if the number of parts is
+    odd. Evidence across a cut is divided: the new span is the piece with its midpoint.
+
+    Args:
+        text: A document.
+        span: Of the evidence.
+        parts: How many parts, as in `find_parts`.
+    """
+    pieces = find_parts(text, parts)
+    if len(pieces) < 2:
+        return SpannedText(text, span)
+    reordered, new_span = text[: pieces[0][0]], NO_SPAN
+    home = find_part(pieces, span)
+    for number in reversed(range(len(pieces))):
+        start, end = pieces[number]
+        if number == home and span != NO_SPAN:
+            new_span = _clip(span, (start, end), len(reordered) - start)
+        gap = text[pieces[number - 1][1] : start] if number else ""
+        reordered += text[start:end] + gap
+    return SpannedText(reordered + text[pieces[-1][1] :], new_span)
+
+
+def _clip(span: Span, piece: Span, shift: int) -> Span:
+    """Return what a piece has of a span, moved by a number of characters."""
+    start = min(max(span[0], piece[0]), piece[1])
+    return start + shift, max(start, min(span[1], piece[1])) + shift
+
+
+def insert_text(text: str, span: Span, inserted: str, at: int) -> SpannedText:
+    """Insert text before the character `at`, without a separator; within the evidence, at the nearer end of it instead."""
+    start, end = span
+    if start < at < end:
+        at = start if at - start <= end - at else end
+    shift = len(inserted) if at <= start and span != NO_SPAN else 0
+    return SpannedText(text[:at] + inserted + text[at:], (start + shift, end + shift))
+
+
+def remove_text(text: str, span: Span, removed: Span) -> SpannedText:
+    """Remove the characters of a span; what is left of the evidence, possibly nothing, is the new span."""
+    first, last = removed
+    size = max(0, last - first)
+
+    def shift(index: int) -> int:
+        return index if index <= first else max(first, index - size)
+
+    return SpannedText(text[:first] + text[first + size :], (shift(span[0]), shift(span[1])))

@@ -1,0 +1,218 @@
+"""What a probe stores: sums per position, which add, with bootstrap replicates of the same sums over documents.
+
+Replicates are those of the Poisson bootstrap (Hanley & MacGibbon 2006, Computer Methods and Programs in Biomedicine 83, 57-62):
+in each one a document counts Poisson(1) times. A document's counts follow from its id, so that sums over blocks, domains and
+machines have the replicates of the sum, and all questions about a document are drawn together.
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from posir_tasks.cells import Floats, reading_json
+from posir_tasks.errors import ProfileError
+from posir_tasks.evidence import Integers
+
+#: Version of the JSON form. A reader refuses a newer one.
+SCHEMA = 1
+#: Bootstrap replicates.
+REPLICATES = 200
+#: Quantiles that bound a central 95 % interval.
+TAILS = (0.025, 0.975)
+#: Fewest documents for an interval.
+FEWEST_DOCUMENTS = 5
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """A value per position that follows from sums per position."""
+
+    columns: tuple[str, ...]
+    """Names of the K sums."""
+    compute: Callable[[Floats], Floats]
+    """From sums, shape (..., P, K), to values, shape (..., P), NaN where undefined."""
+
+
+def mean(sums: Floats) -> Floats:
+    """Return means from count, sum and any further columns."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        means: Floats = sums[..., 1] / sums[..., 0]
+        return means
+
+
+def pearson(sums: Floats) -> Floats:
+    """Return Pearson's r from n, x, y, xx, yy and xy; NaN if x or y is constant."""
+    n, x, y, xx, yy, xy = (sums[..., column] for column in range(6))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        spread = np.sqrt(np.maximum(n * xx - x * x, 0) * np.maximum(n * yy - y * y, 0))
+        r: Floats = np.where(spread > 0, (n * xy - x * y) / spread, np.nan)
+        return r
+
+
+def share(sums: Floats) -> Floats:
+    """Return each position's share of the counts of all positions."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        shares: Floats = sums[..., 0] / sums[..., 0].sum(axis=-1, keepdims=True)
+        return shares
+
+
+#: By the name that results store.
+STATISTICS: Mapping[str, Statistic] = {
+    "mean": Statistic(("n", "sum", "sum_of_squares"), mean),
+    "pearson": Statistic(("n", "x", "y", "xx", "yy", "xy"), pearson),
+    "share": Statistic(("n",), share),
+}
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value with its 95 % interval, None where undefined or from too few documents."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class ProbeSums:
+    """Sums of a probe over documents, by position."""
+
+    statistic: str
+    """A key of `STATISTICS`, which names the columns."""
+    positions: tuple[str, ...]
+    """Names of the P positions or conditions."""
+    documents: int
+    """Documents that count."""
+    sums: Floats
+    """Shape (P, K)."""
+    replicates: Floats
+    """The same sums of each bootstrap sample, shape (REPLICATES, P, K)."""
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    """Texts or questions that do not count, by reason."""
+
+    def __post_init__(self) -> None:
+        shape = (len(self.positions), len(STATISTICS[self.statistic].columns))
+        if self.sums.shape != shape or self.replicates.shape[1:] != shape:
+            raise ValueError(f"sums have the shapes {self.sums.shape} and {self.replicates.shape}; expected {shape}")
+
+    @classmethod
+    def from_columns(
+        cls,
+        statistic: str,
+        positions: Sequence[str],
+        documents: Sequence[str],
+        rows: Integers,
+        columns: Floats,
+        skipped: Mapping[str, int] | None = None,
+    ) -> ProbeSums:
+        """Sum n values.
+
+        Args:
+            statistic: A key of `STATISTICS`.
+            positions: Names of the P positions.
+            documents: Id of the document of each value, length n.
+            rows: Index of each value's position, shape (n,).
+            columns: What each value adds to the K sums, shape (n, K).
+            skipped: Texts or questions that do not count, by reason.
+        """
+        distinct = {name: number for number, name in enumerate(dict.fromkeys(documents))}
+        shape = (len(distinct), len(positions), len(STATISTICS[statistic].columns))
+        by_document = np.zeros(shape)
+        np.add.at(by_document, (np.array([distinct[name] for name in documents], np.int64), rows), columns)
+        weights = np.array([bootstrap_counts(name) for name in distinct], np.float64).reshape(len(distinct), REPLICATES)
+        replicates = np.tensordot(weights, by_document, axes=(0, 0))
+        return cls(statistic, tuple(positions), len(distinct), by_document.sum(axis=0), replicates, dict(skipped or {}))
+
+    @classmethod
+    def from_means(
+        cls, positions: Sequence[str], documents: Sequence[str], values: Floats, skipped: Mapping[str, int] | None = None
+    ) -> ProbeSums:
+        """Sum values, shape (n, P), whose mean at each position is of interest; NaN does not count.
+
+        `documents` are the ids of the documents of the n rows; `skipped` counts what is left out, by reason.
+        """
+        row, position = np.nonzero(~np.isnan(values))
+        found = values[row, position]
+        columns = np.stack([np.ones_like(found), found, found**2], axis=-1)
+        return cls.from_columns("mean", positions, [documents[one] for one in row.tolist()], position, columns, skipped)
+
+    def __add__(self, other: ProbeSums) -> ProbeSums:
+        """Pool sums over other documents; raise ProfileError if statistics or positions differ."""
+        if (self.statistic, self.positions) != (other.statistic, other.positions):
+            raise ProfileError("Results of a probe with different positions do not add; run the probe again.")
+        return ProbeSums(
+            self.statistic,
+            self.positions,
+            self.documents + other.documents,
+            self.sums + other.sums,
+            self.replicates + other.replicates,
+            dict(Counter(self.skipped) + Counter(other.skipped)),
+        )
+
+    @property
+    def values(self) -> Floats:
+        """The statistic at each position, shape (P,); NaN where undefined."""
+        return STATISTICS[self.statistic].compute(self.sums)
+
+    def estimate(self, index: Callable[[Floats], Floats]) -> Estimate:
+        """Return an index with its percentile-bootstrap interval; `index` maps values (..., P) to (...)."""
+        value = float(index(self.values))
+        if not np.isfinite(value):
+            return Estimate(None, None, None)
+        drawn = index(STATISTICS[self.statistic].compute(self.replicates))
+        drawn = drawn[np.isfinite(drawn)]
+        if self.documents < FEWEST_DOCUMENTS or not drawn.size:
+            return Estimate(value, None, None)
+        low, high = np.quantile(drawn, TAILS)
+        return Estimate(value, float(low), float(high))
+
+    def estimates(self) -> list[Estimate]:
+        """Return the value at each position with its interval."""
+        return [self.estimate(lambda values, at=position: values[..., at]) for position in range(len(self.positions))]  # type: ignore[misc]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the sums as plain JSON; replicates in single precision."""
+        packed = zlib.compress(np.ascontiguousarray(self.replicates, np.float32).tobytes())
+        return {
+            "schema": SCHEMA,
+            "statistic": self.statistic,
+            "columns": list(STATISTICS[self.statistic].columns),
+            "positions": list(self.positions),
+            "documents": self.documents,
+            "sums": self.sums.tolist(),
+            "replicates": base64.b64encode(packed).decode(),
+            "skipped": dict(self.skipped),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> ProbeSums:
+        """Read sums.
+
+        Raises:
+            ProfileError: The JSON is damaged.
+            NewerSchemaError: A newer version of posir wrote it.
+        """
+        with reading_json(data, SCHEMA, "result of a probe"):
+            sums = np.array(data["sums"], np.float64)
+            try:
+                replicates = np.frombuffer(zlib.decompress(base64.b64decode(data["replicates"])), np.float32)
+            except zlib.error as error:
+                raise ValueError(f"replicates: {error}") from error
+            skipped = {str(reason): int(count) for reason, count in data["skipped"].items()}
+            shaped = replicates.reshape(-1, *sums.shape).astype(np.float64)
+            return cls(data["statistic"], tuple(data["positions"]), int(data["documents"]), sums, shaped, skipped)
+
+
+def bootstrap_counts(document: str) -> NDArray[np.int64]:
+    """Return how often a document occurs in each bootstrap sample, shape (REPLICATES,); determined by its id."""
+    seed = int.from_bytes(blake2b(document.encode(), digest_size=8).digest())
+    return np.random.default_rng(seed).poisson(1.0, REPLICATES)

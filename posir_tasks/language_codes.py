@@ -1,0 +1,179 @@
+"""Any language: its code, checked against mteb's tables of ISO 639-3 and ISO 15924, and its name in the names of tasks.
+
+Importing this module does not import mteb, which takes seconds; checking a code of the papers does not either.
+"""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
+from functools import cache
+
+from posir_tasks.errors import PosirError
+from posir_tasks.host.private_names import DEFAULT_SCRIPTS, TWO_LETTER_CODES, PrivateName
+from posir_tasks.languages import LANGUAGES, Language
+
+#: ISO 639-3's macrolanguages, and individual languages of each, the most widely used one first (as in Unicode's CLDR).
+MACROLANGUAGES = {
+    macrolanguage: members.split()
+    for macrolanguage, members in {
+        "aka": "twi", "ara": "arb arz", "aym": "ayr", "aze": "azj azb", "bal": "bcc", "bik": "bcl", "bnc": "lbk", "bua": "bxr",
+        "chm": "mhr", "cre": "crk", "del": "unm umu", "den": "scs xsl", "din": "dik", "doi": "dgo", "est": "ekk vro",
+        "fas": "pes prs", "ful": "fuc fuv", "gba": "gya", "gon": "gno", "grb": "gbo", "grn": "gug", "hai": "hax hdn",
+        "hbs": "srp hrv bos cnr", "hmn": "hea mww", "iku": "ike", "ipk": "esk esi", "jrb": "aju", "kau": "knc", "kln": "niq",
+        "kok": "gom knn", "kom": "kpv koi", "kon": "kng ldi", "kpe": "xpe gkp", "kur": "kmr ckb sdh", "lah": "pnb skr",
+        "lav": "lvs ltg", "luy": "lsm lwg", "man": "emk mnk", "mlg": "plt", "mon": "khk mvf", "msa": "zsm ind", "mwr": "rwr",
+        "nep": "npi", "nor": "nob nno", "oji": "ojg ciw", "ori": "ory", "orm": "gaz hae", "pus": "pbu pbt", "que": "quz quy",
+        "raj": "hoj wbr", "rom": "rmy rmn", "sqi": "als aln", "srd": "sro src", "swa": "swh", "syr": "aii cld", "tmh": "taq",
+        "uzb": "uzn uzs", "yid": "ydd yih", "zap": "zai", "zha": "zyb", "zho": "cmn yue", "zza": "diq kiu",
+    }.items()
+}  # fmt: skip
+#: Entries of mteb's table that are not one language.
+NOT_A_LANGUAGE = frozenset({"ber", "mis", "mul", "und", "zxx"})
+FORMAT = "A code is an individual language of ISO 639-3, a hyphen and a script of ISO 15924, such as fin-Latn."
+MAX_SUGGESTIONS = 3
+
+
+def check_code(code: str) -> None:
+    """Check the code of a language.
+
+    Raises:
+        PosirError: It is not the code of an individual language and a script; suggests what may be meant.
+    """
+    if code in _published():
+        return
+    language, _, script = code.partition("-")
+    problem = _find_problem(language, script)
+    if problem:
+        suggestions = suggest_codes(code)
+        meant = f"; did you mean {' or '.join(suggestions)}?" if suggestions else "."
+        raise PosirError(f"language {code}: {problem}{meant} {FORMAT}")
+
+
+def is_valid(code: str) -> bool:
+    """Whether a text is the code of an individual language and a script."""
+    try:
+        check_code(code)
+    except PosirError:
+        return False
+    return True
+
+
+def _published() -> dict[str, Language]:
+    return {language.code: language for language in LANGUAGES}
+
+
+def _find_problem(language: str, script: str) -> str | None:
+    from mteb.languages import ISO_TO_LANGUAGE, ISO_TO_SCRIPT
+
+    if language in MACROLANGUAGES:
+        return f"'{language}' is a macrolanguage, {_strip(ISO_TO_LANGUAGE[language])}"
+    if language not in ISO_TO_LANGUAGE or language in NOT_A_LANGUAGE:
+        return f"ISO 639-3 has no individual language '{language}'"
+    if script not in ISO_TO_SCRIPT:
+        return f"ISO 15924 has no script '{script}'" if script else "it has no script"
+    return None
+
+
+def suggest_codes(text: str) -> list[str]:
+    """Return valid codes that a wrong one may stand for: of ISO 639-1, of a macrolanguage, an English name, a typing error."""
+    from mteb.languages import ISO_TO_LANGUAGE, ISO_TO_SCRIPT
+
+    first, _, rest = re.sub(r"[\s_]+", "-", text.strip()).partition("-")
+    stated = rest.title() if rest.title() in ISO_TO_SCRIPT else None
+    names = {name.lower(): code for code, name in language_names().items()}
+    code = _table(TWO_LETTER_CODES).get(first.lower(), first.lower())
+    code = code if code in ISO_TO_LANGUAGE else names.get(code, code)
+    members = MACROLANGUAGES.get(code, [code] if code in ISO_TO_LANGUAGE and code not in NOT_A_LANGUAGE else [])
+    published = [known for known in _published() if known[:3] == code and stated in (None, known[4:])]
+    suggested = published or [
+        f"{member}-{script}" for member in members if (script := stated or default_script(member) or default_script(code))
+    ]
+    known = [*_published(), *(f"{known}-{script}" for known, script in _table(DEFAULT_SCRIPTS).items())]
+    close = get_close_matches(text, [code for code in known if code[:3] not in MACROLANGUAGES or code in _published()])
+    return (suggested or close)[:MAX_SUGGESTIONS]
+
+
+def default_script(language: str) -> str | None:
+    """Return the script in which a language of ISO 639-3 is usually written; None if mteb does not know it."""
+    published = {known.code[:3]: known.code[4:] for known in LANGUAGES}
+    scripts = _table(DEFAULT_SCRIPTS) | published
+    macrolanguages = [code for code, members in MACROLANGUAGES.items() if language in members]
+    return next((scripts[code] for code in (language, *macrolanguages) if code in scripts), None)
+
+
+def _table(name: PrivateName) -> dict[str, str]:
+    """Return a table of mteb; an empty one if the installed version lacks it."""
+    return {} if name.is_missing() else dict(name.resolve()())
+
+
+@cache
+def language_names() -> dict[str, str]:
+    """Return the name of each individual language in the names of tasks, by its code of ISO 639-3: unique, of letters A to Z.
+
+    It is mteb's English name without remarks in parentheses ("Modern Greek (1453-)" is `Greek`), unless several languages
+    have that name. The main language of a macrolanguage has its name: "Iranian Persian" is `Persian`.
+    """
+    from mteb.languages import ISO_TO_LANGUAGE
+
+    names = {language.code[:3]: language.name for language in LANGUAGES}
+    for macrolanguage, (main, *_) in MACROLANGUAGES.items():
+        name = _to_letters(_strip(ISO_TO_LANGUAGE[macrolanguage]))
+        if main not in names and name not in names.values() and name in _to_letters(ISO_TO_LANGUAGE[main]):
+            names[main] = name
+    others = [code for code in ISO_TO_LANGUAGE if code not in {*names, *MACROLANGUAGES, *NOT_A_LANGUAGE}]
+    short = {code: _to_letters(_strip(ISO_TO_LANGUAGE[code])) for code in others}
+    uses = Counter([*names.values(), *short.values()])
+    for code in others:
+        names[code] = short[code] if uses[short[code]] == 1 else _to_letters(ISO_TO_LANGUAGE[code])
+    repeated = Counter(names.values())
+    return {code: name if repeated[name] == 1 else name + code.title() for code, name in names.items()}
+
+
+def _strip(name: str) -> str:
+    """Remove remarks in parentheses from an English name of ISO 639-3."""
+    return re.sub(r"\s*\([^)]*\)", "", name).removeprefix("Modern ")
+
+
+def _to_letters(name: str) -> str:
+    """Return the words of a name in letters A to Z, each with a capital, without spaces."""
+    plain = "".join(letter for letter in unicodedata.normalize("NFKD", name) if not unicodedata.combining(letter))
+    return "".join(word[0].upper() + word[1:] for word in re.findall("[A-Za-z]+", plain))
+
+
+def name_languages(codes: Iterable[str]) -> list[Language]:
+    """Return the languages with these codes that are not in the papers, in order of their names; invalid codes are ignored.
+
+    Where a language is in several scripts, or not in its usual one, the script is part of the name: `Serbian-Latn`.
+    """
+    valid = sorted(code for code in {*codes} - _published().keys() if is_valid(code))
+    scripts = Counter([code[:3] for code in (*valid, *_published())])
+    found = []
+    for code in valid:
+        language, _, script = code.partition("-")
+        name = language_names()[language]
+        is_usual = scripts[language] == 1 and script == (default_script(language) or script)
+        found.append(Language(name if is_usual else f"{name}-{script}", code))
+    return sorted(found, key=lambda language: language.name)
+
+
+def find_language(name: str, list_codes: Callable[[], Iterable[str]]) -> Language | None:
+    """Return the language with a name, such as `Persian` or `Serbian-Latn`; None if there is none.
+
+    Args:
+        name: As in the name of a task.
+        list_codes: Returns the codes in the data. Called if the name has no script and mteb does not know the usual one.
+    """
+    published = {language.name: language for language in LANGUAGES}
+    if name in published:
+        return published[name]
+    word, _, script = name.partition("-")
+    language = {known: code for code, known in language_names().items()}.get(word)
+    if language is None:
+        return None
+    scripts = [script] if script else [default_script(language)]
+    if scripts == [None]:
+        scripts = [code[4:] for code in list_codes() if code[:3] == language]
+    code = f"{language}-{scripts[0]}" if len(scripts) == 1 else ""
+    return Language(name, code) if code not in _published() and is_valid(code) else None
