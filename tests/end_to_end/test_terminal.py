@@ -29,7 +29,7 @@ def test_the_names_of_tasks_can_be_searched_in_a_pipe():
 @pytest.fixture
 def results(tmp_path):
     for seed, model in enumerate(("org/a-model-with-a-rather-long-name-of-its-own", "org/b")):
-        write_run(tmp_path, model, seed, ranks_folder=tmp_path / "ranks")
+        write_run(tmp_path, model, seed)
     return tmp_path
 
 
