@@ -19,8 +19,8 @@ from tests.support.models import write_hub_cache
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-#: Pages in the default tier: what a new user reads first, and what builds on several rooms. The others are slow.
-FIRST = ("README", "run", "data", "plugin")
+#: Pages in the default tier: what a new user reads first. The others are slow.
+FIRST = ("README",)
 BLOCK = re.compile(r"^```(bash|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 #: Languages of the reader's data.
 LANGUAGES = ("eng-Latn", "deu-Latn")
@@ -32,25 +32,26 @@ def blocks(page: Path, language: str) -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def reader(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
-    """Return a folder with earlier results, for pages that refer to them, and the environment variables of a reader."""
+def variables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return the environment variables of a reader, who has models and data."""
     home = tmp_path_factory.mktemp("reader")
     write_hub_cache(home / "hugging-face")
     for language in LANGUAGES:
         write_domain(home / "data" / POSIR_FOLDER, posir_tables(), language=language)
     write_squad(home / "data" / "squad_v2")
-    variables = {
-        "HF_HOME": str(home / "hugging-face"),
-        "POSIR_DATA": str(home / "data"),
-        "RAY_worker_niceness": "0",
-    }
-    earlier = home / "earlier"
-    earlier.mkdir()
+    return {"HF_HOME": str(home / "hugging-face"), "POSIR_DATA": str(home / "data"), "RAY_worker_niceness": "0"}
+
+
+@pytest.fixture(scope="session")
+def earlier(tmp_path_factory: pytest.TempPathFactory, variables: dict[str, str]) -> Path:
+    """Return a folder with earlier results, for pages that refer to them."""
+    home = tmp_path_factory.mktemp("earlier")
     both = "mteb run -t PosIR-Mini -m {} --output-folder results/guide --prediction-folder ranks/guide\n"
     script = both.format("mteb/baseline-bm25s") + both.format("all-MiniLM-L6-v2")
     script += "cp -r results/guide results/old; cp -r results/guide results/new"
-    run_script(script, earlier, fresh_environment(home / "venv") | variables)
-    return earlier, variables
+    run_script(script, home, fresh_environment(home / "venv") | variables)
+    shutil.rmtree(home / "venv")
+    return home
 
 
 def write_squad(folder: Path) -> None:
@@ -83,14 +84,15 @@ def run_script(script: str, folder: Path, environment: dict[str, str]) -> None:
     [page if page.stem in FIRST else pytest.param(page, marks=pytest.mark.slow) for page in PAGES],
     ids=lambda page: page.stem,
 )
-def test_the_blocks_of_a_page_run_in_order(page: Path, reader: tuple[Path, dict[str, str]], tmp_path: Path):
-    earlier, variables = reader
+def test_the_blocks_of_a_page_run_in_order(
+    page: Path, variables: dict[str, str], tmp_path: Path, request: pytest.FixtureRequest
+):
     # A page may install packages, which must not be visible to the next page.
     environment = fresh_environment(tmp_path / "venv") | variables
     folder = tmp_path / "reader"
     folder.mkdir()
     if "results/guide" in page.read_text():
-        shutil.copytree(earlier, folder, dirs_exist_ok=True)
+        shutil.copytree(request.getfixturevalue("earlier"), folder, dirs_exist_ok=True)
     if "--output data/" not in page.read_text():
         shutil.copytree(variables["POSIR_DATA"], folder / "data")
     for block in blocks(page, "bash"):
