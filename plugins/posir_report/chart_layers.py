@@ -130,11 +130,11 @@ def number_tooltips(titles: Mapping[str, str]) -> list[alt.Tooltip]:
 
 
 def model_tooltips() -> list[alt.Tooltip]:
-    """Return tooltips of a row of a model: its queries, nDCG@10 and PSI, with intervals and PSI under the null."""
-    scores = {"ndcg_at_10": "nDCG@10", "psi_estimate": "PSI"}
+    """Return tooltips of a row of a model: queries, nDCG@10, start to end and PSI, with intervals and PSI under the null."""
+    scores = {"ndcg_at_10": "nDCG@10", "start_to_end": "Start to end", "psi_estimate": "PSI"}
     ends = {
         f"{name}_{end}": f"{title}, 95 % interval {word}"
-        for name, title in (("ndcg_at_10", "nDCG@10"), ("psi", "PSI"))
+        for name, title in (("ndcg_at_10", "nDCG@10"), ("start_to_end", "Start to end"), ("psi", "PSI"))
         for end, word in (("low", "from"), ("high", "to"))
     }
     null = {"psi_null_mean": "PSI under the null, mean", "psi_null_p95": "PSI under the null, 95th percentile"}

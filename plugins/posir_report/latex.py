@@ -5,8 +5,9 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from posir_report.labels import model_labels, partial_suffix
-from posir_report.summary import BinRow, Row, TaskSummary, build_bin_rows, build_rows
-from posir_report.tables import LEVEL
+from posir_report.summary import BinRow, Row, TaskSummary, build_bin_rows, build_report_rows
+from posir_report.tables import significance
+from posir_significance.intervals import ALPHA
 from posir_tasks.display.numbers import format_count, format_estimate, format_interval, format_null, format_percent, format_psi
 from posir_tasks.display.tables import Column, Table, to_latex
 
@@ -15,14 +16,15 @@ NAME_WIDTH = 44
 NULL_NOTE = (
     "In brackets 95 % intervals; below PSI, as published, its estimate and what it shows under the null, if position has no "
     "effect: mean and 95th percentile. "
-    f"*: significant, p < {LEVEL}."
+    f"*: significant, p < {ALPHA} corrected for all lengths, models and tasks (Holm)."
 )
 
 
 def render_latex(summaries: Iterable[TaskSummary]) -> str:
     """Return a table for each task and scheme, for the packages booktabs and adjustbox."""
     ordered = sorted(summaries, key=_task_and_scheme)
-    tables = [_render_task(list(group)) for _, group in groupby(ordered, key=_task_and_scheme)]
+    scored = zip(ordered, build_report_rows(ordered), strict=True)
+    tables = [_render_task(*zip(*group, strict=True)) for _, group in groupby(scored, key=lambda one: _task_and_scheme(one[0]))]
     return "\n\n".join(["% In the preamble: \\usepackage{booktabs,adjustbox}", *tables])
 
 
@@ -30,7 +32,7 @@ def _task_and_scheme(summary: TaskSummary) -> tuple[str, str]:
     return summary.task, summary.profile.axes.scheme
 
 
-def _render_task(summaries: Sequence[TaskSummary]) -> str:
+def _render_task(summaries: Sequence[TaskSummary], rows: Sequence[list[Row]]) -> str:
     task, profile = summaries[0].task, summaries[0].profile
     by_length = len(profile.lengths) > 1
     lengths = ["All", *profile.lengths] if by_length else ["All"]
@@ -45,16 +47,15 @@ def _render_task(summaries: Sequence[TaskSummary]) -> str:
             *(Column(name, group="nDCG@10") for name in scores),
             *(Column(name, group="PSI") for name in lengths),
         ),
-        tuple(_build_row(label, one, by_length) for label, one in zip(labels, summaries, strict=True)),
+        tuple(_build_row(*one, by_length) for one in zip(labels, summaries, rows, strict=True)),
         title=f"{task}, data revision {revisions}: nDCG@10 (x 100) by {by}, below it the number of queries; and PSI.",
         notes=(NULL_NOTE,) if significance else (),
     )
     return to_latex(table, label=f"tab:{re.sub(r'[^a-z0-9]+', '-', task.lower()).strip('-')}")
 
 
-def _build_row(label: str, summary: TaskSummary, by_length: bool) -> tuple[str, ...]:
+def _build_row(label: str, summary: TaskSummary, rows: Sequence[Row], by_length: bool) -> tuple[str, ...]:
     """Return the cells of a model, each of two or three lines: score, interval if there is any, queries or null."""
-    rows = build_rows(summary)
     scored: list[Row | BinRow] = [*rows] if by_length else [*build_bin_rows(summary), rows[0]]
     name = label + partial_suffix(len(summary.subsets), len(summary.missing))
     legend = (name, "95 % interval; estimated PSI", "queries; PSI under the null")
@@ -69,7 +70,8 @@ def _ndcg_lines(row: Row | BinRow) -> tuple[str, str, str]:
 
 
 def _psi_lines(row: Row) -> tuple[str, str, str]:
-    star = "*" if row.p_value is not None and row.p_value < LEVEL else ""
+    p_value = significance(row)
+    star = "*" if p_value is not None and p_value < ALPHA else ""
     null = format_null(row.psi_null_mean, row.psi_null_p95).replace(" to ", "–")
     estimate = "" if row.psi_low is None else format_estimate(row.psi_estimate, row.psi_low, row.psi_high, format_psi)
     return format_psi(row.psi) + star, estimate, null

@@ -13,8 +13,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from posir_report.cells import FEW
 from posir_report.figure_export import Figure
 from posir_report.labels import model_labels, partial_suffix
-from posir_report.summary import TaskSummary, build_report_rows
-from posir_report.tables import LEVEL, length_table, truncation_notes
+from posir_report.summary import Row, TaskSummary, build_report_rows
+from posir_report.tables import document_notes, length_table, truncation_notes
+from posir_significance.intervals import ALPHA
 from posir_tasks.display.tables import Table
 
 
@@ -47,7 +48,7 @@ class TaskSection:
     name: str
     models: tuple[ModelSection, ...]
     notes: tuple[str, ...]
-    """On truncation."""
+    """On truncation, and on what intervals assume."""
     figures: tuple[Drawing, ...]
     """Those that compare its models."""
 
@@ -59,12 +60,13 @@ def render_page(summaries: Sequence[TaskSummary], figures: Sequence[Figure]) -> 
         loader=PackageLoader("posir_report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     ordered = sorted(summaries, key=lambda one: one.task)
+    scored = zip(ordered, build_report_rows(ordered), strict=True)
     drawings = [_drawing(number, figure) for number, figure in enumerate(figures, start=1)]
     return environment.get_template("page.html").render(
-        tasks=[_task_section(task, list(group), drawings) for task, group in groupby(ordered, key=lambda one: one.task)],
+        tasks=[_task_section(task, list(group), drawings) for task, group in groupby(scored, key=lambda one: one[0].task)],
         across=[one for one in drawings if one.task is None],
         models=len({one.model for one in summaries}),
-        level=LEVEL,
+        level=ALPHA,
         few=FEW,
         sources=ordered,
         version=version("posir"),
@@ -78,18 +80,18 @@ def _drawing(number: int, figure: Figure) -> Drawing:
     return Drawing(f"figure-{number}", figure.task, figure.model, label, figure.chart.to_dict())
 
 
-def _task_section(task: str, summaries: Sequence[TaskSummary], drawings: Sequence[Drawing]) -> TaskSection:
+def _task_section(task: str, scored: Sequence[tuple[TaskSummary, list[Row]]], drawings: Sequence[Drawing]) -> TaskSection:
+    summaries = [summary for summary, _ in scored]
     of_task = [one for one in drawings if one.task == task]
     labels = model_labels(summaries)
     models = [
-        _model_section(label, summary, [one for one in of_task if one.model == label])
-        for label, summary in zip(labels, summaries, strict=True)
+        _model_section(label, summary, rows, [one for one in of_task if one.model == label])
+        for label, (summary, rows) in zip(labels, scored, strict=True)
     ]
-    return TaskSection(
-        task, tuple(models), tuple(truncation_notes(labels, summaries)), tuple(one for one in of_task if one.model is None)
-    )
+    notes = (*truncation_notes(labels, summaries), *document_notes(labels, summaries))
+    return TaskSection(task, tuple(models), notes, tuple(one for one in of_task if one.model is None))
 
 
-def _model_section(label: str, summary: TaskSummary, drawings: Iterable[Drawing]) -> ModelSection:
-    (table,) = length_table(build_report_rows([summary])).parts()
+def _model_section(label: str, summary: TaskSummary, rows: Iterable[Row], drawings: Iterable[Drawing]) -> ModelSection:
+    (table,) = length_table(rows).parts()
     return ModelSection(label + partial_suffix(len(summary.subsets), len(summary.missing)), table, tuple(drawings))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -10,8 +11,8 @@ import typer
 from posir_report.labels import model_labels
 from posir_report.latex import render_latex
 from posir_report.published import merge_published
-from posir_report.summary import TaskSummary, build_bin_rows, build_report_rows, build_rows, summarise
-from posir_report.tables import bin_table, length_table, overview_table, pooled_scores, truncation_notes
+from posir_report.summary import TaskSummary, build_bin_rows, build_report_rows, summarise
+from posir_report.tables import bin_table, document_notes, length_table, overview_table, pooled_scores, truncation_notes
 from posir_tasks.display.tables import TableFormat, print_as
 from posir_tasks.errors import PosirError
 from posir_tasks.plugin_api import hookimpl
@@ -22,12 +23,9 @@ NOTE = (
     "nDCG@10 x 100 with its 95 % interval for new documents. Start to end: nDCG@10 of the first third of the document minus "
     "that of the last, in points. PSI = 1 - worst / best position bin, estimated with its interval; as published, it is the "
     "observed one, to which chance adds. PSI under the null: what the observed PSI shows if position has no effect, from its "
-    "mean to its 95th percentile. p: test of any effect of position, corrected for the rows shown (Holm)."
+    "mean to its 95th percentile. p: test of any effect of position, corrected for the rows shown (Holm). Detectable: the "
+    "smallest linear decline from start to end, in points and as PSI, that data like these show with 80 % power at p < 0.05."
 )
-
-
-#: Design effects from here on are worth a note.
-LARGE_DESIGN_EFFECT = 1.2
 
 
 class ReportFormat(StrEnum):
@@ -94,22 +92,24 @@ def check_options(format_: ReportFormat, *, bins: bool, published: bool) -> None
 
 def show_lengths(summaries: Sequence[TaskSummary], format_: TableFormat) -> None:
     """Print a row per length; in a terminal after an overview of the tasks of each model, with notes on truncation."""
-    rows = build_report_rows(summaries)
+    by_summary = build_report_rows(summaries)
+    rows = list(chain(*by_summary))
     overview = [overview_table(rows)] if format_ is TableFormat.TABLE else []
-    document = list(map(pooled_scores, summaries))
-    legend = [*truncation_notes_by_task(summaries), *document_notes(summaries), NOTE]
+    document = list(map(pooled_scores, summaries, by_summary))
+    legend = [*truncation_notes_by_task(summaries), *document_notes(model_labels(summaries), summaries), NOTE]
     print_as(format_, [*overview, length_table(rows)], rows, document, legend=legend)
 
 
 def show_bins(summaries: Sequence[TaskSummary], format_: TableFormat) -> None:
     """Print a row per position bin."""
     rows = [row for one in summaries for row in build_bin_rows(one)]
-    print_as(format_, [bin_table(rows)], rows, list(map(pooled_scores, summaries)), legend=[NOTE])
+    document = list(map(pooled_scores, summaries, build_report_rows(summaries)))
+    print_as(format_, [bin_table(rows)], rows, document, legend=[NOTE])
 
 
 def show_with_published(summaries: Sequence[TaskSummary], format_: TableFormat) -> None:
     """Print a row per length, the published results among them."""
-    rows = merge_published(build_report_rows(summaries))
+    rows = merge_published(list(chain(*build_report_rows(summaries))))
     print_as(format_, [length_table(rows)], rows, legend=[NOTE])
 
 
@@ -118,25 +118,6 @@ def truncation_notes_by_task(summaries: Sequence[TaskSummary]) -> Iterator[str]:
     for task in dict.fromkeys(one.task for one in summaries):
         of_task = [one for one in summaries if one.task == task]
         yield from (f"{task}: {note}" for note in truncation_notes(model_labels(of_task), of_task))
-
-
-def document_notes(summaries: Sequence[TaskSummary]) -> Iterator[str]:
-    """Yield what the position effect was estimated within, and where intervals assume independent questions."""
-    overall = [(label, one, build_rows(one)[0]) for label, one in zip(model_labels(summaries), summaries, strict=True)]
-    for task in dict.fromkeys(one.task for _, one, row in overall if row.held_fixed == "document"):
-        yield f"{task}: start to end, PSI and p are estimated with the document held fixed."
-    for label, one, row in overall:
-        if row.design_effect is not None and row.design_effect > LARGE_DESIGN_EFFECT:
-            yield (
-                f"{one.task}, {label}: {row.queries:,} queries on {row.documents:,} documents; the variance of nDCG@10 is "
-                f"{row.design_effect:.1f} times that of independent queries (design effect)."
-            )
-    older = sorted({label for label, one, _ in overall if one.ranks is None and "psi_significance" in one.scores})
-    if older:
-        yield (
-            f"Intervals and p-values assume independent questions for {', '.join(older)}: results of an older version of posir "
-            "have no ranks by document. Run the models again for intervals that hold for new documents."
-        )
 
 
 def write_charts(summaries: Sequence[TaskSummary], html: Path | None, png: Path | None) -> None:

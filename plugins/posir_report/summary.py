@@ -3,11 +3,12 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import chain, groupby, islice
 from typing import Any
 
 from posir_psi.scores import none_if_nan
 from posir_significance.correction import holm
+from posir_significance.intervals import ALPHA
 from posir_tasks.cells import pool
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import PosirError
@@ -27,6 +28,8 @@ SIGNIFICANCE_FIELDS = (
     "held_fixed",
     "documents",
     "design_effect",
+    "detectable_start_to_end",
+    "detectable_psi",
 )
 #: An interval that is undefined or unknown.
 UNKNOWN = (None, None)
@@ -85,6 +88,11 @@ class Row:
     design_effect: float | None = None
     """Variance of nDCG@10 as a multiple of that of independent queries."""
     direction: str | None = None
+    """Of a bias that is significant after the correction."""
+    detectable_start_to_end: float | None = None
+    """The smallest linear decline that data like these show with 80 % power at p < 0.05, in nDCG@10."""
+    detectable_psi: float | None = None
+    """Its PSI."""
     subsets: int = 0
     missing_subsets: int = 0
     revision: str = ""
@@ -141,18 +149,30 @@ def _summarise_task(model: str, revision: str, task: str, results: list[SubsetRe
 
 
 def build_rows(summary: TaskSummary) -> list[Row]:
-    """Return the row of all lengths, then one per length bucket."""
+    """Return the row of all lengths, then one per length bucket, their p-values corrected for these."""
+    return correct_rows(_build_uncorrected_rows(summary))
+
+
+def _build_uncorrected_rows(summary: TaskSummary) -> list[Row]:
     lengths = summary.profile.lengths if len(summary.profile.lengths) > 1 else ()
     return [_build_row(summary, "all", None), *(_build_row(summary, name, index) for index, name in enumerate(lengths))]
 
 
-def build_report_rows(summaries: Iterable[TaskSummary]) -> list[Row]:
-    """Return the rows of all summaries, their p-values corrected for the number of rows."""
-    rows = [row for one in summaries for row in build_rows(one)]
-    tested = [place for place, row in enumerate(rows) if row.p_value is not None]
-    for place, p_value in zip(tested, holm([rows[place].p_value or 0.0 for place in tested]), strict=True):
-        rows[place] = replace(rows[place], p_corrected=p_value)
-    return rows
+def build_report_rows(summaries: Iterable[TaskSummary]) -> list[list[Row]]:
+    """Return the rows of each summary, their p-values corrected for the number of all rows."""
+    uncorrected = [_build_uncorrected_rows(one) for one in summaries]
+    rows = iter(correct_rows(chain(*uncorrected)))
+    return [list(islice(rows, len(one))) for one in uncorrected]
+
+
+def correct_rows(rows: Iterable[Row]) -> list[Row]:
+    """Return rows with p-values Holm-corrected for their number; a direction needs a corrected p-value below 0.05."""
+    result = list(rows)
+    tested = [place for place, row in enumerate(result) if row.p_value is not None]
+    for place, p_value in zip(tested, holm([result[place].p_value or 0.0 for place in tested]), strict=True):
+        direction = result[place].direction if p_value < ALPHA else None
+        result[place] = replace(result[place], p_corrected=p_value, direction=direction)
+    return result
 
 
 def _build_row(summary: TaskSummary, length: str, index: int | None) -> Row:

@@ -2,10 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from copy import deepcopy
 from typing import Any
 
 from posir_report.labels import full_labels, partial_suffix
-from posir_report.summary import BinRow, Row, TaskSummary
+from posir_report.summary import BinRow, Row, TaskSummary, build_rows
+from posir_significance.intervals import ALPHA
 from posir_tasks.display.numbers import (
     MISSING,
     format_count,
@@ -18,8 +20,10 @@ from posir_tasks.display.numbers import (
 )
 from posir_tasks.display.tables import Table, build_columns
 
-#: Level of significance: a PSI with a p-value below it differs from the null.
-LEVEL = 0.05
+#: Bias of a row whose corrected p-value is at least 0.05.
+NOT_SIGNIFICANT = "not significant"
+#: Design effects from here on are worth a note.
+LARGE_DESIGN_EFFECT = 1.2
 #: Headings of a row's scores.
 SCORES = (
     "Queries",
@@ -35,8 +39,19 @@ SCORES = (
 NUMBERS = ("Queries", "PSI (as published)", "p")
 
 
-def pooled_scores(summary: TaskSummary) -> dict[str, Any]:
-    """Return everything known of a model on a task for JSON: all pooled scores, not rounded, and the position profile."""
+def pooled_scores(summary: TaskSummary, rows: Iterable[Row]) -> dict[str, Any]:
+    """Return everything known of a model on a task for JSON: all pooled scores, not rounded, and the position profile.
+
+    Args:
+        summary: The model on the task.
+        rows: Its rows in the report, whose corrected p-values and directions are those of the JSON.
+    """
+    scores = deepcopy(dict(summary.scores))
+    for row in rows:
+        if "psi_significance" in scores:
+            scores["psi_significance"][row.length.lower()]["p_corrected"] = row.p_corrected
+        if "position_direction" in scores:
+            scores["position_direction"][row.length.lower()]["verdict"] = row.direction
     return {
         "model": summary.model,
         "revision": summary.revision,
@@ -45,7 +60,7 @@ def pooled_scores(summary: TaskSummary) -> dict[str, Any]:
         "missing_subsets": summary.missing,
         "queries": summary.profile.queries,
         "ndcg_at_10": summary.profile.score(),
-        **summary.scores,
+        **scores,
         "position_profile": summary.profile.to_json(),
     }
 
@@ -102,7 +117,7 @@ def _score_cells(row: Row) -> tuple[str, ...]:
         format_psi(row.psi),
         format_null(row.psi_null_mean, row.psi_null_p95),
         format_p_value(significance(row)),
-        describe_bias(row),
+        bias_with_detectable(row),
     )
 
 
@@ -121,9 +136,19 @@ def describe_bias(row: Row) -> str:
     p_value = significance(row)
     if p_value is None:
         return MISSING
-    if p_value >= LEVEL:
-        return "not significant"
+    if p_value >= ALPHA:
+        return NOT_SIGNIFICANT
     return row.direction if row.direction and row.direction != "none" else "significant, no clear direction"
+
+
+def bias_with_detectable(row: Row) -> str:
+    """Return the position bias; if it is not significant, with the smallest effect that would probably have been."""
+    bias = describe_bias(row)
+    if bias != NOT_SIGNIFICANT:
+        return bias
+    if row.detectable_start_to_end is None:
+        return f"{bias} (no linear effect detectable)"
+    return f"{bias} (detectable: {format_percent(row.detectable_start_to_end)} points, PSI {format_psi(row.detectable_psi)})"
 
 
 def truncation_notes(labels: Sequence[str], summaries: Sequence[TaskSummary]) -> Iterator[str]:
@@ -144,3 +169,22 @@ def truncation_notes(labels: Sequence[str], summaries: Sequence[TaskSummary]) ->
     unknown = [label for label, truncation in found.items() if truncation["window"] is None]
     if unknown:
         yield f"The input window is unknown for {', '.join(unknown)}."
+
+
+def document_notes(labels: Sequence[str], summaries: Sequence[TaskSummary]) -> Iterator[str]:
+    """Yield what the position effect was estimated within, and where intervals assume independent questions."""
+    overall = [(label, one, build_rows(one)[0]) for label, one in zip(labels, summaries, strict=True)]
+    for task in dict.fromkeys(one.task for _, one, row in overall if row.held_fixed == "document"):
+        yield f"{task}: start to end, PSI and p are estimated with the document held fixed."
+    for label, one, row in overall:
+        if row.design_effect is not None and row.design_effect > LARGE_DESIGN_EFFECT:
+            yield (
+                f"{one.task}, {label}: {row.queries:,} queries on {row.documents:,} documents; the variance of nDCG@10 is "
+                f"{row.design_effect:.1f} times that of independent queries (design effect)."
+            )
+    older = sorted({label for label, one, _ in overall if one.ranks is None and "psi_significance" in one.scores})
+    if older:
+        yield (
+            f"Intervals and p-values assume independent questions for {', '.join(older)}: results of an older version of posir "
+            "have no ranks by document. Run the models again for intervals that hold for new documents."
+        )

@@ -31,12 +31,16 @@ class Trend:
     """None with fewer than five non-empty bins, or where all score the same."""
 
 
-def classify_direction(group: GroupAnalysis) -> str | None:
+def classify_direction(group: GroupAnalysis, p_value: float) -> str | None:
     """Return primacy, recency, middle dip, middle peak or none; None unless the position effect is significant.
 
     The contrast with the larger absolute z-statistic decides; none if the intervals of both include 0.
+
+    Args:
+        group: The analysis of a group of queries.
+        p_value: Of its position effect, corrected for the groups of the result.
     """
-    if group.test is None or group.test.p_value >= ALPHA:
+    if p_value >= ALPHA:
         return None
     ends, middle = (contrast.z if contrast else 0.0 for contrast in (group.start_to_end, group.middle_to_ends))
     if ends == middle == 0:

@@ -9,8 +9,10 @@ import numpy as np
 
 from posir_psi.scores import none_if_nan, psi
 from posir_significance.analysis import Estimate, GroupAnalysis, analyse, analyse_group, list_observations
+from posir_significance.correction import holm
 from posir_significance.direction import classify_direction, fit_trend
 from posir_significance.observations import Integers
+from posir_significance.power import detectable_effect
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.profile import NDCG_AT_10, PositionProfile, mean_gain
 
@@ -43,6 +45,7 @@ def _group_scores(group: GroupAnalysis, counts: Integers) -> dict[str, Any]:
     """
     filled = counts.sum(axis=1) > 0
     null = group.test.null_psi if group.test else None
+    detectable = detectable_effect(group.effect, len(counts)) if group.effect and group.test else None
     return {
         "queries": group.queries,
         "documents": group.documents,
@@ -57,23 +60,30 @@ def _group_scores(group: GroupAnalysis, counts: Integers) -> dict[str, Any]:
         "psi_null_mean": float(null.mean()) if null is not None else None,
         "psi_null_p95": float(np.quantile(null, 0.95)) if null is not None else None,
         "p_value": group.test.p_value if group.test else None,
+        "detectable_start_to_end": detectable.start_to_end if detectable else None,
+        "detectable_psi": detectable.psi if detectable else None,
     }
 
 
 def direction_scores(profile: PositionProfile, ranks: DocumentRanks | None = None) -> dict[str, dict[str, Any]]:
-    """Return the direction of the position effect: `all` and, with length buckets, an entry for each."""
+    """Return the direction of the position effect: `all` and, with length buckets, an entry for each.
+
+    A verdict needs a p-value below 0.05, Holm-corrected for these groups.
+    """
     analysis = analyse(profile, ranks)
     groups = [("all", analysis.overall, profile.counts.sum(axis=0))]
     groups += [
         (name.lower(), group, counts)
         for name, group, counts in zip(profile.lengths, analysis.lengths, profile.counts, strict=bool(analysis.lengths))
     ]
-    return {name: _direction(group, counts) for name, group, counts in groups}
+    tested = [name for name, group, _ in groups if group.test]
+    p_values = dict(zip(tested, holm([group.test.p_value for _, group, _ in groups if group.test]), strict=True))
+    return {name: _direction(group, p_values.get(name, 1.0), counts) for name, group, counts in groups}
 
 
-def _direction(group: GroupAnalysis, counts: Integers) -> dict[str, Any]:
+def _direction(group: GroupAnalysis, p_value: float, counts: Integers) -> dict[str, Any]:
     return {
-        "verdict": classify_direction(group),
+        "verdict": classify_direction(group, p_value),
         **_estimate_fields("first_minus_last", group.start_to_end),
         **_estimate_fields("middle_minus_ends", group.middle_to_ends),
         **asdict(fit_trend(counts)),

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import logsumexp, softmax
 
 from posir_significance.observations import Floats, Integers
@@ -154,13 +156,13 @@ class EffectModels:
         shapes = 0.5 * squares[:, None] * (SIZES[:, None] ** 2 / self.shape_precisions) - 0.5 * np.log(self.shape_precisions)
         return np.concatenate([shapes.reshape(len(effects), -1), self._process_factors(effects)], axis=1)
 
-    def _process_factors(self, effects: Floats) -> Floats:
+    def _process_factors(self, effects: NDArray[Any]) -> NDArray[Any]:
         """Return the log Bayes factor of every Gaussian process, in the precision of the effects; shape (n, G)."""
         kind, (processes, bins) = effects.dtype, self.root_projections.shape[:2]
         whitened = effects @ self.root_projections.reshape(processes * bins, -1).T.astype(kind)
         log_determinants = np.log(np.diagonal(self.inverse_factors, axis1=1, axis2=2)).sum(axis=1)
         squares = (whitened**2).reshape(-1, bins) @ np.full(bins, 0.5, kind)
-        factors: Floats = squares.reshape(len(effects), processes) + log_determinants.astype(kind)
+        factors: NDArray[Any] = squares.reshape(len(effects), processes) + log_determinants.astype(kind)
         return factors
 
     def _process_means(self, effects: Floats) -> Floats:

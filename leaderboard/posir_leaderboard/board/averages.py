@@ -81,12 +81,13 @@ def _average_interval(rows: Sequence[Row], estimate: str, prefix: str, combine: 
 
 
 def corrected_biases(scored: Sequence[ScoredRow]) -> list[str]:
-    """Return the bias of every task, with p-values Holm-corrected for the number of tasks."""
+    """Return the bias of every task, with p-values Holm-corrected for the number of tasks, and for that of lengths."""
     p_values = [one.row.p_value for one in scored]
     if any(value is None for value in p_values):
         return [one.bias for one in scored]
     corrected = holm([value for value in p_values if value is not None])
-    return [describe_bias(replace(one.row, p_corrected=value)) for one, value in zip(scored, corrected, strict=True)]
+    both = (max(value, one.row.p_corrected or 0.0) for one, value in zip(scored, corrected, strict=True))
+    return [describe_bias(replace(one.row, p_corrected=value)) for one, value in zip(scored, both, strict=True)]
 
 
 def summarise_bias(biases: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from posir_report.published import merge_published
-from posir_report.summary import Row, build_bin_rows, build_report_rows, build_rows, summarise
+from posir_report.summary import Row, build_bin_rows, build_rows, correct_rows, summarise
 from posir_report.tables import bin_table, describe_bias, length_table, overview_table, pooled_scores
 from posir_tasks.command.app import build_app
 from posir_tasks.display.tables import to_csv, to_json, to_markdown
@@ -110,7 +110,7 @@ def test_pooling_is_not_averaging_the_domains(raw, summary):
 
 
 def test_json_holds_the_unrounded_scores_and_a_readable_profile(raw, summary):
-    (one,) = json.loads(to_json([pooled_scores(summary)]))
+    (one,) = json.loads(to_json([pooled_scores(summary, build_rows(summary))]))
     assert (one["model"], one["task"], one["subsets"]) == ("org/model", "PosIR-English", sorted(DOMAINS))
     assert one["queries"] == len(raw)
     assert one["ndcg_at_10"] == pytest.approx(raw.ndcg.mean(), abs=1e-9)
@@ -219,10 +219,10 @@ def test_the_command_prints_every_form(folder, summary):
         assert done.exit_code == 0, done.output
         return done.stdout
 
-    assert json.loads(printed("--format", "json")) == json.loads(to_json([pooled_scores(summary)]))
-    assert printed("--format", "csv") == to_csv(build_report_rows([summary]))
+    assert json.loads(printed("--format", "json")) == json.loads(to_json([pooled_scores(summary, build_rows(summary))]))
+    assert printed("--format", "csv") == to_csv(build_rows(summary))
     assert printed("--format", "csv", "--bins") == to_csv(build_bin_rows(summary))
-    assert printed("--format", "markdown").strip() == to_markdown(length_table(build_report_rows([summary])))
+    assert printed("--format", "markdown").strip() == to_markdown(length_table(build_rows(summary)))
     table = printed()
     assert "org/model · PosIR-English" in table
     assert "Start to end: nDCG@10 of the first third" in " ".join(table.split())
@@ -246,11 +246,29 @@ def test_a_task_without_published_results_is_said():
 
 
 def test_a_report_corrects_for_its_rows(summary):
-    rows = build_report_rows([summary])
+    rows = build_rows(summary)
     tested = [row for row in rows if row.p_value is not None]
     assert min(row.p_corrected for row in tested) == pytest.approx(min(1, len(tested) * min(row.p_value for row in tested)))
     assert all(row.p_corrected >= row.p_value for row in tested)
     assert describe_bias(replace(rows[0], p_value=0.01, p_corrected=0.051)) == "not significant"
+
+
+def test_a_direction_needs_a_p_value_that_is_significant_after_the_correction(summary):
+    rows = [replace(row, p_value=0.02, direction="primacy") for row in build_rows(summary)]
+    for corrected in (correct_rows(rows), correct_rows(rows[:1])):
+        expected = "primacy" if len(corrected) == 1 else None
+        assert {row.direction for row in corrected} == {expected}
+        found = pooled_scores(summary, corrected)
+        assert found["position_direction"]["all"]["verdict"] == expected
+        assert found["psi_significance"]["all"]["p_corrected"] == pytest.approx(0.02 * len(corrected))
+        assert json.loads(to_json(found))
+
+
+def test_a_bias_that_is_not_significant_comes_with_what_could_have_been_found():
+    (row,) = correct_rows([replace(EMPTY_ROW, p_value=0.2, detectable_start_to_end=0.0312, detectable_psi=0.0834)])
+    (cells,) = length_table([row]).rows
+    assert cells[-1] == "not significant (detectable: 3.1 points, PSI 0.083)"
+    assert length_table([replace(row, detectable_start_to_end=None)]).rows[0][-1].endswith("(no linear effect detectable)")
 
 
 def test_older_results_are_said_to_assume_independent_questions(folder):

@@ -6,6 +6,7 @@ import pytest
 from benchmarks.simulation import draw_clustered
 from posir_psi import psi
 from posir_significance.analysis import analyse_group
+from posir_significance.correction import holm
 
 STRUCTURES = [
     ("independent", 0.0),
@@ -22,7 +23,7 @@ def curve(effect, size, level=0.8, bins=20):
     shape = {"flat": 0 * x, "linear": x, "step": (x > 0.6) * 1.0, "dip": 1 - (2 * x - 1) ** 2}[effect]
     shape = (shape - shape.min()) / max(np.ptp(shape), 1e-9)
     scores = 1 - size * shape
-    return scores * level / scores.mean()
+    return scores * min(level / scores.mean(), 0.97 / scores.max())
 
 
 def simulate(structure, icc, effect, size, queries, draws):
@@ -55,6 +56,34 @@ def test_a_linear_effect_is_found_and_covered():
     assert significant >= 0.65
     assert min(covered, contrast) >= 0.85
     assert error <= 0.05
+
+
+def test_intervals_hold_where_documents_differ_in_their_position_effect():
+    """An effect on the log odds is larger in points for hard documents; gains vary less where nearly all are found."""
+    _, covered, contrast, error = simulate("papers", 0.2, "step", 0.6, 2_000, 60)
+    assert min(covered, contrast) >= 0.83
+    assert error <= 0.05
+
+
+def share_of_flagged_reports(draws):
+    """Share of reports of a flat model, five rows each, that call a position bias significant."""
+    flagged = 0
+    for seed in range(draws):
+        rng = np.random.default_rng([seed, 5])
+        drawn = draw_clustered("random", 2_000, 0.2, curve("flat", 0), rng)
+        lengths = rng.integers(4, size=drawn.documents.max() + 1)[drawn.documents]
+        groups = [drawn, *(drawn.select(lengths == length) for length in range(4))]
+        flagged += min(holm([analyse_group(group).test.p_value for group in groups])) < 0.05
+    return flagged / draws
+
+
+def test_a_report_of_a_flat_model_seldom_flags_anything():
+    assert share_of_flagged_reports(60) <= 0.13
+
+
+@pytest.mark.slow
+def test_a_report_of_a_flat_model_flags_something_in_at_most_6_percent():
+    assert share_of_flagged_reports(1_000) <= 0.06
 
 
 @pytest.mark.slow

@@ -29,9 +29,15 @@ FIELDS = {
     "psi_null_mean",
     "psi_null_p95",
     "p_value",
+    "detectable_start_to_end",
+    "detectable_psi",
 }
 #: Fields of the test and of what follows from it.
-TESTED = {"psi_estimate", "psi_interval", "psi_null_mean", "psi_null_p95", "p_value"}
+TESTED = (
+    FIELDS
+    - {"queries", "documents", "design_effect", "held_fixed", "psi"}
+    - {f"{name}{end}" for name in ("ndcg_at_10", "start_to_end") for end in ("", "_interval")}
+)
 
 
 @pytest.fixture(scope="module")
@@ -121,5 +127,7 @@ def test_every_profile_gets_json_scores_within_their_ranges(counts):
         assert entry["psi_estimate"] is None or entry["psi_interval"][0] <= entry["psi_estimate"] <= entry["psi_interval"][1]
         if entry["ndcg_at_10_interval"] is not None:
             assert entry["ndcg_at_10_interval"][0] <= entry["ndcg_at_10"] <= entry["ndcg_at_10_interval"][1]
+        if entry["start_to_end"] is not None:
+            assert entry["start_to_end_interval"][0] <= entry["start_to_end"] <= entry["start_to_end_interval"][1]
         if entry["psi_interval"] and entry["p_value"] >= 0.05:
             assert entry["psi_interval"][0] == 0
