@@ -1,17 +1,23 @@
-"""Time that all plugins take for the results of a model on a language of PosIR: 31 domains of 1,355 questions each.
+"""Time of all plugins for a model's results on a language of PosIR, 31 domains of 1,355 questions, and of comparing two models.
 
 Use: OMP_NUM_THREADS=1 python benchmarks/plugins_speed.py
 
-Ranks are drawn at random, two questions a document; the model reads 512 tokens. One domain
-more is scored before, which loads the plugins.
+Ranks are drawn at random, two questions a document; the models read 512 tokens. One domain more is scored before, which loads
+the plugins.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 
+from posir_compare.comparison import compare_pair
+from posir_compare.model_runs import ModelRun, Pair
+from posir_compare.pairing import CommonResults, PooledResult
+from posir_tasks.cells import pool
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.evidence import Evidence
 from posir_tasks.plugin_api.manager import plugin_scores
@@ -36,22 +42,32 @@ def draw_evidence(rng: np.random.Generator, domain: int) -> Evidence:
     )
 
 
+@contextmanager
+def timed(what: str) -> Iterator[None]:
+    """Print how long the block takes."""
+    start, processor = time.perf_counter(), time.process_time()
+    yield
+    print(f"{what}: {time.perf_counter() - start:.2f} s wall, {time.process_time() - processor:.2f} s on the processor")
+
+
 def main() -> None:
-    """Print the time."""
+    """Print the times."""
     rng, scheme = np.random.default_rng(0), RelativePositions()
-    results = []
+    results, others = [], []
     for domain in range(DOMAINS + 1):
         evidence = draw_evidence(rng, domain)
-        ranks = np.minimum(rng.geometric(0.5, QUESTIONS), 100)
-        values = DocumentRanks.from_ranks(scheme, evidence, ranks, WINDOW)
-        results.append((values.profile, WindowCoverage.from_ranks(WINDOW, scheme, evidence, ranks), values))
+        a, b = (np.minimum(rng.geometric(0.5, QUESTIONS), 100) for _ in range(2))
+        values = DocumentRanks.from_ranks(scheme, evidence, a, WINDOW)
+        results.append((values.profile, WindowCoverage.from_ranks(WINDOW, scheme, evidence, a), values))
+        others.append(DocumentRanks.from_ranks(scheme, evidence, b, WINDOW))
     plugin_scores(*results[0])
-    start, processor = time.perf_counter(), time.process_time()
-    for result in results[1:]:
-        plugin_scores(*result)
-    print(
-        f"{DOMAINS} domains: {time.perf_counter() - start:.2f} s wall, {time.process_time() - processor:.2f} s on the processor"
-    )
+    with timed(f"scores of {DOMAINS} domains"):
+        for result in results[1:]:
+            plugin_scores(*result)
+    with timed("comparison of two models on all of them"):
+        pooled = [pool(ranks) for ranks in ([result[2] for result in results[1:]], others[1:])]
+        common = CommonResults(*(PooledResult(ranks.profile, ranks) for ranks in pooled), ("all",), ())
+        compare_pair(Pair(ModelRun("A", ()), ModelRun("B", ()), "simulated"), common)
 
 
 if __name__ == "__main__":

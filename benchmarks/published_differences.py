@@ -1,0 +1,73 @@
+"""Which published differences in nDCG@10 and PSI between models are significant, of which only means and counts are known.
+
+Use: python benchmarks/published_differences.py
+
+For every task, all pairs of models are tested, unpaired, with Holm's correction over the pairs. Assumed: a question's nDCG@10
+varies like 0.8 of a Bernoulli trial's (0.74 to 0.83 in simulated ranks); design effects of 1 (independent questions), 2
+(JaQuAD) and 8 (COVID-QA); models are not correlated over questions, which is cautious for nDCG@10. An average over PosIR's
+languages has as many questions as one language, since they are translations. PSI: PosIR's bins have equal numbers of
+questions, and the best and the worst of them lie around the mean at the printed PSI.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import combinations
+
+import numpy as np
+from scipy.special import ndtr
+
+from posir_published import PublishedRow, published_rows, published_tasks
+from posir_published.queries import BUCKET_QUERIES
+from posir_significance.correction import holm
+from posir_significance.intervals import ALPHA
+from posir_significance.power import DISPERSION
+
+LANGUAGE, BINS = 42_000, 20
+DESIGN_EFFECTS = (1, 2, 8)
+
+
+def ndcg_variance(row: PublishedRow) -> float:
+    """Return the variance of nDCG@10 with independent questions."""
+    queries = LANGUAGE if row.task.startswith("PosIR") else sum(BUCKET_QUERIES[row.task])
+    return DISPERSION * row.ndcg_at_10 * (1 - row.ndcg_at_10) / queries
+
+
+def psi_variance(row: PublishedRow) -> float:
+    """Return the variance of 1 - a / b (delta method) of the worst bin a and the best bin b around the mean."""
+    buckets = BUCKET_QUERIES.get(row.task, (LANGUAGE // BINS,))
+    ratio, queries = 1 - row.psi, float(np.mean(buckets))
+    best = min(2 * row.ndcg_at_10 / (1 + ratio), 0.99)
+    worst = best * ratio
+    a, b = (DISPERSION * score * (1 - score) / queries for score in (worst, best))
+    return a / best**2 + b * worst**2 / best**4
+
+
+def find_ties(
+    rows: Sequence[PublishedRow],
+    score: Callable[[PublishedRow], float],
+    variance: Callable[[PublishedRow], float],
+    effect: int,
+) -> list[str]:
+    """Return the pairs of models whose difference is not significant, for a design effect."""
+    pairs = list(combinations(rows, 2))
+    z = [abs(score(a) - score(b)) / (effect * (variance(a) + variance(b))) ** 0.5 for a, b in pairs]
+    corrected = holm([float(2 * ndtr(-one)) for one in z])
+    return [f"{a.model} = {b.model}" for (a, b), p_value in zip(pairs, corrected, strict=True) if p_value >= ALPHA]
+
+
+def main() -> None:
+    """Print the number of pairs that are not significant, and which for the averages."""
+    print(f"| task | pairs | {' | '.join(f'{name}, deff {one}' for name in ('nDCG@10', 'PSI') for one in DESIGN_EFFECTS)} |")
+    print(f"|{' --- |' * (2 + 2 * len(DESIGN_EFFECTS))}")
+    for task in published_tasks():
+        rows = [row for row in published_rows(task) if row.length == "all"]
+        ties = [find_ties(rows, lambda row: row.ndcg_at_10, ndcg_variance, one) for one in DESIGN_EFFECTS]
+        ties += [find_ties(rows, lambda row: row.psi, psi_variance, one) for one in DESIGN_EFFECTS]
+        print(f"| {task} | {len(rows) * (len(rows) - 1) // 2} | {' | '.join(str(len(one)) for one in ties)} |")
+        if task in ("PosIR", "SQuAD-PosQ", "FineWeb-PosQ"):
+            print(f"  nDCG@10, deff 2: {'; '.join(ties[1])}\n  PSI, deff 2: {'; '.join(ties[4])}")
+
+
+if __name__ == "__main__":
+    main()
