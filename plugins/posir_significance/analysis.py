@@ -90,7 +90,9 @@ def list_observations(profile: PositionProfile, ranks: DocumentRanks | None) -> 
 def analyse_group(observations: Observations, *, unweighted: bool = False) -> GroupAnalysis:
     """Analyse a group; nDCG@10 is the mean over queries, or the unweighted mean over bins, as papers report length buckets."""
     effect = estimate_effect(observations)
-    test = run_effect_test(effect, observations.bins) if effect and observations.gains.any() else None
+    test = (
+        run_effect_test(effect, observations.bins, observations=observations) if effect and observations.gains.any() else None
+    )
     variances = None
     if effect and test:
         variances = gain_variances(test.expected, effect.weights * len(observations.position))

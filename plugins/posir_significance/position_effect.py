@@ -102,6 +102,35 @@ def estimate_covariance(
     return covariance
 
 
+def permute_gains(observations: Observations, effect: PositionEffect, draws: int, rng: np.random.Generator) -> Floats | None:
+    """Return effects after random permutations of the gains within strata, shape (draws, B).
+
+    None where the gains are not exchangeable within strata, or queries are in two bins: if the length is held fixed, and
+    some documents have several queries.
+    """
+    strata = observations.documents if effect.stratum is Stratum.DOCUMENT else observations.lengths
+    shared = effect.stratum is Stratum.LENGTH and np.bincount(observations.documents).max() > 1
+    if shared or len(observations.query) != len(observations.gains):
+        return None
+    rows = _list_rows(observations, effect.filled)
+    found = _within(rows, strata)
+    _, stratum = np.unique(strata, return_inverse=True)
+    sizes = np.bincount(stratum)
+    effects = np.zeros((draws, rows.count))
+    # A stratum with equal gains contributes nothing.
+    varied = np.flatnonzero(found.squares > TOLERANCE)
+    order = np.argsort(stratum, kind="stable")
+    starts = np.cumsum(sizes) - sizes
+    for size in np.unique(sizes[varied]):
+        members = order[starts[varied[sizes[varied] == size]][:, None] + np.arange(size)]
+        shape = (draws, *members.shape)
+        gains = rng.permuted(np.broadcast_to(rows.gains[members], shape), axis=2).reshape(draws, -1)
+        design = np.eye(rows.count)[rows.bins[members]]
+        centred = (design - design.mean(axis=1, keepdims=True)).reshape(-1, rows.count)
+        effects += gains @ (centred @ found.inverse)
+    return effects - (effects @ effect.weights)[:, None]
+
+
 def _random_slopes(rows: _Rows, strata: _Strata, shape: Floats, meat: Floats) -> Floats:
     """Return what the variance between documents in the size of an effect adds to the covariance of b, shape (B, B)."""
     _, document = np.unique(rows.documents, return_inverse=True)

@@ -1,5 +1,7 @@
 """The test of the position effect and the estimate of PSI: level, power, coverage and error, by simulation."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ from benchmarks.simulation import draw_clustered
 from posir_psi import psi
 from posir_significance.analysis import analyse_group
 from posir_significance.correction import holm
+from posir_significance.position_effect import Stratum, estimate_effect, permute_gains
 
 STRUCTURES = [
     ("independent", 0.0),
@@ -103,3 +106,27 @@ def test_power_coverage_and_error(effect, size):
     assert covered >= 0.9
     assert contrast >= 0.92
     assert error <= 0.05
+
+
+def test_gains_are_permuted_within_their_stratum():
+    drawn = draw_clustered("random", 300, 0.2, curve("linear", 0.3), np.random.default_rng(2))
+    effect = estimate_effect(drawn)
+    permuted = permute_gains(drawn, effect, 4_000, np.random.default_rng(3))
+    assert permuted @ effect.weights == pytest.approx(0, abs=1e-9)
+    scale = np.diag(effect.null_covariance).mean()
+    # The null covariance has one pseudo-query of maximal variance more.
+    assert np.cov(permuted.T) == pytest.approx(effect.null_covariance, abs=0.12 * scale)
+    assert np.abs(permuted.mean(axis=0)).max() < 5 * (scale / 4_000) ** 0.5
+
+
+def test_gains_of_shared_documents_are_not_permuted_across_them():
+    drawn = draw_clustered("random", 300, 0.2, curve("flat", 0), np.random.default_rng(2))
+    effect = replace(estimate_effect(drawn), stratum=Stratum.LENGTH)
+    assert permute_gains(drawn, effect, 10, np.random.default_rng(3)) is None
+
+
+def test_the_level_holds_for_few_queries_of_a_good_model():
+    """Nearly all gains are 1: sums of few of them are far from normal."""
+    means = curve("flat", 0, 0.95)
+    drawn = (draw_clustered("independent", 80, 0.0, means, np.random.default_rng([seed, 3])) for seed in range(150))
+    assert sum(analyse_group(one).test.p_value < 0.05 for one in drawn) <= 16
