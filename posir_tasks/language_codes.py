@@ -33,6 +33,8 @@ MACROLANGUAGES = {
 NOT_A_LANGUAGE = frozenset({"ber", "mis", "mul", "und", "zxx"})
 FORMAT = "A code is an individual language of ISO 639-3, a hyphen and a script of ISO 15924, such as fin-Latn."
 MAX_SUGGESTIONS = 3
+#: Similarity of a typing error: one letter of a code's nine characters.
+CLOSE = 0.85
 
 
 def check_code(code: str) -> None:
@@ -91,7 +93,9 @@ def suggest_codes(text: str) -> list[str]:
         f"{member}-{script}" for member in members if (script := stated or default_script(member) or default_script(code))
     ]
     known = [*_published(), *(f"{known}-{script}" for known, script in _table(DEFAULT_SCRIPTS).items())]
-    close = get_close_matches(text, [code for code in known if code[:3] not in MACROLANGUAGES or code in _published()])
+    close = get_close_matches(
+        text, [code for code in known if code[:3] not in MACROLANGUAGES or code in _published()], cutoff=CLOSE
+    )
     return (suggested or close)[:MAX_SUGGESTIONS]
 
 

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from posir_build.importing import ImportedData, import_passages
-from posir_build.passages import Passage, SkippedQuestion
+from posir_build.passages import UNANSWERABLE, Passage, SkippedQuestion
 from posir_build.readers.beir import read_beir
 from posir_build.readers.json_lines import read_json_lines
 from posir_build.readers.squad_json import read_squad_json
@@ -63,7 +63,9 @@ def add_commands(app: typer.Typer) -> None:
 
     @app.command("import", rich_help_panel=DATA)
     def import_command(
-        sources: Annotated[list[Path], typer.Argument(help="JSON Lines (.jsonl), or folders in the BEIR layout with spans.")],
+        sources: Annotated[
+            list[Path], typer.Argument(help="JSON Lines (.jsonl), SQuAD-format JSON (.json), or BEIR folders with spans.")
+        ],
         language: Language,
         domain: Domain,
         output: Output,
@@ -80,7 +82,7 @@ def add_commands(app: typer.Typer) -> None:
 
 
 def read_sources(sources: Iterable[Path], split: str) -> Iterator[Passage | SkippedQuestion]:
-    """Yield the passages of BEIR folders and JSON Lines files.
+    """Yield the passages of BEIR folders, JSON Lines files and SQuAD-format JSON.
 
     Raises:
         PosirError: A source is neither.
@@ -91,10 +93,10 @@ def read_sources(sources: Iterable[Path], split: str) -> Iterator[Passage | Skip
             yield from read_beir(source, split)
         elif source.suffix == ".jsonl":
             yield from read_json_lines(source)
+        elif source.suffix == ".json":
+            yield from read_squad_json([source])
         else:
-            raise PosirError(
-                f"{source}: neither a folder nor a file that ends in .jsonl. For SQuAD-format JSON use `posir import-squad`."
-            )
+            raise PosirError(f"{source}: neither a folder nor a file that ends in .jsonl or .json.")
 
 
 def import_and_report(
@@ -115,11 +117,16 @@ def format_report(imported: ImportedData, folder: Path) -> Iterator[str]:
         yield f"titles: {pluralize(len(imported.titles), 'document')} in {articles}; spans count in the texts alone"
     if imported.repaired:
         shifts = Counter(one.span.start - (one.answer.start or 0) for one in imported.repaired)
-        summary = ", ".join(f"{shift:+d} ({count:,})" for shift, count in shifts.most_common())
+        summary = ", ".join(
+            f"{shift:+d} ({count:,})" if shift else f"0 ({count:,}, spelled otherwise)" for shift, count in shifts.most_common()
+        )
         yield f"repaired: {pluralize(len(imported.repaired), 'span')}, moved by characters {summary}; first:"
         for one in imported.repaired[:MAX_EXAMPLES]:
             answer = f"{short_repr(one.answer.text)} from character {one.answer.start} to {one.span.start}"
             yield f"  {one.file}: question {one.question}: {answer}"
-    if imported.skipped:
-        yield f"skipped: {pluralize(len(imported.skipped), 'question')}, first:"
-        yield from (f"  {question}" for question in imported.skipped[:MAX_EXAMPLES])
+    skipped = [question for question in imported.skipped if question.reason != UNANSWERABLE]
+    if len(skipped) < len(imported.skipped):
+        yield f"without an answer: {pluralize(len(imported.skipped) - len(skipped), 'question')}, not imported"
+    if skipped:
+        yield f"skipped: {pluralize(len(skipped), 'question')}, first:"
+        yield from (f"  {question}" for question in skipped[:MAX_EXAMPLES])

@@ -6,12 +6,12 @@ A reader yields passages with their questions; here spans are checked and tokens
 import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from posir_build.document_ids import derive_document_ids
 from posir_build.passages import Passage, Question, SkippedQuestion
 from posir_build.spans import Span, StatedAnswer, repair_span, resolve_span
 from posir_build.target import Target, write_domain
@@ -84,8 +84,7 @@ def collect_questions(passages: Iterable[Passage | SkippedQuestion], domain: str
     """
     imported = ImportedData()
     passages = list(passages)
-    stated = {passage.id for passage in passages if isinstance(passage, Passage)}
-    numbered: dict[str, str] = {}
+    derived = derive_document_ids([passage for passage in passages if isinstance(passage, Passage)], domain)
     for passage in passages:
         if isinstance(passage, SkippedQuestion):
             imported.skipped.append(passage)
@@ -93,10 +92,7 @@ def collect_questions(passages: Iterable[Passage | SkippedQuestion], domain: str
         where = f"{passage.file}: {passage.place}"
         if not passage.text.strip():
             raise DataError(f"{where}: the text is empty; every document must have content.")
-        if not passage.id and passage.text not in numbered:
-            names = (f"{domain}_{number}" for number in count(len(imported.documents)))
-            numbered[passage.text] = next(name for name in names if name not in stated and name not in imported.documents)
-        document = passage.id or numbered[passage.text]
+        document = passage.id or derived[passage.text]
         if imported.documents.setdefault(document, passage.text) != passage.text:
             raise DataError(f"{where}: another document has the id {document!r} too; ids must be unique.")
         if passage.title.strip():

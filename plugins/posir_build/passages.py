@@ -5,6 +5,9 @@ from dataclasses import dataclass
 
 from posir_build.spans import StatedAnswer
 
+#: Why a question without an answer in its document is skipped.
+UNANSWERABLE = "has no answer"
+
 
 @dataclass(frozen=True)
 class Question:
@@ -29,9 +32,11 @@ class Passage:
     text: str
     questions: Sequence[Question] = ()
     id: str | None = None
-    """The id of its document; None to identify passages by their text and number them."""
+    """The id of its document; None to derive one: see `posir_build.document_ids`."""
     title: str = ""
     """Title of the article that it is part of, "" if there is none; not part of `text`, in which spans count."""
+    question_ids: Sequence[str] = ()
+    """Ids that the file states for its questions, skipped ones included."""
 
 
 @dataclass(frozen=True)

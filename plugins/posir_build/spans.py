@@ -9,6 +9,9 @@ from reprlib import repr as short_repr
 #: 0.08 % of JaQuAD's questions and at most 0.34 % of an XQuAD language's (Chinese); within 32 characters it would be 6 %.
 REPAIR_DISTANCE = 5
 OTHER_FORM = "; its document has it in another Unicode form (NFC, NFD): normalize both to the same form"
+NON_JOINER = "\u200c"
+#: Characters that texts of one language use for each other: Arabic for Persian letters and digits, cedillas for commas below.
+SAME_LETTERS = str.maketrans("\u064a\u0649\u0643şţŞŢ٠١٢٣٤٥٦٧٨٩", "\u06cc\u06cc\u06a9șțȘȚ۰۱۲۳۴۵۶۷۸۹")
 
 
 @dataclass(frozen=True)
@@ -77,8 +80,9 @@ def _within_document(start: int, end: int | None, document: str) -> Span:
 def repair_span(answer: str, start: int, document: str) -> Span:
     """Return the only match of an answer within `REPAIR_DISTANCE` characters of its stated start.
 
-    If the text as it is has no match, the text without leading and trailing white space is tried. Nothing else is changed: no
-    case, no punctuation, no Unicode form.
+    If the text as it is has no match, the text without leading and trailing white space is tried, then its spelling in the
+    document: letters of `SAME_LETTERS`, the kind of white space and invisible characters, such as the zero-width non-joiner of
+    Persian, may differ. Nothing else may: no case, no punctuation, no Unicode form.
 
     Args:
         answer: Not blank.
@@ -95,7 +99,36 @@ def repair_span(answer: str, start: int, document: str) -> Span:
             raise ValueError(f"its answer {short_repr(text)} occurs {len(starts)} times near character {stated}")
         if starts:
             return Span(starts[0], starts[0] + len(text))
-    raise ValueError(_describe_mismatch(answer, start, document))
+    spelled = find_spellings(answer, start, document)
+    if len(spelled) != 1:
+        raise ValueError(_describe_mismatch(answer, start, document))
+    return spelled[0]
+
+
+def find_spellings(answer: str, start: int, document: str) -> list[Span]:
+    """Return every span within `REPAIR_DISTANCE` of a start that differs from an answer in its spelling alone."""
+    first = max(0, start - REPAIR_DISTANCE)
+    # A document may have an invisible character after every letter.
+    part = document[first : max(0, start + REPAIR_DISTANCE) + 2 * len(answer)]
+    spans = set()
+    for joiner in ("", " "):
+        letters, bare = _spell(part, joiner), "".join(letter for _, letter in _spell(answer, joiner))
+        for found in find_occurrences(bare, "".join(letter for _, letter in letters)) if bare else ():
+            spans.add(Span(first + letters[found][0], first + letters[found + len(bare) - 1][0] + 1))
+    return [span for span in spans if abs(span.start - start) <= REPAIR_DISTANCE]
+
+
+def _spell(text: str, joiner: str) -> list[tuple[int, str]]:
+    """Return position and letter of each visible character; those of `SAME_LETTERS`, and all white space, are one letter.
+
+    A `joiner` stands for the zero-width non-joiner, for which Persian texts have a space or nothing, too.
+    """
+    spelled = []
+    for position, character in enumerate(text):
+        letter = " " if character.isspace() else joiner if character == NON_JOINER else character.translate(SAME_LETTERS)
+        if letter and unicodedata.category(letter) != "Cf":
+            spelled.append((position, letter))
+    return spelled
 
 
 def find_occurrences(text: str, document: str, first: int = 0, last: int | None = None) -> list[int]:
@@ -119,6 +152,8 @@ def _describe_mismatch(text: str, start: int, document: str) -> str:
     near = [found for found in starts if abs(found - start) <= REPAIR_DISTANCE]
     if len(near) == 1:
         elsewhere = f"; it is at {near[0]}, and --repair moves it there"
+    elif len(find_spellings(text, start, document)) == 1:
+        elsewhere = "; its document spells it otherwise (letters, spaces, invisible characters), which --repair accepts"
     elif starts:
         elsewhere = f"; the nearest match is at {min(starts, key=lambda found: abs(found - start))}"
     elif _differs_in_form(text, document):

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from posir_build.validation import find_problems, find_warnings
+from posir_build.validation import find_warnings, inspect_subsets
 from posir_tasks.display.progress import progress
 from posir_tasks.display.wording import pluralize
 from posir_tasks.plugin_api.panels import DATA
@@ -43,8 +43,9 @@ def add_commands(app: typer.Typer) -> None:
         """
         data = resolve_folder(folder)
         subsets = data.subset_keys()
-        problems = dict(find_problems(data.root, progress(subsets, "Checking")))
-        warnings = list(find_warnings(subsets))
+        found = dict(inspect_subsets(data.root, progress(subsets, "Checking")))
+        problems = {subset: list(one.problems) for subset, one in found.items()}
+        warnings = [*find_warnings(subsets), *(warning for one in found.values() for warning in one.warnings)]
         if format_ is ValidationFormat.JSON:
             typer.echo(format_json(data.root, problems, warnings))
         else:

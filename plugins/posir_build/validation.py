@@ -1,6 +1,7 @@
 """Checks of a folder in the PosIR layout against everything that the loader requires, domain by domain."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -9,18 +10,18 @@ from posir_tasks.language_codes import check_code
 from posir_tasks.languages import DOMAINS
 from posir_tasks.sources.checks import Problem
 from posir_tasks.sources.folder import SubsetKey
-from posir_tasks.sources.posir import inspect_domain
+from posir_tasks.sources.posir import Inspection, inspect_domain
 from posir_tasks.sources.repository import LocalRepository
 
 
-def find_problems(root: Path, subsets: Iterable[SubsetKey]) -> Iterator[tuple[SubsetKey, list[Problem]]]:
-    """Yield each subset with its problems; a problem that several share is listed with the first of them."""
+def inspect_subsets(root: Path, subsets: Iterable[SubsetKey]) -> Iterator[tuple[SubsetKey, Inspection]]:
+    """Yield each subset with what is wrong with it; a problem that several share is listed with the first of them."""
     repository = LocalRepository(root)
     listed: set[Problem] = set()
     for subset in subsets:
-        _, problems = inspect_domain(repository, subset.language, subset.corpus_language, subset.domain)
-        yield subset, [problem for problem in problems if problem not in listed]
-        listed.update(problems)
+        found = inspect_domain(repository, subset.language, subset.corpus_language, subset.domain)
+        yield subset, replace(found, problems=[problem for problem in found.problems if problem not in listed])
+        listed.update(found.problems)
 
 
 def find_warnings(subsets: Iterable[SubsetKey]) -> Iterator[str]:

@@ -22,6 +22,8 @@ class PositionData:
     """The revision of the data: a commit of the Hub, or `local-` and a digest."""
     dropped: int = 0
     """Queries that the qrels name but the data lacks."""
+    warnings: tuple[str, ...] = ()
+    """What is valid and perhaps a mistake."""
 
     def select(self, rows: list[int]) -> PositionData:
         """Return the data with these queries only, and the complete corpus."""

@@ -13,7 +13,8 @@ from polars._typing import PolarsDataType
 from posir_tasks.evidence import Evidence
 from posir_tasks.sources.checks import Problem, ProblemsError, Table, raise_problems, read_valid_columns
 from posir_tasks.sources.data import PositionData
-from posir_tasks.sources.repository import Repository
+from posir_tasks.sources.pairing import ADVICE, LONG_RUN, compare_documents
+from posir_tasks.sources.repository import LocalRepository, Repository
 
 REPO_ID = "infgrad/PosIR-Benchmark-v1"
 REVISION = "main"
@@ -75,9 +76,17 @@ def list_domains(repository: Repository, language: str) -> list[str]:
     return sorted({folder for folder in folders if not folder.startswith(".")})
 
 
-def inspect_domain(
-    repository: Repository, language: str, corpus_language: str, domain: str
-) -> tuple[PosirTables, list[Problem]]:
+@dataclass(frozen=True)
+class Inspection:
+    """The tables of a domain, and what is wrong with them."""
+
+    tables: PosirTables
+    problems: Sequence[Problem]
+    warnings: Sequence[str] = ()
+    """What is valid and perhaps a mistake."""
+
+
+def inspect_domain(repository: Repository, language: str, corpus_language: str, domain: str) -> Inspection:
     """Read the valid columns of a domain's tables, and find every problem with them.
 
     Raises:
@@ -87,7 +96,59 @@ def inspect_domain(
     queries, query_problems = _read_table(repository, f"{language}/{domain}/queries.parquet", QUERIES, {TITLE: pl.String})
     qrels, qrels_problems = _read_table(repository, f"{language}/{domain}/qrels/test.parquet", QRELS)
     tables = PosirTables(corpus, queries, qrels, same_language=language == corpus_language)
-    return tables, [*corpus_problems, *query_problems, *qrels_problems, *check_tables(tables)]
+    problems = [*corpus_problems, *query_problems, *qrels_problems, *check_tables(tables)]
+    if problems or tables.same_language:
+        return Inspection(tables, problems)
+    return _inspect_pairing(tables, repository, language, corpus_language, domain)
+
+
+def _inspect_pairing(
+    tables: PosirTables, repository: Repository, language: str, corpus_language: str, domain: str
+) -> Inspection:
+    """Check that documents of two languages with one id are translations; texts that are on the Hub are not downloaded."""
+    own = _read_local(repository, f"{language}/{domain}/corpus.parquet", CORPUS)
+    judged = _read_local(repository, f"{corpus_language}/{domain}/qrels/test.parquet", QRELS)
+    agreement = compare_documents(_pair_documents(tables, own, judged))
+    height, subset, warnings = tables.corpus.frame.height, f"{language}-{corpus_language}/{domain}", []
+    if not own.is_empty() and own.height != height:
+        warnings.append(f"{subset}: {own.height:,} documents in {language}, {height:,} in {corpus_language}")
+    if agreement.is_mispaired:
+        message = (
+            f"names documents that are not translations of those of the same id in {tables.corpus.file}: {agreement}. {ADVICE}"
+        )
+        return Inspection(tables, [Problem(tables.qrels.file, "corpus-id", message)], warnings)
+    run = agreement.mismatched_run
+    if len(run) >= LONG_RUN:
+        warnings.append(
+            f"{subset}: {len(run)} consecutive documents, from {run[0]} to {run[-1]}, may not be translations of those of the "
+            f"same id; {agreement}. {ADVICE}."
+        )
+    return Inspection(tables, [], warnings)
+
+
+def _read_local(repository: Repository, path: str, columns: Mapping[str, PolarsDataType]) -> pl.DataFrame:
+    """Return the rows of a file with valid columns on this machine, and no rows in place of any other."""
+    if isinstance(repository, LocalRepository) and repository.locate(path).is_file():
+        frame, problems = read_valid_columns(repository.locate(path), columns)
+        if not problems:
+            return frame
+    return pl.DataFrame(schema=columns)
+
+
+def _pair_documents(tables: PosirTables, own: pl.DataFrame, judged: pl.DataFrame) -> pl.DataFrame:
+    """Return the relevant documents as `compare_documents` takes them."""
+    queries = tables.queries.frame.join(tables.positives, left_on="_id", right_on="query-id", maintain_order="left")
+    first, questions = pl.col("pos_char_length").first(), pl.len()
+    documents = queries.group_by("corpus-id", maintain_order=True).agg(first.alias("characters"), questions.alias("questions"))
+    others = (
+        judged.filter(pl.col("score") > 0).group_by("corpus-id").agg(pl.col("query-id").n_unique().alias("other_questions"))
+    )
+    return (
+        documents.rename({"corpus-id": "id"})
+        .join(tables.corpus.frame.rename({"_id": "id", "text": "other_text"}), on="id", maintain_order="left")
+        .join(own.unique("_id", keep="first").rename({"_id": "id"}), on="id", how="left", maintain_order="left")
+        .join(others.rename({"corpus-id": "id"}), on="id", how="left", maintain_order="left")
+    )
 
 
 def _read_table(
@@ -167,10 +228,11 @@ def _check_pairs(tables: PosirTables) -> list[Problem]:
     has_document = pl.col("corpus-id").is_in(tables.corpus.frame["_id"].implode())
     unknown = ((pl.col("score") > 0) & has_query & ~has_document).fill_null(False)
     rule = f"in {tables.qrels.file}; every query needs exactly one"
+    advice = "" if tables.same_language else f". {ADVICE}"
     return [
         *counted.check_rows(count == 0, "_id", f"has no relevant document {rule}"),
         *counted.check_rows(count > 1, "_id", f"has several relevant documents {rule}"),
-        *tables.qrels.check_rows(unknown, "corpus-id", f"is not in {tables.corpus.file}"),
+        *tables.qrels.check_rows(unknown, "corpus-id", f"is not in {tables.corpus.file}{advice}"),
     ]
 
 
@@ -212,8 +274,9 @@ def read_domain(repository: Repository, language: str, corpus_language: str, dom
     Raises:
         DataError: The data is invalid; the error lists every problem.
     """
-    tables, problems = inspect_domain(repository, language, corpus_language, domain)
-    raise_problems(problems)
+    inspection = inspect_domain(repository, language, corpus_language, domain)
+    raise_problems(inspection.problems)
+    tables = inspection.tables
     positives = tables.positives
     known = positives.join(tables.queries.frame, left_on="query-id", right_on="_id", how="semi")
     queries = tables.queries.frame.join(known, left_on="_id", right_on="query-id", how="left", maintain_order="left")
@@ -232,4 +295,5 @@ def read_domain(repository: Repository, language: str, corpus_language: str, dom
         ),
         revision=repository.revision(domain_files(language, corpus_language, domain)),
         dropped=positives["query-id"].n_unique() - known["query-id"].n_unique(),
+        warnings=tuple(inspection.warnings),
     )

@@ -180,6 +180,8 @@ class PositionTask(RetrievalTask):
 
     def _read_with_warning(self, subset: str) -> PositionData:
         data = self.read_subset(subset)
+        for warning in data.warnings:
+            logger.warning("%s, %s", self.metadata.name, warning)
         if data.dropped:
             logger.warning(
                 "%s, %s: skipped %d queries that are in the qrels but not in the data", self.metadata.name, subset, data.dropped

@@ -31,7 +31,7 @@ def test_jaquad_becomes_a_task_is_validated_described_run_and_reported(squad_dat
     paragraphs = [paragraph for article in json.loads(file.read_text())["data"] for paragraph in article["paragraphs"]]
     questions = sum(len(paragraph["qas"]) for paragraph in paragraphs)
     printed = import_squad(file, language="jpn-Jpan", output=tmp_path)
-    assert printed.endswith(f"{len({p['context'] for p in paragraphs}):,} documents, {questions:,} questions\n")
+    assert printed.splitlines()[0].endswith(f"{len({p['context'] for p in paragraphs}):,} documents, {questions:,} questions")
     assert "1 language, 1 domain checked: no problem" in done("posir", "validate", str(tmp_path))
     described = json.loads(done("posir", "stats", str(tmp_path / POSIR_FOLDER), "--format", "json"))
     assert described["rows"][0]["queries"] == questions

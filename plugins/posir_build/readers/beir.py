@@ -108,6 +108,9 @@ def _read_qrels(file: Path) -> pl.DataFrame:
         frame = pl.read_csv(file, separator="\t", infer_schema_length=0)
     except (pl.exceptions.PolarsError, OSError) as error:
         raise DataError(f"{file}: not a readable file of tab-separated values ({summarize_error(error)}).") from error
+    # polars renames them.
+    if any("_duplicated_" in name for name in frame.columns):
+        raise DataError(f"{file}: several columns have the same name; keep one of them.")
     missing = [name for name in QRELS if name not in frame.columns]
     if missing:
         raise DataError(f"{file}: missing column(s) {', '.join(missing)}; the file has {', '.join(frame.columns)}.")

@@ -57,13 +57,15 @@ def _describe(error: ValidationError) -> str:
 
 
 @contextmanager
-def error_context(file: Path, place: str, expected: str) -> Iterator[None]:
+def error_context(file: Path | str, place: str, expected: str) -> Iterator[None]:
     """Turn an error about a place in a file into a DataError that names the place and the expected format."""
     where = f"{file}: {place}: " if place else f"{file}: "
     try:
         yield
     except OSError as error:
         raise DataError(f"{where}cannot be read ({error.strerror}).") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{where}{error}; convert the file to UTF-8, for example by `iconv`. Expected: {expected}.") from error
     except (ValueError, RecursionError) as error:
         raise DataError(f"{where}{error}. Expected: {expected}.") from error
 

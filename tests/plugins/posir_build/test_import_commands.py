@@ -60,11 +60,13 @@ def test_several_sources_are_one_domain(tmp_path, lines):
 def test_repaired_and_skipped_questions_are_listed_with_examples(tmp_path):
     asked = [{"id": row, "question": f"Q{row}?", "answers": [{"text": "heron", "answer_start": START - 1}]} for row in range(7)]
     asked += [{"id": "gone", "question": "Who?", "answers": [{"text": "stork", "answer_start": START}]}]
+    asked += [{"id": name, "question": "Why?", "answers": [], "is_impossible": True} for name in ("no", "neither")]
     asked += [{"id": "right", "question": "What?", "answers": [{"text": "crane", "answer_start": TEXT.index("crane")}]}]
     file = tmp_path / "a.json"
     file.write_text(json.dumps({"data": [{"paragraphs": [{"context": TEXT, "qas": asked}]}]}))
     first, *skipped = posir("import-squad", file, output=tmp_path / "as it is").splitlines()
     assert first.endswith(": 1 document, 1 question")
+    assert skipped.pop(0) == "without an answer: 2 questions, not imported"
     assert skipped[0] == "skipped: 8 questions, first:"
     assert skipped[1] == (
         f"  {file}: question 0: its answer 'heron' is not at character {START - 1}; it is at {START}, and --repair "
@@ -76,13 +78,14 @@ def test_repaired_and_skipped_questions_are_listed_with_examples(tmp_path):
     assert printed[0] == "repaired: 7 spans, moved by characters +1 (7); first:"
     assert printed[1] == f"  {file}: question 0: 'heron' from character {START - 1} to {START}"
     assert printed[6:] == [
+        "without an answer: 2 questions, not imported",
         "skipped: 1 question, first:",
         f"  {file}: question gone: its answer 'stork' is not at character {START} or anywhere else in its document",
     ]
 
 
-def test_a_source_in_another_format_is_refused_with_the_command_for_it(tmp_path, lines):
-    for name in ("a.json", "a.jsonl.gz"):
-        with pytest.raises(PosirError, match=r"neither a folder nor a file that ends in \.jsonl\. .*posir import-squad"):
+def test_a_source_in_another_format_is_refused(tmp_path, lines):
+    for name in ("a.csv", "a.jsonl.gz"):
+        with pytest.raises(PosirError, match=r"neither a folder nor a file that ends in \.jsonl or \.json"):
             posir("import", lines, tmp_path / name, output=tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -30,16 +30,49 @@ def passage(text=TEXT, *questions, **known):
     return Passage("file", "line 1", text, questions, **known)
 
 
-def test_ids_are_preserved_and_missing_ones_generated(tmp_path):
-    imported(
+def document_ids(folder):
+    return pl.read_parquet(folder / "eng-Latn/sports/corpus.parquet")["_id"].to_list()
+
+
+def test_ids_are_preserved_and_missing_ones_derived(tmp_path):
+    found = imported(
         [passage(TEXT, asked(id="mine"), id="d7"), passage("Time flies.", asked("What flies?", StatedAnswer("Time")))], tmp_path
     )
     folder = tmp_path / "eng-Latn" / "sports"
-    assert pl.read_parquet(folder / "corpus.parquet")["_id"].to_list() == ["d7", "sports_1"]
+    given, derived = document_ids(tmp_path)
+    assert given == "d7"
+    assert re.fullmatch("sports_[0-9a-f]{16}", derived)
+    assert list(found.documents) == [given, derived]
     first, second = pl.read_parquet(folder / "queries.parquet")["_id"]
     assert first == "mine"
     assert re.fullmatch("[0-9a-f]{32}", second)
-    assert pl.read_parquet(folder / "qrels/test.parquet").rows() == [("mine", "d7", 1), (second, "sports_1", 1)]
+    assert pl.read_parquet(folder / "qrels/test.parquet").rows() == [("mine", "d7", 1), (second, derived, 1)]
+
+
+def test_a_document_is_known_by_the_ids_of_its_questions(tmp_path):
+    """Whatever their order, and in whichever of its occurrences they are."""
+    passages = [
+        passage(TEXT, asked(), question_ids=["b", "c"]),
+        passage("Time flies.", question_ids=["d"]),
+        passage(TEXT, asked("Who?", StatedAnswer("Zoë")), question_ids=["a"]),
+        passage("Nobody asks."),
+    ]
+    for name, order in (("one", passages), ("other", passages[::-1])):
+        imported(order, tmp_path / name)
+    first, second = document_ids(tmp_path / "one"), document_ids(tmp_path / "other")
+    assert first[:2] == ["sports_a", "sports_d"]
+    assert sorted(first) == sorted(second)
+
+
+def test_an_id_of_questions_about_two_texts_identifies_neither(tmp_path):
+    repeated = [passage(TEXT, asked(), question_ids=["1", "2"]), passage("Time flies.", question_ids=["1"])]
+    imported(repeated, tmp_path)
+    assert all(re.fullmatch("sports_[0-9a-f]{16}", name) for name in document_ids(tmp_path))
+
+
+def test_an_id_of_another_document_is_not_taken(tmp_path):
+    imported([passage(TEXT, asked(), question_ids=["1"]), passage("Time flies.", id="sports_1")], tmp_path)
+    assert len({*document_ids(tmp_path)}) == 2
 
 
 def test_only_documents_that_are_asked_about_are_counted_in_tokens(tmp_path):

@@ -34,6 +34,7 @@ ANSWERED = {
     "all three": record(start=TEXT.index("1999"), end=TEXT.index("1999") + 4, answer="1999"),
     "answer alone": record(answer="1999"),
     "nulls for what is not given": record(answer="1999", start=None, end=None, id=None, document=None, title=None),
+    "ParsiNLU": {"passage": TEXT, "question": "When?", "answers": [[TEXT.index("1999"), "1999"]]},
     "as datasets writes SQuAD": record(answers={"text": ["1999", "x"], "answer_start": [TEXT.index("1999"), 0]}),
 }
 
@@ -56,7 +57,8 @@ def test_ids_titles_blank_lines_and_documents_without_a_question(tmp_path, encod
         encoding=encoding,
     )
     folder = tmp_path / "out/eng-Latn/sports"
-    assert found.documents == {"d1": TEXT, "sports_1": "Nobody asks."}
+    assert list(found.documents.values()) == [TEXT, "Nobody asks."]
+    assert next(iter(found.documents)) == "d1"
     assert found.titles == {"d1": "Zoë"}
     assert pl.read_parquet(folder / "qrels/test.parquet").rows() == [("q1", "d1", 1), ("2", "d1", 1)]
 
@@ -71,8 +73,9 @@ UNUSABLE = {
     "start is a text": (record(start="14", end=18), "'start' must be a valid integer, not str"),
     "start is a number": (record(start=14.0, end=18.0), "'start' must be a valid integer, not float"),
     "answer is a list": (record(answer=["1999"]), "'answer' must be a valid string, not list"),
-    "answers of SQuAD's JSON": (record(answers=[{"text": "1999"}]), "'answers' must be a valid dictionary, not list"),
+    "answers of SQuAD's JSON": (record(answers=[{"text": "1999"}]), "'answers.answer_start' is missing"),
     "unanswerable": (record(answers={"text": [], "answer_start": []}), "has no answer"),
+    "unanswerable, no answers": (record(answers=None, is_impossible=True), "has no answer"),
     "half a character": (
         '{"context": "a b", "question": "?", "answer": "\\ud83d"}',
         "'answer' is not valid: 'utf-8' codec can't encode character",

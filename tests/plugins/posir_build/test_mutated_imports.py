@@ -195,13 +195,14 @@ def usable(value, kind):
 def expected_squad(content, *, repair):
     """Question, document and evidence of everything that must be imported."""
     said = {}
-    for article in require_field(json.loads(content.decode("utf-8-sig")), "data", list):
+    value = json.loads(content)
+    for article in value if isinstance(value, list) else require_field(value, "data", list):
         for paragraph in require_field(article, "paragraphs", list):
             text, asked = text_in(paragraph, "context"), require_field(paragraph, "qas", list)
             assert text.strip()
-            for qa in asked:
+            for number, qa in enumerate(asked):
                 assert isinstance(qa, dict)
-                assert is_id(qa.get("id"))
+                assert qa.get("id") is None or is_id(qa["id"])
                 question, answers = text_in(qa, "question"), qa.get("answers")
                 answer = answers[0] if isinstance(answers, list) and answers else None
                 words, start = (answer.get("text"), answer.get("answer_start")) if isinstance(answer, dict) else (None, None)
@@ -209,7 +210,8 @@ def expected_squad(content, *, repair):
                     continue
                 span = expected_span(text, words, start, None, repair=repair)
                 if span:
-                    said[text, str(qa["id"]), question, span] = (question, text, text[slice(*span)])
+                    name = (id(paragraph), number) if qa.get("id") in (None, "") else str(qa["id"])
+                    said[text, name, question, span] = (question, text, text[slice(*span)])
     return list(said.values())
 
 

@@ -109,6 +109,30 @@ def test_white_space_and_ends_are_repaired(answer, document, span):
     assert repair_span(answer.text, answer.start, document) == span
 
 
+PERSIAN = "در خانه کنار رود ماهیگیر پیری زندگی می\u200cکند که هر روز به بازار می\u200cرود."
+
+
+@pytest.mark.parametrize(
+    ("answer", "evidence", "document"),
+    [
+        ("\u0643نار رود ماه\u064aگ\u064aر", "کنار رود ماهیگیر", PERSIAN),
+        ("زندگی می کند", "زندگی می\u200cکند", PERSIAN),
+        ("زندگی میکند", "زندگی می\u200cکند", PERSIAN),
+        ("سال \u0661\u0663\u0667\u0661", "سال ۱۳۷۱", "در سال ۱۳۷۱ بود."),
+        ("locuieşte", "locuiește", "Aici locuiește un pescar."),
+        ("two words", "two\u00a0words", "Here two\u00a0words are."),
+    ],
+)
+def test_a_repair_takes_the_spelling_of_the_document(answer, evidence, document):
+    start = document.index(evidence)
+    with pytest.raises(ValueError, match=r"spells it otherwise .*, which --repair accepts"):
+        resolve_span(StatedAnswer(answer, start), document)
+    for shift in (0, 2, -REPAIR_DISTANCE):
+        assert repair_span(answer, start + shift, document) == Span(start, start + len(evidence))
+    with pytest.raises(ValueError, match="is not at character"):
+        repair_span(answer, start + REPAIR_DISTANCE + 1, document)
+
+
 @pytest.mark.parametrize("form", ["NFC", "NFD"])
 def test_another_unicode_form_is_named_and_never_taken(form):
     other = {"NFC": "NFD", "NFD": "NFC"}[form]

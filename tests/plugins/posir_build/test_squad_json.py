@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from posir_build.passages import UNANSWERABLE
 from posir_build.readers.squad_json import read_squad_json
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import DataError
@@ -85,15 +86,16 @@ BAD_QUESTIONS = {
     ),
     "answer beyond the end": (question("bad", "When?", "1999", 10_000), "is not at character 10000"),
     "answer from the end": (question("bad", "When?", "2001", -5), "is not at character -5"),
-    "start is true": (question("bad", "When?", "oë", True), "'answers[0].answer_start' must be a valid integer, not bool"),
+    "start is true": (question("bad", "When?", "oë", True), "'answers.answer_start' must be a valid integer, not bool"),
     "answer is half a character": (question("bad", "Who?", "\ud83d", 4), r"encode character '\ud83d' in position 0"),
     "answers of another layout": (
         {"id": "bad", "question": "?", "answers": {"text": ["Zoë"]}},
-        "must be a valid list, not dict",
+        "'answers.answer_start' is missing",
     ),
     "empty answer": (question("bad", "When?", "", 3), "its answer is blank"),
-    "start is text": (question("bad", "When?", "1999", "14"), "'answers[0].answer_start' must be a valid integer, not str"),
-    "no start": ({"id": "bad", "question": "When?", "answers": [{"text": "1999"}]}, "'answers[0].answer_start' is missing"),
+    "start is a word": (question("bad", "When?", "1999", "ten"), "'answers.answer_start' must be a valid integer, not str"),
+    "start is between": (question("bad", "When?", "1999", 1.5), "'answers.answer_start' must be a valid integer, not float"),
+    "no start": ({"id": "bad", "question": "When?", "answers": [{"text": "1999"}]}, "'answers.answer_start' is missing"),
     "blank question": (question("bad", " ", "Zoë", 0), "its text is empty"),
 }
 
@@ -117,8 +119,11 @@ def article(**paragraph):
 NOT_SQUAD = {
     "empty": (b"", "Expecting value"),
     "not JSON": (b"{'data': 1}", "Expecting property name"),
-    "UTF-16": ('{"data": []}'.encode("utf-16"), "can't decode byte"),
-    "a list": (b"[]", "must be a valid dictionary, not list"),
+    "Windows-1254": (
+        '{"data": "ş"}'.encode("cp1254"),
+        "can't decode byte 0xfe in position 10: invalid start byte; convert the file",
+    ),
+    "a list": (b"[1]", "'data[0]' must be a valid dictionary, not int"),
     "no data": (b'{"version": "2"}', "'data' is missing"),
     "data is null": (b'{"data": null}', "'data' must be a valid list, not null"),
     "article is a text": (b'{"data": ["T"]}', "'data[0]' must be a valid dictionary, not str"),
@@ -131,7 +136,6 @@ NOT_SQUAD = {
         article(context="a \ud800"),
         r"context' is not valid: 'utf-8' codec can't encode character '\ud800' in position 2: surrogates",
     ),
-    "question without id": (article(qas=[{"question": "Who?"}]), "'data[0].paragraphs[0].qas[0].id' is missing"),
     "id is a number": (article(qas=[{"id": 1.5, "question": "Who?"}]), "id' must be a valid string, not float"),
     "question is null": (article(qas=[question("1", None, "Zoë", 0)]), "question' must be a valid string, not null"),
     "question is half a character": (article(qas=[question("1", "\udc00", "Zoë", 0)]), "surrogates not allowed"),
@@ -150,6 +154,65 @@ def test_a_file_in_another_format_is_refused_with_the_field_and_nothing_written(
     assert message in str(caught.value)
     assert "Expected: SQuAD-format JSON, data > paragraphs" in str(caught.value)
     assert not (tmp_path / "out").exists()
+
+
+PAIR = {"context": CONTEXT, "question": "When did she fly?"}
+START = CONTEXT.index("1999")
+#: Files as they are published: rows, other layouts of answers, other encodings.
+PUBLISHED = {
+    "answer_start is a text, no ids (TQuAD)": {
+        "data": [{"paragraphs": [{"context": CONTEXT, "qas": [{**question(None, PAIR["question"], "1999", str(START))}]}]}]
+    },
+    "numbers that pandas wrote": {
+        "data": [{"paragraphs": [{"context": CONTEXT, "qas": [question(7, PAIR["question"], "1999", float(START))]}]}]
+    },
+    "articles without `data`": [
+        {"paragraphs": [{"context": CONTEXT, "qas": [question("7", PAIR["question"], "1999", START)]}]}
+    ],
+    "rows": [PAIR | {"id": "7", "title": "T", "answers": {"text": ["1999", "x"], "answer_start": [START, 0]}}],
+    "rows in `data`": {"data": [PAIR | {"id": "7", "answers": {"text": ["1999"], "answer_start": [START]}}]},
+    "iapp_wiki_qa_squad": [
+        PAIR
+        | {
+            "question_id": "abc_000",
+            "article_id": "abc",
+            "answers": {"text": ["1999"], "answer_start": [START], "answer_end": [START + 4]},
+        }
+    ],
+    "one answer as an object": [PAIR | {"answers": {"text": "1999", "answer_start": START}}],
+    "ParsiNLU": [PAIR | {"url": "u", "answers": [[START, "1999"], [0, "x"]]}],
+    "ParsiNLU on the Hub": [PAIR | {"answers": {"answer_text": ["1999"], "answer_start": [START]}}],
+}
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("case", PUBLISHED)
+def test_published_layouts_are_read(tmp_path, case, encoding):
+    (tmp_path / "a.json").write_text(json.dumps(PUBLISHED[case], ensure_ascii=False), encoding=encoding)
+    found = import_files([tmp_path / "a.json"], tmp_path / "out")
+    assert (read_back(tmp_path / "out"), found.skipped) == ([("When did she fly?", CONTEXT, "1999")], [])
+
+
+def test_a_file_with_one_row_per_line_is_read_whatever_its_name(tmp_path):
+    rows = [PUBLISHED["rows"][0], {"context": "Alone.", "question": "How?", "answer": "Alone"}]
+    (tmp_path / "a.json").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    import_files([tmp_path / "a.json"], tmp_path / "out")
+    assert [evidence for *_, evidence in read_back(tmp_path / "out")] == ["1999", "Alone"]
+
+
+def test_unanswerable_questions_are_told_from_wrong_ones(tmp_path):
+    """UIT-ViQuAD 2.0: `plausible_answers`, and `answers` that are empty, null or blank."""
+    plausible = {"is_impossible": True, "plausible_answers": [{"text": "1999", "answer_start": START}]}
+    asked = [
+        question("1", "When?", "1999", START) | {"is_impossible": False, "uit_id": "uit_1"},
+        question("2", "Why?") | plausible,
+        {"id": "3", "question": "Why?", "answers": None} | plausible,
+        question("4", "Why?", "", 0) | plausible,
+        {"id": "5", "question": "Why?"} | plausible,
+    ]
+    found = import_files([write_json(tmp_path / "a.json", [(CONTEXT, asked)])], tmp_path / "out")
+    assert [(one.question, one.reason) for one in found.skipped] == [(str(name), UNANSWERABLE) for name in range(2, 6)]
+    assert len(found.queries) == 1
 
 
 def test_a_missing_file_is_named(tmp_path, valid):

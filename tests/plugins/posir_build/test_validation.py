@@ -109,9 +109,8 @@ def test_queries_are_checked_against_the_english_corpus_too_and_a_problem_is_nam
     assert select_problems(found, language="deu-Latn", corpus_language="deu-Latn") == [
         ("queries.parquet", "pos_token_length", "must be at least 1 and at most 2,147,483,647")
     ]
-    assert select_problems(found, language="deu-Latn", corpus_language="eng-Latn") == [
-        ("test.parquet", "corpus-id", f"is not in {english}")
-    ]
+    ((file, field, message),) = select_problems(found, language="deu-Latn", corpus_language="eng-Latn")
+    assert (file, field, message.split(". A cross")[0]) == ("test.parquet", "corpus-id", f"is not in {english}")
     assert [field for _, field, _ in select_problems(found, language="eng-Latn")] == ["text", "corpus-id"]
     assert "deu-Latn-eng-Latn/sports:\n" in validate(posir_folder).stdout
     with pytest.raises(DataError, match="is not in"):

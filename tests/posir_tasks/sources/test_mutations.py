@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from posir_build.validation import find_problems
+from posir_build.validation import inspect_subsets
 from posir_tasks.errors import DataError
 from posir_tasks.profile import PositionProfile
 from posir_tasks.schemes import RelativePositions
@@ -165,7 +165,8 @@ def check(root, corpus_language):
     same_language = corpus_language == LANGUAGE
     folder, corpus_folder = root / LANGUAGE / "sports", root / corpus_language / "sports"
     right = expected(folder, corpus_folder, same_language=same_language)
-    ((_, problems),) = find_problems(root, [SubsetKey(LANGUAGE, corpus_language, "sports")])
+    ((_, found),) = inspect_subsets(root, [SubsetKey(LANGUAGE, corpus_language, "sports")])
+    problems = found.problems
     data, refusal = read_or_refused(read_domain, LocalRepository(root), LANGUAGE, corpus_language, "sports")
     assert str(refusal or "") == "\n".join(map(str, problems))
     assert (data is None) == (right is None), refusal

@@ -83,7 +83,7 @@ def test_a_hook_may_yield():
         (changed(metadata={"name": "Letters"}), "task theirs.Changed lacks `metadata`, a TaskMetadata of mteb"),
         (named("Letters", eval_splits=["dev"]), "eval_splits=['dev']; position-aware tasks have ['test']"),
         (named("let/ters"), "the name 'let/ters' is not allowed; use A-Z"),
-        (named("Letters", eval_langs=["eng"]), "Invalid language code: 'eng'"),
+        (named("Letters", eval_langs=["eng"]), "language eng: it has no script; did you mean eng-Latn?"),
         (Refusing, "Refusing cannot be created: OSError: no licence on this machine"),
         (named("NFCorpus"), "the name 'NFCorpus' is taken by mteb.tasks.theirs; choose another"),
     ],

@@ -1,0 +1,140 @@
+"""Whether documents of two languages that share an id are translations of each other, as far as it can be checked cheaply.
+
+Ids pair the queries of one language with the corpus of another. If they are wrong, as are numbers in the order of two files of
+which one lacks a document, every cross-lingual score is wrong and nothing else shows it.
+"""
+
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+import polars as pl
+
+#: Largest number of documents whose texts are compared: at even distances in the order of the queries.
+MAX_COMPARED = 500
+#: Fewer texts that can be compared decide nothing.
+MIN_COMPARED = 6
+#: As many consecutive mismatches are a warning. Of XQuAD's translations into six languages, none has more than one.
+LONG_RUN = 6
+#: Fewer lengths, or lengths that vary less (standard deviation of their logarithms), decide nothing.
+MIN_LENGTHS, MIN_SPREAD = 30, 0.2
+#: Correlation of the logarithms of lengths that translations exceed. XQuAD's have 0.93 (Chinese) to 0.99.
+MIN_CORRELATION = 0.5
+#: Standard errors of a correlation, after Fisher's transformation, by which it must fall short.
+CERTAINTY = 3.1
+
+_LATIN = "A-Za-z\u00c0-\u024f\u1e00-\u1eff"
+#: Numbers, and words of three or more letters A to Z: what translations share, in particular names.
+SHARED_TOKEN = re.compile(rf"\d+|(?<![{_LATIN}])[A-Za-z]{{3,}}(?![{_LATIN}])")
+
+ADVICE = (
+    "A cross-lingual task needs the same id for a document in both languages: import both again from files whose questions have"
+    " the same ids (`posir import-squad`), or name the documents (`document` in JSON Lines, `_id` in BEIR folders)"
+)
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How well documents with one id agree, over the relevant documents of one language."""
+
+    matches: tuple[tuple[str, bool], ...]
+    """Document id, and whether no other document shares more; those that share nothing with any are left out."""
+    length_correlation: float | None
+    """Of the logarithms of lengths in characters; None if too few or too similar."""
+    lengths: int
+    """Number of documents in the correlation."""
+    same_question_counts: float | None
+    """Share of the documents with as many questions in both languages; None if the questions of one are unknown."""
+
+    @property
+    def is_mispaired(self) -> bool:
+        """Whether documents with one id are certainly not translations of each other."""
+        if len(self.matches) >= MIN_COMPARED:
+            return 2 * self._matched < len(self.matches)
+        if self.length_correlation is None:
+            return False
+        return math.atanh(self.length_correlation) + CERTAINTY / math.sqrt(self.lengths - 3) < math.atanh(MIN_CORRELATION)
+
+    @property
+    def mismatched_run(self) -> list[str]:
+        """Ids of the longest run of consecutive documents that share more with another."""
+        runs = [[one for one, _ in run] for is_match, run in groupby(self.matches, lambda one: one[1]) if not is_match]
+        return max(runs, key=len, default=[])
+
+    @property
+    def _matched(self) -> int:
+        return sum(is_match for _, is_match in self.matches)
+
+    def __str__(self) -> str:
+        parts = []
+        if self.matches:
+            compared = f"{self._matched:,} of {len(self.matches):,} documents"
+            parts.append(f"for {compared}, the one of the same id is that which shares most numbers and names")
+        if self.length_correlation is not None:
+            parts.append(f"lengths correlate by {self.length_correlation:.2f}, those of translations by more than 0.9")
+        if self.same_question_counts is not None:
+            parts.append(f"{100 * self.same_question_counts:.0f} % have as many questions in both languages")
+        return "; ".join(parts)
+
+
+def compare_documents(pairs: pl.DataFrame) -> Agreement:
+    """Compare documents of two languages that share an id.
+
+    Args:
+        pairs: A row for each id: `id`, `text` and `characters` of the document, `other_text` in the other language, and the
+            numbers of questions, `questions` and `other_questions`. `text` and `other_questions` may be null.
+    """
+    correlation = correlate_lengths(pairs["characters"].to_numpy(), pairs["other_text"].str.len_chars().to_numpy())
+    counted = pairs.filter(pl.col("other_questions").is_not_null())
+    sample = pairs.filter(pl.col("text").is_not_null()).gather_every(-(-len(pairs) // MAX_COMPARED) or 1)
+    matches = match_texts(sample["text"].to_list(), sample["other_text"].to_list())
+    return Agreement(
+        tuple((name, is_match) for name, is_match in zip(sample["id"], matches, strict=True) if is_match is not None),
+        correlation,
+        len(pairs),
+        None if counted.is_empty() else (counted["questions"] == counted["other_questions"]).mean(),  # type: ignore[arg-type]
+    )
+
+
+def correlate_lengths(lengths: np.ndarray, others: np.ndarray) -> float | None:
+    """Return the correlation of the logarithms of lengths, None if they are too few or vary too little."""
+    logarithms = np.log([lengths, others])
+    if len(lengths) < MIN_LENGTHS or logarithms.std(axis=1).min() < MIN_SPREAD:
+        return None
+    return float(np.corrcoef(logarithms)[0, 1].clip(-0.9999, 0.9999))
+
+
+def match_texts(texts: Sequence[str], others: Sequence[str]) -> list[bool | None]:
+    """Return for each text whether the one at its place shares most with it, of all others; None if none shares anything.
+
+    Shared tokens count by how rare they are in both languages; those in more than a tenth of the texts do not.
+    """
+    mine, theirs = [find_tokens(text) for text in texts], [find_tokens(text) for text in others]
+    counts, other_counts = (Counter(token for tokens in side for token in tokens) for side in (mine, theirs))
+    most = max(2, len(texts) // 10)
+    weights = {
+        token: 1 / (count * other_counts[token])
+        for token, count in counts.items()
+        if count <= most and 0 < other_counts[token] <= most
+    }
+    places: dict[str, list[int]] = {token: [] for token in weights}
+    for place, tokens in enumerate(theirs):
+        for token in tokens & weights.keys():
+            places[token].append(place)
+    matches: list[bool | None] = []
+    for place, tokens in enumerate(mine):
+        shared: dict[int, float] = defaultdict(float)
+        for token in tokens & weights.keys():
+            for other in places[token]:
+                shared[other] += weights[token]
+        matches.append(shared[place] >= max(shared.values()) - 1e-9 if shared else None)
+    return matches
+
+
+def find_tokens(text: str) -> set[str]:
+    """Return the numbers and Latin words of a text; numbers in any script's digits, words without case."""
+    return {str(int(token)) if token.isdecimal() else token.casefold() for token in SHARED_TOKEN.findall(text)}

@@ -1,0 +1,170 @@
+"""Documents of two languages with one id: translations, or mispaired; by ids, numbers and names, lengths, question counts."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+
+from posir_build.passages import Passage, Question
+from posir_build.readers.squad_json import read_squad_json
+from posir_build.spans import StatedAnswer
+from posir_tasks.errors import DataError
+from posir_tasks.sources.pairing import Agreement, correlate_lengths, match_texts
+from posir_tasks.sources.posir import inspect_domain, read_domain
+from posir_tasks.sources.repository import HubRepository, LocalRepository
+from tests.support.datasets import POSIR_FOLDER, imported, posir_tables, write_domain
+
+GERMAN, ENGLISH = "deu-Latn", "eng-Latn"
+NAMES = ("Ada", "Boris", "Carlotta", "Dmitri", "Edwina", "Fjodor", "Gwendolyn", "Horatio")
+XQUAD = {"de": "deu-Latn", "es": "spa-Latn", "ru": "rus-Cyrl", "zh": "cmn-Hans", "ar": "ara-Arab"}
+
+
+def invented(language, names=NAMES):
+    """One passage for each name, with questions that have ids, as two professional translations of one set have them."""
+    texts = {ENGLISH: "In {year} {name} built a mill by the river.", GERMAN: "Am Fluss baute {name} {year} eine Mühle."}
+    passages = []
+    for name in names:
+        number = NAMES.index(name)
+        text = texts[language].format(name=name, year=1900 + number)
+        asked = Question("file", name, f"When? {name}", StatedAnswer(str(1900 + number)))
+        passages.append(Passage("file", name, text, [asked], question_ids=[f"q{number}"]))
+    return passages
+
+
+def with_ids_by_order(passages, first=0):
+    return [replace(passage, id=f"d{row}") for row, passage in enumerate(passages, first)]
+
+
+def inspect(root, language=GERMAN):
+    return inspect_domain(LocalRepository(root), language, ENGLISH, "sports")
+
+
+def test_a_language_without_the_first_document_is_paired_by_question_ids(tmp_path):
+    imported(invented(ENGLISH), tmp_path)
+    imported(invented(GERMAN)[1:], tmp_path, language=GERMAN)
+    data = read_domain(LocalRepository(tmp_path), GERMAN, ENGLISH, "sports")
+    assert data.evidence.document_ids == [f"sports_q{number}" for number in range(1, 8)]
+    assert data.warnings == ("deu-Latn-eng-Latn/sports: 7 documents in deu-Latn, 8 in eng-Latn",)
+
+
+def test_without_ids_two_languages_are_never_paired(tmp_path):
+    for language in (ENGLISH, GERMAN):
+        imported([replace(passage, question_ids=()) for passage in invented(language)], tmp_path, language=language)
+    with pytest.raises(DataError, match=r"'corpus-id': is not in .* A cross-lingual task needs the same id .*import-squad"):
+        read_domain(LocalRepository(tmp_path), GERMAN, ENGLISH, "sports")
+    assert len(read_domain(LocalRepository(tmp_path), GERMAN, GERMAN, "sports").evidence) == 8
+
+
+def test_ids_in_order_are_accepted_for_translations_and_refused_for_others(tmp_path):
+    imported(with_ids_by_order(invented(ENGLISH)), tmp_path)
+    imported(with_ids_by_order(invented(GERMAN)), tmp_path, language=GERMAN)
+    assert (inspect(tmp_path).problems, inspect(tmp_path).warnings) == ([], [])
+    imported(with_ids_by_order(invented(GERMAN)[1:]), tmp_path / "shifted", language=GERMAN)
+    imported(with_ids_by_order(invented(ENGLISH)), tmp_path / "shifted")
+    (problem,) = inspect(tmp_path / "shifted").problems
+    assert problem.file.endswith("deu-Latn/sports/qrels/test.parquet")
+    assert "for 0 of 6 documents, the one of the same id is that which shares most numbers and names" in problem.message
+    assert "100 % have as many questions in both languages. A cross-lingual task needs" in problem.message
+
+
+@pytest.mark.parametrize("code", XQUAD)
+def test_xquad_is_paired_by_its_questions_and_refused_by_order(squad_data, tmp_path, code):
+    """The first paragraph of one language is missing beside the complete English file."""
+    language = XQUAD[code]
+    english, other = (list(read_squad_json([squad_data / f"xquad.{one}.json"])) for one in ("en", code))
+    imported(english, tmp_path)
+    imported(other[1:], tmp_path, language=language)
+    found = inspect(tmp_path, language)
+    assert (found.problems, found.warnings) == (
+        [],
+        [f"{language}-eng-Latn/sports: 239 documents in {language}, 240 in eng-Latn"],
+    )
+    data = read_domain(LocalRepository(tmp_path), language, ENGLISH, "sports")
+    text = dict(zip(data.corpus["id"], data.corpus["text"], strict=True))
+    asked = {
+        question["id"]: paragraph["context"]
+        for article in json.loads((squad_data / "xquad.en.json").read_text())["data"]
+        for paragraph in article["paragraphs"]
+        for question in paragraph["qas"]
+    }
+    questions = [question.name for passage in other[1:] for question in passage.questions]
+    assert [text[name] for name in data.evidence.document_ids] == [asked[name] for name in questions]
+    imported(with_ids_by_order(english), tmp_path / "by order")
+    imported(with_ids_by_order(other[1:]), tmp_path / "by order", language=language)
+    (problem,) = inspect(tmp_path / "by order", language).problems
+    assert "lengths correlate by 0.2" in problem.message
+    imported(with_ids_by_order(english), tmp_path / "all")
+    imported(with_ids_by_order(other), tmp_path / "all", language=language)
+    assert (inspect(tmp_path / "all", language).problems, inspect(tmp_path / "all", language).warnings) == ([], [])
+
+
+def test_a_shift_in_a_part_is_a_warning_that_names_it(squad_data, tmp_path):
+    english, german = (list(read_squad_json([squad_data / f"xquad.{one}.json"])) for one in ("en", "de"))
+    imported(with_ids_by_order(english), tmp_path)
+    imported([*with_ids_by_order(german[:200]), *with_ids_by_order(german[200:-1], 201)], tmp_path, language=GERMAN)
+    found = inspect(tmp_path)
+    assert found.problems == []
+    assert "consecutive documents, from d20" in found.warnings[1]
+    assert "may not be translations of those of the same id; for 1" in found.warnings[1]
+
+
+def test_lengths_decide_where_the_texts_are_not_at_hand(tmp_path):
+    """On the Hub, the corpus of the queries' language is not downloaded."""
+    rng = np.random.default_rng(0)
+    texts = {f"doc_{row}": "x " * int(length) for row, length in enumerate(rng.integers(20, 400, 60))}
+    tables = posir_tables(texts, {f"q{row}": ("?", name, "x") for row, name in enumerate(texts)})
+    write_domain(tmp_path, tables)
+    assert inspect_lengths(tmp_path, tables, [1] * 60).problems == []
+    (problem,) = inspect_lengths(tmp_path, tables, rng.permutation(60)).problems
+    assert "same id in" in problem.message
+    assert "lengths correlate by" in problem.message
+
+
+def inspect_lengths(root, tables, order):
+    """Inspect German queries whose lengths are a tenth longer, in their order or another."""
+    lengths = tables["queries"]["pos_char_length"]
+    lengths = lengths if {*order} == {1} else lengths.gather(order)
+    german = tables | {"queries": tables["queries"].with_columns((lengths * 1.1).cast(pl.Int64).alias("pos_char_length"))}
+    write_domain(root, {name: german[name] for name in ("queries", "qrels")}, language=GERMAN)
+    return inspect(root)
+
+
+def test_nothing_more_is_read_from_the_hub(tmp_path, monkeypatch):
+    root = tmp_path / POSIR_FOLDER
+    for language in (ENGLISH, GERMAN):
+        write_domain(root, posir_tables(), language=language)
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    fetched = []
+    monkeypatch.setattr(HubRepository, "fetch", lambda _, path: fetched.append(path) or root / path)
+    found = inspect_domain(HubRepository("org/data", "main"), GERMAN, ENGLISH, "sports")
+    assert (found.problems, found.warnings) == ([], [])
+    assert fetched == [
+        "eng-Latn/sports/corpus.parquet",
+        "deu-Latn/sports/queries.parquet",
+        "deu-Latn/sports/qrels/test.parquet",
+    ]
+
+
+def test_numbers_in_any_digits_and_names_are_shared():
+    texts = ["فولاد ۱۳۷۱", "NFL的308分", "Nguyễn 1954", "und die der"]
+    assert match_texts(texts, ["Steel, 1371.", "In the NFL, 308 points.", "Nguyen, 1954", "nothing"]) == [
+        True,
+        True,
+        True,
+        None,
+    ]
+    assert match_texts(texts[:3], ["308 points", "1371", "1954"]) == [False, False, True]
+
+
+def test_few_or_equal_lengths_decide_nothing():
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(100, 1_000, 40)
+    assert correlate_lengths(lengths, lengths * 2) == pytest.approx(1, abs=1e-3)
+    assert correlate_lengths(lengths[:20], lengths[:20]) is None
+    assert correlate_lengths(np.full(40, 500), lengths) is None
+    assert not Agreement((), None, 40, None).is_mispaired
+    assert Agreement((), 0.0, 240, None).is_mispaired
+    assert not Agreement((), 0.0, 31, None).is_mispaired
+    assert not Agreement((("d", False),) * 5, None, 5, None).is_mispaired
