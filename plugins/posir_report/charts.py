@@ -30,6 +30,7 @@ from posir_report.labels import model_labels, partial_suffix, shorten_middle
 from posir_report.summary import TaskSummary, build_bin_rows, build_rows
 from posir_report.theme import COLOURS, DASHES, FAINT, INK, NULL, SHAPES, add_frame, build_chart, cycle_scale
 from posir_tasks.cells import CellCounts
+from posir_tasks.display.numbers import format_estimate, format_points
 
 #: Most models whose intervals are drawn over each other.
 MAX_INTERVALS = 4
@@ -59,7 +60,11 @@ def draw_curves(summary: TaskSummary, cells: Sequence[Cell]) -> alt.VConcatChart
         ),
     ]
     width, height = (370, 190) if len(panels) > 1 else (720, 300)
+    overall = build_rows(summary)[0]
     explanation = f"Line: mean nDCG@10 of the queries with evidence at that position. {FEW_NOTE}"
+    if overall.start_to_end is not None:
+        change = format_estimate(overall.start_to_end, overall.start_to_end_low, overall.start_to_end_high, format_points)
+        explanation = f"From start to end, first minus last third, at all lengths: {change} points. {explanation}"
     if any(cell.low is not None for cell in cells):
         explanation += (
             " Vertical bars: 95 % intervals. Grey: the null band, which contains 95 % of the means if position has no effect; "

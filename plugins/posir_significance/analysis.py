@@ -55,6 +55,10 @@ class GroupAnalysis:
     """How much gains vary in each of the B non-empty bins, up to a constant, shape (B,)."""
     start_to_end: Estimate | None
     """First third minus last third of the document, in nDCG@10, with the stratum held fixed."""
+    start_to_middle: Estimate | None
+    """First third minus the middle one."""
+    middle_to_end: Estimate | None
+    """Middle third minus the last one."""
     middle_to_ends: Estimate | None
     """Middle third minus the mean of the other two."""
 
@@ -111,6 +115,8 @@ def analyse_group(observations: Observations, *, unweighted: bool = False) -> Gr
         psi_draws=draws[0] if draws else None,
         variances=variances,
         start_to_end=estimate_start_to_end(effect, observations.bins) if effect else None,
+        start_to_middle=_estimate_contrast(effect, observations.bins, (1.0, -1.0, 0.0)) if effect else None,
+        middle_to_end=_estimate_contrast(effect, observations.bins, (0.0, 1.0, -1.0)) if effect else None,
         middle_to_ends=_estimate_contrast(effect, observations.bins, (-0.5, 1.0, -0.5)) if effect else None,
     )
 

@@ -34,7 +34,8 @@ class Trend:
 def classify_direction(group: GroupAnalysis, p_value: float) -> str | None:
     """Return primacy, recency, middle dip, middle peak or none; None unless the position effect is significant.
 
-    The contrast with the larger absolute z-statistic decides; none if the intervals of both include 0.
+    A dip or a peak needs a middle third that differs from both others in the same direction, by their intervals. Otherwise the
+    difference between the first and the last third decides; none if its interval includes 0.
 
     Args:
         group: The analysis of a group of queries.
@@ -42,12 +43,11 @@ def classify_direction(group: GroupAnalysis, p_value: float) -> str | None:
     """
     if p_value >= ALPHA:
         return None
-    ends, middle = (contrast.z if contrast else 0.0 for contrast in (group.start_to_end, group.middle_to_ends))
-    if ends == middle == 0:
-        return "none"
-    if abs(ends) >= abs(middle):
-        return "primacy" if ends > 0 else "recency"
-    return "middle peak" if middle > 0 else "middle dip"
+    contrasts = (group.start_to_middle, group.middle_to_end, group.start_to_end)
+    first, second, ends = (contrast.z if contrast else 0.0 for contrast in contrasts)
+    if first * second < 0:
+        return "middle dip" if first > 0 else "middle peak"
+    return "primacy" if ends > 0 else "recency" if ends < 0 else "none"
 
 
 def fit_trend(counts: Integers) -> Trend:

@@ -24,6 +24,8 @@ def expected_counts(means, queries):
         (lambda x: 0.3 + 0.4 * x, "recency"),
         (lambda x: np.where(np.abs(x - 0.5) < 0.17, 0.3, 0.7), "middle dip"),
         (lambda x: np.where(np.abs(x - 0.5) < 0.17, 0.7, 0.3), "middle peak"),
+        (lambda x: np.where(x < 0.34, 0.7, 0.3), "primacy"),
+        (lambda x: np.where(x < 0.67, 0.3, 0.7), "recency"),
         (lambda x: np.full(len(x), 0.5), None),
     ],
 )
