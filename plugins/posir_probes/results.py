@@ -105,8 +105,8 @@ class ProbeResult:
                 )
                 for name, one in data["subsets"].items()
             }
-            names = (str(data[key]) for key in ("model", "revision"))
-            return cls(*names, data["experiment"], str(data["data"]), str(data["probe"]), subsets)
+            model, revision = str(data["model"]), str(data["revision"])
+            return cls(model, revision, data["experiment"], str(data["data"]), str(data["probe"]), subsets)
 
 
 def result_folder(output: Path, meta: ModelMeta) -> Path:
