@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -55,7 +54,7 @@ class ModelEncoder:
     @cached_property
     def _embed(self) -> ModelEmbedder:
         disable_progress_bars()
-        kwargs = {"show_progress_bar": sys.stderr.isatty(), **self.encode_kwargs}
+        kwargs = {"show_progress_bar": False, **self.encode_kwargs}
         context = {"task_metadata": self.task_metadata, "hf_split": SPLIT, "hf_subset": self.subset}
         cached = with_cache(self.model)
         assert isinstance(cached, EncoderProtocol)
@@ -74,13 +73,38 @@ class ModelEncoder:
         return np.asarray(embeddings.cpu().float() if hasattr(embeddings, "cpu") else embeddings, np.float32)
 
 
+@dataclass(frozen=True)
+class RecallingEncoder:
+    """A model that remembers the embeddings of some texts, which several probes need one after the other."""
+
+    encoder: ModelEncoder
+    remembered: frozenset[str]
+    """The texts to remember."""
+    _known: dict[tuple[PromptType, str], Vectors] = field(default_factory=dict, repr=False)
+
+    @property
+    def model(self) -> EncoderProtocol:
+        """The model itself."""
+        return self.encoder.model
+
+    def __call__(self, texts: Sequence[str], prompt_type: PromptType) -> Vectors:
+        """Return the embeddings of n texts, shape (n, dimensions)."""
+        missing = [text for text in dict.fromkeys(texts) if (prompt_type, text) not in self._known]
+        found = dict(zip(missing, self.encoder(missing, prompt_type) if missing else [], strict=True))
+        for text in self.remembered.intersection(missing):
+            self._known[prompt_type, text] = found[text]
+        return np.stack([found[text] if text in found else self._known[prompt_type, text] for text in texts])
+
+
 def not_dense(name: object) -> PosirError:
     """Return the error for a model that has no embeddings to compare."""
     return PosirError(f"{name}: not a dense encoder. Probes compare embeddings; give a model with one vector per text.")
 
 
-def load_encoder(name: str, revision: str | None = None) -> ModelEncoder:
+def load_encoder(name: str, revision: str | None = None, *, batch_size: int = 32) -> ModelEncoder:
     """Load a model by whatever other commands accept: a registered name, a local folder, or an endpoint.
+
+    It encodes `batch_size` texts at a time.
 
     Raises:
         PosirError: There is no such model, or it is not a dense encoder.
@@ -90,7 +114,7 @@ def load_encoder(name: str, revision: str | None = None) -> ModelEncoder:
     model = load_model(reference)
     if not isinstance(model, EncoderProtocol) or isinstance(model, SearchProtocol):
         raise not_dense(meta.name)
-    return ModelEncoder(model)
+    return ModelEncoder(model, encode_kwargs={"batch_size": batch_size})
 
 
 @dataclass(frozen=True)

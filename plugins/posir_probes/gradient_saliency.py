@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from mteb.types import PromptType
 
-from posir_probes.encoding import Encoder, ModelEncoder, Vectors, encode_distinct
+from posir_probes.encoding import Encoder, Vectors, encode_distinct
 from posir_probes.probe import Index, ProbeData, select_with_evidence
 from posir_probes.probe_sums import ProbeSums
 from posir_tasks.cells import Floats
@@ -166,7 +166,7 @@ def require_gradients(encoder: Encoder) -> SentenceTransformer:
     """Return the sentence-transformers model behind an encoder; raise PosirError if there is none in this process."""
     from sentence_transformers import SentenceTransformer
 
-    model = getattr(encoder.model, "model", None) if isinstance(encoder, ModelEncoder) else None
+    model = getattr(getattr(encoder, "model", None), "model", None)
     if isinstance(model, SentenceTransformer):
         return model
     raise PosirError(

@@ -122,7 +122,7 @@ class MirrorReversal:
         "Delta_diff, the difference of the changes, is 0 for it. The corpus is the sampled documents; more lower nDCG.",
     )
     positions: ClassVar[tuple[str, ...]] = tuple(
-        f"{group}, {order}" for group in GROUP_NAMES for order in ("original", "reversed")
+        f"{order} · {group}" for group in GROUP_NAMES for order in ("original", "reversed")
     )
 
     @property

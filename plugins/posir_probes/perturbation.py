@@ -34,8 +34,8 @@ class Perturbation:
 
     @property
     def positions(self) -> tuple[str, ...]:
-        """Names of the conditions: `5% at 0%`, places within sizes."""
-        return tuple(f"{size:.0%} at {place:.0%}" for size in self.sizes for place in self.places)
+        """Names of the conditions: `5% of the text · 0%`, places within sizes."""
+        return tuple(f"{size:.0%} of the text · {place:.0%}" for size in self.sizes for place in self.places)
 
     @property
     def indices(self) -> dict[str, Index]:

@@ -1,7 +1,10 @@
-"""The hook implementations: the builtin probes."""
+"""The hook implementations: the builtin probes, and the commands that show them."""
 
 from collections.abc import Iterable
 
+import typer
+
+from posir_probes import probe_commands
 from posir_tasks.plugin_api import hookimpl
 
 
@@ -11,3 +14,9 @@ def posir_probes() -> Iterable[object]:
     from posir_probes.catalogue import builtin_probes
 
     return builtin_probes()
+
+
+@hookimpl
+def posir_commands(app: typer.Typer) -> None:
+    """Add the package's commands."""
+    probe_commands.add_commands(app)

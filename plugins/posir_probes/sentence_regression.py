@@ -130,7 +130,7 @@ class SentenceRegression:
         "Start positions, the paper's, make r negative without any bias, because a long sentence pushes its own relative start "
         "down. Compare with r of the order-blind control on the same texts, or read the midpoints.",
     )
-    positions: ClassVar[tuple[str, ...]] = tuple(f"{series}: {bucket}" for series in SERIES for bucket in BUCKET_NAMES)
+    positions: ClassVar[tuple[str, ...]] = tuple(f"{series} · {bucket}" for series in SERIES for bucket in BUCKET_NAMES)
 
     @property
     def indices(self) -> Mapping[str, Index]:

@@ -73,7 +73,7 @@ def test_pooled_r_is_that_of_linregress(data):
     for series, (places, weights) in pooled.items():
         expected = linregress(places, weights).rvalue
         at = series * len(BUCKET_NAMES)
-        assert sums.positions[at] == f"{SERIES[series]}: all"
+        assert sums.positions[at] == f"{SERIES[series]} · all"
         assert sums.values[at] == pytest.approx(expected, abs=1e-9)
         assert sums.values[at + 1] == pytest.approx(expected, abs=1e-9), "all texts have 5 to 14 sentences"
 
@@ -90,8 +90,8 @@ def test_start_positions_make_r_negative_without_any_bias_and_midpoints_do_not(d
 def test_a_model_that_reads_the_beginning_has_a_negative_r_that_shuffling_hardly_changes():
     long = ProbeData.from_texts(random_text(random.Random(seed), 14, (20, 40)) for seed in range(40))
     values = dict(zip((positions := sentence_regression(first_words, long)).positions, positions.values, strict=True))
-    assert values["text, midpoint: all"] < -0.5
-    assert values["shuffled, midpoint: all"] == pytest.approx(values["text, midpoint: all"], abs=0.1)
+    assert values["text, midpoint · all"] < -0.5
+    assert values["shuffled, midpoint · all"] == pytest.approx(values["text, midpoint · all"], abs=0.1)
 
 
 def test_an_order_blind_model_is_explained_completely(data):

@@ -1,0 +1,44 @@
+"""The published curves of diagnostic probes, by the names that `posir probe` gives them."""
+
+import csv
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from itertools import groupby
+
+#: Source of each probe's curves.
+SOURCES = {
+    "segment_similarity_3": "arXiv 2505.13950, Table 4",
+    "segment_similarity_10": "arXiv 2605.26578, Fig. 7",
+    "evidence_moving": "arXiv 2605.26578, Table 13",
+    "mirror_reversal": "arXiv 2605.26578, Table 12",
+    "gradient_saliency": "arXiv 2601.08363, Fig. 5",
+}
+
+
+@dataclass(frozen=True)
+class PublishedCurve:
+    """One model's published values of a probe."""
+
+    probe: str
+    model: str
+    """As printed, followed by what it was trained on or measured on."""
+    positions: tuple[str, ...]
+    values: tuple[float, ...]
+
+    @property
+    def source(self) -> str:
+        """Paper and table or figure."""
+        return f"published, {SOURCES[self.probe]}"
+
+
+@cache
+def read_published_curves(probe: str) -> tuple[PublishedCurve, ...]:
+    """Return the published curves of a probe; none if there are none."""
+    text = (files("posir_published") / "data" / "probes.csv").read_text(encoding="utf-8")
+    rows = [row for row in csv.DictReader(text.splitlines()) if row["probe"] == probe]
+    return tuple(
+        PublishedCurve(probe, model, tuple(row["position"] for row in group), tuple(float(row["value"]) for row in group))
+        for model, found in groupby(rows, key=lambda row: row["model"])
+        for group in [list(found)]
+    )
