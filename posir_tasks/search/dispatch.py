@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -56,13 +55,6 @@ class SearchRequest:
 def is_reranker(model: MTEBModels) -> bool:
     """Whether the model can only rerank the documents of a first stage."""
     return isinstance(model, CrossEncoderProtocol) and not isinstance(model, EncoderProtocol | SearchProtocol)
-
-
-def find_window(model: MTEBModels) -> int | None:
-    """Return the number of tokens of a text that the model reads, according to itself or else its metadata; None if unknown."""
-    registered = model.mteb_model_meta.max_tokens if model.mteb_model_meta else None
-    window = getattr(getattr(model, "model", None), "max_seq_length", None) or registered
-    return int(window) if window and math.isfinite(window) else None
 
 
 def as_search(model: MTEBModels) -> SearchProtocol:
