@@ -210,8 +210,9 @@ class PositionTask(RetrievalTask):
             scores = retrieval_scores(ranked, self.k_values)
             if first_stage_model:
                 scores["previous_results_model_meta"] = first_stage_model
-        with run.timer("Scoring positions", split=run.hf_split, subset=run.hf_subset):
+        with run.timer("Counting tokens", split=run.hf_split, subset=run.hf_subset):
             truncated = find_truncated(model, request, data["evidence"])
+        with run.timer("Scoring positions", split=run.hf_split, subset=run.hf_subset):
             scores |= self._position_scores(ranked, data, truncated, taken=scores.keys())
         if isinstance(fitted, BM25Search) and fitted is not model:
             scores[RUN_KEY]["bm25_tokens"] = "character trigrams"
