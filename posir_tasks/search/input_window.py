@@ -167,7 +167,7 @@ class InputReader:
         else:  # sentence-transformers before 5.4
             features = self.model.tokenize([argument])
         ids: list[int] = features["input_ids"][0].tolist()
-        return ids == encoding.ids
+        return bool(ids == encoding.ids)
 
     def find_read(self, inputs: Sequence[ModelInput]) -> dict[ModelInput, tuple[int, float]]:
         """Return the interval of its document's characters that the model reads, for each input that it truncates."""
