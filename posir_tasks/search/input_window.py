@@ -187,7 +187,7 @@ class InputReader:
 
     def _may_be_truncated(self, text: ModelInput) -> bool:
         """Whether the input may have more tokens than the window: a token takes at least one byte of normalized text."""
-        special = self.model.tokenizer.num_special_tokens_to_add(pair=len(text) > 1) + len(text)
+        special: int = self.model.tokenizer.num_special_tokens_to_add(pair=len(text) > 1) + len(text)
         return sum(len(unicodedata.normalize("NFKD", part).encode()) for part in text) + special > self.window
 
     def _tokenize(self, inputs: Sequence[ModelInput]) -> list[Encoding]:
