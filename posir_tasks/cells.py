@@ -88,8 +88,8 @@ def reading_json(data: object, newest: int, what: str) -> Iterator[None]:
         ProfileError: The JSON is damaged.
         NewerSchemaError: A newer version of posir wrote it.
     """
-    if not isinstance(data, Mapping) or not isinstance(data.get("schema"), int) or data["schema"] < 1:
-        raise ProfileError(f"The {what} must be a JSON object with an integer field 'schema' of at least 1.")
+    if not isinstance(data, Mapping) or not isinstance(data.get("schema"), int):
+        raise ProfileError(f"The {what} must be a JSON object with an integer field 'schema'.")
     check_schema(data["schema"], newest, f"The {what}")
     try:
         yield

@@ -17,6 +17,7 @@ import numpy as np
 
 from posir_leaderboard.dataset import SubsetFacts, subset_facts
 from posir_leaderboard.entries import Entry, Problem, sanitized
+from posir_tasks import document_ranks
 from posir_tasks.cells import CellCounts
 from posir_tasks.display.progress import progress
 from posir_tasks.document_ranks import DocumentRanks
@@ -243,7 +244,7 @@ def score_problems(
     values = {PROFILE_KEY: result.profile.to_json(), COVERAGE_KEY: coverage}
     if result.ranks is not None:
         # Compared as a value above: another version of zlib packs the same ranks into another text.
-        values[RANKS_KEY] = scores[RANKS_KEY]
+        values[RANKS_KEY] = {**scores[RANKS_KEY], "schema": document_ranks.SCHEMA}
     added = plugin_scores(result.profile, result.coverage, result.ranks, taken={*low, *others, *fixed, *values, RUN_KEY})
     run = {
         "schema": SCHEMA,

@@ -133,8 +133,8 @@ def test_an_edited_number_is_refused_with_both_values(guessed, file, drawn):
     assert problems
     said = "\n".join(map(str, problems))
     assert str(file) in said
-    # Of a number that others follow from, the others are named.
-    if path[0] not in ("position_profile", "window_coverage", "document_ranks"):
+    # Of a number that others follow from, the others are named; a newer version is refused before any number is read.
+    if path[0] not in ("position_profile", "window_coverage", "document_ranks") and path != ("position_run", "schema"):
         assert any(problem.field.startswith(str(path[0])) for problem in problems)
         assert str(after) in said
         assert str(before) in said or f"{before:.6f}" in said
