@@ -1,4 +1,4 @@
-"""The input window of a loaded model, and which evidence it truncates, counted with the model's own tokenizer."""
+"""Which evidence a loaded model truncates at its input window, counted with the model's own tokenizer."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ import numpy as np
 from mteb.models.instruct_wrapper import InstructSentenceTransformerModel
 from mteb.models.sentence_transformer_wrapper import CrossEncoderWrapper
 from mteb.types import PromptType
-from torch import nn
 
 from posir_tasks.display.progress import progress
 from posir_tasks.errors import summarize_error
 from posir_tasks.evidence import Evidence, Integers
 from posir_tasks.models.prompts import find_prompt
-from posir_tasks.search.dispatch import SearchRequest
+from posir_tasks.search.dispatch import SearchRequest, find_window
 from posir_tasks.tokens import CountedWith
 from posir_tasks.window_coverage import TruncatedEvidence
 
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Limits from here on mean that there is none: transformers writes 10^30.
-NO_LIMIT = 2**31
 #: Names of the prompt that sentence-transformers looks for if it is given none for a document.
 DOCUMENT_PROMPTS = ("document", "passage", "corpus")
 #: Texts tokenized at a time.
@@ -38,18 +35,6 @@ BATCH_SIZE = 256
 
 #: What a model reads at a time, prompts included: a document, or a query and a document.
 ModelInput: TypeAlias = tuple[str, ...]
-
-
-def find_window(model: MTEBModels) -> int | None:
-    """Return the number of tokens of a text that the model reads, according to itself or else its metadata; None if unknown."""
-    loaded = getattr(model, "model", None)
-    first_module = loaded[0] if isinstance(loaded, nn.Sequential) and len(loaded) else None
-    limits = (
-        getattr(first_module, "document_length", None),
-        getattr(loaded, "max_seq_length", None),
-        model.mteb_model_meta.max_tokens if model.mteb_model_meta else None,
-    )
-    return next((int(limit) for limit in limits if limit and limit < NO_LIMIT), None)
 
 
 def find_truncated(model: MTEBModels, request: SearchRequest, evidence: Evidence) -> TruncatedEvidence | None:

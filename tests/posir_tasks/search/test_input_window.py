@@ -19,8 +19,8 @@ from sentence_transformers import CrossEncoder, MultiVectorEncoder, SentenceTran
 
 from posir_build.readers.squad_json import read_squad_json
 from posir_tasks.host.private_names import CREATE_DATALOADER
-from posir_tasks.search.dispatch import SearchRequest
-from posir_tasks.search.input_window import find_truncated, find_window
+from posir_tasks.search.dispatch import SearchRequest, find_window
+from posir_tasks.search.input_window import find_truncated
 from posir_tasks.sources.mini import read_mini
 from posir_tasks.sources.posir import read_domain
 from posir_tasks.sources.repository import LocalRepository
