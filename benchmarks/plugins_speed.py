@@ -22,7 +22,7 @@ from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.evidence import Evidence
 from posir_tasks.plugin_api.manager import plugin_scores
 from posir_tasks.schemes import RelativePositions
-from posir_tasks.window_coverage import WindowCoverage
+from posir_tasks.window_coverage import TruncatedEvidence, WindowCoverage
 
 DOMAINS, QUESTIONS, WINDOW = 31, 1_355, 512
 
@@ -57,9 +57,11 @@ def main() -> None:
     for domain in range(DOMAINS + 1):
         evidence = draw_evidence(rng, domain)
         a, b = (np.minimum(rng.geometric(0.5, QUESTIONS), 100) for _ in range(2))
-        values = DocumentRanks.from_ranks(scheme, evidence, a, WINDOW)
-        results.append((values.profile, WindowCoverage.from_ranks(WINDOW, scheme, evidence, a), values))
-        others.append(DocumentRanks.from_ranks(scheme, evidence, b, WINDOW))
+        truncated = TruncatedEvidence.estimate(WINDOW, evidence, ["eng-Latn"])
+        assert truncated is not None
+        values = DocumentRanks.from_ranks(scheme, evidence, a, truncated.beyond)
+        results.append((values.profile, WindowCoverage.from_ranks(truncated, scheme, evidence, a), values))
+        others.append(DocumentRanks.from_ranks(scheme, evidence, b, truncated.beyond))
     plugin_scores(*results[0])
     with timed(f"scores of {DOMAINS} domains"):
         for result in results[1:]:

@@ -82,7 +82,7 @@ def time_posir(folder: Path, size: Size) -> float:
     from posir_tasks.results import read_results, rounded
     from posir_tasks.schemes import RelativePositions
     from posir_tasks.search.dense import search_dense
-    from posir_tasks.window_coverage import WindowCoverage
+    from posir_tasks.window_coverage import TruncatedEvidence, WindowCoverage
 
     class Dot:
         """Similarity by dot product."""
@@ -118,7 +118,8 @@ def time_posir(folder: Path, size: Size) -> float:
         hits = search_dense(Dot(), embed, corpus, queries, top_k=TOP_K, timer=TimingStack(), split="test", subset=str(domain))  # type: ignore[arg-type]
         ranked = rank_hits(hits, evidence.positives())
         profile = PositionProfile.from_ranks(scheme, evidence, ranked.ranks)
-        coverage = WindowCoverage.from_ranks(512, scheme, evidence, ranked.ranks)
+        truncated = TruncatedEvidence.estimate(512, evidence, ["eng-Latn"])
+        coverage = WindowCoverage.from_ranks(truncated, scheme, evidence, ranked.ranks) if truncated else None
         scores = retrieval_scores(ranked, (1, 3, 5, 10, 20, 100)) | rounded(plugin_scores(profile, coverage))
         stored = {PROFILE_KEY: profile.to_json(), COVERAGE_KEY: coverage.to_json() if coverage else {}}
         entries.append(scores | stored | {"hf_subset": str(domain)})

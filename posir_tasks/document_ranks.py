@@ -55,7 +55,7 @@ class Block:
     ranks: Integers
     """Rank column of each query (`posir_tasks.profile.RANKS`), shape (n,)."""
     beyond: Integers
-    """0 if the evidence is within the model's window, 1 if it ends beyond it; shape (n,), or (0,) if unknown."""
+    """0 if the evidence is within the model's window, 1 if it ends or 2 if it starts beyond it; shape (n,), (0,) if unknown."""
 
     @property
     def key(self) -> tuple[str, str, bytes]:
@@ -97,7 +97,7 @@ class DocumentRanks:
 
     @classmethod
     def from_ranks(
-        cls, scheme: PositionScheme, evidence: Evidence, ranks: Integers, window: int | None = None
+        cls, scheme: PositionScheme, evidence: Evidence, ranks: Integers, beyond: Integers | None = None
     ) -> DocumentRanks:
         """Group ranks by document.
 
@@ -105,7 +105,8 @@ class DocumentRanks:
             scheme: Assigns queries to cells.
             evidence: Of n queries.
             ranks: Rank of the relevant document of each query, from 1; 0 where it is not among the results. Shape (n,).
-            window: Tokens of a document that the model reads; None if unknown.
+            beyond: Whether the evidence starts (2) or only ends (1) beyond the model's window, or is within it (0), shape (n,);
+                None if the window is unknown.
         """
         cells, lengths = scheme.cells(evidence), scheme.length_buckets(evidence)
         bins: list[list[int]] = [[] for _ in range(len(evidence))]
@@ -115,7 +116,8 @@ class DocumentRanks:
         symbols = sorted(set(query_symbols))
         places = {symbol: place for place, symbol in enumerate(symbols)}
         columns = [places[symbol] for symbol in query_symbols]
-        block = _build_block(evidence, np.array(columns, np.int64), rank_columns(ranks), evidence.beyond(window))
+        beyond = np.zeros(0, np.int64) if beyond is None else beyond
+        block = _build_block(evidence, np.array(columns, np.int64), rank_columns(ranks), beyond)
         return cls(scheme.axes, tuple(symbols), (block,) if len(evidence) else ())
 
     def __add__(self, other: DocumentRanks) -> DocumentRanks:

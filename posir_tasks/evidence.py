@@ -55,19 +55,19 @@ class Evidence:
             tuple(self.clusters[row] for row in rows) if self.clusters else (),
         )
 
-    def beyond(self, window: int | None) -> Integers:
-        """Return for each query whether its evidence starts (2) or only ends (1) beyond a model's window, or is within it (0).
+    def estimate_beyond(self, window: int) -> Integers:
+        """Estimate for each query whether its evidence starts (2) or only ends (1) beyond a window, or is within it (0).
 
         A character's place in tokens is its share of the document's characters times the document's tokens, as the data
-        counts them; a model's own tokenizer may count somewhat differently.
+        counts them.
 
         Args:
-            window: Tokens of a document that the model reads; None if unknown.
+            window: Tokens of a document that the model reads.
 
         Returns:
-            Shape (n,); (0,) if the window or the documents' lengths are unknown.
+            Shape (n,); (0,) if the documents' lengths are unknown.
         """
-        if window is None or not (len(self.tokens) and len(self.characters)):
+        if not (len(self.tokens) and len(self.characters)):
             return np.zeros(0, np.int64)
         starts, ends = (column / self.characters * self.tokens for column in (self.starts, self.ends))
         return (ends > window).astype(np.int64) + (starts >= window)

@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 from posir_tasks.schemes import AbsolutePositions, LabelledPositions, PositionScheme, RelativePositions
+from posir_tasks.tokens import CountedWith
 
 #: Version of a subset's scores, and of the profile and the window coverage in them. A reader refuses a newer one.
 SCHEMA = 2
@@ -19,11 +20,18 @@ def upgrade_scores(scores: dict[str, Any]) -> dict[str, Any]:
     """Return a subset's scores in the present form; scores without a profile, newer or damaged ones stay as they are.
 
     Version 2 renames `position_reach` to `window_coverage`, `reach` to `truncation`, `seen` in both to `within_window`, and
-    `plugin_scores` of `position_run` to `plugin_score_names`; profiles gain `axes`.
+    `plugin_scores` of `position_run` to `plugin_score_names`; profiles gain `axes`. Window coverage without `counted_with` is
+    an estimate.
     """
     run = scores.get(RUN_KEY)
-    if PROFILE_KEY not in scores or (isinstance(run, dict) and run.get("schema", 1) != 1):
+    schema = run.get("schema", 1) if isinstance(run, dict) else 1
+    if PROFILE_KEY not in scores or schema not in range(1, SCHEMA + 1):
         return scores
+    return _mark_estimates(_upgrade_version_1(scores) if schema == 1 else scores)
+
+
+def _upgrade_version_1(scores: dict[str, Any]) -> dict[str, Any]:
+    run = scores.get(RUN_KEY)
     new: dict[str, Any] = _rename(scores, {"position_reach": COVERAGE_KEY, "reach": "truncation"})
     new[PROFILE_KEY] = upgrade_axes(new[PROFILE_KEY])
     for key in new.keys() & {COVERAGE_KEY, "truncation"}:
@@ -36,6 +44,19 @@ def upgrade_scores(scores: dict[str, Any]) -> dict[str, Any]:
         if isinstance(names := new[RUN_KEY].get(SCORE_NAMES_KEY), list):
             new[RUN_KEY][SCORE_NAMES_KEY] = sorted("truncation" if name == "reach" else name for name in names)
     return new
+
+
+def _mark_estimates(scores: dict[str, Any]) -> dict[str, Any]:
+    """Return scores in which window coverage and its scores say how tokens were counted."""
+    languages = scores.get("languages")
+    counted_with = CountedWith.from_languages(map(str, languages) if isinstance(languages, list) else ()).value
+    unmarked = {key: scores[key] for key in (COVERAGE_KEY, "truncation") if isinstance(scores.get(key), dict)}
+    marked = {key: {**value, "counted_with": counted_with} for key, value in unmarked.items() if _lacks_mark(value)}
+    return scores | marked if marked else scores
+
+
+def _lacks_mark(value: dict[str, Any]) -> bool:
+    return value.get("window") is not None and "counted_with" not in value
 
 
 def upgrade_axes(data: Any) -> Any:

@@ -14,6 +14,23 @@ from posir_tasks.evidence import Evidence, Integers
 from posir_tasks.profile import PositionProfile
 from posir_tasks.result_schema import SCHEMA
 from posir_tasks.schemes import PositionScheme
+from posir_tasks.tokens import CountedWith
+
+
+@dataclass(frozen=True, eq=False)
+class TruncatedEvidence:
+    """Which evidence of n queries lies beyond a model's input window."""
+
+    window: int
+    beyond: Integers
+    """Whether the evidence starts (2) or only ends (1) beyond the window, or is within it (0), shape (n,)."""
+    counted_with: CountedWith
+
+    @classmethod
+    def estimate(cls, window: int, evidence: Evidence, languages: Iterable[str]) -> TruncatedEvidence | None:
+        """Estimate it from the token counts in the data, whose texts are in these languages; None if there are none."""
+        beyond = evidence.estimate_beyond(window)
+        return cls(window, beyond, CountedWith.from_languages(languages)) if len(beyond) else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,27 +45,28 @@ class WindowCoverage:
     """Queries whose evidence ends beyond the window, by length bucket, shape (L,)."""
     within_window: PositionProfile
     """Profile of the queries whose evidence lies entirely within the window."""
+    counted_with: CountedWith
 
     @classmethod
-    def from_ranks(cls, window: int, scheme: PositionScheme, evidence: Evidence, ranks: Integers) -> WindowCoverage | None:
-        """Count the evidence beyond a window of tokens and profile the rest; None if the documents' lengths are unknown.
+    def from_ranks(
+        cls, truncated: TruncatedEvidence, scheme: PositionScheme, evidence: Evidence, ranks: Integers
+    ) -> WindowCoverage:
+        """Count the evidence beyond a window, and profile the ranks of the other queries.
 
         The ranks of the relevant documents have the shape (n,); 0 means not found.
         """
-        beyond = evidence.beyond(window)
-        if not len(beyond):
-            return None
         buckets, lengths = scheme.length_buckets(evidence), len(scheme.axes.lengths)
-        rows = np.flatnonzero(beyond == 0)
+        beyond, rows = truncated.beyond, np.flatnonzero(truncated.beyond == 0)
         return cls(
-            window,
+            truncated.window,
             np.bincount(buckets[beyond == 2], minlength=lengths),
             np.bincount(buckets[beyond > 0], minlength=lengths),
             PositionProfile.from_ranks(scheme, evidence.select(rows.tolist()), ranks[rows]),
+            truncated.counted_with,
         )
 
     def __add__(self, other: WindowCoverage) -> WindowCoverage:
-        """Pool two coverages; raise ProfileError if their windows or schemes differ."""
+        """Pool two coverages, which count as the less accurate one; raise ProfileError if their windows or schemes differ."""
         if not isinstance(other, WindowCoverage):
             return NotImplemented
         if self.window != other.window:
@@ -58,6 +76,7 @@ class WindowCoverage:
             self.starts_beyond + other.starts_beyond,
             self.ends_beyond + other.ends_beyond,
             self.within_window + other.within_window,
+            CountedWith.least_accurate([self.counted_with, other.counted_with]),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -65,6 +84,7 @@ class WindowCoverage:
         return {
             "schema": SCHEMA,
             "window": self.window,
+            "counted_with": self.counted_with.value,
             "starts_beyond": self.starts_beyond.tolist(),
             "ends_beyond": self.ends_beyond.tolist(),
             "within_window": self.within_window.to_json(),
@@ -82,7 +102,8 @@ class WindowCoverage:
             return None
         with reading_json(data, SCHEMA, "window coverage"):
             starts, ends = (np.array(data[name], np.int64) for name in ("starts_beyond", "ends_beyond"))
-            coverage = cls(int(data["window"]), starts, ends, PositionProfile.from_json(data["within_window"]))
+            within, counted_with = PositionProfile.from_json(data["within_window"]), CountedWith(data["counted_with"])
+            coverage = cls(int(data["window"]), starts, ends, within, counted_with)
             check_shapes(coverage.within_window.axes, [], [starts, ends])
         return coverage
 

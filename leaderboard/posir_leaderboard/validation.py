@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ import numpy as np
 
 from posir_leaderboard.dataset import SubsetFacts, subset_facts
 from posir_leaderboard.entries import Entry, Problem, sanitized
+from posir_tasks import document_ranks
 from posir_tasks.cells import CellCounts
 from posir_tasks.display.progress import progress
 from posir_tasks.document_ranks import DocumentRanks
@@ -29,7 +30,8 @@ from posir_tasks.ranks import RankedQueries, retrieval_scores
 from posir_tasks.result_schema import COVERAGE_KEY, PROFILE_KEY, RANKS_KEY, RUN_KEY, SCHEMA, SCORE_NAMES_KEY
 from posir_tasks.results import DECIMALS, SubsetResult
 from posir_tasks.tasks.catalogue import find_task
-from posir_tasks.window_coverage import WindowCoverage
+from posir_tasks.tokens import CountedWith
+from posir_tasks.window_coverage import TruncatedEvidence, WindowCoverage
 
 if TYPE_CHECKING:
     from posir_tasks.tasks.base import PositionTask
@@ -97,7 +99,8 @@ def _subset_problems(
         )
         return
     # Scores of impossible counts may take forever to compute.
-    problems = [*count_problems(task, facts, result.profile, result.coverage), *rank_problems(task, facts, result)]
+    languages = task.metadata.hf_subsets_to_langscripts[result.subset]
+    problems = [*count_problems(task, facts, result, languages), *rank_problems(task, facts, result)]
     problems = problems or list(score_problems(task, facts, result, scores))
     for field, message in problems:
         yield _problem(entry, message, result.subset, field)
@@ -119,56 +122,99 @@ def check_revision(revision: object, recorded: object, pinned: str) -> str | Non
 
 
 def count_problems(
-    task: type[PositionTask], facts: SubsetFacts, profile: PositionProfile, coverage: WindowCoverage | None
+    task: type[PositionTask], facts: SubsetFacts, result: SubsetResult, languages: Sequence[str]
 ) -> Iterator[tuple[str, str]]:
     """Yield the counts that differ from the dataset or are impossible, as field and message.
 
-    The numbers of queries by cell and by length depend on the dataset alone, and so do those beyond a window.
+    The numbers of queries by cell and by length depend on the dataset alone, and so do estimates of those beyond a window.
     """
     expected = CellCounts.from_evidence(task.scheme, facts.evidence)
     memberships = np.bincount(task.scheme.cells(facts.evidence).query, minlength=len(facts.evidence))
     fewest, most = int(memberships.min(initial=1)), int(memberships.max(initial=1))
-    yield from _profile_problems(PROFILE_KEY, profile, expected, fewest, most)
+    yield from _cell_problems(PROFILE_KEY, result.profile, expected)
+    yield from _total_problems(PROFILE_KEY, result.profile, fewest, most)
+    coverage, field = result.coverage, f"{COVERAGE_KEY}.within_window"
     if coverage is None:
         return
-    unranked = np.zeros(len(facts.evidence), np.int64)
-    found = WindowCoverage.from_ranks(coverage.window, task.scheme, facts.evidence, unranked) if coverage.window > 0 else None
-    if found is None:
-        yield COVERAGE_KEY, "is given, but needs a window of at least 1 token and a dataset with document lengths"
+    within = coverage.within_window
+    if coverage.window < 1:
+        yield COVERAGE_KEY, "is given, but needs a window of at least 1 token"
         return
-    yield from _array_problems(f"{COVERAGE_KEY}.starts_beyond", coverage.starts_beyond, found.starts_beyond)
-    yield from _array_problems(f"{COVERAGE_KEY}.ends_beyond", coverage.ends_beyond, found.ends_beyond)
-    field, within = f"{COVERAGE_KEY}.within_window", coverage.within_window
-    if within.axes.to_json() != profile.axes.to_json():
+    if within.axes.to_json() != result.profile.axes.to_json():
         yield f"{field}.axes", "differ from those of the profile"
         return
-    yield from _profile_problems(field, within, found.within_window.cell_counts(), fewest, most)
-    if np.any(within.counts > profile.counts) or np.any(within.totals > profile.totals):
+    if coverage.counted_with is CountedWith.TOKENIZER:
+        yield from _coverage_problems(coverage, expected)
+    else:
+        yield from _estimate_problems(task, facts, coverage, languages)
+    yield from _total_problems(field, within, fewest, most)
+    if np.any(within.counts > result.profile.counts) or np.any(within.totals > result.profile.totals):
         yield field, "counts more queries at a rank than the profile that contains it"
+
+
+def _estimate_problems(
+    task: type[PositionTask], facts: SubsetFacts, coverage: WindowCoverage, languages: Sequence[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield how window coverage differs from the estimate that the dataset gives."""
+    truncated = TruncatedEvidence.estimate(coverage.window, facts.evidence, languages)
+    if truncated is None:
+        yield COVERAGE_KEY, "is an estimate, which needs a dataset with document lengths"
+        return
+    if coverage.counted_with is not truncated.counted_with:
+        yield f"{COVERAGE_KEY}.counted_with", f"is {coverage.counted_with}; must be {truncated.counted_with} or tokenizer"
+    found = WindowCoverage.from_ranks(truncated, task.scheme, facts.evidence, np.zeros(len(facts.evidence), np.int64))
+    yield from _array_problems(f"{COVERAGE_KEY}.starts_beyond", coverage.starts_beyond, found.starts_beyond)
+    yield from _array_problems(f"{COVERAGE_KEY}.ends_beyond", coverage.ends_beyond, found.ends_beyond)
+    yield from _cell_problems(f"{COVERAGE_KEY}.within_window", coverage.within_window, found.within_window.cell_counts())
+
+
+def _coverage_problems(coverage: WindowCoverage, expected: CellCounts) -> Iterator[tuple[str, str]]:
+    """Yield what is impossible in window coverage that was counted with the model's tokenizer, which is not at hand here."""
+    starts, ends = coverage.starts_beyond, coverage.ends_beyond
+    if np.any((starts < 0) | (starts > ends)):
+        yield f"{COVERAGE_KEY}.starts_beyond", "must be between 0 and ends_beyond: evidence that starts beyond also ends there"
+    within = coverage.within_window.totals.sum(axis=1)
+    yield from _array_problems(f"{COVERAGE_KEY}.ends_beyond", ends + within, expected.totals)
 
 
 def rank_problems(task: type[PositionTask], facts: SubsetFacts, result: SubsetResult) -> Iterator[tuple[str, str]]:
     """Yield what in the ranks by document is not of the dataset's queries, as field and message; nothing without them."""
     if result.ranks is None:
         return
-    window = result.coverage.window if result.coverage else None
-    unranked = np.zeros(len(facts.evidence), np.int64)
-    expected = DocumentRanks.from_ranks(task.scheme, facts.evidence, unranked, window)
+    coverage, unranked = result.coverage, np.zeros(len(facts.evidence), np.int64)
+    estimated = coverage is not None and coverage.counted_with is not CountedWith.TOKENIZER
+    beyond = facts.evidence.estimate_beyond(coverage.window) if coverage and estimated else None
+    expected = DocumentRanks.from_ranks(task.scheme, facts.evidence, unranked, beyond)
+    pairs = list(zip(result.ranks.blocks, expected.blocks, strict=False))
     if not result.ranks.same_queries(expected):
         yield RANKS_KEY, "are not those of the dataset's queries and documents"
-    elif any(not np.array_equal(a.beyond, b.beyond) for a, b in zip(result.ranks.blocks, expected.blocks, strict=True)):
+    elif (coverage is None or estimated) and any(not np.array_equal(a.beyond, b.beyond) for a, b in pairs):
         yield RANKS_KEY, "state other queries beyond the window than the dataset"
-    elif result.coverage and result.ranks.within_window().profile != result.coverage.within_window:
+    elif coverage and not _agrees(result.ranks, coverage):
         yield COVERAGE_KEY, "does not follow from the ranks by document"
 
 
-def _profile_problems(
-    field: str, profile: PositionProfile, expected: CellCounts, fewest: int, most: int
-) -> Iterator[tuple[str, str]]:
-    """Yield problems of a profile's counts; one query is in at least `fewest` and at most `most` cells."""
+def _agrees(ranks: DocumentRanks, coverage: WindowCoverage) -> bool:
+    """Whether window coverage counts what ranks by document state of each query."""
+    if any(len(block.beyond) != len(block.ranks) for block in ranks.blocks):
+        return False
+    lengths = [ranks.symbol_lengths[block.symbols] for block in ranks.blocks]
+    for least, stated in ((2, coverage.starts_beyond), (1, coverage.ends_beyond)):
+        beyond = [length[block.beyond >= least] for length, block in zip(lengths, ranks.blocks, strict=True)]
+        if not np.array_equal(np.bincount(np.concatenate(beyond), minlength=len(stated)), stated):
+            return False
+    return ranks.within_window().profile == coverage.within_window
+
+
+def _cell_problems(field: str, profile: PositionProfile, expected: CellCounts) -> Iterator[tuple[str, str]]:
+    """Yield the cells and length buckets in which a profile has other numbers of queries than expected."""
     found = profile.cell_counts()
     yield from _array_problems(f"{field}.counts", found.counts, expected.counts)
     yield from _array_problems(f"{field}.totals", found.totals, expected.totals)
+
+
+def _total_problems(field: str, profile: PositionProfile, fewest: int, most: int) -> Iterator[tuple[str, str]]:
+    """Yield whether a profile's totals disagree with its counts; one query is in at least `fewest` and at most `most` cells."""
     counted = profile.counts.sum(axis=1)
     if np.any(counted < fewest * profile.totals) or np.any(counted > most * profile.totals):
         yield f"{field}.totals", "does not agree with the counts: both count the same queries at each length and rank"
@@ -198,7 +244,7 @@ def score_problems(
     values = {PROFILE_KEY: result.profile.to_json(), COVERAGE_KEY: coverage}
     if result.ranks is not None:
         # Compared as a value above: another version of zlib packs the same ranks into another text.
-        values[RANKS_KEY] = scores[RANKS_KEY]
+        values[RANKS_KEY] = {**scores[RANKS_KEY], "schema": document_ranks.SCHEMA}
     added = plugin_scores(result.profile, result.coverage, result.ranks, taken={*low, *others, *fixed, *values, RUN_KEY})
     run = {
         "schema": SCHEMA,

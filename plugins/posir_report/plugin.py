@@ -1,6 +1,7 @@
 """The hook implementation: `posir report`."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from itertools import chain
 from pathlib import Path
@@ -91,13 +92,14 @@ def check_options(format_: ReportFormat, *, bins: bool, published: bool) -> None
 
 
 def show_lengths(summaries: Sequence[TaskSummary], format_: TableFormat) -> None:
-    """Print a row per length; in a terminal after an overview of the tasks of each model, with notes on truncation."""
+    """Print a row per length and notes on truncation; in a terminal after an overview of the tasks of each model."""
     by_summary = build_report_rows(summaries)
     rows = list(chain(*by_summary))
     overview = [overview_table(rows)] if format_ is TableFormat.TABLE else []
     document = list(map(pooled_scores, summaries, by_summary))
-    legend = [*truncation_notes_by_task(summaries), *document_notes(model_labels(summaries), summaries), NOTE]
-    print_as(format_, [*overview, length_table(rows)], rows, document, legend=legend)
+    legend = [*document_notes(model_labels(summaries), summaries), NOTE]
+    lengths = replace(length_table(rows), notes=tuple(truncation_notes_by_task(summaries)))
+    print_as(format_, [*overview, lengths], rows, document, legend=legend)
 
 
 def show_bins(summaries: Sequence[TaskSummary], format_: TableFormat) -> None:

@@ -97,6 +97,12 @@ class Row:
     missing_subsets: int = 0
     revision: str = ""
     """Of the model; empty for published results."""
+    window: int | None = None
+    """Tokens of a document that the model reads."""
+    beyond_window: float | None = None
+    """Share of the queries whose evidence ends beyond the window."""
+    counted_with: str | None = None
+    """How that was found: a `posir_tasks.tokens.CountedWith`."""
 
     @property
     def best_psi(self) -> float | None:
@@ -182,6 +188,7 @@ def _build_row(summary: TaskSummary, length: str, index: int | None) -> Row:
     ndcg_low, ndcg_high = significance.get("ndcg_at_10_interval") or UNKNOWN
     psi_low, psi_high = significance.get("psi_interval") or UNKNOWN
     start_low, start_high = significance.get("start_to_end_interval") or UNKNOWN
+    truncation = scores.get("truncation", {})
     return Row(
         model=summary.model,
         task=summary.task,
@@ -199,6 +206,9 @@ def _build_row(summary: TaskSummary, length: str, index: int | None) -> Row:
         subsets=len(summary.subsets),
         missing_subsets=len(summary.missing),
         revision=summary.revision,
+        window=truncation.get("window"),
+        beyond_window=truncation.get("beyond", {}).get(key, {}).get("ends"),
+        counted_with=truncation.get("counted_with"),
         **{name: significance.get(name) for name in SIGNIFICANCE_FIELDS},
     )
 

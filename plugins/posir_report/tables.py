@@ -19,6 +19,7 @@ from posir_tasks.display.numbers import (
     format_psi,
 )
 from posir_tasks.display.tables import Table, build_columns
+from posir_tasks.tokens import CountedWith
 
 #: Bias of a row whose corrected p-value is at least 0.05.
 NOT_SIGNIFICANT = "not significant"
@@ -35,6 +36,17 @@ SCORES = (
     "p",
     "Position bias",
 )
+#: Share of the queries whose evidence is truncated, by how it was found.
+COUNTED = {
+    CountedWith.TOKENIZER: "By the model's own tokenizer, for {share} % of the queries",
+    CountedWith.ESTIMATE: (
+        "For an estimated {share} % of the queries (by the token counts in the data, not the model's own tokenizer)"
+    ),
+    CountedWith.ROUGH_ESTIMATE: (
+        "For a roughly estimated {share} % of the queries (by the token counts in the data; for languages other than "
+        "English, the model's own tokenizer may find several times as many)"
+    ),
+}
 #: Headings of columns of numbers.
 NUMBERS = ("Queries", "PSI (as published)", "p")
 
@@ -158,12 +170,12 @@ def truncation_notes(labels: Sequence[str], summaries: Sequence[TaskSummary]) ->
     }
     for label, truncation in found.items():
         if truncation["window"] is not None:
-            within = truncation["within_window"]
+            within, counted = truncation["within_window"], COUNTED[CountedWith(truncation["counted_with"])]
+            share = format_percent(truncation["beyond"]["all"]["ends"])
             yield (
-                f"{label} reads the first {truncation['window']:,} tokens of a document. For "
-                f"{format_percent(truncation['beyond']['all']['ends'])} % of the queries the evidence ends beyond them: that "
-                f"is truncation, not bias. Over the other {within['queries']:,} queries: nDCG@10 "
-                f"{format_percent(within['ndcg_at_10'])}, start to end {format_points(within['start_to_end'])}, PSI "
+                f"{label} reads the first {truncation['window']:,} tokens of a document. {counted.format(share=share)} the "
+                f"evidence ends beyond them: that is truncation, not bias. Over the other {within['queries']:,} queries: "
+                f"nDCG@10 {format_percent(within['ndcg_at_10'])}, start to end {format_points(within['start_to_end'])}, PSI "
                 f"{format_psi(within['psi_estimate'])} (p {format_p_value(within['p_value'])})."
             )
     unknown = [label for label, truncation in found.items() if truncation["window"] is None]

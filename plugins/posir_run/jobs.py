@@ -41,6 +41,8 @@ class Completed:
     """Of this one subset."""
     model_meta: dict[str, Any]
     """The fields of the loaded model's metadata without its loader, which cannot always be pickled."""
+    warnings: tuple[str, ...] = ()
+    """Of its worker, since the job before."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,8 @@ class Failed:
     reason: str
     restart_worker: bool
     """Whether the worker needs a new process: after a CUDA error, for example, the old one is unusable."""
+    warnings: tuple[str, ...] = ()
+    """Of its worker, since the job before."""
 
 
 Outcome = Completed | Failed

@@ -1,7 +1,7 @@
 """Progress of a run: a bar on a terminal, one line per job in a log."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 
 from rich.console import Console
@@ -11,14 +11,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from posir_run.jobs import Failed, Outcome
 
 
-def report_progress(outcomes: Iterable[Outcome], total: int) -> list[Failed]:
-    """Consume the outcomes of a run and report each; return the failures."""
+def report_progress(outcomes: Iterable[Outcome], total: int, warn: Callable[[str], object]) -> list[Failed]:
+    """Consume the outcomes of a run and report each and its warnings; return the failures."""
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     columns = ("Evaluating", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.fields[left]}"))
     started, failures = time.monotonic(), []
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=total, left="")
         for count, outcome in enumerate(outcomes, start=1):
+            for warning in outcome.warnings:
+                warn(warning)
             left = f"{remaining_time(time.monotonic() - started, count, total)} left"
             bar.update(task, completed=count, left=left)
             failed = isinstance(outcome, Failed)

@@ -1,7 +1,9 @@
 """`posir run`: many tasks and models, on this machine or on a cluster."""
 
+from collections.abc import Callable
 from contextlib import closing
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +17,7 @@ from posir_run.local_engine import LocalEngine
 from posir_run.progress_report import report_progress
 from posir_run.ray_engine import RayEngine
 from posir_run.runner import find_missing_jobs, run_and_save
+from posir_run.warning_log import WarningLog, show_warnings
 from posir_run.worker import Settings
 from posir_tasks.command.app import INTERRUPTED
 from posir_tasks.display.wording import pluralize
@@ -54,14 +57,19 @@ def add_commands(app: typer.Typer) -> None:
         if address and engine is EngineName.LOCAL:
             raise PosirError(f"--address {address}: applies to a Ray cluster only. Add --engine ray, or omit --address.")
         settings = Settings({"batch_size": batch_size}, verbose=verbose)
+        start_engine = partial(LocalEngine, settings) if engine is EngineName.LOCAL else partial(RayEngine, address, settings)
+        request = RunRequest(tasks or (), benchmarks or (), models, revision)
         try:
-            run(RunRequest(tasks or (), benchmarks or (), models, revision), output_folder, settings, engine, address)
+            with show_warnings(partial(typer.echo, err=True)) as log:
+                run(request, output_folder, settings, start_engine, log)
         except KeyboardInterrupt:
             typer.echo(f"interrupted. Finished results are in {output_folder}; run the same command again to resume.", err=True)
             raise typer.Exit(INTERRUPTED) from None
 
 
-def run(request: RunRequest, output_folder: Path, settings: Settings, engine: EngineName, address: str | None) -> None:
+def run(
+    request: RunRequest, output_folder: Path, settings: Settings, start_engine: Callable[[], Engine], log: WarningLog
+) -> None:
     """Evaluate what has no result in a folder yet; raise PosirError for an unknown name or a failed job."""
     from mteb.cache import ResultCache
 
@@ -76,10 +84,9 @@ def run(request: RunRequest, output_folder: Path, settings: Settings, engine: En
     if jobs:
         # Before hours of evaluation.
         check_writable(output_folder)
-        workers: Engine = LocalEngine(settings) if engine is EngineName.LOCAL else RayEngine(address, settings)
         # Closed at once after Ctrl-C; a worker would otherwise finish its job first.
-        with closing(run_and_save(jobs, workers, workload, cache, settings)) as outcomes:
-            failures = report_progress(outcomes, len(jobs))
+        with closing(run_and_save(jobs, start_engine(), workload, cache, settings)) as outcomes:
+            failures = report_progress(outcomes, len(jobs), log.show)
         if failures:
             raise PosirError(
                 f"{len(failures):,} of {pluralize(len(jobs), 'job')} failed; the other results are in {output_folder}. Run "

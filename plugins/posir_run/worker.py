@@ -12,11 +12,12 @@ import os
 import platform
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from posir_run.jobs import Completed, EvaluationJob, Failed, Outcome
+from posir_run.warning_log import collect_warnings
 from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import load_model
@@ -44,7 +45,7 @@ class Settings:
     encode_kwargs: EncodeKwargs
     """As in `mteb.evaluate`."""
     verbose: bool = False
-    """Whether the workers' logs are shown."""
+    """Whether the workers' logs are shown; otherwise only their warnings are."""
 
 
 class Evaluator:
@@ -52,8 +53,11 @@ class Evaluator:
 
     def __init__(self, settings: Settings, environment: Mapping[str, str]) -> None:
         os.environ.update(environment)
+        self._warnings: list[str] = []
         if settings.verbose:
             logging.basicConfig(level=logging.INFO)
+        else:
+            self._warnings = collect_warnings()
         self._encode_kwargs = settings.encode_kwargs
         self._loaded: tuple[ModelReference, MTEBModels] | None = None
 
@@ -71,7 +75,13 @@ class Evaluator:
             )
 
     def evaluate(self, job: EvaluationJob) -> Outcome:
-        """Evaluate a job. Every error becomes an outcome."""
+        """Evaluate a job. Every error becomes an outcome, which has the warnings, too."""
+        outcome = self._evaluate(job)
+        warnings = tuple(self._warnings)
+        self._warnings.clear()
+        return replace(outcome, warnings=warnings)
+
+    def _evaluate(self, job: EvaluationJob) -> Outcome:
         try:
             model = self._load(job.model)
             result = evaluate_subset(model, job, self._encode_kwargs)

@@ -11,8 +11,9 @@ from posir_tasks.window_coverage import WindowCoverage
 
 @hookimpl
 def posir_scores(profile: PositionProfile, coverage: WindowCoverage | None, ranks: DocumentRanks | None) -> dict[str, Any]:
-    """Return `truncation`: `window` in tokens, shares `beyond` it, scores `within_window`.
+    """Return `truncation`: `window` in tokens, what they were `counted_with`, shares `beyond` it, scores `within_window`.
 
+    `counted_with` is a `posir_tasks.tokens.CountedWith`: the model's `tokenizer`, an `estimate` or a `rough_estimate`.
     `beyond` has for `all` and each length bucket the share of queries whose evidence `starts` and `ends` beyond the window,
     in [0, 1]; `within_window` has nDCG@10 and PSI, each with its interval and PSI under the null, over the queries whose
     evidence lies entirely within the window. If the window is unknown, `window` is None and the others are missing.
@@ -25,7 +26,8 @@ def posir_scores(profile: PositionProfile, coverage: WindowCoverage | None, rank
         for index, name in enumerate(profile.lengths):
             beyond[name.lower()] = _shares(coverage.starts_beyond[index], coverage.ends_beyond[index], queries[index])
     within = overall_scores(coverage.within_window, ranks.within_window() if ranks else None)
-    return {"truncation": {"window": coverage.window, "beyond": beyond, "within_window": within}}
+    counted = {"window": coverage.window, "counted_with": coverage.counted_with.value}
+    return {"truncation": counted | {"beyond": beyond, "within_window": within}}
 
 
 def _shares(starts: int, ends: int, queries: int) -> dict[str, float | None]:

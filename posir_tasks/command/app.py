@@ -23,8 +23,6 @@ def build_app() -> typer.Typer:
     """Return the application with every plugin's commands."""
     import typer
 
-    # `main` reports a mistake in the table of languages, before plugins that need the table fail.
-    import posir_tasks.languages  # noqa: F401
     from posir_tasks.command import doctor, rescore, tasks
     from posir_tasks.errors import summarize_error
     from posir_tasks.plugin_api.manager import loaded_plugins

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import warnings
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -17,13 +16,10 @@ from typing import Any
 
 from mteb.abstasks.task_metadata import TaskMetadata
 from mteb.models import EncoderProtocol
-from mteb.models.abs_encoder import get_prompt
-from mteb.models.instruct_wrapper import InstructSentenceTransformerModel
-from mteb.models.sentence_transformer_wrapper import SentenceTransformerEncoderWrapper
 from mteb.types import PromptType
 from torch import Tensor, nn, uint8
 
-from posir_tasks.models.endpoint_encoder import EndpointEncoder
+from posir_tasks.models.prompts import find_prompt
 
 #: Attributes of a model that say where it runs and in which mode, which `encode` sets.
 IGNORED_ATTRIBUTES = frozenset({"device", "training"})
@@ -108,15 +104,9 @@ def _task_context(
     model: EncoderProtocol, task_metadata: TaskMetadata, hf_split: str, hf_subset: str, prompt_type: PromptType | None
 ) -> tuple[bool, str | None]:
     """Return whether the model sees only the prompt, and that prompt, or else a digest of all that is passed to it."""
-    encode = getattr(model.encode, "__func__", None)
-    if encode in (SentenceTransformerEncoderWrapper.encode, EndpointEncoder.encode):
-        return True, get_prompt(model.model_prompts, task_metadata, prompt_type)  # type: ignore[attr-defined]
-    if encode is InstructSentenceTransformerModel.encode:
-        assert isinstance(model, InstructSentenceTransformerModel)
-        if prompt_type == PromptType.document and not model.apply_instruction_to_passages:
-            return True, None
-        with warnings.catch_warnings(action="ignore"):
-            return True, model.get_task_instruction(task_metadata, prompt_type)
+    prompt = find_prompt(model, task_metadata, prompt_type)
+    if prompt is not None:
+        return True, prompt.text
     return False, digest_json([task_metadata.model_dump(mode="json"), hf_split, hf_subset])
 
 

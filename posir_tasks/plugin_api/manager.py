@@ -31,6 +31,11 @@ class Plugin:
     problem: str | None = None
     """Why it is not used; None if it is."""
 
+    @property
+    def warning(self) -> str:
+        """What is logged about a plugin that is not used."""
+        return f"posir plugin '{self.name}' ({self.origin}) is not used: {self.problem}"
+
 
 @dataclass(frozen=True)
 class Plugins:
@@ -53,7 +58,7 @@ def loaded_plugins() -> Plugins:
     plugins = load_plugins(entry_points(group=PROJECT))
     for plugin in plugins.found:
         if plugin.problem:
-            logger.warning("posir plugin '%s' (%s) is not used: %s", plugin.name, plugin.origin, plugin.problem)
+            logger.warning("%s", plugin.warning)
     return plugins
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,11 +19,15 @@ from mteb.models.model_implementations.bm25 import BM25Search
 from mteb.models.models_protocols import MTEBModels
 from mteb.timing import TimingStack
 from mteb.types import EncodeKwargs
+from torch import nn
 
 from posir_tasks.host.private_names import BM25_TOKENIZER, RETRIEVAL_EVALUATOR
 from posir_tasks.ranks import Hits, RankedQueries, rank_hits, rank_results
 from posir_tasks.search.bm25 import search_bm25
 from posir_tasks.search.dense import ModelEmbedder, search_dense
+
+#: Limits from here on mean that there is none: transformers writes 10^30.
+NO_LIMIT = 2**31
 
 
 @dataclass(frozen=True)
@@ -60,9 +63,14 @@ def is_reranker(model: MTEBModels) -> bool:
 
 def find_window(model: MTEBModels) -> int | None:
     """Return the number of tokens of a text that the model reads, according to itself or else its metadata; None if unknown."""
-    registered = model.mteb_model_meta.max_tokens if model.mteb_model_meta else None
-    window = getattr(getattr(model, "model", None), "max_seq_length", None) or registered
-    return int(window) if window and math.isfinite(window) else None
+    loaded = getattr(model, "model", None)
+    first_module = loaded[0] if isinstance(loaded, nn.Sequential) and len(loaded) else None
+    limits = (
+        getattr(first_module, "document_length", None),
+        getattr(loaded, "max_seq_length", None),
+        model.mteb_model_meta.max_tokens if model.mteb_model_meta else None,
+    )
+    return next((int(limit) for limit in limits if limit and limit < NO_LIMIT), None)
 
 
 def as_search(model: MTEBModels) -> SearchProtocol:

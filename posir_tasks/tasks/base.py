@@ -27,8 +27,9 @@ from posir_tasks.result_schema import COVERAGE_KEY, PROFILE_KEY, RANKS_KEY, RUN_
 from posir_tasks.results import rounded
 from posir_tasks.schemes import PositionScheme, RelativePositions
 from posir_tasks.search.bm25 import fit_to_script
-from posir_tasks.search.dispatch import SearchRequest, find_window, is_reranker, search_ranks, search_results
+from posir_tasks.search.dispatch import SearchRequest, is_reranker, search_ranks, search_results
 from posir_tasks.search.first_stage import load_first_stage
+from posir_tasks.search.input_window import find_truncated
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.folder import open_folder, require_domains
 from posir_tasks.sources.posir import domain_files, read_domain
@@ -43,7 +44,7 @@ from posir_tasks.sources.repository import (
 )
 from posir_tasks.tasks.dataset import LazySubsets, SplitData
 from posir_tasks.tasks.metadata import build_metadata
-from posir_tasks.window_coverage import WindowCoverage
+from posir_tasks.window_coverage import TruncatedEvidence, WindowCoverage
 
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
@@ -203,13 +204,16 @@ class PositionTask(RetrievalTask):
             top_ranked, first_stage_model = stage.top_ranked, stage.model_meta
         corpus_language = self.metadata.hf_subsets_to_langscripts[run.hf_subset][-1]
         fitted = fit_to_script(with_cache(model), corpus_language)
-        ranked = self._search(fitted, self._search_request(data, top_ranked, run), data["evidence"], run)
+        request = self._search_request(data, top_ranked, run)
+        ranked = self._search(fitted, request, data["evidence"], run)
         with run.timer("Scoring", split=run.hf_split, subset=run.hf_subset):
             scores = retrieval_scores(ranked, self.k_values)
             if first_stage_model:
                 scores["previous_results_model_meta"] = first_stage_model
+        with run.timer("Counting tokens", split=run.hf_split, subset=run.hf_subset):
+            truncated = find_truncated(model, request, data["evidence"])
         with run.timer("Scoring positions", split=run.hf_split, subset=run.hf_subset):
-            scores |= self._position_scores(ranked, data, find_window(model), taken=scores.keys())
+            scores |= self._position_scores(ranked, data, truncated, taken=scores.keys())
         if isinstance(fitted, BM25Search) and fitted is not model:
             scores[RUN_KEY]["bm25_tokens"] = "character trigrams"
         return scores
@@ -252,12 +256,12 @@ class PositionTask(RetrievalTask):
         return ranked
 
     def _position_scores(
-        self, ranked: RankedQueries, data: SplitData, window: int | None, taken: Collection[str]
+        self, ranked: RankedQueries, data: SplitData, truncated: TruncatedEvidence | None, taken: Collection[str]
     ) -> dict[str, Any]:
         evidence = data["evidence"]
-        ranks = DocumentRanks.from_ranks(self.scheme, evidence, ranked.ranks, window)
+        ranks = DocumentRanks.from_ranks(self.scheme, evidence, ranked.ranks, truncated.beyond if truncated else None)
         profile = ranks.profile
-        coverage = WindowCoverage.from_ranks(window, self.scheme, evidence, ranked.ranks) if window else None
+        coverage = WindowCoverage.from_ranks(truncated, self.scheme, evidence, ranked.ranks) if truncated else None
         reserved = {PROFILE_KEY, RANKS_KEY, COVERAGE_KEY, RUN_KEY, "main_score", "hf_subset", "languages", "mteb_version"}
         scores: dict[str, Any] = rounded(plugin_scores(profile, coverage, ranks, taken={*taken, *reserved}))
         run = {

@@ -93,6 +93,7 @@ def test_an_endpoint_is_evaluated_and_its_key_is_written_nowhere(tmp_path: Path,
         assert len(server.batches) == sent + 1
         planned = run("posir", "plan", "-m", reference, "-t", "PosIR-English", **environment)
         assert planned.returncode == 0, planned.stderr
+        assert f"encoding by the endpoint {reference}," in " ".join(planned.stdout.split())
         printed += planned.stdout
         reported = run("posir", "report", str(output), "--format", "json", **environment)
         printed += reported.stdout

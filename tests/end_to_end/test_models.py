@@ -48,21 +48,24 @@ def evaluate(model: object) -> dict:
     return results.task_results[0].scores["test"][0]
 
 
-def count_queries(scores: dict) -> int:
-    """Return the number of queries in a result's profile."""
-    return PositionProfile.from_json(scores["position_profile"]).queries
+def check_scores(scores: dict) -> None:
+    """Check that all queries are counted, and that truncation is counted with the model's tokenizer."""
+    assert PositionProfile.from_json(scores["position_profile"]).queries == 20
+    assert (scores["truncation"]["window"], scores["truncation"]["counted_with"]) == (64, "tokenizer")
+    assert scores["window_coverage"]["counted_with"] == "tokenizer"
+    assert scores["truncation"]["beyond"]["all"]["ends"] > 0.5
 
 
 def test_dense(tiny):
-    assert count_queries(evaluate(SentenceTransformer(tiny(BertModel)))) == 20
+    check_scores(evaluate(SentenceTransformer(tiny(BertModel))))
 
 
 def test_sparse(tiny):
-    assert count_queries(evaluate(SparseEncoder(tiny(BertForMaskedLM)))) == 20
+    check_scores(evaluate(SparseEncoder(tiny(BertForMaskedLM))))
 
 
 def test_late_interaction(tiny):
-    assert count_queries(evaluate(MultiVectorEncoder(tiny(BertModel)))) == 20
+    check_scores(evaluate(MultiVectorEncoder(tiny(BertModel))))
 
 
 def test_cross_encoder_reranks_bm25s_top_100_once_and_names_it(tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -70,7 +73,7 @@ def test_cross_encoder_reranks_bm25s_top_100_once_and_names_it(tiny, tmp_path: P
     model = CrossEncoder(tiny(BertForSequenceClassification), max_length=64)
     scores = evaluate(model)
     assert scores["previous_results_model_meta"]["model_name"] == "mteb/baseline-bm25s"
-    assert count_queries(scores) == 20
+    check_scores(scores)
     (first_stage,) = tmp_path.rglob("*.parquet")
     written = first_stage.stat().st_mtime_ns
     assert evaluate(model)["position_profile"] == scores["position_profile"]

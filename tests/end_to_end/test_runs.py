@@ -76,6 +76,8 @@ def test_after_ctrl_c_and_with_bad_data_in_one_subset_all_other_results_are_thos
     assert stopped.returncode == 130
     assert f"Finished results are in {output}; run the same command again" in stopped.stderr
     assert "Traceback" not in stopped.stderr
+    # The worker of this machine warns, too.
+    assert [stopped.stderr.count(f"{task}, folder ") for task in TASKS] == [1, 1], stopped.stderr
     finished = sum(len(subsets_in(output, task)) for task in TASKS)
     assert 2 <= finished < len(TASKS) * len(DOMAINS)
 

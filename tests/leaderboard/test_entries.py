@@ -29,7 +29,7 @@ from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Evidence
 from posir_tasks.profile import PositionProfile
 from posir_tasks.schemes import RelativePositions
-from posir_tasks.window_coverage import WindowCoverage
+from posir_tasks.window_coverage import TruncatedEvidence, WindowCoverage
 from tests.support.results import write_result
 
 #: JSON values, with numbers of every size.
@@ -52,7 +52,8 @@ def profile(*ranks):
 
 
 def coverage(*ranks):
-    return WindowCoverage.from_ranks(100, RelativePositions(), evidence(len(ranks)), np.array(ranks))
+    truncated = TruncatedEvidence.estimate(100, evidence(len(ranks)), ["eng-Latn"])
+    return WindowCoverage.from_ranks(truncated, RelativePositions(), evidence(len(ranks)), np.array(ranks))
 
 
 @pytest.fixture

@@ -46,6 +46,7 @@ def test_rescoring_rewrites_a_version_1_result_in_the_present_form(file):
     }
     assert new["truncation"]["within_window"]["queries"] == old["reach"]["seen"]["queries"]
     assert "psi_corrected" not in json.dumps(new)
+    assert {new[key]["counted_with"] for key in ("truncation", "window_coverage")} == {"estimate"}
     assert new["position_run"] == {
         "schema": 2,
         **{key: value for key, value in old["position_run"].items() if key != "plugin_scores"},
@@ -54,6 +55,21 @@ def test_rescoring_rewrites_a_version_1_result_in_the_present_form(file):
     assert (new["position_profile"]["schema"], new["window_coverage"]["schema"]) == (2, 2)
     assert "seen" not in json.dumps(new)
     assert upgrade_scores(new) is new
+
+
+@pytest.mark.parametrize(
+    ("languages", "expected"),
+    [(["eng-Latn"], "estimate"), (["rus-Cyrl"], "rough_estimate"), (["deu-Latn", "eng-Latn"], "rough_estimate")],
+)
+def test_window_coverage_of_results_that_do_not_say_how_tokens_were_counted_is_an_estimate(file, languages, expected):
+    rescore(file)
+    scores = scores_in(file) | {"languages": languages}
+    for key in ("window_coverage", "truncation"):
+        del scores[key]["counted_with"]
+    new = upgrade_scores(scores)
+    assert {new[key]["counted_with"] for key in ("window_coverage", "truncation")} == {expected}
+    unknown = {**scores, "window_coverage": {"window": None}, "truncation": {"window": None}}
+    assert upgrade_scores(unknown) is unknown
 
 
 def test_version_1_ranks_give_the_profile_of_the_result(file):

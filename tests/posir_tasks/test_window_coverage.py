@@ -1,5 +1,7 @@
 """What a model's input window leaves of the evidence."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,8 +9,9 @@ from hypothesis import strategies as st
 
 from posir_tasks.errors import ProfileError
 from posir_tasks.evidence import Evidence
-from posir_tasks.schemes import LabelledPositions, RelativePositions
-from posir_tasks.window_coverage import WindowCoverage, pool_coverages
+from posir_tasks.schemes import RelativePositions
+from posir_tasks.tokens import CountedWith
+from posir_tasks.window_coverage import TruncatedEvidence, WindowCoverage, pool_coverages
 
 SCHEME = RelativePositions()
 ROWS = st.lists(
@@ -24,9 +27,10 @@ def evidence_of(rows: list[tuple[int, int, int, int]]) -> tuple[Evidence, np.nda
 
 
 def measured(rows: list[tuple[int, int, int, int]], window: int) -> WindowCoverage:
-    coverage = WindowCoverage.from_ranks(window, SCHEME, *evidence_of(rows))
-    assert coverage is not None
-    return coverage
+    evidence, ranks = evidence_of(rows)
+    truncated = TruncatedEvidence.estimate(window, evidence, ["eng-Latn"])
+    assert truncated is not None
+    return WindowCoverage.from_ranks(truncated, SCHEME, evidence, ranks)
 
 
 @given(ROWS, st.integers(1, 3000))
@@ -50,10 +54,34 @@ def test_coverages_add_and_survive_json(first, second, window):
 
 def test_unknown_lengths_and_windows_stay_unknown():
     labelled = Evidence(["q"], ["d"], labels=("end",))
-    assert WindowCoverage.from_ranks(512, LabelledPositions(), labelled, np.array([1])) is None
+    assert TruncatedEvidence.estimate(512, labelled, ["eng-Latn"]) is None
     assert WindowCoverage.from_json({"window": None}) is None
     assert pool_coverages([measured([(0, 1, 10, 1)], 5), None]) is None
     assert pool_coverages([]) is None
+
+
+@given(st.lists(st.sampled_from(CountedWith), min_size=1, max_size=4))
+def test_a_sum_is_as_accurate_as_its_least_accurate_part(ways):
+    pooled = pool_coverages(replace(measured([(0, 1, 10, 1)], 5), counted_with=way) for way in ways)
+    order = ["tokenizer", "estimate", "rough_estimate"]
+    assert pooled is not None
+    assert pooled.to_json()["counted_with"] == order[max(order.index(way) for way in ways)]
+
+
+@pytest.mark.parametrize(
+    ("languages", "expected"),
+    [
+        (["eng-Latn"], "estimate"),
+        (["rus-Cyrl"], "rough_estimate"),
+        (["deu-Latn", "eng-Latn"], "rough_estimate"),
+        ([], "rough_estimate"),
+    ],
+)
+def test_an_estimate_for_another_language_than_english_is_rough(languages, expected):
+    evidence, _ = evidence_of([(0, 1, 10, 1)])
+    truncated = TruncatedEvidence.estimate(5, evidence, languages)
+    assert truncated is not None
+    assert truncated.counted_with == expected
 
 
 def test_different_windows_do_not_add_and_damage_is_named():
@@ -61,3 +89,5 @@ def test_different_windows_do_not_add_and_damage_is_named():
         measured([(0, 1, 10, 1)], 256) + measured([(0, 1, 10, 1)], 512)
     with pytest.raises(ProfileError, match="damaged"):
         WindowCoverage.from_json({**measured([(0, 1, 10, 1)], 256).to_json(), "ends_beyond": [1]})
+    with pytest.raises(ProfileError, match="CountedWith"):
+        WindowCoverage.from_json({**measured([(0, 1, 10, 1)], 256).to_json(), "counted_with": "guess"})

@@ -21,6 +21,7 @@ from mteb.types import PromptType
 from posir_run.planning.sizes import TextCounts
 from posir_tasks.embeddings.format import EmbeddingFormat
 from posir_tasks.errors import PosirError
+from posir_tasks.models.endpoint_encoder import EndpointEncoder
 from posir_tasks.search.dense import ModelEmbedder
 from posir_tasks.tokens import estimate_tokens
 
@@ -64,9 +65,10 @@ class Speed:
 
 @dataclass(frozen=True)
 class Calibration:
-    """A model's speed on this machine."""
+    """A model's speed, measured from this machine."""
 
-    device: str
+    place: str
+    """Where the model ran, such as "on one device like this one (CPU, 2 threads)"."""
     documents: tuple[Speed | None, ...]
     """Per token, by length bucket; None for buckets without documents."""
     queries: Speed
@@ -92,7 +94,7 @@ def calibrate(model: MTEBModels, samples: Samples, task_arguments: dict[str, Any
     if format_ is None:
         raise PosirError("not a dense encoder")
     return Calibration(
-        device=torch.cuda.get_device_name() if torch.cuda.is_available() else f"CPU, {torch.get_num_threads()} threads",
+        place=describe_place(model),
         documents=tuple(
             measure_speed(lambda batch: encode(batch, PromptType.document), texts, estimate_tokens) if texts else None
             for texts in samples.documents
@@ -100,6 +102,14 @@ def calibrate(model: MTEBModels, samples: Samples, task_arguments: dict[str, Any
         queries=measure_speed(lambda batch: encode(batch, PromptType.query), samples.queries, lambda _: 1),
         format=format_,
     )
+
+
+def describe_place(model: MTEBModels) -> str:
+    """Return where a model runs, such as "on one device like this one (CPU, 2 threads)"."""
+    if isinstance(model, EndpointEncoder):
+        return f"by the endpoint {model.reference}"
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else f"CPU, {torch.get_num_threads()} threads"
+    return f"on one device like this one ({device})"
 
 
 def measure_speed(encode: Callable[[Sequence[str]], object], texts: Sequence[str], amount: Callable[[str], int]) -> Speed:

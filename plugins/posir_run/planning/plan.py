@@ -47,7 +47,7 @@ class CostEstimate:
     bytes: int | None
     """Size of the embeddings; None if it is unknown."""
     duration: Duration | None
-    """Encoding time on one device like that of this machine; None if the model could not be measured."""
+    """Encoding time where the model was measured; None if the model could not be measured."""
 
     @classmethod
     def of(cls, name: str, model: ModelSpeed, sizes: Sequence[SubsetSize], documents: TextCounts) -> CostEstimate:

@@ -92,7 +92,7 @@ def explain_estimates(plan: Plan) -> Iterator[str]:
 def explain_benchmark(calibration: Calibration, *, sampled: bool) -> Iterator[str]:
     """Yield how the time was estimated."""
     yield (
-        f"Time: of encoding on one device like this one ({calibration.device}), from a short benchmark on this machine; in "
+        f"Time: of encoding {calibration.place}, from a short benchmark on this machine; in "
         f"parentheses, the range from the fastest to the slowest of {len(calibration.queries.seconds)} rounds."
     )
     texts = "texts of the data" if sampled else "synthetic texts of mean length, since not all data is on this machine"

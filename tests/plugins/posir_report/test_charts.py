@@ -322,15 +322,26 @@ def test_hostile_names_stay_text(page, figures):
     assert "&lt;script&gt;alert(&#34;1&#34;)&lt;/script&gt; &amp; 100%" in page
 
 
-def test_truncation_notes_name_the_window_or_say_that_it_is_unknown(summary):
+COUNTED = {
+    "tokenizer": "By the model's own tokenizer, for 61.5 % of the queries the evidence ends beyond them",
+    "estimate": "For an estimated 61.5 % of the queries (by the token counts in the data, not the model's own tokenizer) the",
+    "rough_estimate": "For a roughly estimated 61.5 % of the queries (by the token counts in the data; for languages other",
+}
+
+
+@pytest.mark.parametrize("counted_with", COUNTED)
+def test_truncation_notes_name_the_window_and_how_tokens_were_counted(summary, counted_with):
     within = {"queries": 277, "ndcg_at_10": 0.556, "start_to_end": 0.021, "psi_estimate": 0.31, "p_value": 0.46}
-    known = {"window": 256, "beyond": {"all": {"starts": 0.58, "ends": 0.615}}, "within_window": within}
+    beyond = {"all": {"starts": 0.58, "ends": 0.615}}
+    known = {"window": 256, "counted_with": counted_with, "beyond": beyond, "within_window": within}
     models = [replace(summary, scores={"truncation": truncation}) for truncation in ({"window": None}, known)]
     first, second = truncation_notes(["a", "b"], models)
-    assert first.startswith("b reads the first 256 tokens of a document. For 61.5 % of the queries")
+    assert first.startswith(f"b reads the first 256 tokens of a document. {COUNTED[counted_with]}")
     assert first.endswith("Over the other 277 queries: nDCG@10 55.6, start to end +2.1, PSI 0.310 (p 0.460).")
     assert second == "The input window is unknown for a."
     assert list(truncation_notes(["a"], [replace(summary, scores={})])) == []
+    row = build_rows(models[1])[0]
+    assert (row.window, row.beyond_window, row.counted_with) == (256, 0.615, counted_with)
 
 
 def test_intervals_of_many_models_are_not_laid_over_each_other(summary):

