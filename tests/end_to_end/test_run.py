@@ -272,6 +272,7 @@ def test_doctor_finds_no_problem():
     assert re.search(r"mteb knows (\d+) of \1\b", checked.stdout)
 
 
+@pytest.mark.slow
 def test_the_hubs_listing_overrules_the_table_of_domains(data: Path, tmp_path: Path):
     with serve("infgrad/PosIR-Benchmark-v1", data / "PosIR-Benchmark-v1", "a" * 40) as hub:
         ran = run(

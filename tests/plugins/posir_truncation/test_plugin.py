@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from posir_tasks.tokens import CountedWith
 from posir_tasks.window_coverage import WindowCoverage
 from posir_truncation.plugin import posir_scores
 from tests.support.simulation import build_profile, rank_distributions
@@ -15,7 +16,8 @@ def test_short_documents_at_late_positions_do_not_pass_for_position_bias():
         counts[end:] = 0
     profile = build_profile(*buckets)
     nothing = np.zeros(4, np.int64)
-    found = posir_scores(profile, WindowCoverage(512, nothing, nothing, profile), None)["truncation"]["within_window"]
+    coverage = WindowCoverage(512, nothing, nothing, profile, CountedWith.TOKENIZER)
+    found = posir_scores(profile, coverage, None)["truncation"]["within_window"]
     assert found["psi"] > 0.08
     assert found["psi_estimate"] < 0.03
     assert found["p_value"] > 0.2
