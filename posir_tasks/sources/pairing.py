@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 #: Largest number of documents whose texts are compared: at even distances in the order of the queries.
-MAX_COMPARED = 500
+MAX_COMPARED = 250
 #: Fewer texts that can be compared decide nothing.
 MIN_COMPARED = 6
 #: As many consecutive mismatches are a warning. Of XQuAD's translations into six languages, none has more than one.

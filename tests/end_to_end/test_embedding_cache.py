@@ -38,6 +38,7 @@ def count_cached(folder: Path) -> dict[str, int]:
     return counts
 
 
+@pytest.mark.slow
 def test_tasks_and_runs_share_embeddings(environment: dict[str, str], tmp_path: Path):
     def mteb_run(folder: str, *tasks: str) -> None:
         ran = run("mteb", "run", "-t", *tasks, "-m", MODEL, "--output-folder", str(tmp_path / folder), **environment)

@@ -99,20 +99,18 @@ def test_results_of_partial_data_are_marked_and_extended_when_data_is_added(data
     assert "partial: 2 of 32 subsets" in shown.stdout
 
 
-def test_changed_domains_are_evaluated_again_and_no_others(data: Path, tmp_path: Path):
+@pytest.mark.parametrize("command", ["mteb", pytest.param("posir", marks=pytest.mark.slow)])
+def test_changed_domains_are_evaluated_again_and_no_others(command: str, data: Path, tmp_path: Path):
     output, folder = tmp_path / "out", data / "PosIR-Benchmark-v1" / "eng-Latn"
-    commands = {
-        "PosIR-English": ("mteb", "run", "-t", "PosIR-English", "-m", BM25, "--output-folder", str(output)),
-        "PosIR-German-English": ("posir", "run", "-t", "PosIR-German-English", "-m", BM25, "--output-folder", str(output)),
-    }
+    tasks = ("PosIR-English", "PosIR-German-English")
 
     def revisions() -> dict[str, dict[str, str]]:
-        found = {}
-        for task, command in commands.items():
-            ran = run(*command, POSIR_DATA=str(data))
-            assert ran.returncode == 0, ran.stderr
-            found[task] = {name: scores["position_run"]["data_revision"] for name, scores in result(output, task).items()}
-        return found
+        ran = run(command, "run", "-t", *tasks, "-m", BM25, "--output-folder", str(output), POSIR_DATA=str(data))
+        assert ran.returncode == 0, ran.stderr
+        return {
+            task: {name: scores["position_run"]["data_revision"] for name, scores in result(output, task).items()}
+            for task in tasks
+        }
 
     before = revisions()
     files = {file: file.read_bytes() for file in output.rglob("PosIR-*.json")}
@@ -123,7 +121,7 @@ def test_changed_domains_are_evaluated_again_and_no_others(data: Path, tmp_path:
     queries = folder / "sports" / "queries.parquet"
     pl.read_parquet(queries).with_columns(pl.col("pos_char_length") + 1).write_parquet(queries)
     after = revisions()
-    for task in commands:
+    for task in tasks:
         assert after[task]["custom"] == before[task]["custom"]
         assert after[task]["sports"] != before[task]["sports"]
     (folder / "custom").rename(data / "removed")
@@ -136,7 +134,7 @@ def test_changed_domains_are_evaluated_again_and_no_others(data: Path, tmp_path:
     assert re.fullmatch("local-[0-9a-f]{16}", json.loads(file.read_text())["dataset_revision"])
 
 
-@pytest.mark.parametrize("command", ["mteb", "posir"])
+@pytest.mark.parametrize("command", ["mteb", pytest.param("posir", marks=pytest.mark.slow)])
 def test_a_benchmark_runs_what_the_data_has_and_names_the_rest_once(command: str, data: Path, tmp_path: Path):
     ran = run(command, "run", "-b", "PosIR", "-m", BM25, "--output-folder", str(tmp_path / "out"), POSIR_DATA=str(data))
     assert ran.returncode == 0, ran.stderr
@@ -274,6 +272,7 @@ def test_doctor_finds_no_problem():
     assert re.search(r"mteb knows (\d+) of \1\b", checked.stdout)
 
 
+@pytest.mark.slow
 def test_the_hubs_listing_overrules_the_table_of_domains(data: Path, tmp_path: Path):
     with serve("infgrad/PosIR-Benchmark-v1", data / "PosIR-Benchmark-v1", "a" * 40) as hub:
         ran = run(

@@ -21,9 +21,9 @@ def test_a_terminal_of_80_columns_shows_the_names_of_all_tasks():
 
 
 def test_the_names_of_tasks_can_be_searched_in_a_pipe():
-    command = f"COLUMNS={WIDTH} {BIN / 'posir'} tasks | grep PosIR-Chinese-English"
-    done = subprocess.run(command, shell=True, capture_output=True, text=True, env=CLEAN, check=False)
-    assert done.stdout.split() == ["PosIR-Chinese-English", "cmn-Hans", "eng-Latn", "31"]
+    lines = run("posir", "tasks", COLUMNS=str(WIDTH)).stdout.splitlines()
+    (found,) = [line for line in lines if "PosIR-Chinese-English" in line]
+    assert found.split() == ["PosIR-Chinese-English", "cmn-Hans", "eng-Latn", "31"]
 
 
 @pytest.fixture
@@ -85,15 +85,24 @@ def split_paragraphs(printed):
     return printed[:last].splitlines(), printed[last:].splitlines()
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
-@pytest.mark.parametrize("command", ["doctor", "report {}", "report --bins {}", "compare {}", "stats PosIR-Mini"])
+@pytest.mark.parametrize(
+    ("command", "encoding"),
+    [
+        ("report {}", "ascii"),
+        *(
+            pytest.param(command, encoding, marks=pytest.mark.slow)
+            for command in ("doctor", "report --bins {}", "compare {}", "stats PosIR-Mini")
+            for encoding in ("ascii", "cp1252")
+        ),
+    ],
+)
 def test_no_encoding_of_the_output_ends_a_command(results, command, encoding):
     words, variables = command.format(results).split(), CLEAN | {"PYTHONIOENCODING": encoding}
     done = subprocess.run([BIN / "posir", *words], capture_output=True, env=variables, check=False)
     assert (done.returncode, b"Traceback" in done.stderr) == (0, False)
 
 
-@pytest.mark.parametrize("format_", ["table", "csv"])
+@pytest.mark.parametrize("format_", ["table", pytest.param("csv", marks=pytest.mark.slow)])
 def test_a_full_disk_on_standard_output_is_one_message(results, format_):
     with open("/dev/full", "w") as full:  # noqa: PTH123
         command = [BIN / "posir", "report", str(results), "--format", format_]

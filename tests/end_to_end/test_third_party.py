@@ -101,6 +101,7 @@ def test_the_task_runs_and_the_score_and_the_command_are_there(shell):
     assert "queries_there" not in scores
 
 
+@pytest.mark.slow
 def test_a_package_may_import_its_task_before_mteb_is_imported(shell):
     code = "from posir_letters.task import HarbourLetters as T; import mteb; print(type(mteb.get_task('HarbourLetters')) is T)"
     first = shell(f'python -c "{code}"')

@@ -142,6 +142,17 @@ def test_published_averages_are_those_of_the_papers():
             assert shown[key] == pytest.approx(row)
 
 
+def test_results_in_further_languages_have_a_choice_and_are_not_averaged():
+    found = builtin_groups({"PosIR-Persian", "PosIR-Persian-English", "PosIR-German", "NFCorpus"})
+    further = {choice for group in found for choice in group.choices} - {
+        choice for group in builtin_groups() for choice in group.choices
+    }
+    assert further == {
+        TaskChoice("PosIR-Persian", "Persian", averaged=False),
+        TaskChoice("PosIR-Persian-English", "Persian → English", averaged=False),
+    }
+
+
 def test_a_published_interval_is_that_of_the_most_variable_queries():
     (row,) = (one for one in published_records() if one.model.name == "bge-m3" and one.task == "PosIR-English")
     all_lengths = row.rows_by_length["all"].row

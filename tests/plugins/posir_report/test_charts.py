@@ -438,6 +438,7 @@ def test_options_that_contradict_are_refused(folder, options, message):
     assert message in str(done.exception)
 
 
+@pytest.mark.slow
 def test_a_place_that_cannot_be_written_is_named(folder, tmp_path):
     (tmp_path / "file").write_text("")
     for options in (("--png", tmp_path / "file"), ("--html", tmp_path)):

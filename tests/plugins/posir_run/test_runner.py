@@ -21,8 +21,6 @@ from posir_tasks.sources.repository import LocalRepository, data_folder
 from tests.plugins.posir_run.test_dispatch import FakeEngine
 from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
 
-MOMENTS = 50
-
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
@@ -102,10 +100,11 @@ def test_results_for_another_revision_of_the_data_are_missing(workload, tmp_path
     assert len(find_missing_jobs(workload, cache)) == len(DOMAINS)
 
 
-def test_a_run_killed_at_any_of_fifty_moments_resumes_after_the_last_finished_subset(workload, tmp_path):
+@pytest.mark.parametrize("moments", [12, pytest.param(50, marks=pytest.mark.slow)])
+def test_a_run_killed_at_any_moment_resumes_after_the_last_finished_subset(workload, tmp_path, moments):
     """Workers answer at once, so that the process is killed while it saves and not while it waits."""
     rng, killed, folders = random.Random(0), 0, 0
-    while killed < MOMENTS:
+    while killed < moments:
         folders += 1
         cache = ResultCache(tmp_path / str(folders))
         while find_missing_jobs(workload, cache):

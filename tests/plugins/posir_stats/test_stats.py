@@ -408,6 +408,7 @@ def test_what_is_wrong_with_the_data_is_named(drawn, tmp_path):
         compute_statistics(str(tmp_path))
 
 
+@pytest.mark.slow
 def test_places_that_cannot_be_written_are_refused(folder, tmp_path):
     (tmp_path / "taken").mkdir()
     done = run(folder, "--html", tmp_path / "taken")

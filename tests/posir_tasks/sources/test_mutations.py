@@ -175,7 +175,7 @@ def check(root, corpus_language):
         compare(data, right)
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(MUTATIONS, st.sampled_from([LANGUAGE, ENGLISH]))
 def test_a_mutated_dataset_is_read_correctly_or_refused(mutations, corpus_language):
     """Searched in its own corpus, which is changed too, or in the English one."""

@@ -10,6 +10,7 @@ import pytest
 from posir_tasks import PositionTask
 from posir_tasks.sources.checks import Problem, ProblemsError, raise_problems
 from posir_tasks.tasks.catalogue import builtin_task_classes
+from tests.support.datasets import posir_tables, write_domain
 
 
 def describe(task):
@@ -33,15 +34,18 @@ def test_every_task_is_pickled(task):
 
 
 def test_tasks_and_errors_pass_to_and_from_a_new_process(posir_folder, monkeypatch):
+    write_domain(posir_folder, posir_tables(), language="pes-Arab")
     monkeypatch.setenv("POSIR_DATA", str(posir_folder.parent))
     tasks = [
+        mteb.get_task("PosIR-Persian-English"),
         mteb.get_task("PosIR-English"),
         PositionTask.from_folder(posir_folder, name="Pickled", language="eng-Latn"),
         mteb.get_task("PosIR-Mini"),
     ]
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         found = list(pool.map(describe, tasks))
-        assert found == [("PosIR-English", 4, True), ("Pickled", 4, True), ("PosIR-Mini", 720, True)]
+        assert found[0] == ("PosIR-Persian-English", 4, True)
+        assert found[1:] == [("PosIR-English", 4, True), ("Pickled", 4, True), ("PosIR-Mini", 720, True)]
         with pytest.raises(ProblemsError) as raised:
             pool.submit(fail, 0).result()
     assert str(raised.value) == "a.parquet: field 'text': is blank\nb.parquet: is missing"
