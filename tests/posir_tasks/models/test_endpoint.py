@@ -13,7 +13,7 @@ from mteb.types import PromptType
 from posir_tasks.embeddings.key import build_embedding_key
 from posir_tasks.errors import PosirError
 from posir_tasks.host.private_names import CREATE_DATALOADER
-from posir_tasks.models import endpoint_client
+from posir_tasks.models import connection
 from posir_tasks.models.endpoint_encoder import MAX_IN_FLIGHT, find_read_length
 from posir_tasks.models.references import ModelReference, portable_name
 from posir_tasks.models.registry import find_model
@@ -148,7 +148,7 @@ def test_waits_grow_and_are_as_long_as_the_server_asks(server, monkeypatch):
     ],
 )
 def test_a_failure_that_lasts_is_one_message(server, monkeypatch, failure, message):
-    monkeypatch.setattr(endpoint_client, "RETRIES", 2)
+    monkeypatch.setattr(connection, "RETRIES", 2)
     server.failures.extend([failure] * 3)
     with pytest.raises(PosirError, match=message) as failed:
         mteb.get_model(server.reference)
@@ -156,7 +156,7 @@ def test_a_failure_that_lasts_is_one_message(server, monkeypatch, failure, messa
 
 
 def test_nobody_listens(monkeypatch):
-    monkeypatch.setattr(endpoint_client, "RETRIES", 0)
+    monkeypatch.setattr(connection, "RETRIES", 0)
     with pytest.raises(PosirError, match=r"no answer after 1 attempts \(.*[Cc]onnection refused"):
         mteb.get_model("m@http://127.0.0.1:9/v1")
 
@@ -252,6 +252,7 @@ def test_without_the_client_the_error_names_the_extra(monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "openai", None)
-    monkeypatch.delitem(sys.modules, "posir_tasks.models.endpoint_client")
+    for module in ("connection", "endpoint_client"):
+        monkeypatch.delitem(sys.modules, f"posir_tasks.models.{module}", raising=False)
     with pytest.raises(PosirError, match=r"pip install 'posir\[endpoint\]'"):
         mteb.get_model("m@http://127.0.0.1:9/v1")
