@@ -1,13 +1,14 @@
-"""Hook implementation: `posir import`, `posir import-squad` and `posir validate`."""
+"""Hook implementation: `posir import`, `posir import-squad`, `posir validate` and `posir build`."""
 
 import typer
 
-from posir_build import import_commands, validate_command
+from posir_build import build_commands, import_commands, validate_command
 from posir_tasks.plugin_api import hookimpl
 
 
 @hookimpl
 def posir_commands(app: typer.Typer) -> None:
-    """Add `posir import`, `posir import-squad` and `posir validate`."""
+    """Add the commands."""
     import_commands.add_commands(app)
     validate_command.add_commands(app)
+    build_commands.add_commands(app)

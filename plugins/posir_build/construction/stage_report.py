@@ -1,0 +1,103 @@
+"""What each stage took, kept and discarded, beside the rates that the papers report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from posir_build.construction.records import StageResult
+from posir_build.construction.settings import BuildSettings, RelevanceRule, RemovalRule, RerankRule
+from posir_tasks.display.numbers import MISSING, format_count, format_percent
+from posir_tasks.display.tables import Table, build_columns
+
+
+@dataclass(frozen=True)
+class StageRow:
+    """One stage, or one check of a stage."""
+
+    stage: str
+    unit: str
+    """What is counted: documents or questions."""
+    taken: int
+    kept: int
+    reasons: Mapping[str, int]
+    """Number of discarded items by reason."""
+    published_rate: float | None = None
+    """Share kept in a paper, in [0, 1]; None if no paper reports one."""
+    published_in: str = ""
+
+    @property
+    def rate(self) -> float | None:
+        """Share kept, in [0, 1]."""
+        return self.kept / self.taken if self.taken else None
+
+
+#: Shares kept by rerankers: 000, table of appendix A.2; 002, section 3.1.3 at a margin of 0.3.
+RERANK_RATES = {RerankRule.SEGMENTS: (0.440, "000"), RerankRule.MARGIN: (0.1632, "002")}
+#: 000, appendix A.2: grades by a language model.
+RELEVANCE_RATES = {RelevanceRule.SEGMENTS: (0.673, "000")}
+#: Questions (000), and English documents if 70,000 had been drawn per domain (003; derived).
+FALSE_NEGATIVE_RATES = {RemovalRule.QUESTION: (0.978, "000"), RemovalRule.DOCUMENT: (0.792, "003")}
+NOT_PUBLISHED: tuple[None, str] = (None, "")
+
+
+def build_rows(results: Mapping[str, StageResult], settings: BuildSettings) -> list[StageRow]:
+    """Return a row for each stage that was run, and for each check of Verify."""
+    rows: list[StageRow] = []
+    taken = 0
+    for stage, result in results.items():
+        if stage == "sample":
+            rows.append(StageRow(stage, "documents", result.counts["documents read"], len(result.documents), result.reasons()))
+            continue
+        if stage == "ask":
+            taken = result.counts["questions"]
+        if stage == "verify":
+            rows += _check_rows(result, settings)
+        rate = FALSE_NEGATIVE_RATES[settings.false_negatives.rule] if stage == "false-negatives" else NOT_PUBLISHED
+        if stage == "false-negatives" and settings.false_negatives.rule is RemovalRule.DOCUMENT:
+            before = len(result.documents) + result.counts.get("documents removed", 0)
+            rows.append(StageRow(f"{stage}: documents", "documents", before, len(result.documents), {}, *rate))
+            rate = NOT_PUBLISHED
+        rows.append(StageRow(stage, "questions", taken, len(result.questions), result.reasons(), *rate))
+        taken = len(result.questions)
+    return rows
+
+
+def _check_rows(result: StageResult, settings: BuildSettings) -> list[StageRow]:
+    rates = {
+        "rerankers": RERANK_RATES.get(settings.verify.rerank_rule, NOT_PUBLISHED),
+        "relevance": RELEVANCE_RATES.get(settings.verify.relevance, NOT_PUBLISHED),
+    }
+    checks = [name.removesuffix(": checked") for name in result.counts if name.endswith(": checked")]
+    return [
+        StageRow(
+            f"verify: {check}",
+            "questions",
+            result.counts[f"{check}: checked"],
+            result.counts[f"{check}: passed"],
+            {},
+            *rates.get(check, NOT_PUBLISHED),
+        )
+        for check in checks
+    ]
+
+
+def build_table(rows: Sequence[StageRow], notes: Sequence[str]) -> Table:
+    """Return the table of a build's stages."""
+    numbers = ("In", "Kept", "Kept %", "Published %")
+    return Table(
+        columns=build_columns(("Stage", *numbers, "Discarded because"), numbers),
+        rows=tuple(
+            (
+                row.stage,
+                format_count(row.taken),
+                format_count(row.kept),
+                format_percent(row.rate),
+                MISSING if row.published_rate is None else f"{format_percent(row.published_rate)} ({row.published_in})",
+                "; ".join(f"{reason} ({count:,})" for reason, count in row.reasons.items()),
+            )
+            for row in rows
+        ),
+        title="What each stage kept",
+        notes=tuple(notes),
+    )

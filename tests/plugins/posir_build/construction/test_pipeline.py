@@ -1,0 +1,165 @@
+"""The stages together, over real HTTP: precision and recall against the truth, resuming, plans, and the dataset."""
+
+import json
+import os
+from pathlib import Path
+
+import openai
+import polars as pl
+import pytest
+
+from posir_build.construction.estimate import estimate_stages
+from posir_build.construction.pipeline import STAGE_NAMES, Tools, load_results, locked, run_stages, write_results
+from posir_build.construction.records import StageResult
+from posir_build.construction.settings import load_settings
+from posir_build.validation import find_problems
+from posir_tasks.errors import PosirError
+from posir_tasks.sources.folder import resolve_folder
+from tests.support.human_answers import Truth, mini_documents, squad_documents, write_documents
+from tests.support.language_model_server import NO_FAILURES, serve_language_model
+
+MADE = mini_documents()[:12]
+
+
+@pytest.fixture(autouse=True)
+def _short_waits(monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.setattr(openai._base_client, "INITIAL_RETRY_DELAY", 0.01)
+    monkeypatch.setattr(openai._base_client, "MAX_RETRY_DELAY", 0.02)
+
+
+def build_settings(folder: Path, server, *overrides: str, language: str = "eng-Latn"):
+    required = [
+        f"documents={folder / 'texts'}", f"language={language}", "domain=harbour", f"output={folder / 'data'}",
+        f"work={folder / 'work'}", "llm.model=human", f"llm.endpoints=[{server.url}]", "llm.in_flight=8",
+        "sample.lengths=any", "ask.draws=3", "ask.questions=4",
+    ]  # fmt: skip
+    return load_settings(None, [*required, *overrides])
+
+
+def measure(truth: Truth, result: StageResult) -> list[bool]:
+    """Whether each question is a person's about its document, with the answer in its span and third."""
+    return [truth.is_right(one.text, one.document, one.evidence.start, one.evidence.end) for one in result.questions]
+
+
+def count_right_asked(truth: Truth, result: StageResult) -> int:
+    return sum(
+        any(about.id == one.document and human.text == one.text for about, human in truth.by_question.get(one.text, []))
+        for one in result.questions
+    )
+
+
+def test_a_build_is_complete_resumed_and_valid(tmp_path):
+    write_documents(tmp_path / "texts", MADE)
+    truth = Truth(MADE)
+    with serve_language_model(truth) as server:
+        tools = Tools(build_settings(tmp_path, server, "balance.held_out=0.3", "verify.audit=true"))
+        assert list(run_stages(tools, "ask")) == ["sample", "ask"]
+        asked = sum(server.answered.values())
+        results = run_stages(tools, STAGE_NAMES[-1])
+        written = write_results(tools, results)
+        right = measure(truth, results["balance"])
+        assert sum(right) / len(right) >= 0.97
+        assert sum(right) / count_right_asked(truth, results["ask"]) >= 0.85
+        calls = sum(server.answered.values())
+        assert asked < calls
+        assert set(server.answered.values()) == {1}
+        # Everything is there: no stage runs again, no file changes.
+        before = {file: (file.stat().st_mtime_ns, file.read_bytes()) for file in tmp_path.rglob("*.parquet")}
+        again = Tools(build_settings(tmp_path, server, "balance.held_out=0.3", "verify.audit=true"))
+        assert load_results(again) == results == run_stages(again, STAGE_NAMES[-1])
+        assert write_results(again, results) == written
+        assert before == {file: (file.stat().st_mtime_ns, file.read_bytes()) for file in tmp_path.rglob("*.parquet")}
+        # With a changed setting of Verify, nothing of Ask and Locate is asked again.
+        changed = Tools(build_settings(tmp_path, server, "verify.relevance=none"))
+        run_stages(changed, "verify")
+        assert set(server.answered.values()) == {1}
+        assert sum(server.answered.values()) <= calls + len(results["locate"].questions) / 4
+    public, held_out = written
+    assert held_out.parent.parent.name == "data-held-out"
+    assert sum(written.values()) == len(right)
+    for folder in written:
+        (problems,) = [found for _, found in find_problems(*_subsets(folder))]
+        assert problems == []
+        provenance = [json.loads(line) for line in (folder / "provenance.jsonl").read_text().splitlines()]
+        assert [one["id"] for one in provenance] == pl.read_parquet(folder / "queries.parquet")["_id"].to_list()
+        assert {verdict["check"] for verdict in provenance[0]["verdicts"]} >= {"located", "relevance: span", "leave-span-out"}
+        assert provenance[0]["prompt"].startswith("ask_positional@1-")
+    documents = [{json.loads(line)["document"] for line in (folder / "provenance.jsonl").open()} for folder in written]
+    assert not documents[0] & documents[1]
+    card = (public.parent.parent / "README.md").read_text()
+    assert "config_name: eng-Latn-harbour-queries" in card
+    assert "| verify: relevance |" in card
+
+
+def _subsets(folder):
+    data = resolve_folder(folder)
+    return data.root, data.subset_keys()
+
+
+def test_the_plan_bounds_what_a_build_takes(tmp_path):
+    write_documents(tmp_path / "texts", MADE)
+    with serve_language_model(Truth(MADE), rates=dict(NO_FAILURES)) as server:
+        prices = ("llm.prices.input=1", "llm.prices.output=4")
+        tools = Tools(build_settings(tmp_path, server, *prices))
+        planned = {one.stage: one for one in estimate_stages(tools.settings, run_stages(tools, "sample"))}
+        assert not server.answered
+        run_stages(tools, STAGE_NAMES[-1])
+        used = {"ask": 0, "locate": 0, "verify": 0}
+        stages = {"ask_positional": "ask", "locate": "locate", "relevance": "verify", "answerable": "verify"}
+        for (_, prompt), usage in tools.log.usage().items():
+            used[stages[prompt.partition("@")[0]]] += usage.calls
+        for stage, calls in used.items():
+            assert 0.5 * planned[stage].calls <= calls <= planned[stage].calls
+        tokens = sum(one.input_tokens for one in planned.values())
+        assert 0.6 * tokens <= server.input_tokens <= 1.1 * tokens
+        then = {one.stage: one for one in estimate_stages(tools.settings, load_results(tools))}
+        assert then["locate"].calls == used["locate"]
+
+
+def test_a_stage_that_leaves_nothing_says_why(tmp_path):
+    write_documents(tmp_path / "texts", MADE[:2])
+    with serve_language_model(Truth(MADE[:2]), rates=NO_FAILURES | {"refusal": 1.0}) as server:
+        tools = Tools(build_settings(tmp_path, server))
+        with pytest.raises(PosirError, match=r"ask: no question is left. Discarded: unusable answer: the model refused \(6\)"):
+            run_stages(tools, "ask")
+        short = Tools(build_settings(tmp_path, server, "sample.lengths=[{minimum: 1, maximum: 2, share: 1}]"))
+        with pytest.raises(PosirError, match=r"sample: no document is left. Discarded: length outside"):
+            run_stages(short, "ask")
+
+
+def test_damaged_results_and_a_second_build_are_one_message(tmp_path):
+    write_documents(tmp_path / "texts", MADE[:2])
+    with serve_language_model(Truth(MADE[:2])) as server:
+        tools = Tools(build_settings(tmp_path, server))
+        run_stages(tools, "sample")
+        (tmp_path / "work" / "sample.json").write_text("{")
+        with pytest.raises(PosirError, match=r"sample.json: cannot be read .*Remove it"):
+            run_stages(tools, "sample")
+        with (
+            locked(tmp_path / "work"),
+            pytest.raises(PosirError, match="another `posir build` is running"),
+            locked(tmp_path / "work"),
+        ):
+            pass
+        if os.getuid():
+            (tmp_path / "no").mkdir(mode=0o500)
+            with pytest.raises(PosirError, match="cannot be written"), locked(tmp_path / "no" / "work"):
+                pass
+
+
+XQUAD = {"en": "eng-Latn", "de": "deu-Latn", "zh": "cmn-Hans", "ar": "ara-Arab", "es": "spa-Latn", "ru": "rus-Cyrl"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("code", XQUAD)
+def test_precision_and_recall_on_human_questions(squad_data, tmp_path, code):
+    other = squad_data / f"xquad.{'de' if code == 'en' else 'en'}.json"
+    documents = squad_documents(squad_data / f"xquad.{code}.json", 4, other)
+    write_documents(tmp_path / "texts", documents)
+    truth = Truth(documents)
+    with serve_language_model(truth) as server:
+        results = run_stages(Tools(build_settings(tmp_path, server, language=XQUAD[code])), STAGE_NAMES[-1])
+    right = measure(truth, results["balance"])
+    assert sum(right) / len(right) >= 0.97
+    assert sum(right) / count_right_asked(truth, results["ask"]) >= 0.85

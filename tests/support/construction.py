@@ -1,0 +1,63 @@
+"""Doubles for the stages of `posir build`: a language model that is a function, and rerankers with given scores."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from posir_build.construction.answers import UnusableAnswerError, parse_answer
+from posir_build.construction.call_log import Completion
+from posir_build.construction.language_model import Reply, accept_all
+from posir_build.construction.records import Document, Question, question_id
+from posir_build.spans import Span
+
+
+@dataclass
+class ScriptedModel:
+    """Answers with what a function writes for a prompt's name and values."""
+
+    write: Callable[[str, Mapping[str, str]], str]
+    name: str = "scripted"
+    asked: list[tuple[str, Mapping[str, str]]] = field(default_factory=list)
+
+    def ask(self, prompt: Any, values: Any, description: str, check: Any = accept_all) -> list[Any]:
+        assert description
+        replies = []
+        for number, one in enumerate(values):
+            prompt.system.substitute(one)
+            prompt.user.substitute(one)
+            self.asked.append((prompt.name, one))
+            try:
+                answer = parse_answer(Completion(self.write(prompt.name, one), "stop", 1, 1), prompt.answer)
+                check(number, answer)
+                replies.append(Reply(self.name, prompt.id, answer))
+            except UnusableAnswerError as error:
+                replies.append(Reply(self.name, prompt.id, None, str(error)))
+        return replies
+
+
+@dataclass
+class TableReranker:
+    """Scores pairs by a function."""
+
+    function: Callable[[str, str], float]
+    name: str = "table"
+    scored: int = 0
+
+    def score(self, pairs: Any) -> Any:
+        self.scored += len(pairs)
+        return np.array([self.function(*pair) for pair in pairs], np.float64)
+
+
+def document(name: str, text: str, tokens: int = 100) -> Document:
+    return Document(name, text, tokens, f"{name}.txt")
+
+
+def question(about: Document, text: str, evidence: str | None = None, position: str = "beginning", **fields: Any) -> Question:
+    """Return a question whose span is the first occurrence of the evidence, if there is one."""
+    span = None
+    if evidence is not None:
+        start = about.text.index(evidence)
+        span = Span(start, start + len(evidence))
+    return Question(question_id(about.id, text), about.id, text, "an answer", position, "m", "p", span=span, **fields)

@@ -1,0 +1,136 @@
+"""Documents made of paragraphs that people wrote questions about, and what people would answer: the truth for `posir build`."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from posir_tasks.sources.mini import read_documents
+
+
+@dataclass(frozen=True)
+class HumanQuestion:
+    """A question that a person wrote, with the answer in its document."""
+
+    id: str
+    text: str
+    start: int
+    end: int
+    """Of the answer in the document."""
+    in_other_language: str = ""
+    """The question as a person translated it, if there is a translation."""
+
+
+@dataclass(frozen=True)
+class HumanDocument:
+    """A document and the questions about it."""
+
+    id: str
+    text: str
+    questions: tuple[HumanQuestion, ...]
+
+    def third(self, question: HumanQuestion) -> int:
+        return min(2, (question.start + question.end) * 3 // (2 * len(self.text)))
+
+
+@dataclass
+class Truth:
+    """Everything that is known about some documents."""
+
+    documents: list[HumanDocument]
+    by_text: dict[str, HumanDocument] = field(init=False)
+    by_question: dict[str, list[tuple[HumanDocument, HumanQuestion]]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.by_text = {document.text: document for document in self.documents}
+        self.by_question = {}
+        for document in self.documents:
+            for question in document.questions:
+                for text in filter(None, {question.text, question.in_other_language}):
+                    self.by_question.setdefault(" ".join(text.split()), []).append((document, question))
+
+    def find(self, text: str, document: str | None = None) -> tuple[HumanDocument, HumanQuestion] | None:
+        """Return the human question in a text, which may have words before it, about a document if there are several."""
+        bare = " ".join(text.split())
+        for start in (0, *(place + 2 for place in range(len(bare)) if bare.startswith(": ", place))):
+            found = self.by_question.get(bare[start:], [])
+            for one in found:
+                if document is None or one[0].id == document:
+                    return one
+        return None
+
+    def is_right(self, question: str, document: str, start: int, end: int) -> bool:
+        """Whether a question is a person's, word for word, about this document, and a span has its answer in the same third."""
+        found = [one for one in self.by_question.get(question, []) if one[0].id == document and one[1].text.strip() == question]
+        return any(
+            start <= asked.start and asked.end <= end and made.third(HumanQuestion("", "", start, end)) == made.third(asked)
+            for made, asked in found
+        )
+
+
+def mini_documents(least: int = 600) -> list[HumanDocument]:
+    """Return the documents of PosIR-Mini with at least that many characters."""
+    return [
+        HumanDocument(
+            one.id.replace("/", "-"),
+            one.text,
+            tuple(
+                HumanQuestion(f"{one.id}-{row}", text, *span)
+                for row, (text, span) in enumerate(zip(one.questions, one.spans, strict=True))
+            ),
+        )
+        for one in read_documents()
+        if len(one.text) >= least
+    ]
+
+
+def squad_documents(file: Path, paragraphs: int = 5, translated: Path | None = None) -> list[HumanDocument]:
+    """Return documents of that many paragraphs of one article each, from a file in SQuAD format.
+
+    Args:
+        file: SQuAD-format JSON.
+        paragraphs: Paragraphs per document; the last document of an article may have more.
+        translated: The same questions in another language, by id.
+    """
+    others = {question["id"]: question["question"] for _, paragraph in _paragraphs(translated) for question in paragraph["qas"]}
+    documents = []
+    groups: dict[int, list[dict]] = {}
+    for article, paragraph in _paragraphs(file):
+        groups.setdefault(article, []).append(paragraph)
+    for article, members in groups.items():
+        count = max(1, len(members) // paragraphs)
+        for number in range(count):
+            stop = (number + 1) * paragraphs if number + 1 < count else len(members)
+            documents.append(_join(f"{article}-{number}", members[number * paragraphs : stop], others))
+    return documents
+
+
+def _paragraphs(file: Path | None) -> Iterable[tuple[int, dict]]:
+    if file is None:
+        return
+    for number, article in enumerate(json.loads(file.read_text(encoding="utf-8"))["data"]):
+        for paragraph in article["paragraphs"]:
+            yield number, paragraph
+
+
+def _join(name: str, paragraphs: Sequence[dict], others: dict[str, str]) -> HumanDocument:
+    text, questions = "", []
+    for paragraph in paragraphs:
+        text += "\n\n" if text else ""
+        for one in paragraph["qas"]:
+            answer = one["answers"][0]
+            start = len(text) + answer["answer_start"]
+            asked = " ".join(one["question"].split())
+            questions.append(
+                HumanQuestion(str(one["id"]), asked, start, start + len(answer["text"]), others.get(one["id"], ""))
+            )
+        text += paragraph["context"]
+    return HumanDocument(name, text, tuple(questions))
+
+
+def write_documents(folder: Path, documents: Iterable[HumanDocument]) -> Path:
+    """Write each document as a text file."""
+    folder.mkdir(parents=True)
+    for document in documents:
+        (folder / f"{document.id}.txt").write_text(document.text, encoding="utf-8")
+    return folder

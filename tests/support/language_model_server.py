@@ -1,0 +1,411 @@
+"""A server with the OpenAI-compatible chat API that answers with what people wrote, and fails as real models do.
+
+It knows the documents of a `Truth`, and gets them back in the prompts of `posir build`. How it fails with a request depends
+on the request alone, so a build that is killed and continued meets the same failures.
+"""
+
+import hashlib
+import json
+import random
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from tests.support.human_answers import HumanDocument, HumanQuestion, Truth
+
+#: Rates of failures as of a good model; set others with `rates`. Those of transport are of requests that fail once.
+RATES = {
+    "rate limit": 0.03,
+    "server error": 0.02,
+    "dropped connection": 0.01,
+    "time-out": 0.0,
+    "prose around JSON": 0.06,
+    "cut JSON": 0.03,
+    "refusal": 0.03,
+    "wrong fields": 0.01,
+    "names the position": 0.04,
+    "refers to the text": 0.02,
+    "another language": 0.04,
+    "duplicate": 0.03,
+    "unanswerable question": 0.05,
+    "question about another third": 0.04,
+    "paraphrased quote": 0.04,
+    "doubled quote": 0.02,
+    "changed number": 0.03,
+    "changed negation": 0.01,
+    "answer from another part": 0.04,
+    "wrong sentence number": 0.01,
+    "evidence for the unanswerable": 0.2,
+    "wrong grade": 0.01,
+    "wrong verdict": 0.01,
+    "prefix": 0.05,
+    "untranslated": 0.03,
+    "missing sentence": 0.02,
+}
+NO_FAILURES = dict.fromkeys(RATES, 0.0)
+#: Words of context on either side of an answer in a quote.
+CONTEXT_WORDS = 4
+#: Characters on either side of an answer by which its place is recognized in other texts.
+CONTEXT_CHARACTERS = 25
+REFUSAL = "I'm sorry, but I can't help with that request."
+
+
+@dataclass
+class LanguageModelServer:
+    """The state of a server: what it knows, how it fails, and what it was asked."""
+
+    truth: Truth
+    rates: dict[str, float] = field(default_factory=lambda: dict(RATES))
+    seed: int = 0
+    seconds: float = 0.0
+    """How long an answer takes."""
+    key: str | None = None
+    """The only accepted key; None to accept requests without one."""
+    translate: Callable[[str], str] | None = None
+    """Translates a sentence or a question."""
+    max_characters: int | None = None
+    """Characters of a message from which a request is refused."""
+    status: int | None = None
+    """If set, every request gets this status."""
+    seen: Counter[str] = field(default_factory=Counter)
+    """Requests by their digest."""
+    answered: Counter[str] = field(default_factory=Counter)
+    """Requests that were answered with 200, by their idempotency key."""
+    failures: Counter[str] = field(default_factory=Counter)
+    in_flight: int = 0
+    most_in_flight: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    url: str = ""
+
+    def draw(self, request: "ChatCall", failure: str, *names: str) -> bool:
+        """Whether a request fails in a way, at that way's rate."""
+        drawn = request.random(self.seed, failure, *names).random() < self.rates[failure]
+        if drawn:
+            with self.lock:
+                self.failures[failure] += 1
+        return drawn
+
+
+@dataclass(frozen=True)
+class ChatCall:
+    """A request as the server reads it."""
+
+    prompt: str
+    user: str
+    digest: str
+
+    def random(self, seed: int, *names: str) -> random.Random:
+        return random.Random("\0".join((str(seed), self.digest, *names)))
+
+    def part(self, tag: str) -> str:
+        """Return what is in a tag."""
+        found = re.search(rf"<{tag}[^>]*>\n(.*)\n</{tag}>", self.user, re.DOTALL)
+        assert found, (tag, self.user)
+        return found[1]
+
+    def line(self, name: str) -> str:
+        found = re.search(rf"^{name}: (.*)$", self.user, re.MULTILINE)
+        assert found, (name, self.user)
+        return found[1]
+
+
+def plain(text: str) -> str:
+    return " ".join(text.split())
+
+
+def bare(text: str) -> str:
+    return "".join(text.split())
+
+
+class Answers:
+    """What people wrote, as a language model's answers to each prompt."""
+
+    def __init__(self, state: LanguageModelServer) -> None:
+        self.state = state
+
+    def answer(self, call: ChatCall) -> Any:
+        """Return the answer to a prompt as JSON values."""
+        return getattr(self, call.prompt)(call)
+
+    def ask_positional(self, call: ChatCall) -> Any:
+        document = self.state.truth.by_text[call.part("document")]
+        third = {"first": 0, "middle": 1, "last": 2}[call.line("Part that the questions are about").split()[1]]
+        return self._questions(call, document, [third])
+
+    def ask_chunk(self, call: ChatCall) -> Any:
+        chunk = call.part("excerpt")
+        for document in self.state.truth.documents:
+            place = document.text.find(chunk)
+            if place >= 0:
+                inside = [one for one in document.questions if place <= one.start and one.end <= place + len(chunk)]
+                return {"questions": [self._as_question(document, one) for one in inside[: self._limit(call)]]}
+        return {"questions": []}
+
+    def summarize(self, call: ChatCall) -> Any:
+        return {"summary": " ".join(call.part("document").split()[:60])}
+
+    def choose_persona(self, call: ChatCall) -> Any:
+        return {"persona": call.random(0).randint(1, 5), "difficulty": "university", "query_length": "medium"}
+
+    def ask_persona(self, call: ChatCall) -> Any:
+        document = self.state.truth.by_text[call.part("document")]
+        segment = call.part("segment")
+        place = document.text.find(segment)
+        inside = [one for one in document.questions if place <= one.start and one.end <= place + len(segment)]
+        if not inside:
+            return {"query": "", "answer": "", "reasoning": "Nothing is asked."}
+        one = call.random(0).choice(inside)
+        return {"query": one.text, "answer": document.text[one.start : one.end], "reasoning": "The segment says so."}
+
+    def _limit(self, call: ChatCall) -> int:
+        return int(re.findall(r"\d+", call.line("Number of questions"))[0])
+
+    def _as_question(self, document: HumanDocument, one: HumanQuestion, text: str | None = None) -> dict[str, str]:
+        return {"question": text or one.text, "answer": document.text[one.start : one.end], "type": "other"}
+
+    def _questions(self, call: ChatCall, document: HumanDocument, thirds: list[int]) -> Any:
+        state, chosen = self.state, call.random(self.state.seed, "questions")
+        inside = [one for one in document.questions if document.third(one) in thirds]
+        found = []
+        for one in chosen.sample(inside, min(self._limit(call), len(inside))):
+            text = one.text
+            if state.draw(call, "names the position", one.id):
+                text = f"At the beginning of the text: {text}"
+            elif state.draw(call, "refers to the text", one.id):
+                text = f"According to the text: {text}"
+            elif one.in_other_language and state.draw(call, "another language", one.id):
+                text = one.in_other_language
+            elif state.draw(call, "unanswerable question", one.id):
+                other = chosen.choice([other for other in state.truth.documents if other.id != document.id])
+                found.append(self._as_question(other, chosen.choice(other.questions)))
+                continue
+            elif state.draw(call, "question about another third", one.id):
+                one = chosen.choice(document.questions)
+                text = one.text
+            found.append(self._as_question(document, one, text))
+            if state.draw(call, "duplicate", one.id) and len(found) < self._limit(call):
+                found.append(self._as_question(document, one, text))
+        return {"questions": found}
+
+    def locate(self, call: ChatCall) -> Any:
+        state = self.state
+        lines = [re.fullmatch(r"\[(\d+)\] (.*)", line) for line in call.part("document").split("\n")]
+        sentences = [line[2] for line in lines if line]
+        shown = bare("".join(sentences))
+        found = state.truth.find(call.line("Question"))
+        chosen = call.random(state.seed, "locate")
+        if found is None or bare(found[0].text) != shown:
+            if not state.draw(call, "evidence for the unanswerable"):
+                return {"evidence": []}
+            row = chosen.randrange(len(sentences))
+            return {"evidence": [self._evidence(row + 1, sentences[row])]}
+        document, question = found
+        row, quote = self._quote(document, question, sentences)
+        evidence = self._evidence(row + 1, quote)
+        return {"evidence": self._spoil(call, evidence, sentences, chosen)}
+
+    def _evidence(self, number: int, quote: str) -> dict[str, Any]:
+        return {"first_sentence": number, "last_sentence": number, "quote": quote}
+
+    def _quote(self, document: HumanDocument, question: HumanQuestion, sentences: list[str]) -> tuple[int, str]:
+        """Return the sentence where an answer begins, and the answer with some words around it, within the sentence."""
+        before, length = len(bare(document.text[: question.start])), len(bare(document.text[question.start : question.end]))
+        for row, sentence in enumerate(sentences):
+            places = [place for place, character in enumerate(sentence) if not character.isspace()]
+            if before < len(places):
+                start, end = places[before], places[min(before + length, len(places)) - 1] + 1
+                left, right = sentence[:start].split(" ")[-CONTEXT_WORDS - 1 :], sentence[end:].split(" ")[: CONTEXT_WORDS + 1]
+                return row, f"{' '.join(left)}{sentence[start:end]}{' '.join(right)}".strip()
+            before -= len(places)
+        raise AssertionError((question, sentences))
+
+    def _spoil(self, call: ChatCall, evidence: dict[str, Any], sentences: list[str], chosen: random.Random) -> list[dict]:
+        state, quote = self.state, evidence["quote"]
+        digits = re.search(r"\d", quote)
+        if state.draw(call, "paraphrased quote"):
+            return [evidence | {"quote": " ".join(sorted(quote.split(), key=str.lower, reverse=True)) + " indeed"}]
+        if state.draw(call, "doubled quote"):
+            other = chosen.randrange(len(sentences))
+            return [evidence, self._evidence(other + 1, sentences[other])]
+        if digits and state.draw(call, "changed number"):
+            changed = str((int(digits[0]) + 1) % 10)
+            return [evidence | {"quote": quote[: digits.start()] + changed + quote[digits.end() :]}]
+        if state.draw(call, "changed negation"):
+            middle = len(quote.split()) // 2
+            return [evidence | {"quote": " ".join([*quote.split()[:middle], "not", *quote.split()[middle:]])}]
+        if state.draw(call, "answer from another part"):
+            other = (evidence["first_sentence"] + len(sentences) // 2) % len(sentences)
+            return [self._evidence(other + 1, sentences[other])]
+        if state.draw(call, "wrong sentence number"):
+            return [evidence | {"first_sentence": len(sentences) + 7, "last_sentence": len(sentences) + 7}]
+        return [evidence]
+
+    def _answers(self, call: ChatCall) -> bool:
+        """Whether a text has the answer to a question, with some characters around it."""
+        found = self.state.truth.find(call.line("Question"))
+        if found is None:
+            return False
+        text = plain(call.part("text"))
+        return any(
+            plain(document.text[max(0, one.start - CONTEXT_CHARACTERS) : one.end]) in text
+            or plain(document.text[one.start : one.end + CONTEXT_CHARACTERS]) in text
+            for document, one in self.state.truth.by_question[plain(found[1].text)]
+        )
+
+    def relevance(self, call: ChatCall) -> Any:
+        chosen = call.random(self.state.seed, "grade")
+        answers = self._answers(call) != self.state.draw(call, "wrong grade")
+        return {"relevance": chosen.choice([4, 4, 4, 3]) if answers else chosen.choice([0, 1, 1, 2])}
+
+    def answerable(self, call: ChatCall) -> Any:
+        answers = self._answers(call) != self.state.draw(call, "wrong verdict")
+        return {"reasoning": "The text says so." if answers else "The text does not say.", "answer": "yes" if answers else "no"}
+
+    def translate_sentences(self, call: ChatCall) -> Any:
+        state = self.state
+        assert state.translate
+        numbered = re.findall(r"^\[(\d+)\] (.*)$", call.user, re.MULTILINE)
+        found = [{"number": int(number), "text": state.translate(text)} for number, text in numbered]
+        if state.draw(call, "untranslated"):
+            found = [{"number": int(number), "text": text} for number, text in numbered]
+        if state.draw(call, "prefix"):
+            found[0]["text"] = f"Here is the translation:\n\n{found[0]['text']}"
+        return {"sentences": found[:-1] if state.draw(call, "missing sentence") else found}
+
+    def translate_question(self, call: ChatCall) -> Any:
+        assert self.state.translate
+        text = call.user.partition("\n\n")[2]
+        translated = text if self.state.draw(call, "untranslated") else self.state.translate(text)
+        return {"text": f"Translation: {translated}" if self.state.draw(call, "prefix") else translated}
+
+
+def write_answer(state: LanguageModelServer, call: ChatCall) -> tuple[str, str]:
+    """Return a model's text and its finish reason."""
+    if state.draw(call, "refusal"):
+        return REFUSAL, "stop"
+    text = json.dumps(Answers(state).answer(call), ensure_ascii=False)
+    if state.draw(call, "wrong fields"):
+        return json.dumps({"result": json.loads(text)}), "stop"
+    if state.draw(call, "cut JSON"):
+        return text[: len(text) * 2 // 3], "length"
+    if state.draw(call, "prose around JSON"):
+        return f"Sure! Here is the JSON:\n```json\n{text}\n```\nLet me know if you need more.", "stop"
+    return text, "stop"
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers as the state of the server says."""
+
+    server: Any
+    protocol_version = "HTTP/1.1"
+    # Without this, an answer waits for the client's acknowledgement of its headers.
+    disable_nagle_algorithm = True
+    wbufsize = -1
+
+    def log_message(self, *_: Any) -> None:
+        """Print nothing."""
+
+    def do_GET(self) -> None:
+        self.answer(200, {"object": "list", "data": [{"id": "human", "object": "model"}]})
+
+    def do_POST(self) -> None:
+        state: LanguageModelServer = self.server.state
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        with state.lock:
+            state.in_flight += 1
+            state.most_in_flight = max(state.most_in_flight, state.in_flight)
+        try:
+            self.respond(state, json.loads(body), hashlib.sha256(body).hexdigest())
+        finally:
+            with state.lock:
+                state.in_flight -= 1
+
+    def respond(self, state: LanguageModelServer, request: dict[str, Any], digest: str) -> None:
+        given = self.headers.get("Authorization", "").removeprefix("Bearer ")
+        system, user = (message["content"] for message in request["messages"])
+        form = request.get("response_format", {}).get("json_schema", {})
+        call = ChatCall(form.get("name") or guess_prompt(system), user, digest)
+        with state.lock:
+            state.seen[digest] += 1
+            is_first = state.seen[digest] == 1
+        if state.key is not None and given != state.key:
+            return self.fail(401, f"Incorrect API key provided: {given}")
+        if state.status is not None:
+            return self.fail(state.status, "set by the test")
+        if state.max_characters and len(user) > state.max_characters:
+            return self.fail(400, "This model's maximum context length is exceeded")
+        if self.path != "/v1/chat/completions":
+            return self.fail(404, f"no such path {self.path}")
+        if is_first and self.fail_once(state, call):
+            return None
+        time.sleep(state.seconds)
+        text, finish = write_answer(state, call)
+        usage = {"prompt_tokens": len(system + user) // 4, "completion_tokens": len(text) // 4}
+        choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": finish}
+        self.answer(
+            200, {"id": "1", "object": "chat.completion", "model": request["model"], "choices": [choice], "usage": usage}
+        )
+        with state.lock:
+            state.answered[self.headers.get("Idempotency-Key", digest)] += 1
+            state.input_tokens += usage["prompt_tokens"]
+            state.output_tokens += usage["completion_tokens"]
+        return None
+
+    def fail_once(self, state: LanguageModelServer, call: ChatCall) -> bool:
+        if state.draw(call, "rate limit"):
+            self.fail(429, "slow down", {"retry-after-ms": "5"})
+        elif state.draw(call, "server error"):
+            self.fail(500, "internal error", {"retry-after-ms": "5"})
+        elif state.draw(call, "time-out"):
+            time.sleep(1.5)
+            self.close_connection = True
+        elif state.draw(call, "dropped connection"):
+            self.close_connection = True
+            self.connection.close()
+        else:
+            return False
+        return True
+
+    def fail(self, status: int, message: str, headers: dict[str, str] | None = None) -> None:
+        self.answer(status, {"error": {"message": message}}, headers)
+
+    def answer(self, status: int, content: object, headers: dict[str, str] | None = None) -> None:
+        body = json.dumps(content).encode()
+        self.send_response(status)
+        for name, value in {"Content-Type": "application/json", "Content-Length": str(len(body)), **(headers or {})}.items():
+            self.send_header(name, value)
+        try:
+            self.end_headers()
+            self.wfile.write(body)
+            self.wfile.flush()
+        except (BrokenPipeError, ConnectionResetError, ValueError):
+            # The client was killed.
+            self.close_connection = True
+
+
+def guess_prompt(system: str) -> str:
+    """Return which prompt a system message is of, for requests without a schema."""
+    beginnings = {"You find the evidence": "locate", "You judge how": "relevance", "You test reading": "answerable"}
+    return next((name for start, name in beginnings.items() if system.startswith(start)), "ask_positional")
+
+
+@contextmanager
+def serve_language_model(truth: Truth, **settings: Any) -> Iterator[LanguageModelServer]:
+    """Run a server on a free port of this machine."""
+    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    http.daemon_threads = True
+    http.state = state = LanguageModelServer(truth, **settings, url=f"http://127.0.0.1:{http.server_port}/v1")  # type: ignore[attr-defined]
+    threading.Thread(target=http.serve_forever, args=(0.05,), daemon=True).start()
+    try:
+        yield state
+    finally:
+        http.shutdown()
+        http.server_close()
