@@ -9,7 +9,6 @@ from typing import ClassVar
 import mteb
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from posir_probes import catalogue, probing
 from posir_probes.catalogue import all_probes, select_probes
@@ -28,7 +27,6 @@ from posir_probes.results import read_results
 from posir_probes.segment_similarity import SegmentSimilarity
 from posir_probes.tables import build_legend, build_rows, build_tables
 from posir_stats.dataset import Dataset, Subset
-from posir_tasks.command.app import build_app
 from posir_tasks.errors import PosirError
 from posir_tasks.results import result_files
 from posir_tasks.schemes import RelativePositions
@@ -267,12 +265,6 @@ def test_figures_have_every_model_and_the_published_curves(run):
     assert all(name in text for name in ("test/encoder", "BERT-base, trained on begin", "reversed"))
     assert split_position("5% of the text · 0%") == ("5% of the text", "0%")
     assert split_position("begin") == ("", "begin")
-
-
-def test_the_command_refuses_what_is_not_there():
-    result = CliRunner().invoke(build_app(), ["probe", "mteb/baseline-bm25s", "--probe", "nothing"])
-    assert isinstance(result.exception, PosirError)
-    assert "there is no probe 'nothing'" in str(result.exception)
 
 
 def test_distinct_texts_of_no_plan_are_no_call():

@@ -1,0 +1,77 @@
+"""The commands, with a tiny model in a local folder."""
+
+import csv
+import io
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from posir_tasks.command.app import build_app
+from posir_tasks.errors import PosirError
+from tests.support.models import write_tiny_model
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return str(write_tiny_model(tmp_path_factory.mktemp("models") / "tiny"))
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    return tmp_path_factory.mktemp("results")
+
+
+def invoke(*arguments):
+    result = CliRunner().invoke(build_app(), [str(argument) for argument in arguments])
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.stdout
+
+
+PROBES = ("--probe", "segment_similarity", "--probe", "gradient_saliency")
+
+
+def test_a_model_is_measured_and_shown_in_every_format(model, results):
+    arguments = ("probe", model, "--documents", 6, "--output-folder", results, *PROBES)
+    text = invoke(*arguments)
+    assert "local/tiny · PosIR-Mini" in text
+    assert "start_to_end" in text
+    assert "Over the tokens that the model reads" in text
+    rows = list(csv.DictReader(io.StringIO(invoke(*arguments, "--format", "csv"))))
+    assert {row["probe"] for row in rows} == {"segment_similarity_3", "segment_similarity_10", "gradient_saliency"}
+    assert len([row for row in rows if row["kind"] == "position"]) == 113
+    assert all(row["documents"] == "6" for row in rows if row["probe"] == "segment_similarity_3")
+    assert len(json.loads(invoke(*arguments, "--format", "json"))["results"]) == 3
+
+
+def test_curves_are_written_as_a_page_and_pictures(model, results, tmp_path):
+    page, folder = tmp_path / "page.html", tmp_path / "pictures"
+    invoke("probe", model, "--documents", 6, "--output-folder", results, *PROBES[:2], "--html", page, "--png", folder)
+    assert "stella_en_400M_v5 on SQuAD v2" in page.read_text()
+    assert sorted(file.name for file in folder.iterdir()) == [
+        "PosIR-Mini.segment_similarity_10.png",
+        "PosIR-Mini.segment_similarity_3.png",
+    ]
+
+
+def test_domains_are_compared(model):
+    assert "Documents" in invoke("domain-similarity", model, "--data", "PosIR-Mini")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("correlate", "."), "no result with a position profile"),
+        (("correlate", "nowhere"), "nowhere: no such folder"),
+        (("subset-validity", "nowhere"), "no such folder"),
+        (("probe", "mteb/baseline-bm25s"), "not a dense encoder"),
+        (("probe", "tiny", "--data", "nothing"), "neither a folder nor a task"),
+        (("probe", "tiny", "--probe", "nothing"), "there is no probe 'nothing'"),
+    ],
+)
+def test_mistakes_are_explained(arguments, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(PosirError) as error:
+        invoke(*arguments)
+    assert message in str(error.value)
