@@ -12,7 +12,7 @@ from posir_build.construction.estimate import estimate_stages
 from posir_build.construction.pipeline import STAGE_NAMES, Tools, load_results, locked, run_stages, write_results
 from posir_build.construction.records import StageResult
 from posir_build.construction.settings import load_settings
-from posir_build.validation import find_problems
+from posir_build.validation import inspect_subsets
 from posir_tasks.errors import PosirError
 from posir_tasks.sources.folder import resolve_folder
 from tests.support.human_answers import Truth, mini_documents, squad_documents, write_documents
@@ -79,8 +79,8 @@ def test_a_build_is_complete_resumed_and_valid(tmp_path):
     assert held_out.parent.parent.name == "data-held-out"
     assert sum(written.values()) == len(right)
     for folder in written:
-        (problems,) = [found for _, found in find_problems(*_subsets(folder))]
-        assert problems == []
+        ((_, inspection),) = inspect_subsets(*_subsets(folder))
+        assert not inspection.problems
         provenance = [json.loads(line) for line in (folder / "provenance.jsonl").read_text().splitlines()]
         assert [one["id"] for one in provenance] == pl.read_parquet(folder / "queries.parquet")["_id"].to_list()
         assert {verdict["check"] for verdict in provenance[0]["verdicts"]} >= {"located", "relevance: span", "leave-span-out"}
