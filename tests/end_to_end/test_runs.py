@@ -170,6 +170,7 @@ def test_two_workers_of_a_cluster_of_which_one_is_killed_save_the_same_results_a
     assert saved(output) == expected
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_a_run_on_a_cluster_and_the_same_command_completes_it(cluster, data: Path, tmp_path: Path, expected):
     output = tmp_path / "out"
     on_cluster = ("--engine", "ray", "--address", cluster.address)

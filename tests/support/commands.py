@@ -22,7 +22,7 @@ CLEAN = {name: value for name, value in os.environ.items() if not name.startswit
     "COLUMNS": "160",
 }
 #: Variables that nothing reads while it is imported.
-READ_LATE = frozenset({"POSIR_DATA", "POSIR_EMBEDDINGS", "POSIR_CACHE"})
+READ_LATE = frozenset({"POSIR_DATA", "POSIR_EMBEDDINGS", "POSIR_CACHE", "OPENAI_API_KEY", "TMPDIR"})
 TIMEOUT_SECONDS = 300
 
 
@@ -117,6 +117,8 @@ def _call(
         setattr(sys, name, open(number, "w", buffering=1, encoding="utf-8", closefd=False))  # noqa: SIM115
     os.environ.clear()
     os.environ.update(environment)
+    # The folder that TMPDIR names is looked up once.
+    tempfile.tempdir = None
     try:
         sys.exit(function(*arguments))
     except Exception:
