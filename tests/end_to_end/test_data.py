@@ -26,6 +26,7 @@ def import_squad(*files: Path, language: str, output: Path, domain: str = "wikip
     return done("posir", "import-squad", *map(str, files), *options, **environment)
 
 
+@pytest.mark.slow
 def test_jaquad_becomes_a_task_is_validated_described_run_and_reported(squad_data: Path, tmp_path: Path):
     file = squad_data / "jaquad" / "dev" / "jaquad_dev_0000.json"
     paragraphs = [paragraph for article in json.loads(file.read_text())["data"] for paragraph in article["paragraphs"]]

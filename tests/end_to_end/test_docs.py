@@ -113,6 +113,7 @@ def test_the_blocks_of_a_page_run_in_order(
         run_script("python page.py", folder, environment)
 
 
+@pytest.mark.slow
 def test_make_demo_runs_and_reports(tmp_path: Path):
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):
         shutil.copy(ROOT / name, tmp_path)

@@ -190,6 +190,7 @@ def test_out_of_memory_in_one_subset_leaves_the_results_of_the_others(data: Path
     assert resumed == evaluate(tmp_path / "at once")
 
 
+@pytest.mark.slow
 def test_without_autoload_importing_posir_tasks_makes_saving_safe():
     code = """
 import mteb

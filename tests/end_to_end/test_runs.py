@@ -154,6 +154,7 @@ def kill_one_worker(cluster, killed: list[int]) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_two_workers_of_a_cluster_of_which_one_is_killed_save_the_same_results_as_mteb(
     cluster, data: Path, tmp_path: Path, expected, monkeypatch
 ):

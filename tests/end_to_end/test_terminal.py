@@ -40,7 +40,10 @@ def data(tmp_path):
     return tmp_path / POSIR_FOLDER
 
 
-@pytest.mark.parametrize("command", ["report", "report --bins", "report --published", "compare"])
+@pytest.mark.parametrize(
+    "command",
+    ["report", "compare", *(pytest.param(f"report {option}", marks=pytest.mark.slow) for option in ("--bins", "--published"))],
+)
 def test_a_terminal_shows_every_cell_of_results_that_a_pipe_shows(results, command):
     assert_same_cells(*command.split(), str(results))
 
@@ -49,7 +52,7 @@ def test_a_terminal_shows_every_cell_of_statistics_that_a_pipe_shows(data):
     assert_same_cells("stats", str(data), folded=["Computer_Science_Programming_Internet_and_Other_Technology"])
 
 
-@pytest.mark.parametrize("task", ["PosIR-English", "SQuAD-PosQ"])
+@pytest.mark.parametrize("task", ["PosIR-English", pytest.param("SQuAD-PosQ", marks=pytest.mark.slow)])
 def test_a_terminal_shows_every_cell_of_published_results_that_a_pipe_shows(task):
     assert_same_cells("published", "--task", task)
 

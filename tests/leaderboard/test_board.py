@@ -552,6 +552,7 @@ def test_a_folder_without_a_site_is_neither_served_nor_pushed(tmp_path):
             use()
 
 
+@pytest.mark.slow
 def test_the_command_makes_the_same_of_a_dataset_repository_in_another_process(built, results, tmp_path):
     arguments = ("leaderboard", "build", "--output", str(tmp_path / "site"), "--results")
     with serve("org/results", results, "b" * 40) as hub:

@@ -85,6 +85,7 @@ def test_a_true_result_has_no_problem(bm25, guessed):
     assert entry.subsets[0].coverage is not None
 
 
+@pytest.mark.slow
 def test_a_result_of_another_processor_has_no_problem(bm25):
     """The kernels of an older processor sum in another order; on other machines than x86 this shows nothing."""
     checked = run("posir", "check-results", str(bm25), OPENBLAS_CORETYPE="Nehalem")
