@@ -129,8 +129,8 @@ def _join(name: str, paragraphs: Sequence[dict], others: dict[str, str]) -> Huma
 
 
 def write_documents(folder: Path, documents: Iterable[HumanDocument]) -> Path:
-    """Write each document as a text file."""
+    """Write each document as a text file, with a byte-order mark: some texts begin with one of their own."""
     folder.mkdir(parents=True)
     for document in documents:
-        (folder / f"{document.id}.txt").write_text(document.text, encoding="utf-8")
+        (folder / f"{document.id}.txt").write_text(document.text, encoding="utf-8-sig")
     return folder
