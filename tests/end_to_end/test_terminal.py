@@ -40,10 +40,11 @@ def data(tmp_path):
     return tmp_path / POSIR_FOLDER
 
 
-@pytest.mark.parametrize(
-    "command",
-    ["report", "compare", *(pytest.param(f"report {option}", marks=pytest.mark.slow) for option in ("--bins", "--published"))],
-)
+#: Kinds of a report beside the usual one.
+REPORTS = ("report --bins", "report --published")
+
+
+@pytest.mark.parametrize("command", ["report", "compare", *(pytest.param(name, marks=pytest.mark.slow) for name in REPORTS)])
 def test_a_terminal_shows_every_cell_of_results_that_a_pipe_shows(results, command):
     assert_same_cells(*command.split(), str(results))
 
