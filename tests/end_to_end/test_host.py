@@ -100,7 +100,8 @@ def test_the_hub_is_only_listed_for_an_unknown_name_or_a_listing():
     ]
 
 
-@pytest.mark.parametrize("module", ["tasks.mini", pytest.param("host.mteb_patches", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("module", ["tasks.mini", "host.mteb_patches"])
 def test_a_module_can_be_imported_before_mteb(module):
     imported = python(f"import posir_tasks.{module}, mteb; print(mteb.get_task('PosIR-Mini').metadata.name)")
     assert (imported.stdout, imported.stderr) == ("PosIR-Mini\n", "")

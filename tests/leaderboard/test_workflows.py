@@ -62,6 +62,7 @@ def test_every_workflow_is_without_rights():
         assert "secrets" not in json.dumps(workflow, default=str)
 
 
+@pytest.mark.slow
 def test_the_hubs_pull_requests_are_checked(results, tmp_path):
     of_model = {
         name: {path.relative_to(results.parent).as_posix(): path.read_bytes() for path in results.glob(f"{name}/*/*.json")}

@@ -360,6 +360,7 @@ def test_the_command_prints_every_form(folder, described):
     assert "by a rule of posir" in " ".join(table.split())
 
 
+@pytest.mark.slow
 def test_the_command_writes_pictures_and_a_page_that_needs_no_network(folder, tmp_path):
     done = run(folder, "--png", tmp_path / "png", "--html", tmp_path / "page.html")
     assert done.exit_code == 0
