@@ -7,15 +7,14 @@ stand in for the tokens of `cl100k_base`, whose vocabulary would have to be down
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import cycle, islice
 from typing import ClassVar
 
 from posir_probes.encoding import Encoder
 from posir_probes.interventions import NO_SPAN, find_words, insert_text
-from posir_probes.perturbation import SOURCE, Perturbation
-from posir_probes.probe import Index, Plan, ProbeData, run_plans
+from posir_probes.perturbation import Perturbation, PerturbationProbe
+from posir_probes.probe import ProbeData, run_plans
 from posir_probes.probe_sums import ProbeSums
 
 #: Typesetters' filler; repeated, it is longer than any text.
@@ -37,32 +36,17 @@ CODE = Perturbation((0.05, 0.1, 0.2, 0.5, 1.0), (0.0, 0.25, 0.5, 0.75, 1.0), ins
 
 
 @dataclass(frozen=True)
-class NeedleInsertion:
+class NeedleInsertion(PerturbationProbe):
     """Cosine of a text and of the same text with a needle."""
 
     name: str = "needle_insertion"
     perturbation: Perturbation = field(default=PAPER, repr=False)
 
     title: ClassVar[str] = "Cosine of a text and the text with a needle"
-    source: ClassVar[str] = SOURCE
     notes: ClassVar[tuple[str, ...]] = (
         "Sizes and places of the paper; needle_insertion_code has those of its code. The needle divides words, as in the code, "
         "so an order-blind model is not quite equal at all places. Needles are counted in words.",
     )
-
-    @property
-    def positions(self) -> tuple[str, ...]:
-        """Names of the conditions."""
-        return self.perturbation.positions
-
-    @property
-    def indices(self) -> Mapping[str, Index]:
-        """Relative drop, and means over sizes at start, middle and end."""
-        return self.perturbation.indices
-
-    def plan(self, data: ProbeData) -> Plan:
-        """Encode every text without and with needles."""
-        return self.perturbation.plan(data)
 
 
 def needle_insertion(encoder: Encoder, data: ProbeData, perturbation: Perturbation = PAPER) -> ProbeSums:

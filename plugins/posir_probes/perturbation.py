@@ -6,8 +6,9 @@ a text and of the same text with something inserted or removed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
@@ -68,3 +69,27 @@ class Perturbation:
             return ProbeSums.from_means(self.positions, [name for name, _ in chosen], cosines.astype(np.float64), skipped)
 
         return Plan(summarize, [*(text for _, text in chosen), *changed])
+
+
+@dataclass(frozen=True)
+class PerturbationProbe:
+    """Cosine of a text and of the same text changed under each condition."""
+
+    name: str
+    perturbation: Perturbation = field(repr=False)
+
+    source: ClassVar[str] = SOURCE
+
+    @property
+    def positions(self) -> tuple[str, ...]:
+        """Names of the conditions."""
+        return self.perturbation.positions
+
+    @property
+    def indices(self) -> Mapping[str, Index]:
+        """Relative drop, and means over sizes at start, middle and end."""
+        return self.perturbation.indices
+
+    def plan(self, data: ProbeData) -> Plan:
+        """Encode every text without and with its changes."""
+        return self.perturbation.plan(data)

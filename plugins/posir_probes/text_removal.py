@@ -7,14 +7,13 @@ Definition and source: `posir_probes.perturbation`. The paper removes sentences,
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 from posir_probes.encoding import Encoder
 from posir_probes.interventions import NO_SPAN, Span, find_words, remove_text
-from posir_probes.perturbation import SOURCE, Perturbation
-from posir_probes.probe import Index, Plan, ProbeData, run_plans
+from posir_probes.perturbation import Perturbation, PerturbationProbe
+from posir_probes.probe import ProbeData, run_plans
 from posir_probes.probe_sums import ProbeSums
 from posir_probes.sentences import find_sentences
 
@@ -51,31 +50,16 @@ CODE = Perturbation((0.05, 0.1, 0.2, 0.5), (0.0, 0.25, 0.5, 0.75, 1.0), remove_w
 
 
 @dataclass(frozen=True)
-class TextRemoval:
+class TextRemoval(PerturbationProbe):
     """Cosine of a text and of the same text with a part removed."""
 
     name: str = "text_removal"
     perturbation: Perturbation = field(default=PAPER, repr=False)
 
     title: ClassVar[str] = "Cosine of a text and the text with a part removed"
-    source: ClassVar[str] = SOURCE
     notes: ClassVar[tuple[str, ...]] = (
         "Sentences are removed, as in the paper; text_removal_code removes words, with the code's sizes and places.",
     )
-
-    @property
-    def positions(self) -> tuple[str, ...]:
-        """Names of the conditions."""
-        return self.perturbation.positions
-
-    @property
-    def indices(self) -> Mapping[str, Index]:
-        """Relative drop, and means over sizes at start, middle and end."""
-        return self.perturbation.indices
-
-    def plan(self, data: ProbeData) -> Plan:
-        """Encode every text with and without its parts."""
-        return self.perturbation.plan(data)
 
 
 def text_removal(encoder: Encoder, data: ProbeData, perturbation: Perturbation = PAPER) -> ProbeSums:
