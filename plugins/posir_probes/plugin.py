@@ -1,10 +1,10 @@
-"""The hook implementations: the builtin probes, and the commands that show them."""
+"""The hook implementations: the builtin probes, `posir probe` and `posir inspect`."""
 
 from collections.abc import Iterable
 
 import typer
 
-from posir_probes import probe_commands
+from posir_probes import inspect_commands, probe_commands
 from posir_tasks.plugin_api import hookimpl
 
 
@@ -20,3 +20,4 @@ def posir_probes() -> Iterable[object]:
 def posir_commands(app: typer.Typer) -> None:
     """Add the package's commands."""
     probe_commands.add_commands(app)
+    inspect_commands.add_commands(app)

@@ -1,0 +1,178 @@
+"""Verdicts: differences with their uncertainty in sentences, 'not enough texts to say' among them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from posir_tasks.evidence import Integers
+
+Floats = NDArray[np.float64]
+Interval = tuple[float, float]
+
+#: Difference in nDCG@10 that is too small to matter.
+SMALL = 0.05
+#: How far below the best chunk size another one may be to be preferred for its fewer vectors.
+MARGIN = 0.02
+#: With fewer texts, finding the right one among ten is too easy to say anything.
+MIN_TEXTS = 50
+#: Bootstrap samples, and seed of the random numbers.
+DRAWS, SEED = 2000, 14
+MOST_TEXTS = 1_000_000
+
+
+class Finding(StrEnum):
+    """What is known of a difference."""
+
+    LOWER = "lower"
+    """It is negative."""
+    HIGHER = "higher"
+    """It is positive."""
+    NONE = "none"
+    """It is not significant, and at most 5 points of nDCG@10 either way."""
+    UNKNOWN = "not enough texts to say"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is found, in a sentence."""
+
+    finding: Finding
+    sentence: str
+    texts_needed: int | None = None
+    """About how many texts would be enough; None unless there are not enough."""
+
+
+def judge_fading(difference: float | None, interval: Interval | None, texts: int) -> Verdict:
+    """Judge the difference in nDCG@10 between the first and the last third of the texts; None if it is not defined."""
+    if difference is None or interval is None:
+        return Verdict(Finding.UNKNOWN, "No question about the first or the last third of a text.", None)
+    points = f"{abs(difference) * 100:.1f} points [{_ends(difference, interval)}]"
+    width = (interval[1] - interval[0]) / 2
+    if texts < MIN_TEXTS:
+        needed = max(MIN_TEXTS, round_up(texts * (width / SMALL) ** 2))
+        return Verdict(Finding.UNKNOWN, f"Not enough texts to say: {texts:,}; about {needed:,} would be enough.", needed)
+    if interval[0] > 0:
+        return Verdict(
+            Finding.LOWER, f"Evidence fades: nDCG@10 is {points} lower in the last third of a text than in the first."
+        )
+    if interval[1] < 0:
+        return Verdict(
+            Finding.HIGHER, f"Evidence at the start fades: nDCG@10 is {points} higher in the last third than in the first."
+        )
+    if max(-interval[0], interval[1]) <= SMALL:
+        return Verdict(Finding.NONE, f"Evidence does not fade: start and end differ by {points} of nDCG@10, not significantly.")
+    needed = max(round_up(texts * (width / SMALL) ** 2), round_up(texts + 1))
+    return Verdict(
+        Finding.UNKNOWN,
+        f"Not enough texts to say: start and end differ by {points} of nDCG@10; about {needed:,} texts would be enough.",
+        needed,
+    )
+
+
+def _ends(difference: float, interval: Interval) -> str:
+    """Return the ends of an interval in points, with the sign of the difference taken as positive."""
+    low, high = interval if difference >= 0 else (-interval[1], -interval[0])
+    return f"{low * 100:.1f}, {high * 100:.1f}"
+
+
+def round_up(texts: float) -> int:
+    """Return a number of texts rounded up to two digits, and at most a million."""
+    if texts >= MOST_TEXTS:
+        return MOST_TEXTS
+    unit = 10 ** max(0, math.floor(math.log10(max(1.0, texts))) - 1)
+    return int(math.ceil(texts / unit) * unit)
+
+
+def bootstrap_means(gains: Sequence[Floats], documents: Integers) -> Floats:
+    """Return the means of several columns of gains over bootstrap samples of documents.
+
+    Documents are drawn, each with all its queries, since queries about one document are not independent; the same documents for
+    all columns, so that differences between columns are paired (Efron & Tibshirani 1993, An Introduction to the Bootstrap,
+    chapter 8).
+
+    Args:
+        gains: Gains of n queries, several times, each of shape (n,).
+        documents: Number of each query's document, shape (n,).
+
+    Returns:
+        Shape (draws, columns).
+    """
+    counts = np.bincount(documents)
+    sums = np.stack([np.bincount(documents, column, len(counts)) for column in gains], axis=1)
+    present = counts > 0
+    sums, counts = sums[present], counts[present]
+    weights = np.random.default_rng(SEED).multinomial(len(counts), np.full(len(counts), 1 / len(counts)), DRAWS)
+    means: Floats = (weights @ sums) / (weights @ counts)[:, None]
+    return means
+
+
+def percentile_interval(values: Floats) -> Interval:
+    """Return the central 95 % of bootstrap values, shape (draws,)."""
+    low, high = np.quantile(values, (0.025, 0.975))
+    return float(low), float(high)
+
+
+@dataclass(frozen=True)
+class ChunkVerdict(Verdict):
+    """Which chunk size to choose."""
+
+    size: int | None = None
+    """In tokens; None for whole texts, or if there are not enough texts to say."""
+
+
+def judge_sizes(means: Floats, draws: Floats, vectors: Mapping[int | None, int], texts: int) -> ChunkVerdict:
+    """Choose the fewest vectors of the chunk sizes that are at most `MARGIN` below the best, with a confidence of 95 %.
+
+    Args:
+        means: nDCG@10 of each size, in the order of `vectors`, shape (S,).
+        draws: The same of bootstrap samples, shape (draws, S).
+        vectors: Number of vectors by size in tokens, of whole texts (None) first.
+        texts: Number of texts.
+    """
+    sizes = list(vectors)
+    if texts < MIN_TEXTS:
+        return ChunkVerdict(
+            Finding.UNKNOWN, f"Not enough texts to say: {texts:,}; at least {MIN_TEXTS} would be needed.", MIN_TEXTS
+        )
+    gaps, estimates = draws.max(axis=1, keepdims=True) - draws, means.max() - means
+    low, high = np.quantile(gaps, (0.05, 0.95), axis=0)
+    best = int(means.argmax())
+    good = [row for row in range(len(sizes)) if high[row] <= MARGIN or row == best]
+    chosen = min(good, key=lambda row: vectors[sizes[row]])
+    unclear = [
+        row for row in range(len(sizes)) if vectors[sizes[row]] < vectors[sizes[chosen]] and low[row] <= MARGIN < high[row]
+    ]
+    sentence = _describe_choice(sizes, means, draws, vectors, chosen)
+    if not unclear:
+        return ChunkVerdict(Finding.HIGHER if chosen else Finding.NONE, sentence, None, sizes[chosen])
+    cheapest = min(unclear, key=lambda row: vectors[sizes[row]])
+    distance = max(abs(float(estimates[cheapest]) - MARGIN), 0.1 * MARGIN)
+    width = float(max(high[cheapest] - estimates[cheapest], estimates[cheapest] - low[cheapest]))
+    needed = max(round_up(texts * (width / distance) ** 2), round_up(texts + 1))
+    doubt = f" Not enough texts to say whether {name_size(sizes[cheapest])} would do; about {needed:,} would be enough."
+    return ChunkVerdict(Finding.UNKNOWN, sentence + doubt, needed, sizes[chosen])
+
+
+def _describe_choice(
+    sizes: Sequence[int | None], means: Floats, draws: Floats, vectors: Mapping[int | None, int], chosen: int
+) -> str:
+    size = sizes[chosen]
+    if size is None:
+        return f"Whole texts serve best: no chunk size is more than {MARGIN * 100:.0f} points of nDCG@10 better."
+    gain = float(means[chosen] - means[0])
+    low, high = percentile_interval(draws[:, chosen] - draws[:, 0])
+    return (
+        f"Chunks of {size} tokens serve best: nDCG@10 {means[chosen] * 100:.1f}, {gain * 100:+.1f} points [{low * 100:.1f}, "
+        f"{high * 100:.1f}] against whole texts, with {vectors[size] / vectors[None]:.1f} times as many vectors."
+    )
+
+
+def name_size(size: int | None) -> str:
+    """Return a chunk size in words."""
+    return "whole texts" if size is None else f"chunks of {size} tokens"

@@ -1,0 +1,40 @@
+"""Encoders that read a known part of a text, for probes of unknown models."""
+
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from mteb.models import ModelMeta
+
+DIMENSIONS = 512
+
+
+class FirstWords:
+    """Counts a text's first words, or characters, by hash; one of mteb's encoders, and an `Encoder` of the probes."""
+
+    def __init__(self, words: int | None = None, characters: int | None = None, noise: float = 0.0) -> None:
+        self.words, self.characters, self.noise = words, characters, noise
+        self.encoded: list[str] = []
+        self.mteb_model_meta = ModelMeta.create_empty({"name": "test/first-words", "revision": "1"})
+        self.rng = np.random.default_rng(0)
+
+    def __call__(self, texts: Sequence[str], prompt_type: Any = None) -> Any:  # noqa: ARG002
+        self.encoded += texts
+        vectors = np.zeros((len(texts), DIMENSIONS), np.float32)
+        for row, text in enumerate(texts):
+            for word in text[: self.characters].casefold().split()[: self.words]:
+                vectors[row, zlib.crc32(word.strip(".,").encode()) % DIMENSIONS] += 1
+        return vectors * (1 + self.noise * self.rng.standard_normal(vectors.shape)).astype(np.float32)
+
+    def similarity(self, one: Any, other: Any) -> Any:
+        return torch.nn.functional.normalize(torch.as_tensor(one)) @ torch.nn.functional.normalize(torch.as_tensor(other)).T
+
+
+def invent_texts(number: int, sentences: int, seed: int = 0) -> list[str]:
+    """Return texts of distinct sentences of 12 invented words each."""
+    rng = np.random.default_rng(seed)
+    syllables = ["ba", "do", "fe", "gi", "ku", "la", "me", "no", "pi", "ru", "sa", "to", "vu", "wi", "zo"]
+    words = ["".join(rng.choice(syllables, rng.integers(1, 6))) for _ in range(2000)]
+    return [" ".join(" ".join(rng.choice(words, 12)).capitalize() + "." for _ in range(sentences)) for _ in range(number)]
