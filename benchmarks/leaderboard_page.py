@@ -40,7 +40,7 @@ new MutationObserver(async () => {{
 }}).observe(document, {{ subtree: true, attributes: true, attributeFilter: ["data-ready"] }});
 """
 ACTIONS = {
-    "sort by PSI": "document.querySelector('th.psi').click()",
+    "sort by Q4": "document.querySelector('th.q4').click()",
     "sort by name": "document.querySelector('th.label').click()",
     "sort by nDCG@10": "document.querySelector('th.ndcg_at_10').click()",
     "search by name": "Object.assign(search, { value: 'model-1' }).dispatchEvent(new Event('input', { bubbles: true }))",

@@ -16,6 +16,11 @@ from posir_tasks.axes import Axes
 SCORE = "nDCG@10 (x 100)"
 PERCENT = alt.Axis(labelExpr="round(datum.value * 100)", tickCount=5, tickMinStep=0.01)
 UNIT = alt.Scale(domain=[0, 1])
+#: Fields of rows that tooltips print x 100.
+PERCENT_FIELDS = (
+    *(f"{name}{end}" for name in ("ndcg_at_10", "start_to_end") for end in ("", "_low", "_high")),
+    *("low", "high", "null_low", "null_high"),
+)
 SHARES: dict[str, Any] = {"tickCount": 5, "format": ".1f", "labelFlush": False, "zindex": 0}
 MODEL = alt.Tooltip("model:N", title="Model")
 LENGTH = alt.Tooltip("length:N", title="Length")
@@ -124,6 +129,19 @@ def facet_panels(layers: Iterable[alt.Chart], titles: Iterable[str], width: int,
     return panels
 
 
+def with_percentages(base: alt.Chart) -> alt.Chart:
+    """Return a chart whose rows have scores, intervals and null band x 100 too, for tooltips that agree with the axes."""
+    percentages: alt.Chart = base.transform_calculate(
+        **{f"{name}_x_100": f"isValid(datum.{name}) ? datum.{name} * 100 : null" for name in PERCENT_FIELDS}
+    )
+    return percentages
+
+
+def percent_tooltips(titles: Mapping[str, str]) -> list[alt.Tooltip]:
+    """Return tooltips of fields of `with_percentages`, x 100 with one decimal, by their titles."""
+    return [alt.Tooltip(f"{field}_x_100:Q", title=title, format=".1f") for field, title in titles.items()]
+
+
 def number_tooltips(titles: Mapping[str, str]) -> list[alt.Tooltip]:
     """Return tooltips of fields with three decimals, by their titles."""
     return [alt.Tooltip(f"{field}:Q", title=title, format=".3f") for field, title in titles.items()]
@@ -131,14 +149,20 @@ def number_tooltips(titles: Mapping[str, str]) -> list[alt.Tooltip]:
 
 def model_tooltips() -> list[alt.Tooltip]:
     """Return tooltips of a row of a model: queries, nDCG@10, start to end and PSI, with intervals and PSI under the null."""
-    scores = {"ndcg_at_10": "nDCG@10", "start_to_end": "Start to end", "psi_estimate": "PSI"}
-    ends = {
-        f"{name}_{end}": f"{title}, 95 % interval {word}"
-        for name, title in (("ndcg_at_10", "nDCG@10"), ("start_to_end", "Start to end"), ("psi", "PSI"))
-        for end, word in (("low", "from"), ("high", "to"))
-    }
+    ndcg, start_to_end, psi = (
+        {
+            estimate: title,
+            f"{name}_low": f"{title}, 95 % interval from",
+            f"{name}_high": f"{title}, 95 % interval to",
+        }
+        for name, estimate, title in (
+            ("ndcg_at_10", "ndcg_at_10", "nDCG@10"),
+            ("start_to_end", "start_to_end", "Start to end"),
+            ("psi", "psi_estimate", "PSI"),
+        )
+    )
     null = {"psi_null_mean": "PSI under the null, mean", "psi_null_p95": "PSI under the null, 95th percentile"}
-    return [QUERIES, *number_tooltips(scores | ends | null)]
+    return [QUERIES, *percent_tooltips(ndcg | start_to_end), *number_tooltips(psi | null)]
 
 
 def cell_tooltips() -> list[alt.Tooltip]:
@@ -150,4 +174,4 @@ def cell_tooltips() -> list[alt.Tooltip]:
         "null_low": "Null band, from",
         "null_high": "Null band, to",
     }
-    return [POSITION, QUERIES, *number_tooltips(titles)]
+    return [POSITION, QUERIES, *percent_tooltips(titles)]

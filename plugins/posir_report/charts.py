@@ -24,7 +24,9 @@ from posir_report.chart_layers import (
     model_tooltips,
     null_band,
     number_tooltips,
+    percent_tooltips,
     psi_null_range,
+    with_percentages,
 )
 from posir_report.labels import model_labels, partial_suffix, shorten_middle
 from posir_report.summary import TaskSummary, build_bin_rows, build_rows
@@ -48,7 +50,7 @@ HORIZONTAL = 6
 def draw_curves(summary: TaskSummary, cells: Sequence[Cell]) -> alt.VConcatChart:
     """Return nDCG@10 over position, a panel for each length bucket, with intervals and null bands."""
     panels, positions = length_titles(summary.profile.cell_counts()), build_positions(summary.profile.axes)
-    base = build_chart([{**asdict(cell), "panel": panels[cell.length]} for cell in cells])
+    base = with_percentages(build_chart([{**asdict(cell), "panel": panels[cell.length]} for cell in cells]))
     layers = [
         null_band(base, NULL, positions),
         *curve(
@@ -78,7 +80,7 @@ def draw_heat_map(summary: TaskSummary, cells: Sequence[Cell]) -> alt.VConcatCha
     """Return nDCG@10 and number of queries of every cell, length buckets down and positions across."""
     rows, axes = length_titles(summary.profile.cell_counts()), summary.profile.axes
     narrow = len(axes.positions) > HORIZONTAL
-    base = build_chart([{**asdict(cell), "row": rows[cell.length]} for cell in cells]).encode(
+    base = with_percentages(build_chart([{**asdict(cell), "row": rows[cell.length]} for cell in cells])).encode(
         x=alt.X(
             "position:O",
             sort=list(axes.positions),
@@ -135,9 +137,9 @@ def draw_models(summaries: Sequence[TaskSummary]) -> alt.VConcatChart:
     known = any(value["low"] is not None for value in values)
     legible = known and len(summaries) <= MAX_INTERVALS
     fill = _hollow_if_few({"field": "label", "type": "nominal", "scale": cycle_scale(labels, COLOURS), "legend": None})
-    scores = number_tooltips({"ndcg_at_10": "nDCG@10", "low": "95 % interval, from", "high": "95 % interval, to"})
+    scores = percent_tooltips({"ndcg_at_10": "nDCG@10", "low": "95 % interval, from", "high": "95 % interval, to"})
     layers = curve(
-        build_chart(values),
+        with_percentages(build_chart(values)),
         build_positions(axes),
         colour_by_model(labels),
         "area" if legible else None,
@@ -160,7 +162,7 @@ def draw_psi_against_ndcg(summaries: Sequence[TaskSummary]) -> alt.VConcatChart:
         for name, one in zip(names, summaries, strict=True)
         for row in build_rows(one)[:1]
     ]
-    base = build_chart(values).encode(
+    base = with_percentages(build_chart(values)).encode(
         x=alt.X("ndcg_at_10:Q", title=SCORE, scale=cover_tenths(values, NDCG_FIELDS), axis=PERCENT),
         y=alt.Y("psi_shown:Q", title="PSI", scale=cover_tenths(values, PSI_FIELDS, start=0)),
     )

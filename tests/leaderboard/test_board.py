@@ -16,6 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from posir_compare.comparison import Metric, compare
+from posir_compare.model_runs import build_pairs, read_model_runs
 from posir_leaderboard.board import build as building
 from posir_leaderboard.board.averages import average_rows, correlated_error, independent_error, summarise_bias
 from posir_leaderboard.board.bundles import bundle_table_library
@@ -338,6 +340,15 @@ def test_a_view_pairs_models_with_ranks_of_the_same_queries(tmp_path):
     notes = [any("assume independent queries" in note for note in record.detail["notes"]) for record in records]
     assert notes == [False, False, True]
     assert JSON.validate_json(JSON.dump_json(records[0])).means.keys() == records[0].means.keys()
+    differences = build_task_view("PosIR-English", records).differences("all")
+    (compared,) = [one for one in compare(build_pairs(read_model_runs([tmp_path]))).rows if is_ndcg_of(one, "org/a", "org/b")]
+    assert differences.values[1, 0] == pytest.approx(compared.difference)
+    assert differences.half_widths()[1, 0] == pytest.approx(compared.difference_high - compared.difference, rel=0.01)
+    assert differences.p_values()[1, 0] == pytest.approx(compared.p_value, abs=1e-3)
+
+
+def is_ndcg_of(row, model_a: str, model_b: str) -> bool:
+    return (row.model_a, row.model_b, row.length, row.metric) == (model_a, model_b, "all", Metric.NDCG)
 
 
 def test_a_part_has_no_rank_and_no_place_in_an_average():
@@ -406,7 +417,13 @@ def test_no_name_leaves_its_folder_breaks_out_of_its_script_or_takes_anothers_ro
     models.append(replace(models[0], revision="another"))
     records = [fake_record(model, task, 3) for model in models for task in ("PosIR-English", "../../evil", "</script>")]
     site = render_site(records, GROUPS, NO_LIBRARIES)
-    assert all(re.fullmatch(r"(data/)?((views|models|js|lib)/)?[a-z0-9]+\.(js|css|html)|README\.md", path) for path in site)
+    assert all(
+        re.fullmatch(
+            r"(data/)?((views|models|matrix|differences|js|lib)/)?[a-z0-9]+\.(js|css|html)|README\.md|(scores|positions)\.csv\.gz",
+            path,
+        )
+        for path in site
+    )
     for path, body in site.items():
         if path.startswith("data/"):
             assert body.isascii()

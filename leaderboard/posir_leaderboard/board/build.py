@@ -10,7 +10,7 @@ from posir_leaderboard.board.bundles import bundle_table_library, cached_chart_l
 from posir_leaderboard.board.cache import RecordCache
 from posir_leaderboard.board.folder import check_output_folder, write_site
 from posir_leaderboard.board.groups import builtin_groups
-from posir_leaderboard.board.published import published_records
+from posir_leaderboard.board.published import add_query_counts, published_records
 from posir_leaderboard.board.records import Record, score_entry
 from posir_leaderboard.board.site import render_site
 from posir_leaderboard.entries import EntryError, Problem, entry_files, find_duplicates, read_entry
@@ -45,7 +45,7 @@ def build_site(results: Path, output: Path, cache: Path, repository: str | None 
     """
     check_output_folder(output)
     records, problems, scored = score_results(list(entry_files(results)), RecordCache(cache / "records"))
-    everything = [*records, *published_records()]
+    everything = [*records, *add_query_counts(published_records(), records)]
     libraries = {"datatables": bundle_table_library(), "vega": cached_chart_library(cache / "libraries")}
     groups = builtin_groups({record.task for record in records})
     changed_files = write_site(render_site(everything, groups, libraries, repository), output)

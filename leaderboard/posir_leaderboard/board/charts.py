@@ -22,12 +22,14 @@ from posir_report.chart_layers import (
     model_tooltips,
     null_band,
     psi_null_range,
+    with_percentages,
 )
 from posir_report.theme import SHAPES
 
 ROWS = alt.NamedData("rows")
 #: Set by the page: the colours of the null band and around a point, and the ends of the scale of scores.
 NULL_BAND, HALO = alt.param(name="null_band", value="lightgrey"), alt.param(name="halo", value="white")
+FRONT = alt.param(name="front", value="grey")
 LOW, HIGH = alt.param(name="low", value=0), alt.param(name="high", value=1)
 NULL_COLOUR = alt.ExprRef("null_band")
 #: Pixels below which legends have columns.
@@ -50,7 +52,7 @@ def build_specifications() -> dict[str, dict[str, Any]]:
     }
     fit = alt.AutoSizeParams(type="fit-x", contains="padding")
     return {
-        name: chart.properties(width="container", autosize=fit).add_params(NULL_BAND, HALO, LOW, HIGH).to_dict()
+        name: chart.properties(width="container", autosize=fit).add_params(NULL_BAND, HALO, FRONT, LOW, HIGH).to_dict()
         for name, chart in charts.items()
     }
 
@@ -76,21 +78,28 @@ def build_legend(*, columns: int) -> alt.Legend:
 
 
 def draw_scatter() -> LayeredChart:
-    """Return PSI against nDCG@10, a point for each model, with intervals and PSI under the null of those that are marked."""
-    base = alt.Chart(ROWS).encode(
-        x=alt.X("ndcg_at_10:Q", title=SCORE, scale=alt.Scale(zero=False, padding=12), axis=PERCENT),
-        y=alt.Y("psi_estimate:Q", title="PSI", scale=alt.Scale(domainMin=0)),
+    """Return PSI against nDCG@10 with the good corner top right, a point for each model, whose area is given by the page.
+
+    The models that are on the Pareto front, `front`, are joined. Those that are marked have intervals and PSI under the null.
+    """
+    base = with_percentages(alt.Chart(ROWS)).encode(
+        x=alt.X("ndcg_at_10:Q", title=SCORE, scale=RANGE, axis=PERCENT),
+        y=alt.Y(
+            "psi_estimate:Q", title="PSI (axis reversed: less position bias above)", scale=alt.Scale(domainMin=0, reverse=True)
+        ),
     )
     marked = base.transform_filter("datum.marked")
     kinds = [*KINDS.values(), BM25, UNKNOWN]
     colour = alt.Color("kind:N", title=None, scale=alt.Scale(domain=kinds), legend=build_legend(columns=2))
     sources = alt.Scale(domain=["submitted", "published"], range=["circle", "diamond"])
-    points = base.mark_point(
-        filled=True, opacity=0.9, size=64, strokeWidth=0.8, stroke=alt.ExprRef("halo"), cursor="pointer"
-    ).encode(
+    points = base.mark_point(filled=True, opacity=0.9, strokeWidth=0.8, stroke=alt.ExprRef("halo"), cursor="pointer").encode(
         color=colour,
         shape=alt.Shape("source:N", title=None, scale=sources, legend=build_legend(columns=1)),
+        size=alt.Size("area:Q", scale=None),
         tooltip=[MODEL, alt.Tooltip("kind:N", title="Kind"), *model_tooltips()],
+    )
+    front = base.transform_filter("datum.front").mark_line(
+        interpolate="step-before", strokeDash=[4, 3], strokeWidth=1.3, color=alt.ExprRef("front")
     )
     in_right_half = "scale('x', datum.ndcg_at_10) > width / 2"
     names = base.transform_filter("datum.name").mark_text(
@@ -101,6 +110,7 @@ def draw_scatter() -> LayeredChart:
     )
     return alt.layer(
         psi_null_range(marked, NULL_COLOUR),
+        front.encode(order="ndcg_at_10:Q"),
         interval_rule(marked, "ndcg_at_10", "x", colour),
         interval_rule(marked, "psi", "y", colour),
         points,
@@ -113,7 +123,7 @@ def draw_curves(*, equal_bins: bool) -> LayeredChart:
 
     The scale starts at `low`, 0 by default, since PSI is a share of the best position's score.
     """
-    base, positions = alt.Chart(ROWS), Positions(None, None, equal_bins)
+    base, positions = with_percentages(alt.Chart(ROWS)), Positions(None, None, equal_bins)
     lines = curve(
         base,
         positions,
@@ -122,24 +132,35 @@ def draw_curves(*, equal_bins: bool) -> LayeredChart:
         scale=RANGE,
         point={"fill": fill_by_place(), "shape": shape_by_place(), "tooltip": [MODEL, LENGTH, *cell_tooltips()]},
     )
-    return alt.layer(null_band(base, NULL_COLOUR, positions, RANGE), *lines).properties(height=200)
+    return alt.layer(null_band(base, NULL_COLOUR, positions, RANGE), *lines).properties(height=320)
 
 
 def draw_heat_map() -> LayeredChart:
-    """Return nDCG@10 by position, a row for each language or other choice of a group."""
-    base = alt.Chart(ROWS).encode(y=alt.Y("choice:N", sort=None, title=None, axis=alt.Axis(labelLimit=150, domain=False)))
-    cells = base.mark_rect().encode(
-        **Positions(None, None, equal_bins=True).extent,
-        color=heat_colour(RANGE),
-        tooltip=[MODEL, alt.Tooltip("choice:N", title="Data"), *cell_tooltips()],
+    """Return nDCG@10 by position, a row for each language or other choice of a group; a choice without a result says so."""
+    base = with_percentages(alt.Chart(ROWS)).encode(
+        y=alt.Y("choice:N", sort=None, title=None, axis=alt.Axis(labelLimit=150, domain=False))
     )
-    return alt.layer(cells).properties(height=alt.Step(22))
+    missing = (
+        base.transform_filter("datum.missing")
+        .mark_text(opacity=0.7, fontSize=10)
+        .encode(x="middle:Q", text=alt.value("no result"))
+    )
+    cells = (
+        base.transform_filter("!datum.missing")
+        .mark_rect()
+        .encode(
+            **Positions(None, None, equal_bins=True).extent,
+            color=heat_colour(RANGE),
+            tooltip=[MODEL, alt.Tooltip("choice:N", title="Data"), *cell_tooltips()],
+        )
+    )
+    return alt.layer(cells, missing).properties(height=alt.Step(22))
 
 
 def draw_subsets(field: str) -> LayeredChart:
     """Return nDCG@10 or PSI of every subset, a point for each model, with its interval; PSI with its null."""
     percent = field == "ndcg_at_10"
-    base = alt.Chart(ROWS).encode(
+    base = with_percentages(alt.Chart(ROWS)).encode(
         y=alt.Y("subset:N", sort=None, title=None, axis=alt.Axis(labelLimit=170, domain=False, ticks=False)),
         yOffset=alt.YOffset("place:N", sort=None),
     )
@@ -147,7 +168,7 @@ def draw_subsets(field: str) -> LayeredChart:
         "ndcg_at_10:Q" if percent else "psi_estimate:Q",
         title=SCORE if percent else "PSI",
         scale=RANGE,
-        axis=PERCENT if percent else alt.Axis(),
+        axis=PERCENT if percent else alt.Axis(tickCount=5),
     )
     null = base.mark_rule(strokeWidth=5, color=NULL_COLOUR).encode(x="psi_null_mean:Q", x2="psi_null_p95:Q")
     return alt.layer(

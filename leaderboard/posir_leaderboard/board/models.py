@@ -75,8 +75,11 @@ class Model:
 
     @property
     def id(self) -> str:
-        """Identifier in files and links: twelve hexadecimal digits of a hash, so that a name cannot choose it."""
-        identity = "\0".join(("published" if self.published else "result", self.name, self.revision))
+        """Identifier in files and links: twelve hexadecimal digits of a hash, so that a name cannot choose it.
+
+        The Hub's names differ in more than case, and the papers write one name in several cases.
+        """
+        identity = "\0".join(("published" if self.published else "result", self.name.casefold(), self.revision))
         return hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 

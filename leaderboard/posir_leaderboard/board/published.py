@@ -1,18 +1,22 @@
 """The published results as records, for comparison."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
+import numpy as np
+from scipy.stats import chi2
+
 from posir_leaderboard.board.models import read_model
-from posir_leaderboard.board.records import Record
+from posir_leaderboard.board.records import Columns, Record
 from posir_published import PublishedRow, published_rows, published_tasks
-from posir_published.rows import CROSS_LINGUAL, MONOLINGUAL, published_bins
+from posir_published.rows import CROSS_LINGUAL, MONOLINGUAL, PublishedBin, published_bins
 from posir_published.scores import read_posq_scores
 from posir_report.published import row_from_published
 from posir_report.summary import Row
-from posir_significance.intervals import wilson_interval
+from posir_significance.analysis import assign_thirds
+from posir_significance.intervals import ALPHA, Z, wilson_interval
 from posir_tasks.results import rounded
 from posir_tasks.schemes import ALL_LENGTHS
 
@@ -21,6 +25,11 @@ POSITIONS = {
     "SQuAD-PosQ": "First character of the evidence, counted from the start of the passage",
     "FineWeb-PosQ": "Part of the passage that holds the evidence",
 }
+#: Note on every published result.
+ASSUMPTIONS = (
+    "Intervals and p-values of published results assume independent queries, and the largest variance that scores in [0, 1] can "
+    "have. Queries on the same document are not independent, so the intervals may still be too narrow for new documents."
+)
 #: mteb's names of the architectures in the papers.
 ARCHITECTURES = {"reranker": "cross-encoder"}
 
@@ -54,9 +63,9 @@ def published_kinds() -> dict[str, str]:
 def _record(name: str, rows: list[PublishedRow], meta: Mapping[str, Any], kind: str | None) -> Record:
     described = {**meta, "model_type": [kind]} if kind else meta
     model = read_model(name, "", described, published=True)
-    return Record(
-        model, rows[0].task, tuple(map(add_widest_interval, rows)), published_detail(name, rows[0].task, rows[0].source)
-    )
+    bins = [one for one in published_bins(rows[0].task) if one.model == name]
+    scored = tuple(add_position_effect(add_widest_interval(row), bins) for row in rows)
+    return Record(model, rows[0].task, scored, published_detail(bins, rows[0].task, rows[0].source))
 
 
 def add_widest_interval(published: PublishedRow) -> Row:
@@ -78,9 +87,62 @@ def widest_interval(mean: float, queries: int) -> tuple[float, float]:
     return wilson_interval(mean, queries)
 
 
-def published_detail(model: str, task: str, source: str) -> dict[str, Any]:
+def add_position_effect(row: Row, bins: Sequence[PublishedBin]) -> Row:
+    """Return a published row with start to end, its interval, and a test of any effect of position, from its position buckets.
+
+    As for the interval of nDCG@10, each bucket has the largest possible variance of its mean, m (1 - m) / n, for independent
+    queries. The test is a chi-squared test of equal means; the direction is that of the larger contrast, as for other results.
+    """
+    if not bins:
+        return row
+    scores, queries = np.array([one.ndcg_at_10 for one in bins]), np.array([one.queries for one in bins], float)
+    variances = scores * (1 - scores) / queries
+    third = assign_thirds(len(bins))
+    shares = np.array([np.where(third == index, queries, 0) / queries[third == index].sum() for index in range(3)])
+    contrasts = np.array([[1, 0, -1], [-0.5, 1, -0.5]]) @ shares
+    values, errors = contrasts @ scores, np.sqrt(contrasts**2 @ variances)
+    p_value = float(chi2.sf(((scores - np.average(scores, weights=1 / variances)) ** 2 / variances).sum(), len(bins) - 1))
+    ends, middle = (values / errors).tolist()
+    towards = (
+        ("primacy" if ends > 0 else "recency") if abs(ends) >= abs(middle) else "middle peak" if middle > 0 else "middle dip"
+    )
+    return replace(
+        row,
+        start_to_end=float(values[0]),
+        start_to_end_low=float(values[0] - Z * errors[0]),
+        start_to_end_high=float(values[0] + Z * errors[0]),
+        p_value=p_value,
+        direction=towards if p_value < ALPHA else None,
+        held_fixed="nothing",
+    )
+
+
+def add_query_counts(published: Iterable[Record], results: Iterable[Record]) -> list[Record]:
+    """Return published records with the query counts of the task's data, as a complete result on the same data has them.
+
+    The papers do not give the counts of length buckets and position bins. With at least n queries in each of P bins, the
+    unweighted mean m of the bins has a variance of at most m (1 - m) / (P n).
+    """
+    counted = {one.task: one for one in results if not one.partial and not one.local and one.detail["panels"]}
+    return [_with_counts(one, counted[one.task]) if one.task in counted else one for one in published]
+
+
+def _with_counts(record: Record, counted: Record) -> Record:
+    known = {row.length: row.queries for row in counted.rows}
+    panels = dict(zip(known, counted.detail["panels"], strict=False))
+    return replace(record, rows=tuple(_count_row(row, known.get(row.length), panels.get(row.length)) for row in record.rows))
+
+
+def _count_row(row: Row, queries: int | None, panel: Columns | None) -> Row:
+    if queries is None or panel is None or row.ndcg_at_10 is None:
+        return row
+    filled = [count for count in panel["queries"] if count]
+    low, high = widest_interval(row.ndcg_at_10, queries if row.length == "all" else len(filled) * min(filled))
+    return replace(row, queries=queries, ndcg_at_10_low=low, ndcg_at_10_high=high)
+
+
+def published_detail(bins: Sequence[PublishedBin], task: str, source: str) -> dict[str, Any]:
     """Return the details of a published result: the position buckets for PosQ, none for PosIR."""
-    bins = [one for one in published_bins(task) if one.model == model]
     bounds = [widest_interval(one.ndcg_at_10, one.queries) for one in bins]
     unknown = [None] * len(bins)
     cells = {
@@ -101,7 +163,7 @@ def published_detail(model: str, task: str, source: str) -> dict[str, Any]:
                 "panels": [cells] if bins else [],
                 "subsets": None,
                 "data_revision": "",
-                "notes": [source[:1].upper() + source[1:] + "."],
+                "notes": [source[:1].upper() + source[1:] + ".", ASSUMPTIONS],
             }
         )
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtr
+from scipy.special import stdtr, stdtrit
 
 from posir_significance.correction import holm
 from posir_significance.intervals import ALPHA
@@ -87,11 +87,21 @@ class PairedDifferences:
         np.fill_diagonal(mask, val=False)
         return mask
 
+    def p_values(self) -> Floats:
+        """Return the two-sided p-value of each difference, shape (k, k); NaN where models are not paired."""
+        found: Floats = 2 * stdtr(self.freedom, -np.abs(self.values / np.where(self.errors > 0, self.errors, np.nan)))
+        return found
+
+    def half_widths(self) -> Floats:
+        """Return half the width of the 95 % interval of each difference, shape (k, k)."""
+        widths: Floats = stdtrit(self.freedom, 1 - ALPHA / 2) * self.errors
+        return widths
+
     def before(self) -> Mask:
         """Return whether the row's model is significantly better than the column's, Holm-corrected over all pairs."""
         first, second = np.nonzero(np.triu(self.paired))
         values = self.values[first, second]
-        p_values = 2 * stdtr(self.freedom[first, second], -np.abs(values / self.errors[first, second]))
+        p_values = self.p_values()[first, second]
         significant = np.array(holm(p_values.tolist()), np.float64) < ALPHA
         before = np.zeros(self.values.shape, bool)
         before[first, second], before[second, first] = significant & (values > 0), significant & (values < 0)

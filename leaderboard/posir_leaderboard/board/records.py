@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from posir_leaderboard.board.models import Model, read_model
 from posir_leaderboard.board.ranks import MeanByCluster, means_by_cluster
 from posir_leaderboard.entries import Entry
@@ -19,6 +22,8 @@ from posir_tasks.axes import Axes
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.results import rounded
 from posir_tasks.schemes import ALL_LENGTHS
+from posir_tasks.sources.repository import LOCAL
+from posir_tasks.window_coverage import WindowCoverage, pool_coverages
 
 #: Columns of the cells of a curve.
 CELL = ("queries", "ndcg_at_10", "low", "high", "null_low", "null_high")
@@ -59,7 +64,7 @@ class ScoredRow:
     row: Row
     bias: str
     assumes_independence: bool = False
-    """Whether its result has no ranks by document, so that its intervals assume independent queries."""
+    """Whether its result has no ranks by document, or is published, so that its intervals assume independent queries."""
 
     @classmethod
     def of_task(cls, row: Row, *, assumes_independence: bool = False) -> ScoredRow:
@@ -92,8 +97,13 @@ class Record:
     @property
     def rows_by_length(self) -> dict[str, ScoredRow]:
         """The rows with their verdicts, by length."""
-        independent = self.document_ranks is None and not self.model.published
+        independent = self.document_ranks is None
         return {row.length: ScoredRow.of_task(row, assumes_independence=independent) for row in self.rows}
+
+    @property
+    def local(self) -> bool:
+        """Whether its data are of a local folder, which need not be those of other results of the task."""
+        return str(self.detail["data_revision"]).startswith(LOCAL)
 
     @property
     def partial(self) -> str:
@@ -117,6 +127,7 @@ def build_detail(summary: TaskSummary, entry: Entry) -> dict[str, Any]:
     panels = [cell_columns([cell for cell in build_cells(summary) if cell.length == length]) for length in titles]
     subsets = [ScoredRow.of_task(build_rows(summarise([one])[0])[0]) for one in entry.subsets] if len(entry.subsets) > 1 else []
     detail = {
+        "window_ends": window_ends(summary, pool_coverages(one.coverage for one in entry.subsets)),
         "lengths": [ALL_LENGTHS, *titles] if len(titles) > 1 else list(titles),
         "positions": list(axes.positions),
         "position_title": axes.position_title,
@@ -127,6 +138,21 @@ def build_detail(summary: TaskSummary, entry: Entry) -> dict[str, Any]:
         "notes": [*truncation_notes([summary.model], [summary]), *([] if summary.ranks else [INDEPENDENCE])],
     }
     return dict(rounded(detail))
+
+
+def window_ends(summary: TaskSummary, coverage: WindowCoverage | None) -> list[float | None]:
+    """Return the share of the document from which on most evidence is beyond the window: over all lengths, then by length.
+
+    None if that is nowhere, or if the window or the lengths of the documents are unknown.
+    """
+    counts = summary.profile.counts.sum(axis=2)
+    within = coverage.within_window.counts.sum(axis=2) if coverage else counts
+    buckets = [(within.sum(axis=0), counts.sum(axis=0)), *(zip(within, counts, strict=True) if len(counts) > 1 else ())]
+    return [_first_share(2 * inside < every) for inside, every in buckets]
+
+
+def _first_share(beyond: NDArray[np.bool_]) -> float | None:
+    return int(beyond.argmax()) / len(beyond) if beyond.any() else None
 
 
 def cell_columns(cells: Sequence[Cell]) -> Columns:

@@ -13,16 +13,22 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from posir_leaderboard.board.charts import build_specifications
+from posir_leaderboard.board.exports import positions_csv, scores_csv
 from posir_leaderboard.board.folder import INDEX, Site
 from posir_leaderboard.board.groups import Group, add_other_tasks
+from posir_leaderboard.board.matrix import domain_matrix, task_matrix
 from posir_leaderboard.board.models import Model
 from posir_leaderboard.board.records import Record, ScoredRow, row_columns
 from posir_leaderboard.board.views import View, build_average_view, build_task_view
 from posir_tasks.display.progress import progress
 from posir_tasks.schemes import RelativePositions
+from posir_tasks.tasks.citations import POSIR, POSQ
 
 #: The page's own scripts, in execution order.
-SCRIPTS = ("core", "state", "sparklines", "table", "charts", "scores", "drawings", "models", "downloads", "controls", "main")
+SCRIPTS = (
+    "core", "state", "sparklines", "filters", "table", "answers", "charts", "scores", "drawings", "models", "matrix",
+    "downloads", "controls", "main",
+)  # fmt: skip
 #: Shown in a command if the repository that takes submissions is unknown.
 PLACEHOLDER_REPOSITORY = "ORG/RESULTS"
 #: Fields of a model that the page shows.
@@ -39,12 +45,11 @@ def render_site(
 
     There is at most one record for each model and task, and tasks in no group get their own. The repository takes submissions.
     """
-    ordered = sorted(
-        records, key=lambda one: (one.model.name.casefold(), one.model.name, one.model.revision, one.model.id, one.task)
-    )
+    ordered = sorted(records, key=lambda one: (one.model.name.casefold(), one.model.revision, one.model.id, one.task))
     site = {f"lib/{name}.js": text.encode() for name, text in sorted(libraries.items())}
     site |= {name: _static(name) for name in ("board.css", *(f"js/{name}.js" for name in SCRIPTS))}
     site |= {f"data/{name}.js": data_file(name, value) for name, value in build_data(ordered, groups)}
+    site |= {"scores.csv.gz": scores_csv(ordered), "positions.csv.gz": positions_csv(ordered)}
     build = hashlib.sha256(b"".join(hashlib.sha256(path.encode() + body).digest() for path, body in sorted(site.items())))
     site["index.html"] = _page(build.hexdigest()[:12], repository or PLACEHOLDER_REPOSITORY, _scripts(site))
     site["README.md"] = _static("space.md")
@@ -67,7 +72,9 @@ def _page(build: str, repository: str, scripts: Sequence[str]) -> bytes:
         loader=PackageLoader("posir_leaderboard.board", "static"), autoescape=True, undefined=StrictUndefined
     )
     page = environment.get_template("index.html")
-    return page.render(build=build, scripts=scripts, version=version("posir"), repository=repository).encode()
+    return page.render(
+        build=build, scripts=scripts, version=version("posir"), repository=repository, citations=(POSIR, POSQ)
+    ).encode()
 
 
 def data_file(name: str, value: Any) -> bytes:
@@ -97,6 +104,12 @@ class ViewChoice:
         kind = "average" if self.average else "task"
         return hashlib.sha256(f"{kind}\0{self.view.name}".encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
+    def matrix(self, group: Group, records: Sequence[Record], indices: Mapping[str, int]) -> dict[str, Any] | None:
+        """Return models by the tasks of an average, or by the domains of a task, if there are any."""
+        if self.average:
+            return task_matrix({one.task: one.label for one in group.choices}, records, indices)
+        return domain_matrix(self.view.name, records, indices)
+
 
 def build_data(records: Sequence[Record], groups: Sequence[Group]) -> Iterator[tuple[str, Any]]:
     """Yield the name and content of every data file, from records that are grouped by model."""
@@ -112,9 +125,12 @@ def build_data(records: Sequence[Record], groups: Sequence[Group]) -> Iterator[t
     for group in groups:
         for choice in choices[group.name]:
             yield f"views/{choice.id}", choice.view.to_json(indices)
+            yield f"matrix/{choice.id}", choice.matrix(group, records, indices)
+            yield f"differences/{choice.id}", choice.view.differences_json(indices)
             if choice.average:
                 for row in choice.view.rows:
-                    averages.setdefault(row.model.id, {})[group.name] = length_columns(row.scored)
+                    average = {"rows": length_columns(row.scored), **(row.curves.to_detail() if row.curves.panels else {})}
+                    averages.setdefault(row.model.id, {})[group.name] = average
     for model, of_model in progress(list(by_model.items()), "Rendering"):
         tasks = {one.task: {"rows": length_columns(one.rows_by_length), **one.detail} for one in of_model}
         yield f"models/{model}", {"tasks": tasks, "averages": averages.get(model, {})}

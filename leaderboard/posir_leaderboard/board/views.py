@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 
 from posir_leaderboard.board.averages import average_rows, correlated_error, independent_error
+from posir_leaderboard.board.curves import NO_CURVES, Curves, average_curves
 from posir_leaderboard.board.groups import Group
 from posir_leaderboard.board.models import Model
 from posir_leaderboard.board.ranks import (
+    Floats,
     MeanByCluster,
     PairedDifferences,
     average_differences,
@@ -17,8 +19,15 @@ from posir_leaderboard.board.ranks import (
     rank_ranges,
 )
 from posir_leaderboard.board.records import Columns, Record, ScoredRow, row_columns
+from posir_psi.scores import none_if_nan
 from posir_published.queries import LANGUAGE_QUERIES, TASK_QUERIES, QueryCount
 from posir_report.summary import Row
+from posir_tasks.results import rounded
+
+#: Most models whose paired differences a site contains: they are of every two.
+MOST_PAIRED = 40
+#: Columns of sparklines.
+SPARKLINE = ("curve", "null_band", "window_end")
 
 
 @dataclass(frozen=True)
@@ -32,6 +41,14 @@ class TableRow:
     """How many of the subsets or tasks there are; empty if all. A partial result is unranked."""
     means: tuple[Mapping[str, MeanByCluster], ...] = ()
     """nDCG@10 by cluster and length of each task, in the order of the tasks; empty if unknown."""
+    curves: Curves = NO_CURVES
+    local: bool = False
+    """Whether it is a result on local data among others that are not. Such a result is unranked."""
+
+    @property
+    def comparable(self) -> bool:
+        """Whether it is ranked among the others."""
+        return not self.partial and not self.local
 
 
 @dataclass(frozen=True)
@@ -50,6 +67,7 @@ class View:
         return {
             "models": [indices[row.model.id] for row in self.rows],
             "partial": [row.partial for row in self.rows],
+            "local": [row.local for row in self.rows],
             "approximate": [has_approximate_queries(row.model, self.name) for row in self.rows],
             "lengths": {length: self.columns(length) for length in lengths or ["all"]},
         }
@@ -57,13 +75,14 @@ class View:
     def columns(self, length: str) -> Columns:
         """Return the columns of one length, with rank ranges and, for each model, how many ranked ones it is paired with."""
         scored = [row.scored.get(length) for row in self.rows]
-        rows = [one.row if one and not row.partial else None for row, one in zip(self.rows, scored, strict=True)]
-        differences = self.differences(length)
+        rows = [one.row if one and row.comparable else None for row, one in zip(self.rows, scored, strict=True)]
+        differences, sparklines = self.differences(length), [row.curves.sparkline(length) for row in self.rows]
         ranked = np.array([row is not None and row.ndcg_at_10_low is not None for row in rows], bool)
         scores = [row.ndcg_at_10 if row else None for row in rows]
         psi = [row.best_psi if row else None for row in rows]
         return {
             **row_columns(scored),
+            **{name: [one[name] for one in sparklines] for name in SPARKLINE},
             "rank": list(rank_ranges(scores, intervals(rows, "ndcg_at_10"), differences=differences)),
             "psi_rank": list(rank_ranges(psi, intervals(rows, "psi"), low_is_first=True)),
             "paired": (differences.paired & ranked).sum(axis=1).tolist(),
@@ -73,10 +92,38 @@ class View:
         """Return the differences of nDCG@10 between models on the same queries, at one length."""
         tasks = max((len(row.means) for row in self.rows), default=0) or 1
         by_task = [
-            paired_differences([row.means[task].get(length) if row.means and not row.partial else None for row in self.rows])
+            paired_differences([row.means[task].get(length) if row.means and row.comparable else None for row in self.rows])
             for task in range(tasks)
         ]
         return average_differences(by_task, power=2 if self.independent else 1)
+
+    def differences_json(self, indices: Mapping[str, int]) -> dict[str, Any] | None:
+        """Return the paired differences between the best models on the same queries, at each length; None if there are none."""
+        lengths = list(dict.fromkeys(length for row in self.rows for length in row.scored))
+        found = {length: self.differences(length) for length in lengths}
+        best = sorted(range(len(self.rows)), key=lambda place: -self._score(place))
+        best = [place for place in best if any(one.paired[place].any() for one in found.values())][:MOST_PAIRED]
+        if not best:
+            return None
+        block = np.ix_(best, best)
+        columns = {
+            length: {
+                "value": _lists(one.values[block]),
+                "half": _lists(one.half_widths()[block]),
+                "p": _lists(one.p_values()[block]),
+            }
+            for length, one in found.items()
+        }
+        return {"models": [indices[self.rows[place].model.id] for place in best], "lengths": columns}
+
+    def _score(self, place: int) -> float:
+        scored = self.rows[place].scored.get("all")
+        return (scored.row.ndcg_at_10 if scored else None) or 0.0
+
+
+def _lists(values: Floats) -> list[Any]:
+    found: list[Any] = rounded([[none_if_nan(value) for value in row] for row in values])
+    return found
 
 
 def intervals(rows: Sequence[Row | None], field: str) -> list[tuple[float, float] | None]:
@@ -99,7 +146,12 @@ def published_queries(name: str) -> QueryCount | None:
 def build_task_view(task: str, records: Sequence[Record]) -> View:
     """Return the view of a task."""
     found = [one for one in records if one.task == task]
-    return View(task, tuple(TableRow(one.model, one.rows_by_length, one.partial, (one.means,)) for one in found))
+    mixed = not all(one.local for one in found)
+    rows = (
+        TableRow(one.model, one.rows_by_length, one.partial, (one.means,), Curves.of_record(one), mixed and one.local)
+        for one in found
+    )
+    return View(task, tuple(rows))
 
 
 def build_average_view(group: Group, records: Sequence[Record]) -> View:
@@ -108,7 +160,9 @@ def build_average_view(group: Group, records: Sequence[Record]) -> View:
     for record in records:
         if record.task in group.averaged_tasks:
             by_model.setdefault(record.model.id, []).append(record)
-    return View(group.name, tuple(_average_row(group, of_model) for of_model in by_model.values()), group.independent)
+    rows = [_average_row(group, of_model) for of_model in by_model.values()]
+    mixed = not all(row.local for row in rows)
+    return View(group.name, tuple(replace(row, local=mixed and row.local) for row in rows), group.independent)
 
 
 def _average_row(group: Group, records: Sequence[Record]) -> TableRow:
@@ -116,8 +170,9 @@ def _average_row(group: Group, records: Sequence[Record]) -> TableRow:
     order = group.averaged_tasks.index
     whole = sorted((record for record in records if not record.partial), key=lambda record: order(record.task))
     complete = [record.rows_by_length for record in whole]
+    local = any(record.local for record in records)
     if len(complete) < tasks:
-        return TableRow(model, {}, f"{len(complete)} of {tasks} tasks")
+        return TableRow(model, {}, f"{len(complete)} of {tasks} tasks", local=local)
     lengths = [length for length in complete[0] if all(length in rows for rows in complete)]
     combine = independent_error if group.independent else correlated_error
     scored = {length: average_rows([rows[length] for rows in complete], group.name, combine) for length in lengths}
@@ -125,4 +180,5 @@ def _average_row(group: Group, records: Sequence[Record]) -> TableRow:
     if queries and "all" in scored:
         # The papers give the exact sum, but only the average for most languages.
         scored["all"] = replace(scored["all"], row=replace(scored["all"].row, queries=queries.number))
-    return TableRow(model, scored, "", tuple(record.means for record in whole))
+    curves = average_curves([Curves.of_record(record) for record in whole])
+    return TableRow(model, scored, "", tuple(record.means for record in whole), curves, local)

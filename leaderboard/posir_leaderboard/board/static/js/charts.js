@@ -5,7 +5,10 @@
   const { byId, el } = board;
   const MAX_MARKED = 40;
   const MAX_NAMED = 15;
+  // Estimated width of a letter of a label, in pixels.
+  const LETTER = 6.5;
   const drawn = new WeakMap();
+  const views = new WeakMap();
 
   /** Return the current value of a colour of the style sheet. */
   function colour(name) {
@@ -51,7 +54,7 @@
     drawn.set(place, call);
     const [specifications] = await Promise.all([board.data("charts"), board.library("vega")]);
     if (drawn.get(place) !== call || !place.isConnected) return;
-    const given = { null_band: colour("null-band"), halo: colour("paper"), low, high };
+    const given = { null_band: colour("null-band"), halo: colour("paper"), front: colour("faint"), low, high };
     const params = Object.entries(given).map(([parameter, value]) => ({ name: parameter, value }));
     const { view } = await vegaEmbed(
       place,
@@ -69,13 +72,28 @@
     );
     // The element has a label, and a table has the numbers.
     place.querySelector("svg").setAttribute("aria-hidden", "true");
+    views.set(place, view);
     if (onclick) view.addEventListener("click", (_, item) => item?.datum?.id && onclick(item.datum.id));
   };
+
+  /** Offer a drawn chart as a picture, on the colour of the page. */
+  async function savePicture(place, caption, type) {
+    const view = views.get(place);
+    if (!view) return;
+    const name = board.fileName(caption, "", `.${type}`);
+    view.background(colour("paper"));
+    if (type === "svg") board.save(await view.toSVG(), "image/svg+xml", name);
+    else (await view.toCanvas(2)).toBlob((blob) => board.saveBlob(blob, name));
+    view.background(null);
+  }
 
   /** Return an element for a chart, in a figure with a caption. */
   board.figure = (caption, ...children) => {
     const place = el("div", { class: "chart", role: "img", "aria-label": caption });
-    return { place, element: el("figure", {}, el("figcaption", {}, caption), place, ...children) };
+    const save = (type) =>
+      el("button", { type: "button", class: "quiet", "aria-label": `${type.toUpperCase()} of ${caption}`, onclick: () => savePicture(place, caption, type) }, type.toUpperCase());
+    const pictures = el("span", { class: "pictures" }, save("png"), save("svg"));
+    return { place, element: el("figure", {}, el("figcaption", {}, caption, pictures), place, ...children) };
   };
 
   /** Show PSI against nDCG@10 of the rows that pass the filters. */
@@ -89,26 +107,64 @@
     }
     if (!panel.querySelector("figure")) panel.replaceChildren(scatterFigure());
     const selected = board.models(state);
+    const front = paretoFront(passing);
     const points = passing.map((row) => ({
       ...row,
+      lengths: null,
+      name: "",
       model: row.label,
-      name: passing.length <= MAX_NAMED || selected.includes(row.id) ? row.label.split("/").at(-1) : "",
       source: row.published ? "published" : "submitted",
       marked: passing.length <= MAX_MARKED || selected.includes(row.id),
+      front: front.has(row),
+      area: row.parameters ? 30 + 40 * Math.max(0, Math.log10(row.parameters / 1e7)) : 40,
     }));
-    return board.draw(panel.querySelector(".chart"), { name: "scatter", rows: points }, (id) =>
+    const scale = board.ends(points, "ndcg_at_10", ...(points.some((one) => one.marked) ? ["ndcg_at_10_low", "ndcg_at_10_high"] : []));
+    scale.high = Math.min(scale.high, 1);
+    nameWithoutCollisions(points, scale, selected, panel.clientWidth);
+    return board.draw(panel.querySelector(".chart"), { name: "scatter", rows: points, ...scale }, (id) =>
       board.change({ models: id, tab: "models", task: "" }, { step: true }),
     );
   };
 
+  /** Return the rows that no other row exceeds in nDCG@10 without a larger PSI. */
+  function paretoFront(rows) {
+    const front = new Set();
+    let least = Infinity;
+    for (const row of [...rows].sort((a, b) => b.ndcg_at_10 - a.ndcg_at_10 || a.psi_estimate - b.psi_estimate)) {
+      if (row.psi_estimate >= least) continue;
+      least = row.psi_estimate;
+      front.add(row);
+    }
+    return front;
+  }
+
+  /** Name the selected points, those on the front, then the others, as long as no two names overlap. */
+  function nameWithoutCollisions(points, { low, high }, selected, width) {
+    const most = Math.max(...points.map((one) => one.psi_estimate), 0.01);
+    const taken = [];
+    const priority = (one) => (selected.includes(one.id) ? 0 : one.front ? 1 : 2);
+    const candidates = points.filter((one) => priority(one) < 2 || points.length <= MAX_NAMED);
+    for (const one of candidates.sort((a, b) => priority(a) - priority(b))) {
+      const text = one.label.split("/").at(-1);
+      const span = Math.min(text.length * LETTER, width / 2);
+      const x = ((one.ndcg_at_10 - low) / (high - low)) * (width - 70);
+      const y = (one.psi_estimate / most) * 380;
+      const left = x > (width - 70) / 2 ? x - 8 - span : x + 8;
+      const box = [left, left + span, y - 15, y];
+      if (taken.some((other) => box[0] < other[1] && other[0] < box[1] && box[2] < other[3] && other[2] < box[3])) continue;
+      taken.push(box);
+      one.name = text;
+    }
+  }
+
   function scatterFigure() {
-    const caption = "PSI against nDCG@10: higher nDCG@10 is better, lower PSI is less position bias";
+    const caption = "PSI against nDCG@10: better to the right, less position bias above";
     const { element } = board.figure(
       caption,
       el(
         "p",
         { class: "faint" },
-        "Each point is a model; diamonds are published results. Lines: 95 % intervals. Grey: PSI under the null, from its mean to its 95th " +
+        "Each point is a model, larger with more parameters; diamonds are published results. Dashed: the models that no other exceeds in both (Pareto front). Lines: 95 % intervals. Grey: PSI under the null, from its mean to its 95th " +
           `percentile; a point within it is no evidence of bias. Of more than ${MAX_MARKED} models, only those selected in the table have ` +
           "lines and null ranges. A click opens the model; the table has the same numbers.",
       ),

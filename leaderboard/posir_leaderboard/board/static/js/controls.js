@@ -16,7 +16,10 @@
     byId("benchmark").append(...groups.map((group) => pill("benchmark", group.name, group.name, group.description)));
     byId("benchmark").hidden = groups.length < 2;
     options("kind", "Any kind", [...new Set(index.models.kind)].sort());
-    options("size", "Any size", [...board.SIZES, "unknown"]);
+    options("size", "Any size", board.RANGES.size.names);
+    options("window", "Any window", board.RANGES.window.names);
+    options("dimensions", "Any dimensions", board.RANGES.dimensions.names);
+    options("licence", "Any licence", [...new Set(index.models.license.map((one) => one ?? "unknown"))].sort());
     options("weights", "Open or closed", [
       ["true", "Open weights"],
       ["false", "Closed weights"],
@@ -51,8 +54,7 @@
     byId("search").addEventListener("input", ({ target }) => board.change({ search: target.value, page: "1" }));
     byId("reset").addEventListener("click", board.resetFilters);
     byId("more").addEventListener("click", () => {
-      const open = byId("filters").classList.toggle("open");
-      byId("more").setAttribute("aria-expanded", open);
+      openFilters(!byId("filters").classList.contains("open"));
     });
     byId("theme").addEventListener("click", () => {
       const names = [...THEMES.keys()];
@@ -60,9 +62,14 @@
     });
     for (const tab of TABS) byId(`tab-${tab}`).addEventListener("click", () => board.change({ tab }, { step: true }));
     byId("tabs").addEventListener("keydown", moveTab);
-    byId("skip").addEventListener("click", (event) => jump(event, "main"));
+    byId("skip").addEventListener("click", (event) => jump(event, "results"));
     for (const link of document.querySelectorAll("[data-goto]"))
       link.addEventListener("click", (event) => jump(event, link.dataset.goto));
+  }
+
+  function openFilters(open) {
+    byId("filters").classList.toggle("open", open);
+    byId("more").setAttribute("aria-expanded", open);
   }
 
   // The fragment of the address holds the state, so jumps within the page do not use it.
@@ -85,8 +92,9 @@
     for (const input of byId("benchmark").querySelectorAll("input")) input.checked = input.value === group?.name;
     syncData(group, chosen);
     if (byId("search").value !== state.search) byId("search").value = state.search;
-    for (const id of ["kind", "size", "weights", "source"]) byId(id).value = state[id];
+    for (const id of board.FILTERS) byId(id).value = state[id];
     byId("reset").disabled = !board.isFiltered(state);
+    if (board.FILTERS.some((id) => state[id])) openFilters(true);
     document.documentElement.dataset.theme = state.theme;
     byId("theme").lastChild.data = ` ◐ ${THEMES.get(state.theme) ?? THEMES.get("")}`;
     for (const tab of TABS) {
@@ -96,6 +104,7 @@
       byId(`panel-${tab}`).hidden = !active;
     }
     for (const id of ["csv", "json", "narrow"]) byId(id).hidden = state.tab === "models";
+    byId("answers").classList.toggle("elsewhere", state.tab !== "table");
     const selected = board.models(state).length;
     byId("tab-models").textContent = selected ? `Models (${selected})` : "Models";
   };
@@ -140,6 +149,12 @@
 
   board.say = (text) => {
     byId("status").textContent = text;
+  };
+
+  /** Say which parts of a link this board does not have, and what is shown instead. */
+  board.notice = (problems) => {
+    byId("notice").hidden = !problems.length;
+    byId("notice").textContent = problems.join(" ");
   };
 
   board.sayCount = (passing, all) => {

@@ -72,7 +72,7 @@ const board = {};
   board.known = known;
   board.DASH = DASH;
   board.percent = (value) => (known(value) ? (value * 100).toFixed(1) : DASH);
-  board.points = (value) => (known(value) ? (value > 0 ? "+" : "") + (value * 100).toFixed(1) : DASH);
+  board.points = (value) => (known(value) ? (value > 0 ? "+" : "") + (value * 100).toFixed(1).replace("-", "−") : DASH);
   board.plain = (value) => (known(value) ? value.toFixed(3) : DASH);
   board.count = (value) => (known(value) ? counts.format(value) : DASH);
   board.short = (value) => {

@@ -10,6 +10,7 @@
     "data",
     "length",
     "partial",
+    "comparable",
     "rank_first",
     "rank_last",
     "psi_rank_first",
@@ -51,6 +52,7 @@
         ...row,
         model: row.name,
         data,
+        comparable: board.isComparable(row),
         length,
         rank_first: first,
         rank_last: last,
@@ -69,12 +71,17 @@
     return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   }
 
-  board.asCsv = (rows) =>
-    [COLUMNS.join(","), ...rows.map((row) => COLUMNS.map((name) => cell(row[name])).join(","))].join("\r\n") + "\r\n";
+  /** Return rows as CSV with the given columns. */
+  board.toCsv = (columns, rows) =>
+    [columns.join(","), ...rows.map((row) => columns.map((name) => cell(row[name])).join(","))].join("\r\n") + "\r\n";
+
+  board.asCsv = (rows) => board.toCsv(COLUMNS, rows);
 
   /** Offer a text as a file to save. */
-  board.save = (text, type, name) => {
-    const address = URL.createObjectURL(new Blob([text], { type }));
+  board.save = (text, type, name) => board.saveBlob(new Blob([text], { type }), name);
+
+  board.saveBlob = (blob, name) => {
+    const address = URL.createObjectURL(blob);
     const link = board.el("a", { href: address, download: name });
     document.body.append(link);
     link.click();

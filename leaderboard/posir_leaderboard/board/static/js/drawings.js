@@ -31,33 +31,42 @@
     }));
   }
 
-  board.positions = (models, tasks, task, figures) => {
-    const known = models.filter((model) => model.tasks.get(task.name)?.panels.length);
-    const heading = [`${task.name}: by position of the evidence`, choose(tasks, task)];
-    if (!known.length)
-      return section(...heading, el("p", { class: "empty" }, "The papers publish no scores by position for this model."));
-    const lengths = known[0].tasks.get(task.name).lengths;
-    const panels = lengths.map((length, panel) =>
-      known
-        .filter((model) => model.tasks.get(task.name).lengths[panel] === length)
-        .flatMap((model) => cells(model, model.tasks.get(task.name), panel, models.length === 1)),
-    );
-    const { high } = ends(panels.flat(), "ndcg_at_10", "high", "null_high");
-    const drawings = panels.map((rows, panel) => {
-      const { place, element } = board.figure(lengths[panel], numbers(lengths[panel], rows));
-      figures.push({ place, name: known[0].tasks.get(task.name).relative ? "curve" : "steps", rows, high });
-      return element;
-    });
-    const reading =
-      "Line: mean over the queries with evidence at that position; shade or bar: 95 % interval." +
-      (models.length === 1 ? " Grey: null band, which contains 95 % of bin means if position has no effect." : "");
+  /** Return one large chart of the curves of the models on a task or an average, at one length. */
+  board.positions = (models, choice, length, figures) => {
+    const known = models.filter((model) => board.detailOf(model, choice)?.panels?.length);
+    const heading = `${board.titleOf(choice)}: by position of the evidence`;
+    if (!known.length) return section(heading, el("p", { class: "empty" }, "No positions are known of these results: the papers publish none for PosIR."));
+    const details = known.map((model) => board.detailOf(model, choice));
+    const panelOf = (detail) => Math.max(detail.rows.length.indexOf(length), 0);
+    const rows = known.flatMap((model, at) => cells(model, details[at], panelOf(details[at]), models.length === 1));
+    const title = details[0].lengths[panelOf(details[0])];
+    const { place, element } = board.figure(title, numbers(title, rows));
+    element.classList.add("large");
+    figures.push({ place, name: details[0].relative ? "curve" : "steps", rows, high: ends(rows, "ndcg_at_10", "high", "null_high").high });
+    const without = models.filter((model) => !known.includes(model)).map((model) => model.label);
     return section(
-      ...heading,
+      heading,
       legend(models),
-      el("div", { class: "figures" }, ...drawings),
-      el("p", { class: "faint" }, `Across: ${lower(known[0].tasks.get(task.name).position_title)}. ${reading}`),
+      element,
+      el(
+        "p",
+        { class: "faint" },
+        `Across: ${lower(details[0].position_title)}. Line: mean over the queries with evidence at that position; shade or bar: 95 % interval.`,
+        models.length === 1 ? " Grey: null band, which contains 95 % of bin means if position has no effect." : "",
+        " “Document length” above switches the length.",
+        without.length ? ` Positions of ${without.join(", ")} are not known.` : "",
+      ),
+      download(rows, choice),
     );
   };
+
+  /** Offer the numbers of a chart as a file. */
+  function download(rows, choice) {
+    const save = () => board.save(board.toCsv(POSITION_COLUMNS, rows), "text/csv", board.fileName(choice.name, "positions", ".csv"));
+    return el("button", { type: "button", class: "quiet", onclick: save }, "Positions as CSV");
+  }
+
+  const POSITION_COLUMNS = ["model", "length", "position", "queries", "ndcg_at_10", "low", "high"];
 
   /** Return the ends of a scale that contains the given columns of rows, in tenths. */
   function ends(rows, ...names) {
@@ -66,6 +75,8 @@
     const low = Math.floor(Math.min(...values) * 10) / 10;
     return { low, high: Math.max(Math.ceil(Math.max(...values) * 10) / 10, low + 0.1) };
   }
+
+  board.ends = ends;
 
   const lower = (text) => text.charAt(0).toLowerCase() + text.slice(1);
 
@@ -106,7 +117,7 @@
 
   const readable = (name) => name.charAt(0).toUpperCase() + name.slice(1).replaceAll("_", " ");
 
-  board.domains = (models, task, figures) => {
+  board.domains = (models, tasks, task, figures) => {
     const rows = models.flatMap((model) => {
       const subsets = model.tasks.get(task.name)?.subsets;
       return subsets
@@ -124,6 +135,7 @@
       .sort((a, b) => (b.ndcg_at_10 ?? -1) - (a.ndcg_at_10 ?? -1))
       .map((row) => row.subset);
     rows.sort((a, b) => order.indexOf(a.subset) - order.indexOf(b.subset));
+    const heading = [`${task.name}: by domain`, choose(tasks, task)];
     const columns = [
       ["Domain", (row) => row.subset],
       ["Model", (row) => board.name(row.model)],
@@ -144,7 +156,7 @@
       return element;
     });
     return section(
-      `${task.name}: by domain`,
+      ...heading,
       legend(models),
       el("div", { class: "figures" }, ...charts),
       el(
@@ -163,11 +175,15 @@
   board.heatMaps = (models, tasks, group, figures) => {
     const heat = models.map((model) =>
       tasks
-        .filter((task) => relative(model, task))
-        .flatMap((task) => cells(model, model.tasks.get(task.name), 0, false).map((cell) => ({ ...cell, choice: task.label }))),
+        .filter((task) => models.some((one) => relative(one, task)))
+        .flatMap((task) =>
+          relative(model, task)
+            ? cells(model, model.tasks.get(task.name), 0, false).map((cell) => ({ ...cell, choice: task.label }))
+            : [{ model: model.label, choice: task.label, missing: true, middle: 0.5, start: 0, end: 1, ndcg_at_10: null }],
+        ),
     );
     const scale = ends(heat.flat(), "ndcg_at_10");
-    const withBins = models.filter((_, at) => heat[at].length);
+    const withBins = models.filter((_, at) => heat[at].some((cell) => !cell.missing));
     if (!withBins.length) return null;
     const what = `nDCG@10 by ${group.dimension.toLowerCase()} and position of the evidence`;
     const maps = withBins.map((model) => {

@@ -7,7 +7,9 @@
   let rows = [];
   let key = null;
   let shown = null;
-  const EMPTY = { models: [], partial: [], approximate: [], lengths: { all: {} } };
+  let answered = null;
+  let answers = [];
+  const EMPTY = { models: [], partial: [], local: [], approximate: [], lengths: { all: {} } };
 
   /** Most models that can be compared. */
   board.MAX_COMPARED = 4;
@@ -29,6 +31,21 @@
     board.change({ models: next.join() });
   };
 
+  /** Return a sentence for each part of a link that this board does not have. */
+  function unknownParts(state, group, choice, length) {
+    const known = (id) => [...byId(id).options].some((option) => option.value === state[id]);
+    const named = [
+      ["benchmark", state.benchmark && state.benchmark !== group?.name, state.benchmark, group?.name],
+      ["data", state.data && state.data !== choice?.name, state.data, choice?.label],
+      ["length", state.length !== "all" && state.length !== length, state.length, length === "all" ? "all lengths" : length],
+      ...board.FILTERS.map((id) => [`filter “${id}”`, !known(id), state[id], null]),
+      ...board.models(state).map((id) => ["model", !index.models.id.includes(id), id, null]),
+    ];
+    return named
+      .filter(([, missing]) => missing)
+      .map(([what, , value, instead]) => `This board has no ${what} “${value}”${instead ? `; shown is ${instead}` : ""}.`);
+  }
+
   async function show(requested) {
     const { group, view: choice } = chosenBy(requested);
     board.syncControls(index, requested, group, choice);
@@ -45,13 +62,20 @@
       rows = board.rowsOf(index, view, lengths.get(length));
     }
     shown = { group, choice, length };
+    board.notice(unknownParts(state, group, choice, length));
+    if (answered !== choice?.file) {
+      answered = choice?.file;
+      answers = length === lengths.keys().next().value ? rows : board.rowsOf(index, view, lengths.values().next().value);
+    }
+    board.showAnswers(answers, state);
     await panels[state.tab](state, lengths.get(length));
   }
 
   const panels = {
     table: (state, columns) => board.showTable(rows, columns, state),
     chart: (state) => board.showScatter(rows, state),
-    models: (state) => board.showModels(index, state, shown),
+    models: (state) => board.showModels(index, state, shown, rows),
+    matrix: (state) => board.showMatrix(index, state, shown, rows),
   };
 
   function downloads() {
@@ -89,6 +113,7 @@
     board.followAddress();
     document.documentElement.dataset.theme = board.state().theme;
     index = await board.data("board");
+    board.lengths = index.lengths;
     board.makeControls(index);
     board.makeKey();
     downloads();

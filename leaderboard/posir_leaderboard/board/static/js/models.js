@@ -3,27 +3,31 @@
 
 {
   const { el, byId, section } = board;
+  const OPENED_WITH = 3;
   let drawn = "";
 
-  /** Return the selected models that exist, as objects, each with its index among them. */
-  function selectedOf(index, state) {
-    const ids = board
-      .models(state)
-      .filter((id) => index.models.id.includes(id))
-      .slice(0, board.MAX_COMPARED);
-    return ids.map((id, place) => {
+  /** Return the models with these ids that exist, as objects, each with its index among them and among all. */
+  function modelsOf(index, ids) {
+    const found = ids.filter((id) => index.models.id.includes(id)).slice(0, board.MAX_COMPARED);
+    return found.map((id, place) => {
       const at = index.models.id.indexOf(id);
       const model = Object.fromEntries(Object.entries(index.models).map(([name, values]) => [name, values[at]]));
-      return { ...model, place, label: model.published ? `${model.label} (published)` : model.label };
+      return { ...model, at, place, label: model.published ? `${model.label} (published)` : model.label };
     });
   }
 
-  function chip(model) {
-    const remove = el(
-      "button",
-      { type: "button", class: "quiet", "aria-label": `Remove ${model.label}`, onclick: () => board.toggle(model.id) },
-      "×",
-    );
+  const selectedOf = (index, state) => modelsOf(index, board.models(state));
+
+  /** Return the ids of the first rows by nDCG@10, those with known positions first, to open the tab with. */
+  function firstOf(rows, state) {
+    const ranked = rows.filter((row) => board.isComparable(row) && board.passes(row, state) && board.known(row.ndcg_at_10));
+    const order = (one, other) => Boolean(other.curve) - Boolean(one.curve) || other.ndcg_at_10 - one.ndcg_at_10;
+    return ranked.sort(order).slice(0, OPENED_WITH).map((row) => row.id);
+  }
+
+  function chip(model, models) {
+    const without = () => board.change({ models: models.filter((one) => one !== model).map((one) => one.id).join() });
+    const remove = el("button", { type: "button", class: "quiet", "aria-label": `Remove ${model.label}`, onclick: without }, "×");
     return el("li", { class: "chip" }, board.swatch(model), board.name(model.label), remove);
   }
 
@@ -39,16 +43,20 @@
       { type: "button", onclick: () => board.change({ tab: "models" }, { step: true }) },
       models.length > 1 ? "Compare" : "Open",
     );
-    tray.replaceChildren(el("ul", {}, ...models.map(chip)), open);
+    tray.replaceChildren(el("ul", {}, ...models.map((model) => chip(model, models))), open);
   };
 
   /** Show the selected models. */
-  board.showModels = async (index, state, { group, choice, length }) => {
-    const models = selectedOf(index, state);
-    const key = JSON.stringify([state.models, state.task, state.theme, choice?.name, length]);
-    board.say(models.length ? "" : "No model is selected.");
+  board.showModels = async (index, state, { group, choice, length }, rows) => {
+    const selected = selectedOf(index, state);
+    const models = selected.length ? selected : modelsOf(index, firstOf(rows, state));
+    const key = JSON.stringify([models.map((model) => model.id), state.task, state.theme, choice?.name, length]);
+    board.say(selected.length || !models.length ? "" : "The first of the table. Select others there, or add them here.");
     if (key === drawn) return;
-    const files = await Promise.all(models.map((model) => board.data(`models/${model.id}`)));
+    const [paired, ...files] = await Promise.all([
+      choice && models.length > 1 ? board.data(`differences/${choice.file}`) : null,
+      ...models.map((model) => board.data(`models/${model.id}`)),
+    ]);
     if (board.state() !== state) return;
     drawn = key;
     const shown = models.map((model, at) => ({
@@ -59,13 +67,13 @@
     const figures = [];
     byId("panel-models").replaceChildren(
       adder(index, shown),
-      ...(shown.length ? sections(shown, state, group, choice, length, figures) : []),
+      ...(shown.length ? sections(shown, { state, group, choice, length, paired }, figures) : []),
     );
     await Promise.all(figures.map((figure) => board.draw(figure.place, figure)));
   };
 
   function adder(index, models) {
-    const chips = el("ul", { class: "chips" }, ...models.map(chip));
+    const chips = el("ul", { class: "chips" }, ...models.map((model) => chip(model, models)));
     if (models.length >= board.MAX_COMPARED) return el("div", { class: "adder" }, chips);
     const options = index.models.label.map((label, at) =>
       el("option", { value: index.models.published[at] ? `${label} (published)` : label }),
@@ -78,7 +86,8 @@
     const values = options.map((option) => option.value);
     input.addEventListener("input", () => {
       const at = values.indexOf(input.value);
-      if (at >= 0 && !models.some((model) => model.id === index.models.id[at])) board.toggle(index.models.id[at]);
+      const id = index.models.id[at];
+      if (at >= 0 && !models.some((model) => model.id === id)) board.change({ models: [...models.map((model) => model.id), id].join() });
     });
     const empty = models.length
       ? null
@@ -90,16 +99,17 @@
     return el("div", { class: "adder" }, chips, input, el("datalist", { id: "all-models" }, ...options), empty);
   }
 
-  function sections(models, state, group, choice, length, figures) {
+  function sections(models, { state, group, choice, length, paired }, figures) {
     const tasks = group.views.filter((view) => !view.average && models.some((model) => model.tasks.has(view.name)));
-    const task = tasks.find((view) => view.name === (state.task || choice.name)) ?? tasks[0];
+    const task = tasks.find((view) => view.name === (choice.average ? state.task : choice.name)) ?? tasks[0];
     return [
-      board.facts(models),
+      board.positions(models, choice, length, figures),
       board.byLength(models, choice),
-      task ? board.positions(models, tasks, task, figures) : el("p", { class: "empty" }, `No result on ${group.name}.`),
-      task && board.domains(models, task, figures),
+      board.differences(models, paired, choice),
+      task && board.domains(models, choice.average ? tasks : [], task, figures),
       tasks.length > 1 && board.heatMaps(models, tasks, group, figures),
       tasks.length > 1 && board.byChoice(models, tasks, group, length),
+      board.facts(models),
       task && notes(models, task),
     ].filter(Boolean);
   }

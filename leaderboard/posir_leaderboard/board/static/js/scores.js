@@ -80,9 +80,13 @@
     );
   };
 
+  /** Return what a model's file has of a view, a task or an average. */
+  const detailOf = (model, view) => (view.average ? model.averages : model.tasks).get(view.name);
+  board.detailOf = detailOf;
+
   /** Return a model's rows of a view by length. */
   function rowsByLength(model, view) {
-    const columns = view.average ? model.averages.get(view.name) : model.tasks.get(view.name)?.rows;
+    const columns = detailOf(model, view)?.rows;
     if (!columns) return new Map();
     const names = Object.keys(columns);
     return new Map(
@@ -90,51 +94,45 @@
     );
   }
 
-  const scoresOf = (row, scales) =>
+  /** Return nDCG@10 and start to end of a row as text, with their intervals. */
+  const scoresOf = (row) =>
     el(
       "div",
       { class: "scores" },
-      el("span", { class: "what" }, "nDCG@10 "),
       el("b", {}, board.percent(row.ndcg_at_10)),
       el("span", { class: "ends" }, board.ndcgInterval(row)),
-      board.ndcgSparkline(row, scales.ndcg),
-      el("span", { class: "what" }, "Start to end "),
-      el("b", {}, board.points(row.start_to_end)),
+      el("span", { class: "change" }, board.points(row.start_to_end)),
       el("span", { class: "ends" }, board.startToEndInterval(row)),
-      el("span", {}),
-      el("span", { class: "what" }, "PSI "),
-      el("b", {}, board.plain(row.psi_estimate)),
-      el("span", { class: "ends" }, board.psiInterval(row)),
-      board.psiSparkline(row, scales.psi),
-      el(
-        "span",
-        { class: "bias faint" },
-        [row.bias === board.DASH ? null : row.bias, board.nullRange(row) && `null ${board.nullRange(row)}`].filter(Boolean).join("; "),
-      ),
     );
 
-  function table(models, title, corner, rows) {
-    const all = rows.flatMap(([, ...cells]) => cells).filter(Boolean);
-    const names = ["ndcg_at_10", "ndcg_at_10_low", "ndcg_at_10_high", "psi_estimate", "psi_high", "psi_null_p95"];
-    const scales = board.scales(Object.fromEntries(names.map((name) => [name, all.map((row) => row[name])])));
-    return perModel(
-      title,
-      models,
-      corner,
-      rows.map(([name, ...cells]) => [name, ...cells.map((row) => (row ? scoresOf(row, scales) : board.DASH))]),
-    );
-  }
+  const KEY = () => el("p", { class: "faint" }, "nDCG@10, and signed, start to end, each with its 95 % interval.");
 
+  /** Return scores by length: a row per model, which leaves room for all lengths. */
   board.byLength = (models, choice) => {
     const found = models.map((model) => rowsByLength(model, choice));
     const lengths = [...new Set(found.flatMap((one) => [...one.keys()]))];
     if (!lengths.length) return null;
-    const rows = lengths.map((length) => [length === "all" ? "All" : length, ...found.map((one) => one.get(length))]);
-    return board.section(
-      `${choice.average ? `${choice.name}, ${choice.label.toLowerCase()}` : choice.name}: by document length`,
-      table(models, "Scores by length", "Length", rows),
+    const head = ["Model", ...lengths.map((length) => (length === "all" ? "All" : length))];
+    const body = models.map((model, at) =>
+      el(
+        "tr",
+        {},
+        el("th", { scope: "row" }, board.swatch(model), board.name(model.label)),
+        ...lengths.map((length) => el("td", {}, found[at].has(length) ? scoresOf(found[at].get(length)) : board.DASH)),
+      ),
     );
+    const table = el(
+      "table",
+      { class: "per-length" },
+      el("caption", { class: "unseen" }, "Scores by length"),
+      el("thead", {}, el("tr", {}, ...head.map((text) => el("th", { scope: "col" }, text)))),
+      el("tbody", {}, ...body),
+    );
+    return board.section(`${titleOf(choice)}: by document length`, board.wide(table), KEY());
   };
+
+  const titleOf = (choice) => (choice.average ? `${choice.name}, ${choice.label.toLowerCase()}` : choice.name);
+  board.titleOf = titleOf;
 
   /** Return scores by language, or by another dimension of a group. */
   board.byChoice = (models, tasks, group, length) => {
@@ -145,7 +143,65 @@
     const dimension = group.dimension.toLowerCase();
     return board.section(
       `${group.name}: by ${dimension}${length === "all" ? "" : `, ${length}`}`,
-      table(models, `Scores by ${dimension}`, group.dimension, rows),
+      perModel(
+        `Scores by ${dimension}`,
+        models,
+        group.dimension,
+        rows.map(([name, ...cells]) => [name, ...cells.map((row) => (row ? scoresOf(row) : board.DASH))]),
+      ),
+      KEY(),
+    );
+  };
+
+  /** Return differences of nDCG@10 to the first model on the same queries, with the p-values of a paired test. */
+  board.differences = (models, paired, choice) => {
+    if (models.length < 2) return null;
+    const heading = `Differences to ${models[0].label}`;
+    const first = paired?.models.indexOf(models[0].at) ?? -1;
+    const known = models.slice(1).filter((model) => first >= 0 && paired.models.includes(model.at));
+    if (!known.length) {
+      const why = "These models are not compared pairwise: a paired test needs the ranks of both on the same queries, which published results do not have.";
+      return board.section(heading, el("p", { class: "empty" }, why));
+    }
+    const lengths = Object.keys(paired.lengths);
+    const cell = (length, other) => {
+      const [value, half, p] = ["value", "half", "p"].map((name) => paired.lengths[length][name][other][first]);
+      if (!board.known(value)) return board.DASH;
+      const ends = `${board.points(value - half)} to ${board.points(value + half)}`;
+      return el(
+        "div",
+        { class: "scores" },
+        el("b", {}, board.points(value)),
+        el("span", { class: "ends" }, ends),
+        el("span", { class: "ends" }, p < 0.001 ? "p < 0.001" : `p = ${p.toFixed(3)}`),
+      );
+    };
+    const body = known.map((model) =>
+      el(
+        "tr",
+        {},
+        el("th", { scope: "row" }, board.swatch(model), board.name(model.label)),
+        ...lengths.map((length) => el("td", {}, cell(length, paired.models.indexOf(model.at)))),
+      ),
+    );
+    const head = ["Model", ...lengths.map((length) => (length === "all" ? "All" : length))];
+    return board.section(
+      heading,
+      board.wide(
+        el(
+          "table",
+          { class: "per-length" },
+          el("caption", { class: "unseen" }, heading),
+          el("thead", {}, el("tr", {}, ...head.map((text) => el("th", { scope: "col" }, text)))),
+          el("tbody", {}, ...body),
+        ),
+      ),
+      el(
+        "p",
+        { class: "faint" },
+        `nDCG@10 on ${titleOf(choice)}, in points, with 95 % intervals; paired test by document or article, not corrected for the number of pairs. ` +
+          "`posir compare` has the same differences of each task, its p-values to within 0.001, and those of start to end and PSI.",
+      ),
     );
   };
 }

@@ -1,63 +1,86 @@
 "use strict";
-// Sparklines beside numbers: a score with its interval and, for PSI, the null distribution.
+// Small drawings beside numbers: a curve over position, and a difference with its interval around 0.
 
 {
-  const { svg } = board;
-  const HEIGHT = 16;
+  const { svg, known } = board;
+  const WIDTH = 120;
+  const HEIGHT = 28;
 
-  /** Return a function from a value to its position on a scale, in percent of the width, with room for a dot at both ends. */
-  const positionOn =
-    ([low, high]) =>
-    (value) =>
-      `${(4 + (92 * (Math.min(Math.max(value, low), high) - low)) / (high - low || 1)).toFixed(2)}%`;
+  /** Return the height of a score in thousandths on the shared axis from 0 to 100, one pixel inside the drawing. */
+  const height = (score) => (1 + (HEIGHT - 2) * (1 - score / 1000)).toFixed(2);
 
-  function line(className, at, from, to, y = HEIGHT / 2) {
-    return svg("line", { class: className, x1: at(from), x2: at(to), y1: y, y2: y });
+  /** Return the parts of a curve that have no gap, each as points. */
+  function unbroken(scores, x) {
+    const parts = [[]];
+    scores.forEach((score, at) => (known(score) ? parts.at(-1).push(`${x(at)},${height(score)}`) : parts.push([])));
+    return parts.filter((part) => part.length);
   }
 
-  /**
-   * Return the sparkline of a score.
-   *
-   * @param {{score: ?number, low: ?number, high: ?number, nullMean: ?number, nullP95: ?number}} values
-   * @param {[number, number]} scale
-   * @param {string} className
-   */
-  board.sparkline = (values, scale, className) => {
-    const at = positionOn(scale);
-    const parts = [line("axis", at, scale[0], scale[1])];
-    if (board.known(values.nullMean)) {
-      parts.push(line("null", at, scale[0], values.nullP95));
-      parts.push(svg("line", { class: "null-mean", x1: at(values.nullMean), x2: at(values.nullMean), y1: 2, y2: HEIGHT - 2 }));
-    }
-    if (board.known(values.low)) parts.push(line("interval", at, values.low, values.high));
-    if (board.known(values.score)) parts.push(svg("circle", { cx: at(values.score), cy: HEIGHT / 2, r: 3.5 }));
-    return svg("svg", { class: `sparkline ${className}`, height: HEIGHT, "aria-hidden": "true" }, ...parts);
-  };
+  function bandOf(low, high, x) {
+    if (![...low, ...high].every(known)) return null;
+    const upper = high.map((score, at) => `${x(at)},${height(score)}`);
+    const lower = low.map((score, at) => `${x(at)},${height(score)}`);
+    return svg("polygon", { class: "band", points: [...upper, ...lower.reverse()].join(" ") });
+  }
 
-  /** Return scales that contain all values of a view. */
-  board.scales = (columns) => {
-    const ends = (...names) => names.flatMap((name) => columns[name]).filter(board.known);
-    const ndcg = ends("ndcg_at_10", "ndcg_at_10_low", "ndcg_at_10_high");
-    const psi = ends("psi_estimate", "psi_high", "psi_null_p95");
-    const low = ndcg.length ? Math.floor(Math.min(...ndcg) * 10) / 10 : 0;
-    const high = ndcg.length ? Math.ceil(Math.max(...ndcg) * 10) / 10 : 1;
-    return {
-      ndcg: [low, Math.max(high, low + 0.1)],
-      psi: [0, psi.length ? Math.max(Math.ceil(Math.max(...psi) * 10) / 10, 0.1) : 1],
-    };
-  };
+  /** Return in words what a curve shows. */
+  function inWords(row) {
+    const scores = row.curve.map((score) => (known(score) ? (score / 10).toFixed(1) : "unknown"));
+    const middle = scores[Math.floor(scores.length / 2)];
+    const end = known(row.window_end) ? `; most evidence after ${Math.round(row.window_end * 100)} % is beyond the window` : "";
+    return `nDCG@10 over position: start ${scores[0]}, middle ${middle}, end ${scores.at(-1)}${end}`;
+  }
 
-  board.ndcgSparkline = (row, scale) =>
-    board.sparkline({ score: row.ndcg_at_10, low: row.ndcg_at_10_low, high: row.ndcg_at_10_high }, scale, "ndcg");
-
-  board.psiSparkline = (row, scale) =>
-    board.sparkline(
-      { score: row.psi_estimate, low: row.psi_low, high: row.psi_high, nullMean: row.psi_null_mean, nullP95: row.psi_null_p95 },
-      scale,
-      "psi",
+  /** Return the sparkline of nDCG@10 over position, from 0 to 100; says so if the positions are unknown. */
+  board.curve = (row) => {
+    if (!row.curve) return board.el("span", { class: "faint none" }, row.published ? "positions not published" : "no positions");
+    const bins = row.curve.length;
+    const x = (at) => ((WIDTH * (at + 0.5)) / bins).toFixed(1);
+    const band = row.null_band ? bandOf(row.null_band.slice(0, bins), row.null_band.slice(bins), x) : null;
+    const lines = unbroken(row.curve, x).map((points) =>
+      points.length > 1
+        ? svg("polyline", { class: "line", points: points.join(" ") })
+        : svg("circle", { class: "point", cx: points[0].split(",")[0], cy: points[0].split(",")[1], r: 1.5 }),
     );
+    const end = known(row.window_end) ? (WIDTH * row.window_end).toFixed(1) : null;
+    return svg(
+      "svg",
+      { class: "curve", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, width: WIDTH, height: HEIGHT, preserveAspectRatio: "none", role: "img", "aria-label": inWords(row) },
+      svg("path", { class: "axis", d: `M0,1H${WIDTH}M0,${HEIGHT - 1}H${WIDTH}` }),
+      band,
+      ...lines,
+      end ? svg("path", { class: "window", d: `M${end},0V${HEIGHT}` }, svg("title", {}, "End of the model's window")) : null,
+    );
+  };
 
-  const range = (low, high, format) => (board.known(low) ? `${format(low)} to ${format(high)}` : "");
+  /** Return a difference with its interval on an axis from -limit to limit, with a mark at 0. */
+  board.differenceGlyph = (value, low, high, limit) => {
+    const at = (number) => `${(50 + (46 * Math.min(Math.max(number, -limit), limit)) / limit).toFixed(2)}%`;
+    return svg(
+      "svg",
+      { class: "difference", height: 16, "aria-hidden": "true" },
+      svg("line", { class: "axis", x1: "4%", x2: "96%", y1: 8, y2: 8 }),
+      svg("line", { class: "zero", x1: "50%", x2: "50%", y1: 1, y2: 15 }),
+      known(low) ? svg("line", { class: "interval", x1: at(low), x2: at(high), y1: 8, y2: 8 }) : null,
+      svg("circle", { cx: at(value), cy: 8, r: 3.5 }),
+    );
+  };
+
+  /** Return the end of an axis around 0 that contains all differences of rows and their intervals, in steps of 0.05. */
+  board.differenceLimit = (columns) => {
+    const names = ["start_to_end", "start_to_end_low", "start_to_end_high"];
+    const ends = names.flatMap((name) => columns[name] ?? []).filter(known);
+    return Math.max(0.05, Math.ceil(Math.max(0, ...ends.map(Math.abs)) * 20 - 1e-9) / 20);
+  };
+
+  /** Return the verdict on a row as a chip: its kind, and in how many tasks of an average. */
+  board.chip = (bias) => {
+    const text = !bias || bias === board.DASH ? "unknown" : bias.replace(/^not significant/, "none found");
+    const kind = ["primacy", "recency", "middle dip", "middle peak", "none found"].find((one) => text.startsWith(one)) ?? "unknown";
+    return board.el("span", { class: `verdict ${kind.replace(" ", "-")}` }, text);
+  };
+
+  const range = (low, high, format) => (known(low) && known(high) ? `${format(low)} to ${format(high)}` : "");
   board.ndcgInterval = (row) => range(row.ndcg_at_10_low, row.ndcg_at_10_high, board.percent);
   board.startToEndInterval = (row) => range(row.start_to_end_low, row.start_to_end_high, board.points);
   board.psiInterval = (row) => range(row.psi_low, row.psi_high, board.plain);
@@ -67,13 +90,12 @@
 {
   /** Show the legend above the table. */
   board.makeKey = () => {
-    const sample = board.psiSparkline({ psi_estimate: 0.45, psi_low: 0.3, psi_high: 0.62, psi_null_mean: 0.18, psi_null_p95: 0.27 }, [0, 1]);
-    board
-      .byId("key")
-      .append(
-        sample,
-        " Dot: estimate. Line: its 95 % interval. Grey: PSI under the null, with a tick at its mean. ",
-        "Models that do not differ significantly share a range of ranks.",
-      );
+    const scores = Array.from({ length: 20 }, (_, at) => 720 - 12 * at);
+    const sample = { curve: scores, null_band: [...scores.map(() => 560), ...scores.map(() => 660)], window_end: 0.8 };
+    board.byId("key").append(
+      board.curve(sample),
+      " nDCG@10 from the start to the end of documents, axis 0 to 100. Grey: the null band, which contains 95 % of bins if position " +
+        "has no effect. Dashes: the model’s window ends. Models that do not differ significantly share a range of ranks.",
+    );
   };
 }

@@ -11,20 +11,31 @@
     size: "",
     weights: "",
     source: "",
+    window: "",
+    licence: "",
+    dimensions: "",
+    unranked: "",
     sort: "-ndcg_at_10",
     page: "1",
     tab: "table",
     models: "",
     task: "",
+    score: "",
+    domain: "",
     theme: "",
   };
-  board.TABS = ["table", "chart", "models"];
-  const FILTERS = ["search", "kind", "size", "weights", "source"];
+  board.TABS = ["table", "chart", "models", "matrix"];
+  const FILTERS = ["search", "kind", "size", "window", "dimensions", "weights", "licence", "source"];
   const listeners = [];
   let current = { ...DEFAULTS };
 
   /** Return the current state; every value is a string. */
   board.state = () => current;
+
+  board.defaults = () => ({ ...DEFAULTS });
+
+  /** Names of the filters that are lists of choices. */
+  board.FILTERS = FILTERS.filter((name) => name !== "search");
 
   /** Call a function with every new state and the previous one. */
   board.onState = (listener) => listeners.push(listener);

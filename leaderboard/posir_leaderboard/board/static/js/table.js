@@ -4,15 +4,6 @@
 {
   const { el, byId } = board;
   const PAGE = 30;
-  const SIZES = new Map([
-    ["under 100M", [0, 1e8]],
-    ["100M to 500M", [1e8, 5e8]],
-    ["500M to 1B", [5e8, 1e9]],
-    ["1B to 5B", [1e9, 5e9]],
-    ["5B and more", [5e9, Infinity]],
-  ]);
-  board.SIZES = [...SIZES.keys()];
-
   const rowOf = new WeakMap();
   let table = null;
   let shown = null;
@@ -39,7 +30,8 @@
       searchable: false,
       orderSequence: [first, first === "desc" ? "asc" : "desc"],
       data: null,
-      render: (_, type, row) => (type === "display" ? asElement(cell(row)) : (value(row) ?? null)),
+      // Results that are not comparable come last in either order.
+      render: (_, type, row) => (type === "display" ? asElement(cell(row)) : board.isComparable(row) ? (value(row) ?? null) : null),
     };
   }
 
@@ -48,27 +40,18 @@
 
   const fixed = (name, title, cell) => ({ ...column(name, title, () => null, cell), orderable: false });
 
+  const QUARTERS = ["q1", "q2", "q3", "q4"];
+
   const COLUMNS = [
     fixed("select", "Compare", selector),
     fixed("rank", "Rank", () => ""),
     column("label", "Model", (row) => row.label.toLowerCase(), modelCell, { first: "asc" }),
     column("ndcg_at_10", "nDCG@10", (row) => row.ndcg_at_10, ndcgCell),
+    fixed("curve", "Over position", board.curve),
+    ...QUARTERS.map((name) => column(name, name.toUpperCase(), (row) => row[name], (row) => lengthCell(row, name))),
+    column("loss", "Q1 − Q4", (row) => row.loss, (row) => board.points(row.loss), { first: "asc" }),
     column("start_to_end", "Start to end", (row) => row.start_to_end, startToEndCell),
     column("psi", "PSI", (row) => row.psi_estimate, psiCell, { first: "asc" }),
-    column(
-      "psi_null_mean",
-      "PSI under the null",
-      (row) => row.psi_null_mean,
-      (row) => board.nullRange(row) || board.DASH,
-    ),
-    column(
-      "bias",
-      "Position bias",
-      (row) => (row.bias === board.DASH ? null : row.bias),
-      (row) => row.bias ?? board.DASH,
-      { first: "asc" },
-    ),
-    column("queries", "Queries", (row) => row.queries, queriesCell),
     column(
       "kind",
       "Kind",
@@ -89,6 +72,8 @@
       (row) => board.count(row.window),
     ),
   ];
+  /** Columns that are shown while the table is sorted by them. */
+  const ON_DEMAND = ["loss", "psi"];
   const place = (name) => COLUMNS.findIndex((one) => one.name === name);
   const RANK = place("rank");
 
@@ -110,41 +95,98 @@
       row.published ? el("span", { class: "mark" }, "published") : null,
       row.origin ? el("span", { class: "mark" }, row.origin) : null,
       row.partial ? el("span", { class: "mark partial" }, `partial: ${row.partial}`) : null,
+      row.local ? el("span", { class: "mark partial" }, "local data") : null,
       el(
         "span",
         { class: "meta" },
         [row.kind, row.parameters ? board.short(row.parameters) : null].filter(Boolean).join(" · "),
       ),
     ];
-    return el("div", { class: "model-cell" }, link, el("div", { class: "marks" }, ...marks));
+    const expand = el(
+      "button",
+      { type: "button", class: "expand", "aria-expanded": "false", "aria-label": `Details of ${row.label}`, onclick: toggleDetails },
+      "▸",
+    );
+    return el("div", { class: "model-cell" }, expand, link, el("div", { class: "marks" }, ...marks));
+  }
+
+  function toggleDetails({ currentTarget }) {
+    const row = table.row(currentTarget.closest("tr"));
+    const open = !row.child.isShown();
+    if (open) row.child(detailsOf(row.data()), "details").show();
+    else row.child.hide();
+    currentTarget.setAttribute("aria-expanded", open);
+  }
+
+  /** Return what stands below an expanded row: PSI with its null, p, and each length with its interval, rank and queries. */
+  function detailsOf(row) {
+    const facts = [
+      row.published
+        ? null
+        : ["PSI", [board.plain(row.psi_estimate), board.psiInterval(row) && `(${board.psiInterval(row)})`].filter(Boolean).join(" ")],
+      ["PSI as published (observed)", board.plain(row.psi)],
+      ["PSI under the null", board.nullRange(row) || (row.published ? "counts not published" : board.DASH)],
+      ["p of any position effect", board.known(row.p_value) ? (row.p_value < 0.001 ? "< 0.001" : row.p_value.toFixed(3)) : board.DASH],
+      ["Position bias", row.bias ?? board.DASH],
+      ["Queries", queriesText(row)],
+      row.assumes_independence ? ["Intervals and p", row.published ? "widest possible for independent queries" : "assume independent queries"] : null,
+    ].filter(Boolean);
+    const sort = el("button", { type: "button", class: "quiet", onclick: () => board.change({ sort: "psi", page: "1" }) }, "Sort by PSI");
+    const head = ["Length", "nDCG@10", "95 % interval", "Rank", "Queries"].map((text) => el("th", { scope: "col" }, text));
+    const body = Object.entries(row.lengths).map(([name, one]) =>
+      el(
+        "tr",
+        {},
+        el("th", { scope: "row" }, name === "all" ? "All" : name),
+        el("td", {}, board.percent(one.ndcg_at_10)),
+        el("td", {}, board.ndcgInterval(one) || (row.published ? "counts not published" : board.DASH)),
+        el("td", {}, board.range(one.rank)),
+        el("td", {}, board.known(one.queries) ? board.count(one.queries) : row.published ? "not published" : board.DASH),
+      ),
+    );
+    const lengths = el("table", {}, el("caption", { class: "unseen" }, `Lengths of ${row.label}`), el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...body));
+    const list = el("dl", { class: "facts" }, ...facts.map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", {}, text))));
+    return el("div", { class: "detail" }, list, lengths, sort);
   }
 
   function linkTo(id) {
     return board.hash({ ...board.state(), models: id, tab: "models", task: "" });
   }
 
-  function scored(value, interval, sparkline, extra = null) {
+  function scored(value, interval, ...parts) {
     const text = interval ? el("span", { class: "ends" }, el("span", { class: "unseen" }, " 95 % interval "), interval) : null;
-    return el("div", { class: "scored" }, el("span", { class: "value" }, value), text, sparkline, extra);
+    return el("div", { class: "scored" }, el("span", { class: "value" }, value), text, ...parts);
   }
 
   function ndcgCell(row) {
-    return scored(board.percent(row.ndcg_at_10), board.ndcgInterval(row), board.ndcgSparkline(row, shown.scales.ndcg));
+    return scored(board.percent(row.ndcg_at_10), board.ndcgInterval(row));
+  }
+
+  function lengthCell(row, name) {
+    const [low, high] = shown.heat;
+    const cell = el("span", { class: "heat" }, board.percent(row[name]));
+    if (board.known(row[name])) cell.style.setProperty("--heat-share", `${Math.round((45 * (row[name] - low)) / (high - low || 1))}%`);
+    return cell;
   }
 
   function startToEndCell(row) {
-    return scored(board.points(row.start_to_end), board.startToEndInterval(row), null);
+    if (!board.known(row.start_to_end)) return board.chip(row.bias);
+    const { start_to_end: value, start_to_end_low: low, start_to_end_high: high } = row;
+    return scored(board.points(value), board.startToEndInterval(row), board.differenceGlyph(value, low, high, shown.limit), board.chip(row.bias));
   }
 
   function psiCell(row) {
     const range = board.nullRange(row);
-    const extra = range ? el("span", { class: "narrow-only faint" }, `null ${range}`) : null;
-    return scored(board.plain(row.psi_estimate), board.psiInterval(row), board.psiSparkline(row, shown.scales.psi), extra);
+    return scored(board.plain(row.psi_estimate), board.psiInterval(row), range ? el("span", { class: "faint" }, `null ${range}`) : null);
   }
 
-  function queriesCell(row) {
-    return (row.approximate && board.known(row.queries) ? "≈ " : "") + board.count(row.queries);
+  function queriesText(row) {
+    if (!board.known(row.queries)) return row.published ? "counts not published" : board.DASH;
+    return (row.approximate ? "≈ " : "") + board.count(row.queries);
   }
+
+  const LENGTH_FIELDS = ["ndcg_at_10", "ndcg_at_10_low", "ndcg_at_10_high", "rank", "queries"];
+  const pick = (columns, at) => Object.fromEntries(LENGTH_FIELDS.map((name) => [name, columns[name]?.[at] ?? null]));
 
   /** Return the rows of a view at a length for the table, the chart and the downloads, from the columns of that length. */
   board.rowsOf = (index, view, columns) => {
@@ -152,26 +194,20 @@
     return view.models.map((model, at) => {
       const row = Object.fromEntries(Object.entries(index.models).map(([name, values]) => [name, values[model]]));
       for (const name of names) row[name] = columns[name][at];
-      return Object.assign(row, {
+      for (const name of QUARTERS) row[name] = view.lengths[name.toUpperCase()]?.ndcg_at_10[at] ?? null;
+      return Object.defineProperties(row, Object.getOwnPropertyDescriptors({
+        model,
         partial: view.partial[at],
+        local: view.local[at],
         approximate: view.approximate[at],
+        loss: board.known(row.q1) && board.known(row.q4) ? row.q1 - row.q4 : null,
+        get lengths() {
+          return Object.fromEntries(Object.entries(view.lengths).map(([length, of]) => [length, pick(of, at)]));
+        },
         text: `${row.label} ${row.revision}`.toLowerCase(),
-      });
+      }));
     });
   };
-
-  /** Return whether a row passes the filters. */
-  board.passes = (row, state) =>
-    row.text.includes(state.search.trim().toLowerCase()) &&
-    (!state.kind || row.kind === state.kind) &&
-    (!state.size || sized(row.parameters, state.size)) &&
-    (!state.weights || String(row.open_weights) === state.weights) &&
-    (!state.source || (state.source === "published") === row.published);
-
-  function sized(parameters, size) {
-    const [from, to] = SIZES.get(size) ?? [NaN, NaN];
-    return size === "unknown" ? !board.known(parameters) : board.known(parameters) && parameters >= from && parameters < to;
-  }
 
   /** Show rows with the filters, order and page of a state. */
   board.showTable = (rows, columns, state) => {
@@ -182,11 +218,13 @@
       return;
     }
     if (shown?.rows !== rows) {
-      shown = { rows, scales: board.scales(columns) };
+      const cells = rows.flatMap((row) => QUARTERS.map((name) => row[name])).filter(board.known);
+      shown = { rows, limit: board.differenceLimit(columns), heat: [Math.min(...cells), Math.max(...cells)] };
       const ranked = rows.filter((row) => row.rank).length;
       const paired = rows.reduce((sum, row) => sum + (row.rank ? row.paired : 0), 0) / 2;
       byId("pairs").textContent = `${paired} of ${(ranked * (ranked - 1)) / 2} in the table`;
       if (table) table.clear().rows.add(rows);
+      byId("table").classList.toggle("no-lengths", !cells.length);
     }
     const page = Math.max(Number(state.page) || 1, 1) - 1;
     if (table) table.order(orderOf(state.sort)).draw();
@@ -198,7 +236,7 @@
   board.tableRows = () => (table ? table.rows({ search: "applied", order: "applied" }).data().toArray() : []);
 
   const drawKey = (state) =>
-    JSON.stringify([state.search, state.kind, state.size, state.weights, state.source, state.sort, state.page]);
+    JSON.stringify(["search", ...board.FILTERS, "unranked", "sort", "page"].map((name) => state[name]));
 
   function orderOf(sort) {
     const at = place(sort.replace(/^-/, ""));
@@ -208,7 +246,7 @@
   }
 
   function createTable(rows, state) {
-    const element = el("table", { class: "results" }, el("caption", { class: "unseen" }, "Models with nDCG@10 and PSI"));
+    const element = el("table", { class: "results" }, el("caption", { class: "unseen" }, "Models with nDCG@10, by position and length"));
     // Outside the page, where every width that DataTables measures would trigger a layout.
     const detached = el("div", {}, element);
     table = new DataTable(element, {
@@ -233,11 +271,46 @@
         node.cells[RANK].textContent = board.range(byPsi ? row.psi_rank : row.rank);
       },
     });
-    table.search.fixed("filters", (_, row) => board.passes(row, board.state()));
+    table.search.fixed("filters", (_, row) => passes(row, board.state()));
     table.on("draw", drawn);
-    if (board.isFiltered(state)) table.draw();
-    else drawn();
-    byId("table").replaceChildren(detached);
+    table.draw();
+    labelLengths();
+    byId("table").replaceChildren(detached, el("p", { id: "unranked" }));
+    offerUnranked();
+  }
+
+  const passes = (row, state) => (state.unranked || board.isComparable(row)) && board.passes(row, state);
+
+  /** Offer the results that are not comparable, which are hidden until asked for. */
+  function offerUnranked() {
+    const state = board.state();
+    const hidden = shown.rows.filter((row) => !board.isComparable(row) && board.passes(row, state)).length;
+    const place = byId("unranked");
+    if (!place) return;
+    place.hidden = !hidden;
+    const text = state.unranked ? "Hide them" : "Show";
+    const what = `${hidden} ${hidden === 1 ? "result is" : "results are"} not comparable (partial, or on local data) and not ranked. `;
+    const change = () => board.change({ unranked: state.unranked ? "" : "shown", page: "1" });
+    place.replaceChildren(what, el("button", { type: "button", class: "quiet", "aria-expanded": Boolean(state.unranked), onclick: change }, text));
+  }
+
+  /** Head the differences by the ends of their axis. */
+  function labelLimit() {
+    const header = table.column(place("start_to_end")).header();
+    const limit = Math.round(shown.limit * 100);
+    const text = shown.rows.some((row) => board.known(row.start_to_end)) ? `−${limit} to +${limit}` : "";
+    (header.querySelector(".tokens") ?? header.appendChild(el("span", { class: "tokens" }))).textContent = text;
+  }
+
+  /** Head the length cells by their tokens. */
+  function labelLengths() {
+    for (const name of QUARTERS) {
+      const title = (board.lengths[name.toUpperCase()] ?? "").split(": ")[1] ?? "";
+      const tokens = title.replace(/ tokens$/, "").replace("up to ", "≤ ").replace("over ", "> ").replace(" to ", "–");
+      const header = table.column(place(name)).header();
+      header.title = title;
+      header.append(el("span", { class: "tokens" }, tokens));
+    }
   }
 
   function sortedBy(api) {
@@ -249,14 +322,18 @@
     const { page, pages } = table.page.info();
     shown.key = drawKey(board.note({ sort: sortedBy(table).sort, page: String(page + 1) }));
     table.column(RANK).header().querySelector(".dt-column-title").textContent = byPsi ? "Rank by PSI" : "Rank";
+    for (const name of ON_DEMAND) table.table().node().classList.toggle(`by-${name}`, sortedBy(table).name === name);
     byId("table").classList.toggle("one-page", pages < 2);
+    labelLimit();
     updateRows();
   }
 
   // Updates without drawing: selected models, links, and the number of models.
   function updateRows() {
     const { recordsDisplay, recordsTotal } = table.page.info();
-    board.sayCount(recordsDisplay, recordsTotal);
+    const offered = board.state().unranked ? recordsTotal : shown.rows.filter(board.isComparable).length;
+    board.sayCount(recordsDisplay, offered);
+    offerUnranked();
     const selected = board.models(board.state());
     for (const node of table.table().body().rows) {
       const row = rowOf.get(node);
@@ -266,6 +343,7 @@
       node.classList.toggle("selected", chosen);
       box.checked = chosen;
       box.disabled = !chosen && selected.length >= board.MAX_COMPARED;
+      box.title = box.disabled ? `${board.MAX_COMPARED} models are selected, the most that can be compared. Remove one first.` : "";
       node.querySelector("a").href = linkTo(row.id);
     }
   }

@@ -1,0 +1,117 @@
+"""Curves of nDCG@10 over position, as columns of bins: averaged over tasks, and reduced to sparklines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from posir_leaderboard.board.records import CELL, Columns, Record
+
+#: Bins of a sparkline are merged if one has fewer queries: the 95 % interval of its mean is up to 0.36 wide.
+MIN_QUERIES = 30
+#: Equal bins, and what remains of them after merging.
+EQUAL_BINS, MERGED_BINS = 20, 5
+
+
+@dataclass(frozen=True)
+class Curves:
+    """The curves of a model on a task or on a benchmark's average."""
+
+    panels: Mapping[str, Columns]
+    """Columns `CELL` by length."""
+    window_ends: Mapping[str, float | None]
+    """Share of the document from which on most evidence is beyond the model's window, by length; None if nowhere."""
+    detail: Mapping[str, Any]
+    """The titles of the axes, as on the model's own page."""
+
+    @classmethod
+    def of_record(cls, record: Record) -> Curves:
+        """Return the curves of a record; empty if its positions are unknown."""
+        lengths, detail = [row.length for row in record.rows], record.detail
+        panels, ends = detail["panels"], detail.get("window_ends") or [None] * len(lengths)
+        return cls(dict(zip(lengths, panels, strict=False)), dict(zip(lengths, ends, strict=False)), detail)
+
+    def sparkline(self, length: str) -> dict[str, Any]:
+        """Return the columns of a sparkline: scores and null band in thousandths, and the end of the window."""
+        panel = self.panels.get(length)
+        if panel is None:
+            return {"curve": None, "null_band": None, "window_end": None}
+        merged = merge_sparse_bins(panel)
+        band = None if None in merged["null_low"] else [*merged["null_low"], *merged["null_high"]]
+        return {
+            "curve": _thousandths(merged["ndcg_at_10"]),
+            "null_band": band and _thousandths(band),
+            "window_end": self.window_ends.get(length),
+        }
+
+    def to_detail(self) -> dict[str, Any]:
+        """Return what a model's page needs to draw an average like a task."""
+        titles = ("lengths", "positions", "position_title", "relative")
+        return {name: self.detail[name] for name in titles} | {"panels": list(self.panels.values())}
+
+
+NO_CURVES = Curves({}, {}, {})
+
+
+def average_curves(tasks: Sequence[Curves]) -> Curves:
+    """Return the unweighted means over tasks; ends of intervals and null bands too, as if their errors were fully correlated.
+
+    Empty unless all tasks have the same positions.
+    """
+    if not tasks or len({tuple(one.detail.get("positions", ())) for one in tasks}) > 1:
+        return NO_CURVES
+    lengths = [length for length in tasks[0].panels if all(length in one.panels for one in tasks)]
+    panels = {length: _average_panels([one.panels[length] for one in tasks]) for length in lengths}
+    ends = {length: [one.window_ends.get(length) for one in tasks] for length in lengths}
+    known = {length: [end for end in found if end is not None] for length, found in ends.items()}
+    means = {length: sum(found) / len(found) if len(found) == len(tasks) else None for length, found in known.items()}
+    return Curves(panels, means, tasks[0].detail)
+
+
+def _average_panels(panels: Sequence[Columns]) -> Columns:
+    columns: Columns = {name: _column_means([panel[name] for panel in panels]) for name in CELL}
+    return columns | {"queries": [sum(one) for one in zip(*(panel["queries"] for panel in panels), strict=True)]}
+
+
+def _column_means(columns: Sequence[Sequence[float | None]]) -> list[float | None]:
+    return [None if None in values else round(float(np.mean(values)), 6) for values in zip(*columns, strict=True)]
+
+
+def merge_sparse_bins(panel: Columns) -> Columns:
+    """Return twenty equal bins as five if one of them has fewer than `MIN_QUERIES` queries, otherwise the bins as they are.
+
+    Scores are weighted by queries. The null band around its centre shrinks as the error of a mean of independent bins does.
+    """
+    queries = np.array(panel["queries"], np.float64)
+    if len(queries) != EQUAL_BINS or queries.min() >= MIN_QUERIES:
+        return panel
+    shape = (MERGED_BINS, EQUAL_BINS // MERGED_BINS)
+    weights = queries.reshape(shape)
+    totals = weights.sum(axis=1)
+    scores, low, high = (
+        np.array([np.nan if value is None else value for value in panel[name]], np.float64).reshape(shape)
+        for name in ("ndcg_at_10", "null_low", "null_high")
+    )
+    with np.errstate(invalid="ignore", divide="ignore"):
+        centre = np.nansum(weights * (low + high) / 2, axis=1) / totals
+        half = np.sqrt(np.nansum((weights * (high - low) / 2) ** 2, axis=1)) / totals
+        means = np.nansum(weights * scores, axis=1) / totals
+    known = not np.isnan(np.where(weights > 0, low, 0.0)).any()
+    unknown = [None] * MERGED_BINS
+    return {
+        "queries": totals.astype(int).tolist(),
+        "ndcg_at_10": _finite(means),
+        "null_low": _finite(centre - half) if known else unknown,
+        "null_high": _finite(centre + half) if known else unknown,
+    }
+
+
+def _finite(values: Any) -> list[float | None]:
+    return [float(value) if np.isfinite(value) else None for value in values]
+
+
+def _thousandths(values: Sequence[float | None]) -> list[int | None]:
+    return [None if value is None else round(1000 * value) for value in values]

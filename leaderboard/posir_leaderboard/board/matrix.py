@@ -1,0 +1,57 @@
+"""Matrices: models by the tasks of a benchmark, and models by the domains of a task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from posir_leaderboard.board.records import Columns, Record
+from posir_report.summary import Row
+from posir_tasks.results import rounded
+
+#: Scores in the cells.
+SCORES = ("ndcg_at_10", "start_to_end")
+
+
+def task_matrix(labels: Mapping[str, str], records: Sequence[Record], indices: Mapping[str, int]) -> dict[str, Any] | None:
+    """Return models by tasks at each length; None if there are no results. A missing or partial result is None.
+
+    Args:
+        labels: Label of each task by its name, in order.
+        records: Of any tasks.
+        indices: Index of each model's id in the list of all models.
+    """
+    rows = {
+        (one.model.id, one.task): {row.length: row for row in one.rows} for one in records if not one.partial and not one.local
+    }
+    models = [identity for identity in indices if any((identity, task) in rows for task in labels)]
+    lengths = dict.fromkeys(length for of_task in rows.values() for length in of_task)
+    columns = {
+        length: {
+            name: [[_score(rows.get((model, task), {}).get(length), name) for task in labels] for model in models]
+            for name in SCORES
+        }
+        for length in lengths
+    }
+    return _matrix(list(labels.values()), [indices[one] for one in models], columns) if models else None
+
+
+def domain_matrix(task: str, records: Sequence[Record], indices: Mapping[str, int]) -> dict[str, Any] | None:
+    """Return models by the subsets of a task at all lengths; None if no result has several subsets."""
+    found = [(indices[one.model.id], one.detail["subsets"]) for one in records if one.task == task and one.detail["subsets"]]
+    names = sorted({name for _, subsets in found for name in subsets["name"]})
+    cells = {name: [_by_name(names, subsets, name) for _, subsets in found] for name in SCORES}
+    return _matrix(names, [index for index, _ in found], {"all": cells}) if found else None
+
+
+def _matrix(columns: Sequence[str], models: Sequence[int], lengths: Mapping[str, Columns]) -> dict[str, Any]:
+    return {"columns": list(columns), "models": list(models), "lengths": dict(lengths)}
+
+
+def _score(row: Row | None, name: str) -> Any:
+    return rounded(getattr(row, name)) if row else None
+
+
+def _by_name(names: Sequence[str], subsets: Mapping[str, Sequence[Any]], score: str) -> list[Any]:
+    known = dict(zip(subsets["name"], subsets[score], strict=True))
+    return [known.get(name) for name in names]

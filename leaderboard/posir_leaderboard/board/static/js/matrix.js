@@ -1,0 +1,120 @@
+"use strict";
+// The matrix: models by languages or other data of a benchmark, or by the domains of a task.
+
+{
+  const { el, byId, known } = board;
+  const ROWS = 50;
+  const SCORES = { ndcg_at_10: ["nDCG@10", board.percent], start_to_end: ["Start to end", board.points] };
+  let sortedBy = null;
+  let all = false;
+
+  function choice(label, id, values, value) {
+    const select = el(
+      "select",
+      { id, onchange: ({ target }) => board.change({ [id.replace("matrix-", "")]: target.value }) },
+      ...values.map(([name, text]) => el("option", { value: name }, text)),
+    );
+    select.value = value;
+    return el("label", { class: "field" }, el("span", {}, label), select);
+  }
+
+  const readable = (name) => name.charAt(0).toUpperCase() + name.slice(1).replaceAll("_", " ");
+
+  /** Return the columns to show: all, or the chosen domain. */
+  function columnsOf(matrix, state) {
+    const places = matrix.columns.map((_, at) => at);
+    return matrix.columns.includes(state.domain) ? [matrix.columns.indexOf(state.domain)] : places;
+  }
+
+  function shade(cell, value, [low, high], signed) {
+    const share = signed ? Math.abs(value) / Math.max(Math.abs(low), Math.abs(high), 0.01) : (value - low) / (high - low || 1);
+    cell.style.setProperty("--heat-share", `${Math.round(45 * share)}%`);
+    if (signed) cell.classList.add(value < 0 ? "towards-end" : "towards-start");
+  }
+
+  function ends(cells) {
+    const values = cells.flat().filter(known);
+    return [Math.min(...values), Math.max(...values)];
+  }
+
+  function head(names, redraw) {
+    const sorted = (at) => (sortedBy?.at === at ? (sortedBy.down ? "descending" : "ascending") : null);
+    const cell = (at, title) => {
+      const sort = () => {
+        sortedBy = { at, down: sortedBy?.at === at ? !sortedBy.down : true };
+        redraw();
+      };
+      return el("th", { scope: "col", "aria-sort": sorted(at) }, el("button", { type: "button", onclick: sort }, el("span", {}, title)));
+    };
+    return el("tr", {}, el("th", { scope: "col" }, "Model"), ...names.map(([at, title]) => cell(at, title)));
+  }
+
+  function line(row, cells, places, scale, name) {
+    const [, format] = SCORES[name];
+    const scores = places.map((at) => {
+      const value = cells[at];
+      if (!known(value)) return el("td", { class: "missing", title: "no result" }, el("span", { class: "unseen" }, "no result"));
+      const cell = el("td", { class: "heat" }, format(value));
+      shade(cell, value, scale, name === "start_to_end");
+      return cell;
+    });
+    return el("tr", {}, el("th", { scope: "row" }, board.name(row.label)), ...scores);
+  }
+
+  function draw(panel, matrix, { state, length, rows, what }) {
+    const name = SCORES[state.score] ? state.score : "ndcg_at_10";
+    const cells = (matrix.lengths[length] ?? Object.values(matrix.lengths)[0])[name];
+    const places = columnsOf(matrix, state);
+    const passing = new Map(rows.filter((row) => board.passes(row, state)).map((row) => [row.model, row]));
+    const lines = matrix.models.map((model, at) => [passing.get(model), cells[at]]).filter(([row]) => row);
+    const key = ([row, values]) => (sortedBy && places.includes(sortedBy.at) ? values[sortedBy.at] : row.ndcg_at_10) ?? null;
+    const factor = sortedBy && !sortedBy.down ? 1 : -1;
+    const order = (one, other) => (known(key(one)) ? (known(key(other)) ? (key(one) - key(other)) * factor : -1) : 1);
+    lines.sort(order);
+    const redraw = () => draw(panel, matrix, { state, length, rows, what });
+    const shown = all ? lines : lines.slice(0, ROWS);
+    const scale = ends(lines.map(([, values]) => places.map((at) => values[at])));
+    const more = () => {
+      all = true;
+      redraw();
+    };
+    board.sayCount(lines.length, rows.length);
+    panel.querySelector(".matrix").replaceChildren(
+      board.wide(
+        el(
+          "table",
+          {},
+          el("caption", { class: "unseen" }, `${SCORES[name][0]} of models by ${what}`),
+          el("thead", {}, head(places.map((at) => [at, readable(matrix.columns[at])]), redraw)),
+          el("tbody", {}, ...shown.map(([row, values]) => line(row, values, places, scale, name))),
+        ),
+      ),
+      shown.length < lines.length ? el("button", { type: "button", class: "quiet", onclick: more }, `Show all ${lines.length}`) : "",
+    );
+  }
+
+  /** Show models by languages for an average, by domains for a task. */
+  board.showMatrix = async (index, state, { group, choice: view, length }, rows) => {
+    const panel = byId("panel-matrix");
+    const matrix = view ? await board.data(`matrix/${view.file}`) : null;
+    if (board.state() !== state) return;
+    if (!matrix) {
+      board.say("");
+      panel.replaceChildren(el("p", { class: "empty" }, "These results have no domains. Choose an average, or another language."));
+      return;
+    }
+    const what = view.average ? group.dimension.toLowerCase() : "domain";
+    const domains = matrix.columns.map((name) => [name, readable(name)]);
+    panel.replaceChildren(
+      el(
+        "div",
+        { class: "row choices" },
+        choice("Score", "matrix-score", Object.entries(SCORES).map(([name, [text]]) => [name, text]), SCORES[state.score] ? state.score : "ndcg_at_10"),
+        choice(readable(what), "matrix-domain", [["", `All ${what}s`], ...domains], matrix.columns.includes(state.domain) ? state.domain : ""),
+        el("p", { class: "faint" }, view.average ? "Choose a language above to see its domains." : "All lengths. Choose the average above to see languages.", " Hatched: no result."),
+      ),
+      el("div", { class: "matrix" }),
+    );
+    draw(panel, matrix, { state, length, rows, what });
+  };
+}

@@ -1,0 +1,79 @@
+"""Curves of the leaderboard: sparse bins, averages, and what is known of published results."""
+
+from dataclasses import replace
+
+import pytest
+
+from posir_leaderboard.board.curves import Curves, average_curves, merge_sparse_bins
+from posir_leaderboard.board.published import add_query_counts, published_records
+from posir_leaderboard.board.views import build_task_view
+from tests.support.board import fake_model, fake_record
+
+
+def panel(queries, score=0.5):
+    bins = len(queries)
+    return {
+        "queries": list(queries),
+        "ndcg_at_10": [score] * bins,
+        "low": [score - 0.1] * bins,
+        "high": [score + 0.1] * bins,
+        "null_low": [score - 0.1] * bins,
+        "null_high": [score + 0.1] * bins,
+    }
+
+
+def test_bins_are_merged_only_if_one_has_few_queries():
+    assert len(merge_sparse_bins(panel([30] * 20))["queries"]) == 20
+    assert len(merge_sparse_bins(panel([1, 2, 3]))["queries"]) == 3, "buckets are not equal shares of a document"
+    merged = merge_sparse_bins(panel([20] * 20))
+    assert merged["queries"] == [80] * 5
+    assert merged["ndcg_at_10"] == pytest.approx([0.5] * 5)
+    assert merged["null_high"] == pytest.approx([0.55] * 5), "four times the queries have half the band"
+
+
+def test_a_merged_score_is_weighted_by_queries_and_empty_bins_do_not_count():
+    sparse = panel([10, 30, 0, 0, *[100] * 16])
+    sparse["ndcg_at_10"][:4] = [1.0, 0.6, None, None]
+    assert merge_sparse_bins(sparse)["ndcg_at_10"][0] == pytest.approx(0.7)
+
+
+def test_an_average_has_the_mean_of_the_curves_and_lacks_what_a_task_lacks():
+    english, german = (Curves.of_record(fake_record(fake_model(0), task, seed)) for seed, task in enumerate(("a", "b")))
+    average = average_curves([english, german]).panels["Q4"]["ndcg_at_10"]
+    both = zip(english.panels["Q4"]["ndcg_at_10"], german.panels["Q4"]["ndcg_at_10"], strict=True)
+    assert average == pytest.approx([sum(pair) / 2 for pair in both], abs=1e-6)
+    assert average_curves([english, Curves({}, {}, {"positions": []})]).panels == {}
+
+
+def test_published_positions_have_a_curve_and_a_direction():
+    records = {(one.model.name, one.task): one for one in published_records()}
+    row = records["bge-m3-dense", "SQuAD-PosQ"].rows_by_length["all"]
+    assert row.row.start_to_end > 0
+    assert row.row.start_to_end_low < row.row.start_to_end < row.row.start_to_end_high
+    assert row.bias == "primacy"
+    assert records["bge-m3", "PosIR-English"].rows_by_length["all"].bias == "–"
+
+
+def test_query_counts_of_published_results_come_from_complete_results_on_the_same_data():
+    result = fake_record(fake_model(0), "PosIR-English", 0)
+    local = replace(result, detail={**result.detail, "data_revision": "local-1"})
+    published = [one for one in published_records() if one.task == "PosIR-English"]
+    (before, *_), (after, *_) = add_query_counts(published, [local]), add_query_counts(published, [result])
+    assert before.rows[1].ndcg_at_10_low is None
+    assert after.rows[1].queries == 10_500
+    assert after.rows[1].ndcg_at_10_low < after.rows[1].ndcg_at_10 < after.rows[1].ndcg_at_10_high
+
+
+def test_a_result_on_local_data_is_not_ranked_among_others():
+    one, other = (fake_record(fake_model(number), "PosIR-English", number) for number in range(2))
+    local = replace(other, detail={**other.detail, "data_revision": "local"})
+    view = build_task_view("PosIR-English", [one, local])
+    assert [row.local for row in view.rows] == [False, True]
+    assert view.columns("all")["rank"] == [(1, 1), None]
+    alone = build_task_view("PosIR-English", [local])
+    assert alone.columns("all")["rank"] == [(1, 1)], "results on the same local data are comparable"
+
+
+def test_a_model_is_one_whatever_the_case_of_its_name():
+    ids = {replace(fake_model(0), name=name, published=True).id for name in ("NV-Embed-v2", "NV-embed-v2")}
+    assert len(ids) == 1
