@@ -27,8 +27,8 @@ POSITIONS = {
 }
 #: Note on every published result.
 ASSUMPTIONS = (
-    "Intervals and p-values of published results assume independent queries, and the largest variance that scores in [0, 1] can "
-    "have. Queries on the same document are not independent, so the intervals may still be too narrow for new documents."
+    "Intervals and p-values of published results assume independent queries, and the largest variance that scores in [0, 1] "
+    "can have. Queries on the same document are not independent, so the intervals may still be too narrow for new documents."
 )
 #: mteb's names of the architectures in the papers.
 ARCHITECTURES = {"reranker": "cross-encoder"}
