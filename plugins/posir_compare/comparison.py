@@ -9,14 +9,9 @@ from posir_compare.differences import find_differences
 from posir_compare.model_runs import Pair
 from posir_compare.pairing import CommonResults, find_common_results
 from posir_significance.correction import holm
-from posir_significance.effect_test import NULL_DRAWS
 from posir_significance.scores import significance_scores
 from posir_tasks.display.progress import progress
 from posir_tasks.errors import PosirError
-
-#: Minimal number of draws per comparison: the smallest possible p-value of a position effect is 1 / (draws + 1), which must
-#: stay below 0.05 after correction.
-DRAWS_PER_COMPARISON = 40
 
 Scores = Mapping[str, Any]
 
@@ -99,21 +94,19 @@ def compare(pairs: Sequence[Pair]) -> Comparison:
             notes.append(str(error))
     if not found:
         raise PosirError("There is nothing to compare. " + " ".join(notes))
-    draws = max(NULL_DRAWS, DRAWS_PER_COMPARISON * sum(len(_length_names(common)) for _, common in found))
-    rows = [row for pair, common in progress(found, "Comparing") for row in compare_pair(pair, common, draws)]
+    rows = [row for pair, common in progress(found, "Comparing") for row in compare_pair(pair, common)]
     return Comparison(tuple(correct_p_values(rows)), tuple(notes))
 
 
-def compare_pair(pair: Pair, common: CommonResults, draws: int = NULL_DRAWS) -> list[Row]:
+def compare_pair(pair: Pair, common: CommonResults) -> list[Row]:
     """Return the rows of one pair, with uncorrected p-values: every metric, for all lengths and for each.
 
     Args:
         pair: Two runs on a task.
         common: Their results on the same queries.
-        draws: Number of draws of the null distribution of each test of a position effect.
     """
     scores_a, scores_b = significance_scores(*common.a), significance_scores(*common.b)
-    differences = find_differences(common, draws)
+    differences = find_differences(common)
     method = Method.UNPAIRED if common.paired is None else Method.PAIRED
     rows = []
     for name, found in zip(_length_names(common), differences, strict=True):

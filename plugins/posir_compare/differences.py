@@ -47,20 +47,15 @@ class GroupDifferences:
     start_to_end: Difference | None
 
 
-def find_differences(common: CommonResults, draws: int) -> tuple[GroupDifferences, ...]:
-    """Return the differences over all queries and, with length buckets, in each bucket.
-
-    Args:
-        common: Two models' results.
-        draws: Number of draws of the null distribution of each test.
-    """
+def find_differences(common: CommonResults) -> tuple[GroupDifferences, ...]:
+    """Return the differences over all queries and, with length buckets, in each bucket."""
     groups = zip(_groups(analyse(*common.a)), _groups(analyse(*common.b)), strict=True)
     bins = len(common.a.profile.positions)
     if common.paired is None:
-        return tuple(_subtract_groups(a, b, bins, draws) for a, b in groups)
+        return tuple(_subtract_groups(a, b, bins) for a, b in groups)
     paired = subtract_observations(*common.paired)
     return tuple(
-        _find_paired(paired if index < 0 else paired.select(paired.lengths == index), index >= 0, a, b, draws)
+        _find_paired(paired if index < 0 else paired.select(paired.lengths == index), index >= 0, a, b)
         for index, (a, b) in enumerate(groups, start=-1)
     )
 
@@ -92,20 +87,18 @@ def subtract_effects(a: PositionEffect, b: PositionEffect) -> PositionEffect:
     )
 
 
-def _find_paired(
-    differences: Observations, unweighted: bool, a: GroupAnalysis, b: GroupAnalysis, draws: int
-) -> GroupDifferences:
+def _find_paired(differences: Observations, unweighted: bool, a: GroupAnalysis, b: GroupAnalysis) -> GroupDifferences:
     mean, effect = estimate_difference(*mean_terms(differences, unweighted=unweighted)), estimate_effect(differences)
     if effect and a.test and b.test and a.variances is not None and b.variances is not None:
         shapes = [test.expected - test.expected.mean() for test in (a.test, b.test)]
         covariance = estimate_covariance(differences, effect, a.variances + b.variances, shapes)
         effect = replace(effect, null_covariance=covariance, covariance=covariance)
-    return _combine(mean, effect, a, b, differences.bins, draws)
+    return _combine(mean, effect, a, b, differences.bins)
 
 
-def _subtract_groups(a: GroupAnalysis, b: GroupAnalysis, bins: int, draws: int) -> GroupDifferences:
+def _subtract_groups(a: GroupAnalysis, b: GroupAnalysis, bins: int) -> GroupDifferences:
     mean = subtract_means(a.ndcg, b.ndcg) if a.ndcg and b.ndcg else None
-    return _combine(mean, subtract_effects(a.effect, b.effect) if a.effect and b.effect else None, a, b, bins, draws)
+    return _combine(mean, subtract_effects(a.effect, b.effect) if a.effect and b.effect else None, a, b, bins)
 
 
 def _combine(
@@ -114,7 +107,6 @@ def _combine(
     a: GroupAnalysis,
     b: GroupAnalysis,
     bins: int,
-    draws: int,
 ) -> GroupDifferences:
     ndcg = Difference(mean.difference, mean.interval, mean.p_value) if mean else None
     if effect is None:
@@ -122,7 +114,7 @@ def _combine(
     contrast = estimate_start_to_end(effect, bins)
     psi = None
     if a.psi and b.psi and a.psi_draws is not None and b.psi_draws is not None:
-        p_value = run_effect_test(effect, bins, draws).p_value
+        p_value = run_effect_test(effect, bins).p_value
         psi = subtract_psi(a.psi_draws, b.psi_draws, (a.psi.interval[0] == 0, b.psi.interval[0] == 0), p_value)
     return GroupDifferences(ndcg, psi, _test_contrast(contrast) if contrast else None)
 

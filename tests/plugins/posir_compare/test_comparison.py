@@ -19,7 +19,7 @@ def folder(tmp_path):
 
 
 def test_each_metric_is_corrected_separately(folder):
-    rows = compare_pair(only_pair(folder), find_common_results(only_pair(folder)), 199)
+    rows = compare_pair(only_pair(folder), find_common_results(only_pair(folder)))
     fixed = correct_p_values(rows)
     for metric in Metric:
         given_, found = zip(*((row.p_value, row.p_corrected) for row in fixed if row.metric is metric), strict=True)
@@ -27,7 +27,7 @@ def test_each_metric_is_corrected_separately(folder):
 
 
 def test_every_value_lies_within_its_interval_and_agrees_with_the_p_value(folder):
-    for row in compare_pair(only_pair(folder), find_common_results(only_pair(folder)), 199):
+    for row in compare_pair(only_pair(folder), find_common_results(only_pair(folder))):
         for value, low, high in (
             (row.a, row.a_low, row.a_high),
             (row.b, row.b_low, row.b_high),
@@ -41,7 +41,7 @@ def test_every_value_lies_within_its_interval_and_agrees_with_the_p_value(folder
 def test_rows_have_the_scores_of_the_models(folder):
     common = find_common_results(only_pair(folder))
     scores = significance_scores(*common.b)
-    for row in compare_pair(only_pair(folder), common, 199):
+    for row in compare_pair(only_pair(folder), common):
         name = {Metric.NDCG: "ndcg_at_10", Metric.PSI: "psi_estimate", Metric.START_TO_END: "start_to_end"}[row.metric]
         assert row.b == scores[row.length.lower()][name]
         assert row.queries == scores[row.length.lower()]["queries"]
@@ -50,7 +50,7 @@ def test_rows_have_the_scores_of_the_models(folder):
 def test_a_model_does_not_differ_from_itself(tmp_path):
     write_run(tmp_path, "org/a", 1)
     write_run(tmp_path, "org/b", 1)
-    for row in compare_pair(only_pair(tmp_path), find_common_results(only_pair(tmp_path)), 199):
+    for row in compare_pair(only_pair(tmp_path), find_common_results(only_pair(tmp_path))):
         assert (row.difference, row.p_value) == pytest.approx((0, 1), abs=1e-12)
         if row.metric is not Metric.PSI:
             assert row.difference_high < 0.02
@@ -61,7 +61,7 @@ def test_pairing_narrows_the_interval_of_models_that_fail_on_the_same_queries(tm
     write_run(tmp_path, "org/b", 1)
     write_run(tmp_path / "old", "org/b", 1, by_document=False)
     unpaired, paired = (
-        compare_pair(pair, find_common_results(pair), 199)[0] for pair in build_pairs(read_model_runs([tmp_path]))[:2]
+        compare_pair(pair, find_common_results(pair))[0] for pair in build_pairs(read_model_runs([tmp_path]))[:2]
     )
     assert (paired.method, unpaired.method) == ("paired by query", "unpaired")
     assert paired.difference_high < 0.5 * unpaired.difference_high
@@ -88,17 +88,8 @@ def test_models_that_find_nothing_have_no_psi(tmp_path, monkeypatch):
     monkeypatch.setattr("tests.support.comparison.draw_ranks", lambda queries, _: np.zeros(queries, np.int64))
     for model in ("org/a", "org/b"):
         write_run(tmp_path, model, 1)
-    for row in compare_pair(only_pair(tmp_path), find_common_results(only_pair(tmp_path)), 199):
+    for row in compare_pair(only_pair(tmp_path), find_common_results(only_pair(tmp_path))):
         if row.metric is Metric.PSI:
             assert row.difference is row.p_value is None
         else:
             assert (row.difference, row.p_value) == (0, 1)
-
-
-def test_more_comparisons_have_more_draws(folder, monkeypatch):
-    monkeypatch.setattr("posir_compare.comparison.DRAWS_PER_COMPARISON", 300)
-    found = []
-    monkeypatch.setattr("posir_compare.comparison.find_differences", lambda _, draws: found.append(draws) or ())
-    with pytest.raises(ValueError, match="zip"):
-        compare(build_pairs(read_model_runs([folder])))
-    assert found == [1500]

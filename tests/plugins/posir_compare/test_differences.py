@@ -36,7 +36,7 @@ def common(tmp_path):
 
 def test_paired_differences_are_those_of_the_models_scores(common):
     a, b = analyse(*common.a), analyse(*common.b)
-    found = find_differences(common, 199)
+    found = find_differences(common)
     assert len(found) == 5
     for one, first, second in zip(found, (a.overall, *a.lengths), (b.overall, *b.lengths), strict=True):
         assert one.ndcg.value == pytest.approx(second.ndcg.mean - first.ndcg.mean)
@@ -55,7 +55,7 @@ def test_unpaired_intervals_are_wider_than_those_of_the_models(common):
     unpaired = replace(common, a=common.a._replace(ranks=None))
     assert unpaired.paired is None
     a, b = analyse(*unpaired.a).overall.ndcg, analyse(*unpaired.b).overall.ndcg
-    found = find_differences(unpaired, 199)[0].ndcg
+    found = find_differences(unpaired)[0].ndcg
     low, high = found.interval
     assert (high - low) / 2 == pytest.approx(1.97 * np.hypot(a.standard_error, b.standard_error), rel=0.02)
 

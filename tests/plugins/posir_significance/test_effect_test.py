@@ -9,7 +9,9 @@ from benchmarks.simulation import draw_clustered
 from posir_psi import psi
 from posir_significance.analysis import analyse_group
 from posir_significance.correction import holm
-from posir_significance.position_effect import Stratum, estimate_effect, permute_gains
+from posir_significance.effect_test import find_p_value
+from posir_significance.position_effect import Stratum, estimate_effect, permute_gains, pseudoinverse
+from posir_significance.true_score_model import EffectModels
 
 STRUCTURES = [
     ("independent", 0.0),
@@ -130,3 +132,42 @@ def test_the_level_holds_for_few_queries_of_a_good_model():
     means = curve("flat", 0, 0.95)
     drawn = (draw_clustered("independent", 80, 0.0, means, np.random.default_rng([seed, 3])) for seed in range(150))
     assert sum(analyse_group(one).test.p_value < 0.05 for one in drawn) <= 16
+
+
+def share_of_small_p_values(evidence, size, repeats):
+    """Share of p-values of at most `size` if the evidence follows the distribution that its null draws come from."""
+    rng = np.random.default_rng(8)
+    return np.mean(
+        [
+            [find_p_value(value, null) <= size for value in rng.choice(evidence, 2_000)]
+            for null in (rng.choice(evidence, 999) for _ in range(repeats))
+        ]
+    )
+
+
+@pytest.mark.parametrize("scale", [0.5, 1.0, 3.0])
+def test_p_values_beyond_all_draws_keep_their_level(scale):
+    evidence = np.random.default_rng(7).exponential(scale, 10**6)
+    assert share_of_small_p_values(evidence, 3e-4, 20) <= 3e-4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("queries", "level", "bins"), [(60, 0.9, 20), (80, 0.95, 20), (300, 0.95, 20), (80, 0.95, 6)])
+def test_p_values_beyond_all_permutations_keep_their_level(queries, level, bins):
+    """Under permutation of few gains, most of which are 1, the evidence has a far heavier tail than under normal effects."""
+    drawn = draw_clustered("independent", queries, 0.0, curve("flat", 0, level, bins), np.random.default_rng(1))
+    effect, rng = estimate_effect(drawn), np.random.default_rng(2)
+    models = EffectModels.from_precision(pseudoinverse(effect.null_covariance)[0], bins, effect.filled)
+    evidence = np.concatenate([models.log_evidence(permute_gains(drawn, effect, 2_000, rng)) for _ in range(50)])
+    assert share_of_small_p_values(evidence, 1e-4, 100) <= 1.2e-4
+
+
+def test_one_biased_model_of_a_hundred_is_significant_after_correction():
+    drawn = draw_clustered("independent", 2_000, 0.0, curve("linear", 0.3), np.random.default_rng(4))
+    p_value = analyse_group(drawn).test.p_value
+    assert holm([p_value, *[0.5] * 99])[0] < 0.05
+
+
+@pytest.mark.parametrize("null", [np.zeros(999), np.arange(4.0)])
+def test_without_a_tail_the_p_value_is_the_smallest_that_the_draws_can_show(null):
+    assert find_p_value(5.0, null) == pytest.approx(1 / (len(null) + 1))
