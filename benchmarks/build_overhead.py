@@ -1,5 +1,7 @@
 """What `posir build` adds to the time of the language model's server: 500 documents, 5,000 calls of 50 ms, 32 in flight.
 
+The same calls by the bare `openai` client, in as many threads, are the measure on a machine that does other work, too.
+
 Usage: python benchmarks/build_overhead.py [--documents 500] [--calls 5000] [--milliseconds 50]
 """
 
@@ -8,9 +10,11 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import os
 import resource
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 IN_FLIGHT = 32
@@ -49,8 +53,15 @@ def serve(port: multiprocessing.Queue[int], milliseconds: float) -> None:
     asyncio.run(run())
 
 
+def measure(work: Callable[[], object]) -> tuple[float, float]:
+    """Return the seconds and the seconds of this process's CPU time that a function takes."""
+    started, cpu = time.perf_counter(), time.process_time()
+    work()
+    return time.perf_counter() - started, time.process_time() - cpu
+
+
 def main() -> None:
-    """Print the time of the calls, the time that the server needs for them, and the peak memory."""
+    """Print the time of the calls beside that of the server and of the bare client, and the peak memory."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--documents", type=int, default=500)
     parser.add_argument("--calls", type=int, default=5000)
@@ -62,28 +73,35 @@ def main() -> None:
     address = f"http://127.0.0.1:{port.get()}/v1"
 
     from posir_build.construction.call_log import CallLog
-    from posir_build.construction.language_model import LoggedLanguageModel
+    from posir_build.construction.language_model import LoggedLanguageModel, map_in_threads
     from posir_build.construction.settings import LanguageModelSettings
     from posir_build.construction.verify import RELEVANCE
+    from posir_tasks.models.connection import openai
 
     texts = [f"Document {number}. " + "It has many words in its sentences. " * 200 for number in range(options.documents)]
     values = [{"question": f"What is number {row}?", "text": texts[row % len(texts)]} for row in range(options.calls)]
-    settings = LanguageModelSettings(model="none", endpoints=(address,), in_flight=IN_FLIGHT)
+    settings = LanguageModelSettings.model_validate({"model": "none", "endpoints": [address], "in_flight": IN_FLIGHT})
+    client = openai.OpenAI(api_key="none", base_url=address)
+
+    def call(one: dict[str, str]) -> object:
+        return client.chat.completions.create(**RELEVANCE.build_request(one, 0, settings).body())
+
     with tempfile.TemporaryDirectory() as folder:
-        model = LoggedLanguageModel(settings, CallLog(Path(folder) / "calls.sqlite"))
-        started = time.perf_counter()
-        replies = model.ask(RELEVANCE, values, "Benchmark")
-        seconds = time.perf_counter() - started
-        assert all(reply.answer for reply in replies)
-        started = time.perf_counter()
-        model.ask(RELEVANCE, values, "Benchmark")
-        again = time.perf_counter() - started
+        log = CallLog(Path(folder) / "calls.sqlite")
+        model = LoggedLanguageModel(settings, log)
+        build = measure(lambda: model.ask(RELEVANCE, values, "Benchmark"))
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        assert log.usage()[("none", RELEVANCE.id)].calls == options.calls
+        again = measure(lambda: model.ask(RELEVANCE, values, "Benchmark"))
+    bare = measure(lambda: map_in_threads(call, values, IN_FLIGHT))
     server.terminate()
     needed = options.calls * options.milliseconds / 1000 / IN_FLIGHT
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(f"{options.calls:,} calls, {IN_FLIGHT} in flight: {seconds:.1f} s")
-    print(f"time of the server: {needed:.1f} s; added: {seconds / needed - 1:.0%}")
-    print(f"all from the log: {again:.1f} s; peak memory {memory:.2f} GB")
+    print(f"{options.calls:,} calls, {IN_FLIGHT} in flight; load of the machine {os.getloadavg()[0]:.1f}")
+    print(f"time of the server: {needed:.1f} s")
+    for name, (seconds, cpu) in (("posir build", build), ("bare client", bare)):
+        print(f"{name}: {seconds:.1f} s ({seconds / needed - 1:+.0%}), CPU {cpu:.1f} s")
+    print(f"posir build to bare client: {build[0] / bare[0]:.2f}, CPU {build[1] / bare[1]:.2f}")
+    print(f"all from the log: {again[0]:.1f} s; peak memory {memory:.2f} GB")
 
 
 if __name__ == "__main__":

@@ -138,16 +138,24 @@ def sample_command(
 
 def agreement_command(
     sheets: Annotated[list[Path], typer.Argument(help="Sheets with judgements, one per person.")],
+    dataset: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the domain, such as data/NAME/eng-Latn/notes: save the agreement in its dataset card."),
+    ] = None,
     format_: Format = TableFormat.TABLE,
 ) -> None:
     """Read judgements back: how often people find a question right, with a 95 % interval."""
+    from posir_build.construction.dataset_files import record_human_check
     from posir_build.construction.human_check import build_agreement_table, count_agreement, read_sheet
 
-    counted = count_agreement([read_sheet(sheet) for sheet in sheets])
+    judgements = [read_sheet(sheet) for sheet in sheets]
+    counted = count_agreement(judgements)
     records = [
         {"judgement": one.judgement, "yes": one.yes, "judged": one.judged, "rate": one.rate, "interval": one.interval}
         for one in counted
     ]
+    if dataset is not None:
+        record_human_check(dataset, records, {name for sheet in judgements for name, given in sheet.items() if given})
     print_as(format_, [build_agreement_table(counted)], records)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,14 +12,19 @@ import polars as pl
 
 from posir_build.construction.records import Document, Question, by_id
 from posir_build.target import Target, write_domain
+from posir_tasks.display.numbers import format_interval, format_percent
+from posir_tasks.display.wording import pluralize
+from posir_tasks.errors import PosirError
+from posir_tasks.files import atomic_write
 from posir_tasks.sources.checks import Table
 from posir_tasks.sources.posir import CORPUS, QRELS, QUERIES, PosirTables
 
 #: Files beside the tables of a domain.
-PROVENANCE_FILE, CONSTRUCTION_FILE = "provenance.jsonl", "construction.json"
+PROVENANCE_FILE, CONSTRUCTION_FILE, HUMAN_CHECK_FILE = "provenance.jsonl", "construction.json", "human-check.json"
 #: The dataset card in the folder that holds the languages, and the line that marks it as written by posir.
 CARD_FILE, CARD_MARK = "README.md", "<!-- written by posir build; your changes below the next line of dashes are kept -->"
 CARD_END = "\n-----\n"
+NO_CHECKS: Mapping[str, Any] = {}
 
 
 def build_tables(documents: Sequence[Document], questions: Sequence[Question], folder: Path) -> PosirTables:
@@ -72,14 +77,47 @@ def write_dataset(
 
 def read_constructions(output: Path) -> dict[str, dict[str, Any]]:
     """Return what is known about every built domain below a folder, by `<language>/<domain>`."""
+    return _read_files(output, CONSTRUCTION_FILE)
+
+
+def _read_files(output: Path, name: str) -> dict[str, Any]:
+    """Return the JSON of every file of a name below a folder, by `<language>/<domain>`."""
     return {
         file.parent.relative_to(output).as_posix(): json.loads(file.read_text(encoding="utf-8"))
-        for file in sorted(output.glob(f"*/*/{CONSTRUCTION_FILE}"))
+        for file in sorted(output.glob(f"*/*/{name}"))
     }
 
 
-def build_card(constructions: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the dataset card: the metadata that the Hub reads, one configuration per domain, and a section for each."""
+def record_human_check(folder: Path, agreement: Sequence[Mapping[str, Any]], judged: Collection[str]) -> None:
+    """Save what people found out about a domain beside its tables, and in the dataset card.
+
+    Args:
+        folder: The domain.
+        agreement: For each judgement its name, number of yes, number judged, rate, and 95 % interval.
+        judged: Ids of the judged questions.
+
+    Raises:
+        PosirError: The folder has no questions that `posir build` has made, or none of these.
+    """
+    file = folder / PROVENANCE_FILE
+    if not file.is_file():
+        raise PosirError(f"{folder}: has no {PROVENANCE_FILE}. Name the folder of a domain, such as data/NAME/eng-Latn/notes.")
+    known = {json.loads(line)["id"] for line in file.read_text(encoding="utf-8").splitlines()}
+    # A sample of a build with a held-out part has questions of both parts, and says as much about either.
+    if not known.intersection(judged):
+        raise PosirError(f"{folder}: has none of the {pluralize(len(judged), 'judged question')}. Name the domain they are of.")
+    with atomic_write(folder / HUMAN_CHECK_FILE) as part:
+        part.write_text(json.dumps(agreement, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_card(folder.parent.parent)
+
+
+def build_card(constructions: Mapping[str, Mapping[str, Any]], human_checks: Mapping[str, Any] = NO_CHECKS) -> str:
+    """Return the dataset card: the metadata that the Hub reads, one configuration per domain, and a section for each.
+
+    Args:
+        constructions: How each domain was built, by `<language>/<domain>`.
+        human_checks: What people found out about some of them.
+    """
     licenses = sorted({str(one["license"]) for one in constructions.values()})
     languages = sorted({path.partition("-")[0] for path in constructions})
     lines = ["---", f"language: {json.dumps(languages)}"]
@@ -100,7 +138,7 @@ def build_card(constructions: Mapping[str, Mapping[str, Any]]) -> str:
         "verdicts. Evaluate with `posir`: `POSIR_DATA=<parent folder> mteb run -t PosIR-<Language> -m <model>`."
     )
     for path, one in constructions.items():
-        lines += ["", *_describe_domain(path, one)]
+        lines += ["", *_describe_domain(path, one), *_describe_human_check(human_checks.get(path, ()))]
     return "\n".join(lines) + "\n"
 
 
@@ -123,6 +161,19 @@ def _describe_domain(path: str, construction: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+def _describe_human_check(agreement: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    if not agreement:
+        return
+    yield from ("", "Human check of a sample:", "", "| judgement | yes | judged | yes % | 95 % interval |")
+    yield "| --- | ---: | ---: | ---: | ---: |"
+    for one in agreement:
+        low, high = one["interval"]
+        yield (
+            f"| {one['judgement']} | {one['yes']:,} | {one['judged']:,} | {format_percent(one['rate'])} | "
+            f"{format_interval(low, high, format_percent)} |"
+        )
+
+
 def write_card(output: Path) -> bool:
     """Write the dataset card of a folder, with what a user has added below its last line of dashes.
 
@@ -134,5 +185,6 @@ def write_card(output: Path) -> bool:
     if before and CARD_MARK not in before:
         return False
     _, separator, own = before.partition(CARD_END)
-    file.write_text(build_card(read_constructions(output)) + (separator + own if separator else ""), encoding="utf-8")
+    card = build_card(read_constructions(output), _read_files(output, HUMAN_CHECK_FILE))
+    file.write_text(card + (separator + own if separator else ""), encoding="utf-8")
     return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +21,8 @@ from posir_tasks.sources.repository import REPOSITORY_NAME
 TEXT_SUFFIXES = (".txt", ".md")
 #: Fields in which an id is looked for.
 ID_FIELDS = ("id", "_id")
-#: Split of a dataset on the Hub.
-HUB_SPLIT = "train"
+#: Split of a dataset on the Hub, and the id of a commit.
+HUB_SPLIT, COMMIT = "train", re.compile("[0-9a-f]{40}")
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,9 @@ def _read_source(settings: BuildSettings) -> Iterator[SourceText]:
         return _with_ids(_read_parquet(path, settings), str(path), settings)
     name, _, configuration = settings.documents.partition(":")
     if REPOSITORY_NAME.fullmatch(name) and not path.suffix:
-        return _with_ids(_read_hub(name, configuration or None), settings.documents, settings)
+        revision = _find_revision(name, settings.revision)
+        rows = _read_hub(name, configuration or None, revision)
+        return _with_ids(rows, f"{settings.documents}@{revision}", settings)
     raise DataError(
         f"documents: {settings.documents}: there is no such folder or file. Expected a folder of {' and '.join(TEXT_SUFFIXES)} "
         "files, a .jsonl or .parquet file, or a dataset on the Hub (owner/name)."
@@ -65,9 +68,9 @@ def _read_source(settings: BuildSettings) -> Iterator[SourceText]:
 
 
 def digest_source(settings: BuildSettings) -> str:
-    """Return a digest of the content of local files; of a dataset on the Hub, of its name."""
+    """Return a digest of the content of local files; of a dataset on the Hub, of its name and the revision in the settings."""
     path = Path(settings.documents).expanduser()
-    digest = hashlib.sha256(settings.documents.encode())
+    digest = hashlib.sha256(f"{settings.documents}@{settings.revision or ''}".encode())
     for file in _text_files(path) if path.is_dir() else [path] if path.is_file() else []:
         digest.update(file.name.encode() + digest_file(file))
     return digest.hexdigest()
@@ -114,18 +117,35 @@ def _read_parquet(file: Path, settings: BuildSettings) -> Iterator[tuple[str, Ma
         yield f"row {number}", row
 
 
-def _read_hub(name: str, configuration: str | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _find_revision(name: str, revision: str | None) -> str:
+    """Return the commit of a dataset on the Hub, so that the provenance says which version was read."""
+    from huggingface_hub import HfApi
+
+    if revision and COMMIT.fullmatch(revision):
+        # Nothing to ask: so a build without network access can read what is in the cache.
+        return revision
+    try:
+        return str(HfApi().dataset_info(name, revision=revision).sha)
+    except Exception as error:  # the Hub's client and its HTTP library have errors of their own
+        raise _explain_hub(name, error) from error
+
+
+def _read_hub(name: str, configuration: str | None, revision: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     from datasets import load_dataset
 
     try:
-        rows = load_dataset(name, configuration, split=HUB_SPLIT)
-    except Exception as error:  # the Hub's client, its HTTP library and pyarrow have errors of their own
-        raise DataError(
-            f"documents: {name}: split '{HUB_SPLIT}' cannot be loaded from the Hub ({summarize_error(error)}). Check the name, "
-            "or give a folder, a .jsonl or a .parquet file."
-        ) from error
+        rows = load_dataset(name, configuration, split=HUB_SPLIT, revision=revision)
+    except Exception as error:  # pyarrow has errors of its own, too
+        raise _explain_hub(name, error) from error
     for number, row in enumerate(rows):
         yield f"row {number}", row
+
+
+def _explain_hub(name: str, error: Exception) -> DataError:
+    return DataError(
+        f"documents: {name}: split '{HUB_SPLIT}' cannot be loaded from the Hub ({summarize_error(error)}). Check the name and "
+        "the revision, or give a folder, a .jsonl or a .parquet file."
+    )
 
 
 def _with_ids(rows: Iterator[tuple[str, Mapping[str, Any]]], source: str, settings: BuildSettings) -> Iterator[SourceText]:

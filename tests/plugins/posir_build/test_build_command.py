@@ -65,7 +65,14 @@ def test_plan_build_sample_and_agreement(app, tmp_path, monkeypatch):
         assert sum(server.answered.values()) == calls
         assert "human-check.csv: 5 questions" in call(app, "sample", 5, config)
         assert "already exists" in call(app, "sample", 5, config, fails=True)
-        assert "all of these" in call(app, "agreement", tmp_path / "harbour-build" / "human-check.csv")
+        sheet, domain = tmp_path / "harbour-build" / "human-check.csv", tmp_path / "data" / "made" / "eng-Latn" / "harbour"
+        assert "all of these" in call(app, "agreement", sheet)
+        assert "has none of the 0 judged questions" in call(app, "agreement", sheet, "--dataset", domain, fails=True)
+        sheet.write_text(sheet.read_text(encoding="utf-8-sig").replace(",,,,\n", ",yes,yes,no,\n"), encoding="utf-8")
+        call(app, "agreement", sheet, "--dataset", domain)
+        card = (tmp_path / "data" / "made" / "README.md").read_text()
+        assert "| nothing else in the document answers it | 0 | 5 | 0.0 | [0.0, 43.4] |" in card
+        assert "has no provenance.jsonl" in call(app, "agreement", sheet, "--dataset", tmp_path, fails=True)
         assert "already exists" in call(app, config, "--set", "ask.questions=1", fails=True)
 
 

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -110,6 +111,28 @@ def test_documents_are_read_from_folders_json_lines_and_parquet(tmp_path):
     assert read("texts") == [("deep/one", "One."), ("two", "Two.")]
     assert read("rows.jsonl", text_field="body") == [("7", "One."), ("1", "Two.")]
     assert read("rows.parquet") == [("x", "One."), ("y", "Two.")]
+
+
+def test_documents_of_the_hub_have_the_commit_in_their_source(tmp_path, monkeypatch):
+    asked = []
+
+    def load(name, configuration, *, split, revision):
+        asked.append((name, configuration, split, revision))
+        return [{"text": "One."}]
+
+    monkeypatch.setattr("datasets.load_dataset", load)
+    monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", lambda *_, revision: SimpleNamespace(sha=f"commit-of-{revision}"))
+    (first,) = read_texts(settings(tmp_path, documents="some/texts:part", revision="v1"))
+    assert first.source == "some/texts:part@commit-of-v1: row 0"
+    commit = "0123456789" * 4
+    (second,) = read_texts(settings(tmp_path, documents="some/texts", revision=commit))
+    assert second.source == f"some/texts@{commit}: row 0"
+    assert asked == [("some/texts", "part", "train", "commit-of-v1"), ("some/texts", None, "train", commit)]
+
+
+def test_a_dataset_that_cannot_be_loaded_is_one_message(tmp_path):
+    with pytest.raises(DataError, match=r"some/texts: split 'train' cannot be loaded .*Check the name and the revision"):
+        list(read_texts(settings(tmp_path, documents="some/texts")))
 
 
 @pytest.mark.parametrize(
