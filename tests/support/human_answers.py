@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from posir_tasks.sources.mini import read_documents
@@ -103,6 +103,15 @@ def squad_documents(file: Path, paragraphs: int = 5, translated: Path | None = N
             stop = (number + 1) * paragraphs if number + 1 < count else len(members)
             documents.append(_join(f"{article}-{number}", members[number * paragraphs : stop], others))
     return documents
+
+
+def jaquad_documents(folder: Path, files: int = 3, paragraphs: int = 4) -> list[HumanDocument]:
+    """Return documents from the first files of a folder in SQuAD format."""
+    return [
+        replace(document, id=f"{file.stem}-{document.id}")
+        for file in sorted(folder.glob("*.json"))[:files]
+        for document in squad_documents(file, paragraphs)
+    ]
 
 
 def _paragraphs(file: Path | None) -> Iterable[tuple[int, dict]]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from posir_build.construction import answers
-from posir_build.construction.faults import find_fault, find_repeated
+from posir_build.construction.faults import drop_repeated, find_fault
 from posir_build.construction.language import english_name, two_letter_code
 from posir_build.construction.language_model import LanguageModel, Reply
 from posir_build.construction.prompts import Prompt, load_prompt
@@ -90,21 +90,16 @@ def ask_questions(request: AskRequest, model: LanguageModel) -> StageResult:
             found, faulty = _check(one, one.reply.answer, request)
             questions += found
             discarded += faulty
-    repeated = list(find_repeated(questions, request.settings.similar))
-    dropped = {one.item for one in repeated}
-    kept: dict[str, Question] = {}
-    for question in questions:
-        if question.id not in dropped:
-            kept.setdefault(question.id, question)
+    kept, repeated = drop_repeated(questions, request.settings.similar)
     counts = {"questions": len(questions) + sum(one.question is not None for one in discarded)}
-    return StageResult(tuple(request.documents), tuple(kept.values()), (*discarded, *repeated), (), counts)
+    return StageResult(tuple(request.documents), tuple(kept), (*discarded, *repeated), (), counts)
 
 
 def _check(asked: Asked, answer: answers.AskedQuestions, request: AskRequest) -> tuple[list[Question], list[Discarded]]:
     """Return the questions of an answer without faults, and those with one."""
     found: list[Question] = []
     faulty: list[Discarded] = []
-    for number, one in enumerate(answer.questions):
+    for one in answer.questions:
         text = " ".join(one.question.split())
         question = Question(
             id=question_id(asked.document.id, text),
@@ -117,7 +112,8 @@ def _check(asked: Asked, answer: answers.AskedQuestions, request: AskRequest) ->
             details={"type": one.type, **asked.details},
         )
         fault = find_fault(question, asked.document, request.language)
-        if number >= request.settings.questions and request.settings.method is not Method.PERSONA:
+        is_surplus = len({other.id for other in found} | {question.id}) > request.settings.questions
+        if not fault and is_surplus and request.settings.method is not Method.PERSONA:
             fault = Discarded("more questions than asked for", question.id, question=question)
         if fault:
             faulty.append(fault)

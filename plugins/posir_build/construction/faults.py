@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from rapidfuzz import fuzz
 
@@ -78,8 +78,8 @@ def find_fault(question: Question, document: Document, language: str) -> Discard
     return Discarded("another language", question.id, other, question) if other else None
 
 
-def find_repeated(questions: Iterable[Question], similar: float) -> Iterator[Discarded]:
-    """Yield the questions that repeat an earlier one about their document, or word for word one about another document.
+def drop_repeated(questions: Iterable[Question], similar: float) -> tuple[list[Question], list[Discarded]]:
+    """Return the questions, and those that repeat an earlier one about their document, or word for word about another one.
 
     A question that two documents answer has a false negative in either case. Of such questions the first one is kept.
 
@@ -87,17 +87,18 @@ def find_repeated(questions: Iterable[Question], similar: float) -> Iterator[Dis
         questions: In a fixed order.
         similar: Similarity of two questions about one document, from 0 to 1, from which the later one repeats the earlier.
     """
+    kept: list[Question] = []
+    discarded: list[Discarded] = []
     texts: dict[str, str] = {}
-    earlier: dict[str, list[Question]] = {}
+    earlier: dict[str, list[tuple[str, str]]] = {}
     for question in questions:
         folded = " ".join(question.text.lower().split())
         others = earlier.setdefault(question.document, [])
-        original = next(
-            (one for one in others if fuzz.ratio(folded, " ".join(one.text.lower().split())) >= 100 * similar), None
-        )
-        if original or folded in texts:
-            repeated = original.id if original else texts[folded]
-            yield Discarded("repeats another question", question.id, repeated, question)
+        original = next((name for name, other in others if fuzz.ratio(folded, other) >= 100 * similar), texts.get(folded))
+        if original is not None:
+            discarded.append(Discarded("repeats another question", question.id, original, question))
         else:
             texts[folded] = question.id
-            others.append(question)
+            others.append((question.id, folded))
+            kept.append(question)
+    return kept, discarded

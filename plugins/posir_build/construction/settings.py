@@ -66,7 +66,7 @@ class LanguageModelSettings(Section):
     """How often a request is repeated after a failure that may pass."""
     timeout: Annotated[float, Field(gt=0)] = 300.0
     """Seconds to wait for an answer."""
-    attempts: Annotated[int, Field(ge=1, le=5)] = 2
+    attempts: Annotated[int, Field(ge=1, le=5)] = 3
     """How often the model is asked until its answer can be read."""
     prices: Prices = Prices()
     budget: Annotated[float, Field(gt=0)] | None = None

@@ -181,12 +181,19 @@ def test_ask_discards_faulty_questions_with_a_reason():
         "Who kept bees in Harrow?": "more questions than asked for",
     }
     rows = [{"question": one, "answer": " " if "Why" in one else "a", "type": "x"} for one in asked]
-    result, _ = ask(lambda *_: json.dumps({"questions": rows}), questions=10)
+    result, _ = ask(lambda *_: json.dumps({"questions": rows}), questions=2)
     assert [one.text for one in result.questions] == [next(iter(asked))]
     assert {one.question.text: one.reason for one in result.discarded} == {
         " ".join(text.split()): reason for text, reason in asked.items() if reason
     }
     assert result.counts == {"questions": 11}
+
+
+def test_a_question_that_is_repeated_word_for_word_is_kept_once():
+    row = {"question": "Who built the heavy wheel?", "answer": "a", "type": "who"}
+    result, _ = ask(lambda *_: json.dumps({"questions": [row, row]}))
+    assert [one.text for one in result.questions] == [row["question"]]
+    assert result.reasons() == {"repeats another question": 1}
 
 
 def test_a_question_about_two_documents_is_kept_once():
@@ -218,7 +225,7 @@ def test_chunks_and_personas():
         return json.dumps({"questions": [{"question": f"Why does {first} matter here?", "answer": "a", "type": "simple"}]})
 
     result, _ = ask(write, method="chunk", chunk_words=12)
-    assert [one.position for one in result.questions] == ["beginning", "end"]
+    assert [one.position for one in result.questions] == ["beginning", "beginning", "end"]
     assert all("chunk" in one.details for one in result.questions)
     result, model = ask(write, documents=(ADA, MILL), method="persona")
     assert [one.position for one in result.questions] == ["beginning", "middle", "end"]

@@ -1,0 +1,65 @@
+"""Precision and recall of each stage of `posir build` at its default settings, against questions that people wrote.
+
+A server speaks the chat protocol and answers with the questions and answers of XQuAD or JaQuAD, and fails as language models do
+(`tests/support/language_model_server.py` has the rates).
+
+Usage: python benchmarks/build_accuracy.py FOLDER [CODE ...], where FOLDER holds xquad.<code>.json and jaquad/dev.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from posir_build.construction.pipeline import STAGE_NAMES, Tools, run_stages
+from posir_build.construction.settings import load_settings
+from tests.support.build_accuracy import StageAccuracy, measure_stages
+from tests.support.human_answers import HumanDocument, Truth, jaquad_documents, squad_documents, write_documents
+from tests.support.language_model_server import serve_language_model
+
+LANGUAGES = {
+    "en": "eng-Latn", "de": "deu-Latn", "zh": "cmn-Hans", "ar": "ara-Arab", "es": "spa-Latn", "ru": "rus-Cyrl",
+    "ja": "jpn-Jpan",
+}  # fmt: skip
+
+
+def load_documents(folder: Path, code: str) -> list[HumanDocument]:
+    """Return documents of four paragraphs; questions in another language are German or English."""
+    if code == "ja":
+        return jaquad_documents(folder / "jaquad" / "dev")
+    return squad_documents(folder / f"xquad.{code}.json", 4, folder / f"xquad.{'de' if code == 'en' else 'en'}.json")
+
+
+def measure(documents: list[HumanDocument], language: str) -> Iterator[StageAccuracy]:
+    """Build a dataset from documents, and yield the accuracy of each stage."""
+    truth = Truth(documents)
+    with tempfile.TemporaryDirectory() as name, serve_language_model(truth) as server:
+        folder = Path(name)
+        write_documents(folder / "texts", documents)
+        required = [
+            f"documents={folder / 'texts'}", f"language={language}", "domain=harbour", f"output={folder / 'data'}",
+            f"work={folder / 'work'}", "llm.model=human", f"llm.endpoints=[{server.url}]", "sample.lengths=any", "ask.draws=3",
+        ]  # fmt: skip
+        yield from measure_stages(truth, run_stages(Tools(load_settings(None, required)), STAGE_NAMES[-1]))
+
+
+def main() -> None:
+    """Print a row for each language and stage."""
+    folder, *codes = sys.argv[1:]
+    print("| language | stage | in | right | kept | precision before | precision | recall |")
+    print("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+    for code in codes or LANGUAGES:
+        for one in measure(load_documents(Path(folder), code), LANGUAGES[code]):
+            print(
+                f"| {code} | {one.stage} | {one.entered:,} | {one.right_entered:,} | {one.kept:,} | "
+                f"{one.precision_before:.3f} | {one.precision:.3f} | {one.recall:.3f} |",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""Precision and recall of the stages of `posir build` against what people wrote."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from posir_build.construction.records import Question, StageResult
+from tests.support.human_answers import Truth
+
+
+@dataclass(frozen=True)
+class StageAccuracy:
+    """How well a stage tells right questions from wrong ones."""
+
+    stage: str
+    entered: int
+    """Questions that the stage was given."""
+    right_entered: int
+    kept: int
+    right_kept: int
+
+    @property
+    def precision(self) -> float:
+        """Share of the kept ones that are right."""
+        return self.right_kept / self.kept
+
+    @property
+    def recall(self) -> float:
+        """Share of the right ones that are kept."""
+        return self.right_kept / self.right_entered
+
+    @property
+    def precision_before(self) -> float:
+        """Share of the ones that entered that are right."""
+        return self.right_entered / self.entered
+
+
+def is_asked_right(truth: Truth, question: Question) -> bool:
+    """Whether a person asked this question, word for word, about this document."""
+    asked = truth.by_question.get(question.text, [])
+    return any(about.id == question.document and human.text == question.text for about, human in asked)
+
+
+def is_right(truth: Truth, question: Question) -> bool:
+    """Whether the span has the answer, too, and is in the same third as it; a question without a span is only asked right."""
+    if question.span is None:
+        return is_asked_right(truth, question)
+    return truth.is_right(question.text, question.document, question.span.start, question.span.end)
+
+
+def measure_stages(truth: Truth, results: Mapping[str, StageResult]) -> Iterator[StageAccuracy]:
+    """Yield the accuracy of each stage that has questions, and of all of them together; a repeated question counts once.
+
+    What is right before Locate is a question that a person asked about the document; after it, the span counts, too. So a span
+    that Locate gets wrong is one right question less that it keeps.
+    """
+    asked = results["ask"]
+    faulty = [one.question for one in asked.discarded if one.question is not None]
+    first = before = {one.id: is_right(truth, one) for one in (*faulty, *asked.questions)}
+    for stage in list(results)[1:]:
+        kept = {one.id: is_right(truth, one) for one in results[stage].questions}
+        yield StageAccuracy(stage, len(before), sum(before.values()), len(kept), sum(kept.values()))
+        before = kept
+    yield StageAccuracy("all", len(first), sum(first.values()), len(before), sum(before.values()))
