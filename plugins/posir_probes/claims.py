@@ -88,16 +88,17 @@ def describe_reading(reading: ReadingLength, claim: Claim, special_tokens: int |
         total, factor = reading.estimated_tokens, ESTIMATE_FACTOR
         length = f"{_format_bounds(reading.bounds)} {reading.unit} of a text (about {total.high:,} tokens, estimated)"
     if reading.complete:
-        told = f"; {claim.model} claims {claim.tokens:,} tokens" if claim.tokens else ""
-        return f"It reads at least {length}, as many as were tried{told}."
+        claimed = f"; {claim.model} claims {claim.tokens:,} tokens" if claim.tokens else ""
+        return f"It reads at least {length}, as many as were tried{claimed}."
+    rest = "refuses longer texts" if reading.refusal else "ignores the rest"
     if claim.tokens is None:
-        return f"It reads {length}, and ignores the rest; it claims no length."
+        return f"It reads {length}, and {rest}; it claims no length."
     if total.high * factor < claim.tokens:
-        claimed = f"{claim.model} claims {claim.tokens:,} tokens"
-        return f"It reads only {length}, and ignores the rest without an error, although {claimed}."
+        silently = "" if reading.refusal else " without an error"
+        return f"It reads only {length}, and {rest}{silently}, although {claim.model} claims {claim.tokens:,} tokens."
     if total.low > claim.tokens * factor:
-        return f"It reads {length}, more than the {claim.tokens:,} tokens that {claim.model} claims, and ignores the rest."
-    return f"It reads {length}, as it claims, and ignores the rest."
+        return f"It reads {length}, more than the {claim.tokens:,} tokens that {claim.model} claims, and {rest}."
+    return f"It reads {length}, as it claims, and {rest}."
 
 
 def _format_bounds(bounds: Bounds) -> str:

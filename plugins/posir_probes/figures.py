@@ -7,6 +7,7 @@ from typing import Any
 
 import altair as alt
 
+from posir_probes.inter_domain_similarity import DomainSum, compare_domains
 from posir_probes.probe import ModelProbe, TextProbe
 from posir_probes.results import ProbeResult
 from posir_published.probes import PublishedCurve, read_published_curves
@@ -144,3 +145,30 @@ def split_position(name: str) -> tuple[str, str]:
     """Return the panel, empty if there is only one, and the place on the axis that the name of a position stands for."""
     panel, _, position = name.rpartition(SEPARATOR)
     return panel, position
+
+
+def draw_domains(sums: Mapping[str, DomainSum], model: str, data: str) -> Figure:
+    """Return a heat map of the similarities of domains."""
+    names = list(sums)
+    rows = [
+        {"one": one, "other": other, "similarity": value}
+        for one, values in zip(names, compare_domains(sums).tolist(), strict=True)
+        for other, value in zip(names, values, strict=True)
+    ]
+    chart = (
+        alt.Chart(alt.InlineData(values=rows))
+        .mark_rect()
+        .encode(
+            x=alt.X("other:N", sort=names, title=None, axis=alt.Axis(labelAngle=-90)),
+            y=alt.Y("one:N", sort=names, title=None),
+            color=alt.Color("similarity:Q", title="Cosine", scale=alt.Scale(scheme="viridis")),
+            tooltip=["one:N", "other:N", alt.Tooltip("similarity:Q", format=".4f")],
+        )
+        .properties(width=alt.Step(18), height=alt.Step(18))
+    )
+    documents = sum(one.documents for one in sums.values())
+    explanation = "Cosine of the domains' mean embeddings (arXiv 2601.08363, A.2)."
+    framed = add_frame(
+        alt.vconcat(chart), "Similarity of domains", model, explanation, f"Source: {data} ({documents:,} documents)."
+    )
+    return Figure("inter_domain_similarity", data, model, framed)

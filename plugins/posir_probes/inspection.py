@@ -30,6 +30,7 @@ from posir_probes.verdicts import (
     percentile_interval,
 )
 from posir_tasks.document_ranks import DocumentRanks
+from posir_tasks.errors import PosirError
 from posir_tasks.profile import NDCG_AT_10, PositionProfile
 from posir_tasks.result_schema import PROFILE_KEY, RANKS_KEY
 from posir_tasks.tasks.metadata import SPLIT
@@ -173,17 +174,24 @@ def inspect(setup: Setup, start_progress: StartProgress, output_folder: Path | N
         output_folder: Where to save the result for whole texts, as `mteb run` does; None to save nothing.
 
     Raises:
-        PosirError: The model cannot encode the texts.
+        PosirError: The model cannot encode the texts, or refuses some of them for their length.
     """
     collection, claim = setup.collection, find_claim(setup.model)
     advance = start_progress("Finding how far the model reads", None)
     reading = measure_reading_length(
         setup.encoder, setup.texts, setup.tokenizer, claimed_tokens=claim.tokens, advance=lambda: advance(1)
     )
+    unread = measure_unread(setup.texts, reading, setup.tokenizer)
+    special_tokens = setup.tokenizer.special_tokens if setup.tokenizer else None
+    reading_sentence = describe_reading(reading, claim, special_tokens)
+    if reading.refusal and unread.texts_cut:
+        raise PosirError(
+            f"{setup.model.mteb_model_meta.name}: {reading_sentence} {unread.texts_cut:,} of {len(setup.texts):,} texts are "
+            f"longer ({reading.refusal}). Let the model or its server truncate them, or divide them."
+        )
     tokens = [setup.count_tokens(text) for text in setup.texts]
     questions = ask_questions(collection, tokens, setup.max_questions)
     searches = run_searches(setup, questions, reading, start_progress, output_folder) if questions.questions else []
-    special_tokens = setup.tokenizer.special_tokens if setup.tokenizer else None
     meta, texts = setup.model.mteb_model_meta, len(collection.texts)
     chunks, chunk_verdict = compare_sizes(searches, texts) if searches else ((), None)
     return Inspection(
@@ -199,8 +207,8 @@ def inspect(setup: Setup, start_progress: StartProgress, output_folder: Path | N
         claim=claim,
         reading=reading,
         special_tokens=special_tokens,
-        reading_sentence=describe_reading(reading, claim, special_tokens),
-        unread=measure_unread(setup.texts, reading, setup.tokenizer),
+        reading_sentence=reading_sentence,
+        unread=unread,
         fading=tuple(summarize_fading(searches[0].scores[wording], wording, texts) for wording in Wording if searches),
         chunks=chunks,
         chunk_verdict=chunk_verdict,

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from posir_probes.encoding import ModelEncoder, RecallingEncoder
 from posir_probes.probe import ModelProbe, ProbeData, TextProbe, run_plans
+from posir_probes.probe_sources import ProbeSource
 from posir_probes.probe_sums import ProbeSums
 from posir_probes.results import ProbeResult, SubsetSums, load_result, result_file, result_folder, save_result
-from posir_stats.dataset import Dataset
 from posir_tasks.display.progress import progress
 from posir_tasks.errors import PosirError
 
@@ -23,10 +23,10 @@ BLOCK = 50
 
 @dataclass(frozen=True)
 class ProbeRun:
-    """A model, a dataset, and where results are saved."""
+    """A model, data, and where results are saved."""
 
     encoder: ModelEncoder
-    dataset: Dataset
+    source: ProbeSource
     output: Path
     documents: int
     """Most documents of a subset."""
@@ -38,11 +38,11 @@ class ProbeRun:
 
     def load(self, probe: str) -> ProbeResult:
         """Return what an earlier run has saved of a probe, or an empty result."""
-        file = result_file(self.folder, self.dataset.name, probe)
+        file = result_file(self.folder, self.source.name, probe)
         if file.exists():
             return load_result(file)
         meta = self.encoder.model.mteb_model_meta
-        return ProbeResult(str(meta.name), str(meta.revision), meta.experiment_name, self.dataset.name, probe, {})
+        return ProbeResult(str(meta.name), str(meta.revision), meta.experiment_name, self.source.name, probe, {})
 
 
 @dataclass(frozen=True)
@@ -84,10 +84,9 @@ class ProbeRunner:
                 self._measure_model(probe, sample, encoder)
 
     def _read_samples(self) -> Iterator[Sample]:
-        for subset in self._run.dataset.subsets:
-            data = subset.read()
-            sample = ProbeData.from_position_data(data).sample(self._run.documents)
-            yield Sample(f"{subset.language}/{subset.domain}", data.revision, sample)
+        for subset in self._run.source.subsets:
+            found = subset.read()
+            yield Sample(subset.name, found.revision, found.data.sample(self._run.documents))
 
     def _measure_texts(self, sample: Sample, encoder: RecallingEncoder) -> None:
         """Measure block by block; a block is skipped by the probes that have measured it."""
@@ -119,16 +118,26 @@ class ProbeRunner:
 
 
 def run_probes(run: ProbeRun, probes: Sequence[TextProbe | ModelProbe]) -> list[ProbeResult]:
-    """Measure what is not yet measured, and return all results; warn about probes that cannot measure the model.
+    """Measure what is not yet measured, and return all results; warn about probes that cannot measure model or data.
 
     Raises:
-        PosirError: No probe can measure the model, or the data cannot be read.
+        PosirError: No probe can measure the model or the data, or the data cannot be read.
     """
     runner = ProbeRunner(run, probes)
     runner.measure()
-    found = [result for result in runner.results.values() if result.subsets]
+    results = [result for result in runner.results.values() if result.subsets]
+    problems = runner.failures | {one.probe: describe_unmeasured(one) for one in results if not one.sums.documents}
+    found = [result for result in results if result.probe not in problems]
     if not found:
-        raise PosirError(" ".join(runner.failures.values()))
-    for name, problem in runner.failures.items():
+        raise PosirError(" ".join(dict.fromkeys(problems.values())))
+    for name, problem in problems.items():
         logger.warning("%s was not measured: %s", name, problem)
     return found
+
+
+def describe_unmeasured(result: ProbeResult) -> str:
+    """Return why a result has no document."""
+    reasons = ", ".join(f"{count:,} ({reason})" for reason, count in sorted(result.sums.skipped.items()))
+    if reasons:
+        return f"nothing in {result.data} can be measured. Skipped: {reasons}."
+    return f"{result.data} has no questions with evidence, which it needs. Give a task, or a dataset with evidence spans."

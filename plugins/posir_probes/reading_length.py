@@ -2,7 +2,7 @@
 
 The same for a local model, an API and a server, whatever its metadata claims. Two texts that are equal up to a cut and differ
 in everything after it have the same embedding if the model reads no further than the cut, and another one if it does. The cut
-is found by bisection.
+is found by bisection. A model that refuses long texts instead of cutting them reads the longest text that it accepts.
 """
 
 from __future__ import annotations
@@ -17,12 +17,15 @@ from mteb.types import PromptType
 
 from posir_probes.encoding import Encoder
 from posir_probes.text_units import count_pieces, split_pieces
+from posir_tasks.errors import summarize_error
 from posir_tasks.tokens import estimate_tokens
 
 #: Relative distance of two embeddings of the same input, up to rounding: at least this, or a multiple of what is measured.
 MIN_DISTANCE, NOISE_FACTOR = 3e-6, 5.0
 #: Pieces (words, mostly) of the first text that is tried; each further one is twice as long.
 FIRST_PIECES = 128
+#: Pieces of a text that every model accepts.
+ACCEPTED_PIECES = 8
 #: The share of a text's end that is changed to see whether the end is read.
 CHANGED_SHARE = 0.125
 #: Cuts that are tried at the same time.
@@ -71,6 +74,8 @@ class ReadingLength:
     """What is limited, `tokens`, `words` or `characters`: the first in which all documents agree."""
     documents: int
     """Documents in which the cut was found."""
+    refusal: str = ""
+    """The error for longer texts, if the model refuses them instead of cutting them."""
 
     @property
     def bounds(self) -> Bounds:
@@ -108,20 +113,52 @@ def measure_reading_length(
         count_tokens: The model's tokenizer, None if it is unknown.
         claimed_tokens: What the model claims to read; None if unknown.
         advance: Called after every request.
+
+    Raises:
+        Exception: The model's own, if it cannot encode short texts either.
     """
     limit = round(claimed_tokens * CLAIM_FACTOR) if claimed_tokens else MAX_TOKENS
     probe = _Probe(encoder, advance)
+    try:
+        return _measure_cut(probe, texts, min(limit, MAX_TOKENS), count_tokens)
+    except _RefusedError as refusal:
+        return _measure_refusal(probe, texts, refusal, count_tokens)
+
+
+def _measure_cut(probe: _Probe, texts: Sequence[str], limit: int, count_tokens: TokenCounter | None) -> ReadingLength:
+    """Measure how far a model reads that accepts texts of any length; raise _RefusedError if it refuses one."""
     found: list[tuple[_Document, int]] = []
     size, low, high = FIRST_PIECES, 0, None
     for number in range(MAX_DOCUMENTS):
         if high is None:
-            size, high = _find_size(probe, texts, min(limit, MAX_TOKENS), count_tokens)
+            size, high = _find_size(probe, texts, limit, count_tokens)
             if high is None:
                 return _summarize([(_build_document(texts, size, number), size)], count_tokens, complete=True)
         document = _build_document(texts, size, number)
         low = _find_cut(probe, document, found[-1][1] if found else None, high)
         found.append((document, low))
         length = _summarize(found, count_tokens, complete=False)
+        if len(found) >= MIN_DOCUMENTS and length.bounds.exact:
+            break
+    return length
+
+
+def _measure_refusal(
+    probe: _Probe, texts: Sequence[str], refusal: _RefusedError, count_tokens: TokenCounter | None
+) -> ReadingLength:
+    """Measure how long the texts are that a model accepts; raise the model's error if it refuses short ones, too."""
+    found: list[tuple[_Document, int]] = []
+    size = 2 * refusal.pieces
+    for number in range(MAX_DOCUMENTS):
+        document = _build_document(texts, size, number)
+        if not probe.accepts(document.prefix(ACCEPTED_PIECES)):
+            raise refusal.error
+        low, high = ACCEPTED_PIECES, size
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if probe.accepts(document.prefix(middle)) else (low, middle)
+        found.append((document, high))
+        length = _summarize(found, count_tokens, complete=False, refusal=summarize_error(refusal.error))
         if len(found) >= MIN_DOCUMENTS and length.bounds.exact:
             break
     return length
@@ -151,6 +188,14 @@ def _different_piece(piece: str, pool: Sequence[str], rng: random.Random) -> str
     return "x " if piece[:1].casefold() != "x" else "y "
 
 
+class _RefusedError(Exception):
+    """A model raises an error for a document of so many pieces."""
+
+    def __init__(self, pieces: int, error: Exception) -> None:
+        super().__init__(pieces, error)
+        self.pieces, self.error = pieces, error
+
+
 @dataclass(frozen=True)
 class _Probe:
     """Asks the model whether it reads what differs between texts."""
@@ -170,17 +215,30 @@ class _Probe:
         threshold = max(MIN_DISTANCE, NOISE_FACTOR * float(distances[-1]))
         return [bool(distance > threshold) for distance in distances[:-1]]
 
+    def accepts(self, text: str) -> bool:
+        """Return whether the model encodes a text without an error."""
+        try:
+            self.encoder([text], PromptType.document)
+        except Exception:
+            return False
+        finally:
+            self.advance()
+        return True
+
 
 def _find_size(probe: _Probe, texts: Sequence[str], limit: int, count_tokens: TokenCounter | None) -> tuple[int, int | None]:
     """Return how many pieces a document needs so that its end is not read, and from which piece on nothing is read.
 
-    The second is None if the model reads documents of `limit` tokens to the end.
+    The second is None if the model reads documents of `limit` tokens to the end. Raises _RefusedError if it refuses a document.
     """
     size = FIRST_PIECES
     while True:
         document = _build_document(texts, size, 0)
         high = size - max(1, round(CHANGED_SHARE * size))
-        (read,) = probe.differs(document, size, [high])
+        try:
+            (read,) = probe.differs(document, size, [high])
+        except Exception as error:
+            raise _RefusedError(size, error) from error
         if not read:
             return size, high
         text = document.prefix(size)
@@ -204,18 +262,22 @@ def _find_cut(probe: _Probe, document: _Document, guess: int | None, high: int) 
     return high
 
 
-def _summarize(found: Sequence[tuple[_Document, int]], count_tokens: TokenCounter | None, *, complete: bool) -> ReadingLength:
+def _summarize(
+    found: Sequence[tuple[_Document, int]], count_tokens: TokenCounter | None, *, complete: bool, refusal: str = ""
+) -> ReadingLength:
     """Return what the cuts in several documents say together: where they agree in a unit, what all of them allow."""
     texts = [(document.prefix(cut - (not complete)), document.prefix(cut)) for document, cut in found]
     counters = {"tokens": count_tokens, "words": count_pieces, "characters": len, "estimated": estimate_tokens}
+    # The text without its last piece is accepted and read; of the piece, at least one token, word or character is read if the
+    # model cuts the text there, and at least one is too many if the model refuses it.
+    more, less = (0, 1) if refusal else (int(not complete), 0)
     agreed: list[str] = []
     bounds: dict[str, Bounds] = {}
     for unit, count in counters.items():
         if count is not None:
-            # The text without its last piece is read completely, and so is at least one more token, word or character.
-            lows, highs = zip(*((count(one) + (not complete), count(other)) for one, other in texts), strict=True)
+            lows, highs = zip(*((count(one) + more, count(other) - less) for one, other in texts), strict=True)
             agreed += [unit] if max(lows) <= min(highs) else []
             bounds[unit] = Bounds(max(lows), min(highs)) if max(lows) <= min(highs) else Bounds(min(lows), max(highs))
     unit = next((unit for unit in agreed if unit != "estimated"), next(iter(bounds)))
-    tokens = bounds.get("tokens")
-    return ReadingLength(complete, tokens, bounds["words"], bounds["characters"], bounds["estimated"], unit, len(found))
+    tokens, words, characters = bounds.get("tokens"), bounds["words"], bounds["characters"]
+    return ReadingLength(complete, tokens, words, characters, bounds["estimated"], unit, len(found), refusal)

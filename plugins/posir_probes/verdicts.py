@@ -164,13 +164,18 @@ def _describe_choice(
 ) -> str:
     size = sizes[chosen]
     if size is None:
-        return f"Whole texts serve best: no chunk size is more than {MARGIN * 100:.0f} points of nDCG@10 better."
+        return f"Whole texts are enough: no chunk size is more than {MARGIN * 100:.0f} points of nDCG@10 better."
     gain = float(means[chosen] - means[0])
     low, high = percentile_interval(draws[:, chosen] - draws[:, 0])
     return (
-        f"Chunks of {size} tokens serve best: nDCG@10 {means[chosen] * 100:.1f}, {gain * 100:+.1f} points [{low * 100:.1f}, "
-        f"{high * 100:.1f}] against whole texts, with {vectors[size] / vectors[None]:.1f} times as many vectors."
+        f"Chunks of {size} tokens {_compare_with_best(means, chosen)}: nDCG@10 {means[chosen] * 100:.1f}, {gain * 100:+.1f} "
+        f"points [{low * 100:.1f}, {high * 100:.1f}] against whole texts, with {vectors[size] / vectors[None]:.1f} times as "
+        "many vectors."
     )
+
+
+def _compare_with_best(means: Floats, chosen: int) -> str:
+    return "serve best" if chosen == int(means.argmax()) else f"are enough, within {MARGIN * 100:.0f} points of the best"
 
 
 def name_size(size: int | None) -> str:

@@ -32,6 +32,19 @@ class FirstWords:
         return torch.nn.functional.normalize(torch.as_tensor(one)) @ torch.nn.functional.normalize(torch.as_tensor(other)).T
 
 
+class RefusesLong(FirstWords):
+    """Raises an error for texts of more than so many words."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.most = most
+
+    def __call__(self, texts: Sequence[str], prompt_type: Any = None) -> Any:
+        if max(len(text.split()) for text in texts) > self.most:
+            raise ValueError(f"at most {self.most} words")
+        return super().__call__(texts, prompt_type)
+
+
 def invent_texts(number: int, sentences: int, seed: int = 0) -> list[str]:
     """Return texts of distinct sentences of 12 invented words each."""
     rng = np.random.default_rng(seed)

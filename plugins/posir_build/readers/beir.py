@@ -58,7 +58,7 @@ class QueryAnswer(Record):
 
 def read_beir(folder: Path, split: str) -> Iterator[Passage | SkippedQuestion]:
     """Yield a BEIR folder's documents with the questions of a split; ids are preserved. Raises DataError for invalid files."""
-    relevant = _read_relevant_pairs(folder, split)
+    relevant = read_relevant_pairs(folder, split)
     questions: dict[str, list[Question]] = defaultdict(list)
     file, qrels = folder / "queries.jsonl", folder / "qrels" / f"{split}.tsv"
     unknown = dict.fromkeys(relevant)
@@ -89,7 +89,7 @@ def _only_pair(pairs: list[Pair], qrels: Path) -> Pair:
     return pairs[0]
 
 
-def _read_relevant_pairs(folder: Path, split: str) -> dict[str, list[Pair]]:
+def read_relevant_pairs(folder: Path, split: str) -> dict[str, list[Pair]]:
     """Return document and span of each relevant pair of a split, by query."""
     file = folder / "qrels" / f"{split}.tsv"
     if not file.is_file():

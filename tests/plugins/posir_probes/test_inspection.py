@@ -20,10 +20,11 @@ from posir_probes.text_vectors import encode_texts
 from posir_probes.texts import SkippedText
 from posir_probes.verdicts import Finding
 from posir_tasks.display.tables import to_json
+from posir_tasks.errors import PosirError
 from posir_tasks.results import read_results
 from posir_tasks.tokens import estimate_tokens
 from tests.plugins.posir_probes.test_pseudo_questions import collect
-from tests.support.probed_encoders import FirstWords, invent_texts
+from tests.support.probed_encoders import FirstWords, RefusesLong, invent_texts
 
 
 def run(encoder: FirstWords, texts: list[str], **options: Any) -> Inspection:
@@ -74,6 +75,15 @@ def test_few_texts_are_not_enough_to_say():
     assert inspection.reading.words.low == 60
     assert {one.verdict.finding for one in inspection.fading} == {Finding.UNKNOWN}
     assert inspection.chunk_verdict.texts_needed == 50
+
+
+def test_texts_that_the_model_refuses_are_one_message():
+    with pytest.raises(PosirError) as error:
+        run(RefusesLong(60), invent_texts(5, 15))
+    assert "It reads 60 words of a text" in str(error.value)
+    assert "refuses longer texts; it claims no length. 5 of 5 texts are longer (ValueError: at most 60 words)." in str(
+        error.value
+    )
 
 
 @pytest.mark.slow

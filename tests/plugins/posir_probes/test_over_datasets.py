@@ -7,12 +7,22 @@ from scipy.stats import spearmanr
 from posir_probes.controls import order_blind
 from posir_probes.correlation import PSI, START_TO_END, build_table, correlate, count_needed, find_interval
 from posir_probes.evidence_moving import EvidenceMoving
-from posir_probes.inter_domain_similarity import DomainSum, compare_domains, inter_domain_similarity, list_pairs
+from posir_probes.figures import draw_domains
+from posir_probes.inter_domain_similarity import (
+    DomainSum,
+    compare_domains,
+    inter_domain_similarity,
+    list_pairs,
+    load_sums,
+    measure_domains,
+)
+from posir_probes.probe import ProbeData
+from posir_probes.probe_sources import ProbeSource, SourceSubset, SubsetData
 from posir_probes.probe_sums import ProbeSums
 from posir_probes.results import ProbeResult, SubsetSums
 from posir_probes.subset_validity import compare_tiny, subset_validity
 from posir_report.summary import TaskSummary
-from posir_tasks.errors import ProfileError
+from posir_tasks.errors import PosirError, ProfileError
 from posir_tasks.profile import RANKS, PositionProfile
 from posir_tasks.schemes import AbsolutePositions, RelativePositions
 
@@ -113,3 +123,39 @@ def test_domains_are_compared_by_their_mean_embeddings():
     np.testing.assert_allclose(compare_domains(sums | {"one": halves}), found, atol=1e-6)
     pairs = list_pairs(sums)
     assert (pairs[0].one, pairs[0].other, len(pairs)) == ("two", "one", 3)
+
+
+def source_of(revision="1", **domains):
+    subsets = [
+        SourceSubset(name, lambda texts=texts: SubsetData(revision, ProbeData.from_texts(texts)))
+        for name, texts in domains.items()
+    ]
+    return ProbeSource("words", tuple(subsets))
+
+
+def test_sums_of_domains_are_saved_and_measured_once(tmp_path):
+    file, encoded = tmp_path / "domains" / "words.json", []
+
+    def encoder(texts, prompt_type):
+        encoded.extend(texts)
+        return order_blind(texts, prompt_type)
+
+    domains = {"one": ["a b", "a c"], "two": ["a b c"]}
+    first = measure_domains(encoder, source_of(**domains), file)
+    assert len(encoded) == 3
+    again = measure_domains(encoder, source_of(**domains, three=["x y z"]), file)
+    assert encoded[3:] == ["x y z"]
+    np.testing.assert_allclose(compare_domains(again)[:2, :2], compare_domains(first), atol=1e-6)
+    assert sorted(load_sums(file)) == ["one", "three", "two"]
+    measure_domains(encoder, source_of("2", **domains), file)
+    assert len(encoded) == 7
+    assert "similarity" in draw_domains(first, "m", "words").chart.to_json()
+
+
+def test_what_cannot_be_compared_is_one_message(tmp_path):
+    with pytest.raises(PosirError, match="only one domain"):
+        measure_domains(order_blind, source_of(one=["a"]), tmp_path / "one.json")
+    file = tmp_path / "damaged.json"
+    file.write_text('{"schema": 1}')
+    with pytest.raises(PosirError, match=r"damaged\.json: not sums of domains"):
+        measure_domains(order_blind, source_of(one=["a"], two=["b"]), file)

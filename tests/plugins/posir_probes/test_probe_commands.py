@@ -9,7 +9,9 @@ from typer.testing import CliRunner
 
 from posir_tasks.command.app import build_app
 from posir_tasks.errors import PosirError
+from tests.support.datasets import posir_tables, write_domain
 from tests.support.models import write_tiny_model
+from tests.support.probed_encoders import invent_texts
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +57,35 @@ def test_curves_are_written_as_a_page_and_pictures(model, results, tmp_path):
     ]
 
 
-def test_domains_are_compared(model):
-    assert "Documents" in invoke("domain-similarity", model, "--data", "PosIR-Mini")
+def test_domains_are_compared(model, tmp_path):
+    for domain in ("sports", "law"):
+        write_domain(tmp_path / "data", posir_tables(), domain=domain)
+    arguments = ("domain-similarity", model, "--data", tmp_path / "data", "--output-folder", tmp_path)
+    (row,) = csv.DictReader(io.StringIO(invoke(*arguments, "--format", "csv", "--png", tmp_path)))
+    assert (row["one"], row["other"]) == ("eng-Latn/sports", "eng-Latn/law")
+    assert float(row["similarity"]) == pytest.approx(1)
+    assert [file.name for file in tmp_path.glob("*.png")] == ["data.local_tiny.inter_domain_similarity.png"]
+    assert [file.name for file in tmp_path.glob("results/*/*/domains/*")] == ["data.json"]
+
+
+@pytest.mark.slow
+def test_plain_texts_are_measured_and_bad_files_named(model, tmp_path):
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    for number, text in enumerate(invent_texts(6, 8)):
+        (folder / f"{number}.txt").write_text(text)
+    (folder / "scan.pdf").write_bytes(b"%PDF\x00")
+    arguments = ["probe", model, "--data", folder, "--output-folder", tmp_path, "--format", "json"]
+    result = CliRunner().invoke(build_app(), [str(one) for one in arguments])
+    assert "Skipped: 1 binary (scan.pdf)." in result.stderr
+    assert {one["probe"] for one in json.loads(result.stdout)["results"]} == {
+        "segment_similarity_3",
+        "segment_similarity_10",
+        "needle_insertion",
+        "text_removal",
+        "sentence_regression",
+        "sentence_regression_fit",
+    }
 
 
 @pytest.mark.parametrize(

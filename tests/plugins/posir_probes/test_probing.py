@@ -20,16 +20,15 @@ from posir_probes.figures import build_figures, combine_charts, split_position
 from posir_probes.gradient_saliency import GradientSaliency
 from posir_probes.mirror_reversal import MirrorReversal, mirror_reversal, reverse_data, reverse_task
 from posir_probes.probe import Plan, ProbeData, Question, TextProbe, run_probe
+from posir_probes.probe_sources import ProbeSource, SourceSubset, SubsetData
 from posir_probes.probe_sums import ProbeSums
 from posir_probes.probing import ProbeRun, run_probes
 from posir_probes.query_types import find_query_type
 from posir_probes.results import read_results
 from posir_probes.segment_similarity import SegmentSimilarity
 from posir_probes.tables import build_legend, build_rows, build_tables
-from posir_stats.dataset import Dataset, Subset
 from posir_tasks.errors import PosirError
 from posir_tasks.results import result_files
-from posir_tasks.schemes import RelativePositions
 from posir_tasks.sources.mini import read_mini
 from posir_tasks.tasks.mini import PosIRMini
 from tests.support.encoders import RecordingEncoder
@@ -56,8 +55,8 @@ def model():
 
 @pytest.fixture
 def run(model, mini, tmp_path):
-    subset = Subset("eng-Latn", "eng-Latn", "default", lambda: mini)
-    return ProbeRun(ModelEncoder(model), Dataset("PosIR-Mini", "package", RelativePositions(), (subset,)), tmp_path, 20)
+    subset = SourceSubset("eng-Latn/default", lambda: SubsetData(mini.revision, ProbeData.from_position_data(mini)))
+    return ProbeRun(ModelEncoder(model), ProbeSource("PosIR-Mini", (subset,)), tmp_path, 20)
 
 
 PROBES = [SegmentSimilarity(3), SegmentSimilarity(10), EvidenceLocation()]
@@ -117,7 +116,7 @@ def test_a_killed_run_resumes_after_its_last_block(run, model, monkeypatch):
 
 def test_another_sample_or_revision_is_measured_anew(run, tmp_path):
     run_probes(run, PROBES)
-    larger = ProbeRun(run.encoder, run.dataset, tmp_path, 30)
+    larger = ProbeRun(run.encoder, run.source, tmp_path, 30)
     assert run_probes(larger, PROBES)[0].sums.documents == 30
 
 
@@ -131,6 +130,19 @@ def test_a_probe_that_cannot_measure_the_model_does_not_stop_the_others(run, cap
 def test_a_probe_that_alone_cannot_measure_the_model_is_an_error(run):
     with pytest.raises(PosirError, match="needs the gradients of a sentence-transformers model"):
         run_probes(run, [GradientSaliency()])
+
+
+def test_a_probe_without_questions_is_named_and_does_not_stop_the_others(model, tmp_path, caplog):
+    data = ProbeData({name: f"The mill of {name} burned down in the dry summer of the year 1901." for name in "abcdef"})
+    source = ProbeSource("texts", (SourceSubset("en", lambda: SubsetData("1", data)),))
+    run = ProbeRun(ModelEncoder(model), source, tmp_path, 20)
+    with caplog.at_level(logging.WARNING):
+        found = run_probes(run, [*PROBES, EvidenceMoving(), MirrorReversal()])
+    assert [one.probe for one in found] == ["segment_similarity_3", "segment_similarity_10"]
+    assert "evidence_moving was not measured: texts has no questions with evidence, which it needs." in caplog.text
+    assert "mirror_reversal was not measured" in caplog.text
+    with pytest.raises(PosirError, match="has no questions with evidence"):
+        run_probes(run, [EvidenceMoving()])
 
 
 def test_a_damaged_result_is_an_error_that_names_the_file(run):

@@ -8,7 +8,7 @@ from posir_probes.encoding import ModelEncoder, load_encoder
 from posir_probes.reading_length import Bounds, measure_reading_length
 from posir_tasks.tokens import estimate_tokens
 from tests.support.embedding_server import serve_embeddings
-from tests.support.probed_encoders import FirstWords, invent_texts
+from tests.support.probed_encoders import FirstWords, RefusesLong, invent_texts
 
 TEXTS = invent_texts(20, 30)
 
@@ -53,6 +53,28 @@ def test_a_model_that_reads_everything_is_tried_up_to_its_claim():
 def test_noise_is_measured():
     length = measure_reading_length(FirstWords(words=300, noise=1e-4), TEXTS)
     assert length.words == Bounds(300, 300)
+
+
+@pytest.mark.parametrize("words", [10, 128, 701])
+def test_the_longest_text_that_is_not_refused_is_found_exactly(words: int):
+    length = measure_reading_length(RefusesLong(words), TEXTS)
+    assert (length.unit, length.words, length.refusal) == ("words", Bounds(words, words), f"ValueError: at most {words} words")
+
+
+def test_a_model_that_refuses_everything_has_its_own_error():
+    with pytest.raises(ValueError, match="at most 0 words"):
+        measure_reading_length(RefusesLong(0), TEXTS)
+
+
+@pytest.mark.slow
+def test_a_server_that_refuses_long_texts_is_found_over_http():
+    with serve_embeddings(model="bge-m3", max_words=400) as server:
+        encoder = load_encoder(server.reference)
+        length = measure_reading_length(encoder, TEXTS, claimed_tokens=8192)
+        assert (length.unit, length.words) == ("words", Bounds(400, 400))
+        sentence = describe_reading(length, find_claim(encoder.model), None)
+    assert sentence.endswith("and refuses longer texts, although BAAI/bge-m3 claims 8,192 tokens.")
+    assert "maximum context length is 400 tokens" in length.refusal
 
 
 def test_a_server_that_cuts_is_found_over_http_and_told_in_one_sentence():
