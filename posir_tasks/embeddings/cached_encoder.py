@@ -43,9 +43,15 @@ HASH_BATCH_SIZE = 1_000
 
 
 def with_cache(model: MTEBModels) -> MTEBModels:
-    """Return an encoder with a cache of its embeddings if `POSIR_EMBEDDINGS` is set, and any other model as it is."""
+    """Return an encoder with a cache of its embeddings if `POSIR_EMBEDDINGS` is set, and any other model as it is.
+
+    An encoder with a true attribute `caches_itself` is returned as it is: it caches those of another encoder, from which it
+    computes its own.
+    """
     folder = os.environ.get(EMBEDDINGS_VARIABLE)
-    if folder and isinstance(model, EncoderProtocol) and not isinstance(model, SearchProtocol):
+    if not folder or getattr(model, "caches_itself", False):
+        return model
+    if isinstance(model, EncoderProtocol) and not isinstance(model, SearchProtocol):
         return CachedEncoder(model, Path(folder).expanduser())
     return model
 

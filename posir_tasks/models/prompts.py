@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 #: Methods that put a prompt of `model_prompts` before each text, and use nothing else of the task.
 PROMPT_METHODS = (SentenceTransformerEncoderWrapper.encode, SparseEncoderWrapper.encode, EndpointEncoder.encode)
+#: Attribute of a method `encode` that puts the same prompts before texts as another one.
+SHARED_PROMPTS = "posir_shared_prompts"
 
 
 @dataclass(frozen=True)
@@ -32,9 +35,16 @@ class Prompt:
     """None if the model chooses."""
 
 
+def share_prompts(encode: Callable[..., Any], other: Callable[..., Any]) -> Callable[..., Any]:
+    """Declare that a method `encode` calls another one with the same texts and task, so that its prompts are the same."""
+    setattr(encode, SHARED_PROMPTS, getattr(other, SHARED_PROMPTS, other))
+    return encode
+
+
 def find_prompt(model: Any, task_metadata: TaskMetadata, prompt_type: PromptType | None) -> Prompt | None:
     """Return the prompt with which an mteb model encodes texts of a task; None if its class may use anything in the task."""
     encode = getattr(getattr(model, "encode", None), "__func__", None)
+    encode = getattr(encode, SHARED_PROMPTS, encode)
     if encode in PROMPT_METHODS or type(model) is MultiVectorWrapper:
         return Prompt(get_prompt(model.model_prompts, task_metadata, prompt_type))
     if encode is not InstructSentenceTransformerModel.encode:

@@ -1,11 +1,14 @@
 """mteb's registry of models, which also resolves posir's kinds of references.
 
 mteb looks models up in its registry. `ModelRegistry` takes its place (see `posir_tasks.host`), so that `mteb run`, `posir run`,
-`posir plan` and `mteb.get_model` all accept the same references. A new kind of reference is one more function in `RESOLVERS`.
+`posir plan` and `mteb.get_model` all accept the same references. A new kind of reference is one more function in `RESOLVERS`,
+or in what a plugin returns from the hook `posir_model_resolvers`.
 """
 
 from __future__ import annotations
 
+import logging
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from posir_tasks.errors import PosirError, hide_tracebacks, summarize_error
@@ -14,12 +17,15 @@ from posir_tasks.models.endpoint_resolver import resolve_endpoint
 from posir_tasks.models.folder import resolve_folder
 from posir_tasks.models.names import resolve_bare_name, unknown_model
 from posir_tasks.models.references import ModelReference, Resolver
+from posir_tasks.plugin_api.manager import loaded_plugins
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
     from mteb.models.models_protocols import MTEBModels
 
-#: In order of precedence, after the full names of registered models.
+logger = logging.getLogger(__name__)
+
+#: In order of precedence, after the full names of registered models and the resolvers of plugins.
 RESOLVERS: tuple[Resolver, ...] = (resolve_endpoint, resolve_bare_name, resolve_folder)
 
 
@@ -36,7 +42,20 @@ class ModelRegistry(dict[str, Any]):
 
     def _resolve(self, name: str) -> ModelMeta | None:
         hide_tracebacks()
-        return next((meta for resolver in RESOLVERS if (meta := resolver(name, self)) is not None), None)
+        resolvers = (*plugin_resolvers(), *RESOLVERS)
+        return next((meta for resolver in resolvers if (meta := resolver(name, self)) is not None), None)
+
+
+@cache
+def plugin_resolvers() -> tuple[Resolver, ...]:
+    """Collect the resolvers of the installed plugins, and warn about each plugin that fails, once per process."""
+    found: list[Resolver] = []
+    for plugin, caller in loaded_plugins().callers("posir_model_resolvers"):
+        try:
+            found += [resolver for answer in caller() for resolver in answer]
+        except Exception as error:
+            logger.warning("posir plugin '%s': posir_model_resolvers: %s", plugin, summarize_error(error))
+    return tuple(found)
 
 
 def find_model(reference: ModelReference) -> ModelMeta:

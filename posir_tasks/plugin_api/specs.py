@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from mteb.abstasks.retrieval import AbsTaskRetrieval
 
     from posir_tasks.document_ranks import DocumentRanks
+    from posir_tasks.models.references import Resolver
     from posir_tasks.profile import PositionProfile
     from posir_tasks.window_coverage import WindowCoverage
 
@@ -75,4 +76,17 @@ def posir_probes() -> Iterable[object]:  # type: ignore[empty-body]
 
     Returns:
         Objects with the protocol `posir_probes.probe.TextProbe` or `ModelProbe`. A name that another probe uses is refused.
+    """
+
+
+@hookspec
+def posir_model_resolvers() -> Iterable[Resolver]:  # type: ignore[empty-body]
+    """Return resolvers of references to models, so that `-m` of every command accepts a further kind of name.
+
+    Called once per process, when a name is looked up that is not the full name of a registered model. Import heavy packages
+    inside the resolver.
+
+    Returns:
+        Functions with the protocol `posir_tasks.models.references.Resolver`. They are asked before posir's own resolvers, so
+        they must return None for every name that is not of their kind.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from datasets import Dataset
 from mteb.abstasks.task_metadata import TaskMetadata
@@ -54,6 +54,14 @@ class SearchRequest:
     def task_arguments(self) -> dict[str, Any]:
         """The task as mteb passes it to models."""
         return {"task_metadata": self.task_metadata, "hf_split": self.hf_split, "hf_subset": self.hf_subset}
+
+
+@runtime_checkable
+class MultiVectorSearch(Protocol):
+    """A search model with several vectors per document that counts them."""
+
+    document_vectors: int
+    """Vectors of the documents that were last searched."""
 
 
 def is_reranker(model: MTEBModels) -> bool:

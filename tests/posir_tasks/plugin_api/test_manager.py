@@ -106,7 +106,7 @@ def test_a_plugin_that_cannot_be_loaded_says_why_and_the_others_work(broken, sai
 
 def test_the_problem_of_a_misspelt_hook_lists_the_hooks():
     assert (
-        "The hooks are: posir_commands, posir_languages, posir_probes, posir_scores, posir_task_classes"
+        "The hooks are: posir_commands, posir_languages, posir_model_resolvers, posir_probes, posir_scores, posir_task_classes"
         in problems(Point("typo", MISSPELT))["typo"]
     )
 

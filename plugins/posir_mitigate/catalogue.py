@@ -1,0 +1,13 @@
+"""All mitigations by name."""
+
+from __future__ import annotations
+
+from posir_mitigate.both_orders import BothOrders
+from posir_mitigate.calibrated import Calibrated, CalibratedMean
+from posir_mitigate.chunks import Chunks
+from posir_mitigate.late_chunks import LateChunks, LongLateChunks
+from posir_mitigate.method import Method
+
+METHODS: dict[str, type[Method]] = {
+    method.NAME: method for method in (Chunks, LateChunks, LongLateChunks, Calibrated, CalibratedMean, BothOrders)
+}

@@ -1,0 +1,128 @@
+"""Chunks: a document is divided before it is encoded, and scores by its best chunk, or has the mean of their vectors.
+
+Maximum: each chunk is a vector in the index, as in passage retrieval. Mean: one vector per document (DICE, arXiv 2606.18781).
+Chunks are slices of the text, not decoded tokens. By default they overlap by half: consecutive chunks divide evidence at their
+edges, which is a position effect of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from posir_mitigate.division import TokenFinder, Unit, UnitFinder, divide_text, find_sentences
+from posir_mitigate.document_encoder import DocumentEncoder
+from posir_mitigate.maximum_search import DocumentVectors, MaximumSearch
+from posir_mitigate.method import format_method, refuse, require_encoder
+
+if TYPE_CHECKING:
+    from mteb.models import EncoderProtocol
+    from mteb.models.models_protocols import MTEBModels
+
+    from posir_mitigate.encoding import EncodingContext, Vectors
+
+#: Units of a chunk unless its size is given.
+DEFAULT_SIZES = {Unit.TOKENS: 128, Unit.SENTENCES: 4}
+
+
+class Combination(StrEnum):
+    """How the chunks of a document make its score."""
+
+    MAX = "max"
+    MEAN = "mean"
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """Encode chunks of each document in place of the document."""
+
+    NAME: ClassVar[str] = "chunks"
+
+    size: Annotated[int, Field(ge=0)] = 0
+    """Units of a chunk; 0 for 128 tokens or 4 sentences."""
+    stride: Annotated[int, Field(ge=0)] = 0
+    """Units from the start of a chunk to that of the next; 0 for half the size."""
+    combination: Combination = Combination.MAX
+    unit: Unit = Unit.TOKENS
+
+    def __str__(self) -> str:
+        return format_method(self, size=self.units, stride=self.step)
+
+    @property
+    def units(self) -> int:
+        """Units of a chunk."""
+        return self.size or DEFAULT_SIZES[self.unit]
+
+    @property
+    def step(self) -> int:
+        """Units from the start of a chunk to that of the next, at most the size: no unit is left out."""
+        return min(self.stride or max(1, self.units // 2), self.units)
+
+    @property
+    def cost(self) -> str:
+        """What it costs: vectors per document, and work against the plain model."""
+        vectors = f"a vector for every {self.step} {self.unit}" if self.combination is Combination.MAX else "one vector"
+        return f"{vectors}; encodes every token {self.units / self.step:.3g} times, also those beyond the model's window"
+
+    @property
+    def changed_metadata(self) -> dict[str, Any]:
+        """The model reads texts of any length."""
+        return {"max_tokens": None}
+
+    def apply(self, base: MTEBModels) -> MTEBModels:
+        """Return the model that encodes chunks.
+
+        Raises:
+            PosirError: The model is no encoder; or chunks are to be counted in tokens and there is no fast tokenizer here, or
+                a chunk does not fit its window.
+        """
+        encoder = require_encoder(self, base)
+        chunker = Chunker(self, self._unit_finder(encoder))
+        if self.combination is Combination.MAX:
+            return MaximumSearch(encoder, chunker.vectorize)
+        return DocumentEncoder(encoder, chunker.average)
+
+    def _unit_finder(self, encoder: EncoderProtocol) -> UnitFinder:
+        if self.unit is Unit.SENTENCES:
+            return find_sentences
+        loaded: Any = getattr(encoder, "model", None)
+        tokenizer: Any = getattr(loaded, "tokenizer", None)
+        if not getattr(tokenizer, "is_fast", False):
+            raise refuse(self, encoder, f"no fast tokenizer to count tokens with. Divide by sentences: {self.NAME}(sentences).")
+        window = getattr(loaded, "max_seq_length", None)
+        room = window - tokenizer.num_special_tokens_to_add() if window else self.units
+        if self.units > room:
+            raise refuse(self, encoder, f"chunks of {self.units} tokens exceed the model's window; the size is at most {room}.")
+        return TokenFinder(tokenizer)
+
+
+@dataclass(frozen=True)
+class Chunker:
+    """Divides documents and encodes their chunks."""
+
+    method: Chunks
+    find_units: UnitFinder
+
+    def divide(self, texts: Sequence[str]) -> list[list[str]]:
+        """Return the chunks of each text, at least one."""
+        method = self.method
+        found = zip(texts, self.find_units(texts), strict=True)
+        return [divide_text(text, units, method.units, method.step) for text, units in found]
+
+    def vectorize(self, model: EncoderProtocol, texts: Sequence[str], context: EncodingContext) -> DocumentVectors:
+        """Return the vectors of the documents' chunks."""
+        chunks = self.divide(texts)
+        vectors = context.encode_documents(model, [chunk for several in chunks for chunk in several])
+        return DocumentVectors(vectors, list(map(len, chunks)))
+
+    def average(self, model: EncoderProtocol, texts: Sequence[str], context: EncodingContext) -> Vectors:
+        """Return the mean vector of each document's chunks, shape (n, dimensions)."""
+        found = self.vectorize(model, texts, context)
+        bounds = pairwise(accumulate(found.counts, initial=0))
+        return np.stack([found.vectors[start:end].mean(axis=0, dtype=np.float32) for start, end in bounds])

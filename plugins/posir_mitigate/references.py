@@ -1,0 +1,132 @@
+"""References to mitigated models: `BASE+METHOD(ARGUMENTS)`, such as `all-MiniLM-L6-v2+chunks(128)`.
+
+BASE is any other reference to a model, also one with a method. Results are filed under a name with all arguments, as in
+`sentence-transformers/all-MiniLM-L6-v2+chunks(128,64,max,tokens)`, so that they mix neither with those of the plain model nor
+with those of other arguments. In a shell, the parentheses need quotes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import fields
+from difflib import get_close_matches
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
+
+from posir_tasks.errors import PosirError, summarize_error
+
+if TYPE_CHECKING:
+    from mteb.models import ModelMeta
+    from mteb.models.models_protocols import MTEBModels
+
+    from posir_mitigate.method import Method
+
+REFERENCE = re.compile(r"(?P<base>.+)\+(?P<method>[a-z_]+)(?:\((?P<arguments>[^()]*)\))?", re.DOTALL)
+
+
+def resolve_mitigated(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta | None:
+    """Resolve a model with a method; None if the name is of another kind.
+
+    Raises:
+        PosirError: There is no such method or no such model, or an argument is not allowed.
+    """
+    found = REFERENCE.fullmatch(name)
+    if found is None:
+        return None
+    from posir_mitigate.catalogue import METHODS
+    from posir_tasks.models.folder import is_model_folder
+
+    # `C+` and the like may end the name of a model; with arguments it is meant as a method.
+    if is_model_folder(Path(name).expanduser()) or (found["method"] not in METHODS and found["arguments"] is None):
+        return None
+    return describe_mitigated(_find_base(found["base"], registered), parse_method(found["method"], found["arguments"] or ""))
+
+
+def _find_base(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta:
+    if name in registered:
+        return registered[name]
+    from posir_tasks.models.references import ModelReference
+    from posir_tasks.models.registry import find_model
+
+    return find_model(ModelReference(name))
+
+
+def describe_mitigated(base: ModelMeta, method: Method) -> ModelMeta:
+    """Return mteb's metadata of a model with a method."""
+    update = {
+        "name": f"{base.name}+{method}",
+        "loader": MitigatedLoader(base, method),
+        "loader_kwargs": {},
+        "adapted_from": base.name,
+        **method.changed_metadata,
+    }
+    return base.model_copy(update=update)
+
+
+class MitigatedLoader:
+    """Loads the plain model and applies a method, in place of a class of mteb. (pydantic would dump a dataclass.)"""
+
+    def __init__(self, base: ModelMeta, method: Method) -> None:
+        from posir_tasks.models.references import portable_name
+
+        self.base = base
+        self.method = method
+        # What mteb records as the loader.
+        self.__name__ = type(method).__name__
+        self.reference = f"{portable_name(base)}+{method}"
+
+    def __call__(self, name: str, revision: str | None = None, **options: Any) -> MTEBModels:  # noqa: ARG002
+        """Load the model; raise PosirError if the method does not work for it."""
+        return self.method.apply(self.base.load_model(**options))
+
+
+def parse_method(name: str, arguments: str) -> Method:
+    """Return a method with arguments: numbers in order, words anywhere, or `name=value`.
+
+    Raises:
+        PosirError: There is no such method, or an argument is not allowed.
+    """
+    from posir_mitigate.catalogue import METHODS
+
+    if name not in METHODS:
+        similar = get_close_matches(name, METHODS)
+        suggestion = f" Did you mean {' or '.join(similar)}?" if similar else ""
+        raise PosirError(f"'+{name}': no such method.{suggestion} The methods are {', '.join(METHODS)}.")
+    method = METHODS[name]
+    values = _assign_arguments(method, [part.strip() for part in arguments.split(",") if part.strip()])
+    try:
+        parsed: Method = TypeAdapter(method).validate_python(values)
+    except ValidationError as error:
+        raise PosirError(f"'+{name}({arguments})': {summarize_error(error)}. {_describe_arguments(method)}") from error
+    return parsed
+
+
+def _assign_arguments(method: type[Method], arguments: list[str]) -> dict[str, str]:
+    """Return the arguments by the names of the method's fields; raise PosirError for one too many."""
+    words = {word.value: field for field, kind in _word_fields(method).items() for word in kind}
+    names = [field.name for field in fields(method)]
+    numbers = [name for name in names if name not in words.values()]
+    values: dict[str, str] = {}
+    for argument in arguments:
+        key, equals, value = (part.strip() for part in argument.partition("="))
+        if not equals:
+            key, value = words.get(argument, next((name for name in numbers if name not in values), "")), argument
+        if key not in names or key in values:
+            given = f"+{method.NAME}({','.join(arguments)})"
+            raise PosirError(f"'{given}': '{argument}' is not expected. {_describe_arguments(method)}")
+        values[key] = value
+    return values
+
+
+def _word_fields(method: type[Method]) -> dict[str, type[StrEnum]]:
+    return {name: kind for name, kind in get_type_hints(method).items() if isinstance(kind, type) and issubclass(kind, StrEnum)}
+
+
+def _describe_arguments(method: type[Method]) -> str:
+    words = _word_fields(method)
+    described = [" or ".join(words[field.name]) if field.name in words else field.name for field in fields(method)]
+    return f"The arguments are {', '.join(described)}; the default is {method()}."

@@ -1,0 +1,196 @@
+"""Chunks, late chunks and both orders on small models: the controls, and what is refused."""
+
+import numpy as np
+import pytest
+import torch
+from mteb.timing import TimingStack
+from mteb.types import PromptType
+
+from posir_mitigate.both_orders import BothOrders
+from posir_mitigate.chunks import Chunks, Combination
+from posir_mitigate.division import TokenFinder, Unit, divide_text, find_sentences, group_units
+from posir_mitigate.encoding import EncodingContext
+from posir_mitigate.late_chunks import LateChunks, LateVectorizer, LongLateChunks
+from posir_mitigate.maximum_search import DocumentVectors
+from posir_tasks.errors import PosirError
+from tests.support.encode import TASK, encode, text_dataset
+from tests.support.tiny_encoders import build_encoder
+
+SENTENCES = ["The bell was cast in copper.", "It hung in the harbour for 3.5 years!", "Who rang it?", "A doctor, they say."]
+TEXT = " ".join(SENTENCES * 3)
+TEXTS = [TEXT, "A lantern. ", " ".join(SENTENCES[::-1] * 2), SENTENCES[1]]
+CONTEXT = EncodingContext(**TASK, encode_kwargs={"batch_size": 2, "show_progress_bar": False})
+
+
+@pytest.fixture(scope="module")
+def model():
+    return build_encoder()
+
+
+def search(model, texts, queries, **options):
+    """Search with a model that has several vectors per document; return a score by query and document."""
+    arguments = {**TASK, "encode_kwargs": {"batch_size": 2, "show_progress_bar": False}, "num_proc": None}
+    model.index(text_dataset(texts), **arguments)
+    return model.search(text_dataset(queries), top_k=3, timer=TimingStack(), **arguments, **options)
+
+
+def similarities(model, texts, queries):
+    return np.asarray(model.similarity(encode(model, queries, PromptType.query), encode(model, texts)))
+
+
+@pytest.mark.parametrize(
+    ("units", "size", "stride", "chunks"),
+    [
+        (10, 4, 2, [(0, 4), (2, 6), (4, 8), (6, 10)]),
+        (9, 4, 4, [(0, 4), (4, 8), (8, 9)]),
+        (4, 4, 2, [(0, 4)]),
+        (0, 4, 2, [(0, 0)]),
+    ],
+)
+def test_chunks_cover_every_unit_and_end_with_the_text(units, size, stride, chunks):
+    assert group_units(units, size, stride) == chunks
+
+
+def test_sentences_end_at_terminators_and_line_breaks():
+    assert [TEXT[start:end] for start, end in find_sentences([TEXT])[0]] == SENTENCES * 3
+    for text, sentences in {
+        "鐘は銅です。誰が？": ["鐘は銅です。", "誰が？"],
+        "One “two.” Three\n\nFour 3.5": ["One “two.”", "Three", "Four 3.5"],
+        " \n": [],
+    }.items():
+        assert [text[start:end] for start, end in find_sentences([text])[0]] == sentences
+
+
+def test_token_chunks_are_slices_of_the_text(model):
+    (tokens,) = TokenFinder(model.model.tokenizer)([TEXT])
+    chunks = divide_text(TEXT, tokens, 6, 6)
+    assert "".join("".join(chunks).split()) == "".join(TEXT.split())
+    counts = [len(found) for found in TokenFinder(model.model.tokenizer)(chunks)]
+    assert counts[:-1] == [6] * (len(counts) - 1)
+    assert 0 < counts[-1] <= 6
+
+
+@pytest.mark.parametrize("method", [Chunks(60), Chunks(unit=Unit.SENTENCES, size=9), LateChunks(90), LongLateChunks(90)])
+def test_documents_of_one_chunk_have_the_plain_score_and_one_vector(model, method):
+    texts, queries = TEXTS[1:], ["copper bell", "doctor"]
+    mitigated = method.apply(model)
+    found = search(mitigated, texts, queries)
+    assert mitigated.document_vectors == len(texts)
+    expected = similarities(model, texts, queries)
+    assert [[found[str(q)][str(d)] for d in range(3)] for q in range(2)] == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("method", [Chunks(60, combination=Combination.MEAN), BothOrders(20)])
+def test_documents_of_one_chunk_have_the_plain_embedding(model, method):
+    texts = TEXTS[1:]
+    assert np.abs(encode(method.apply(model), texts) - encode(model, texts)).max() < 1e-6
+    queries = encode(method.apply(model), texts, PromptType.query)
+    assert np.abs(queries - encode(model, texts, PromptType.query)).max() < 1e-6
+
+
+def test_the_maximum_is_that_of_the_chunks_in_any_order(model):
+    queries = ["copper bell", "doctor", "years"]
+    found = search(Chunks(8).apply(model), TEXTS, queries)
+    (tokens,) = TokenFinder(model.model.tokenizer)([TEXT])
+    chunks = divide_text(TEXT, tokens, 8, 4)
+    expected = similarities(model, chunks, queries).max(axis=1)
+    assert [found[str(number)].get("0") for number in range(3)] == pytest.approx(expected.tolist(), abs=1e-6)
+    vectors = encode(model, chunks)
+    order = np.random.default_rng(0).permutation(len(chunks))
+    query_vectors = encode(model, queries, PromptType.query)
+    scores = [DocumentVectors(rows, [len(chunks)]).score(model, query_vectors) for rows in (vectors, vectors[order])]
+    assert np.abs(scores[0] - scores[1]).max() < 1e-6
+
+
+def test_the_mean_is_that_of_the_chunks_vectors(model):
+    found = encode(Chunks(8, 8, Combination.MEAN).apply(model), TEXTS)
+    (tokens,) = TokenFinder(model.model.tokenizer)([TEXT])
+    assert found[0] == pytest.approx(encode(model, divide_text(TEXT, tokens, 8, 8)).mean(axis=0), abs=1e-6)
+
+
+def test_only_candidates_are_ranked_and_the_best_come_first(model):
+    mitigated = Chunks(8).apply(model)
+    everything = search(mitigated, TEXTS, ["copper bell", "doctor"])
+    assert [len(scores) for scores in everything.values()] == [3, 3]
+    assert all(list(scores.values()) == sorted(scores.values(), reverse=True) for scores in everything.values())
+    found = search(mitigated, TEXTS, ["copper bell", "doctor"], top_ranked={"0": ["2", "1"]})
+    assert {query: set(scores) for query, scores in found.items()} == {"0": {"1", "2"}, "1": set()}
+
+
+@pytest.mark.parametrize("method", [Chunks(8), LateChunks(8), LongLateChunks(8, overlap=4)])
+def test_batches_of_1_and_of_8_are_equal(model, method):
+    mitigated = method.apply(model)
+    vectorize = mitigated._vectorize
+    found = [
+        vectorize(model, TEXTS, EncodingContext(**TASK, encode_kwargs={"batch_size": size, "show_progress_bar": False}))
+        for size in (1, 8)
+    ]
+    assert np.abs(found[0].vectors - found[1].vectors).max() < 1e-6
+
+
+@pytest.mark.parametrize("unit", list(Unit))
+@pytest.mark.parametrize("prompt", ["", "passage: "])
+def test_late_chunks_averaged_by_length_give_back_the_plain_embedding(unit, prompt):
+    model = build_encoder(normalize=False, prompts={"document": prompt, "query": ""})
+    vectorizer = (
+        LateChunks(2 if unit is Unit.SENTENCES else 7, 2 if unit is Unit.SENTENCES else 7, unit).apply(model)._vectorize
+    )
+    assert isinstance(vectorizer, LateVectorizer)
+    found = vectorizer(model, TEXTS, CONTEXT)
+    lengths = np.array([end - start for text in TEXTS for start, end in vectorizer.tokenize(text, prompt).chunks])
+    starts = np.cumsum([0, *found.counts[:-1]])
+    average = np.add.reduceat(found.vectors * lengths[:, None], starts) / np.add.reduceat(lengths, starts)[:, None]
+    assert found.counts[0] > 3
+    assert np.abs(average - encode(model, TEXTS)).max() < 1e-5
+
+
+def test_long_late_chunks_of_one_window_are_late_chunks_and_others_read_on(model):
+    short = [text for text in TEXTS if len(text) < len(TEXT)]
+    late, long = LateChunks(8).apply(model)._vectorize, LongLateChunks(8).apply(model)._vectorize
+    assert np.abs(late(model, short, CONTEXT).vectors - long(model, short, CONTEXT).vectors).max() < 1e-6
+    texts = [TEXT * 3]
+    assert long(model, texts, CONTEXT).counts[0] > late(model, texts, CONTEXT).counts[0]
+    small = LongLateChunks(8, overlap=16).apply(model)._vectorize
+    assert small.divide(250) == [(0, 0, 96), (80, 96, 176), (160, 176, 250)]
+    tokens = small.tokenize(texts[0], "")
+    assert tokens.chunks[0][0] == 0
+    assert tokens.chunks[-1][1] == len(tokens.ids)
+
+
+def test_both_orders_average_the_text_and_its_sentences_reversed(model):
+    backwards = " ".join(SENTENCES[::-1])
+    method = BothOrders()
+    assert method.reverse(" ".join(SENTENCES)) == backwards
+    found = encode(method.apply(model), [" ".join(SENTENCES)])
+    assert found[0] == pytest.approx(encode(model, [" ".join(SENTENCES), backwards]).mean(axis=0), abs=1e-6)
+
+
+class WithoutTokenizer:
+    """An encoder with nothing to look into, as behind an endpoint."""
+
+    def __init__(self, model):
+        self.mteb_model_meta = model.mteb_model_meta
+        self.encode, self.similarity, self.similarity_pairwise = model.encode, model.similarity, model.similarity_pairwise
+
+
+def test_what_does_not_work_for_a_model_is_refused_in_a_sentence(model):
+    for method, base, message in [
+        (Chunks(512), model, r"exceed the model's window; the size is at most 94\.$"),
+        (Chunks(), WithoutTokenizer(model), r"no fast tokenizer .*: chunks\(sentences\)\.$"),
+        (Chunks(8), Chunks(8).apply(model), "needs a model with one vector per text"),
+        (LateChunks(), WithoutTokenizer(model), "works inside models of sentence-transformers"),
+        (LateChunks(), build_encoder(pooling="cls"), "needs mean pooling, but this model pools by cls"),
+        (LongLateChunks(overlap=96), model, "the overlap is at most 95"),
+    ]:
+        with pytest.raises(PosirError, match=message):
+            method.apply(base)
+    assert len(search(Chunks(unit=Unit.SENTENCES).apply(WithoutTokenizer(model)), TEXTS, ["bell"])["0"]) == 3
+
+
+def test_every_method_says_its_cost():
+    assert (
+        Chunks(128, 32).cost
+        == "a vector for every 32 tokens; encodes every token 4 times, also those beyond the model's window"
+    )
+    assert Chunks(combination=Combination.MEAN).cost.startswith("one vector; ")
+    assert torch.is_inference_mode_enabled() is False

@@ -1,0 +1,84 @@
+"""Models with methods by name: parsing, errors, and the metadata under which results and embeddings are kept apart."""
+
+import mteb
+import pytest
+
+from posir_mitigate.references import parse_method, resolve_mitigated
+from posir_tasks.errors import PosirError
+from posir_tasks.models.references import ModelReference, portable_name
+from posir_tasks.models.registry import find_model
+from tests.support.models import write_tiny_model
+
+MINILM = "sentence-transformers/all-MiniLM-L6-v2"
+
+
+@pytest.mark.parametrize(
+    ("written", "canonical"),
+    [
+        ("chunks", "chunks(128,64,max,tokens)"),
+        ("chunks(64)", "chunks(64,32,max,tokens)"),
+        ("chunks(64, mean)", "chunks(64,32,mean,tokens)"),
+        ("chunks(sentences)", "chunks(4,2,max,sentences)"),
+        ("chunks(5,1,sentences,mean)", "chunks(5,1,mean,sentences)"),
+        ("chunks(stride=40,size=64)", "chunks(64,40,max,tokens)"),
+        ("late_chunks(32,32)", "late_chunks(32,32,tokens)"),
+        ("long_late_chunks(overlap=8)", "long_late_chunks(64,32,tokens,8)"),
+        ("calibrated", "calibrated(0.5,128,0.5)"),
+        ("calibrated_mean(1,64)", "calibrated_mean(1.0,64,0.5)"),
+        ("both_orders", "both_orders(1)"),
+        ("both_orders+chunks(32)", "both_orders(1)+chunks(32,16,max,tokens)"),
+    ],
+)
+def test_a_model_with_a_method_has_all_arguments_in_its_name(written, canonical):
+    meta = find_model(ModelReference(f"all-MiniLM-L6-v2+{written}"))
+    assert meta.name == portable_name(meta) == f"{MINILM}+{canonical}"
+    assert find_model(ModelReference(meta.name)).name == meta.name
+    plain = mteb.get_model_meta(MINILM)
+    assert (meta.revision, plain.name) == (plain.revision, MINILM)
+    assert meta.model_name_as_path() == f"sentence-transformers__all-MiniLM-L6-v2+{canonical}"
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ("chnks(3)", r"^'\+chnks': no such method. Did you mean chunks"),
+        (
+            "chunks(1,2,3)",
+            r"'3' is not expected. The arguments are size, stride, max or mean, tokens or sentences; the default is",
+        ),
+        ("chunks(size=1,size=2)", "'size=2' is not expected"),
+        ("chunks(big)", "size: Input should be a valid integer"),
+        ("calibrated(1.5)", "strength: Input should be less than or equal to 1"),
+    ],
+)
+def test_what_is_not_allowed_is_named_with_what_is(written, message):
+    with pytest.raises(PosirError, match=message):
+        find_model(ModelReference(f"all-MiniLM-L6-v2+{written}"))
+
+
+def test_an_unknown_base_is_named_with_similar_ones():
+    with pytest.raises(PosirError, match="Did you mean sentence-transformers/all-MiniLM-L6-v2"):
+        find_model(ModelReference("all-MiniLM-L6-v3+chunks"))
+
+
+def test_other_names_are_not_taken(tmp_path):
+    assert resolve_mitigated("organisation/c+", {}) is None
+    assert resolve_mitigated("organisation/notepad+plus", {}) is None
+    folder = write_tiny_model(tmp_path / "tiny+chunks(8)")
+    assert resolve_mitigated(str(folder), {}) is None
+    assert find_model(ModelReference(str(folder))).name == "local/tiny-chunks-8"
+
+
+def test_a_folder_and_an_endpoint_can_have_a_method(tmp_path):
+    folder = write_tiny_model(tmp_path / "tiny")
+    meta = find_model(ModelReference(f"{folder}+chunks(8)"))
+    assert (meta.name, portable_name(meta)) == ("local/tiny+chunks(8,4,max,tokens)", f"{folder}+chunks(8,4,max,tokens)")
+    model = mteb.get_model(str(meta.name).replace("local/tiny", str(folder)), device="cpu")
+    assert model.mteb_model_meta.name == meta.name
+    assert model.mteb_model_meta.max_tokens is None
+    endpoint = find_model(ModelReference("bge-m3@http://localhost:8000/v1+chunks(sentences)"))
+    assert endpoint.name == "endpoint/bge-m3 (localhost-8000)+chunks(4,2,max,sentences)"
+
+
+def test_methods_are_equal_if_their_arguments_are():
+    assert parse_method("chunks", "64") == parse_method("chunks", "size=64,max")
