@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from posir_compare.pairing import CommonResults
-from posir_significance.analysis import Analysis, Estimate, GroupAnalysis, analyse, estimate_start_to_end, mean_terms
+from posir_significance.analysis import Analysis, Estimate, GroupAnalysis, analyse, estimate_start_to_end
 from posir_significance.effect_test import run_effect_test
 from posir_significance.intervals import (
     TAILS,
@@ -55,7 +55,7 @@ def find_differences(common: CommonResults) -> tuple[GroupDifferences, ...]:
         return tuple(_subtract_groups(a, b, bins) for a, b in groups)
     paired = subtract_observations(*common.paired)
     return tuple(
-        _find_paired(paired if index < 0 else paired.select(paired.lengths == index), index >= 0, a, b)
+        _find_paired(paired if index < 0 else paired.select(paired.lengths == index), a, b)
         for index, (a, b) in enumerate(groups, start=-1)
     )
 
@@ -87,8 +87,8 @@ def subtract_effects(a: PositionEffect, b: PositionEffect) -> PositionEffect:
     )
 
 
-def _find_paired(differences: Observations, unweighted: bool, a: GroupAnalysis, b: GroupAnalysis) -> GroupDifferences:
-    mean, effect = estimate_difference(*mean_terms(differences, unweighted=unweighted)), estimate_effect(differences)
+def _find_paired(differences: Observations, a: GroupAnalysis, b: GroupAnalysis) -> GroupDifferences:
+    mean, effect = estimate_difference(differences.gains, differences.clusters), estimate_effect(differences)
     if effect and a.test and b.test and a.variances is not None and b.variances is not None:
         shapes = [test.expected - test.expected.mean() for test in (a.test, b.test)]
         covariance = estimate_covariance(differences, effect, a.variances + b.variances, shapes)

@@ -56,7 +56,9 @@ def _render_task(summaries: Sequence[TaskSummary], rows: Sequence[list[Row]]) ->
 
 def _build_row(label: str, summary: TaskSummary, rows: Sequence[Row], by_length: bool) -> tuple[str, ...]:
     """Return the cells of a model, each of two or three lines: score, interval if there is any, queries or null."""
-    scored: list[Row | BinRow] = [*rows] if by_length else [*build_bin_rows(summary), rows[0]]
+    scored: list[Row | BinRow] = (
+        [row.with_published_average() for row in rows] if by_length else [*build_bin_rows(summary), rows[0]]
+    )
     name = label + partial_suffix(len(summary.subsets), len(summary.missing))
     legend = (name, "95 % interval; estimated PSI", "queries; PSI under the null")
     cells = [legend, *map(_ndcg_lines, scored), *map(_psi_lines, rows)]

@@ -12,6 +12,7 @@ from posir_tasks.errors import PosirError
 def merge_published(rows: Sequence[Row]) -> list[Row]:
     """Return rows together with the published rows of the same tasks and lengths, by descending nDCG@10 within each task.
 
+    In length buckets nDCG@10 is averaged as in the papers.
     A published row is marked as such. It has no interval and no p-value, as the papers give none; its PSI under the null is
     the bound that `posir published` shows, if there is one.
 
@@ -30,7 +31,8 @@ def merge_published(rows: Sequence[Row]) -> list[Row]:
         raise PosirError(
             f"There are no published results for {', '.join(tasks)}. `posir published` lists all published results."
         )
-    groups = [list(group) for _, group in groupby([*rows, *published], key=lambda row: (row.task, row.model, row.revision))]
+    own = (row.with_published_average() for row in rows)
+    groups = [list(group) for _, group in groupby([*own, *published], key=lambda row: (row.task, row.model, row.revision))]
     groups.sort(key=lambda group: (tasks.index(group[0].task), -(group[0].ndcg_at_10 or 0)))
     return [row for group in groups for row in group]
 

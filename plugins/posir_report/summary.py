@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain, groupby, islice
-from typing import Any
+from typing import Any, Self
 
 from posir_psi.scores import none_if_nan
 from posir_significance.correction import holm
@@ -67,6 +67,10 @@ class Row:
     ndcg_at_10: float | None = None
     ndcg_at_10_low: float | None = None
     ndcg_at_10_high: float | None = None
+    ndcg_at_10_as_published: float | None = None
+    """In a length bucket: the unweighted mean of its bins, as papers report it."""
+    ndcg_at_10_as_published_low: float | None = None
+    ndcg_at_10_as_published_high: float | None = None
     start_to_end: float | None = None
     """First third minus last third of the document, in nDCG@10."""
     start_to_end_low: float | None = None
@@ -108,6 +112,17 @@ class Row:
     def best_psi(self) -> float | None:
         """The estimate of PSI, or the observed one if there is no estimate."""
         return self.psi if self.psi_estimate is None else self.psi_estimate
+
+    def with_published_average(self) -> Self:
+        """Return the row with nDCG@10 averaged as in the papers, to be shown beside theirs."""
+        if self.ndcg_at_10_as_published is None:
+            return self
+        return replace(
+            self,
+            ndcg_at_10=self.ndcg_at_10_as_published,
+            ndcg_at_10_low=self.ndcg_at_10_as_published_low,
+            ndcg_at_10_high=self.ndcg_at_10_as_published_high,
+        )
 
 
 def summarise(results: Iterable[SubsetResult]) -> list[TaskSummary]:
@@ -186,6 +201,7 @@ def _build_row(summary: TaskSummary, length: str, index: int | None) -> Row:
     significance = scores.get("psi_significance", {}).get(key, {})
     profile = summary.profile if index is None else summary.profile.of_length(index)
     ndcg_low, ndcg_high = significance.get("ndcg_at_10_interval") or UNKNOWN
+    published_low, published_high = significance.get("ndcg_at_10_as_published_interval") or UNKNOWN
     psi_low, psi_high = significance.get("psi_interval") or UNKNOWN
     start_low, start_high = significance.get("start_to_end_interval") or UNKNOWN
     truncation = scores.get("truncation", {})
@@ -194,9 +210,12 @@ def _build_row(summary: TaskSummary, length: str, index: int | None) -> Row:
         task=summary.task,
         length=length,
         queries=profile.queries,
-        ndcg_at_10=profile.score() if index is None and profile.queries else scores.get(f"ndcg_at_10_{key}"),
+        ndcg_at_10=profile.score() if profile.queries else None,
         ndcg_at_10_low=ndcg_low,
         ndcg_at_10_high=ndcg_high,
+        ndcg_at_10_as_published=None if index is None else scores.get(f"ndcg_at_10_{key}"),
+        ndcg_at_10_as_published_low=published_low,
+        ndcg_at_10_as_published_high=published_high,
         psi=scores.get("psi" if index is None else f"psi_{key}"),
         start_to_end_low=start_low,
         start_to_end_high=start_high,

@@ -43,6 +43,9 @@ class GroupAnalysis:
     queries: int
     documents: int
     ndcg: MeanEstimate | None
+    """Mean over queries."""
+    ndcg_as_published: MeanEstimate | None
+    """Unweighted mean of the non-empty bins, as papers report length buckets."""
     null_band: Floats
     """Low and high ends of 95 % of each bin's score if position has no effect, shape (2, P); NaN where empty."""
     effect: PositionEffect | None
@@ -82,7 +85,7 @@ def analyse(profile: PositionProfile, ranks: DocumentRanks | None = None) -> Ana
     """
     observations = list_observations(profile, ranks)
     lengths = range(len(profile.lengths)) if len(profile.lengths) > 1 else ()
-    buckets = tuple(analyse_group(observations.select(observations.lengths == index), unweighted=True) for index in lengths)
+    buckets = tuple(analyse_group(observations.select(observations.lengths == index)) for index in lengths)
     return Analysis(analyse_group(observations), buckets)
 
 
@@ -91,8 +94,8 @@ def list_observations(profile: PositionProfile, ranks: DocumentRanks | None) -> 
     return Observations.from_ranks(ranks) if ranks else Observations.from_profile(profile)
 
 
-def analyse_group(observations: Observations, *, unweighted: bool = False) -> GroupAnalysis:
-    """Analyse a group; nDCG@10 is the mean over queries, or the unweighted mean over bins, as papers report length buckets."""
+def analyse_group(observations: Observations) -> GroupAnalysis:
+    """Analyse a group of queries."""
     effect = estimate_effect(observations)
     test = (
         run_effect_test(effect, observations.bins, observations=observations) if effect and observations.gains.any() else None
@@ -102,12 +105,13 @@ def analyse_group(observations: Observations, *, unweighted: bool = False) -> Gr
         variances = gain_variances(test.expected, effect.weights * len(observations.position))
         covariance = estimate_covariance(observations, effect, variances, [test.expected - effect.level])
         effect = replace(effect, covariance=covariance)
-    mean = estimate_mean(*mean_terms(observations, unweighted=unweighted))
+    mean = estimate_mean(observations.gains, observations.clusters)
     draws = _draw_psi(effect, mean, observations.bins) if effect and test and mean else None
     return GroupAnalysis(
         queries=len(observations.gains),
         documents=len(np.unique(observations.documents)),
         ndcg=mean,
+        ndcg_as_published=_estimate_bucket_mean(observations),
         null_band=_null_band(effect, observations.bins),
         effect=effect,
         test=test,
@@ -132,16 +136,11 @@ def gain_variances(scores: Floats, counts: Floats) -> Floats:
     return means * (1 - means)
 
 
-def mean_terms(
-    observations: Observations, *, unweighted: bool
-) -> tuple[Floats, Integers] | tuple[Floats, Integers, Floats, Integers]:
-    """Return the arguments of `estimate_mean`: of the mean over queries, or of the unweighted mean of the non-empty bins."""
-    if not unweighted:
-        return observations.gains, observations.clusters
+def _estimate_bucket_mean(observations: Observations) -> MeanEstimate | None:
     query, position = observations.query, observations.position
     counts = np.bincount(position, minlength=observations.bins)
     weights = 1 / ((counts > 0).sum() * counts[position]) if len(position) else np.zeros(0)
-    return observations.gains[query], observations.clusters[query], weights, position
+    return estimate_mean(observations.gains[query], observations.clusters[query], weights, position)
 
 
 def estimate_bins(observations: Observations) -> list[MeanEstimate | None]:

@@ -86,9 +86,7 @@ def estimate_mean(
     return MeanEstimate(mean, found.variance**0.5, interval, found.variance / found.single, found.degrees)
 
 
-def estimate_difference(
-    differences: Floats, clusters: Integers, weights: Floats | None = None, strata: Integers | None = None
-) -> DifferenceEstimate | None:
+def estimate_difference(differences: Floats, clusters: Integers) -> DifferenceEstimate | None:
     """Estimate the difference of two models on the same queries; None with fewer than two clusters.
 
     A t interval with the standard error and the degrees of freedom of `estimate_mean`.
@@ -96,10 +94,8 @@ def estimate_difference(
     Args:
         differences: In nDCG@10 of each query, in [-1, 1], shape (n,).
         clusters: As in `estimate_mean`.
-        weights: As in `estimate_mean`.
-        strata: As in `estimate_mean`.
     """
-    found = _linearize(differences, clusters, weights, strata) if len(differences) else None
+    found = _linearize(differences, clusters, None, None) if len(differences) else None
     return DifferenceEstimate(found.mean, found.variance**0.5, found.degrees) if found and found.degrees else None
 
 

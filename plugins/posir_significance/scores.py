@@ -20,13 +20,18 @@ from posir_tasks.profile import NDCG_AT_10, PositionProfile, mean_gain
 def significance_scores(profile: PositionProfile, ranks: DocumentRanks | None = None) -> dict[str, dict[str, Any]]:
     """Return nDCG@10, PSI and the difference from start to end with their intervals and the test of the position effect.
 
-    There is an entry `all` and, with length buckets, one for each.
+    There is an entry `all` and, with length buckets, one for each, which also has nDCG@10 as the papers report it for length
+    buckets, the unweighted mean of the bins.
     """
     analysis = analyse(profile, ranks)
     scores = {"all": _group_scores(analysis.overall, profile.counts.sum(axis=0))}
     scores["all"] |= {"queries": profile.queries, "ndcg_at_10": none_if_nan(profile.score())}
     for index, group in enumerate(analysis.lengths):
-        scores[profile.lengths[index].lower()] = _group_scores(group, profile.counts[index])
+        published = group.ndcg_as_published
+        scores[profile.lengths[index].lower()] = _group_scores(group, profile.counts[index]) | {
+            "ndcg_at_10_as_published": published.mean if published else None,
+            "ndcg_at_10_as_published_interval": published.interval if published else None,
+        }
     return scores
 
 

@@ -117,7 +117,8 @@ def score_entry(entry: Entry) -> Record:
     (summary,) = summarise(entry.subsets)
     model = read_model(entry.model, entry.revision, entry.meta)
     ranks = {"axes": summary.ranks.axes.to_json(), "ranks": summary.ranks.to_json()} if summary.ranks else None
-    return Record(model, entry.task, tuple(build_rows(summary)), build_detail(summary, entry), ranks)
+    rows = tuple(row.with_published_average() for row in build_rows(summary))
+    return Record(model, entry.task, rows, build_detail(summary, entry), ranks)
 
 
 def build_detail(summary: TaskSummary, entry: Entry) -> dict[str, Any]:

@@ -84,16 +84,20 @@ def test_scores_of_all_lengths_are_those_of_the_pooled_queries(raw, summary):
     assert row.psi == pytest.approx(psi(raw.groupby("bin").ndcg.mean()), abs=1e-9)
 
 
-def test_scores_of_a_length_are_the_unweighted_means_of_its_pooled_bins(raw, summary):
+def test_scores_of_a_length_are_means_of_its_queries_and_as_published_of_its_bins(raw, summary):
     rows = build_rows(summary)[1:]
     assert [row.length for row in rows] == LENGTHS
     for row in rows:
-        bins = raw[raw.bucket == row.length].groupby("bin").ndcg.mean()
-        assert row.queries == (raw.bucket == row.length).sum()
+        inside = raw[raw.bucket == row.length]
+        bins = inside.groupby("bin").ndcg.mean()
+        assert row.queries == len(inside)
         if row.length == "Q3":
-            assert (row.queries, row.ndcg_at_10, row.psi) == (0, None, None)
+            assert (row.queries, row.ndcg_at_10, row.ndcg_at_10_as_published, row.psi) == (0, None, None, None)
         else:
-            assert row.ndcg_at_10 == pytest.approx(bins.mean(), abs=1e-9)
+            assert row.ndcg_at_10 == pytest.approx(inside.ndcg.mean(), abs=1e-9)
+            assert row.ndcg_at_10_as_published == pytest.approx(bins.mean(), abs=1e-9)
+            assert row.ndcg_at_10_low <= row.ndcg_at_10 <= row.ndcg_at_10_high
+            assert row.ndcg_at_10_as_published_low <= row.ndcg_at_10_as_published <= row.ndcg_at_10_as_published_high
             assert row.psi == pytest.approx(psi(bins), abs=1e-9)
 
 

@@ -35,15 +35,6 @@ def test_unpaired_clusters_give_welchs_test():
     assert found.p_value == pytest.approx(theirs.pvalue, rel=0.03)
 
 
-def test_a_bucket_is_the_unweighted_mean_of_its_bins():
-    values, bins = draw_differences(300), np.repeat([0, 1], [200, 100])
-    weights = 1 / (2 * np.bincount(bins)[bins])
-    found = estimate_difference(values, np.arange(300), weights, bins)
-    first, second = values[:200], values[200:]
-    assert found.difference == pytest.approx((first.mean() + second.mean()) / 2)
-    assert found.standard_error == pytest.approx(np.sqrt(first.var() / 200 + second.var() / 100) / 2, rel=0.02)
-
-
 def test_equal_models_have_an_interval_of_positive_width_and_p_1():
     found = estimate_difference(np.zeros(100), np.arange(100) // 4)
     assert found.p_value == 1

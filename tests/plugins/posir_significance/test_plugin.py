@@ -32,6 +32,8 @@ FIELDS = {
     "detectable_start_to_end",
     "detectable_psi",
 }
+#: Fields of length buckets alone.
+AS_PUBLISHED = {"ndcg_at_10_as_published", "ndcg_at_10_as_published_interval"}
 #: Fields of the test and of what follows from it.
 TESTED = (
     FIELDS
@@ -49,7 +51,8 @@ def test_fields(profile):
     scores = posir_scores(profile, None)
     assert scores.keys() == {"psi_significance", "position_intervals", "position_direction"}
     assert list(scores["psi_significance"]) == list(scores["position_direction"]) == ["all", "q1", "q2", "q3", "q4"]
-    assert all(entry.keys() == FIELDS for entry in scores["psi_significance"].values())
+    for name, entry in scores["psi_significance"].items():
+        assert entry.keys() == (FIELDS if name == "all" else FIELDS | AS_PUBLISHED)
     assert len(scores["position_intervals"]) == 20
     json.dumps(scores, allow_nan=False)
 
@@ -60,7 +63,8 @@ def test_values_agree_with_the_psi_plugin(profile):
     assert scores["all"]["ndcg_at_10"] == pytest.approx(profile.score())
     for name in ("q1", "q2", "q3", "q4"):
         assert scores[name]["psi"] == pytest.approx(others[f"psi_{name}"])
-        assert scores[name]["ndcg_at_10"] == pytest.approx(others[f"ndcg_at_10_{name}"])
+        assert scores[name]["ndcg_at_10"] == pytest.approx(others[f"ndcg_at_10_{name}_weighted"])
+        assert scores[name]["ndcg_at_10_as_published"] == pytest.approx(others[f"ndcg_at_10_{name}"])
         assert scores[name]["queries"] == others[f"queries_{name}"]
 
 
@@ -74,8 +78,8 @@ def test_one_length_has_only_the_entry_all():
 
 def test_empty_profile():
     scores = posir_scores(build_profile(np.zeros((3, 12)), np.zeros((3, 12))), None)
-    for entry in scores["psi_significance"].values():
-        assert entry == dict.fromkeys(FIELDS) | {"queries": 0, "documents": 0}
+    for name, entry in scores["psi_significance"].items():
+        assert entry == dict.fromkeys(FIELDS if name == "all" else FIELDS | AS_PUBLISHED) | {"queries": 0, "documents": 0}
     assert scores["position_intervals"] == [None] * 3
     assert all(value is None for entry in scores["position_direction"].values() for value in entry.values())
 
