@@ -1,0 +1,139 @@
+"""The model that is trained: how it pools, and what it reads of a text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from posir_tasks.display.wording import pluralize
+from posir_tasks.errors import PosirError
+from posir_tasks.models.references import ModelReference
+from posir_tasks.models.registry import load_model
+from posir_train.composing import TokenizedExample, tokenize_examples
+from posir_train.examples import Examples
+from posir_train.token_spans import TokenizerTokens, fast_tokenizer
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+#: Names under which models keep the prompt of documents, as sentence-transformers looks for it.
+DOCUMENT_PROMPTS = ("document", "passage", "corpus")
+#: Types of models whose positions begin after the id of the padding token.
+ROBERTA = ("roberta", "xlm-roberta", "camembert")
+
+
+class Pooling(StrEnum):
+    """How the embeddings of tokens become one of the text, by sentence-transformers' names."""
+
+    MEAN = "mean"
+    CLS = "cls"
+    LAST_TOKEN = "lasttoken"
+    MAX = "max"
+
+
+@dataclass(frozen=True)
+class ModelSettings:
+    """The model to train, and what is changed of it before."""
+
+    name: str
+    revision: str | None = None
+    pooling: Pooling | None = None
+    """None to leave it as it is, as all others."""
+    window: int | None = None
+    """Tokens of a text that it reads."""
+    query_prompt: str | None = None
+    """Put before queries, in training and later."""
+
+    def load(self) -> SentenceTransformer:
+        """Load the model with these settings.
+
+        Raises:
+            PosirError: There is no such model, it is none that sentence-transformers can train, or it has no such window.
+        """
+        from sentence_transformers import SentenceTransformer
+
+        loaded = getattr(load_model(ModelReference(self.name, self.revision)), "model", None)
+        if type(loaded) is not SentenceTransformer:
+            raise PosirError(f"{self.name}: not a dense model of sentence-transformers, which alone can be trained.")
+        if self.pooling is not None:
+            _set_pooling(loaded, self.pooling, self.name)
+        if self.window is not None:
+            _set_window(loaded, self.window, self.name)
+        if self.query_prompt is not None:
+            loaded.prompts["query"] = self.query_prompt
+        return loaded
+
+
+def _set_pooling(model: SentenceTransformer, pooling: Pooling, name: str) -> None:
+    from sentence_transformers.sentence_transformer.modules import Pooling as PoolingModule
+
+    modules = [module for module in model if isinstance(module, PoolingModule)]
+    if len(modules) != 1 or not isinstance(modules[0].pooling_mode, str):
+        raise PosirError(f"{name}: its pooling cannot be exchanged. Train it without --pooling.")
+    modules[0].pooling_mode = pooling.value
+
+
+def _set_window(model: SentenceTransformer, window: int, name: str) -> None:
+    longest = longest_window(model)
+    if longest is not None and window > longest:
+        raise PosirError(f"--window {window}: {name} reads {longest} tokens at most. Choose a smaller one, or another model.")
+    model.max_seq_length = window
+
+
+def longest_window(model: SentenceTransformer) -> int | None:
+    """Return the most tokens that a model can read by its position embeddings; None if there is no limit."""
+    config: Any = getattr(model[0], "config", None)
+    limit = getattr(config, "max_position_embeddings", None)
+    if not isinstance(limit, int):
+        return None
+    # RoBERTa counts positions from the id of the padding token.
+    return limit - config.pad_token_id - 1 if config.model_type in ROBERTA else limit
+
+
+@dataclass(frozen=True)
+class ModelReader:
+    """What a model reads of a document."""
+
+    tokens: TokenizerTokens
+    window: int | None
+    longest: int | None
+    extra: int
+    """Special tokens, and those of the prompt."""
+
+    @classmethod
+    def of_model(cls, model: SentenceTransformer, name: str) -> ModelReader:
+        """Return the reader of a model; PosirError if its tokenizer does not say where tokens are."""
+        tokenizer = model.tokenizer
+        prompt = next((model.prompts[one] for one in DOCUMENT_PROMPTS if model.prompts.get(one)), "")
+        extra = tokenizer.num_special_tokens_to_add() + len(tokenizer.encode(prompt, add_special_tokens=False))
+        return cls(fast_tokenizer(tokenizer, name), model.max_seq_length, longest_window(model), extra)
+
+    def tokenize(self, data: Examples) -> list[TokenizedExample]:
+        """Return the examples with the tokens of their documents."""
+        return tokenize_examples(data, self.tokens)
+
+    def count(self, source: TokenizedExample) -> int:
+        """Return how many tokens of its document the model reads, special ones and prompt included."""
+        length = len(source.tokens) + self.extra
+        return length if self.window is None else min(length, self.window)
+
+    def reads_evidence(self, source: TokenizedExample) -> bool:
+        """Whether the window has all of the evidence."""
+        return self.window is None or source.last + self.extra <= self.window
+
+    def refuse_beyond(self, sources: Sequence[TokenizedExample], name: str) -> None:
+        """Raise PosirError if the model does not read the evidence of some questions; it says how many, and what to do."""
+        beyond = [source for source in sources if not self.reads_evidence(source)]
+        if not beyond:
+            return
+        needed = max(source.last for source in beyond) + self.extra
+        advice = f"Set --window {needed}"
+        if self.longest is not None and needed > self.longest:
+            advice = f"They need one of {needed:,}, and the model reads {self.longest:,} at most: train another model"
+        raise PosirError(
+            f"{name}: the evidence of {len(beyond):,} of {pluralize(len(sources), 'question')} is beyond the model's window of "
+            f"{self.window:,} tokens, where it cannot learn to find it. {advice}, leave these questions out with "
+            "--drop-beyond, or cut windows with `posir compose`."
+        )

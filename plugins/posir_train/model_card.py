@@ -1,0 +1,45 @@
+"""What the model card says beyond what sentence-transformers writes into it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from posir_tasks.display.wording import pluralize
+from posir_tasks.files import atomic_write
+from posir_train.pads import Objective
+
+if TYPE_CHECKING:
+    from posir_train.settings import TrainingSettings
+    from posir_train.training import TrainedModel
+
+CARD_FILE, HEADING = "README.md", "## Position of the evidence"
+
+
+def describe(settings: TrainingSettings, trained: TrainedModel) -> list[str]:
+    """Return what a model was trained on and measured with, in sentences."""
+    training, held_out = trained.data.training, trained.data.held_out
+    counts = ", ".join(f"{name} {count:,}" for name, count in training.counts.items())
+    shares = ", ".join(f"{share:.2f}" for share in settings.positions.shares)
+    articles = len({example.document.article for example in held_out.examples})
+    sampled = (
+        f"Positions in batches: {settings.positions.name} (begin, middle, end: {shares}), balanced within length bins; "
+        f"{settings.loss}, scale {settings.scale:g}."
+        if settings.objective is Objective.RETRIEVAL
+        else f"Objective: {settings.objective.value}; positions of the evidence play no part in it."
+    )
+    return [
+        f"Trained on {settings.data}: {pluralize(sum(training.counts.values()), 'question')} about "
+        f"{pluralize(training.articles, 'article')} ({counts}). {sampled} Batches of {settings.batch_size}, learning rate "
+        f"{settings.learning_rate:g}, seed {settings.seed}; the weights are those of step {trained.steps:,}.",
+        f"Measured with {pluralize(len(held_out.examples), 'question')} about {pluralize(articles, 'article')} that were not "
+        "trained on. Documents are ranked within a corpus, without others that have the question's passage.",
+    ]
+
+
+def add_to_card(folder: Path, report: str) -> None:
+    """Add a report to the model card in a folder, in place of an earlier one."""
+    card = folder / CARD_FILE
+    text = card.read_text(encoding="utf-8").partition(HEADING)[0] if card.exists() else ""
+    with atomic_write(card) as temporary:
+        temporary.write_text(f"{text.rstrip()}\n\n{HEADING}\n\n{report}\n", encoding="utf-8")

@@ -1,0 +1,63 @@
+"""Where the evidence is: begin, middle or end of its document, and how often each is trained on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from posir_tasks.errors import PosirError
+from posir_tasks.schemes import RelativePositions
+
+ALLOWED = "begin, middle, end, uniform, or three weights such as 2,1,1"
+
+
+class Position(IntEnum):
+    """The third of the document that contains the evidence's midpoint, by characters."""
+
+    BEGIN = 0
+    MIDDLE = 1
+    END = 2
+
+    @property
+    def title(self) -> str:
+        """The name in tables and options."""
+        return self.name.lower()
+
+
+def find_position(start: int, end: int, characters: int) -> Position:
+    """Return the third of a document of so many characters that contains the midpoint of a span; borders as in PosIR."""
+    return Position(sum((start + end) * 3 > 2 * border * characters for border in (1, 2)))
+
+
+def position_scheme(token_bounds: tuple[int, ...] = ()) -> RelativePositions:
+    """Return the scheme with these positions as bins, and length buckets with these last lengths in tokens."""
+    return RelativePositions(len(Position), token_bounds)
+
+
+@dataclass(frozen=True)
+class PositionWeights:
+    """How often each position is trained on."""
+
+    shares: tuple[float, float, float]
+    """By `Position`; they sum to 1."""
+    name: str
+    """As the user named them."""
+
+    @classmethod
+    def parse(cls, text: str) -> PositionWeights:
+        """Read `begin`, `middle`, `end`, `uniform` or three weights separated by commas; PosirError for anything else."""
+        named = {position.title: tuple(float(position == other) for other in Position) for position in Position}
+        named["uniform"] = (1.0, 1.0, 1.0)
+        try:
+            begin, middle, end = named.get(text) or tuple(map(float, text.split(",")))
+        except ValueError:
+            raise PosirError(f"--positions {text}: not allowed. Use {ALLOWED}.") from None
+        total = begin + middle + end
+        if not (min(begin, middle, end) >= 0 and 0 < total < float("inf")):
+            raise PosirError(f"--positions {text}: weights must be at least 0, and one of them above 0. Use {ALLOWED}.")
+        return cls((begin / total, middle / total, end / total), text)
+
+    @property
+    def needed(self) -> tuple[Position, ...]:
+        """The positions with a weight above 0."""
+        return tuple(position for position in Position if self.shares[position])

@@ -1,0 +1,112 @@
+"""From examples to the columns that a loss takes, and the examples that models are measured with."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from datasets import Dataset
+
+from posir_tasks.display.wording import pluralize
+from posir_train.evaluation import HeldOutData
+from posir_train.examples import Example, Examples, split_by_article
+from posir_train.model import ModelReader
+from posir_train.negatives import cut_negatives, filter_by_margin
+from posir_train.pads import Objective, build_pairs
+from posir_train.positions import Position
+from posir_train.sampler import BatchPlan, build_cells
+from posir_train.settings import TrainingSettings
+
+if TYPE_CHECKING:
+    from posir_build.construction.rerankers import ModelReranker
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """What is trained on."""
+
+    dataset: Dataset
+    plan: BatchPlan | None
+    """None for objectives without positions."""
+    counts: Mapping[str, int]
+    """Questions by position."""
+    articles: int
+    notes: tuple[str, ...]
+    """What was left out, and why."""
+
+
+@dataclass(frozen=True)
+class PreparedData:
+    """What is trained on and measured with: no article is in both."""
+
+    training: TrainingData
+    held_out: HeldOutData
+
+
+def prepare_data(settings: TrainingSettings, data: Examples, reader: ModelReader) -> PreparedData:
+    """Divide examples into training and held-out ones, and form the columns of the loss.
+
+    Raises:
+        PosirError: The model does not read some evidence, there are too few articles, or a position is empty.
+    """
+    sources = reader.tokenize(data)
+    if not settings.drop_beyond:
+        reader.refuse_beyond(sources, data.name)
+    read = [source for source in sources if reader.reads_evidence(source)]
+    lengths = {source.example: reader.count(source) for source in read}
+    split = split_by_article(data.select(lengths), settings.held_out, settings.seed)
+    if settings.objective is Objective.RETRIEVAL:
+        training = _form_pairs(settings, split.training, lengths)
+    else:
+        training = _form_pads_pairs(settings, split.training, reader)
+    if len(read) < len(sources):
+        note = f"left out: {pluralize(len(sources) - len(read), 'question')} with evidence beyond the window"
+        training = replace(training, notes=(note, *training.notes))
+    held_out = split.held_out.examples
+    return PreparedData(training, HeldOutData.build(held_out, [lengths[example] for example in held_out]))
+
+
+def _form_pads_pairs(settings: TrainingSettings, data: Examples, reader: ModelReader) -> TrainingData:
+    texts = sorted({document.text for document in data.documents})
+    dataset = build_pairs(texts, reader.tokens, settings.objective, settings.seed)
+    return TrainingData(dataset, None, _count(data.examples), len(data.articles), ())
+
+
+def _form_pairs(settings: TrainingSettings, data: Examples, lengths: Mapping[Example, int]) -> TrainingData:
+    """Return questions and their documents, with the hard negatives that the settings ask for."""
+    examples, notes = list(data.examples), []
+    if settings.rerankers:
+        examples = filter_by_margin(examples, _load_rerankers(settings.rerankers), settings.margin)
+        removed = pluralize(len(data.examples) - len(examples), "question")
+        notes.append(f"left out: {removed} with a margin below {settings.margin:g}")
+    negatives: dict[str, list[str]] = {}
+    if settings.hard_negatives:
+        found = {example: parts for example in examples if (parts := cut_negatives(example))}
+        if len(found) < len(examples):
+            notes.append(f"left out: {pluralize(len(examples) - len(found), 'question')} whose document has no other parts")
+        examples = list(found)
+        negatives = {f"negative_{number + 1}": [parts[number] for parts in found.values()] for number in range(2)}
+    cells = build_cells(examples, [lengths[example] for example in examples], settings.positions)
+    columns = {
+        "anchor": [example.question for example in examples],
+        "positive": [example.document.text for example in examples],
+        **negatives,
+    }
+    articles = len({example.document.article for example in examples})
+    plan = BatchPlan(tuple(examples), cells, settings.per_article)
+    return TrainingData(Dataset.from_dict(columns), plan, _count(examples), articles, tuple(notes))
+
+
+def _load_rerankers(names: Sequence[str]) -> list[ModelReranker]:
+    # The settings of `posir build` need a package that training does not.
+    from posir_build.construction.rerankers import ModelReranker
+    from posir_build.construction.settings import RerankerSettings
+
+    return [ModelReranker(RerankerSettings(model=name), "eng-Latn") for name in names]
+
+
+def _count(examples: Sequence[Example]) -> dict[str, int]:
+    counts = Counter(example.position for example in examples)
+    return {position.title: counts[position] for position in Position}

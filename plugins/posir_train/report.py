@@ -1,0 +1,171 @@
+"""Before and after: what training changed on held-out documents, with paired tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from posir_compare.differences import Difference, find_differences, subtract_observations
+from posir_compare.pairing import CommonResults, PooledResult
+from posir_significance.analysis import Estimate, analyse, estimate_bins
+from posir_significance.correction import holm
+from posir_significance.effect_test import NULL_DRAWS
+from posir_significance.intervals import ALPHA, MeanEstimate, estimate_difference
+from posir_significance.observations import Observations
+from posir_tasks.display.numbers import MISSING, format_estimate, format_p_value, format_percent, format_psi
+from posir_tasks.display.tables import Table, build_columns
+from posir_tasks.document_ranks import DocumentRanks
+from posir_train.evaluation import Measurement
+from posir_train.positions import Position
+
+NDCG, START_TO_END, PSI, COSINE = "nDCG@10", "start to end", "PSI", "cosine of unrelated texts"
+#: How far the cosine of unrelated texts may rise before the report warns of a collapse.
+COLLAPSE = 0.2
+HEADINGS = ("Score", "Before", "After", "After - before", "p corrected", "Verdict")
+LEGEND = (
+    "On held-out articles. 95 % intervals for new articles; differences are paired by query. nDCG@10 and start to end (first "
+    "minus last third) x 100; PSI: posterior median. p corrected: Holm-corrected for all tests of the table; better, worse, "
+    "less biased and more biased need p below 0.05. Cosine of unrelated texts: mean over pairs of documents of different "
+    "articles; near 1, all texts are alike."
+)
+
+
+@dataclass(frozen=True)
+class Value:
+    """A score with its 95 % interval; None where undefined."""
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+
+    @classmethod
+    def from_estimate(cls, found: Estimate | MeanEstimate | None) -> Value:
+        """Return an estimate with its interval."""
+        if found is None:
+            return cls(None)
+        value = found.mean if isinstance(found, MeanEstimate) else found.value
+        return cls(value, *(found.interval or (None, None)))
+
+
+@dataclass(frozen=True)
+class Change:
+    """A score of the base model and of the trained model on the same questions."""
+
+    score: str
+    before: Value
+    after: Value
+    difference: Value
+    p_value: float | None
+    """None without a test."""
+    p_corrected: float | None = None
+
+    @property
+    def verdict(self) -> str:
+        """What the test allows to say."""
+        if self.p_corrected is None:
+            return ""
+        if self.p_corrected >= ALPHA or self.before.value is None or self.after.value is None:
+            return "not significant"
+        if self.score not in (START_TO_END, PSI):
+            return "better" if self.after.value > self.before.value else "worse"
+        return "less biased" if abs(self.after.value) < abs(self.before.value) else "more biased"
+
+
+def compare_measurements(before: Measurement, after: Measurement) -> list[Change]:
+    """Return all changes, with p-values that are not corrected."""
+    return [
+        *compare_ranks(before.ranks, after.ranks),
+        Change(COSINE, Value(before.unrelated_cosine), Value(after.unrelated_cosine), _subtract(before, after), None),
+    ]
+
+
+def _subtract(before: Measurement, after: Measurement) -> Value:
+    return Value(after.unrelated_cosine - before.unrelated_cosine)
+
+
+def compare_ranks(before: DocumentRanks, after: DocumentRanks) -> list[Change]:
+    """Return the changes of nDCG@10, over all and by position, of start to end and of PSI."""
+    common = CommonResults(PooledResult(before.profile, before), PooledResult(after.profile, after), (), ())
+    found = find_differences(common, NULL_DRAWS)[0]
+    one, other = (analyse(ranks.profile, ranks).overall for ranks in (before, after))
+    return [
+        _build_change(NDCG, one.ndcg, other.ndcg, found.ndcg),
+        *_compare_bins(before, after),
+        _build_change(START_TO_END, one.start_to_end, other.start_to_end, found.start_to_end),
+        _build_change(PSI, one.psi, other.psi, found.psi),
+    ]
+
+
+def _build_change(
+    score: str,
+    before: Estimate | MeanEstimate | None,
+    after: Estimate | MeanEstimate | None,
+    difference: Difference | None,
+) -> Change:
+    change = Value(difference.value, *difference.interval) if difference else Value(None)
+    p_value = difference.p_value if difference else None
+    return Change(score, Value.from_estimate(before), Value.from_estimate(after), change, p_value)
+
+
+def _compare_bins(before: DocumentRanks, after: DocumentRanks) -> list[Change]:
+    one, other = Observations.from_ranks(before), Observations.from_ranks(after)
+    paired = subtract_observations(one, other)
+    bins = [list(Position)[row] for row in range(len(Position))] if one.bins == len(Position) else []
+    changes = []
+    for position, first, second in zip(bins, estimate_bins(one), estimate_bins(other), strict=False):
+        rows = paired.query[paired.position == position]
+        found = estimate_difference(paired.gains[rows], paired.clusters[rows]) if len(rows) else None
+        difference = Difference(found.difference, found.interval, found.p_value) if found else None
+        changes.append(_build_change(f"{NDCG}, {position.title}", first, second, difference))
+    return changes
+
+
+def correct(changes: Sequence[Change]) -> list[Change]:
+    """Return changes with p-values corrected for their number."""
+    tested = [change.p_value for change in changes if change.p_value is not None]
+    corrected = iter(holm(tested))
+    return [change if change.p_value is None else replace(change, p_corrected=next(corrected)) for change in changes]
+
+
+def find_warnings(changes: Sequence[Change]) -> list[str]:
+    """Return what must be known before the changes are believed."""
+    found = []
+    for change in changes:
+        if change.score == COSINE and (change.difference.value or 0) > COLLAPSE:
+            found.append(
+                f"Unrelated texts have a mean cosine of {change.after.value:.2f}, before {change.before.value:.2f}: the "
+                "embeddings are collapsing. Embeddings that are all alike do not depend on position, which is no cure."
+            )
+        if change.score.startswith((NDCG, "guard")) and change.verdict == "worse":
+            found.append(f"{change.score} is significantly below the base model's.")
+    return found
+
+
+def build_table(changes: Sequence[Change], title: str, notes: Sequence[str]) -> Table:
+    """Return the table of a report."""
+    rows = tuple((change.score, *_format(change), format_p_value(change.p_corrected), change.verdict) for change in changes)
+    return Table(build_columns(HEADINGS, HEADINGS[4:5]), rows, title, tuple(notes))
+
+
+def _format(change: Change) -> tuple[str, str, str]:
+    form: Callable[..., str] = format_psi if change.score in (PSI, COSINE) else format_percent
+    signed = "+.3f" if form is format_psi else "+.1f"
+
+    def with_sign(value: float | None) -> str:
+        return form(value, signed)
+
+    own = with_sign if change.score == START_TO_END else form
+    values = ((change.before, own), (change.after, own), (change.difference, with_sign))
+    before, after, difference = (
+        format_estimate(one.value, one.low, one.high, way) if one.value is not None and np.isfinite(one.value) else MISSING
+        for one, way in values
+    )
+    return before, after, difference
+
+
+def to_json(changes: Sequence[Change]) -> list[dict[str, Any]]:
+    """Return changes as plain JSON, not rounded."""
+    return [asdict(change) | {"verdict": change.verdict} for change in changes]

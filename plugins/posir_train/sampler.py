@@ -1,0 +1,166 @@
+"""Batches balanced by position, each of documents of about the same length.
+
+In 'Built-in or learned?' (arXiv 2605.26578, section 4.2 and appendix D) each cell of position and length has as many examples,
+and every batch is from one length bin. Here the shares of the positions are free, and the examples that a cell has too many of
+are drawn anew in every epoch.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from datasets import Dataset
+from sentence_transformers.base.sampler import DefaultBatchSampler
+
+from posir_tasks.errors import PosirError
+from posir_train.examples import Example
+from posir_train.positions import Position, PositionWeights
+
+#: Last length in tokens of each length bin but the longest: about the characters of 002, 512 to 4,096, and one shorter bin.
+TOKEN_BOUNDS = (64, 128, 256, 512, 1024, 2048)
+#: How often the examples are drawn again to fill the batches of an epoch.
+PASSES = 3
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Rows of the training data by length bin and position."""
+
+    rows: dict[int, tuple[list[int], ...]]
+    """By length bin, the rows of each position; only bins with all positions that are trained on."""
+    weights: PositionWeights
+
+    def draw(self, rng: np.random.Generator) -> dict[int, list[int]]:
+        """Draw rows of each length bin, so that positions have their shares; as many as the scarcest position allows."""
+        return {
+            bin_: [
+                int(row)
+                for position in self.weights.needed
+                for row in rng.permutation(rows[position])[: self._quota(rows, position)]
+            ]
+            for bin_, rows in self.rows.items()
+        }
+
+    def _quota(self, rows: Sequence[Sequence[int]], position: Position) -> int:
+        shares = self.weights.shares
+        total = min(len(rows[one]) / shares[one] for one in self.weights.needed)
+        # Rounding errors must not cost an example.
+        return int(total * shares[position] + 1e-6)
+
+
+def build_cells(examples: Sequence[Example], lengths: Sequence[int], weights: PositionWeights) -> Cells:
+    """Sort examples into cells.
+
+    Args:
+        examples: The training data.
+        lengths: Of each example's document in tokens.
+        weights: The positions that are trained on.
+
+    Raises:
+        PosirError: No length bin has evidence at all of these positions, or there are no two examples to tell apart.
+    """
+    bins = np.searchsorted(TOKEN_BOUNDS, lengths).tolist()
+    rows: dict[int, tuple[list[int], ...]] = defaultdict(lambda: tuple([] for _ in Position))
+    for row, (example, bin_) in enumerate(zip(examples, bins, strict=True)):
+        rows[bin_][example.position].append(row)
+    complete = {bin_: cells for bin_, cells in sorted(rows.items()) if all(cells[position] for position in weights.needed)}
+    counts = {one: sum(len(cells[one]) for cells in rows.values()) for one in Position}
+    shown = ", ".join(f"{one.title} {counts[one]:,}" for one in Position)
+    if not complete:
+        empty = [one.title for one in weights.needed if not counts[one]]
+        reason = f"no question has its evidence at {' or '.join(empty)}" if empty else "no length has all positions"
+        raise PosirError(
+            f"--positions {weights.name}: {reason} ({shown}). Choose other --positions, or place evidence with `posir compose`."
+        )
+    used = [examples[row].document.article for cells in complete.values() for one in weights.needed for row in cells[one]]
+    if len(set(used)) < 2:
+        raise PosirError(
+            f"--positions {weights.name}: all questions are about one document or article, {used[0]} ({shown}). In-batch "
+            "negatives need at least two; give more data, or place evidence with `posir compose`."
+        )
+    return Cells(complete, weights)
+
+
+@dataclass(frozen=True)
+class BatchPlan:
+    """How the batches of an epoch are formed."""
+
+    examples: tuple[Example, ...]
+    cells: Cells
+    per_article: int
+    """Most questions about one article in a row: the other parts of an article are hard negatives."""
+
+    def form_batches(self, size: int, seed: int, epoch: int) -> list[list[int]]:
+        """Return the batches of an epoch: rows of the training data. The same arguments give the same batches."""
+        rng = np.random.default_rng((seed, epoch))
+        found = []
+        for bin_, rows in self.cells.draw(rng).items():
+            count = max(1, len(rows) // size)
+            batches = list(self._fill(rows, size, rng))
+            for _ in range(PASSES):
+                if len(batches) >= count:
+                    break
+                batches += self._fill(self.cells.draw(rng)[bin_], size, rng)
+            found += sorted(batches, key=len, reverse=True)[:count]
+        return [found[place] for place in rng.permutation(len(found))]
+
+    def _fill(self, rows: Sequence[int], size: int, rng: np.random.Generator) -> Iterator[list[int]]:
+        """Yield full batches of rows, or one that has them all, in which no document answers two questions."""
+        waiting = deque(row for hand in self._deal(rows, rng) for row in hand)
+        while waiting:
+            batch: list[int] = []
+            postponed: list[int] = []
+            while waiting and len(batch) < size:
+                row = waiting.popleft()
+                (postponed if self._conflicts(row, batch) else batch).append(row)
+            waiting.extendleft(reversed(postponed))
+            if len(batch) < 2 or (len(batch) < size < len(rows)):
+                return
+            yield batch
+
+    def _deal(self, rows: Sequence[int], rng: np.random.Generator) -> list[list[int]]:
+        """Return the rows in groups of a few of one article, in random order."""
+        articles: dict[str, list[int]] = defaultdict(list)
+        for row in rng.permutation(rows).tolist():
+            articles[self.examples[row].document.article].append(row)
+        hands = [
+            own[start : start + self.per_article] for own in articles.values() for start in range(0, len(own), self.per_article)
+        ]
+        return [hands[place] for place in rng.permutation(len(hands))]
+
+    def _conflicts(self, row: int, batch: Iterable[int]) -> bool:
+        """Whether a row's document answers a question of a batch, or its question is answered by one of its documents."""
+        one = self.examples[row]
+        return any(
+            one.question == other.question
+            or (
+                one.document.article == other.document.article
+                and (one.is_answered_by(other.document.text) or other.is_answered_by(one.document.text))
+            )
+            for other in (self.examples[place] for place in batch)
+        )
+
+
+class PositionBatchSampler(DefaultBatchSampler):
+    """The batches of a plan, as sentence-transformers' trainer takes them."""
+
+    def __init__(self, dataset: Dataset, plan: BatchPlan, batch_size: int, seed: int) -> None:
+        super().__init__(dataset, batch_size=batch_size, drop_last=False, seed=seed)
+        self._plan = plan
+        self._batches: tuple[int, list[list[int]]] | None = None
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """Yield the batches of the epoch that was set last."""
+        yield from self._current()
+
+    def __len__(self) -> int:
+        """Return the number of batches of an epoch."""
+        return len(self._current())
+
+    def _current(self) -> list[list[int]]:
+        if self._batches is None or self._batches[0] != self.epoch:
+            self._batches = (self.epoch, self._plan.form_batches(self.batch_size, self.seed, self.epoch))
+        return self._batches[1]

@@ -1,0 +1,102 @@
+"""What is trained, how, and where to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, TypeVar
+
+from posir_tasks.errors import PosirError
+from posir_train.model import ModelSettings
+from posir_train.pads import Objective
+from posir_train.positions import PositionWeights
+
+#: Losses of sentence-transformers for questions and the documents that answer them.
+LOSSES = (
+    "MultipleNegativesRankingLoss",
+    "CachedMultipleNegativesRankingLoss",
+    "MultipleNegativesSymmetricRankingLoss",
+    "CachedMultipleNegativesSymmetricRankingLoss",
+)
+
+
+class Select(StrEnum):
+    """Which checkpoint becomes the model."""
+
+    BALANCED = "balanced"
+    """The one with the lowest PSI of those whose nDCG@10 is not significantly below the base model's."""
+    NDCG = "ndcg"
+    """The one with the highest nDCG@10."""
+    LAST = "last"
+    """The last one."""
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """Everything that the trained model depends on, besides the data and the versions of the libraries."""
+
+    model: ModelSettings
+    data: str
+    positions: PositionWeights
+    objective: Objective = Objective.RETRIEVAL
+    loss: str = LOSSES[0]
+    scale: float = 20.0
+    """Factor of the cosines in the loss; 1 / temperature."""
+    epochs: float = 3.0
+    max_steps: int = -1
+    """Steps in place of epochs; -1 for epochs."""
+    batch_size: int = 32
+    learning_rate: float = 2e-5
+    warmup: float = 0.1
+    """Share of the steps, or their number from 1."""
+    schedule: str = "linear"
+    """As transformers name them."""
+    seed: int = 42
+    held_out: float = 0.2
+    """Share of the articles."""
+    per_article: int = 4
+    hard_negatives: bool = False
+    rerankers: tuple[str, ...] = ()
+    margin: float = 0.3
+    drop_beyond: bool = False
+    evaluations: int = 5
+    """How often the model is measured and saved during training."""
+    select: Select = Select.BALANCED
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the settings as plain JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What the trained model does not depend on."""
+
+    output: Path
+    mini_batch_size: int = 32
+    """Pairs at a time of losses that cache gradients."""
+    trackers: tuple[str, ...] = ()
+    """As transformers name them."""
+
+    @property
+    def work_folder(self) -> Path:
+        """The folder for checkpoints and reports, which is not part of the model."""
+        return self.output / "training"
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of the checkpoints."""
+        return self.work_folder / "checkpoints"
+
+
+Choice = TypeVar("Choice", bound=str)
+
+
+def choose(allowed: Iterable[Choice], option: str, name: str) -> Choice:
+    """Return the choice with a name; raise PosirError if there is none."""
+    found = {str(one): one for one in allowed}
+    if name not in found:
+        raise PosirError(f"{option} {name}: not allowed. Use one of {', '.join(found)}.")
+    return found[name]

@@ -1,0 +1,164 @@
+"""`posir train`: train a model on questions whose evidence is where the user wants it."""
+
+from __future__ import annotations
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from posir_tasks.display.tables import TableFormat, print_as, to_markdown
+from posir_tasks.errors import PosirError
+from posir_tasks.files import atomic_write
+from posir_tasks.plugin_api.panels import RUN
+
+if TYPE_CHECKING:
+    from posir_train.report import Change
+    from posir_train.settings import Environment, TrainingSettings
+    from posir_train.training import TrainedModel
+
+#: Where the names of losses, objectives and poolings are listed for `--help` without importing PyTorch.
+LOSSES = "MultipleNegativesRankingLoss, CachedMultipleNegativesRankingLoss, and their Symmetric forms"
+REPORT_FILE, RESULTS_FILE = "report.md", "report.json"
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Add `posir train`."""
+
+    @app.command(rich_help_panel=RUN)
+    def train(
+        model: Annotated[str, typer.Argument(help="A registered model or a local folder: dense, of sentence-transformers.")],
+        data: Annotated[str, typer.Option(help="A task, a folder in the PosIR layout, or a file of SQuAD-format JSON.")],
+        positions: Annotated[str, typer.Option(help="begin, middle, end, uniform, or three weights such as 2,1,1.")],
+        output: Annotated[Path, typer.Option(help="Folder for the model, its report, and checkpoints.")],
+        revision: Annotated[str | None, typer.Option(help="Revision of the model.")] = None,
+        objective: Annotated[
+            str, typer.Option(help="retrieval; or pads (labels -1) and pads-published (labels 0), which use no questions.")
+        ] = "retrieval",
+        loss: Annotated[str, typer.Option(help=f"{LOSSES}.")] = "MultipleNegativesRankingLoss",
+        pooling: Annotated[str | None, typer.Option(help="mean, cls, lasttoken or max.  [default: the model's]")] = None,
+        window: Annotated[
+            int | None, typer.Option(min=8, help="Tokens of a text that the model reads.  [default: its own]")
+        ] = None,
+        query_prompt: Annotated[str | None, typer.Option(help="Put before queries, now and in the trained model.")] = None,
+        epochs: Annotated[float, typer.Option(min=0.0, help="Passes over the data.")] = 3.0,
+        max_steps: Annotated[int, typer.Option(help="Steps in place of epochs.", show_default=False)] = -1,
+        batch_size: Annotated[int, typer.Option(min=2, help="Questions per step.")] = 32,
+        mini_batch_size: Annotated[int, typer.Option(min=1, help="Questions at a time of a Cached loss.")] = 32,
+        learning_rate: Annotated[float, typer.Option(min=0.0, help="Highest learning rate.")] = 2e-5,
+        warmup: Annotated[float, typer.Option(min=0.0, help="Share of the steps, or from 1 their number.")] = 0.1,
+        schedule: Annotated[str, typer.Option(help="Of the learning rate, as transformers name it.")] = "linear",
+        scale: Annotated[float, typer.Option(min=0.0, help="Factor of the cosines in the loss: 1 / temperature.")] = 20.0,
+        seed: Annotated[int, typer.Option(min=0, help="Seed of all random numbers.")] = 42,
+        held_out: Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of the articles to measure with.")] = 0.2,
+        per_article: Annotated[int, typer.Option(min=1, help="Questions about one article in a row of a batch.")] = 4,
+        hard_negatives: Annotated[
+            bool, typer.Option("--hard-negatives", help="Add the document's other parts as negatives.")
+        ] = False,
+        reranker: Annotated[list[str] | None, typer.Option(help="Model of the margin filter; repeatable.")] = None,
+        margin: Annotated[float, typer.Option(help="Margin of the evidence's third over the others, to be kept.")] = 0.3,
+        drop_beyond: Annotated[bool, typer.Option("--drop-beyond", help="Leave out evidence beyond the window.")] = False,
+        evaluations: Annotated[int, typer.Option(min=1, help="How often the model is measured and saved.")] = 5,
+        select: Annotated[
+            str | None,
+            typer.Option(
+                help="Checkpoint to choose: balanced (lowest PSI with nDCG@10 kept), ndcg, or last.  "
+                "[default: balanced for --positions uniform, else last]"
+            ),
+        ] = None,
+        tracker: Annotated[list[str] | None, typer.Option(help="wandb, tensorboard, ...; repeatable.")] = None,
+        resume: Annotated[bool, typer.Option("--resume", help="Continue a run that was interrupted.")] = False,
+        format_: Annotated[TableFormat, typer.Option("--format", help="Output format.")] = TableFormat.TABLE,
+    ) -> None:
+        """Train a model on evidence at chosen positions, and compare it with the base model on held-out articles.
+
+        The folder is an ordinary model, for `mteb run -m FOLDER` and all commands here. Its report is in `training/`.
+        """
+        check_extra()
+        with Console(stderr=True).status("Loading"):
+            from posir_train.examples import read_examples
+            from posir_train.model import ModelSettings, Pooling
+            from posir_train.pads import Objective
+            from posir_train.positions import PositionWeights
+            from posir_train.settings import LOSSES, Environment, Select, TrainingSettings, choose
+            from posir_train.training import train
+
+        settings = TrainingSettings(
+            model=ModelSettings(
+                model, revision, choose(Pooling, "--pooling", pooling) if pooling else None, window, query_prompt
+            ),
+            data=data,
+            positions=PositionWeights.parse(positions),
+            objective=choose(Objective, "--objective", objective),
+            loss=choose(LOSSES, "--loss", loss),
+            scale=scale,
+            epochs=epochs,
+            max_steps=max_steps,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            warmup=warmup,
+            schedule=schedule,
+            seed=seed,
+            held_out=held_out,
+            per_article=per_article,
+            hard_negatives=hard_negatives,
+            rerankers=tuple(reranker or ()),
+            margin=margin,
+            drop_beyond=drop_beyond,
+            evaluations=evaluations,
+            select=choose(Select, "--select", select or ("balanced" if positions == "uniform" else "last")),
+        )
+        environment = Environment(output, mini_batch_size, tuple(tracker or ()))
+        trained = train(settings, environment, read_examples(data), resume=resume)
+        report(settings, environment, trained, format_)
+
+
+def check_extra() -> None:
+    """Raise PosirError if a package of the extra is missing."""
+    if find_spec("accelerate") is None:
+        raise PosirError("`posir train` needs accelerate: pip install 'posir[train]'")
+
+
+def report(settings: TrainingSettings, environment: Environment, trained: TrainedModel, format_: TableFormat) -> None:
+    """Write and print the report, and add it to the model card."""
+    from posir_train.model_card import add_to_card, describe
+    from posir_train.report import LEGEND, build_table, compare_measurements, correct, find_warnings, to_json
+
+    changes = correct(compare_measurements(trained.before, trained.after))
+    notes = [*find_warnings(changes), *trained.data.training.notes]
+    facts = describe(settings, trained)
+    table = build_table(changes, f"{settings.model.name}, trained on {settings.positions.name}", [*notes, *facts])
+    document = {"settings": settings.to_json(), "facts": facts, "notes": notes, "changes": to_json(changes)}
+    write(environment.work_folder / RESULTS_FILE, json.dumps(document, indent=2))
+    write(environment.work_folder / REPORT_FILE, to_markdown(table))
+    add_to_card(environment.output, to_markdown(table))
+    print_as(format_, [table], flatten(changes), document, legend=[LEGEND])
+    if format_ is TableFormat.TABLE:
+        typer.echo(f"{environment.output}: the trained model, of step {trained.steps:,}")
+
+
+def write(file: Path, text: str) -> None:
+    """Write a text file completely or not at all."""
+    with atomic_write(file) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def flatten(changes: list[Change]) -> list[dict[str, object]]:
+    """Return changes as rows of CSV."""
+    return [
+        {
+            "score": change.score,
+            **{
+                f"{name}{suffix}": getattr(value, field)
+                for name, value in (("before", change.before), ("after", change.after), ("difference", change.difference))
+                for suffix, field in (("", "value"), ("_low", "low"), ("_high", "high"))
+            },
+            "p_value": change.p_value,
+            "p_corrected": change.p_corrected,
+            "verdict": change.verdict,
+        }
+        for change in changes
+    ]

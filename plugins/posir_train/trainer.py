@@ -1,0 +1,103 @@
+"""sentence-transformers' trainer with batches by position, and what a user is told if training fails."""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
+from safetensors import SafetensorError
+from sentence_transformers import SentenceTransformerTrainer
+from torch.utils.data import BatchSampler
+from transformers.trainer import TRAINER_STATE_NAME
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+
+from posir_tasks.errors import PosirError
+from posir_tasks.files import DISK_FULL
+from posir_train.sampler import BatchPlan, PositionBatchSampler
+
+#: Free bytes below which an error of writing is one of a full disk.
+ALMOST_FULL = 2**24
+
+
+class PositionTrainer(SentenceTransformerTrainer):
+    """A trainer whose batches follow a plan, and that stops if the loss is not a number."""
+
+    def __init__(self, plan: BatchPlan | None, **options: Any) -> None:
+        self._plan = plan
+        super().__init__(**options)
+
+    def get_batch_sampler(self, dataset: Dataset, batch_size: int, *args: Any, **options: Any) -> BatchSampler | None:
+        """Return the sampler of the plan; without a plan, sentence-transformers' own."""
+        if self._plan is None:
+            return super().get_batch_sampler(dataset, batch_size, *args, **options)
+        return PositionBatchSampler(dataset, self._plan, batch_size, self.args.seed)
+
+    def compute_loss(self, *args: Any, **options: Any) -> Any:
+        """Compute the loss; raise PosirError if it is not finite, before it changes the weights."""
+        computed = super().compute_loss(*args, **options)
+        loss = computed[0] if isinstance(computed, tuple) else computed
+        if not math.isfinite(loss.item()):
+            raise PosirError(
+                f"the loss is {loss.item()} in step {self.state.global_step + 1}. Lower --learning-rate, or train in another "
+                "precision."
+            )
+        return computed
+
+
+def find_checkpoint(folder: Path) -> Path | None:
+    """Return the last complete checkpoint in a folder, None if there is none; remove incomplete ones.
+
+    The state of the trainer is the last file that is written.
+    """
+    found: dict[int, Path] = {}
+    for path in folder.glob(f"{PREFIX_CHECKPOINT_DIR}-*"):
+        try:
+            found[int(json.loads((path / TRAINER_STATE_NAME).read_text(encoding="utf-8"))["global_step"])] = path
+        except (OSError, ValueError, KeyError):
+            shutil.rmtree(path, ignore_errors=True)
+    return found[max(found)] if found else None
+
+
+@contextmanager
+def explain_failures(checkpoints: Path) -> Iterator[None]:
+    """Turn errors of training into a PosirError that says what happened, what to do, and which checkpoint is complete."""
+    try:
+        yield
+    except PosirError as error:
+        raise PosirError(f"Training stopped: {error} {_describe_checkpoint(checkpoints)}") from error
+    except torch.OutOfMemoryError as error:
+        raise PosirError(
+            "Training stopped: the GPU has not enough memory. Lower --mini-batch-size (with --loss "
+            "CachedMultipleNegativesRankingLoss, which then gives the same result), --batch-size or --window. "
+            f"{_describe_checkpoint(checkpoints)}"
+        ) from error
+    except (OSError, RuntimeError, SafetensorError) as error:
+        if not _is_disk_full(error, checkpoints):
+            raise
+        raise PosirError(
+            f"Training stopped: {checkpoints}: not enough disk space. Free some. {_describe_checkpoint(checkpoints)}"
+        ) from error
+
+
+def _is_disk_full(error: BaseException, folder: Path) -> bool:
+    """Whether an error is one of a full disk; PyTorch and safetensors do not keep the system's error number."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno in DISK_FULL
+    stated = any(text in str(error) for text in ("No space left", f"os error {errno.ENOSPC}", f"code: {errno.ENOSPC}"))
+    wrote = isinstance(error, SafetensorError) or "write" in str(error).lower()
+    return stated or (wrote and shutil.disk_usage(folder).free < ALMOST_FULL)
+
+
+def _describe_checkpoint(folder: Path) -> str:
+    checkpoint = find_checkpoint(folder)
+    if checkpoint is None:
+        return "There is no checkpoint yet; start again."
+    return f"The last checkpoint, {checkpoint}, is complete: run the same command with --resume to continue from it."

@@ -1,0 +1,201 @@
+"""A training run: from settings and data to a model in a folder."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from datasets import disable_progress_bars
+from sentence_transformers import SentenceTransformerTrainingArguments
+from sentence_transformers.sentence_transformer import losses
+from transformers import PrinterCallback
+
+from posir_tasks.errors import PosirError
+from posir_tasks.files import PART_SUFFIX, atomic_write, check_writable
+from posir_train.evaluation import CRITERION, Measurement, PositionEvaluator
+from posir_train.examples import Examples
+from posir_train.model import ModelReader
+from posir_train.pads import Objective, PadsLoss
+from posir_train.preparation import PreparedData, TrainingData, prepare_data
+from posir_train.settings import Environment, Select, TrainingSettings
+from posir_train.trainer import PositionTrainer, explain_failures, find_checkpoint
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+SETTINGS_FILE, BEFORE_FILE = "settings.json", "before.json"
+#: Names of the scores that checkpoints are compared by.
+METRICS = {Select.BALANCED: CRITERION, Select.NDCG: "ndcg_at_10"}
+#: The file that makes a folder a model of sentence-transformers; it is written last.
+MODULES_FILE = "modules.json"
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedModel:
+    """A trained model, and what is needed to compare it with the base model."""
+
+    model: SentenceTransformer
+    data: PreparedData
+    before: Measurement
+    after: Measurement
+    steps: int
+    """The step whose weights it has."""
+
+
+def train(settings: TrainingSettings, environment: Environment, data: Examples, *, resume: bool = False) -> TrainedModel:
+    """Train a model, measure it, and write it into the output folder.
+
+    Args:
+        settings: What is trained, and how.
+        environment: Where to, and with which resources.
+        data: Examples of training and held-out articles.
+        resume: Whether to continue an unfinished run of the same settings.
+
+    Raises:
+        PosirError: Model, data or settings do not fit together, the folder is taken, or training failed.
+    """
+    start_or_resume(settings, environment, data, resume=resume)
+    model = settings.model.load()
+    prepared = prepare_data(settings, data, ModelReader.of_model(model, settings.model.name))
+    before = _measure_before(environment, prepared, model)
+    evaluator = PositionEvaluator(prepared.held_out, before)
+    trainer = build_trainer(settings, environment, prepared, model, evaluator)
+    checkpoint = find_checkpoint(environment.checkpoints)
+    with explain_failures(environment.checkpoints):
+        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+        best = trainer.state.best_global_step if settings.select in METRICS else None
+        step = best or trainer.state.global_step
+        after = evaluator.measured.get(step) or prepared.held_out.measure(model)
+        save_model(model, environment.output)
+    return TrainedModel(model, prepared, before, after, step)
+
+
+def start_or_resume(settings: TrainingSettings, environment: Environment, data: Examples, *, resume: bool) -> None:
+    """Record the settings in the output folder, or compare them with those of the run that is continued.
+
+    Raises:
+        PosirError: There is something in the folder and it is not to be resumed, or its settings are others.
+    """
+    check_writable(environment.output)
+    file = environment.work_folder / SETTINGS_FILE
+    stated = json.loads(json.dumps(settings.to_json() | {"data_revision": data.revision}))
+    if not resume:
+        if any(environment.output.iterdir()):
+            unfinished = " Continue it with --resume, or" if file.exists() else ""
+            raise PosirError(f"{environment.output}: not empty.{unfinished} choose another --output.".replace(". c", ". C"))
+    elif file.exists():
+        known = json.loads(file.read_text(encoding="utf-8"))
+        changed = sorted(name for name in stated.keys() | known.keys() if stated.get(name) != known.get(name))
+        if changed:
+            raise PosirError(
+                f"{environment.output}: cannot be continued, since it was started with other values of {', '.join(changed)}. "
+                "Give the same options and data, or choose another --output."
+            )
+        return
+    _write_json(file, stated)
+
+
+def _write_json(file: Path, value: object) -> None:
+    with atomic_write(file) as temporary:
+        temporary.write_text(json.dumps(value, indent=2), encoding="utf-8")
+
+
+def _measure_before(environment: Environment, data: PreparedData, model: SentenceTransformer) -> Measurement:
+    """Measure the base model; what an earlier start of the run measured is read again."""
+    file = environment.work_folder / BEFORE_FILE
+    if file.exists():
+        return Measurement.from_json(json.loads(file.read_text(encoding="utf-8")))
+    measured = data.held_out.measure(model)
+    _write_json(file, measured.to_json())
+    return measured
+
+
+def build_trainer(
+    settings: TrainingSettings,
+    environment: Environment,
+    data: PreparedData,
+    model: SentenceTransformer,
+    evaluator: PositionEvaluator,
+) -> PositionTrainer:
+    """Return the trainer of a run."""
+    disable_progress_bars()
+    arguments = build_arguments(settings, environment, count_steps(settings, data.training), model)
+    trainer = PositionTrainer(
+        data.training.plan,
+        model=model,
+        args=arguments,
+        train_dataset=data.training.dataset,
+        loss=build_loss(settings, environment, model),
+        evaluator=evaluator,
+    )
+    trainer.remove_callback(PrinterCallback)
+    return trainer
+
+
+def count_steps(settings: TrainingSettings, data: TrainingData) -> int:
+    """Return the number of steps of a run."""
+    if settings.max_steps > 0:
+        return settings.max_steps
+    size = settings.batch_size
+    epoch = len(data.plan.form_batches(size, settings.seed, 0)) if data.plan else math.ceil(len(data.dataset) / size)
+    return max(1, math.ceil(epoch * settings.epochs))
+
+
+def build_arguments(
+    settings: TrainingSettings, environment: Environment, steps: int, model: SentenceTransformer
+) -> SentenceTransformerTrainingArguments:
+    """Return the arguments of sentence-transformers' trainer."""
+    every = math.ceil(steps / settings.evaluations)
+    prompts = {"anchor": model.prompts.get("query") or "", "positive": model.prompts.get("document") or ""}
+    best = settings.select in METRICS
+    return SentenceTransformerTrainingArguments(
+        output_dir=str(environment.checkpoints),
+        num_train_epochs=settings.epochs,
+        max_steps=settings.max_steps,
+        per_device_train_batch_size=settings.batch_size,
+        learning_rate=settings.learning_rate,
+        warmup_steps=settings.warmup,
+        lr_scheduler_type=settings.schedule,
+        weight_decay=0.01,
+        seed=settings.seed,
+        prompts=prompts if any(prompts.values()) and settings.objective is Objective.RETRIEVAL else None,
+        eval_strategy="steps",
+        eval_steps=every,
+        save_strategy="steps",
+        save_steps=every,
+        logging_steps=every,
+        save_total_limit=2,
+        load_best_model_at_end=best,
+        metric_for_best_model=f"eval_{METRICS[settings.select]}" if best else None,
+        greater_is_better=True if best else None,
+        report_to=list(environment.trackers),
+        disable_tqdm=not sys.stderr.isatty(),
+        use_cpu=not torch.cuda.is_available(),
+    )
+
+
+def build_loss(settings: TrainingSettings, environment: Environment, model: SentenceTransformer) -> torch.nn.Module:
+    """Return the loss."""
+    if settings.objective is not Objective.RETRIEVAL:
+        return PadsLoss(model)
+    options: dict[str, Any] = {"scale": settings.scale}
+    if settings.loss.startswith("Cached"):
+        options["mini_batch_size"] = environment.mini_batch_size
+    build: Callable[..., torch.nn.Module] = getattr(losses, settings.loss)
+    return build(model, **options)
+
+
+def save_model(model: SentenceTransformer, folder: Path) -> None:
+    """Write a model into a folder; an interrupted attempt leaves no folder that is taken for a model."""
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".model.", suffix=PART_SUFFIX) as temporary:
+        model.save_pretrained(temporary)
+        # What makes the folder a model is moved last.
+        for path in sorted(Path(temporary).iterdir(), key=lambda one: one.name == MODULES_FILE):
+            path.replace(folder / path.name)

@@ -1,0 +1,96 @@
+from collections import Counter
+
+import pytest
+
+from posir_build.target import Target
+from posir_tasks.errors import PosirError
+from posir_train.composing import WindowComposer, build_mosaic_composer, compose_each, compose_weighted, tokenize_examples
+from posir_train.examples import read_examples
+from posir_train.layout import list_targets, write_examples
+from posir_train.positions import Position
+from posir_train.token_spans import EstimatedTokens
+from tests.plugins.posir_train.texts import build_examples
+
+TOKENS = EstimatedTokens()
+
+
+@pytest.fixture(scope="module")
+def sources():
+    return tokenize_examples(build_examples(articles=8, questions=10, sentences=60), TOKENS)
+
+
+def test_estimated_tokens_cover_the_words():
+    (tokens,) = TOKENS.find_tokens(["a longer word"])
+    assert tokens.tolist() == [[0, 1], [2, 8], [2, 8], [9, 13], [9, 13]]
+
+
+@pytest.mark.parametrize("kind", ["windows", "mosaics"])
+def test_evidence_is_at_each_position_and_spans_are_true(sources, kind):
+    composer = WindowComposer(90) if kind == "windows" else build_mosaic_composer(sources, 90, 2, seed=1)
+    corpora, skipped = compose_each(sources, composer, seed=1)
+    original = {source.example.id: source.example for source in sources}
+    assert len(corpora[0]) + skipped.total() == len(sources)
+    assert len(corpora[0]) > 20
+    for examples in corpora:
+        counts = Counter(one.position for one in examples)
+        assert max(counts.values()) - min(counts[position] for position in Position) <= 1
+        assert all(one.evidence == original[one.id].evidence for one in examples)
+        lengths = [len(tokens) for tokens in TOKENS.find_tokens([one.document.text for one in examples])]
+        assert max(lengths) <= 90 + 3
+    positions = [{examples[row].position for examples in corpora} for row in range(len(corpora[0]))]
+    assert all(found == set(Position) for found in positions)
+
+
+def test_windows_are_parts_of_their_documents(sources):
+    corpora, _ = compose_each(sources, WindowComposer(90), seed=1)
+    original = {source.example.id: source.example for source in sources}
+    for one in corpora[0]:
+        text = original[one.id].document.text
+        start = text.index(one.document.text)
+        assert text[start - 1 : start] in ("", " ")
+        assert one.start + start == original[one.id].start
+        assert one.document.article == original[one.id].document.article
+
+
+def test_mosaics_have_passages_of_their_own_group_only(sources):
+    composer = build_mosaic_composer(sources, 90, 4, seed=1)
+    corpora, _ = compose_each(sources, composer, seed=1)
+    for one in corpora[0]:
+        members = [article for article, group in composer.groups.items() if group == one.document.article]
+        texts = " ".join(source.example.document.text for source in sources if source.example.document.article in members)
+        assert all(part in texts for part in one.document.text.split("\n\n"))
+
+
+def test_positions_are_drawn_by_weight(sources):
+    examples, _ = compose_weighted(sources, WindowComposer(90), (0, 0, 1), seed=1)
+    assert {one.position for one in examples} == {Position.END}
+    assert examples == compose_weighted(sources, WindowComposer(90), (0, 0, 1), seed=1)[0]
+
+
+def test_too_short_documents_are_skipped_with_a_reason():
+    short = tokenize_examples(build_examples(sentences=6), TOKENS)
+    examples, skipped = compose_weighted(short, WindowComposer(500), (1, 1, 1), seed=1)
+    assert not examples
+    assert dict(skipped) == {"no window with the answer in the third": len(short)}
+
+
+def test_composed_domains_are_valid_and_read_back(sources, tmp_path):
+    corpora, _ = compose_each(sources, WindowComposer(90), seed=1)
+    for target, examples in zip(list_targets("eng-Latn", "facts", tmp_path, 3), corpora, strict=True):
+        write_examples(examples, target, TOKENS)
+    found = read_examples(str(tmp_path))
+    written = {(f"eng-Latn/facts_{number}", one.id): one for number, examples in enumerate(corpora, 1) for one in examples}
+    assert len(found.examples) == len(written)
+    for one in found.examples:
+        expected = written[one.document.corpus, one.id]
+        assert (one.evidence, one.position, one.document.article) == (
+            expected.evidence,
+            expected.position,
+            expected.document.article,
+        )
+
+
+def test_an_existing_domain_is_refused(tmp_path):
+    Target("eng-Latn", "facts", tmp_path).folder.mkdir(parents=True)
+    with pytest.raises(PosirError, match="already exists"):
+        list_targets("eng-Latn", "facts", tmp_path, 1)

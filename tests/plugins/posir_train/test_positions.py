@@ -1,0 +1,33 @@
+import numpy as np
+import pytest
+
+from posir_tasks.errors import PosirError
+from posir_tasks.evidence import Evidence
+from posir_train.positions import Position, PositionWeights, find_position, position_scheme
+
+
+def test_positions_are_the_bins_of_posir():
+    spans = [(start, start + size) for start in range(30) for size in (1, 2, 5) if start + size <= 30]
+    evidence = Evidence(
+        [str(row) for row in range(len(spans))],
+        ["d"] * len(spans),
+        *(np.array(column, np.int64) for column in zip(*[(*span, 30, 8) for span in spans], strict=True)),
+    )
+    assert position_scheme().cells(evidence).position.tolist() == [find_position(*span, 30) for span in spans]
+
+
+@pytest.mark.parametrize(
+    ("text", "shares"), [("begin", (1, 0, 0)), ("uniform", (1 / 3, 1 / 3, 1 / 3)), ("2,1,1", (0.5, 0.25, 0.25))]
+)
+def test_weights_are_named_or_numbers(text, shares):
+    assert PositionWeights.parse(text).shares == pytest.approx(shares)
+
+
+@pytest.mark.parametrize("text", ["front", "1,2", "0,0,0", "1,-1,1", "nan,1,1", "inf,1,1"])
+def test_other_weights_are_refused(text):
+    with pytest.raises(PosirError, match=r"Use begin, middle, end, uniform"):
+        PositionWeights.parse(text)
+
+
+def test_positions_with_a_weight_are_needed():
+    assert PositionWeights.parse("1,0,3").needed == (Position.BEGIN, Position.END)

@@ -1,0 +1,83 @@
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from posir_tasks.errors import PosirError
+from posir_train.composing import WindowComposer, compose_each, tokenize_examples
+from posir_train.positions import Position, PositionWeights
+from posir_train.sampler import BatchPlan, build_cells
+from posir_train.token_spans import EstimatedTokens
+from tests.plugins.posir_train.texts import build_examples
+
+
+def plan(examples, positions="uniform", lengths=None, per_article=4):
+    weights = PositionWeights.parse(positions)
+    return BatchPlan(tuple(examples), build_cells(examples, lengths or [100] * len(examples), weights), per_article)
+
+
+@pytest.fixture(scope="module")
+def windows():
+    sources = tokenize_examples(build_examples(articles=8, questions=12, sentences=60), EstimatedTokens())
+    corpora, _ = compose_each(sources, WindowComposer(90), seed=1)
+    return [one for examples in corpora for one in examples]
+
+
+@pytest.mark.parametrize("positions", ["begin", "uniform", "2,1,1", "1,0,3"])
+def test_positions_have_their_shares(windows, positions):
+    made = plan(windows, positions)
+    drawn = [row for batch in made.form_batches(8, seed=1, epoch=0) for row in batch]
+    counts = Counter(windows[row].position for row in drawn)
+    for position, share in zip(Position, PositionWeights.parse(positions).shares, strict=True):
+        assert counts[position] / len(drawn) == pytest.approx(share, abs=0.08)
+
+
+def test_batches_are_full_and_of_one_length(windows):
+    lengths = [100 if row % 2 else 300 for row in range(len(windows))]
+    for batch in plan(windows, lengths=lengths).form_batches(8, seed=1, epoch=0):
+        assert len(batch) == 8
+        assert len({lengths[row] for row in batch}) == 1
+
+
+def test_no_document_answers_two_questions_of_a_batch(windows):
+    for batch in plan(windows).form_batches(8, seed=1, epoch=0):
+        examples = [windows[row] for row in batch]
+        assert len({one.question for one in examples}) == len(examples)
+        assert not any(
+            one.is_answered_by(other.document.text)
+            for one in examples
+            for other in examples
+            if one is not other and one.document.article == other.document.article
+        )
+
+
+def test_batches_have_several_questions_about_an_article(windows):
+    batches = plan(windows).form_batches(8, seed=1, epoch=0)
+    most = [max(Counter(windows[row].document.article for row in batch).values()) for batch in batches]
+    assert sum(count > 1 for count in most) > len(batches) / 2
+
+
+def test_epochs_differ_and_are_reproducible(windows):
+    made = plan(windows, "2,1,1")
+    first, again, second = (made.form_batches(8, seed=1, epoch=epoch) for epoch in (0, 0, 1))
+    assert first == again
+    assert first != second
+    assert len(first) == len(second)
+
+
+def test_lengths_without_all_positions_are_left_out(windows):
+    lengths = [300 if one.position == Position.END else 100 for one in windows]
+    with pytest.raises(PosirError, match="no length has all positions"):
+        plan(windows, lengths=lengths)
+    assert plan(windows, "end", lengths=lengths).form_batches(8, seed=1, epoch=0)
+
+
+def test_an_empty_position_is_named(windows):
+    with pytest.raises(PosirError, match=r"no question has its evidence at end .*begin \d+, middle \d+, end 0"):
+        plan([one for one in windows if one.position != Position.END])
+
+
+def test_questions_about_one_article_are_refused(windows):
+    one = [replace(example, document=replace(example.document, article="same")) for example in windows]
+    with pytest.raises(PosirError, match="about one document or article, same"):
+        plan(one)

@@ -1,0 +1,49 @@
+"""Small made-up articles with questions, whose evidence is anywhere in them."""
+
+import json
+import random
+from pathlib import Path
+
+from posir_train.examples import Document, Example, Examples
+
+WORDS = ("red", "blue", "stone", "river", "cloud", "lamp", "horse", "paper", "glass", "bread", "salt", "rope", "drum", "leaf")
+
+
+def build_examples(articles: int = 6, questions: int = 6, sentences: int = 30, seed: int = 0) -> Examples:
+    """Return articles of sentences with a number each, and questions about these numbers, evenly over each article."""
+    rng = random.Random(seed)
+    examples = []
+    for article in range(articles):
+        facts = [
+            f"The {rng.choice(WORDS)} {rng.choice(WORDS)} weighs {rng.randint(1000, 9999)} grams." for _ in range(sentences)
+        ]
+        text = " ".join(facts)
+        document = Document(f"d{article}", text, "c", f"article {article}")
+        for number in range(questions):
+            fact = facts[number * sentences // questions]
+            answer = fact.split()[-2]
+            start = text.index(fact) + fact.index(answer)
+            question = f"How much does the {' '.join(fact.split()[1:3])} of article {article} weigh?"
+            examples.append(Example(f"q{article}-{number}", question, document, start, start + len(answer)))
+    return Examples("made-up", "1", tuple(examples))
+
+
+def write_squad(file: Path, data: Examples) -> Path:
+    """Write examples as SQuAD-format JSON."""
+    paragraphs = [
+        {
+            "context": document.text,
+            "qas": [
+                {"id": one.id, "question": one.question, "answers": [{"text": one.evidence, "answer_start": one.start}]}
+                for one in data.examples
+                if one.document == document
+            ],
+        }
+        for document in data.documents
+    ]
+    articles = [
+        {"title": document.article, "paragraphs": [paragraph]}
+        for document, paragraph in zip(data.documents, paragraphs, strict=True)
+    ]
+    file.write_text(json.dumps({"data": articles}))
+    return file
