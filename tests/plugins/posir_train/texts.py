@@ -23,7 +23,7 @@ def build_examples(articles: int = 6, questions: int = 6, sentences: int = 30, s
             fact = facts[number * sentences // questions]
             answer = fact.split()[-2]
             start = text.index(fact) + fact.index(answer)
-            question = f"How much does the {' '.join(fact.split()[1:3])} of article {article} weigh?"
+            question = f"How much does the {' '.join(fact.split()[1:3])} of article {article} weigh, by its sentence {number}?"
             examples.append(Example(f"q{article}-{number}", question, document, start, start + len(answer)))
     return Examples("made-up", "1", tuple(examples))
 

@@ -1,0 +1,91 @@
+"""The commands, with a tiny model in a local folder."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from posir_tasks.command.app import build_app
+from posir_tasks.errors import PosirError
+from posir_train.examples import read_examples
+from tests.plugins.posir_train.texts import build_examples, write_squad
+from tests.support.models import write_tiny_model
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return str(write_tiny_model(tmp_path_factory.mktemp("models") / "tiny"))
+
+
+@pytest.fixture(scope="module")
+def squad(tmp_path_factory):
+    return write_squad(tmp_path_factory.mktemp("data") / "facts.json", build_examples(articles=10, questions=6))
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory, squad):
+    folder = tmp_path_factory.mktemp("composed")
+    invoke("compose", squad, "--language", "eng-Latn", "--domain", "facts", "--output", folder, "--tokens", 40)
+    return folder
+
+
+def invoke(*arguments):
+    result = CliRunner().invoke(build_app(), [str(argument) for argument in arguments])
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.stdout
+
+
+def test_composed_data_is_read(data):
+    found = read_examples(str(data))
+    assert sorted({one.document.corpus for one in found.examples}) == [f"eng-Latn/facts_{number}" for number in (1, 2, 3)]
+
+
+@pytest.mark.slow
+def test_a_model_is_trained_and_compared(model, data, tmp_path):
+    output = tmp_path / "model"
+    options = ("--data", data, "--output", output, "--batch-size", 8, "--max-steps", 4, "--held-out", 0.4)
+    text = invoke("train", model, "--positions", "uniform", *options)
+    assert "nDCG@10, begin" in text
+    assert "cosine of unrelated texts" in text
+    report = json.loads((output / "training" / "report.json").read_text())
+    assert report["changes"][0]["score"] == "nDCG@10"
+    card = (output / "README.md").read_text()
+    assert "## Position of the evidence" in card
+    assert "MultipleNegativesRankingLoss" in card
+    assert "Measured with" in card
+    assert "local/model" in invoke(
+        "probe", output, "--documents", 2, "--probe", "segment_similarity_3", "--output-folder", tmp_path / "r"
+    )
+    with pytest.raises(PosirError, match=r"not empty\. Continue it with --resume, or choose another --output"):
+        invoke("train", model, "--positions", "uniform", *options)
+    with pytest.raises(PosirError, match="other values of positions"):
+        invoke("train", model, "--positions", "begin", *options, "--resume")
+    assert "nDCG@10" in invoke("train", model, "--positions", "uniform", *options, "--resume")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--positions", "front"), "Use begin, middle, end, uniform"),
+        (("--positions", "end", "--loss", "Nothing"), "Use one of MultipleNegativesRankingLoss"),
+        (("--positions", "end", "--pooling", "sum"), "Use one of mean, cls, lasttoken, max"),
+        (("--positions", "end", "--objective", "pad"), "Use one of retrieval, pads, pads-published"),
+        (("--positions", "end", "--select", "best"), "Use one of balanced, ndcg, last"),
+    ],
+)
+def test_mistakes_are_explained(arguments, message, squad, tmp_path):
+    with pytest.raises(PosirError, match=message):
+        invoke("train", "nothing", "--data", squad, "--output", tmp_path / "out", *arguments)
+
+
+def test_evidence_beyond_the_window_is_refused(model, squad, tmp_path):
+    with pytest.raises(
+        PosirError, match=r"evidence of \d+ of 60 questions is beyond the model's window of 64 tokens.*train another"
+    ):
+        invoke("train", model, "--data", squad, "--positions", "uniform", "--output", tmp_path / "out")
+
+
+def test_nothing_to_compose_is_explained(squad, tmp_path):
+    with pytest.raises(PosirError, match="no question can be composed"):
+        invoke("compose", squad, "--language", "eng-Latn", "--domain", "x", "--output", tmp_path, "--tokens", 5000)

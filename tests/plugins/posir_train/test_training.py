@@ -1,0 +1,186 @@
+"""Training of a tiny model: what fails, what is continued, and what the result depends on."""
+
+import errno
+import os
+import shutil
+from dataclasses import replace
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from posir_tasks.errors import PosirError
+from posir_train.composing import WindowComposer, compose_each, tokenize_examples
+from posir_train.model import ModelSettings, Pooling
+from posir_train.pads import Objective
+from posir_train.positions import PositionWeights
+from posir_train.settings import Environment, Select, TrainingSettings
+from posir_train.token_spans import EstimatedTokens
+from posir_train.trainer import PositionTrainer, find_checkpoint
+from posir_train.training import train
+from tests.plugins.posir_train.texts import build_examples
+from tests.support.models import write_tiny_model
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def data():
+    source = build_examples(articles=10, questions=6)
+    corpora, _ = compose_each(tokenize_examples(source, EstimatedTokens()), WindowComposer(40), seed=1)
+    return source.select(
+        replace(one, document=replace(one.document, corpus=f"c{number}"))
+        for number, found in enumerate(corpora)
+        for one in found
+    )
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return str(write_tiny_model(tmp_path_factory.mktemp("models") / "tiny"))
+
+
+@pytest.fixture
+def settings(model):
+    return TrainingSettings(
+        ModelSettings(model),
+        "made-up",
+        PositionWeights.parse("uniform"),
+        max_steps=6,
+        batch_size=8,
+        learning_rate=1e-3,
+        held_out=0.4,
+        evaluations=3,
+        select=Select.LAST,
+    )
+
+
+def weights(folder):
+    return load_file(folder / "model.safetensors")
+
+
+def same(one, other):
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+@pytest.fixture(scope="module")
+def unbroken(data, model, tmp_path_factory):
+    output = tmp_path_factory.mktemp("unbroken") / "model"
+    made = TrainingSettings(
+        ModelSettings(model), "made-up", PositionWeights.parse("uniform"), max_steps=6, batch_size=8, learning_rate=1e-3,
+        held_out=0.4, evaluations=3, select=Select.LAST,
+    )  # fmt: skip
+    train(made, Environment(output), data)
+    return weights(output)
+
+
+class StopError(Exception):
+    """Ends training as if the process were killed."""
+
+
+@pytest.mark.parametrize("step", [1, 3, 4])
+def test_a_continued_run_gives_the_same_model(settings, data, unbroken, tmp_path, monkeypatch, step):
+    output, compute = tmp_path / "model", PositionTrainer.compute_loss
+
+    def stop(self, *arguments, **options):
+        if self.state.global_step == step:
+            raise StopError
+        return compute(self, *arguments, **options)
+
+    monkeypatch.setattr(PositionTrainer, "compute_loss", stop)
+    with pytest.raises(StopError):
+        train(settings, Environment(output), data)
+    monkeypatch.undo()
+    assert not (output / "modules.json").exists()
+    train(settings, Environment(output), data, resume=True)
+    assert same(weights(output), unbroken)
+
+
+def test_another_seed_gives_another_model(settings, data, unbroken, tmp_path):
+    train(replace(settings, seed=7), Environment(tmp_path / "model"), data)
+    assert not same(weights(tmp_path / "model"), unbroken)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"loss": "CachedMultipleNegativesRankingLoss"},
+        {"hard_negatives": True},
+        {"objective": Objective.PADS},
+        {"objective": Objective.PADS_PUBLISHED},
+        {"select": Select.BALANCED},
+        {"select": Select.NDCG},
+    ],
+)
+def test_every_way_to_train_gives_a_model(settings, data, tmp_path, changes):
+    found = train(replace(settings, **changes), Environment(tmp_path / "model"), data)
+    assert found.steps in (2, 4, 6)
+    assert (tmp_path / "model" / "modules.json").exists()
+
+
+@pytest.mark.parametrize("pooling", list(Pooling))
+def test_pooling_is_saved(settings, data, tmp_path, pooling):
+    from sentence_transformers import SentenceTransformer
+
+    made = replace(settings, model=replace(settings.model, pooling=pooling, query_prompt="query: ", window=48), max_steps=1)
+    train(made, Environment(tmp_path / "model"), data)
+    loaded = SentenceTransformer(str(tmp_path / "model"))
+    assert loaded[1].pooling_mode == pooling.value
+    assert loaded.prompts["query"] == "query: "
+    assert loaded.max_seq_length == 48
+
+
+def failing(step, error):
+    compute = PositionTrainer.compute_loss
+
+    def fail(self, *arguments, **options):
+        loss = compute(self, *arguments, **options)
+        if self.state.global_step == step:
+            raise error
+        return loss
+
+    return fail
+
+
+def test_a_nan_loss_stops_with_the_last_checkpoint(settings, data, tmp_path):
+    made = replace(settings, learning_rate=1e12, max_steps=12, evaluations=12)
+    with pytest.raises(PosirError, match=r"Training stopped: .*(the loss is nan|NaN).*Lower --learning-rate"):
+        train(made, Environment(tmp_path / "model"), data)
+
+
+def test_a_full_gpu_is_explained(settings, data, unbroken, tmp_path, monkeypatch):
+    output = tmp_path / "model"
+    monkeypatch.setattr(PositionTrainer, "compute_loss", failing(3, torch.OutOfMemoryError("CUDA out of memory")))
+    with pytest.raises(PosirError, match=r"the GPU has not enough memory.*checkpoint-2, is complete.*--resume"):
+        train(settings, Environment(output), data)
+    monkeypatch.undo()
+    train(settings, Environment(output), data, resume=True)
+    assert same(weights(output), unbroken)
+
+
+def test_a_full_disk_is_explained(settings, data, unbroken, tmp_path, monkeypatch):
+    output, save = tmp_path / "model", torch.save
+
+    def fail(value, file, *arguments, **options):
+        if "checkpoint-4" in str(file):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(file))
+        return save(value, file, *arguments, **options)
+
+    monkeypatch.setattr(torch, "save", fail)
+    with pytest.raises(PosirError, match=r"not enough disk space.*checkpoint-2, is complete"):
+        train(settings, Environment(output), data)
+    monkeypatch.undo()
+    assert not (output / "training" / "checkpoints" / "checkpoint-4").exists()
+    train(settings, Environment(output), data, resume=True)
+    assert same(weights(output), unbroken)
+
+
+def test_an_incomplete_checkpoint_is_removed(tmp_path):
+    for step in (2, 4):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+    (tmp_path / "checkpoint-2" / "trainer_state.json").write_text('{"global_step": 2}')
+    (tmp_path / "checkpoint-4" / "trainer_state.json").write_text('{"global_st')
+    assert find_checkpoint(tmp_path) == tmp_path / "checkpoint-2"
+    assert not (tmp_path / "checkpoint-4").exists()
+    shutil.rmtree(tmp_path / "checkpoint-2")
+    assert find_checkpoint(tmp_path) is None
