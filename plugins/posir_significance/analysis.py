@@ -11,7 +11,7 @@ from posir_psi import psi
 from posir_significance.effect_test import SEED, EffectTest, draw_true_effects, run_effect_test
 from posir_significance.intervals import ALPHA, TAILS, Interval, MeanEstimate, Z, estimate_mean
 from posir_significance.observations import Floats, Integers, Observations
-from posir_significance.position_effect import PositionEffect, estimate_covariance, estimate_effect
+from posir_significance.position_effect import PositionEffect, estimate_covariance, estimate_effect, pseudoinverse
 from posir_significance.true_score_model import bin_midpoints
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.profile import PositionProfile
@@ -115,7 +115,7 @@ def analyse_group(observations: Observations) -> GroupAnalysis:
         null_band=_null_band(effect, observations.bins),
         effect=effect,
         test=test,
-        psi=_estimate_psi(*draws, test) if draws and test else None,
+        psi=_estimate_psi(*draws, test, effect, observations.bins) if draws and test and effect else None,
         psi_draws=draws[0] if draws else None,
         variances=variances,
         start_to_end=estimate_start_to_end(effect, observations.bins) if effect else None,
@@ -166,17 +166,30 @@ def _draw_psi(effect: PositionEffect, mean: MeanEstimate, bins: int) -> tuple[Fl
     return drawn, psi(np.clip(effect.level + draws.means, SMALLEST_SCORE, 1))
 
 
-def _estimate_psi(drawn: Floats, centred: Floats, test: EffectTest) -> Estimate:
+def _estimate_psi(drawn: Floats, centred: Floats, test: EffectTest, effect: PositionEffect, bins: int) -> Estimate:
     """Estimate the true PSI by the median of its posterior.
 
     Draws from Gaussian processes vary again around their posterior mean, which adds to the range: the low end allows for that
     by reflection at the posterior mean, as the basic bootstrap does (Davison & Hinkley 1997, Bootstrap Methods and their
-    Application, 5.2). It is 0 if the position effect is not significant.
+    Application, 5.2). If the position effect is not significant, the low end is 0, and the high end is at least the PSI of the
+    steepest line that the data do not exclude: the prior favours small effects, which data that say little cannot correct.
     """
     median, (low, high) = float(np.median(drawn)), np.quantile(drawn, TAILS)
+    if test.p_value >= ALPHA:
+        return Estimate(median, (0.0, max(float(high), _steepest_line_psi(effect, bins))))
     reflected = np.quantile(2 * centred - drawn, TAILS[0])
-    bottom = 0.0 if test.p_value >= ALPHA else float(max(0.0, min(low, reflected)))
-    return Estimate(median, (bottom, float(high)))
+    return Estimate(median, (float(max(0.0, min(low, reflected))), float(high)))
+
+
+def _steepest_line_psi(effect: PositionEffect, bins: int) -> float:
+    """Return the PSI of the far end of the 95 % interval of a linear trend."""
+    middle = bin_midpoints(bins)[effect.filled]
+    line = middle - effect.weights @ middle
+    weighted = line @ pseudoinverse(effect.covariance)[0]
+    information = max(float(weighted @ line), SMALLEST_SCORE)
+    slope = weighted @ effect.effects / information
+    scores = effect.level + np.copysign(abs(slope) + Z / np.sqrt(information), slope) * line
+    return float(psi(np.clip(scores, SMALLEST_SCORE, 1)))
 
 
 def estimate_start_to_end(effect: PositionEffect, bins: int) -> Estimate | None:

@@ -171,3 +171,15 @@ def test_one_biased_model_of_a_hundred_is_significant_after_correction():
 @pytest.mark.parametrize("null", [np.zeros(999), np.arange(4.0)])
 def test_without_a_tail_the_p_value_is_the_smallest_that_the_draws_can_show(null):
     assert find_p_value(5.0, null) == pytest.approx(1 / (len(null) + 1))
+
+
+def test_an_interval_of_psi_without_significance_reaches_the_steepest_line_that_the_data_allow():
+    """Questions near each other say little about distant positions; the posterior would follow the prior to small effects."""
+    means, covered, insignificant = curve("linear", 0.3), 0, 0
+    for seed in range(60):
+        found = analyse_group(draw_clustered("near", 500, 0.2, means, np.random.default_rng([seed, 6])))
+        if found.test.p_value >= 0.05:
+            insignificant += 1
+            covered += found.psi.interval[0] <= psi(means) <= found.psi.interval[1]
+    assert insignificant >= 30
+    assert covered / insignificant >= 0.9
