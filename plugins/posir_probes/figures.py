@@ -8,7 +8,7 @@ from typing import Any
 import altair as alt
 
 from posir_probes.inter_domain_similarity import DomainSum, compare_domains
-from posir_probes.probe import ModelProbe, TextProbe
+from posir_probes.probe import AveragedProbe, Index, ModelProbe, TextProbe
 from posir_probes.results import ProbeResult
 from posir_published.probes import PublishedCurve, read_published_curves
 from posir_report.figure_export import Figure
@@ -70,7 +70,7 @@ def _cite(results: Sequence[ProbeResult]) -> str:
 
 def _draw(name: str, results: Sequence[ProbeResult], probe: TextProbe | ModelProbe | None) -> alt.FacetChart | alt.LayerChart:
     """Return the curves of one probe on one dataset, a panel for each series."""
-    rows = [row for result in results for row in _model_rows(result)]
+    rows = [row for result in results for row in _model_rows(result, probe)]
     published = [row for curve in read_published_curves(name) for row in _published_rows(curve)]
     names = list(dict.fromkeys(row["position"] for row in rows))
     models = list(dict.fromkeys(row["model"] for row in rows))
@@ -118,9 +118,14 @@ def _tooltips() -> list[alt.Tooltip]:
     return [alt.Tooltip("model:N", title="Model"), alt.Tooltip("position:N", title="Position"), *numbers]
 
 
-def _model_rows(result: ProbeResult) -> Iterable[dict[str, Any]]:
+def _model_rows(result: ProbeResult, probe: TextProbe | ModelProbe | None) -> Iterable[dict[str, Any]]:
     sums = result.sums
-    for order, (name, estimate) in enumerate(zip(sums.positions, sums.estimates(), strict=True)):
+    averages: Mapping[str, Index] = probe.averages if isinstance(probe, AveragedProbe) else {}
+    named = [
+        *((name, sums.estimate(average)) for name, average in averages.items()),
+        *zip(sums.positions, sums.estimates(), strict=True),
+    ]
+    for order, (name, estimate) in enumerate(named):
         if estimate.value is not None:
             panel, position = split_position(name)
             yield {

@@ -110,6 +110,18 @@ def ndcg(ranks: Integers) -> Floats:
     return gains
 
 
+def delta_rev(values: Floats) -> Floats:
+    """Return BF - FB from values in the order of `MirrorReversal.positions`; not 0 for an order-blind model."""
+    difference: Floats = values[..., 5] - values[..., 1]
+    return difference
+
+
+def delta_diff(values: Floats) -> Floats:
+    """Return (BF - back) - (FB - front), which is 0 for an order-blind model."""
+    difference: Floats = (values[..., 5] - values[..., 4]) - (values[..., 1] - values[..., 0])
+    return difference
+
+
 @dataclass(frozen=True)
 class MirrorReversal:
     """nDCG@10 by the evidence's original part, before and after the parts of all documents are reversed."""
@@ -129,8 +141,8 @@ class MirrorReversal:
     def indices(self) -> Mapping[str, Index]:
         """Delta_diff, Delta_rev, and the scores that they follow from."""
         return {
-            "delta_diff": lambda values: (values[..., 5] - values[..., 4]) - (values[..., 1] - values[..., 0]),
-            "delta_rev": lambda values: values[..., 5] - values[..., 1],
+            "delta_diff": delta_diff,
+            "delta_rev": delta_rev,
             "front": lambda values: values[..., 0],
             "FB": lambda values: values[..., 1],
             "back": lambda values: values[..., 4],

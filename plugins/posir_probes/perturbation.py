@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -49,6 +50,11 @@ class Perturbation:
             "end": lambda values: self._at(values, -1),
         }
 
+    @property
+    def averages(self) -> dict[str, Index]:
+        """Means over sizes at each place, which are what the paper's Table 2 prints."""
+        return {f"mean over sizes · {place:.0%}": partial(self._at, place=at) for at, place in enumerate(self.places)}
+
     def _at(self, values: Floats, place: int) -> Floats:
         """Return the mean over sizes at one place."""
         by_size = values.reshape(*values.shape[:-1], len(self.sizes), len(self.places))
@@ -89,6 +95,11 @@ class PerturbationProbe:
     def indices(self) -> Mapping[str, Index]:
         """Relative drop, and means over sizes at start, middle and end."""
         return self.perturbation.indices
+
+    @property
+    def averages(self) -> Mapping[str, Index]:
+        """Means over sizes at each place."""
+        return self.perturbation.averages
 
     def plan(self, data: ProbeData) -> Plan:
         """Encode every text without and with its changes."""

@@ -127,6 +127,15 @@ class ModelProbe(Probe, Protocol):
         """
 
 
+@runtime_checkable
+class AveragedProbe(Protocol):
+    """A probe whose figure has a panel of averages over its conditions."""
+
+    @property
+    def averages(self) -> Mapping[str, Index]:
+        """Averages by the name of their position, as `mean over sizes · 0%`."""
+
+
 def run_plans(encoder: Encoder, plans: Sequence[Plan]) -> list[ProbeSums]:
     """Encode the texts of several plans in one pass, and return the sums of each."""
     embeddings = encode_distinct(

@@ -6,6 +6,7 @@ from functools import cache
 from importlib.resources import files
 from itertools import groupby
 
+POSITIONAL_BIAS = "paper of sgoel97/neurips-embedding-positional-bias"
 #: Source of each probe's curves.
 SOURCES = {
     "segment_similarity_3": "arXiv 2505.13950, Table 4",
@@ -13,6 +14,10 @@ SOURCES = {
     "evidence_moving": "arXiv 2605.26578, Table 13",
     "mirror_reversal": "arXiv 2605.26578, Table 12",
     "gradient_saliency": "arXiv 2601.08363, Fig. 5",
+    "query_types": "arXiv 2601.08363, Table 6",
+    "needle_insertion": f"{POSITIONAL_BIAS}, Table 2",
+    "text_removal": f"{POSITIONAL_BIAS}, Table 2",
+    "sentence_regression": f"{POSITIONAL_BIAS}, Tables 3, 5 to 7",
 }
 
 
@@ -22,7 +27,7 @@ class PublishedCurve:
 
     probe: str
     model: str
-    """As printed, followed by what it was trained on or measured on."""
+    """As printed, followed by what it was trained on or measured on; or a group of models, or a dataset."""
     positions: tuple[str, ...]
     values: tuple[float, ...]
 

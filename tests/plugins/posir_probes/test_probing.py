@@ -23,7 +23,7 @@ from posir_probes.probe import Plan, ProbeData, Question, TextProbe, run_probe
 from posir_probes.probe_sources import ProbeSource, SourceSubset, SubsetData
 from posir_probes.probe_sums import ProbeSums
 from posir_probes.probing import ProbeRun, run_probes
-from posir_probes.query_types import find_query_type
+from posir_probes.query_types import QueryTypes, find_query_type, query_type_distribution
 from posir_probes.results import read_results
 from posir_probes.segment_similarity import SegmentSimilarity
 from posir_probes.tables import build_legend, build_rows, build_tables
@@ -235,6 +235,14 @@ def test_evidence_always_first_is_one_bar():
 )
 def test_query_types(query, kind):
     assert find_query_type(query) == kind
+
+
+def test_shares_of_query_types_are_those_of_the_probe():
+    queries = ["What is a mill?", "Why?", "the mill burned", "What else?"]
+    data = ProbeData({"d": "x"}, tuple(Question(query, "d", (0, 1)) for query in queries))
+    shares = query_type_distribution(queries)
+    assert (shares["what"], shares["claim"]) == (0.5, 0.25)
+    np.testing.assert_allclose(run_probe(QueryTypes(), order_blind, data).values, list(shares.values()))
 
 
 BAD = {"empty": " ", "short": "only three words", "whole": "all of it is evidence, every single word of this text here"}

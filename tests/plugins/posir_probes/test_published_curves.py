@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from posir_probes.catalogue import all_probes
 from posir_probes.evidence_moving import EvidenceMoving
 from posir_probes.mirror_reversal import MirrorReversal
 from posir_probes.segment_similarity import SegmentSimilarity
@@ -98,5 +99,21 @@ def test_saliency_has_its_published_minimum():
 
 
 def test_every_curve_has_a_source():
-    assert all(read_published_curves(probe)[0].source.startswith("published, arXiv") for probe in SOURCES)
-    assert read_published_curves("query_types") == ()
+    assert all(read_published_curves(probe)[0].source.startswith("published, ") for probe in SOURCES)
+    assert read_published_curves("evidence_location") == ()
+
+
+def test_every_published_position_is_one_of_the_probe():
+    probes = all_probes()
+    for name in SOURCES:
+        known = set(find_positions(probes[name]))
+        assert all(set(curve.positions) <= known for curve in read_published_curves(name)), name
+
+
+def find_positions(probe):
+    return (*probe.positions, *getattr(probe, "averages", {}))
+
+
+def test_query_types_of_posir_add_to_1():
+    for curve in read_published_curves("query_types"):
+        assert sum(curve.values) == pytest.approx(1, abs=0.001)
