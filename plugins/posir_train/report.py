@@ -12,7 +12,6 @@ from posir_compare.differences import Difference, find_differences, subtract_obs
 from posir_compare.pairing import CommonResults, PooledResult
 from posir_significance.analysis import Estimate, analyse, estimate_bins
 from posir_significance.correction import holm
-from posir_significance.effect_test import NULL_DRAWS
 from posir_significance.intervals import ALPHA, MeanEstimate, estimate_difference
 from posir_significance.observations import Observations
 from posir_tasks.display.numbers import MISSING, format_estimate, format_p_value, format_percent, format_psi
@@ -89,7 +88,7 @@ def _subtract(before: Measurement, after: Measurement) -> Value:
 def compare_ranks(before: DocumentRanks, after: DocumentRanks) -> list[Change]:
     """Return the changes of nDCG@10, over all and by position, of start to end and of PSI."""
     common = CommonResults(PooledResult(before.profile, before), PooledResult(after.profile, after), (), ())
-    found = find_differences(common, NULL_DRAWS)[0]
+    found = find_differences(common)[0]
     one, other = (analyse(ranks.profile, ranks).overall for ranks in (before, after))
     return [
         _build_change(NDCG, one.ndcg, other.ndcg, found.ndcg),
