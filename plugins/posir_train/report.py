@@ -21,6 +21,8 @@ from posir_train.evaluation import Measurement
 from posir_train.positions import Position
 
 NDCG, START_TO_END, PSI, COSINE = "nDCG@10", "start to end", "PSI", "cosine of unrelated texts"
+#: Beginnings of the names of scores of which a loss is warned of.
+RETRIEVAL = (NDCG, "guard")
 #: How far the cosine of unrelated texts may rise before the report warns of a collapse.
 COLLAPSE = 0.2
 HEADINGS = ("Score", "Before", "After", "After - before", "p corrected", "Verdict")
@@ -131,16 +133,14 @@ def correct(changes: Sequence[Change]) -> list[Change]:
 
 def find_warnings(changes: Sequence[Change]) -> list[str]:
     """Return what must be known before the changes are believed."""
-    found = []
-    for change in changes:
-        if change.score == COSINE and (change.difference.value or 0) > COLLAPSE:
-            found.append(
-                f"Unrelated texts have a mean cosine of {change.after.value:.2f}, before {change.before.value:.2f}: the "
-                "embeddings are collapsing. Embeddings that are all alike do not depend on position, which is no cure."
-            )
-        if change.score.startswith((NDCG, "guard")) and change.verdict == "worse":
-            found.append(f"{change.score} is significantly below the base model's.")
-    return found
+    collapses = [
+        f"Unrelated texts have a mean cosine of {change.after.value:.2f}, before {change.before.value:.2f}: the embeddings are "
+        "collapsing. Embeddings that are all alike do not depend on position, which is no cure."
+        for change in changes
+        if change.score == COSINE and (change.difference.value or 0) > COLLAPSE
+    ]
+    losses = [change.score for change in changes if change.score.startswith(RETRIEVAL) and change.verdict == "worse"]
+    return [*collapses, *(f"{score} is significantly below the base model's." for score in losses)]
 
 
 def build_table(changes: Sequence[Change], title: str, notes: Sequence[str]) -> Table:
