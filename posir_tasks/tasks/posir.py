@@ -76,8 +76,9 @@ class PosirTask(PositionTask):
         return bool(self._present(self._repository()))
 
     def missing_subsets(self) -> list[str]:
-        """Return the domains of PosIR that are not in the data or were filtered out."""
-        return [domain for domain in DOMAINS if domain not in self.hf_subsets]
+        """Return the domains of PosIR that are not in the data or were filtered out; none if only custom ones are evaluated."""
+        missing = [domain for domain in DOMAINS if domain not in self.hf_subsets]
+        return [] if self.hf_subsets and len(missing) == len(DOMAINS) else missing
 
     def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:
         """Make the domains in the data available, whether or not they are in PosIR's table of domains.
@@ -110,7 +111,6 @@ class PosirTask(PositionTask):
 
     def _follow_listing(self, repository: Repository, present: list[str]) -> None:
         unexpected = [domain for domain in present if domain not in self.metadata.hf_subsets]
-        lacking = [domain for domain in self.hf_subsets if domain not in present]
         if unexpected:
             logger.warning(
                 "%s has domains unknown to posir: %s; they are evaluated too", repository.location, ", ".join(unexpected)
@@ -120,7 +120,7 @@ class PosirTask(PositionTask):
             self.metadata = self.metadata.model_copy(update={"eval_langs": known})
         # In place: mteb refers to this list object before the data is loaded, and then evaluates the subsets in it.
         self.hf_subsets[:] = [domain for domain in self.hf_subsets if domain in present] + unexpected
-        absent = {*lacking, *self.missing_subsets()}
+        absent = self.missing_subsets()
         if absent:
             logger.warning(
                 "%s, %s: %d of PosIR's %d domains are not evaluated, so the result is marked as partial: %s",
@@ -128,7 +128,7 @@ class PosirTask(PositionTask):
                 repository.location,
                 len(absent),
                 len(DOMAINS),
-                "all" if len(absent) == len(DOMAINS) else ", ".join(sorted(absent)),
+                ", ".join(sorted(absent)),
             )
 
     def is_outdated(self, subset: str, revision: str) -> bool:

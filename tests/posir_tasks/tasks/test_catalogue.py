@@ -90,3 +90,14 @@ def build_plugin(codes):
     plugin = ModuleType("plugin")
     plugin.posir_languages = posir_languages
     return plugin
+
+
+@pytest.mark.parametrize(("domains", "missing"), [(["letters"], 0), (["letters", "sports"], 30)])
+def test_only_data_of_posirs_own_domains_can_be_partial(domains, missing, tmp_path, monkeypatch):
+    for domain in domains:
+        write_domain(tmp_path / POSIR_FOLDER, posir_tables(), domain=domain)
+    monkeypatch.setenv("POSIR_DATA", str(tmp_path))
+    task = find_task("PosIR-English")()
+    task.load_data()
+    assert sorted(task.hf_subsets) == domains
+    assert len(task.missing_subsets()) == missing
