@@ -72,12 +72,11 @@ def _draw(name: str, results: Sequence[ProbeResult], probe: TextProbe | ModelPro
     """Return the curves of one probe on one dataset, a panel for each series."""
     rows = [row for result in results for row in _model_rows(result, probe)]
     published = [row for curve in read_published_curves(name) for row in _published_rows(curve)]
-    names = list(dict.fromkeys(row["position"] for row in rows))
+    names = list(dict.fromkeys(split_position(position)[1] for result in results for position in result.sums.positions))
     models = list(dict.fromkeys(row["model"] for row in rows))
-    title = probe.title if probe else "Value"
     layers = [
-        _line(names, title, published=True).mark_line(color=NULL, strokeWidth=1).encode(detail="model:N", tooltip=_tooltips()),
-        *_model_layers(names, models, title),
+        _line(names, published=True).mark_line(color=NULL, strokeWidth=1).encode(detail="model:N", tooltip=_tooltips()),
+        *_model_layers(names, models),
     ]
     panels = list(dict.fromkeys(row["panel"] for row in rows))
     chart = alt.layer(*layers, data=alt.InlineData(values=[*rows, *published])).properties(width=WIDTH, height=HEIGHT)
@@ -86,10 +85,11 @@ def _draw(name: str, results: Sequence[ProbeResult], probe: TextProbe | ModelPro
     return chart.facet(facet=alt.Facet("panel:N", title=None, sort=panels), columns=PANELS_PER_ROW)
 
 
-def _model_layers(names: Sequence[str], models: Sequence[str], title: str) -> list[alt.Chart]:
-    colour = alt.Color("model:N", title=None, scale=cycle_scale(models, COLOURS), legend=alt.Legend(orient="top", columns=1))
-    base = _line(names, title, published=False)
-    low = alt.Y("low:Q", title=title, scale=alt.Scale(zero=False))
+def _model_layers(names: Sequence[str], models: Sequence[str]) -> list[alt.Chart]:
+    legend = alt.Legend(orient="top", columns=1, symbolOpacity=1)
+    colour = alt.Color("model:N", title=None, scale=cycle_scale(models, COLOURS), legend=legend)
+    base = _line(names, published=False)
+    low = alt.Y("low:Q", title=None, scale=alt.Scale(zero=False))
     band = base.mark_area(opacity=0.16).encode(y=low, y2="high:Q", color=colour)
     return [
         *([band] if len(models) <= MOST_INTERVALS else []),
@@ -97,8 +97,11 @@ def _model_layers(names: Sequence[str], models: Sequence[str], title: str) -> li
     ]
 
 
-def _line(names: Sequence[str], title: str, *, published: bool) -> alt.Chart:
-    """Return a chart of the published rows or of the others, with its axes, without marks."""
+def _line(names: Sequence[str], *, published: bool) -> alt.Chart:
+    """Return a chart of the published rows or of the others, with its axes, without marks.
+
+    What the values are is said above the chart: beside the axis there is no room for it.
+    """
     axis = (
         alt.X("order:Q", title="Position", axis=alt.Axis(tickCount=5))
         if len(names) > MOST_NAMES
@@ -107,7 +110,7 @@ def _line(names: Sequence[str], title: str, *, published: bool) -> alt.Chart:
     chart: alt.Chart = (
         alt.Chart()
         .transform_filter(alt.datum.published == published)
-        .encode(x=axis, y=alt.Y("value:Q", title=title, scale=alt.Scale(zero=False)))
+        .encode(x=axis, y=alt.Y("value:Q", title=None, scale=alt.Scale(zero=False)))
     )
     return chart
 

@@ -47,7 +47,7 @@ def draw_positions(inspection: Inspection) -> alt.VConcatChart:
     axes = RelativePositions(bins=len(inspection.fading[0].by_position)).axes
     base = build_chart(list(chain.from_iterable(_position_rows(one, axes) for one in inspection.fading)))
     names = list(WORDINGS.values())
-    legend = alt.Legend(orient="top", title=None)
+    legend = alt.Legend(orient="top", title=None, symbolOpacity=1)
     colour = alt.Color("wording:N", scale=cycle_scale(names, COLOURS), legend=legend)
     dash = alt.StrokeDash("wording:N", scale=cycle_scale(names, DASHES), legend=legend)
     shape = alt.Shape("wording:N", scale=cycle_scale(names, SHAPES), legend=legend)
