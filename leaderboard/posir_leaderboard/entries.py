@@ -134,6 +134,8 @@ class Entry:
     """mteb's own record of the dataset's revision, as in the file."""
     meta: Mapping[str, Any]
     """mteb's `model_meta.json`: the submitter's description of the model. Only name and revision are checked."""
+    date: object = None
+    """When the result was made, as mteb's file states it: seconds since 1970. Not checked."""
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -224,7 +226,7 @@ def read_entry(file: Path) -> Entry | None:
     ((subset, times),) = Counter(result.subset for result in subsets).most_common(1)
     if times > 1:
         raise EntryError(file, "occurs twice; a subset has one result", subset)
-    return Entry(model, revision, task, file, subsets, scores, data.get("dataset_revision"), meta)
+    return Entry(model, revision, task, file, subsets, scores, data.get("dataset_revision"), meta, data.get("date"))
 
 
 def _check_shape(shape: type[JsonShape], data: Any, file: Path, subset: str | None = None) -> None:

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
 
 import numpy as np
 
 from posir_psi.scores import none_if_nan
 from posir_report.summary import TaskSummary
-from posir_significance.analysis import analyse, estimate_bins, list_observations
+from posir_significance.analysis import analyse, estimate_bins, list_observations, null_band
 from posir_significance.intervals import MeanEstimate
-from posir_significance.observations import Floats
-from posir_tasks.profile import PositionProfile
+from posir_significance.observations import Floats, Integers, Observations
+from posir_significance.position_effect import estimate_effect
+from posir_tasks.axes import Axes
+from posir_tasks.schemes import ALL_LENGTHS
 
 #: Cells with fewer queries are marked: at nDCG@10 near 0.5 their 95 % interval is wider than 0.16.
 FEW = 100
+#: Bins of a curve are merged if one has fewer queries: the 95 % interval of its mean is up to 0.36 wide.
+MIN_QUERIES = 30
+#: Number of equal bins that may be merged, and into how many.
+EQUAL_BINS, MERGED_BINS = 20, 5
 
 
 @dataclass(frozen=True)
@@ -54,27 +61,87 @@ class Bucket:
 def build_cells(summary: TaskSummary) -> list[Cell]:
     """Return the cells of a profile by length bucket; with intervals and null bands if significance was scored."""
     profile = summary.profile
-    buckets: Sequence[Bucket | None] = [None] * len(profile.lengths)
+    titles = profile.axes.length_titles
+    buckets: Sequence[Bucket | None] = [None] * len(titles)
     if "psi_significance" in summary.scores:
         analysis, observations = analyse(profile, summary.ranks), list_observations(profile, summary.ranks)
         buckets = [
             Bucket(estimate_bins(observations.select(observations.lengths == index)), group.null_band)
             for index, group in enumerate(analysis.lengths or [analysis.overall])
         ]
+    queries, means = profile.counts.sum(axis=2), profile.by_cell()
     return [
         cell
-        for index, length in enumerate(profile.axes.length_titles)
-        for cell in _build_bucket(length, profile, index, buckets[index])
+        for index, length in enumerate(titles)
+        for cell in _build_bucket(length, profile.positions, queries[index], means[index], buckets[index])
     ]
 
 
-def _build_bucket(length: str, profile: PositionProfile, index: int, bucket: Bucket | None) -> list[Cell]:
+def build_curve_cells(summary: TaskSummary) -> list[Cell]:
+    """Return the cells of curves by length bucket: empty buckets are left out, sparse bins merged."""
+    profile = summary.profile
+    observations = list_observations(profile, summary.ranks)
+    found: list[Cell] = []
+    for index, (length, bucket) in enumerate(groupby(build_cells(summary), key=lambda cell: cell.length)):
+        cells, queries = list(bucket), profile.counts[index].sum(axis=1)
+        if not queries.any():
+            continue
+        if is_sparse(profile.axes, queries):
+            cells = _merge_bins(summary, observations.select(observations.lengths == index), length)
+        found += cells
+    return found
+
+
+def pool_curve_cells(summaries: Sequence[TaskSummary]) -> list[list[Cell]]:
+    """Return the cells of the curve over all lengths of each model on a task; sparse bins of one are merged in all."""
+    sparse = any(is_sparse(one.profile.axes, one.profile.counts.sum(axis=(0, 2))) for one in summaries)
+    return [_pool_cells(one, merged=sparse) for one in summaries]
+
+
+def _pool_cells(summary: TaskSummary, *, merged: bool) -> list[Cell]:
+    profile = summary.profile
+    observations = list_observations(profile, summary.ranks)
+    if merged:
+        return _merge_bins(summary, observations, ALL_LENGTHS)
+    bucket = _estimate_bucket(summary, observations)
+    return _build_bucket(ALL_LENGTHS, profile.positions, profile.counts.sum(axis=(0, 2)), profile.by_position(), bucket)
+
+
+def is_sparse(axes: Axes, queries: Integers) -> bool:
+    """Return whether the twenty equal bins of a curve are merged into five: one has fewer than MIN_QUERIES queries.
+
+    Args:
+        axes: Axes of the profile.
+        queries: Number of queries in each bin, shape (P,).
+    """
+    return axes.equal_bins and len(queries) == EQUAL_BINS and bool(queries.min() < MIN_QUERIES)
+
+
+def _merge_bins(summary: TaskSummary, observations: Observations, length: str) -> list[Cell]:
+    """Return the cells of five merged bins; a query in two bins of one is counted once."""
+    size = EQUAL_BINS // MERGED_BINS
+    pairs = np.unique(np.stack([observations.query, observations.position // size]), axis=1)
+    merged = replace(observations, query=pairs[0], position=pairs[1], bins=MERGED_BINS)
+    queries = np.bincount(merged.position, minlength=MERGED_BINS)
+    with np.errstate(invalid="ignore"):
+        means = np.bincount(merged.position, merged.gains[merged.query], MERGED_BINS) / queries
+    names = summary.profile.positions
+    merged_names = [f"{names[first]} to {names[first + size - 1]}" for first in range(0, EQUAL_BINS, size)]
+    return _build_bucket(length, merged_names, queries, means, _estimate_bucket(summary, merged))
+
+
+def _estimate_bucket(summary: TaskSummary, observations: Observations) -> Bucket | None:
+    if "psi_significance" not in summary.scores:
+        return None
+    return Bucket(estimate_bins(observations), null_band(estimate_effect(observations), observations.bins))
+
+
+def _build_bucket(length: str, names: Sequence[str], queries: Integers, means: Floats, bucket: Bucket | None) -> list[Cell]:
     """Return the cells of one length bucket."""
-    counts, total = profile.counts[index], len(profile.positions)
-    queries, means = counts.sum(axis=1), profile.by_cell()[index]
+    total = len(names)
     band = bucket.null_band if bucket else np.full((2, total), np.nan)
     cells = []
-    for place, position in enumerate(profile.positions):
+    for place, position in enumerate(names):
         mean = bucket.means[place] if bucket else None
         low, high = (mean.interval if mean else None) or (None, None)
         cells.append(

@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from posir_report.cells import FEW, Cell
+from posir_report.cells import FEW, MIN_QUERIES, Cell, pool_curve_cells
 from posir_report.chart_layers import (
     LENGTH,
     MODEL,
@@ -29,7 +29,8 @@ from posir_report.chart_layers import (
     with_percentages,
 )
 from posir_report.labels import model_labels, partial_suffix, shorten_middle
-from posir_report.summary import TaskSummary, build_bin_rows, build_rows
+from posir_report.summary import TaskSummary, build_rows
+from posir_report.tables import truncation_notes
 from posir_report.theme import COLOURS, DASHES, FAINT, INK, NULL, SHAPES, add_frame, build_chart, cycle_scale
 from posir_tasks.cells import CellCounts
 from posir_tasks.display.numbers import format_estimate, format_points
@@ -49,7 +50,9 @@ HORIZONTAL = 6
 
 def draw_curves(summary: TaskSummary, cells: Sequence[Cell]) -> alt.VConcatChart:
     """Return nDCG@10 over position, a panel for each length bucket, with intervals and null bands."""
-    panels, positions = length_titles(summary.profile.cell_counts()), build_positions(summary.profile.axes)
+    shown = {cell.length for cell in cells}
+    panels = {length: title for length, title in length_titles(summary.profile.cell_counts()).items() if length in shown}
+    positions = build_positions(summary.profile.axes)
     base = with_percentages(build_chart([{**asdict(cell), "panel": panels[cell.length]} for cell in cells]))
     layers = [
         null_band(base, NULL, positions),
@@ -67,11 +70,13 @@ def draw_curves(summary: TaskSummary, cells: Sequence[Cell]) -> alt.VConcatChart
     if overall.start_to_end is not None:
         change = format_estimate(overall.start_to_end, overall.start_to_end_low, overall.start_to_end_high, format_points)
         explanation = f"From start to end, first minus last third, at all lengths: {change} points. {explanation}"
+    explanation += merging_note(summary, cells)
     if any(cell.low is not None for cell in cells):
         explanation += (
             " Vertical bars: 95 % intervals. Grey: the null band, which contains 95 % of the means if position has no effect; "
             "one of 20 positions lies outside by chance."
         )
+    explanation = " ".join([explanation, *truncation_notes([shorten_middle(summary.model)], [summary])])
     chart = facet_panels(layers, panels.values(), width, height)
     return add_frame(chart, "nDCG@10 by position of the evidence", name_run(summary), explanation, cite([summary]))
 
@@ -127,13 +132,12 @@ def draw_models(summaries: Sequence[TaskSummary]) -> alt.VConcatChart:
     """Return nDCG@10 over position, all lengths together, of the models on one task in one scheme."""
     axes, task = summaries[0].profile.axes, summaries[0].task
     labels = [f"{name} · {one.profile.queries:,} queries" for name, one in zip(model_labels(summaries), summaries, strict=True)]
+    curves = pool_curve_cells(summaries)
     values = [
-        {**asdict(row), "label": label, "middle": (index + 0.5) / len(axes.positions), "few": row.queries < FEW}
-        for label, one in zip(labels, summaries, strict=True)
-        for index, row in enumerate(build_bin_rows(one))
+        {**asdict(cell), "label": label, "model": one.model}
+        for label, one, cells in zip(labels, summaries, curves, strict=True)
+        for cell in cells
     ]
-    for value in values:
-        value |= {"low": value["ndcg_at_10_low"], "high": value["ndcg_at_10_high"]}
     known = any(value["low"] is not None for value in values)
     legible = known and len(summaries) <= MAX_INTERVALS
     fill = _hollow_if_few({"field": "label", "type": "nominal", "scale": cycle_scale(labels, COLOURS), "legend": None})
@@ -147,6 +151,7 @@ def draw_models(summaries: Sequence[TaskSummary]) -> alt.VConcatChart:
         point={"shape": shape_by_model(labels), "fill": fill, "tooltip": [MODEL, POSITION, QUERIES, *scores]},
     )
     explanation = f"All lengths together. Lines: mean of the queries with evidence at that position. {FEW_NOTE}"
+    explanation += merging_note(summaries[0], curves[0])
     if known:
         explanation += " Shaded: 95 % intervals." if legible else " Intervals are in the chart of each model."
     chart = alt.layer(*layers).properties(width=740, height=340)
@@ -198,6 +203,12 @@ def cover_tenths(values: Iterable[Mapping[str, Any]], fields: Sequence[str], *, 
     shown: list[float] = [one[field] for one in values for field in fields if one[field] is not None]
     low = math.floor(max(0.0, min(shown) * 10 - MARGIN)) / 10 if start is None else start
     return alt.Scale(domain=[low, min(10, math.ceil(max(shown) * 10 + MARGIN)) / 10])
+
+
+def merging_note(summary: TaskSummary, cells: Sequence[Cell]) -> str:
+    """Return a sentence that follows others if bins are merged in some of the cells."""
+    merged = {cell.position for cell in cells} - set(summary.profile.positions)
+    return f" Fifths of the document where one of twenty bins has fewer than {MIN_QUERIES} queries." if merged else ""
 
 
 def name_run(summary: TaskSummary) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import altair as alt
 import typer
 
-from posir_report.cells import build_cells
+from posir_report.cells import build_cells, build_curve_cells
 from posir_report.charts import draw_curves, draw_heat_map, draw_models, draw_psi_against_ndcg
 from posir_report.labels import model_labels
 from posir_report.summary import TaskSummary
@@ -48,8 +48,14 @@ def build_figures(summaries: Sequence[TaskSummary]) -> list[Figure]:
     with_queries = sorted((one for one in summaries if one.profile.queries), key=_task_and_scheme)
     groups = [list(group) for _, group in groupby(with_queries, key=_task_and_scheme)]
     figures = [figure for group in progress(groups, "Drawing") for figure in _build_task_figures(group)]
-    scored = [one for one in with_queries if one.scores.get("psi") is not None]
-    return [*figures, Figure("psi-against-ndcg", None, None, draw_psi_against_ndcg(scored))] if scored else figures
+    compared = [one for group in groups for one in scored_models(group)]
+    return [*figures, Figure("psi-against-ndcg", None, None, draw_psi_against_ndcg(compared))] if compared else figures
+
+
+def scored_models(summaries: Sequence[TaskSummary]) -> list[TaskSummary]:
+    """Return the models of a task that have a PSI; none if there is only one, since its point would be alone."""
+    scored = [one for one in summaries if one.scores.get("psi") is not None]
+    return scored if len(scored) > 1 else []
 
 
 def _task_and_scheme(summary: TaskSummary) -> tuple[str, str]:
@@ -62,9 +68,8 @@ def _build_task_figures(summaries: list[TaskSummary]) -> Iterator[Figure]:
     if len(summaries) > 1:
         yield Figure("models", task, None, draw_models(summaries))
     for one, name in zip(summaries, model_labels(summaries), strict=True):
-        cells = build_cells(one)
-        yield Figure("curves", task, name, draw_curves(one, cells))
-        yield Figure("heat-map", task, name, draw_heat_map(one, cells))
+        yield Figure("curves", task, name, draw_curves(one, build_curve_cells(one)))
+        yield Figure("heat-map", task, name, draw_heat_map(one, build_cells(one)))
 
 
 def export(figures: Sequence[Figure], png: Path | None, html: Path | None, write_page: Callable[[Path], object]) -> None:

@@ -13,8 +13,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from posir_report.cells import FEW
 from posir_report.figure_export import Figure
 from posir_report.labels import model_labels, partial_suffix
+from posir_report.sparklines import sparklines
 from posir_report.summary import Row, TaskSummary, build_report_rows
-from posir_report.tables import document_notes, length_table, truncation_notes
+from posir_report.tables import document_notes, length_table, summary_table, truncation_notes
 from posir_significance.intervals import ALPHA
 from posir_tasks.display.tables import Table
 
@@ -30,6 +31,8 @@ class Drawing:
     """For screen readers."""
     spec: Mapping[str, Any]
     """The Vega-Lite specification."""
+    notes: tuple[str, ...]
+    """On truncation, if it compares the models of a task."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +51,7 @@ class TaskSection:
     name: str
     models: tuple[ModelSection, ...]
     notes: tuple[str, ...]
-    """On truncation, and on what intervals assume."""
-    figures: tuple[Drawing, ...]
-    """Those that compare its models."""
+    """On what intervals assume."""
 
 
 def render_page(summaries: Sequence[TaskSummary], figures: Sequence[Figure]) -> str:
@@ -60,11 +61,13 @@ def render_page(summaries: Sequence[TaskSummary], figures: Sequence[Figure]) -> 
         loader=PackageLoader("posir_report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     ordered = sorted(summaries, key=lambda one: one.task)
-    scored = zip(ordered, build_report_rows(ordered), strict=True)
-    drawings = [_drawing(number, figure) for number, figure in enumerate(figures, start=1)]
+    scored = list(zip(ordered, build_report_rows(ordered), strict=True))
+    drawings = [_drawing(number, figure, ordered) for number, figure in enumerate(figures, start=1)]
+    rows = [row for _, of_summary in scored for row in of_summary]
     return environment.get_template("page.html").render(
+        summary=summary_table(rows, sparklines(summaries)),
+        compared=[one for one in drawings if one.model is None],
         tasks=[_task_section(task, list(group), drawings) for task, group in groupby(scored, key=lambda one: one[0].task)],
-        across=[one for one in drawings if one.task is None],
         models=len({one.model for one in summaries}),
         level=ALPHA,
         few=FEW,
@@ -75,9 +78,11 @@ def render_page(summaries: Sequence[TaskSummary], figures: Sequence[Figure]) -> 
     )
 
 
-def _drawing(number: int, figure: Figure) -> Drawing:
+def _drawing(number: int, figure: Figure, summaries: Sequence[TaskSummary]) -> Drawing:
     label = ", ".join(filter(None, [figure.kind, figure.task, figure.model]))
-    return Drawing(f"figure-{number}", figure.task, figure.model, label, figure.chart.to_dict())
+    of_task = [one for one in summaries if one.task == figure.task and figure.model is None]
+    notes = tuple(truncation_notes(model_labels(of_task), of_task))
+    return Drawing(f"figure-{number}", figure.task, figure.model, label, figure.chart.to_dict(), notes)
 
 
 def _task_section(task: str, scored: Sequence[tuple[TaskSummary, list[Row]]], drawings: Sequence[Drawing]) -> TaskSection:
@@ -88,8 +93,7 @@ def _task_section(task: str, scored: Sequence[tuple[TaskSummary, list[Row]]], dr
         _model_section(label, summary, rows, [one for one in of_task if one.model == label])
         for label, (summary, rows) in zip(labels, scored, strict=True)
     ]
-    notes = (*truncation_notes(labels, summaries), *document_notes(labels, summaries))
-    return TaskSection(task, tuple(models), notes, tuple(one for one in of_task if one.model is None))
+    return TaskSection(task, tuple(models), tuple(document_notes(labels, summaries)))
 
 
 def _model_section(label: str, summary: TaskSummary, rows: Iterable[Row], drawings: Iterable[Drawing]) -> ModelSection:

@@ -1,6 +1,6 @@
 """The hook implementation: `posir report`."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
 from itertools import chain
@@ -12,8 +12,16 @@ import typer
 from posir_report.labels import model_labels
 from posir_report.latex import render_latex
 from posir_report.published import merge_published
+from posir_report.sparklines import sparklines
 from posir_report.summary import TaskSummary, build_bin_rows, build_report_rows, summarise
-from posir_report.tables import bin_table, document_notes, length_table, overview_table, pooled_scores, truncation_notes
+from posir_report.tables import (
+    bin_table,
+    document_notes,
+    length_table,
+    overview_table,
+    pooled_scores,
+    truncation_notes_by_task,
+)
 from posir_tasks.display.tables import TableFormat, print_as
 from posir_tasks.errors import PosirError
 from posir_tasks.plugin_api import hookimpl
@@ -26,6 +34,10 @@ NOTE = (
     "observed one, to which chance adds. PSI under the null: what the observed PSI shows if position has no effect, from its "
     "mean to its 95th percentile. p: test of any effect of position, corrected for the rows shown (Holm). Detectable: the "
     "smallest linear decline from start to end, in points and as PSI, that data like these show with 80 % power at p < 0.05."
+)
+CURVE_NOTE = (
+    "Over position: nDCG@10 from the start to the end of documents, on an axis from 0 to 100, a character for each position "
+    "bin; twenty equal bins are merged into five where one has fewer than 30 queries."
 )
 
 
@@ -95,11 +107,12 @@ def show_lengths(summaries: Sequence[TaskSummary], format_: TableFormat) -> None
     """Print a row per length and notes on truncation; in a terminal after an overview of the tasks of each model."""
     by_summary = build_report_rows(summaries)
     rows = list(chain(*by_summary))
-    overview = [overview_table(rows)] if format_ is TableFormat.TABLE else []
+    curves = sparklines(summaries) if format_ is TableFormat.TABLE else {}
+    overview = [overview_table(rows, curves)] if format_ is TableFormat.TABLE else []
     document = list(map(pooled_scores, summaries, by_summary))
     legend = [*document_notes(model_labels(summaries), summaries), NOTE]
-    lengths = replace(length_table(rows), notes=tuple(truncation_notes_by_task(summaries)))
-    print_as(format_, [*overview, lengths], rows, document, legend=legend)
+    lengths = replace(length_table(rows, curves), notes=tuple(truncation_notes_by_task(summaries)))
+    print_as(format_, [*overview, lengths], rows, document, legend=[*legend, CURVE_NOTE])
 
 
 def show_bins(summaries: Sequence[TaskSummary], format_: TableFormat) -> None:
@@ -113,13 +126,6 @@ def show_with_published(summaries: Sequence[TaskSummary], format_: TableFormat) 
     """Print a row per length, the published results among them."""
     rows = merge_published(list(chain(*build_report_rows(summaries))))
     print_as(format_, [length_table(rows)], rows, legend=[NOTE])
-
-
-def truncation_notes_by_task(summaries: Sequence[TaskSummary]) -> Iterator[str]:
-    """Yield the notes on truncation of every task, after the task's name."""
-    for task in dict.fromkeys(one.task for one in summaries):
-        of_task = [one for one in summaries if one.task == task]
-        yield from (f"{task}: {note}" for note in truncation_notes(model_labels(of_task), of_task))
 
 
 def write_charts(summaries: Sequence[TaskSummary], html: Path | None, png: Path | None) -> None:

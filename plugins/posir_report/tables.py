@@ -1,11 +1,12 @@
 """The tables of a report: rows of lengths and of position bins as text, and notes on truncation."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
-from posir_report.labels import full_labels, partial_suffix
+from posir_report.labels import full_labels, model_labels, partial_suffix
+from posir_report.sparklines import RowKey, row_key
 from posir_report.summary import BinRow, Row, TaskSummary, build_rows
 from posir_significance.intervals import ALPHA
 from posir_tasks.display.numbers import (
@@ -47,6 +48,8 @@ COUNTED = {
         "English, the model's own tokenizer may find several times as many)"
     ),
 }
+#: A table without the column of curves.
+NO_CURVES: Mapping[RowKey, str] = {}
 #: Headings of columns of numbers.
 NUMBERS = ("Queries", "PSI (as published)", "p")
 
@@ -77,32 +80,59 @@ def pooled_scores(summary: TaskSummary, rows: Iterable[Row]) -> dict[str, Any]:
     }
 
 
-def length_table(rows: Iterable[Row]) -> Table:
-    """Return a table with a line for all lengths and for each length bucket."""
+def length_table(rows: Iterable[Row], curves: Mapping[RowKey, str] = NO_CURVES) -> Table:
+    """Return a table with a line for all lengths and for each length bucket, with the curves over position if given."""
     rows = list(rows)
     return Table(
-        build_columns(("Model", "Task", "Length", *SCORES), NUMBERS),
+        build_columns(("Model", "Task", "Length", *_curve_heading(curves), *SCORES), NUMBERS),
         tuple(
-            (label, row.task + partial_suffix(row.subsets, row.missing_subsets), row.length, *_score_cells(row))
+            (
+                label,
+                row.task + partial_suffix(row.subsets, row.missing_subsets),
+                row.length,
+                *_curve_cell(row, curves),
+                *_score_cells(row),
+            )
             for label, row in zip(full_labels(rows), rows, strict=True)
         ),
         split_by="{Model} · {Task}",
     )
 
 
-def overview_table(rows: Iterable[Row]) -> Table:
+def overview_table(rows: Iterable[Row], curves: Mapping[RowKey, str] = NO_CURVES) -> Table:
     """Return a table with a line for each task, all lengths together, of the models that have several tasks."""
     overall = sorted((row for row in rows if row.length == "all"), key=lambda row: (row.model, row.revision))
     labels = full_labels(overall)
     tasks = Counter(labels)
     return Table(
-        build_columns(("Model", "Tasks", "Task", *SCORES), NUMBERS),
+        build_columns(("Model", "Tasks", "Task", *_curve_heading(curves), *SCORES), NUMBERS),
         tuple(
-            (label, f"{tasks[label]} tasks", row.task, *_score_cells(row))
+            (label, f"{tasks[label]} tasks", row.task, *_curve_cell(row, curves), *_score_cells(row))
             for label, row in zip(labels, overall, strict=True)
             if tasks[label] > 1
         ),
         split_by="{Model} · {Tasks}",
+    )
+
+
+def summary_table(rows: Iterable[Row], curves: Mapping[RowKey, str]) -> Table:
+    """Return a table with a line for each model and task, all lengths together, best nDCG@10 of a task first."""
+    overall = sorted((row for row in rows if row.length == "all"), key=lambda row: (row.task, -(row.ndcg_at_10 or 0)))
+    return Table(
+        build_columns(("Task", "Model", "Over position", "nDCG@10", "Start to end", "PSI", "p", "Position bias"), NUMBERS),
+        tuple(
+            (
+                row.task + partial_suffix(row.subsets, row.missing_subsets),
+                label,
+                *_curve_cell(row, curves),
+                ndcg_with_interval(row),
+                format_estimate(row.start_to_end, row.start_to_end_low, row.start_to_end_high, format_points),
+                format_estimate(row.psi_estimate, row.psi_low, row.psi_high, format_psi),
+                format_p_value(significance(row)),
+                describe_bias(row),
+            )
+            for label, row in zip(full_labels(overall), overall, strict=True)
+        ),
     )
 
 
@@ -117,6 +147,14 @@ def bin_table(rows: Iterable[BinRow]) -> Table:
         ),
         split_by="{Model} · {Task}",
     )
+
+
+def _curve_heading(curves: Mapping[RowKey, str]) -> tuple[str, ...]:
+    return ("Over position",) if curves else ()
+
+
+def _curve_cell(row: Row, curves: Mapping[RowKey, str]) -> tuple[str, ...]:
+    return (curves.get(row_key(row), MISSING),) if curves else ()
 
 
 def _score_cells(row: Row) -> tuple[str, ...]:
@@ -181,6 +219,13 @@ def truncation_notes(labels: Sequence[str], summaries: Sequence[TaskSummary]) ->
     unknown = [label for label, truncation in found.items() if truncation["window"] is None]
     if unknown:
         yield f"The input window is unknown for {', '.join(unknown)}."
+
+
+def truncation_notes_by_task(summaries: Sequence[TaskSummary]) -> Iterator[str]:
+    """Yield the notes on truncation of every task, after the task's name."""
+    for task in dict.fromkeys(one.task for one in summaries):
+        of_task = [one for one in summaries if one.task == task]
+        yield from (f"{task}: {note}" for note in truncation_notes(model_labels(of_task), of_task))
 
 
 def document_notes(labels: Sequence[str], summaries: Sequence[TaskSummary]) -> Iterator[str]:

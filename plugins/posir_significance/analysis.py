@@ -112,7 +112,7 @@ def analyse_group(observations: Observations) -> GroupAnalysis:
         documents=len(np.unique(observations.documents)),
         ndcg=mean,
         ndcg_as_published=_estimate_bucket_mean(observations),
-        null_band=_null_band(effect, observations.bins),
+        null_band=null_band(effect, observations.bins),
         effect=effect,
         test=test,
         psi=_estimate_psi(*draws, test, effect, observations.bins) if draws and test and effect else None,
@@ -149,8 +149,11 @@ def estimate_bins(observations: Observations) -> list[MeanEstimate | None]:
     return [estimate_mean(observations.gains[rows], observations.clusters[rows]) for rows in queries]
 
 
-def _null_band(effect: PositionEffect | None, bins: int) -> Floats:
-    """Pointwise: of 20 bins without a position effect, one lies outside on average."""
+def null_band(effect: PositionEffect | None, bins: int) -> Floats:
+    """Return the low and high ends of 95 % of each bin's score if position has no effect, shape (2, P); NaN where empty.
+
+    Pointwise: of 20 bins without a position effect, one lies outside on average.
+    """
     band = np.full((2, bins), np.nan)
     if effect:
         errors = Z * np.sqrt(np.diag(effect.null_covariance))

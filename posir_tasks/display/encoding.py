@@ -5,7 +5,11 @@ import io
 import sys
 
 #: Substitutes of the same width, so that tables stay aligned.
-SUBSTITUTES = {"–": "-", "—": "-", "·": "-", "✓": "+", "✗": "x", "█": "#", "…": "~", **dict.fromkeys("▏▎▍▌▋▊▉", ":")}
+SUBSTITUTES = {
+    **dict(zip("–—·✓✗…", "---+x~", strict=True)),
+    **dict.fromkeys("▏▎▍▌▋▊▉", ":"),
+    **dict(zip("▁▂▃▄▅▆▇█", "_.-=+*%#", strict=True)),
+}
 HANDLER = "posir.substitute"
 
 

@@ -40,7 +40,7 @@ from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Evidence
 from posir_tasks.profile import PositionProfile
 from posir_tasks.schemes import RelativePositions
-from tests.support.board import GROUPS, NO_LIBRARIES, contents, fake_model, fake_record, hostile_names
+from tests.support.board import GROUPS, NO_LIBRARIES, contents, fake_model, fake_record, hostile_names, length_columns
 from tests.support.commands import run
 from tests.support.hub import serve
 from tests.support.results import write_result
@@ -96,7 +96,7 @@ def test_a_view_has_the_numbers_of_the_report(built, results):
         (choice,) = (view for view in group["views"] if view["name"] == row["task"] and not view["average"])
         view = site[f"views/{choice['file']}"]
         names = [site["board"]["models"]["name"][place] for place in view["models"]]
-        columns, at = view["lengths"][row["length"]], names.index(row["model"])
+        columns, at = length_columns(site, choice["file"], row["length"]), names.index(row["model"])
         for name in (
             "queries",
             "ndcg_at_10",
@@ -420,7 +420,7 @@ def test_no_name_leaves_its_folder_breaks_out_of_its_script_or_takes_anothers_ro
     site = render_site(records, GROUPS, NO_LIBRARIES)
     assert all(
         re.fullmatch(
-            r"(data/)?((views|models|matrix|differences|js|lib)/)?[a-z0-9]+\.(js|css|html)|README\.md|(scores|positions)\.csv\.gz",
+            r"(data/)?((views|lengths|models|matrix|differences|js|lib)/)?[a-z0-9-]+\.(js|css|html)|README\.md|(scores|positions)\.csv\.gz",
             path,
         )
         for path in site

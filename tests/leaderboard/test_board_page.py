@@ -15,7 +15,7 @@ import pytest
 from posir_leaderboard.board.folder import write_site
 from posir_leaderboard.board.serve import create_server
 from posir_leaderboard.board.site import render_site
-from tests.support.board import GROUPS, contents, fake_model, fake_record, hostile_names, libraries
+from tests.support.board import GROUPS, contents, fake_model, fake_record, hostile_names, length_columns, libraries
 from tests.support.browser import CHROMIUM
 
 playwright = pytest.importorskip("playwright.sync_api")
@@ -192,7 +192,7 @@ def test_sorting_with_missing_values_last_either_way(visit, address):
 
 
 def test_rank_ranges_are_the_sites_and_follow_the_sorted_score(visit, address, data):
-    view = data[f"views/{data['board']['groups'][0]['views'][0]['file']}"]["lengths"]["all"]
+    view = length_columns(data, data["board"]["groups"][0]["views"][0]["file"], "all")
     page = visit().go(address)
     for sort, scores, ranks in (("-ndcg_at_10", "ndcg_at_10", "rank"), ("psi", "psi", "psi_rank")):
         page.to(f"sort={sort}")
@@ -262,7 +262,7 @@ def test_partial_published_and_local_results_are_marked(visit, address):
 
 def test_the_first_screen_answers_the_question(visit, address, data):
     """Curves, length cells, start to end, and answers that are computed and open their state."""
-    view = data[f"views/{data['board']['groups'][0]['views'][0]['file']}"]["lengths"]
+    view = data[f"views/{data['board']['groups'][0]['views'][0]['file']}"]
     page = visit().go(address)
     labels = page.page.locator("#table svg.curve").evaluate_all(
         "curves => curves.map(curve => curve.getAttribute('aria-label'))"
@@ -282,7 +282,7 @@ def test_the_first_screen_answers_the_question(visit, address, data):
         "Best under 1B parameters",
         "Best with a window of 8k or more",
     ]
-    assert f"{100 * max(score for score in view['Q4']['ndcg_at_10'] if score is not None):.1f} in Q4" in answers[0]
+    assert f"{100 * max(score for score in view['scores']['Q4'] if score is not None):.1f} in Q4" in answers[0]
     page.page.click("#answers .answer >> nth=0")
     assert page.state() == {"length": "Q4"}
     assert page.names()[0].endswith(answers[0].split("\n")[1])

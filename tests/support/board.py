@@ -81,6 +81,7 @@ NO_DETAIL = {
     "panels": [],
     "subsets": None,
     "data_revision": "main",
+    "date": "2026-01-31",
     "notes": [],
 }
 
@@ -146,6 +147,13 @@ def hostile_names() -> list[str]:
         "__proto__",
         "org/a,b",
     ]
+
+
+def length_columns(data: Mapping[str, Any], file: str, length: str) -> dict[str, list[Any]]:
+    """Return the columns of a view at a length."""
+    view = data[f"views/{file}"]
+    place = view["lengths"].index(length)
+    return data[f"lengths/{file}-{place}"] if place else view["columns"]
 
 
 def contents(site: Mapping[str, bytes]) -> dict[str, Any]:

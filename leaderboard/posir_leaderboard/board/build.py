@@ -10,9 +10,10 @@ from posir_leaderboard.board.bundles import bundle_table_library, cached_chart_l
 from posir_leaderboard.board.cache import RecordCache
 from posir_leaderboard.board.folder import check_output_folder, write_site
 from posir_leaderboard.board.groups import builtin_groups
+from posir_leaderboard.board.preview import draw_preview
 from posir_leaderboard.board.published import add_query_counts, published_records
 from posir_leaderboard.board.records import Record, score_entry
-from posir_leaderboard.board.site import render_site
+from posir_leaderboard.board.site import PREVIEW, render_site
 from posir_leaderboard.entries import EntryError, Problem, entry_files, find_duplicates, read_entry
 from posir_tasks.display.progress import progress
 from posir_tasks.errors import PosirError
@@ -35,10 +36,10 @@ class BuildSummary:
     """One for each file that is excluded."""
 
 
-def build_site(results: Path, output: Path, cache: Path, repository: str | None = None) -> BuildSummary:
+def build_site(results: Path, output: Path, cache: Path, repository: str | None = None, url: str = "") -> BuildSummary:
     """Build the site of every readable result below a folder, if there is any, and of the published results.
 
-    `cache` holds records and libraries; the dataset repository, if known, takes submissions.
+    `cache` holds records and libraries; the dataset repository, if known, takes submissions; `url` is where the site will be.
 
     Raises:
         PosirError: There is no such folder, or the output folder contains something else.
@@ -48,7 +49,8 @@ def build_site(results: Path, output: Path, cache: Path, repository: str | None 
     everything = [*records, *add_query_counts(published_records(), records)]
     libraries = {"datatables": bundle_table_library(), "vega": cached_chart_library(cache / "libraries")}
     groups = builtin_groups({record.task for record in records})
-    changed_files = write_site(render_site(everything, groups, libraries, repository), output)
+    site = render_site(everything, groups, libraries, repository, url) | {PREVIEW: draw_preview(groups, everything)}
+    changed_files = write_site(site, output)
     models = {record.model.id for record in everything}
     return BuildSummary(len(models), len(records), scored, changed_files, tuple(problems))
 

@@ -9,11 +9,7 @@ from typing import Any
 import numpy as np
 
 from posir_leaderboard.board.records import CELL, Columns, Record
-
-#: Bins of a sparkline are merged if one has fewer queries: the 95 % interval of its mean is up to 0.36 wide.
-MIN_QUERIES = 30
-#: Equal bins, and what remains of them after merging.
-EQUAL_BINS, MERGED_BINS = 20, 5
+from posir_report.cells import EQUAL_BINS, MERGED_BINS, MIN_QUERIES
 
 
 @dataclass(frozen=True)

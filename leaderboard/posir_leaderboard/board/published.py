@@ -163,6 +163,7 @@ def published_detail(bins: Sequence[PublishedBin], task: str, source: str) -> di
                 "panels": [cells] if bins else [],
                 "subsets": None,
                 "data_revision": "",
+                "date": None,
                 "notes": [source[:1].upper() + source[1:] + ".", ASSUMPTIONS],
             }
         )

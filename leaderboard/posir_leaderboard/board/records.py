@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
@@ -47,6 +48,9 @@ ROW = (
     "design_effect",
     "held_fixed",
 )
+
+#: Earliest and latest date of a result: from 2020 on, in years of four digits.
+FIRST_DATE, LAST_DATE = 1_577_836_800, 253_402_300_799
 
 #: Note on a result without ranks by document.
 INDEPENDENCE = (
@@ -136,9 +140,17 @@ def build_detail(summary: TaskSummary, entry: Entry) -> dict[str, Any]:
         "panels": [pooled_columns(summary), *panels] if len(titles) > 1 else panels,
         "subsets": {"name": [one.subset for one in entry.subsets], **row_columns(subsets)} if subsets else None,
         "data_revision": summary.data_revision,
+        "date": read_date(entry.date),
         "notes": [*truncation_notes([summary.model], [summary]), *([] if summary.ranks else [INDEPENDENCE])],
     }
     return dict(rounded(detail))
+
+
+def read_date(seconds: object) -> str | None:
+    """Return the day that a result file states, such as 2026-11-22; None if it is missing or cannot be one of a result."""
+    if not isinstance(seconds, int | float) or not FIRST_DATE <= seconds <= LAST_DATE:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).date().isoformat()
 
 
 def window_ends(summary: TaskSummary, coverage: WindowCoverage | None) -> list[float | None]:

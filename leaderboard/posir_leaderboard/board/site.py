@@ -31,6 +31,8 @@ SCRIPTS = (
 )  # fmt: skip
 #: Shown in a command if the repository that takes submissions is unknown.
 PLACEHOLDER_REPOSITORY = "ORG/RESULTS"
+#: The picture of link previews.
+PREVIEW = "preview.png"
 #: Fields of a model that the page shows.
 MODEL = (
     "name", "revision", "published", "origin",
@@ -39,11 +41,16 @@ MODEL = (
 
 
 def render_site(
-    records: Iterable[Record], groups: Sequence[Group], libraries: Mapping[str, str], repository: str | None = None
+    records: Iterable[Record],
+    groups: Sequence[Group],
+    libraries: Mapping[str, str],
+    repository: str | None = None,
+    url: str = "",
 ) -> Site:
     """Return every file of the site by its path.
 
-    There is at most one record for each model and task, and tasks in no group get their own. The repository takes submissions.
+    There is at most one record for each model and task, and tasks in no group get their own. The repository takes submissions;
+    `url` is where the site will be, which link previews need.
     """
     ordered = sorted(records, key=lambda one: (one.model.name.casefold(), one.model.revision, one.model.id, one.task))
     site = {f"lib/{name}.js": text.encode() for name, text in sorted(libraries.items())}
@@ -51,7 +58,7 @@ def render_site(
     site |= {f"data/{name}.js": data_file(name, value) for name, value in build_data(ordered, groups)}
     site |= {"scores.csv.gz": scores_csv(ordered), "positions.csv.gz": positions_csv(ordered)}
     build = hashlib.sha256(b"".join(hashlib.sha256(path.encode() + body).digest() for path, body in sorted(site.items())))
-    site["index.html"] = _page(build.hexdigest()[:12], repository or PLACEHOLDER_REPOSITORY, _scripts(site))
+    site["index.html"] = _page(build.hexdigest()[:12], repository or PLACEHOLDER_REPOSITORY, url, _scripts(site))
     site["README.md"] = _static("space.md")
     return site
 
@@ -67,13 +74,18 @@ def _scripts(site: Site) -> list[str]:
     return ["lib/datatables.js", core, INDEX, *([view] if view else []), *others]
 
 
-def _page(build: str, repository: str, scripts: Sequence[str]) -> bytes:
+def _page(build: str, repository: str, url: str, scripts: Sequence[str]) -> bytes:
     environment = Environment(
         loader=PackageLoader("posir_leaderboard.board", "static"), autoescape=True, undefined=StrictUndefined
     )
     page = environment.get_template("index.html")
     return page.render(
-        build=build, scripts=scripts, version=version("posir"), repository=repository, citations=(POSIR, POSQ)
+        build=build,
+        scripts=scripts,
+        version=version("posir"),
+        repository=repository,
+        preview=(f"{url.rstrip('/')}/" if url else "") + PREVIEW,
+        citations=(POSIR, POSQ),
     ).encode()
 
 
@@ -125,6 +137,8 @@ def build_data(records: Sequence[Record], groups: Sequence[Group]) -> Iterator[t
     for group in groups:
         for choice in choices[group.name]:
             yield f"views/{choice.id}", choice.view.to_json(indices)
+            for place, length in enumerate(choice.view.lengths[1:], start=1):
+                yield f"lengths/{choice.id}-{place}", choice.view.columns(length)
             yield f"matrix/{choice.id}", choice.matrix(group, records, indices)
             yield f"differences/{choice.id}", choice.view.differences_json(indices)
             if choice.average:

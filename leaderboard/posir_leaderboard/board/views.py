@@ -1,5 +1,6 @@
 """Views: the table of one task, or of a benchmark's average, as columns that a browser parses quickly."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -44,6 +45,8 @@ class TableRow:
     curves: Curves = NO_CURVES
     local: bool = False
     """Whether it is a result on local data among others that are not. Such a result is unranked."""
+    records: tuple[Record, ...] = ()
+    """Of each task."""
 
     @property
     def comparable(self) -> bool:
@@ -61,15 +64,27 @@ class View:
     independent: bool = False
     """Whether the tasks of an average are independent."""
 
+    @property
+    def lengths(self) -> list[str]:
+        """Names of the lengths, all of them together first."""
+        return list(dict.fromkeys(length for row in self.rows for length in row.scored)) or ["all"]
+
     def to_json(self, indices: Mapping[str, int]) -> dict[str, Any]:
-        """Return the view as columns, one entry per model, given each model id's index in the list of all models."""
-        lengths = list(dict.fromkeys(length for row in self.rows for length in row.scored))
+        """Return the view as columns, one entry per model, given each model id's index in the list of all models.
+
+        Of lengths other than the first it has nDCG@10 only; the page loads their columns when they are chosen.
+        """
+        first, *others = self.lengths
         return {
             "models": [indices[row.model.id] for row in self.rows],
             "partial": [row.partial for row in self.rows],
             "local": [row.local for row in self.rows],
             "approximate": [has_approximate_queries(row.model, self.name) for row in self.rows],
-            "lengths": {length: self.columns(length) for length in lengths or ["all"]},
+            "lengths": [first, *others],
+            "columns": self.columns(first),
+            "scores": {length: self._scores(length) for length in others},
+            "revisions": self._revisions(),
+            "newest": self._newest(indices),
         }
 
     def columns(self, length: str) -> Columns:
@@ -88,6 +103,24 @@ class View:
             "paired": (differences.paired & ranked).sum(axis=1).tolist(),
         }
 
+    def _revisions(self) -> dict[str, int]:
+        """Return the number of results on each revision of the data; the papers name none."""
+        found = (str(record.detail["data_revision"]) for row in self.rows for record in row.records)
+        return dict(sorted(Counter(revision for revision in found if revision).items()))
+
+    def _newest(self, indices: Mapping[str, int]) -> dict[str, Any] | None:
+        """Return model, task and date of the newest result, as its file states it; None if no date is known."""
+        dated = [record for row in self.rows for record in row.records if record.detail.get("date")]
+        if not dated:
+            return None
+        newest = max(dated, key=lambda record: (record.detail["date"], record.task, record.model.id))
+        return {"model": indices[newest.model.id], "task": newest.task, "date": newest.detail["date"]}
+
+    def _scores(self, length: str) -> list[float | None]:
+        scored = [row.scored.get(length) for row in self.rows]
+        found: list[float | None] = rounded([one.row.ndcg_at_10 if one else None for one in scored])
+        return found
+
     def differences(self, length: str) -> PairedDifferences:
         """Return the differences of nDCG@10 between models on the same queries, at one length."""
         tasks = max((len(row.means) for row in self.rows), default=0) or 1
@@ -99,8 +132,7 @@ class View:
 
     def differences_json(self, indices: Mapping[str, int]) -> dict[str, Any] | None:
         """Return the paired differences between the best models on the same queries, at each length; None if there are none."""
-        lengths = list(dict.fromkeys(length for row in self.rows for length in row.scored))
-        found = {length: self.differences(length) for length in lengths}
+        found = {length: self.differences(length) for length in self.lengths}
         best = sorted(range(len(self.rows)), key=lambda place: -self._score(place))
         best = [place for place in best if any(one.paired[place].any() for one in found.values())][:MOST_PAIRED]
         if not best:
@@ -148,7 +180,7 @@ def build_task_view(task: str, records: Sequence[Record]) -> View:
     found = [one for one in records if one.task == task]
     mixed = not all(one.local for one in found)
     rows = (
-        TableRow(one.model, one.rows_by_length, one.partial, (one.means,), Curves.of_record(one), mixed and one.local)
+        TableRow(one.model, one.rows_by_length, one.partial, (one.means,), Curves.of_record(one), mixed and one.local, (one,))
         for one in found
     )
     return View(task, tuple(rows))
@@ -172,7 +204,7 @@ def _average_row(group: Group, records: Sequence[Record]) -> TableRow:
     complete = [record.rows_by_length for record in whole]
     local = any(record.local for record in records)
     if len(complete) < tasks:
-        return TableRow(model, {}, f"{len(complete)} of {tasks} tasks", local=local)
+        return TableRow(model, {}, f"{len(complete)} of {tasks} tasks", local=local, records=tuple(records))
     lengths = [length for length in complete[0] if all(length in rows for rows in complete)]
     combine = independent_error if group.independent else correlated_error
     scored = {length: average_rows([rows[length] for rows in complete], group.name, combine) for length in lengths}
@@ -181,4 +213,4 @@ def _average_row(group: Group, records: Sequence[Record]) -> TableRow:
         # The papers give the exact sum, but only the average for most languages.
         scored["all"] = replace(scored["all"], row=replace(scored["all"].row, queries=queries.number))
     curves = average_curves([Curves.of_record(record) for record in whole])
-    return TableRow(model, scored, "", tuple(record.means for record in whole), curves, local)
+    return TableRow(model, scored, "", tuple(record.means for record in whole), curves, local, tuple(records))

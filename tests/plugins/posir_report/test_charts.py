@@ -15,12 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from posir_report.cells import FEW, build_cells
-from posir_report.charts import draw_curves, draw_heat_map, draw_models, draw_psi_against_ndcg
+from posir_report.cells import FEW, MIN_QUERIES, build_cells, build_curve_cells, pool_curve_cells
+from posir_report.charts import NDCG_FIELDS, cover_tenths, draw_curves, draw_heat_map, draw_models, draw_psi_against_ndcg
 from posir_report.figure_export import build_figures, deduplicate, write_pictures
 from posir_report.labels import model_labels, shorten_middle
 from posir_report.latex import render_latex
 from posir_report.page import render_page
+from posir_report.sparklines import draw_sparkline, sparklines
 from posir_report.summary import build_rows, summarise
 from posir_report.tables import truncation_notes
 from posir_tasks.axes import Axes
@@ -172,6 +173,38 @@ def test_models_are_compared_by_bins_over_all_lengths(raw, summaries):
     assert len(data.label.unique()) == 2
 
 
+def test_sparse_bins_are_merged_and_empty_lengths_left_out(raw, summary):
+    cells = build_curve_cells(summary)
+    lengths = [cell.length for cell in cells]
+    assert lengths == [LENGTHS[0]] * 20 + [LENGTHS[1]] * 5 + [LENGTHS[3]] * 5
+    assert min(raw[raw.length == 0].groupby("bin").size()) >= MIN_QUERIES
+    merged = raw[raw.length == 1].assign(bin=lambda frame: frame.bin // 4).groupby("bin").ndcg
+    second = [cell for cell in cells if cell.length == LENGTHS[1]]
+    assert [cell.queries for cell in second] == merged.size().tolist()
+    assert_same([cell.ndcg_at_10 for cell in second], merged.mean())
+    assert all(cell.low <= cell.ndcg_at_10 <= cell.high and cell.null_low < cell.null_high for cell in second)
+    assert (second[0].position, second[-1].end) == ("[0.00, 0.05] to (0.15, 0.20]", 1.0)
+    chart = draw_curves(summary, cells)
+    assert "Fifths of the document" in texts_of(chart)
+    assert LENGTHS[2] not in json.dumps(chart.to_dict()["datasets"])
+    few = replace(summary, profile=profile_of(raw[raw.length == 1], RelativePositions()), ranks=None)
+    assert [len(cells) for cells in pool_curve_cells([few, few])] == [5, 5]
+
+
+def test_sparklines_are_on_one_axis_from_0_to_100(raw, summary):
+    line = draw_sparkline(summary.profile)
+    assert line == "".join("▁▂▃▄▅▆▇█"[int(8 * mean)] for mean in raw.groupby("bin").ndcg.mean())
+    assert [len(one) for one in sparklines([summary]).values()] == [20, 20, 5, 5, 5]
+    assert draw_sparkline(summary.profile.of_length(2)) == "·" * 5
+
+
+def test_psi_figure_has_no_panel_of_one_point_and_no_axis_past_100(summaries):
+    (figure,) = [one for one in build_figures(summaries) if one.kind == "psi-against-ndcg"]
+    assert set(data_of(figure.chart).task) == {"PosIR-English"}
+    best = cover_tenths([{"ndcg_at_10": 0.995, "ndcg_at_10_low": None, "ndcg_at_10_high": 0.999}], NDCG_FIELDS)
+    assert best.to_dict()["domain"] == [0.9, 1.0]
+
+
 def test_psi_figure_shows_every_model_and_task(raw, summaries):
     data = data_of(draw_psi_against_ndcg(summaries))
     expected = pd.DataFrame([vars(build_rows(one)[0]) for one in summaries])
@@ -208,7 +241,7 @@ def test_without_significance_there_are_scores_but_no_intervals_and_no_bands(sum
         draw_psi_against_ndcg([bare]),
     ):
         assert "95" not in texts_of(chart)
-    assert render_page([bare], build_figures([bare])).count("<figure>") == 3
+    assert render_page([bare], build_figures([bare])).count("<figure>") == 2
     assert "interval" not in render_latex([bare])
 
 
@@ -304,8 +337,27 @@ def test_page_holds_every_figure_as_drawn(page, figures):
 
 
 def order_on_page(figure):
-    """Task by task, in a task the models together first, all tasks last."""
-    return (figure.task is None, figure.task or "", figure.model is not None, figure.model == "org/model")
+    """Figures that compare models first, all tasks last of them; then task by task."""
+    return (figure.model is not None, figure.task is None, figure.task or "", figure.model == "org/model")
+
+
+def test_page_opens_with_the_summary_and_the_models_compared(page):
+    summary, rest = page.split('<section id="task-1">')
+    assert summary.count("<tr>") == 1 + 4, "a row for each model and task"
+    assert summary.count("<figure>") == 2, "the models of the one task with several, and PSI against nDCG@10"
+    assert "<details open><summary>Figures of org/model" in rest.split('<section id="task-3">')[1], "SQuAD-PosQ has one model"
+    assert rest.split('<section id="task-3">')[0].count("<details><summary>Figures of") == 2
+
+
+def test_truncation_is_told_beside_the_curve(summary):
+    within = {"queries": 277, "ndcg_at_10": 0.556, "start_to_end": 0.021, "psi_estimate": 0.31, "p_value": 0.46}
+    truncation = {"window": 256, "counted_with": "tokenizer", "beyond": {"all": {"ends": 0.615}}, "within_window": within}
+    models = [replace(summary, model=name, scores={**summary.scores, "truncation": truncation}) for name in ("org/a", "org/b")]
+    sentence = "org/a reads the first 256 tokens of a document."
+    assert sentence in texts_of(draw_curves(models[0], build_curve_cells(models[0])))
+    figures = build_figures(models)
+    caption = re.search(r"<figcaption.*?</figcaption>", render_page(models, figures), re.DOTALL)[0]
+    assert sentence in caption
 
 
 def test_page_shows_the_summary_with_interval_null_and_p(page, summary):

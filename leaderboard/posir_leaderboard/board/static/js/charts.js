@@ -110,7 +110,6 @@
     const front = paretoFront(passing);
     const points = passing.map((row) => ({
       ...row,
-      lengths: null,
       name: "",
       model: row.label,
       source: row.published ? "published" : "submitted",

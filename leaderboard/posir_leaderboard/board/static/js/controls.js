@@ -157,6 +157,14 @@
     byId("notice").textContent = problems.join(" ");
   };
 
+  /** Say which revisions of the data the results are of, and which result is the newest. */
+  board.showProvenance = (index, { revisions, newest }) => {
+    const counts = Object.entries(revisions).map(([name, number]) => `${name} (${number} ${number === 1 ? "result" : "results"})`);
+    const data = counts.length ? `Data revisions: ${counts.join(", ")}. ` : "";
+    const latest = newest && `Newest result: ${index.models.label[newest.model]} on ${newest.task}, ${newest.date} as its file states.`;
+    byId("provenance").textContent = data + (latest ?? "");
+  };
+
   board.sayCount = (passing, all) => {
     const models = (number) => `${board.count(number)} ${number === 1 ? "model" : "models"}`;
     board.say(passing === all ? models(all) : `${board.count(passing)} of ${models(all)}`);

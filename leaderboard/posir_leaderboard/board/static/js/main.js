@@ -9,7 +9,7 @@
   let shown = null;
   let answered = null;
   let answers = [];
-  const EMPTY = { models: [], partial: [], local: [], approximate: [], lengths: { all: {} } };
+  const EMPTY = { models: [], partial: [], local: [], approximate: [], lengths: ["all"], columns: {}, scores: {}, revisions: {}, newest: null };
 
   /** Most models that can be compared. */
   board.MAX_COMPARED = 4;
@@ -46,6 +46,10 @@
       .map(([what, , value, instead]) => `This board has no ${what} “${value}”${instead ? `; shown is ${instead}` : ""}.`);
   }
 
+  /** Return a promise of the columns of a length; a view has those of its first. */
+  const columnsOf = async (choice, view, length) =>
+    length === view.lengths[0] ? view.columns : board.data(`lengths/${choice.file}-${view.lengths.indexOf(length)}`);
+
   async function show(requested) {
     const { group, view: choice } = chosenBy(requested);
     board.syncControls(index, requested, group, choice);
@@ -54,25 +58,29 @@
     // The state may have changed while the data was loading.
     const state = board.state();
     if (chosenBy(state).view !== choice) return;
-    const lengths = new Map(Object.entries(view.lengths));
-    const length = lengths.has(state.length) ? state.length : lengths.keys().next().value;
-    board.syncLengths(index, [...lengths.keys()], length);
+    const length = view.lengths.includes(state.length) ? state.length : view.lengths[0];
+    const columns = await columnsOf(choice, view, length);
+    if (board.state() !== state) return;
+    board.syncLengths(index, view.lengths, length);
+    const every = async () => Promise.all(view.lengths.map(async (name) => [name, await columnsOf(choice, view, name)]));
+    board.everyLength = () => busyWhile(every()).catch(failed);
     if (key !== `${choice?.file} ${length}`) {
       key = `${choice?.file} ${length}`;
-      rows = board.rowsOf(index, view, lengths.get(length));
+      rows = board.rowsOf(index, view, columns);
     }
     shown = { group, choice, length };
+    board.showProvenance(index, view);
     board.notice(unknownParts(state, group, choice, length));
     if (answered !== choice?.file) {
       answered = choice?.file;
-      answers = length === lengths.keys().next().value ? rows : board.rowsOf(index, view, lengths.values().next().value);
+      answers = length === view.lengths[0] ? rows : board.rowsOf(index, view, view.columns);
     }
     board.showAnswers(answers, state);
-    await panels[state.tab](state, lengths.get(length));
+    await panels[state.tab](state, columns);
   }
 
   const panels = {
-    table: (state, columns) => board.showTable(rows, columns, state),
+    table: (state, columns) => board.showTable(rows, columns, state, shown.length),
     chart: (state) => board.showScatter(rows, state),
     models: (state) => board.showModels(index, state, shown, rows),
     matrix: (state) => board.showMatrix(index, state, shown, rows),

@@ -118,7 +118,8 @@
     const texts = models.flatMap((model) => model.tasks.get(task.name)?.notes ?? []);
     const revisions = models
       .filter((model) => model.tasks.get(task.name)?.data_revision)
-      .map((model) => `${model.label}: data revision ${model.tasks.get(task.name).data_revision}`);
+      .map((model) => [model.label, model.tasks.get(task.name)])
+      .map(([label, { data_revision: revision, date }]) => `${label}: data revision ${revision}${date ? `, result of ${date}` : ""}`);
     return section(
       "Notes",
       el("ul", { class: "notes" }, ...[...new Set([...texts, ...revisions])].map((text) => el("li", {}, el("bdi", {}, text)))),

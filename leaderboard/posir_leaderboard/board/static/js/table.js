@@ -110,16 +110,16 @@
     return el("div", { class: "model-cell" }, expand, link, el("div", { class: "marks" }, ...marks));
   }
 
-  function toggleDetails({ currentTarget }) {
+  async function toggleDetails({ currentTarget }) {
     const row = table.row(currentTarget.closest("tr"));
     const open = !row.child.isShown();
-    if (open) row.child(detailsOf(row.data()), "details").show();
-    else row.child.hide();
     currentTarget.setAttribute("aria-expanded", open);
+    if (open) row.child(detailsOf(row.data(), lengthsOf(row.data(), await board.everyLength())), "details").show();
+    else row.child.hide();
   }
 
   /** Return what stands below an expanded row: PSI with its null, p, and each length with its interval, rank and queries. */
-  function detailsOf(row) {
+  function detailsOf(row, lengths) {
     const facts = [
       row.published
         ? null
@@ -133,7 +133,7 @@
     ].filter(Boolean);
     const sort = el("button", { type: "button", class: "quiet", onclick: () => board.change({ sort: "psi", page: "1" }) }, "Sort by PSI");
     const head = ["Length", "nDCG@10", "95 % interval", "Rank", "Queries"].map((text) => el("th", { scope: "col" }, text));
-    const body = Object.entries(row.lengths).map(([name, one]) =>
+    const body = Object.entries(lengths).map(([name, one]) =>
       el(
         "tr",
         {},
@@ -144,9 +144,9 @@
         el("td", {}, board.known(one.queries) ? board.count(one.queries) : row.published ? "not published" : board.DASH),
       ),
     );
-    const lengths = el("table", {}, el("caption", { class: "unseen" }, `Lengths of ${row.label}`), el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...body));
+    const byLength = el("table", {}, el("caption", { class: "unseen" }, `Lengths of ${row.label}`), el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...body));
     const list = el("dl", { class: "facts" }, ...facts.map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", {}, text))));
-    return el("div", { class: "detail" }, list, lengths, sort);
+    return el("div", { class: "detail" }, list, byLength, sort);
   }
 
   function linkTo(id) {
@@ -187,6 +187,7 @@
 
   const LENGTH_FIELDS = ["ndcg_at_10", "ndcg_at_10_low", "ndcg_at_10_high", "rank", "queries"];
   const pick = (columns, at) => Object.fromEntries(LENGTH_FIELDS.map((name) => [name, columns[name]?.[at] ?? null]));
+  const lengthsOf = (row, every) => Object.fromEntries(every.map(([length, columns]) => [length, pick(columns, row.at)]));
 
   /** Return the rows of a view at a length for the table, the chart and the downloads, from the columns of that length. */
   board.rowsOf = (index, view, columns) => {
@@ -194,23 +195,21 @@
     return view.models.map((model, at) => {
       const row = Object.fromEntries(Object.entries(index.models).map(([name, values]) => [name, values[model]]));
       for (const name of names) row[name] = columns[name][at];
-      for (const name of QUARTERS) row[name] = view.lengths[name.toUpperCase()]?.ndcg_at_10[at] ?? null;
-      return Object.defineProperties(row, Object.getOwnPropertyDescriptors({
+      for (const name of QUARTERS) row[name] = view.scores[name.toUpperCase()]?.[at] ?? null;
+      return Object.assign(row, {
+        at,
         model,
         partial: view.partial[at],
         local: view.local[at],
         approximate: view.approximate[at],
         loss: board.known(row.q1) && board.known(row.q4) ? row.q1 - row.q4 : null,
-        get lengths() {
-          return Object.fromEntries(Object.entries(view.lengths).map(([length, of]) => [length, pick(of, at)]));
-        },
         text: `${row.label} ${row.revision}`.toLowerCase(),
-      }));
+      });
     });
   };
 
   /** Show rows with the filters, order and page of a state. */
-  board.showTable = (rows, columns, state) => {
+  board.showTable = (rows, columns, state, length) => {
     const key = drawKey(state);
     // Drawn only if needed: a redrawn row loses the keyboard focus.
     if (shown?.rows === rows && shown.key === key) {
@@ -219,7 +218,7 @@
     }
     if (shown?.rows !== rows) {
       const cells = rows.flatMap((row) => QUARTERS.map((name) => row[name])).filter(board.known);
-      shown = { rows, limit: board.differenceLimit(columns), heat: [Math.min(...cells), Math.max(...cells)] };
+      shown = { rows, length, limit: board.differenceLimit(columns), heat: [Math.min(...cells), Math.max(...cells)] };
       const ranked = rows.filter((row) => row.rank).length;
       const paired = rows.reduce((sum, row) => sum + (row.rank ? row.paired : 0), 0) / 2;
       byId("pairs").textContent = `${paired} of ${(ranked * (ranked - 1)) / 2} in the table`;
@@ -302,6 +301,15 @@
     (header.querySelector(".tokens") ?? header.appendChild(el("span", { class: "tokens" }))).textContent = text;
   }
 
+  /** Head nDCG@10 by the length that it is of. */
+  function labelLength() {
+    const header = table.column(place("ndcg_at_10")).header();
+    const { length } = shown;
+    const tokens = header.querySelector(".tokens") ?? header.appendChild(el("span", { class: "tokens" }));
+    tokens.textContent = length === "all" ? "" : `in ${length}`;
+    header.title = length === "all" ? "Mean over all queries" : `${board.lengths[length] ?? length}: unweighted mean over positions`;
+  }
+
   /** Head the length cells by their tokens. */
   function labelLengths() {
     for (const name of QUARTERS) {
@@ -325,6 +333,7 @@
     for (const name of ON_DEMAND) table.table().node().classList.toggle(`by-${name}`, sortedBy(table).name === name);
     byId("table").classList.toggle("one-page", pages < 2);
     labelLimit();
+    labelLength();
     updateRows();
   }
 

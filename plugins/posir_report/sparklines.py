@@ -1,0 +1,39 @@
+"""Curves of nDCG@10 over position as a line of text, for the terminal."""
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from posir_report.cells import EQUAL_BINS, MERGED_BINS, is_sparse
+from posir_report.summary import Row, TaskSummary
+from posir_tasks.profile import NDCG_AT_10, PositionProfile, mean_gain
+
+#: Heights of an eighth of the axis each, from 0 to 1, and what an empty bin shows.
+HEIGHTS, EMPTY = "▁▂▃▄▅▆▇█", "·"
+#: Model, revision, task and length of a row.
+RowKey = tuple[str, str, str, str]
+
+
+def row_key(row: Row) -> RowKey:
+    """Return what identifies a row of a report."""
+    return row.model, row.revision, row.task, row.length
+
+
+def sparklines(summaries: Iterable[TaskSummary]) -> Mapping[RowKey, str]:
+    """Return the curve of every row of a report, from the start of documents to their end."""
+    found = {}
+    for one in summaries:
+        lengths = one.profile.lengths if len(one.profile.lengths) > 1 else ()
+        profiles = {"all": one.profile} | {name: one.profile.of_length(index) for index, name in enumerate(lengths)}
+        for length, profile in profiles.items():
+            found[one.model, one.revision, one.task, length] = draw_sparkline(profile)
+    return found
+
+
+def draw_sparkline(profile: PositionProfile) -> str:
+    """Return nDCG@10 over position on an axis from 0 to 1; twenty equal bins are merged into five if one has few queries."""
+    counts = profile.counts.sum(axis=0)
+    if is_sparse(profile.axes, counts.sum(axis=1)):
+        counts = counts.reshape(MERGED_BINS, EQUAL_BINS // MERGED_BINS, -1).sum(axis=1)
+    scores = mean_gain(counts, NDCG_AT_10)
+    return "".join(EMPTY if np.isnan(score) else HEIGHTS[min(int(score * len(HEIGHTS)), len(HEIGHTS) - 1)] for score in scores)
