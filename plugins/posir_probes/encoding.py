@@ -12,6 +12,7 @@ from datasets import Dataset, disable_progress_bars
 from mteb.models import EncoderProtocol, SearchProtocol
 from mteb.types import PromptType
 from numpy.typing import NDArray
+from transformers.utils.logging import disable_progress_bar
 
 from posir_tasks.embeddings.cached_encoder import with_cache
 from posir_tasks.embeddings.format import EmbeddingFormat
@@ -109,6 +110,8 @@ def load_encoder(name: str, revision: str | None = None, *, batch_size: int = 32
     Raises:
         PosirError: There is no such model, or it is not a dense encoder.
     """
+    # The bar of transformers is shown even if the output is piped.
+    disable_progress_bar()  # type: ignore[no-untyped-call]
     reference = ModelReference(name, revision)
     meta = find_model(reference)
     model = load_model(reference)

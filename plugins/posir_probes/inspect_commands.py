@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -43,6 +43,7 @@ def add_commands(app: typer.Typer) -> None:
                 help="File or folder of plain text, Markdown, JSON Lines or Parquet; dataset in the PosIR layout; or a task."
             ),
         ],
+        revision: Annotated[str | None, typer.Option(help="Revision of the model.")] = None,
         column: Annotated[str | None, typer.Option(help="Column or field with the text.")] = None,
         tokenizer: Annotated[
             str | None, typer.Option(help="Tokenizer of a model behind an endpoint: a name on the Hub, or a folder.")
@@ -59,7 +60,7 @@ def add_commands(app: typer.Typer) -> None:
         ] = None,
     ) -> None:
         """Show how far a model reads, where evidence fades, and which chunk size serves your texts; no questions needed."""
-        request = Request(model, texts, column, tokenizer, max_texts, max_questions, batch_size)
+        request = Request(model, revision, texts, column, tokenizer, max_texts, max_questions, batch_size)
         console = Console(stderr=True)
         columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
         with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
@@ -79,6 +80,7 @@ class Request:
     """What a user asks for."""
 
     model: str
+    revision: str | None
     texts: str
     column: str | None
     tokenizer: str | None
@@ -100,17 +102,13 @@ def run_inspection(request: Request, progress: Progress, output_folder: Path | N
     collection = read_texts(request.texts, column=request.column, limit=request.max_texts)
     start("Loading the model", None)
     # mteb and PyTorch take seconds to import, which a mistake in TEXTS should not cost.
-    from transformers.utils.logging import disable_progress_bar
-
     from posir_probes.claims import find_tokenizer
     from posir_probes.encoding import load_encoder
     from posir_probes.inspection import Setup, inspect
 
-    disable_progress_bar()  # type: ignore[no-untyped-call]
     # The reading length is part of the result, more exactly than in the warning.
     logging.getLogger("posir_tasks.models.endpoint_encoder").setLevel(logging.ERROR)
-    encoder = load_encoder(request.model)
-    encoder = replace(encoder, encode_kwargs={"batch_size": request.batch_size, "show_progress_bar": False})
+    encoder = load_encoder(request.model, request.revision, batch_size=request.batch_size)
     tokenizer = find_tokenizer(encoder.model, request.tokenizer)
     return inspect(Setup(encoder.model, encoder, tokenizer, collection, request.max_questions), start, output_folder)
 

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import polars as pl
 
+from posir_build.construction.language import CONFUSED
 from posir_probes.text_units import find_words, split_sentences
 from posir_stats.dataset import open_task_dataset
 from posir_tasks.errors import PosirError
@@ -267,7 +268,7 @@ def build_check() -> Callable[[SourceText], str | SkippedText]:
             return SkippedText(name, "of fewer than ten words")
         first, second = (detect(part) for part in _halves(text))
         language = detect(text)[0]
-        if first[0] != second[0] and min(first[1], second[1]) >= SURE:
+        if are_distinct(first[0], second[0]) and min(first[1], second[1]) >= SURE:
             return SkippedText(name, "in mixed languages", f"{first[0]}, then {second[0]}")
         if len(split_sentences(text, language)) < 2:
             return SkippedText(name, "of one sentence")
@@ -278,6 +279,11 @@ def build_check() -> Callable[[SourceText], str | SkippedText]:
         return language
 
     return check
+
+
+def are_distinct(one: str, other: str) -> bool:
+    """Return whether two languages differ and the detector does not take them for one another."""
+    return one != other and not any({one, other} <= group for group in CONFUSED)
 
 
 def _halves(text: str) -> tuple[str, str]:

@@ -7,6 +7,7 @@ from typer.testing import CliRunner
 
 from posir_tasks.command.app import build_app
 from posir_tasks.errors import PosirError
+from tests.support.embedding_server import serve_embeddings
 from tests.support.models import write_tiny_model
 from tests.support.probed_encoders import invent_texts
 
@@ -44,6 +45,19 @@ def test_a_folder_is_inspected_and_shown_in_every_format(model, texts, tmp_path)
     found = json.loads(invoke(*arguments, "--format", "json"))
     assert len(found["chunks"]) == 6
     assert found["skipped"] == [{"name": "scan.pdf", "reason": "binary", "detail": ""}]
+
+
+@pytest.mark.slow
+def test_a_server_is_inspected_and_one_that_refuses_texts_is_explained(texts):
+    with serve_embeddings(model="bge-m3", window=30) as server:
+        text = invoke("inspect", server.reference, texts, "--max-questions", 60)
+    assert "It reads only 30 words of a text (about " in text
+    assert "although BAAI/bge-m3 claims 8,192 tokens. 58.3 [58.3, 58.3] % of these texts is never read" in text
+    with serve_embeddings(model="bge-m3", max_words=50) as server, pytest.raises(PosirError) as error:
+        invoke("inspect", server.reference, texts)
+    assert "It reads only 50 words of a text" in str(error.value)
+    assert "12 of 12 texts are longer" in str(error.value)
+    assert "Let the model or its server truncate them" in str(error.value)
 
 
 @pytest.mark.parametrize(

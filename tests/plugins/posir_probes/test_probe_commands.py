@@ -47,6 +47,7 @@ def test_a_model_is_measured_and_shown_in_every_format(model, results):
     assert len(json.loads(invoke(*arguments, "--format", "json"))["results"]) == 3
 
 
+@pytest.mark.slow
 def test_curves_are_written_as_a_page_and_pictures(model, results, tmp_path):
     page, folder = tmp_path / "page.html", tmp_path / "pictures"
     invoke("probe", model, "--documents", 6, "--output-folder", results, *PROBES[:2], "--html", page, "--png", folder)

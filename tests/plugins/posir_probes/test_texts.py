@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from posir_probes.texts import describe_skipped, read_texts, sample_candidates
+from posir_probes.texts import are_distinct, describe_skipped, read_texts, sample_candidates
 from posir_tasks.errors import PosirError
 from tests.support.datasets import posir_tables, write_domain
 
@@ -87,6 +87,12 @@ def test_what_does_not_exist_is_one_message(source: str):
 def test_a_folder_without_texts_is_one_message(tmp_path: Path):
     with pytest.raises(PosirError, match="no text that can be used"):
         read_texts(str(tmp_path))
+
+
+def test_languages_that_the_detector_confuses_are_not_taken_for_a_mixture():
+    assert are_distinct("en", "de")
+    assert not are_distinct("no", "da")
+    assert not are_distinct("en", "en")
 
 
 def test_a_sample_is_uniform_and_reproducible():
