@@ -28,7 +28,7 @@ from posir_leaderboard.board.models import BM25, UNKNOWN, Model, read_model
 from posir_leaderboard.board.published import published_records
 from posir_leaderboard.board.push import push_site
 from posir_leaderboard.board.ranks import average_differences, means_by_cluster, paired_differences, rank_ranges
-from posir_leaderboard.board.records import ScoredRow, score_entry
+from posir_leaderboard.board.records import ScoredRow, row_columns, score_entry
 from posir_leaderboard.board.serve import create_server
 from posir_leaderboard.board.site import data_file, render_site
 from posir_leaderboard.board.views import build_average_view, build_task_view
@@ -40,7 +40,7 @@ from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Evidence
 from posir_tasks.profile import PositionProfile
 from posir_tasks.schemes import RelativePositions
-from tests.support.board import GROUPS, NO_LIBRARIES, contents, fake_model, fake_record, hostile_names, length_columns
+from tests.support.board import GROUPS, NO_LIBRARIES, contents, fake_model, fake_record, fake_row, hostile_names, length_columns
 from tests.support.commands import run
 from tests.support.hub import serve
 from tests.support.results import write_result
@@ -323,6 +323,13 @@ def test_paired_errors_are_those_of_the_mean_of_the_differences():
     average = average_differences([found, found], power=2)
     assert average.errors == pytest.approx(found.errors / np.sqrt(2))
     assert average_differences([found, found], power=1).errors == pytest.approx(found.errors)
+
+
+def test_only_an_insignificant_row_says_what_was_detectable():
+    row = fake_row("org/a", "PosIR-English", "all", np.full(20, 0.6))
+    rows = [replace(row, p_corrected=p, detectable_start_to_end=0.031, detectable_psi=0.05) for p in (0.4, 0.001)]
+    columns = row_columns([ScoredRow.of_task(one) for one in rows])
+    assert (columns["detectable_start_to_end"], columns["detectable_psi"]) == ([0.031, None], [0.05, None])
 
 
 def test_a_view_pairs_models_with_ranks_of_the_same_queries(tmp_path):

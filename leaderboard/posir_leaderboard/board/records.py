@@ -17,7 +17,7 @@ from posir_leaderboard.entries import Entry
 from posir_psi.scores import none_if_nan
 from posir_report.cells import Cell, build_cells
 from posir_report.summary import Row, TaskSummary, build_bin_rows, build_rows, summarise
-from posir_report.tables import describe_bias, truncation_notes
+from posir_report.tables import NOT_SIGNIFICANT, describe_bias, truncation_notes
 from posir_significance.analysis import analyse
 from posir_tasks.axes import Axes
 from posir_tasks.document_ranks import DocumentRanks
@@ -187,4 +187,8 @@ def row_columns(scored: Sequence[ScoredRow | None]) -> Columns:
         "psi_estimate": rounded([one.row.best_psi if one else None for one in scored]),
         "bias": [one.bias if one else None for one in scored],
         "assumes_independence": [one.assumes_independence if one else None for one in scored],
+        **{
+            name: rounded([getattr(one.row, name) if one and one.bias == NOT_SIGNIFICANT else None for one in scored])
+            for name in ("detectable_start_to_end", "detectable_psi")
+        },
     }

@@ -34,6 +34,8 @@
     "held_fixed",
     "assumes_independence",
     "bias",
+    "detectable_start_to_end",
+    "detectable_psi",
     "kind",
     "parameters",
     "window",

@@ -128,6 +128,9 @@
       ["PSI under the null", board.nullRange(row) || (row.published ? "counts not published" : board.DASH)],
       ["p of any position effect", board.known(row.p_value) ? (row.p_value < 0.001 ? "< 0.001" : row.p_value.toFixed(3)) : board.DASH],
       ["Position bias", row.bias ?? board.DASH],
+      board.known(row.detectable_start_to_end)
+        ? ["Detectable at 80 % power", `${board.percent(row.detectable_start_to_end)} points, PSI ${board.plain(row.detectable_psi)}`]
+        : null,
       ["Queries", queriesText(row)],
       row.assumes_independence ? ["Intervals and p", row.published ? "widest possible for independent queries" : "assume independent queries"] : null,
     ].filter(Boolean);
