@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,19 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from posir_tasks.display.tables import TableFormat, print_as, to_markdown
+from posir_tasks.display.tables import TableFormat, print_as
 from posir_tasks.errors import PosirError
-from posir_tasks.files import atomic_write
 from posir_tasks.plugin_api.panels import RUN
 
 if TYPE_CHECKING:
     from posir_train.report import Change
-    from posir_train.settings import Environment, TrainingSettings
-    from posir_train.training import TrainedModel
 
 #: Where the names of losses, objectives and poolings are listed for `--help` without importing PyTorch.
 LOSSES = "MultipleNegativesRankingLoss, CachedMultipleNegativesRankingLoss, and their Symmetric forms"
-REPORT_FILE, RESULTS_FILE = "report.md", "report.json"
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -69,6 +65,12 @@ def add_commands(app: typer.Typer) -> None:
                 "[default: balanced for --positions uniform, else last]"
             ),
         ] = None,
+        guard: Annotated[
+            str | None, typer.Option(help="Retrieval task of mteb: what is forgotten, paired by query.", metavar="TASK")
+        ] = None,
+        probe: Annotated[
+            list[str] | None, typer.Option(help="Probe of embeddings before and after; repeatable. See `posir probe`.")
+        ] = None,
         tracker: Annotated[list[str] | None, typer.Option(help="wandb, tensorboard, ...; repeatable.")] = None,
         resume: Annotated[bool, typer.Option("--resume", help="Continue a run that was interrupted.")] = False,
         format_: Annotated[TableFormat, typer.Option("--format", help="Output format.")] = TableFormat.TABLE,
@@ -79,10 +81,14 @@ def add_commands(app: typer.Typer) -> None:
         """
         check_extra()
         with Console(stderr=True).status("Loading"):
+            from posir_train.before_after import build_report, write_report
             from posir_train.examples import read_examples
+            from posir_train.guard import find_guard
             from posir_train.model import ModelSettings, Pooling
             from posir_train.pads import Objective
             from posir_train.positions import PositionWeights
+            from posir_train.probe_curves import select_text_probes
+            from posir_train.report import LEGEND
             from posir_train.settings import LOSSES, Environment, Select, TrainingSettings, choose
             from posir_train.training import train
 
@@ -111,9 +117,17 @@ def add_commands(app: typer.Typer) -> None:
             evaluations=evaluations,
             select=choose(Select, "--select", select or ("balanced" if positions == "uniform" else "last")),
         )
-        environment = Environment(output, mini_batch_size, tuple(tracker or ()))
+        environment = Environment(output, mini_batch_size, tuple(tracker or ()), guard, tuple(probe or ()))
+        if guard:
+            find_guard(guard)
+        select_text_probes(environment.probes)
         trained = train(settings, environment, read_examples(data), resume=resume)
-        report(settings, environment, trained, format_)
+        with Console(stderr=True).status("Comparing with the base model"):
+            report = build_report(settings, environment, trained)
+        write_report(report, settings, environment)
+        print_as(format_, report.tables, flatten(report.changes), report.to_json(settings), legend=[LEGEND])
+        if format_ is TableFormat.TABLE:
+            typer.echo(f"{output}: the trained model, of step {trained.steps:,}")
 
 
 def check_extra() -> None:
@@ -122,31 +136,7 @@ def check_extra() -> None:
         raise PosirError("`posir train` needs accelerate: pip install 'posir[train]'")
 
 
-def report(settings: TrainingSettings, environment: Environment, trained: TrainedModel, format_: TableFormat) -> None:
-    """Write and print the report, and add it to the model card."""
-    from posir_train.model_card import add_to_card, describe
-    from posir_train.report import LEGEND, build_table, compare_measurements, correct, find_warnings, to_json
-
-    changes = correct(compare_measurements(trained.before, trained.after))
-    notes = [*find_warnings(changes), *trained.data.training.notes]
-    facts = describe(settings, trained)
-    table = build_table(changes, f"{settings.model.name}, trained on {settings.positions.name}", [*notes, *facts])
-    document = {"settings": settings.to_json(), "facts": facts, "notes": notes, "changes": to_json(changes)}
-    write(environment.work_folder / RESULTS_FILE, json.dumps(document, indent=2))
-    write(environment.work_folder / REPORT_FILE, to_markdown(table))
-    add_to_card(environment.output, to_markdown(table))
-    print_as(format_, [table], flatten(changes), document, legend=[LEGEND])
-    if format_ is TableFormat.TABLE:
-        typer.echo(f"{environment.output}: the trained model, of step {trained.steps:,}")
-
-
-def write(file: Path, text: str) -> None:
-    """Write a text file completely or not at all."""
-    with atomic_write(file) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-
-
-def flatten(changes: list[Change]) -> list[dict[str, object]]:
+def flatten(changes: Sequence[Change]) -> list[dict[str, object]]:
     """Return changes as rows of CSV."""
     return [
         {

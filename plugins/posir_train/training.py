@@ -16,6 +16,7 @@ from datasets import disable_progress_bars
 from sentence_transformers import SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer import losses
 from transformers import PrinterCallback
+from transformers.utils import logging as transformers_logging
 
 from posir_tasks.errors import PosirError
 from posir_tasks.files import PART_SUFFIX, atomic_write, check_writable
@@ -62,6 +63,7 @@ def train(settings: TrainingSettings, environment: Environment, data: Examples, 
         PosirError: Model, data or settings do not fit together, the folder is taken, or training failed.
     """
     start_or_resume(settings, environment, data, resume=resume)
+    _limit_output()
     model = settings.model.load()
     prepared = prepare_data(settings, data, ModelReader.of_model(model, settings.model.name))
     before = _measure_before(environment, prepared, model)
@@ -77,6 +79,14 @@ def train(settings: TrainingSettings, environment: Environment, data: Examples, 
     return TrainedModel(model, prepared, before, after, step)
 
 
+def _limit_output() -> None:
+    """Show progress of the libraries on a terminal only, and of their messages errors only."""
+    disable_progress_bars()
+    transformers_logging.set_verbosity_error()
+    if not sys.stderr.isatty():
+        transformers_logging.disable_progress_bar()
+
+
 def start_or_resume(settings: TrainingSettings, environment: Environment, data: Examples, *, resume: bool) -> None:
     """Record the settings in the output folder, or compare them with those of the run that is continued.
 
@@ -88,8 +98,8 @@ def start_or_resume(settings: TrainingSettings, environment: Environment, data: 
     stated = json.loads(json.dumps(settings.to_json() | {"data_revision": data.revision}))
     if not resume:
         if any(environment.output.iterdir()):
-            unfinished = " Continue it with --resume, or" if file.exists() else ""
-            raise PosirError(f"{environment.output}: not empty.{unfinished} choose another --output.".replace(". c", ". C"))
+            unfinished = " Continue it with --resume, or choose" if file.exists() else " Choose"
+            raise PosirError(f"{environment.output}: not empty.{unfinished} another --output.")
     elif file.exists():
         known = json.loads(file.read_text(encoding="utf-8"))
         changed = sorted(name for name in stated.keys() | known.keys() if stated.get(name) != known.get(name))
@@ -125,7 +135,6 @@ def build_trainer(
     evaluator: PositionEvaluator,
 ) -> PositionTrainer:
     """Return the trainer of a run."""
-    disable_progress_bars()
     arguments = build_arguments(settings, environment, count_steps(settings, data.training), model)
     trainer = PositionTrainer(
         data.training.plan,

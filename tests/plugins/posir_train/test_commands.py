@@ -43,18 +43,21 @@ def test_composed_data_is_read(data):
 
 @pytest.mark.slow
 def test_a_model_is_trained_and_compared(model, data, tmp_path):
-    output = tmp_path / "model"
-    options = ("--data", data, "--output", output, "--batch-size", 8, "--max-steps", 4, "--held-out", 0.4)
+    output = tmp_path / "tuned"
+    extra = ("--guard", "PosIR-Mini", "--probe", "evidence_moving")
+    options = ("--data", data, "--output", output, "--batch-size", 8, "--max-steps", 4, "--held-out", 0.4, *extra)
     text = invoke("train", model, "--positions", "uniform", *options)
     assert "nDCG@10, begin" in text
     assert "cosine of unrelated texts" in text
+    assert "guard PosIR-Mini, nDCG@10" in text
+    assert "evidence_moving" in text
     report = json.loads((output / "training" / "report.json").read_text())
     assert report["changes"][0]["score"] == "nDCG@10"
     card = (output / "README.md").read_text()
     assert "## Position of the evidence" in card
     assert "MultipleNegativesRankingLoss" in card
     assert "Measured with" in card
-    assert "local/model" in invoke(
+    assert "local/tuned" in invoke(
         "probe", output, "--documents", 2, "--probe", "segment_similarity_3", "--output-folder", tmp_path / "r"
     )
     with pytest.raises(PosirError, match=r"not empty\. Continue it with --resume, or choose another --output"):

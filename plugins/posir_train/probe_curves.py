@@ -1,0 +1,92 @@
+"""Curves of probes of the base model and of the trained one, on held-out documents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from mteb.types import PromptType
+
+from posir_probes.catalogue import select_probes
+from posir_probes.encoding import Vectors
+from posir_probes.probe import ProbeData, Question, TextProbe, run_plans
+from posir_probes.probe_sums import Estimate
+from posir_tasks.display.numbers import format_estimate, format_psi
+from posir_tasks.display.tables import Table, build_columns
+from posir_tasks.errors import PosirError
+from posir_train.examples import Example
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+#: Most documents that probes measure.
+DOCUMENTS = 50
+HEADINGS = ("Probe", "Position", "Before", "After")
+
+
+@dataclass(frozen=True)
+class SentenceEncoder:
+    """A model of sentence-transformers as the probes call it."""
+
+    model: SentenceTransformer
+
+    def __call__(self, texts: Sequence[str], prompt_type: PromptType) -> Vectors:
+        """Return the embeddings of n texts, shape (n, dimensions)."""
+        encode = self.model.encode_query if prompt_type == PromptType.query else self.model.encode_document
+        return np.asarray(encode(list(texts), show_progress_bar=False), np.float32)
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """A value of a probe at one position."""
+
+    probe: str
+    position: str
+    before: Estimate
+    after: Estimate
+
+
+def select_text_probes(names: Sequence[str]) -> list[TextProbe]:
+    """Return probes by name; raise PosirError for one that needs more than embeddings of texts."""
+    chosen = select_probes(names) if names else []
+    others = [probe.name for probe in chosen if not isinstance(probe, TextProbe)]
+    if others:
+        raise PosirError(f"--probe {others[0]}: needs more than embeddings. Run `posir probe` with the trained model instead.")
+    return [probe for probe in chosen if isinstance(probe, TextProbe)]
+
+
+def build_probe_data(examples: Sequence[Example]) -> ProbeData:
+    """Return the first documents of examples, with their questions."""
+    names = {example.document: f"{example.document.corpus}/{example.document.id}" for example in examples}
+    questions = [Question(one.question, names[one.document], (one.start, one.end)) for one in examples]
+    return ProbeData({name: document.text for document, name in names.items()}, tuple(questions)).sample(DOCUMENTS)
+
+
+def measure_curves(
+    probes: Sequence[TextProbe], data: ProbeData, before: SentenceTransformer, after: SentenceTransformer
+) -> list[CurvePoint]:
+    """Measure two models with the same probes."""
+    plans = [probe.plan(data) for probe in probes]
+    found = [run_plans(SentenceEncoder(model), plans) if plans else [] for model in (before, after)]
+    return [
+        CurvePoint(probe.name, position, first, second)
+        for probe, one, other in zip(probes, *found, strict=True)
+        for position, first, second in zip(one.positions, one.estimates(), other.estimates(), strict=True)
+    ]
+
+
+def build_curve_table(points: Sequence[CurvePoint]) -> Table:
+    """Return a table with the curves of all probes."""
+    rows = tuple((point.probe, point.position, _format(point.before), _format(point.after)) for point in points)
+    return Table(build_columns(HEADINGS), rows, f"Probes, on the first {DOCUMENTS} held-out documents at most", keys=2)
+
+
+def _format(found: Estimate) -> str:
+    return format_estimate(found.value, found.low, found.high, format_psi)
+
+
+def to_json(points: Sequence[CurvePoint]) -> list[dict[str, Any]]:
+    """Return curves as plain JSON."""
+    return [asdict(point) for point in points]

@@ -1,0 +1,76 @@
+"""A run that is killed again and again gives the model of an unbroken one."""
+
+import os
+import random
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from posir_train.examples import read_examples
+from posir_train.model import ModelSettings
+from posir_train.positions import PositionWeights
+from posir_train.settings import Environment, Select, TrainingSettings
+from tests.plugins.posir_train.texts import build_examples, write_squad
+from tests.support.models import write_tiny_model
+from tests.support.processes import CONTEXT
+
+KILLS = 10
+#: Audit events of Python's file operations.
+FILE_OPERATIONS = frozenset({"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir"})
+
+
+def run(folder: Path, output: Path, kill_at: int | None, *, resume: bool) -> None:
+    """Train, and write the number of file operations in the output folder; kill this process at one of them."""
+    from posir_train.training import train
+
+    operations = 0
+
+    def audit(event: str, arguments: tuple[object, ...]) -> None:
+        nonlocal operations
+        if event in FILE_OPERATIONS and str(arguments[0]).startswith(str(output)):
+            operations += 1
+            if operations == kill_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    torch.set_num_threads(1)
+    settings = TrainingSettings(
+        ModelSettings(str(folder / "tiny")),
+        str(folder / "facts.json"),
+        PositionWeights.parse("uniform"),
+        max_steps=8,
+        batch_size=8,
+        learning_rate=1e-3,
+        held_out=0.3,
+        evaluations=4,
+        select=Select.LAST,
+    )
+    sys.addaudithook(audit)
+    train(settings, Environment(output), read_examples(settings.data), resume=resume)
+    (folder / "operations").write_text(str(operations))
+
+
+@pytest.mark.slow
+def test_killed_ten_times_it_goes_on(tmp_path):
+    write_tiny_model(tmp_path / "tiny")
+    write_squad(tmp_path / "facts.json", build_examples(articles=10, questions=6, sentences=6))
+    run_process(tmp_path, tmp_path / "unbroken", None, resume=False)
+    operations = int((tmp_path / "operations").read_text())
+    rng, output, kills = random.Random(1), tmp_path / "killed", 0
+    while kills < KILLS:
+        kills += 1
+        assert run_process(tmp_path, output, rng.randint(3, operations // 4), resume=kills > 1) == -signal.SIGKILL
+        assert not (output / "modules.json").exists() or (output / "model.safetensors").exists()
+    assert run_process(tmp_path, output, None, resume=True) == 0
+    expected, found = (load_file(one / "model.safetensors") for one in (tmp_path / "unbroken", output))
+    assert all(torch.equal(expected[name], found[name]) for name in expected)
+
+
+def run_process(*arguments, resume):
+    process = CONTEXT.Process(target=run, args=arguments, kwargs={"resume": resume})
+    process.start()
+    process.join(300)
+    return process.exitcode
