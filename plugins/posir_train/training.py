@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable
@@ -207,4 +208,6 @@ def save_model(model: SentenceTransformer, folder: Path) -> None:
         model.save_pretrained(temporary)
         # What makes the folder a model is moved last.
         for path in sorted(Path(temporary).iterdir(), key=lambda one: one.name == MODULES_FILE):
+            if path.is_dir():
+                shutil.rmtree(folder / path.name, ignore_errors=True)
             path.replace(folder / path.name)

