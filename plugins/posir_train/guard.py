@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,7 +44,8 @@ def measure_queries(name: str, model: SentenceTransformer) -> dict[str, float]:
         PosirError: There is no such retrieval task, or its data cannot be read.
     """
     task = find_guard(name)
-    with tempfile.TemporaryDirectory() as folder:
+    # mteb warns of its own use of older names in sentence-transformers.
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(action="ignore", category=FutureWarning):
         mteb.evaluate(model, task, cache=None, prediction_folder=folder, show_progress_bar=False, co2_tracker=False)
         (file,) = Path(folder).rglob("*.json")
         predictions = json.loads(file.read_text(encoding="utf-8"))

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import cycle, islice
 
 import numpy as np
 from datasets import Dataset
@@ -94,21 +96,34 @@ class BatchPlan:
     """Most questions about one article in a row: the other parts of an article are hard negatives."""
 
     def form_batches(self, size: int, seed: int, epoch: int) -> list[list[int]]:
-        """Return the batches of an epoch: rows of the training data. The same arguments give the same batches."""
+        """Return the batches of an epoch: rows of the training data. The same arguments give the same batches.
+
+        They are full if enough questions can be in one batch, of which none is answered by the document of another.
+
+        Raises:
+            PosirError: No two questions can.
+        """
         rng = np.random.default_rng((seed, epoch))
         found = []
         for bin_, rows in self.cells.draw(rng).items():
-            count = max(1, len(rows) // size)
+            full = len(rows) // size
             batches = list(self._fill(rows, size, rng))
             for _ in range(PASSES):
-                if len(batches) >= count:
+                if sum(len(batch) == size for batch in batches) >= full:
                     break
                 batches += self._fill(self.cells.draw(rng)[bin_], size, rng)
-            found += sorted(batches, key=len, reverse=True)[:count]
+            # The largest first, until they have as many rows as the full batches would.
+            batches.sort(key=len, reverse=True)
+            sizes = np.cumsum([0, *map(len, batches)])
+            found += batches[: np.searchsorted(sizes, max(full, 1) * size)]
+        if not found:
+            raise PosirError(
+                "no two questions can be in one batch, since the document of each answers the others. Give more documents."
+            )
         return [found[place] for place in rng.permutation(len(found))]
 
     def _fill(self, rows: Sequence[int], size: int, rng: np.random.Generator) -> Iterator[list[int]]:
-        """Yield full batches of rows, or one that has them all, in which no document answers two questions."""
+        """Yield batches of rows in which no document answers two questions; those that cannot be filled are smaller."""
         waiting = deque(row for hand in self._deal(rows, rng) for row in hand)
         while waiting:
             batch: list[int] = []
@@ -117,9 +132,8 @@ class BatchPlan:
                 row = waiting.popleft()
                 (postponed if self._conflicts(row, batch) else batch).append(row)
             waiting.extendleft(reversed(postponed))
-            if len(batch) < 2 or (len(batch) < size < len(rows)):
-                return
-            yield batch
+            if len(batch) > 1:
+                yield batch
 
     def _deal(self, rows: Sequence[int], rng: np.random.Generator) -> list[list[int]]:
         """Return the rows in groups of a few of one article, in random order."""
@@ -161,6 +175,16 @@ class PositionBatchSampler(DefaultBatchSampler):
         return len(self._current())
 
     def _current(self) -> list[list[int]]:
+        """Return the batches of the epoch, as many as in the first one: a run is continued by counting them."""
         if self._batches is None or self._batches[0] != self.epoch:
-            self._batches = (self.epoch, self._plan.form_batches(self.batch_size, self.seed, self.epoch))
+            self._batches = (self.epoch, self._form(self.epoch))
         return self._batches[1]
+
+    def _form(self, epoch: int) -> list[list[int]]:
+        batches = self._plan.form_batches(self.batch_size, self.seed, epoch)
+        count = len(batches) if epoch == 0 else self._count
+        return list(islice(cycle(batches), count))
+
+    @cached_property
+    def _count(self) -> int:
+        return len(self._form(0))

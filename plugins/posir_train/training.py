@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import nullcontext, redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -137,14 +139,16 @@ def build_trainer(
 ) -> PositionTrainer:
     """Return the trainer of a run."""
     arguments = build_arguments(settings, environment, count_steps(settings, data.training), model)
-    trainer = PositionTrainer(
-        data.training.plan,
-        model=model,
-        args=arguments,
-        train_dataset=data.training.dataset,
-        loss=build_loss(settings, environment, model),
-        evaluator=evaluator,
-    )
+    # A progress bar of the model card cannot be switched off.
+    with nullcontext() if sys.stderr.isatty() else redirect_stderr(io.StringIO()):
+        trainer = PositionTrainer(
+            data.training.plan,
+            model=model,
+            args=arguments,
+            train_dataset=data.training.dataset,
+            loss=build_loss(settings, environment, model),
+            evaluator=evaluator,
+        )
     trainer.remove_callback(PrinterCallback)
     return trainer
 

@@ -81,3 +81,17 @@ def test_questions_about_one_article_are_refused(windows):
     one = [replace(example, document=replace(example.document, article="same")) for example in windows]
     with pytest.raises(PosirError, match="about one document or article, same"):
         plan(one)
+
+
+def test_batches_that_cannot_be_filled_are_smaller():
+    data = build_examples(articles=3, questions=4)
+    batches = plan(data.examples).form_batches(8, seed=1, epoch=0)
+    # All questions about a document are answered by it.
+    assert [len(batch) for batch in batches] == [3, 3, 3]
+
+
+def test_questions_that_answer_each_other_are_refused():
+    data = build_examples(articles=2, questions=3)
+    same = [replace(one, question="What?") for one in data.examples]
+    with pytest.raises(PosirError, match="no two questions can be in one batch"):
+        plan(same).form_batches(8, seed=1, epoch=0)
