@@ -66,7 +66,7 @@ def compare_guard(name: str, before: Mapping[str, float], after: Mapping[str, fl
     queries = sorted(before)
     values = [np.array([scores[query] for query in queries]) for scores in (before, after)]
     clusters = np.arange(len(queries))
-    estimates = [Value.from_estimate(estimate_mean(one, clusters)) for one in values]
+    first, second = (Value.from_estimate(estimate_mean(one, clusters)) for one in values)
     found = estimate_difference(values[1] - values[0], clusters)
     difference = Value(found.difference, *found.interval) if found else Value(None)
-    return Change(f"guard {name}, nDCG@10", *estimates, difference, found.p_value if found else None)
+    return Change(f"guard {name}, nDCG@10", first, second, difference, found.p_value if found else None)

@@ -85,9 +85,9 @@ def train(settings: TrainingSettings, environment: Environment, data: Examples, 
 def _limit_output() -> None:
     """Show progress of the libraries on a terminal only, and of their messages errors only."""
     disable_progress_bars()
-    transformers_logging.set_verbosity_error()
+    transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     if not sys.stderr.isatty():
-        transformers_logging.disable_progress_bar()
+        transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 def start_or_resume(settings: TrainingSettings, environment: Environment, data: Examples, *, resume: bool) -> None:
