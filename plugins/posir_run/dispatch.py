@@ -8,7 +8,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from posir_run.jobs import EvaluationJob, Failed, Outcome
+from posir_run.jobs import Failed, Job, Outcome
 from posir_tasks.errors import PosirError, summarize_error
 
 logger = logging.getLogger(__name__)
@@ -20,13 +20,13 @@ POLL_SECONDS = 10.0
 
 
 class Worker(Protocol):
-    """A process that evaluates one job at a time. If one of its futures raises, the worker is unusable."""
+    """A process that does one job at a time. If one of its futures raises, the worker is unusable."""
 
     def ready(self) -> Future[Any]:
-        """Return a future that completes when the process can evaluate jobs."""
+        """Return a future that completes when the process can do jobs."""
 
-    def submit(self, job: EvaluationJob) -> Future[Outcome]:
-        """Evaluate a job in the process."""
+    def submit(self, job: Job) -> Future[Outcome]:
+        """Do a job in the process."""
 
     def stop(self) -> None:
         """End the process at once, whatever it is doing."""
@@ -47,23 +47,23 @@ class Engine(Protocol):
 
 @dataclass
 class WorkerSlot:
-    """A location with a worker, which is starting or evaluating a job."""
+    """A location with a worker, which is starting or doing a job."""
 
     worker: Worker
     current: Future[Any]
-    job: EvaluationJob | None = None
-    """The job that it evaluates; None while it starts."""
+    job: Job | None = None
+    """The job that it does; None while it starts."""
 
 
 class Dispatcher:
     """One run of jobs on the workers of an engine."""
 
-    def __init__(self, jobs: Sequence[EvaluationJob], engine: Engine) -> None:
+    def __init__(self, jobs: Sequence[Job], engine: Engine) -> None:
         self._pending = list(jobs)
         self._engine = engine
         self._slots: dict[Hashable, WorkerSlot] = {}
         self._unusable: dict[Hashable, str] = {}
-        self._crashes: Counter[EvaluationJob] = Counter()
+        self._crashes: Counter[Job] = Counter()
 
     def outcomes(self) -> Generator[Outcome, None, None]:
         """Yield an outcome for every job, as they come. Closing the generator stops the workers.
@@ -113,7 +113,7 @@ class Dispatcher:
     def _stop_worker(self, location: Hashable) -> None:
         self._slots.pop(location).worker.stop()
 
-    def _handle_crash(self, location: Hashable, job: EvaluationJob | None, error: Exception) -> Iterator[Outcome]:
+    def _handle_crash(self, location: Hashable, job: Job | None, error: Exception) -> Iterator[Outcome]:
         if job is None:
             # Ray wraps the error of a worker in one of its own.
             self._unusable[location] = f"{location}: {summarize_error(getattr(error, 'cause', None) or error)}"
@@ -127,7 +127,7 @@ class Dispatcher:
             reason = f"its worker crashed {ATTEMPTS} times, perhaps out of memory ({summarize_error(error)})"
             yield Failed(job, reason, restart_worker=True)
 
-    def _take_job(self, previous: EvaluationJob | None) -> EvaluationJob:
+    def _take_job(self, previous: Job | None) -> Job:
         """Take the pending job that suits a worker best.
 
         Loading a model takes minutes and encoding a corpus hours. So a worker stays with its model and its corpus, whose
@@ -137,7 +137,7 @@ class Dispatcher:
         models = Counter(job.model for job in running)
         corpora = Counter((job.model, job.corpus) for job in running)
 
-        def cost(job: EvaluationJob) -> tuple[bool, bool, int, int]:
+        def cost(job: Job) -> tuple[bool, bool, int, int]:
             new_model = previous is None or job.model != previous.model
             new_corpus = new_model or previous is None or job.corpus != previous.corpus
             return new_model, new_corpus, corpora[job.model, job.corpus], models[job.model]

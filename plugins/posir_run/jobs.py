@@ -1,10 +1,12 @@
-"""Evaluation jobs: what a run consists of, how a request becomes jobs, and their outcomes."""
+"""Jobs and their outcomes, and the evaluation jobs that a run consists of."""
 
 from __future__ import annotations
 
+import datetime
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from posir_tasks.errors import PosirError
 from posir_tasks.models.references import ModelReference, portable_name
@@ -13,9 +15,35 @@ from posir_tasks.models.registry import find_model
 if TYPE_CHECKING:
     from mteb import AbsTask
     from mteb.models import ModelMeta
+    from mteb.models.models_protocols import MTEBModels
     from mteb.results import TaskResult
+    from mteb.types import EncodeKwargs
 
     from posir_tasks.tasks.base import PositionTask
+
+
+class Job(Protocol):
+    """What a worker does with one model. It is hashable, and can be sent to another machine."""
+
+    @property
+    def model(self) -> ModelReference:
+        """The model, which the worker loads."""
+
+    @property
+    def corpus(self) -> str:
+        """Name of the texts that are encoded; a worker prefers jobs with the same name, whose embeddings it may have."""
+
+    def run(self, model: MTEBModels, encode_kwargs: EncodeKwargs) -> Outcome:
+        """Do the job with the loaded model."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a job."""
+
+    job: Job
+    warnings: tuple[str, ...] = field(default=(), kw_only=True)
+    """Of its worker, since the job before."""
 
 
 @dataclass(frozen=True)
@@ -31,33 +59,30 @@ class EvaluationJob:
     def __str__(self) -> str:
         return f"{self.model.name} · {self.task} · {self.subset}"
 
+    def run(self, model: MTEBModels, encode_kwargs: EncodeKwargs) -> Completed:
+        """Evaluate the subset."""
+        result = evaluate_subset(model, self, encode_kwargs)
+        return Completed(self, result, model.mteb_model_meta.model_dump(exclude={"loader"}))
+
 
 @dataclass(frozen=True)
-class Completed:
-    """A job with its result."""
+class Completed(Outcome):
+    """An evaluation job with its result."""
 
     job: EvaluationJob
     result: TaskResult
     """Of this one subset."""
     model_meta: dict[str, Any]
     """The fields of the loaded model's metadata without its loader, which cannot always be pickled."""
-    warnings: tuple[str, ...] = ()
-    """Of its worker, since the job before."""
 
 
 @dataclass(frozen=True)
-class Failed:
+class Failed(Outcome):
     """A job that ended with an error."""
 
-    job: EvaluationJob
     reason: str
     restart_worker: bool
     """Whether the worker needs a new process: after a CUDA error, for example, the old one is unusable."""
-    warnings: tuple[str, ...] = ()
-    """Of its worker, since the job before."""
-
-
-Outcome = Completed | Failed
 
 
 @dataclass(frozen=True)
@@ -145,3 +170,26 @@ def _is_available(member: AbsTask) -> bool:
     if member.benchmark is not None:
         member.benchmark.check_data()
     return member.has_data()
+
+
+def evaluate_subset(model: MTEBModels, job: EvaluationJob, encode_kwargs: EncodeKwargs) -> TaskResult:
+    """Evaluate one subset of a task in the same way as `mteb.evaluate`.
+
+    The task keeps all of its subsets: a task filtered to one would record the others as missing from the data.
+    """
+    import mteb
+    from mteb.results import TaskResult
+    from mteb.timing import TimingStack
+
+    task = mteb.get_task(job.task)
+    timer, started = TimingStack(), time.monotonic()
+    scores: dict[str, Any] = {
+        split: task.evaluate(model, split, [job.subset], encode_kwargs=encode_kwargs, timer=timer) for split in task.eval_splits
+    }
+    return TaskResult.from_task_results(
+        task,
+        scores,
+        evaluation_time=time.monotonic() - started,
+        date=datetime.datetime.now(tz=datetime.UTC),
+        evaluation_phases=timer.phases,
+    )

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from contextlib import closing
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -12,10 +11,9 @@ from rich.console import Console
 
 from posir_run.cli_options import DEFAULT_BATCH_SIZE, BatchSize, Benchmarks, Models, MultiValueCommand, Revision, Tasks
 from posir_run.dispatch import Engine
+from posir_run.engine_options import Address, EngineName, EngineOption, choose_engine
 from posir_run.jobs import RunRequest, resolve_request
-from posir_run.local_engine import LocalEngine
 from posir_run.progress_report import report_progress
-from posir_run.ray_engine import RayEngine
 from posir_run.runner import find_missing_jobs, run_and_save
 from posir_run.warning_log import WarningLog, show_warnings
 from posir_run.worker import Settings
@@ -24,13 +22,6 @@ from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
 from posir_tasks.files import check_writable, explain_unwritable
 from posir_tasks.plugin_api.panels import RUN
-
-
-class EngineName(StrEnum):
-    """Where jobs are evaluated."""
-
-    LOCAL = "local"
-    RAY = "ray"
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -44,20 +35,16 @@ def add_commands(app: typer.Typer) -> None:
         revision: Revision = None,
         output_folder: Annotated[Path, typer.Option(help="Folder for results, as in `mteb run`.")] = Path("results"),
         batch_size: BatchSize = DEFAULT_BATCH_SIZE,
-        engine: Annotated[EngineName, typer.Option(help="This machine, or a Ray cluster.")] = EngineName.LOCAL,
-        address: Annotated[
-            str | None, typer.Option(help="Address of the Ray cluster, or `auto`; by default Ray starts on this machine.")
-        ] = None,
+        engine: EngineOption = EngineName.LOCAL,
+        address: Address = None,
         verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Show the workers' logs.")] = False,
     ) -> None:
         """Evaluate models on tasks and save the same results as `mteb run`; run again to resume.
 
         Subsets that already have a result are skipped. Failures are listed at the end and do not stop the other subsets.
         """
-        if address and engine is EngineName.LOCAL:
-            raise PosirError(f"--address {address}: applies to a Ray cluster only. Add --engine ray, or omit --address.")
         settings = Settings({"batch_size": batch_size}, verbose=verbose)
-        start_engine = partial(LocalEngine, settings) if engine is EngineName.LOCAL else partial(RayEngine, address, settings)
+        start_engine = choose_engine(engine, address, settings)
         request = RunRequest(tasks or (), benchmarks or (), models, revision)
         try:
             with show_warnings(partial(typer.echo, err=True)) as log:

@@ -1,22 +1,20 @@
-"""A worker: evaluates one job after another and keeps the model loaded between them.
+"""A worker: does one job after another and keeps the model loaded between them.
 
 Heavy imports wait until a worker has its environment: the Hub's client reads its variables at import.
 """
 
 from __future__ import annotations
 
-import datetime
 import gc
 import logging
 import os
 import platform
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from posir_run.jobs import Completed, EvaluationJob, Failed, Outcome
+from posir_run.jobs import Failed, Job, Outcome
 from posir_run.warning_log import collect_warnings
 from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.models.references import ModelReference
@@ -24,7 +22,6 @@ from posir_tasks.models.registry import load_model
 
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
-    from mteb.results import TaskResult
     from mteb.types import EncodeKwargs
 
 logger = logging.getLogger(__name__)
@@ -40,7 +37,7 @@ def installed_versions() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Settings:
-    """How to evaluate; the same for all jobs."""
+    """How workers do their jobs; the same for all jobs."""
 
     encode_kwargs: EncodeKwargs
     """As in `mteb.evaluate`."""
@@ -49,7 +46,7 @@ class Settings:
 
 
 class Evaluator:
-    """Evaluates jobs in the current process."""
+    """Does jobs in the current process."""
 
     def __init__(self, settings: Settings, environment: Mapping[str, str]) -> None:
         os.environ.update(environment)
@@ -74,18 +71,16 @@ class Evaluator:
                 "versions on both."
             )
 
-    def evaluate(self, job: EvaluationJob) -> Outcome:
-        """Evaluate a job. Every error becomes an outcome, which has the warnings, too."""
+    def evaluate(self, job: Job) -> Outcome:
+        """Do a job. Every error becomes an outcome, which has the warnings, too."""
         outcome = self._evaluate(job)
         warnings = tuple(self._warnings)
         self._warnings.clear()
         return replace(outcome, warnings=warnings)
 
-    def _evaluate(self, job: EvaluationJob) -> Outcome:
+    def _evaluate(self, job: Job) -> Outcome:
         try:
-            model = self._load(job.model)
-            result = evaluate_subset(model, job, self._encode_kwargs)
-            return Completed(job, result, model.mteb_model_meta.model_dump(exclude={"loader"}))
+            return job.run(self._load(job.model), self._encode_kwargs)
         except PosirError as error:
             return Failed(job, str(error), restart_worker=False)
         except Exception as error:
@@ -102,26 +97,3 @@ class Evaluator:
             torch.cuda.empty_cache()
             self._loaded = (reference, load_model(reference))
         return self._loaded[1]
-
-
-def evaluate_subset(model: MTEBModels, job: EvaluationJob, encode_kwargs: EncodeKwargs) -> TaskResult:
-    """Evaluate one subset of a task in the same way as `mteb.evaluate`.
-
-    The task keeps all of its subsets: a task filtered to one would record the others as missing from the data.
-    """
-    import mteb
-    from mteb.results import TaskResult
-    from mteb.timing import TimingStack
-
-    task = mteb.get_task(job.task)
-    timer, started = TimingStack(), time.monotonic()
-    scores: dict[str, Any] = {
-        split: task.evaluate(model, split, [job.subset], encode_kwargs=encode_kwargs, timer=timer) for split in task.eval_splits
-    }
-    return TaskResult.from_task_results(
-        task,
-        scores,
-        evaluation_time=time.monotonic() - started,
-        date=datetime.datetime.now(tz=datetime.UTC),
-        evaluation_phases=timer.phases,
-    )

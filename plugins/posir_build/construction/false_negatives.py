@@ -25,8 +25,8 @@ from posir_build.construction.verify import RELEVANCE
 
 Scores = NDArray[np.float64]
 
-#: Questions whose recalled documents are reranked at a time.
-BATCH = 32
+#: Questions whose recalled documents are reranked at a time: on a cluster, workers start anew for each such number.
+BATCH = 256
 #: In place of the grade in an answer that cannot be used.
 NO_VOTE = -1
 

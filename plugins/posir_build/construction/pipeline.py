@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
@@ -28,6 +28,9 @@ from posir_tasks.errors import PosirError
 from posir_tasks.models.references import ModelReference
 from posir_tasks.tokens import load_token_counter
 
+if TYPE_CHECKING:
+    from posir_build.construction.cluster import StartEngine
+
 #: Files of a work folder.
 LOG_FILE, LOCK_FILE = "calls.sqlite", "lock"
 #: Settings of a language model that its answers do not depend on.
@@ -37,9 +40,16 @@ NOT_ASKED = {"endpoints", "key_variable", "in_flight", "retries", "timeout", "pr
 class Tools:
     """What the stages of a build work with, each made when it is first needed."""
 
-    def __init__(self, settings: BuildSettings) -> None:
+    def __init__(self, settings: BuildSettings, start_engine: StartEngine | None = None) -> None:
+        """Open the log of calls.
+
+        Args:
+            settings: The build.
+            start_engine: Starts a cluster for reranking and recall; None to do both in this process.
+        """
         self.settings = settings
         self.log = CallLog(settings.work_folder / LOG_FILE)
+        self._start_engine = start_engine
 
     @cached_property
     def model(self) -> LanguageModel:
@@ -58,16 +68,23 @@ class Tools:
 
     def rerankers(self, wanted: Sequence[RerankerSettings]) -> list[Any]:
         """Return rerankers; models are loaded when they first score."""
+        from posir_build.construction.cluster import ClusterReranker
         from posir_build.construction.rerankers import LoggedReranker, ModelReranker
 
-        return [LoggedReranker(ModelReranker(one, self.settings.language), self.log) for one in wanted]
+        language, start = self.settings.language, self._start_engine
+        return [
+            LoggedReranker(ClusterReranker(one, language, start) if start else ModelReranker(one, language), self.log)
+            for one in wanted
+        ]
 
     def recall(self) -> Any:
         """Return the embedder that recalls documents."""
+        from posir_build.construction.cluster import ClusterRecall
         from posir_build.construction.recall import EmbedderRecall
 
-        wanted = self.settings.false_negatives
-        return EmbedderRecall(ModelReference(str(wanted.embedder), wanted.revision), self.settings.language)
+        wanted, language = self.settings.false_negatives, self.settings.language
+        model = ModelReference(str(wanted.embedder), wanted.revision)
+        return ClusterRecall(model, language, self._start_engine) if self._start_engine else EmbedderRecall(model, language)
 
 
 @dataclass(frozen=True)

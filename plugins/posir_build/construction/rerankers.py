@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -25,6 +25,7 @@ from posir_tasks.models.registry import find_model, load_model
 from posir_tasks.tasks.metadata import SPLIT, build_metadata
 
 if TYPE_CHECKING:
+    from mteb.models import ModelMeta
     from mteb.models.models_protocols import MTEBModels
 
 logger = logging.getLogger(__name__)
@@ -48,6 +49,22 @@ class Reranker(Protocol):
         """Return a finite score for each pair of question and text, shape (n,); a higher score is a better answer."""
 
 
+class BatchReranker(Protocol):
+    """Scores many batches of pairs."""
+
+    @property
+    def name(self) -> str:
+        """The model, with its revision if there is one."""
+
+    def score_batches(self, batches: Sequence[Sequence[Pair]]) -> Iterator[tuple[int, Scores]]:
+        """Yield the index of each batch with its scores, shape (n,), in any order."""
+
+
+def model_name(meta: ModelMeta) -> str:
+    """Return a model's name with its revision, if there is one."""
+    return f"{meta.name}@{meta.revision}" if meta.revision else str(meta.name)
+
+
 def task_arguments(language: str) -> dict[str, Any]:
     """Return the task that mteb's models are told; models with instructions see a retrieval task."""
     metadata = build_metadata("posir-build", dataset="posir/build", revision="1", languages=[language])
@@ -64,19 +81,19 @@ class ModelReranker:
     _model: MTEBModels | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        meta = find_model(ModelReference(self.settings.model, self.settings.revision))
-        self.name = f"{meta.name}@{meta.revision}" if meta.revision else str(meta.name)
+        self.name = model_name(find_model(ModelReference(self.settings.model, self.settings.revision)))
 
-    def score(self, pairs: Sequence[Pair]) -> Scores:
-        """Return the model's scores on the scale that the settings name.
+    def score_batches(self, batches: Sequence[Sequence[Pair]]) -> Iterator[tuple[int, Scores]]:
+        """Yield the model's scores of each batch on the scale that the settings name.
 
         Raises:
             PosirError: The model neither reranks nor encodes, or scores are NaN or not on the scale.
         """
-        if self._model is None:
-            self._model = with_cache(load_model(ModelReference(self.settings.model, self.settings.revision)))
-        scores = score_with_model(self._model, pairs, self.language)
-        return to_scale(scores, self.settings.scale, self.name)
+        for number, pairs in enumerate(batches):
+            if self._model is None:
+                self._model = with_cache(load_model(ModelReference(self.settings.model, self.settings.revision)))
+            scores = score_with_model(self._model, pairs, self.language)
+            yield number, to_scale(scores, self.settings.scale, self.name)
 
 
 def score_with_model(model: MTEBModels, pairs: Sequence[Pair], language: str) -> Scores:
@@ -124,7 +141,7 @@ def to_scale(scores: Scores, scale: Scale, name: str) -> Scores:
 class LoggedReranker:
     """A reranker that scores no pair twice in a build."""
 
-    reranker: Reranker
+    reranker: BatchReranker
     log: CallLog
 
     @property
@@ -142,11 +159,10 @@ class LoggedReranker:
             key=lambda one: len(one[1][1]),
         )
         with stage_progress(f"Rerank with {self.name}", len(missing)) as advance:
-            for start in range(0, len(missing), BATCH):
-                batch = missing[start : start + BATCH]
-                scored = dict(
-                    zip([key for key, _ in batch], self.reranker.score([pair for _, pair in batch]).tolist(), strict=True)
-                )
+            batches = [missing[start : start + BATCH] for start in range(0, len(missing), BATCH)]
+            for number, scores in self.reranker.score_batches([[pair for _, pair in batch] for batch in batches]):
+                batch = batches[number]
+                scored = dict(zip([key for key, _ in batch], scores.tolist(), strict=True))
                 self.log.add_scores(scored)
                 known |= scored
                 for _ in batch:

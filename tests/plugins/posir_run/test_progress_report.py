@@ -13,7 +13,7 @@ from posir_tasks.models.references import ModelReference
 def test_a_log_has_one_line_per_job_and_failures_are_returned(capsys):
     jobs = [EvaluationJob(ModelReference("org/[model]"), "PosIR-English", subset, "") for subset in ("game", "sports")]
     failed, warnings = Failed(jobs[1], "bad data", restart_worker=False, warnings=("second",)), []
-    assert report_progress([Completed(jobs[0], None, {}, ("first",)), failed], 2, warnings.append) == [failed]
+    assert report_progress([Completed(jobs[0], None, {}, warnings=("first",)), failed], 2, warnings.append) == [failed]
     assert warnings == ["first", "second"]
     first, second = capsys.readouterr().err.splitlines()
     assert first.startswith("1/2 done: org/[model] · PosIR-English · game, ")

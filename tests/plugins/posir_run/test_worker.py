@@ -6,7 +6,7 @@ import pickle
 import mteb
 import pytest
 
-from posir_run import worker
+from posir_run import jobs, worker
 from posir_run.jobs import Completed, EvaluationJob, Failed
 from posir_run.worker import Evaluator, Settings, installed_versions
 from posir_tasks.errors import PosirError
@@ -81,7 +81,7 @@ def test_any_other_error_restarts_the_worker(error, monkeypatch):
     def fail(*_):
         raise error
 
-    monkeypatch.setattr(worker, "evaluate_subset", fail)
+    monkeypatch.setattr(jobs, "evaluate_subset", fail)
     outcome = build_evaluator().evaluate(make_job())
     assert isinstance(outcome, Failed)
     assert outcome.reason == f"{type(error).__name__}: {str(error).splitlines()[0]}"
