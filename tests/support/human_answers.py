@@ -5,6 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from posir_build.construction.texts import split_sentences
+from posir_build.spans import Span
 from posir_tasks.sources.mini import read_documents
 
 
@@ -59,6 +61,11 @@ class Truth:
                     return one
         return None
 
+    def has_answer(self, question: str, document: str, evidence: str) -> bool:
+        """Whether a question is a person's about this document, and a text has its answer; white space does not matter."""
+        answers = [about.text[one.start : one.end] for about, one in self.by_question.get(question, []) if about.id == document]
+        return any("".join(answer.split()) in "".join(evidence.split()) for answer in answers)
+
     def is_right(self, question: str, document: str, start: int, end: int) -> bool:
         """Whether a question is a person's, word for word, about this document, and a span has its answer in the same third."""
         found = [one for one in self.by_question.get(question, []) if one[0].id == document and one[1].text.strip() == question]
@@ -105,6 +112,48 @@ def squad_documents(file: Path, paragraphs: int = 5, translated: Path | None = N
     return documents
 
 
+def parallel_documents(
+    file: Path, translated: Path, codes: tuple[str, str], paragraphs: int = 4
+) -> tuple[list[HumanDocument], list[HumanDocument], dict[str, str]]:
+    """Return documents, their human translations, and the translation of each sentence and question.
+
+    Args:
+        file: SQuAD-format JSON. Only paragraphs whose translators kept the order of sentences are used: as many sentences, and
+            each answer in the same one.
+        translated: The same in another language.
+        codes: The two languages in ISO 639-1.
+        paragraphs: Paragraphs per document.
+    """
+    both: tuple[list[dict], list[dict]] = [], []
+    texts: dict[str, str] = {}
+    for (_, here), (_, there) in zip(_paragraphs(file), _paragraphs(translated), strict=True):
+        spans = [split_sentences(one["context"], code) for one, code in zip((here, there), codes, strict=True)]
+        if _sentences_with_answers(here, spans[0]) == _sentences_with_answers(there, spans[1]):
+            sentences = [
+                [" ".join(one["context"][span.start : span.end].split()) for span in found]
+                for one, found in zip((here, there), spans, strict=True)
+            ]
+            texts |= dict(zip(*sentences, strict=True))
+            texts |= {_question(one): _question(other) for one, other in zip(here["qas"], there["qas"], strict=True)}
+            both[0].append(here)
+            both[1].append(there)
+    documents, translations = (
+        [_join(f"p{start}", members[start : start + paragraphs], {}) for start in range(0, len(members), paragraphs)]
+        for members in both
+    )
+    return documents, translations, texts
+
+
+def _sentences_with_answers(paragraph: dict, sentences: Sequence[Span]) -> tuple[int, list[int]]:
+    """Return the number of sentences, and for each question that of the sentence in which its answer begins."""
+    starts = [one["answers"][0]["answer_start"] for one in paragraph["qas"]]
+    return len(sentences), [sum(span.start <= start for span in sentences) for start in starts]
+
+
+def _question(row: dict) -> str:
+    return " ".join(row["question"].split())
+
+
 def jaquad_documents(folder: Path, files: int = 3, paragraphs: int = 4) -> list[HumanDocument]:
     """Return documents from the first files of a folder in SQuAD format."""
     return [
@@ -129,9 +178,8 @@ def _join(name: str, paragraphs: Sequence[dict], others: dict[str, str]) -> Huma
         for one in paragraph["qas"]:
             answer = one["answers"][0]
             start = len(text) + answer["answer_start"]
-            asked = " ".join(one["question"].split())
             questions.append(
-                HumanQuestion(str(one["id"]), asked, start, start + len(answer["text"]), others.get(one["id"], ""))
+                HumanQuestion(str(one["id"]), _question(one), start, start + len(answer["text"]), others.get(one["id"], ""))
             )
         text += paragraph["context"]
     return HumanDocument(name, text, tuple(questions))

@@ -16,9 +16,9 @@ from itertools import pairwise
 import numpy as np
 
 from posir_build.construction import answers
-from posir_build.construction.answers import REFUSAL
+from posir_build.construction.answers import REFUSAL, AnswerT, UnusableAnswerError
 from posir_build.construction.language import detect_other_language, english_name, two_letter_code
-from posir_build.construction.language_model import BuiltValues, LanguageModel
+from posir_build.construction.language_model import BuiltValues, LanguageModel, Reply
 from posir_build.construction.prompts import load_prompt
 from posir_build.construction.records import Discarded, Document, Question, StageResult, Verdict
 from posir_build.construction.settings import TranslateSettings
@@ -34,6 +34,12 @@ PREFIX = re.compile(
     r"(translat\w+|übersetz\w+|tradu\w+|перевод\w*|翻译|翻譯|翻訳|번역\w*|ترجمة|अनुवाद|tłumaczeni\w+|অনুবাদ)[^\n:：]{0,60}([:：]\s*|\n+)",
     re.IGNORECASE,
 )
+
+
+#: What is wrong with a translation; the model is asked again, and then the text is discarded for this reason.
+MISSING, BLANK, REFUSED = "sentences are missing or added", "blank question", "refusal"
+UNTRANSLATED, OTHER_LANGUAGE = "not translated", "another language"
+FAULTS = {MISSING, BLANK, REFUSED, UNTRANSLATED, OTHER_LANGUAGE}
 
 
 @dataclass(frozen=True)
@@ -94,22 +100,30 @@ class Translator:
                 **languages,
             },
         )
-        replies = self.model.ask(TRANSLATE_SENTENCES, values, f"Translate into {self.target}")
+
+        def check(number: int, answer: answers.TranslatedSentences) -> None:
+            row, start, end = parts[number]
+            originals = [documents[row].text[one.start : one.end] for one in sentences[row][start:end]]
+            if sorted(one.number for one in answer.sentences) != list(range(1, len(originals) + 1)):
+                raise UnusableAnswerError(MISSING)
+            text = " ".join(one.text for one in answer.sentences)
+            # A few sentences may be names alone, which are the same in both languages.
+            if is_same_text(text, " ".join(originals)) and detect_other_language(text, self.target):
+                raise UnusableAnswerError(UNTRANSLATED)
+
+        replies = self.model.ask(TRANSLATE_SENTENCES, values, f"Translate into {self.target}", check)
         texts: list[list[str]] = [[] for _ in documents]
         repaired = 0
         problems: dict[int, str] = {}
-        for (row, start, end), reply in zip(parts, replies, strict=True):
-            expected = len(sentences[row][start:end])
-            numbered = {one.number: one.text for one in reply.answer.sentences} if reply.answer else {}
+        for (row, start, _), reply in zip(parts, replies, strict=True):
             if reply.answer is None:
-                problems.setdefault(row, f"unusable answer: {reply.problem}")
-            elif sorted(numbered) != list(range(1, expected + 1)) or len(reply.answer.sentences) != expected:
-                problems.setdefault(row, "sentences are missing or added")
-            else:
-                first = sentences[row][start]
-                bare = remove_prefix(numbered[1], documents[row].text[first.start : first.end])
-                repaired += bare != numbered[1]
-                texts[row] += [bare, *(numbered[number] for number in range(2, expected + 1))]
+                problems.setdefault(row, _name_problem(reply))
+                continue
+            numbered = {one.number: one.text for one in reply.answer.sentences}
+            first = sentences[row][start]
+            bare = remove_prefix(numbered[1], documents[row].text[first.start : first.end])
+            repaired += bare != numbered[1]
+            texts[row] += [bare, *(numbered[number] for number in range(2, len(numbered) + 1))]
         found: dict[str, TranslatedDocument] = {}
         discarded: list[Discarded] = []
         for row, document in enumerate(documents):
@@ -138,12 +152,11 @@ class Translator:
 
     def _find_fault(self, text: str, original: str) -> str:
         """Return why a translation is discarded, or an empty text."""
-        other = detect_other_language(text, self.target)
         if REFUSAL.match(text) and not REFUSAL.match(original):
-            return "refusal"
-        if " ".join(text.split()) == " ".join(original.split()) and any(map(str.isalpha, text)):
-            return "not translated"
-        return "another language" if other else ""
+            return REFUSED
+        if is_same_text(text, original):
+            return UNTRANSLATED
+        return OTHER_LANGUAGE if detect_other_language(text, self.target) else ""
 
     def _translate_questions(
         self, questions: Sequence[Question], documents: dict[str, TranslatedDocument]
@@ -154,24 +167,36 @@ class Translator:
         ]
         languages = self._languages()
         values = BuiltValues(asked, lambda question: {"question": question.text, **languages})
-        replies = self.model.ask(TRANSLATE_QUESTION, values, f"Translate questions into {self.target}")
+
+        def check(number: int, answer: answers.TranslatedText) -> None:
+            text = " ".join(remove_prefix(answer.text, asked[number].text).split())
+            problem = self._find_fault(text, asked[number].text) if text else BLANK
+            if problem:
+                raise UnusableAnswerError(problem)
+
+        replies = self.model.ask(TRANSLATE_QUESTION, values, f"Translate questions into {self.target}", check)
         kept: list[Question] = []
         repaired = 0
         for question, reply in zip(asked, replies, strict=True):
             if reply.answer is None:
-                discarded.append(Discarded(f"unusable answer: {reply.problem}", question.id, question=question))
+                discarded.append(Discarded(_name_problem(reply), question.id, question=question))
                 continue
             bare = remove_prefix(reply.answer.text, question.text)
             repaired += bare != reply.answer.text
             text = " ".join(bare.split())
-            problem = self._find_fault(text, question.text) if text else "blank question"
-            if problem:
-                discarded.append(Discarded(problem, question.id, text, question))
-                continue
             verdict = Verdict("translated", True, f"{reply.model} {reply.prompt}", {"original": question.text})
             span = documents[question.document].carry_over(question.evidence)
             kept.append(replace(question, text=text, span=span).with_verdict(verdict))
         return tuple(kept), discarded, repaired
+
+
+def _name_problem(reply: Reply[AnswerT]) -> str:
+    return reply.problem if reply.problem in FAULTS else f"unusable answer: {reply.problem}"
+
+
+def is_same_text(text: str, original: str) -> bool:
+    """Whether a translation is the original, which has letters: numbers alone may stay as they are."""
+    return text.split() == original.split() and any(map(str.isalpha, text))
 
 
 def remove_prefix(translation: str, original: str) -> str:

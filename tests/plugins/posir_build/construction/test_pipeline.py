@@ -8,14 +8,30 @@ import openai
 import polars as pl
 import pytest
 
+from posir_build.construction.balance import PUBLIC
 from posir_build.construction.estimate import estimate_stages
-from posir_build.construction.pipeline import STAGE_NAMES, Tools, load_results, locked, run_stages, write_results
+from posir_build.construction.pipeline import (
+    STAGE_NAMES,
+    Tools,
+    load_results,
+    locked,
+    run_stages,
+    translate_result,
+    write_results,
+)
 from posir_build.construction.settings import load_settings
 from posir_build.validation import inspect_subsets
 from posir_tasks.errors import PosirError
 from posir_tasks.sources.folder import resolve_folder
 from tests.support.build_accuracy import measure_stages
-from tests.support.human_answers import Truth, jaquad_documents, mini_documents, squad_documents, write_documents
+from tests.support.human_answers import (
+    Truth,
+    jaquad_documents,
+    mini_documents,
+    parallel_documents,
+    squad_documents,
+    write_documents,
+)
 from tests.support.language_model_server import NO_FAILURES, serve_language_model
 
 MADE = mini_documents()[:12]
@@ -159,3 +175,36 @@ def test_precision_and_recall_on_human_questions(squad_data, tmp_path, code):
     assert accuracy.kept >= 200
     assert accuracy.precision >= 0.97
     assert accuracy.recall >= 0.85
+
+
+TRANSLATIONS = {"de": "deu-Latn", "zh": "cmn-Hans", "ar": "ara-Arab", "es": "spa-Latn", "ru": "rus-Cyrl"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("code", TRANSLATIONS)
+def test_translations_have_the_evidence_of_the_human_ones(squad_data, tmp_path, code):
+    documents, translations, texts = parallel_documents(
+        squad_data / "xquad.en.json", squad_data / f"xquad.{code}.json", ("en", code)
+    )
+    documents, translations = documents[:20], translations[:20]
+    write_documents(tmp_path / "texts", documents)
+    with serve_language_model(Truth(documents), translate=lambda text: texts.get(" ".join(text.split()), text)) as server:
+        tools = Tools(build_settings(tmp_path, server, f"translate.languages=[{TRANSLATIONS[code]}]"))
+        results = run_stages(tools, STAGE_NAMES[-1])
+        written = write_results(tools, results)
+        translated = translate_result(tools, results["balance"], TRANSLATIONS[code], PUBLIC)
+    assert {folder.parent.name: number for folder, number in written.items()} == {
+        "eng-Latn": len(results["balance"].questions),
+        TRANSLATIONS[code]: len(translated.questions),
+    }
+    truth = Truth(translations)
+    known = {one.id: one.text for one in translated.documents}
+    right = [
+        truth.has_answer(one.text, one.document, known[one.document][one.evidence.start : one.evidence.end])
+        for one in translated.questions
+    ]
+    assert sum(right) / len(right) >= 0.97
+    assert len(right) / len(results["balance"].questions) >= 0.85
+    for folder in written:
+        ((_, inspection),) = inspect_subsets(*_subsets(folder))
+        assert not inspection.problems

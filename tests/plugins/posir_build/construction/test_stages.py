@@ -466,7 +466,7 @@ def test_prefixes_are_removed():
             lambda rows: [one | {"text": "Der var engang en gammel mølle ved åen, men ingen ved hvorfor."} for one in rows],
             "another",
         ),
-        (lambda rows: [one | {"text": list(GERMAN)[(one["number"] - 1) % 4]} for one in rows], "another language"),
+        (lambda rows: [one | {"text": list(GERMAN)[(one["number"] - 1) % 4]} for one in rows], "not translated"),
     ],
 )
 def test_a_faulty_translation_is_discarded_with_its_questions(change, reason):
