@@ -49,8 +49,8 @@ RATES = {
     "missing sentence": 0.02,
 }
 NO_FAILURES = dict.fromkeys(RATES, 0.0)
-#: Words of context on either side of an answer in a quote.
-CONTEXT_WORDS = 4
+#: Words of context on either side of an answer in a quote, and characters at most.
+CONTEXT_WORDS, LONGEST_CONTEXT = 4, 40
 #: Characters on either side of an answer by which its place is recognized in other texts.
 CONTEXT_CHARACTERS = 25
 REFUSAL = "I'm sorry, but I can't help with that request."
@@ -222,8 +222,11 @@ class Answers:
             places = [place for place, character in enumerate(sentence) if not character.isspace()]
             if before < len(places):
                 start, end = places[before], places[min(before + length, len(places)) - 1] + 1
-                left, right = sentence[:start].split(" ")[-CONTEXT_WORDS - 1 :], sentence[end:].split(" ")[: CONTEXT_WORDS + 1]
-                return row, f"{' '.join(left)}{sentence[start:end]}{' '.join(right)}".strip()
+                left = " ".join(sentence[:start].split(" ")[-CONTEXT_WORDS - 1 :])
+                right = " ".join(sentence[end:].split(" ")[: CONTEXT_WORDS + 1])
+                # As much of a text without spaces.
+                left, right = left[-LONGEST_CONTEXT:], right[:LONGEST_CONTEXT]
+                return row, f"{left}{sentence[start:end]}{right}".strip()
             before -= len(places)
         raise AssertionError((question, sentences))
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from rapidfuzz import fuzz
 
 from posir_build.construction.language import detect_other_language
+from posir_build.construction.matching import count_numbers
 from posir_build.construction.records import Discarded, Document, Question
 
 #: Longest question in characters.
@@ -94,7 +95,8 @@ def drop_repeated(questions: Iterable[Question], similar: float) -> tuple[list[Q
     for question in questions:
         folded = " ".join(question.text.lower().split())
         others = earlier.setdefault(question.document, [])
-        original = next((name for name, other in others if fuzz.ratio(folded, other) >= 100 * similar), texts.get(folded))
+        repeated = (name for name, other in others if _is_repeated(folded, other, similar))
+        original = next(repeated, texts.get(folded))
         if original is not None:
             discarded.append(Discarded("repeats another question", question.id, original, question))
         else:
@@ -102,3 +104,8 @@ def drop_repeated(questions: Iterable[Question], similar: float) -> tuple[list[Q
             others.append((question.id, folded))
             kept.append(question)
     return kept, discarded
+
+
+def _is_repeated(text: str, earlier: str, similar: float) -> bool:
+    """Whether two questions are similar and have the same numbers: one year or another makes two questions."""
+    return fuzz.ratio(text, earlier) >= 100 * similar and count_numbers(text) == count_numbers(earlier)

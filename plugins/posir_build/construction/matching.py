@@ -77,7 +77,7 @@ def _find_similar(quote: str, text: str, window: Span, similarity: float) -> Spa
         raise QuoteError("the quote resembles several passages")
     span = Span(window.start + found.start, window.start + found.end)
     matched = text[span.start : span.end]
-    if _numbers(matched) != _numbers(quote):
+    if count_numbers(matched) != count_numbers(quote):
         raise QuoteError("the quote changes a number")
     if len(NEGATIONS.findall(_fold(matched))) != len(NEGATIONS.findall(_fold(quote))):
         raise QuoteError("the quote changes a negation")
@@ -111,7 +111,7 @@ def _to_words(span: Span, text: str) -> Span:
     return Span(first if start - first < MAX_WORD else start, last if last - end < MAX_WORD else end)
 
 
-def _numbers(text: str) -> Counter[str]:
+def count_numbers(text: str) -> Counter[str]:
     """Return the numbers in a text, with digits of any script as 0 to 9."""
     plain = "".join(str(unicodedata.digit(one, one)) if one.isdigit() else one for one in text)
     return Counter(NUMBER.findall(plain))

@@ -196,6 +196,13 @@ def test_a_question_that_is_repeated_word_for_word_is_kept_once():
     assert result.reasons() == {"repeats another question": 1}
 
 
+def test_questions_that_differ_in_a_number_are_two():
+    rows = [
+        {"question": f"How many people lived by the mill in {year}?", "answer": "a", "type": "how"} for year in (1900, 1901)
+    ]
+    assert len(ask(lambda *_: json.dumps({"questions": rows}))[0].questions) == 2
+
+
 def test_a_question_about_two_documents_is_kept_once():
     write = lambda *_: json.dumps({"questions": [{"question": "Who kept the bees?", "answer": "a", "type": "who"}]})  # noqa: E731
     result, _ = ask(write, documents=(ADA, MILL))
