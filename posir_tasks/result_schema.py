@@ -14,8 +14,9 @@ PROFILE_KEY, COVERAGE_KEY, RUN_KEY = "position_profile", "window_coverage", "pos
 RANKS_KEY = "document_ranks"
 #: Key of the run for the names of the scores that plugins gave.
 SCORE_NAMES_KEY = "plugin_score_names"
-#: Key of the run for the number of vectors that the documents have in the index; absent if they have one each, or none.
-VECTORS_KEY = "document_vectors"
+#: Key of the run for the number of documents, and of the vectors that they have in the index; absent if they have one each, or
+#: none.
+INDEX_KEY = "index"
 
 
 def upgrade_scores(scores: dict[str, Any]) -> dict[str, Any]:

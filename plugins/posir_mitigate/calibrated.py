@@ -126,5 +126,6 @@ def calibrate_documents(parts: TransformerParts, active: ActiveCalibration, name
     model.__class__ = type(f"Calibrated{plain.__name__}", (plain,), {"encode": share_prompts(encode, plain.encode)})
     # Part of the key of cached embeddings.
     model.calibration = name
+    model.changes_model = True
     calibrated: MTEBModels = model
     return calibrated

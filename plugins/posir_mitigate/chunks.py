@@ -14,12 +14,14 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
+from mteb.types import PromptType
 from pydantic import Field
 
 from posir_mitigate.division import TokenFinder, Unit, UnitFinder, divide_text, find_sentences
 from posir_mitigate.document_encoder import DocumentEncoder
 from posir_mitigate.maximum_search import DocumentVectors, MaximumSearch
 from posir_mitigate.method import format_method, refuse, require_encoder
+from posir_tasks.models.prompts import find_prompt
 
 if TYPE_CHECKING:
     from mteb.models import EncoderProtocol
@@ -95,11 +97,18 @@ class Chunks:
         tokenizer: Any = getattr(loaded, "tokenizer", None)
         if not getattr(tokenizer, "is_fast", False):
             raise refuse(self, encoder, f"no fast tokenizer to count tokens with. Divide by sentences: {self.NAME}(sentences).")
+        self.check_room(encoder, 0)
+        return TokenFinder(tokenizer)
+
+    def check_room(self, encoder: EncoderProtocol, prompt: int) -> None:
+        """Raise PosirError if a chunk does not fit the model's window with a prompt of some tokens."""
+        loaded: Any = getattr(encoder, "model", None)
         window = getattr(loaded, "max_seq_length", None)
-        room = window - tokenizer.num_special_tokens_to_add() if window else self.units
+        if self.unit is Unit.SENTENCES or not window:
+            return
+        room = window - loaded.tokenizer.num_special_tokens_to_add() - prompt
         if self.units > room:
             raise refuse(self, encoder, f"chunks of {self.units} tokens exceed the model's window; the size is at most {room}.")
-        return TokenFinder(tokenizer)
 
 
 @dataclass(frozen=True)
@@ -116,7 +125,10 @@ class Chunker:
         return [divide_text(text, units, method.units, method.step) for text, units in found]
 
     def vectorize(self, model: EncoderProtocol, texts: Sequence[str], context: EncodingContext) -> DocumentVectors:
-        """Return the vectors of the documents' chunks."""
+        """Return the vectors of the documents' chunks; raise PosirError if a chunk and the prompt exceed the window."""
+        prompt = find_prompt(model, context.task_metadata, PromptType.document)
+        if prompt is not None and prompt.text and self.method.unit is Unit.TOKENS:
+            self.method.check_room(model, len(self.find_units([prompt.text])[0]))
         chunks = self.divide(texts)
         vectors = context.encode_documents(model, [chunk for several in chunks for chunk in several])
         return DocumentVectors(vectors, list(map(len, chunks)))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import torch
 from mteb.models import EncoderProtocol
+from mteb.models.sentence_transformer_wrapper import MultiVectorSearchEncoderWrapper
 from mteb.timing import TimingStack
 from mteb.types import PromptType
 
@@ -51,8 +52,11 @@ class DocumentVectors:
 Vectorizer: TypeAlias = Callable[[EncoderProtocol, Sequence[str], EncodingContext], DocumentVectors]
 
 
-class MaximumSearch:
-    """One of mteb's search models: queries as by the plain model, documents by their most similar vector."""
+class MaximumSearch(MultiVectorSearchEncoderWrapper):
+    """One of mteb's search models: queries as by the plain model, documents by their most similar vector.
+
+    mteb gives its timer to subclasses of this class only.
+    """
 
     def __init__(self, base: EncoderProtocol, vectorize: Vectorizer) -> None:
         self.mteb_model_meta = base.mteb_model_meta

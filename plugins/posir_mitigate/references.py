@@ -84,6 +84,14 @@ class MitigatedLoader:
         return self.method.apply(self.base.load_model(**options))
 
 
+def parse_reference(text: str) -> Method:
+    """Return a method as it is written after the `+`; raise PosirError if it is not one."""
+    found = REFERENCE.fullmatch(f"model+{text.strip().removeprefix('+')}")
+    if found is None:
+        raise PosirError(f"'{text}': not a method. Write one like chunks(64,mean) or both_orders.")
+    return parse_method(found["method"], found["arguments"] or "")
+
+
 def parse_method(name: str, arguments: str) -> Method:
     """Return a method with arguments: numbers in order, words anywhere, or `name=value`.
 

@@ -163,15 +163,20 @@ class GradientSaliency:
 
 
 def require_gradients(encoder: Encoder) -> SentenceTransformer:
-    """Return the sentence-transformers model behind an encoder; raise PosirError if there is none in this process."""
+    """Return the sentence-transformers model behind an encoder.
+
+    Raises:
+        PosirError: There is none in this process, or (attribute `changes_model`) it is another one while it encodes documents.
+    """
     from sentence_transformers import SentenceTransformer
 
-    model = getattr(getattr(encoder, "model", None), "model", None)
-    if isinstance(model, SentenceTransformer):
+    wrapper = getattr(encoder, "model", None)
+    model = getattr(wrapper, "model", None)
+    if isinstance(model, SentenceTransformer) and not getattr(wrapper, "changes_model", False):
         return model
     raise PosirError(
-        "gradient_saliency needs the gradients of a sentence-transformers model in this process; a model behind an endpoint or "
-        "of another kind has none here. Omit this probe, or give the folder of the model."
+        "gradient_saliency needs the gradients of a sentence-transformers model in this process; a model behind an endpoint, "
+        "with a mitigation, or of another kind has none here. Omit this probe, or give the folder of the model."
     )
 
 

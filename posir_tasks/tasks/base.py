@@ -23,7 +23,7 @@ from posir_tasks.host.retrieval_task import RetrievalTask, SubsetRun
 from posir_tasks.plugin_api.manager import plugin_scores
 from posir_tasks.query_ranks import save_query_ranks
 from posir_tasks.ranks import RankedQueries, rank_results, retrieval_scores
-from posir_tasks.result_schema import COVERAGE_KEY, PROFILE_KEY, RANKS_KEY, RUN_KEY, SCHEMA, SCORE_NAMES_KEY, VECTORS_KEY
+from posir_tasks.result_schema import COVERAGE_KEY, INDEX_KEY, PROFILE_KEY, RANKS_KEY, RUN_KEY, SCHEMA, SCORE_NAMES_KEY
 from posir_tasks.results import rounded
 from posir_tasks.schemes import PositionScheme, RelativePositions
 from posir_tasks.search.bm25 import fit_to_script
@@ -217,7 +217,7 @@ class PositionTask(RetrievalTask):
         if isinstance(fitted, BM25Search) and fitted is not model:
             scores[RUN_KEY]["bm25_tokens"] = "character trigrams"
         if isinstance(model, MultiVectorSearch):
-            scores[RUN_KEY][VECTORS_KEY] = model.document_vectors
+            scores[RUN_KEY][INDEX_KEY] = {"documents": len(data["corpus"]), "vectors": model.document_vectors}
         return scores
 
     def _search_request(self, data: SplitData, top_ranked: Any, run: SubsetRun) -> SearchRequest:

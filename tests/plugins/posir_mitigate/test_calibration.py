@@ -9,6 +9,8 @@ from mteb.types import PromptType
 
 from posir_mitigate.calibrated import Calibrated, CalibratedMean
 from posir_mitigate.calibration import Baskets, calibrate
+from posir_probes.encoding import ModelEncoder
+from posir_probes.gradient_saliency import require_gradients
 from posir_tasks.errors import PosirError
 from posir_tasks.models.prompts import find_prompt
 from tests.support.encode import TASK, encode
@@ -20,10 +22,11 @@ TEXTS = [" ".join(WORDS[(number * 7 + place) % 12] for place in range(length)) f
 KINDS = [
     ("bert", "cls"),
     ("bert", "mean"),
-    ("modernbert", "cls"),
-    ("modernbert", "mean"),
     ("qwen3", "lasttoken"),
-    ("qwen3", "mean"),
+    *(
+        pytest.param(kind, marks=pytest.mark.slow)
+        for kind in (("modernbert", "cls"), ("modernbert", "mean"), ("qwen3", "mean"))
+    ),
 ]
 
 
@@ -118,6 +121,12 @@ def test_it_needs_no_second_copy_of_the_model_and_has_the_same_prompts():
     calibrated = Calibrated().apply(model)
     assert calibrated.model is model.model
     assert find_prompt(calibrated, TASK["task_metadata"], PromptType.document).text == "passage: "
+
+
+def test_gradients_of_the_plain_model_are_not_taken_for_its_own():
+    model = Calibrated().apply(build_encoder("bert", "cls"))
+    with pytest.raises(PosirError, match="with a mitigation"):
+        require_gradients(ModelEncoder(model))
 
 
 @pytest.mark.parametrize(("share", "layers"), [(0.5, 2), (1, 4), (0.1, 1)])

@@ -170,7 +170,11 @@ class WithoutTokenizer:
 
     def __init__(self, model):
         self.mteb_model_meta = model.mteb_model_meta
-        self.encode, self.similarity, self.similarity_pairwise = model.encode, model.similarity, model.similarity_pairwise
+        self.similarity, self.similarity_pairwise = model.similarity, model.similarity_pairwise
+        self._encode = model.encode
+
+    def encode(self, *arguments, **options):
+        return self._encode(*arguments, **options)
 
 
 def test_what_does_not_work_for_a_model_is_refused_in_a_sentence(model):
@@ -185,6 +189,13 @@ def test_what_does_not_work_for_a_model_is_refused_in_a_sentence(model):
         with pytest.raises(PosirError, match=message):
             method.apply(base)
     assert len(search(Chunks(unit=Unit.SENTENCES).apply(WithoutTokenizer(model)), TEXTS, ["bell"])["0"]) == 3
+
+
+def test_a_prompt_needs_room_in_the_window_too():
+    prompted = build_encoder(prompts={"document": "one two three four: ", "query": ""})
+    with pytest.raises(PosirError, match=r"the size is at most 89\.$"):
+        search(Chunks(90).apply(prompted), TEXTS, ["bell"])
+    assert search(Chunks(89).apply(prompted), TEXTS, ["bell"])
 
 
 def test_every_method_says_its_cost():

@@ -1,0 +1,184 @@
+"""`posir mitigate`: every mitigation of a model on a user's own data, with what each gains and costs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from posir_tasks.display.numbers import MISSING, format_estimate, format_number, format_percent, format_points, format_psi
+from posir_tasks.display.tables import Table, TableFormat, build_columns, print_as
+from posir_tasks.errors import PosirError
+from posir_tasks.plugin_api.panels import RUN
+
+if TYPE_CHECKING:
+    from posir_mitigate.outcome import Outcome, Score
+    from posir_mitigate.trials import Trials
+
+#: Tried unless methods are named; those that do not work for a model are named below the table.
+DEFAULT_METHODS = (
+    "chunks(128)",
+    "chunks(64)",
+    "chunks(sentences)",
+    "chunks(128,mean)",
+    "late_chunks",
+    "long_late_chunks",
+    "calibrated",
+    "calibrated_mean",
+    "both_orders",
+)
+HEADINGS = ("Method", "nDCG@10", "Change", "Start to end", "Change", "PSI", "Change", "Vectors", "Time")
+LEGEND = (
+    "95 % intervals for new documents. nDCG@10 x 100; start to end: first minus last third of the document, x 100; PSI: "
+    "posterior median, with the effect of chunk edges. Change: to the plain model, on the same queries; * significant at 5 %, "
+    "Holm-corrected for all methods of the table (of PSI: whether the effect of position differs). Vectors: per document. "
+    "Time: of encoding and searching the documents, against the plain model."
+)
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Add `posir mitigate`."""
+
+    @app.command(rich_help_panel=RUN)
+    def mitigate(
+        model: Annotated[str, typer.Argument(help="A registered model, a local folder, or an endpoint.")],
+        data: Annotated[str, typer.Argument(help="A folder in the PosIR layout, or a task.")],
+        method: Annotated[
+            list[str] | None,
+            typer.Option(help="A method with arguments, such as 'chunks(64,mean)'; repeatable.  [default: all]"),
+        ] = None,
+        revision: Annotated[str | None, typer.Option(help="Revision of the model.")] = None,
+        batch_size: Annotated[int, typer.Option(min=1, help="Texts encoded at a time.")] = 32,
+        output_folder: Annotated[Path, typer.Option(help="Folder for results, as in `mteb run`.")] = Path("results"),
+        format_: Annotated[TableFormat, typer.Option("--format", help="Output format.")] = TableFormat.TABLE,
+    ) -> None:
+        """Try every mitigation of position bias that needs no training; run again to resume.
+
+        What works for the model is evaluated on the data and compared with the plain model, query by query.
+        """
+        console = Console(stderr=True)
+        with console.status("Loading") as status:
+            trials, outcomes = try_methods(
+                model, data, method or DEFAULT_METHODS, revision, batch_size, output_folder, lambda text: status.update(text)
+            )
+        for reason in trials.refused:
+            typer.echo(f"not tried: {reason}", err=True)
+        document = {"outcomes": outcomes, "not_tried": trials.refused}
+        print_as(format_, [build_table(outcomes)], [flatten(outcome) for outcome in outcomes], document, legend=[LEGEND])
+
+
+def try_methods(
+    model: str,
+    data: str,
+    methods: Sequence[str],
+    revision: str | None,
+    batch_size: int,
+    output_folder: Path,
+    announce: Callable[[str], object],
+) -> tuple[Trials, list[Outcome]]:
+    """Evaluate what has no result yet, and compare; raise PosirError if a name is unknown or nothing can be tried."""
+    from datasets import disable_progress_bars
+    from transformers.utils.logging import disable_progress_bar
+
+    from posir_mitigate.outcome import summarize_trials
+    from posir_mitigate.references import parse_reference
+    from posir_mitigate.trials import TrialRequest, open_task, run_trials
+    from posir_tasks.models.references import ModelReference
+
+    disable_progress_bar()  # type: ignore[no-untyped-call]
+    disable_progress_bars()
+    parsed = [parse_reference(text) for text in methods]
+    task = open_task(data)
+    request = TrialRequest(ModelReference(model, revision), list(dict.fromkeys(parsed)), task, batch_size)
+    with without_cache():
+        trials = run_trials(request, output_folder, lambda text: announce(f"Evaluating {text}"))
+    if not trials.mitigated:
+        raise PosirError("no method works for this model. " + " ".join(trials.refused))
+    announce("Comparing")
+    return trials, summarize_trials(trials, task.metadata.name, output_folder)
+
+
+@contextmanager
+def without_cache() -> Iterator[None]:
+    """Switch the embedding cache off: a cached embedding takes no time."""
+    from posir_tasks.embeddings.cached_encoder import EMBEDDINGS_VARIABLE
+
+    folder = os.environ.pop(EMBEDDINGS_VARIABLE, None)
+    try:
+        yield
+    finally:
+        if folder is not None:
+            os.environ[EMBEDDINGS_VARIABLE] = folder
+
+
+def build_table(outcomes: Sequence[Outcome]) -> Table:
+    """Return a table with a line for each method."""
+    rows = tuple(
+        (
+            outcome.method,
+            format_estimate(outcome.ndcg_at_10.value, outcome.ndcg_at_10.low, outcome.ndcg_at_10.high, format_percent),
+            format_change(outcome.ndcg_at_10, format_points),
+            format_estimate(outcome.start_to_end.value, outcome.start_to_end.low, outcome.start_to_end.high, format_points),
+            format_change(outcome.start_to_end, format_points),
+            format_estimate(outcome.psi.value, outcome.psi.low, outcome.psi.high, format_psi),
+            format_change(outcome.psi, lambda value: format_psi(value, "+.3f")),
+            format_number(outcome.vectors_per_document, ",.1f"),
+            f"x {format_number(outcome.time_ratio, '.1f')}" if outcome.time_ratio is not None else MISSING,
+        )
+        for outcome in outcomes
+    )
+    return Table(build_columns(HEADINGS, ("Change", "Vectors", "Time")), rows, notes=tuple(describe_changes(outcomes)))
+
+
+def format_change(score: Score, form: Callable[[float | None], str]) -> str:
+    """Format a difference to the plain model, with a star if it is significant; empty for the plain model."""
+    return "" if score.difference is None else form(score.difference) + ("*" if score.significant else "")
+
+
+def describe_changes(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    """Yield a sentence for each kind of significant change, with the methods that make it."""
+    plain, *others = outcomes
+    before = plain.start_to_end.value
+    kinds = {
+        "nDCG@10 is significantly better with": [one for one in others if one.ndcg_at_10.significant and gains(one.ndcg_at_10)],
+        "nDCG@10 is significantly worse with": [
+            one for one in others if one.ndcg_at_10.significant and not gains(one.ndcg_at_10)
+        ],
+        "Start to end is significantly nearer to 0 with": [
+            one for one in others if is_nearer(one.start_to_end, before) is True
+        ],
+        "Start to end is significantly farther from 0 with": [
+            one for one in others if is_nearer(one.start_to_end, before) is False
+        ],
+    }
+    found = {words: methods for words, methods in kinds.items() if methods}
+    for words, methods in found.items():
+        yield f"{words} {', '.join(one.method for one in methods)}."
+    if not found:
+        yield "No method changes nDCG@10 or start to end significantly."
+
+
+def gains(score: Score) -> bool:
+    """Whether a score is higher than the plain model's."""
+    return score.difference is not None and score.difference > 0
+
+
+def is_nearer(score: Score, before: float | None) -> bool | None:
+    """Whether a significantly different score is nearer to 0 than before; None if it is not significantly different."""
+    if not score.significant or score.value is None or before is None:
+        return None
+    return abs(score.value) < abs(before)
+
+
+def flatten(outcome: Outcome) -> dict[str, object]:
+    """Return an outcome as a row of CSV."""
+    row: dict[str, object] = {}
+    for name, value in asdict(outcome).items():
+        row |= {f"{name}_{key}": item for key, item in value.items()} if isinstance(value, dict) else {name: value}
+    return row

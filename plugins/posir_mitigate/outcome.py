@@ -1,0 +1,132 @@
+"""Outcomes of trials: what each mitigation gains and costs against the plain model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from posir_compare.comparison import Metric, Row, compare_pair, correct_p_values
+from posir_compare.model_runs import ModelRun, Pair, read_model_runs
+from posir_compare.pairing import find_common_results
+from posir_mitigate.trials import Trials
+from posir_tasks.display.progress import progress
+from posir_tasks.result_schema import INDEX_KEY
+
+#: Phase of an evaluation in which documents are encoded and searched, in mteb's result files.
+DOCUMENT_PHASE = "Searching corpus"
+#: Below this corrected p-value a difference is significant.
+LEVEL = 0.05
+
+
+@dataclass(frozen=True)
+class Score:
+    """A score of a mitigated model beside the plain one. None where undefined."""
+
+    value: float | None
+    low: float | None
+    """95 % interval, as for the difference."""
+    high: float | None
+    difference: float | None
+    """To the plain model; of the same sign as a gain in nDCG@10."""
+    difference_low: float | None
+    difference_high: float | None
+    p_value: float | None
+    p_corrected: float | None
+    """Holm-corrected for all methods."""
+
+    @classmethod
+    def of_row(cls, row: Row) -> Score:
+        """Return the score of model b in a comparison with the plain model."""
+        differences = (row.difference, row.difference_low, row.difference_high)
+        return cls(row.b, row.b_low, row.b_high, *differences, row.p_value, row.p_corrected)
+
+    @property
+    def significant(self) -> bool:
+        """Whether it differs significantly from the plain model's."""
+        return self.p_corrected is not None and self.p_corrected < LEVEL
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a method gains and costs. Differences and p-values of the plain model are None."""
+
+    method: str
+    """`plain` for the model without any."""
+    queries: int
+    ndcg_at_10: Score
+    start_to_end: Score
+    psi: Score
+    vectors_per_document: float
+    seconds: float
+    """Wall time of encoding and searching the documents."""
+    time_ratio: float | None
+    """That time against the plain model's."""
+    cost: str
+
+
+def summarize_trials(trials: Trials, task: str, folder: Path) -> list[Outcome]:
+    """Compare every mitigation with the plain model, paired by query; the plain model comes first."""
+    runs = {run.results[0].model: run for run in read_model_runs([folder]) if task in {result.task for result in run.results}}
+    plain = runs[str(trials.plain.name)]
+    pairs = {method: Pair(plain, runs[str(meta.name)], task) for method, meta in trials.mitigated.items()}
+    rows: list[Row] = []
+    for pair in progress(list(pairs.values()), "Comparing"):
+        rows += [row for row in compare_pair(pair, find_common_results(pair)) if row.length == "all"]
+    corrected = correct_p_values(rows)
+    seconds = measure_seconds(plain, task)
+    outcomes = [describe_plain(rows[: len(Metric)], seconds)]
+    for place, (method, pair) in enumerate(pairs.items()):
+        scores = scores_by_metric(corrected[place * len(Metric) : (place + 1) * len(Metric)])
+        taken = measure_seconds(pair.b, task)
+        outcomes.append(
+            Outcome(
+                str(method),
+                rows[0].queries,
+                scores[Metric.NDCG],
+                scores[Metric.START_TO_END],
+                scores[Metric.PSI],
+                count_vectors(pair.b, task),
+                taken,
+                taken / seconds if seconds else None,
+                method.cost,
+            )
+        )
+    return outcomes
+
+
+def scores_by_metric(rows: Sequence[Row]) -> dict[Metric, Score]:
+    """Return the scores of one method."""
+    return {row.metric: Score.of_row(row) for row in rows}
+
+
+def describe_plain(rows: Sequence[Row], seconds: float) -> Outcome:
+    """Return the plain model's outcome, from its comparison with any other one."""
+    scores = [Score(row.a, row.a_low, row.a_high, None, None, None, None, None) for row in rows]
+    by_metric = dict(zip((row.metric for row in rows), scores, strict=True))
+    return Outcome(
+        "plain",
+        rows[0].queries,
+        by_metric[Metric.NDCG],
+        by_metric[Metric.START_TO_END],
+        by_metric[Metric.PSI],
+        1.0,
+        seconds,
+        1.0,
+        "one vector",
+    )
+
+
+def count_vectors(run: ModelRun, task: str) -> float:
+    """Return the vectors per document in the index: 1 unless the results say otherwise."""
+    sizes = [size for result in run.by_subset(task).values() if (size := result.run.get(INDEX_KEY))]
+    documents = sum(size["documents"] for size in sizes)
+    return sum(size["vectors"] for size in sizes) / documents if documents else 1.0
+
+
+def measure_seconds(run: ModelRun, task: str) -> float:
+    """Return how long encoding and searching the documents took, in seconds."""
+    file = next(iter(run.by_subset(task).values())).file
+    phases = json.loads(file.read_text(encoding="utf-8")).get("evaluation_phases") or []
+    return float(sum(phase["end"] - phase["start"] for phase in phases if phase["name"] == DOCUMENT_PHASE))

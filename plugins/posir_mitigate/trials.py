@@ -1,0 +1,136 @@
+"""Trials: a model and each of its mitigations on a task, saved as `mteb run` does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from posir_mitigate.method import Method
+from posir_mitigate.references import describe_mitigated
+from posir_run.jobs import EvaluationJob, corpus_name, find_tasks
+from posir_run.runner import find_missing_subsets
+from posir_run.worker import evaluate_subset
+from posir_tasks.errors import PosirError
+from posir_tasks.files import check_writable
+from posir_tasks.host.result_saving import process_saver
+from posir_tasks.models.names import legible_name
+from posir_tasks.models.references import ModelReference, portable_name
+from posir_tasks.models.registry import find_model, load_model
+from posir_tasks.sources.folder import resolve_folder
+from posir_tasks.tasks.base import PositionTask
+
+if TYPE_CHECKING:
+    from mteb.cache import ResultCache
+    from mteb.models import ModelMeta
+    from mteb.models.models_protocols import MTEBModels
+    from mteb.types import EncodeKwargs
+
+#: Called with what is being done.
+Announce = Callable[[str], object]
+
+
+@dataclass(frozen=True)
+class TrialRequest:
+    """What is tried, on what."""
+
+    model: ModelReference
+    methods: Sequence[Method]
+    task: PositionTask
+    batch_size: int = 32
+
+
+@dataclass(frozen=True)
+class Trials:
+    """The models that have results."""
+
+    plain: ModelMeta
+    mitigated: Mapping[Method, ModelMeta]
+    refused: tuple[str, ...]
+    """For each other method, why it does not work for the model."""
+
+
+def open_task(data: str) -> PositionTask:
+    """Return the task of a name, or on a folder in the PosIR layout, which takes precedence.
+
+    Raises:
+        PosirError: There is no such task or folder, or the folder has several languages.
+    """
+    folder = Path(data).expanduser()
+    if not folder.is_dir():
+        (task,) = find_tasks([data], [])
+        return task
+    found = resolve_folder(folder)
+    languages = sorted({key.language for key in found.subset_keys()})
+    if len(languages) > 1:
+        raise PosirError(
+            f"{data}: has several languages, {', '.join(languages)}. Give the folder of one, such as {folder / languages[0]}."
+        )
+    return PositionTask.from_folder(folder, name=legible_name(folder.resolve().name), language=languages[0])
+
+
+def run_trials(request: TrialRequest, output_folder: Path, announce: Announce) -> Trials:
+    """Evaluate the plain model and every mitigation; what has a result in the folder already is not evaluated again.
+
+    The model is loaded once, and only if a result is missing. With the embedding cache on, times would be those of the cache.
+
+    Raises:
+        PosirError: There is no such model, or the folder cannot be written to.
+    """
+    from mteb.cache import ResultCache
+
+    check_writable(output_folder)
+    cache, task = ResultCache(output_folder), request.task
+    task.load_data()
+    plain = find_model(request.model)
+    if missing := find_missing_subsets(task, plain, cache):
+        announce("the plain model")
+    loaded = LazyModel(ModelReference(portable_name(plain), request.model.revision))
+    save_results(request, cache, plain, missing, loaded.load)
+    mitigated, refused = {}, []
+    for method in request.methods:
+        meta = describe_mitigated(plain, method)
+        missing = find_missing_subsets(task, meta, cache)
+        announce(str(method))
+        try:
+            save_results(request, cache, meta, missing, partial(apply_method, method, loaded))
+            mitigated[method] = meta
+        except PosirError as error:
+            refused.append(str(error))
+    return Trials(plain, mitigated, tuple(refused))
+
+
+def apply_method(method: Method, loaded: LazyModel) -> MTEBModels:
+    """Return the mitigated model; raise PosirError if the method does not work for the model."""
+    return method.apply(loaded.load())
+
+
+class LazyModel:
+    """A model that is loaded when it is first needed."""
+
+    def __init__(self, reference: ModelReference) -> None:
+        self._reference = reference
+        self._model: MTEBModels | None = None
+
+    def load(self) -> MTEBModels:
+        """Return the model."""
+        if self._model is None:
+            self._model = load_model(self._reference)
+        return self._model
+
+
+def save_results(
+    request: TrialRequest, cache: ResultCache, meta: ModelMeta, missing: set[str], load: Callable[[], MTEBModels]
+) -> None:
+    """Evaluate a model on the missing subsets of a task and save each result as it comes."""
+    if not missing:
+        return
+    task, model = request.task, load()
+    reference = ModelReference(portable_name(meta))
+    encode_kwargs: EncodeKwargs = {"batch_size": request.batch_size, "show_progress_bar": False}
+    for subset in [subset for subset in task.hf_subsets if subset in missing]:
+        job = EvaluationJob(reference, task.metadata.name, subset, corpus_name(task, subset))
+        result = evaluate_subset(model, job, encode_kwargs)
+        process_saver().add(cache, result, meta, order=task.hf_subsets, encode_kwargs=encode_kwargs)

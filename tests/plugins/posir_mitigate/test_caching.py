@@ -1,0 +1,57 @@
+"""Embeddings of mitigated models in the cache: apart from the plain model's, unless they are the plain model's."""
+
+import json
+
+import numpy as np
+import pytest
+from mteb.types import PromptType
+
+from posir_mitigate.references import resolve_mitigated
+from posir_tasks.embeddings.cached_encoder import reset_process_state, with_cache
+from posir_tasks.models.folder import describe_folder
+from tests.support.encode import encode
+from tests.support.models import write_tiny_model
+
+TEXTS = ["A lantern. " * 20, "Who rang the copper bell? A doctor, they say."]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_tiny_model(tmp_path_factory.mktemp("models") / "tiny")
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("POSIR_EMBEDDINGS", str(tmp_path / "cache"))
+    reset_process_state()
+    return tmp_path / "cache"
+
+
+def load(folder, method):
+    """Return the model of a folder with a method."""
+    registered = {str(folder): describe_folder(folder)}
+    return resolve_mitigated(f"{folder}+{method}", registered).load_model(device="cpu")
+
+
+def cached_models(cache):
+    return sorted(json.loads(file.read_text())["model"] for file in cache.rglob("about.json"))
+
+
+def test_calibrated_embeddings_have_a_folder_of_their_own_which_tasks_share(folder, cache):
+    calibrated = load(folder, "calibrated_mean(1,4)")
+    first = encode(with_cache(calibrated), TEXTS)
+    plain_model = describe_folder(folder).load_model(device="cpu")
+    assert np.abs(first - encode(with_cache(plain_model), TEXTS)).max() > 1e-6
+    assert cached_models(cache) == ["local/tiny", "local/tiny+calibrated_mean(1.0,4,0.5)"]
+    assert all(json.loads(file.read_text())["shared"] for file in cache.rglob("about.json"))
+    assert np.abs(encode(with_cache(calibrated), TEXTS) - first).max() == 0
+
+
+@pytest.mark.parametrize("method", ["chunks(8,mean)", "both_orders"])
+def test_plain_embeddings_of_chunks_are_cached_as_the_plain_models(folder, cache, method):
+    model = with_cache(load(folder, method))
+    first = encode(model, TEXTS)
+    encode(model, TEXTS, PromptType.query)
+    assert set(cached_models(cache)) == {"local/tiny"}
+    reset_process_state()
+    assert np.abs(encode(with_cache(load(folder, method)), TEXTS) - first).max() < 1e-6

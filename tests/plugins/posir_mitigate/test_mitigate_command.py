@@ -1,0 +1,122 @@
+"""`posir mitigate` on a small folder with a tiny model: the table, resuming, and what is refused."""
+
+import csv
+import io
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from posir_mitigate.mitigate_command import build_table, describe_changes
+from posir_mitigate.outcome import Outcome, Score
+from posir_tasks.command.app import build_app
+from posir_tasks.errors import PosirError
+from tests.support.datasets import posir_tables, write_domain
+from tests.support.models import write_tiny_model
+
+METHODS = ("--method", "chunks(8)", "--method", "chunks(sentences,mean)", "--method", "calibrated")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return str(write_tiny_model(tmp_path_factory.mktemp("models") / "tiny"))
+
+
+@pytest.fixture
+def data(tmp_path):
+    write_domain(tmp_path / "bells", posir_tables())
+    return tmp_path / "bells"
+
+
+def invoke(*arguments):
+    result = CliRunner().invoke(build_app(), ["mitigate", *map(str, arguments)])
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+@pytest.mark.slow
+def test_methods_are_compared_with_the_plain_model_and_what_is_done_is_not_done_again(model, data, tmp_path, monkeypatch):
+    monkeypatch.setenv("POSIR_EMBEDDINGS", str(tmp_path / "cache"))
+    arguments = (model, data, *METHODS, "--output-folder", tmp_path / "results")
+    first = invoke(*arguments, "--format", "json")
+    assert "not tried: local/tiny+calibrated(0.5,128,0.5): calibrates the row of one pooled token" in first.stderr
+    found = json.loads(first.stdout)
+    assert [outcome["method"] for outcome in found["outcomes"]] == [
+        "plain",
+        "chunks(8,4,max,tokens)",
+        "chunks(4,2,mean,sentences)",
+    ]
+    plain, chunks, mean = found["outcomes"]
+    assert (plain["time_ratio"], plain["vectors_per_document"], mean["vectors_per_document"]) == (1, 1, 1)
+    assert chunks["vectors_per_document"] > 1
+    assert chunks["seconds"] > 0
+    assert plain["ndcg_at_10"]["difference"] is None
+    assert chunks["ndcg_at_10"]["value"] is not None
+    # Times are those of encoding.
+    assert not (tmp_path / "cache").exists()
+    files = {file: file.stat().st_mtime_ns for file in (tmp_path / "results").rglob("bells.json")}
+    assert len(files) == 3
+    rows = list(csv.DictReader(io.StringIO(invoke(*arguments, "--format", "csv").stdout)))
+    assert {file: file.stat().st_mtime_ns for file in files} == files
+    assert float(rows[1]["ndcg_at_10_value"]) == chunks["ndcg_at_10"]["value"]
+    table = invoke(*arguments).stdout
+    assert "chunks(8,4,max,tokens)" in table
+    assert "significant" in table
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--method", "chnks"), "no such method. Did you mean chunks"),
+        (("--method", "chunks(8"), r"'chunks\(8': not a method. Write one like"),
+        (("--method", "calibrated"), "no method works for this model. local/tiny"),
+    ],
+)
+def test_a_mistake_is_said_in_a_sentence(model, data, tmp_path, arguments, message):
+    with pytest.raises(PosirError, match=message):
+        invoke(model, data, *arguments, "--output-folder", tmp_path / "results")
+
+
+def test_a_folder_of_several_languages_is_refused(model, data):
+    write_domain(data, posir_tables(), language="deu-Latn")
+    with pytest.raises(
+        PosirError, match=r"has several languages, deu-Latn, eng-Latn. Give the folder of one, such as .*/deu-Latn"
+    ):
+        invoke(model, data, *METHODS)
+
+
+@pytest.mark.slow
+def test_an_unknown_task_is_refused(model):
+    with pytest.raises(PosirError, match="NoTask"):
+        invoke(model, "NoTask", *METHODS)
+
+
+def outcome(method, ndcg=None, start_to_end=0.2, p=None):
+    def score(value, difference):
+        return Score(value, value - 0.1, value + 0.1, difference, None, None, p, p)
+
+    change = None if ndcg is None else ndcg - 0.5
+    return Outcome(
+        method, 90, score(ndcg or 0.5, change), score(start_to_end, change), score(0.3, change), 2.5, 4.0, 2.0, "a vector"
+    )
+
+
+def test_significant_changes_are_marked_and_named():
+    outcomes = [
+        outcome("plain"),
+        outcome("one", 0.7, 0.1, 0.01),
+        outcome("two", 0.4, -0.3, 0.01),
+        outcome("three", 0.6, 0.1, 0.2),
+    ]
+    assert list(describe_changes(outcomes)) == [
+        "nDCG@10 is significantly better with one.",
+        "nDCG@10 is significantly worse with two.",
+        "Start to end is significantly nearer to 0 with one.",
+        "Start to end is significantly farther from 0 with two.",
+    ]
+    rows = build_table(outcomes).rows
+    assert rows[0] == ("plain", "50.0 [40.0, 60.0]", "", "+20.0 [+10.0, +30.0]", "", "0.300 [0.200, 0.400]", "", "2.5", "x 2.0")
+    assert [row[2] for row in rows] == ["", "+20.0*", "-10.0*", "+10.0"]
+    (sentence,) = describe_changes([outcomes[0], outcomes[3]])
+    assert sentence == "No method changes nDCG@10 or start to end significantly."
