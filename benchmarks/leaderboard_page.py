@@ -1,4 +1,4 @@
-"""Response times of a large leaderboard: first use, sorting, filtering, a model's page; and bytes transferred before first use.
+"""Response times of a large leaderboard: first use, sorting, filtering, other views; and bytes transferred before first use.
 
 The site is built from synthetic records, served compressed by a local server, and opened in headless Chromium.
 
@@ -14,7 +14,7 @@ import threading
 import time
 from pathlib import Path
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, CDPSession, Page, sync_playwright
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -49,6 +49,12 @@ ACTIONS = {
     "reset filters": "reset.click()",
     "another length": "document.querySelector('[value=Q4]').click()",
     "all lengths": "document.querySelector('[name=length][value=all]').click()",
+    "quality and bias": "document.getElementById('tab-chart').click()",
+    "matrix": "document.getElementById('tab-matrix').click()",
+    "three models": "document.getElementById('tab-models').click()",
+    "their other length": "document.querySelector('[value=Q4]').click()",
+    "their all lengths": "document.querySelector('[name=length][value=all]').click()",
+    "table": "document.getElementById('tab-table').click()",
 }
 
 
@@ -84,18 +90,25 @@ def first_use(browser: Browser, address: str) -> tuple[float, float, int]:
 
 
 def time_to_paint(page: Page, action: str) -> float:
-    """Return the milliseconds from an action until its changes, including the address, are painted."""
+    """Return the milliseconds from an action until its changes, including the address and loaded data, are painted."""
     return float(
         page.evaluate(
             f"""async () => {{
               const [start, before] = [performance.now(), location.hash];
               {action};
-              while (location.hash === before) await new Promise((done) => setTimeout(done));
+              while (location.hash === before || document.getElementById("main").ariaBusy === "true")
+                await new Promise((done) => setTimeout(done));
               await ({PAINTED})();
               return performance.now() - start;
             }}"""
         )
     )
+
+
+def main_thread(session: CDPSession) -> float:
+    """Return the milliseconds of CPU time that the page's main thread has worked, which other programs do not lengthen."""
+    metrics = session.send("Performance.getMetrics")["metrics"]
+    return 1000 * next(float(one["value"]) for one in metrics if one["name"] == "TaskDuration")
 
 
 def time_to_appear(page: Page, action: str, selector: str) -> float:
@@ -118,14 +131,17 @@ def visit(browser: Browser, address: str) -> None:
     page = browser.new_page()
     page.goto(address)
     page.wait_for_selector("html[data-ready]")
-    times = {name: [] for name in ACTIONS}
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})
+    times, work = ({name: [] for name in ACTIONS} for _ in range(2))
     for _ in range(RUNS):
         for name, action in ACTIONS.items():
+            before = main_thread(session)
             times[name].append(time_to_paint(page, action))
+            work[name].append(main_thread(session) - before)
     for name, values in times.items():
         print_times(name, values)
-    print_times("scatter, first", [time_to_appear(page, "document.getElementById('tab-chart').click()", "#panel-chart svg")])
-    page.evaluate("document.getElementById('tab-table').click()")
+        print_times("  CPU", work[name])
     print_times(
         "a model, first", [time_to_appear(page, "document.querySelector('.model-name').click()", "#panel-models .chart svg")]
     )

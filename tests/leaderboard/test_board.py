@@ -7,6 +7,7 @@ import io
 import json
 import re
 import shutil
+import struct
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +29,7 @@ from posir_leaderboard.board.models import BM25, UNKNOWN, Model, read_model
 from posir_leaderboard.board.published import published_records
 from posir_leaderboard.board.push import push_site
 from posir_leaderboard.board.ranks import average_differences, means_by_cluster, paired_differences, rank_ranges
-from posir_leaderboard.board.records import ScoredRow, row_columns, score_entry
+from posir_leaderboard.board.records import ScoredRow, read_date, row_columns, score_entry
 from posir_leaderboard.board.serve import create_server
 from posir_leaderboard.board.site import data_file, render_site
 from posir_leaderboard.board.views import build_average_view, build_task_view
@@ -113,6 +114,23 @@ def test_a_view_has_the_numbers_of_the_report(built, results):
             assert columns[name][at] == pytest.approx(float(published or row[name]), abs=5e-7)
             compared += 1
     assert compared == 10 * 3 * 5
+
+
+def test_a_link_preview_has_a_picture(built):
+    content = (built[0] / "preview.png").read_bytes()
+    assert content.startswith(b"\x89PNG")
+    assert struct.unpack(">II", content[16:24]) == (1200, 630)
+    assert b'<meta property="og:image" content="preview.png">' in (built[0] / "index.html").read_bytes()
+    page = render_site([], GROUPS, NO_LIBRARIES, url="https://board.example")["index.html"]
+    assert b'<meta property="og:image" content="https://board.example/preview.png">' in page
+
+
+@pytest.mark.parametrize(
+    ("seconds", "date"),
+    [(1795346613.2, "2026-11-22"), (None, None), ("now", None), (-1, None), (float("nan"), None), (1e300, None)],
+)
+def test_a_date_that_cannot_be_is_unknown(seconds, date):
+    assert read_date(seconds) == date
 
 
 def test_a_models_page_has_every_position_and_domain_of_its_profiles(built):

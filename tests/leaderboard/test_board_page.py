@@ -13,6 +13,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from posir_leaderboard.board.folder import write_site
+from posir_leaderboard.board.groups import builtin_groups
+from posir_leaderboard.board.published import published_records
 from posir_leaderboard.board.serve import create_server
 from posir_leaderboard.board.site import render_site
 from tests.support.board import GROUPS, contents, fake_model, fake_record, hostile_names, length_columns, libraries
@@ -283,8 +285,12 @@ def test_the_first_screen_answers_the_question(visit, address, data):
         "Best with a window of 8k or more",
     ]
     assert f"{100 * max(score for score in view['scores']['Q4'] if score is not None):.1f} in Q4" in answers[0]
+    provenance = page.page.inner_text("#provenance")
+    assert "main (" in provenance
+    assert "2026-01-31 as its file states" in provenance
     page.page.click("#answers .answer >> nth=0")
     assert page.state() == {"length": "Q4"}
+    expect(page.page.locator("th.ndcg_at_10 .tokens")).to_have_text("in Q4")
     assert page.names()[0].endswith(answers[0].split("\n")[1])
     page.page.click("#answers .answer >> nth=1")
     assert page.state() == {"sort": "loss"}
@@ -631,3 +637,112 @@ def test_detail_that_cannot_be_loaded_is_reported_and_retried(visit, address):
     page.page.click("#table .model-name >> nth=1")
     page.page.wait_for_selector("#panel-models h2")
     page.errors.clear()
+
+
+# The published results, with runs of BM25 and MiniLM
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory) -> Iterator[str]:
+    """Serve a board of the published results, with BM25 and MiniLM on PosIR-Mini and, on local data, on PosIR-English."""
+    bm25 = replace(fake_model(1, "mteb/baseline-bm25s"), kind="BM25", parameters=None, window=None)
+    minilm = replace(fake_model(2, "sentence-transformers/all-MiniLM-L6-v2"), window=256, parameters=22_700_000)
+    records = [fake_record(model, "PosIR-Mini", seed) for seed, model in enumerate((bm25, minilm))]
+    records += [as_local(fake_record(model, "PosIR-English", seed)) for seed, model in enumerate((bm25, minilm), start=5)]
+    folder = tmp_path_factory.mktemp("published")
+    write_site(render_site([*records, *published_records()], builtin_groups(), libraries()), folder)
+    with served(folder) as url:
+        yield url
+
+
+def as_local(record):
+    return replace(record, detail={**record.detail, "data_revision": "local-0123"})
+
+
+def labels(page: Visit) -> list[str]:
+    return page.page.locator("#table svg.curve").evaluate_all("curves => curves.map(one => one.getAttribute('aria-label'))")
+
+
+@pytest.mark.slow
+def test_published_rows_show_what_is_known_and_say_what_is_not(visit, published):
+    page = visit().go(published)
+    rows = len(page.names())
+    assert page.page.locator("#table .none").all_inner_texts() == ["positions not published"] * rows
+    assert set(page.page.locator("#table .verdict").all_inner_texts()) == {"unknown"}
+    assert all(page.column(name)[0] != "–" for name in ("q1", "q2", "q3", "q4"))
+    page.page.click("#table .expand >> nth=0")
+    expect(page.page.locator("#table .detail")).to_contain_text("counts not published")
+    page.page.fill("#search", "qwen 8b")
+    assert page.names() == ["Qwen3-Embedding-8B"]
+    page.go(f"{published}#benchmark=PosQ&data=SQuAD-PosQ")
+    assert len(labels(page)) == len(page.names()) == 14, "the buckets of PosQ are published"
+    page.page.click("#table .expand >> nth=0")
+    expect(page.page.locator("#table .detail")).to_contain_text("widest possible for independent queries")
+    names = page.page.evaluate("board.data('board').then((index) => index.models.label)")
+    assert [name.lower() for name in names].count("nv-embed-v2") == 1, "one row, whatever the case of its name"
+
+
+@pytest.mark.slow
+def test_local_results_stand_below_the_published_ones(visit, published):
+    page = visit().go(f"{published}#data=PosIR-English")
+    assert not {"mteb/baseline-bm25s", "sentence-transformers/all-MiniLM-L6-v2"} & set(page.names())
+    assert "2 results are not comparable" in page.page.inner_text("#unranked")
+    page.page.click("#unranked button")
+    assert set(page.names()[-2:]) == {"mteb/baseline-bm25s", "sentence-transformers/all-MiniLM-L6-v2"}
+    assert page.column("rank")[-2:] == ["–", "–"]
+    assert "local data" in page.page.locator("#table .marks").last.inner_text()
+    assert "local-0123 (2 results)" in page.page.inner_text("#provenance")
+
+
+@pytest.mark.slow
+def test_names_in_the_scatter_do_not_overlap(visit, published):
+    page = visit(viewport={"width": 1400, "height": 900}).go(f"{published}#benchmark=PosQ&tab=chart")
+    page.page.wait_for_selector("#panel-chart .chart svg")
+    boxes = page.page.eval_on_selector_all(
+        "#panel-chart g.mark-text.role-mark text",
+        "texts => texts.filter((one) => one.textContent).map((one) => one.getBoundingClientRect().toJSON())",
+    )
+    assert len(boxes) > 3
+    for at, one in enumerate(boxes):
+        for other in boxes[:at]:
+            apart = one["right"] <= other["left"] or other["right"] <= one["left"]
+            assert apart or one["bottom"] <= other["top"] or other["bottom"] <= one["top"]
+    assert page.page.locator("#panel-chart g.mark-line.role-mark path").count() == 1, "the Pareto front"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [1400, 1024, 390])
+def test_nothing_is_cut_off_at_any_width(visit, published, width):
+    page = visit(viewport={"width": width, "height": 900})
+    for state in ("", "benchmark=PosQ&data=SQuAD-PosQ", "benchmark=PosIR-Mini", "tab=chart", "benchmark=PosIR-Mini&tab=models"):
+        page.go(f"{published}#{state}")
+        page.settle()
+        assert page.page.evaluate("document.documentElement.scrollWidth") <= width, state
+        cut = "cells => cells.filter((one) => one.offsetWidth && one.scrollWidth > one.clientWidth + 1).length"
+        assert page.page.eval_on_selector_all("#table .value, #table .verdict, #table .ends", cut) == 0, state
+    page.go(f"{published}#tab=matrix")
+    page.page.wait_for_selector(".matrix td")
+    assert page.page.evaluate("document.documentElement.scrollWidth") <= width, "the matrix scrolls by itself"
+
+
+@pytest.mark.slow
+def test_print_keeps_the_choices_and_is_light(visit, published):
+    page = visit(viewport={"width": 1024, "height": 900}).go(f"{published}#benchmark=PosIR-Mini&length=Q3&theme=dark")
+    page.page.emulate_media(media="print")
+    shown = "labels => labels.filter((one) => one.offsetParent).map((one) => one.innerText)"
+    assert page.page.eval_on_selector_all(".pills label", shown) == ["PosIR-Mini", "Q3"]
+    assert page.page.eval_on_selector_all("[role=tab]", shown) == ["Table"]
+    assert page.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert page.page.pdf(prefer_css_page_size=True).startswith(b"%PDF")
+
+
+@pytest.mark.slow
+def test_charts_are_saved_as_pictures_and_numbers(visit, published):
+    page = visit(accept_downloads=True).go(f"{published}#benchmark=PosIR-Mini&tab=models")
+    page.page.wait_for_selector("#panel-models .chart svg")
+    assert "<svg" in download(page, "#panel-models .pictures button:text-is('SVG') >> nth=0")
+    with page.page.expect_download() as started:
+        page.page.click("#panel-models .pictures button:text-is('PNG') >> nth=0")
+    assert Path(started.value.path()).read_bytes().startswith(b"\x89PNG")
+    rows = list(csv.DictReader(io.StringIO(download(page, "button:text-is('Positions as CSV')"))))
+    assert len(rows) == 2 * 20

@@ -98,8 +98,9 @@
 
   /** Show PSI against nDCG@10 of the rows that pass the filters. */
   board.showScatter = (rows, state) => {
-    const passing = rows.filter((row) => board.passes(row, state) && board.known(row.ndcg_at_10) && board.known(row.psi_estimate));
-    board.sayCount(passing.length, rows.length);
+    const comparable = rows.filter(board.isComparable);
+    const passing = comparable.filter((row) => board.passes(row, state) && board.known(row.ndcg_at_10) && board.known(row.psi_estimate));
+    board.sayCount(passing.length, comparable.length);
     const panel = byId("panel-chart");
     if (!passing.length) {
       panel.replaceChildren(el("p", { class: "empty" }, "No model with an nDCG@10 and a PSI passes these filters."));

@@ -78,7 +78,7 @@
       all = true;
       redraw();
     };
-    board.sayCount(lines.length, rows.length);
+    board.sayCount(lines.length, matrix.models.length);
     panel.querySelector(".matrix").replaceChildren(
       board.wide(
         el(

@@ -200,7 +200,7 @@
         "p",
         { class: "faint" },
         `nDCG@10 on ${titleOf(choice)}, in points, with 95 % intervals; paired test by document or article, not corrected for the number of pairs. ` +
-          "`posir compare` has the same differences of each task, its p-values to within 0.001, and those of start to end and PSI.",
+          "Over all lengths of a task they are those of posir compare, p-values to within 0.001; in a length they are of the mean over positions, as in the papers, and those of posir compare of the mean over queries.",
       ),
     );
   };

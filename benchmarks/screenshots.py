@@ -1,0 +1,71 @@
+"""The pictures of the docs, made anew: the leaderboard in Chromium, and the figure of the README.
+
+Use: python benchmarks/screenshots.py RESULTS, a folder with results of BM25 and MiniLM on PosIR-Mini
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+from playwright.sync_api import Browser, sync_playwright
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from posir_leaderboard.board.build import build_site
+from posir_leaderboard.board.serve import create_server
+from posir_report.figure_export import SCALE, build_figures
+from posir_report.summary import summarise
+from posir_tasks.results import read_results
+from tests.support.browser import CHROMIUM
+
+IMAGES = Path(__file__).parents[1] / "docs" / "images"
+#: State of the page and height of each picture.
+PICTURES = {
+    "leaderboard": ("benchmark=PosQ&data=SQuAD-PosQ", 820),
+    "leaderboard-models": ("benchmark=PosIR-Mini&tab=models", 1050),
+}
+WIDTH = 1280
+
+
+def photograph(browser: Browser, address: str) -> None:
+    """Write the pictures of the leaderboard, in the light theme."""
+    for name, (state, height) in PICTURES.items():
+        page = browser.new_page(viewport={"width": WIDTH, "height": height}, device_scale_factor=1.5, color_scheme="light")
+        page.goto(f"{address}#{state}")
+        page.wait_for_selector("html[data-ready]", state="attached")
+        page.wait_for_selector("[aria-busy='true']", state="detached")
+        page.locator(".results svg.curve:visible, .chart svg").first.wait_for()
+        page.screenshot(path=IMAGES / f"{name}.png")
+        page.close()
+        print(IMAGES / f"{name}.png")
+
+
+def draw_figure(results: Path) -> None:
+    """Write the figure of the README: the models on PosIR-Mini over each other."""
+    summaries = [one for one in summarise(read_results(results)) if one.task == "PosIR-Mini"]
+    (figure,) = (one for one in build_figures(summaries) if one.kind == "models")
+    figure.chart.save(IMAGES / "posir-mini.png", format="png", scale_factor=SCALE)
+    print(IMAGES / "posir-mini.png")
+
+
+def main() -> None:
+    """Build the leaderboard of the results and write all pictures."""
+    results = Path(sys.argv[1])
+    draw_figure(results)
+    with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
+        build_site(results, Path(name) / "site", Path(name) / "cache")
+        server = create_server(Path(name) / "site", 0)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        try:
+            photograph(browser, f"http://127.0.0.1:{server.server_port}/")
+        finally:
+            browser.close()
+            server.shutdown()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""The HTML report in a real browser: dark, and printed."""
+
+from pathlib import Path
+
+import pytest
+
+from posir_report.figure_export import build_figures
+from posir_report.page import render_page
+from posir_report.summary import summarise
+from posir_tasks.results import read_results
+from tests.leaderboard.test_board import profile
+from tests.support.browser import CHROMIUM
+from tests.support.results import write_result
+
+playwright = pytest.importorskip("playwright.sync_api")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")]
+#: Width of a page of A4 without its margins, in pixels.
+A4 = 688
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("report")
+    for seed, model in enumerate(("org/first", "org/second")):
+        write_result(folder / "results", {"sports": profile(seed)}, model=model)
+    summaries = summarise(read_results(folder / "results"))
+    file = Path(folder / "report.html")
+    file.write_text(render_page(summaries, build_figures(summaries)), encoding="utf-8")
+    with playwright.sync_playwright() as running:
+        browser = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        opened = browser.new_page(viewport={"width": A4, "height": 1000})
+        opened.goto(file.as_uri())
+        opened.wait_for_selector("#summary .chart svg.marks")
+        yield opened
+        browser.close()
+
+
+def test_dark_figures_have_no_white_cards(page):
+    page.emulate_media(color_scheme="dark", media="screen")
+    assert page.evaluate("getComputedStyle(document.querySelector('figure')).backgroundColor") == "rgba(0, 0, 0, 0)"
+    assert "invert" in page.evaluate("getComputedStyle(document.querySelector('figure .chart')).filter")
+
+
+def test_a_printed_page_has_whole_charts_and_no_collapsed_figures(page):
+    page.emulate_media(color_scheme="light", media="print")
+    assert page.evaluate("document.documentElement.scrollWidth") <= A4
+    widths = page.eval_on_selector_all("#summary svg.marks", "charts => charts.map((one) => one.getBoundingClientRect().width)")
+    assert len(widths) == 2
+    assert all(0 < width <= A4 for width in widths)
+    tables = page.eval_on_selector_all("table", "tables => tables.map((one) => one.getBoundingClientRect().right)")
+    assert max(tables) <= A4
+    shown = page.eval_on_selector_all("details", "all => all.filter((one) => one.offsetParent).length")
+    assert shown == 0
+    pdf = page.pdf(prefer_css_page_size=True)
+    assert pdf.count(b"/Type /Page\n") + pdf.count(b"/Type /Page/") + pdf.count(b"/Type /Page ") <= 6
