@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import math
 import shutil
@@ -91,13 +90,14 @@ def _is_disk_full(error: BaseException, folder: Path) -> bool:
     """Whether an error is one of a full disk; PyTorch and safetensors do not keep the system's error number."""
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno in DISK_FULL
-    stated = any(text in str(error) for text in ("No space left", f"os error {errno.ENOSPC}", f"code: {errno.ENOSPC}"))
-    wrote = isinstance(error, SafetensorError) or "write" in str(error).lower()
-    return stated or (wrote and shutil.disk_usage(folder).free < ALMOST_FULL)
+    if any(f"{text} {number}" in str(error) for text in ("os error", "code:") for number in DISK_FULL):
+        return True
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    return "write" in str(error).lower() and shutil.disk_usage(existing).free < ALMOST_FULL
 
 
 def _describe_checkpoint(folder: Path) -> str:
     checkpoint = find_checkpoint(folder)
     if checkpoint is None:
-        return "There is no checkpoint yet; start again."
+        return "There is no checkpoint yet; run the same command with --resume to start again."
     return f"The last checkpoint, {checkpoint}, is complete: run the same command with --resume to continue from it."

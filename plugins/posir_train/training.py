@@ -69,7 +69,8 @@ def train(settings: TrainingSettings, environment: Environment, data: Examples, 
     _limit_output()
     model = settings.model.load()
     prepared = prepare_data(settings, data, ModelReader.of_model(model, settings.model.name))
-    before = _measure_before(environment, prepared, model)
+    with explain_failures(environment.checkpoints):
+        before = _measure_before(environment, prepared, model)
     evaluator = PositionEvaluator(prepared.held_out, before)
     trainer = build_trainer(settings, environment, prepared, model, evaluator)
     checkpoint = find_checkpoint(environment.checkpoints)

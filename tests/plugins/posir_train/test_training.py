@@ -2,6 +2,7 @@
 
 import errno
 import os
+import resource
 import shutil
 from dataclasses import replace
 
@@ -173,6 +174,19 @@ def test_a_full_disk_is_explained(settings, data, unbroken, tmp_path, monkeypatc
     assert not (output / "training" / "checkpoints" / "checkpoint-4").exists()
     train(settings, Environment(output), data, resume=True)
     assert same(weights(output), unbroken)
+
+
+def test_a_file_that_cannot_grow_is_explained(settings, data, unbroken, tmp_path):
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # Smaller than the weights, so that safetensors fails as on a full disk.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2**20, limits[1]))
+    try:
+        with pytest.raises(PosirError, match=r"not enough disk space.*There is no checkpoint yet"):
+            train(settings, Environment(tmp_path / "model"), data)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    train(settings, Environment(tmp_path / "model"), data, resume=True)
+    assert same(weights(tmp_path / "model"), unbroken)
 
 
 def test_an_incomplete_checkpoint_is_removed(tmp_path):
