@@ -14,7 +14,7 @@ from posir_train.examples import Example
 from posir_train.positions import Position
 
 if TYPE_CHECKING:
-    from posir_build.construction.rerankers import Reranker
+    from posir_build.construction.rerankers import BatchReranker
 
 #: Fewest words of a negative.
 FEWEST_WORDS = 5
@@ -38,7 +38,7 @@ def cut_negatives(example: Example) -> tuple[str, str] | None:
     return (parts[0], parts[1]) if all(len(find_words(part)) >= FEWEST_WORDS for part in parts) else None
 
 
-def filter_by_margin(examples: Sequence[Example], rerankers: Sequence[Reranker], margin: float) -> list[Example]:
+def filter_by_margin(examples: Sequence[Example], rerankers: Sequence[BatchReranker], margin: float) -> list[Example]:
     """Return the examples whose evidence third answers the question better than both other thirds, by a margin.
 
     The margin is that of 'Built-in or learned?' (arXiv 2605.26578, section 3.1): the smallest over rerankers of the score of
@@ -58,7 +58,7 @@ def filter_by_margin(examples: Sequence[Example], rerankers: Sequence[Reranker],
         pairs = [(one.question, one.document.text[slice(*span)]) for one, spans in usable for span in spans]
         if not pairs:
             continue
-        scores = np.stack([reranker.score(pairs).reshape(-1, len(Position)) for reranker in rerankers])
+        scores = np.stack([scores.reshape(-1, len(Position)) for one in rerankers for _, scores in one.score_batches([pairs])])
         kept += [
             example for row, (example, _) in enumerate(usable) if compute_margin(scores[:, row], example.position) >= margin
         ]

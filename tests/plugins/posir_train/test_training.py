@@ -198,3 +198,11 @@ def test_an_incomplete_checkpoint_is_removed(tmp_path):
     assert not (tmp_path / "checkpoint-4").exists()
     shutil.rmtree(tmp_path / "checkpoint-2")
     assert find_checkpoint(tmp_path) is None
+
+
+def test_a_model_filters_by_margin(settings, data, model, tmp_path):
+    found = train(replace(settings, rerankers=(model,), margin=-2.0, max_steps=1), Environment(tmp_path / "all"), data)
+    assert not found.data.training.notes
+    filtered = replace(settings, positions=PositionWeights.parse("1,1,1"), rerankers=(model,), margin=0.0, max_steps=1)
+    found = train(filtered, Environment(tmp_path / "some"), data)
+    assert "with a margin below 0" in found.data.training.notes[0]
