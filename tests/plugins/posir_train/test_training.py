@@ -202,7 +202,7 @@ def test_an_incomplete_checkpoint_is_removed(tmp_path):
 
 def test_a_model_filters_by_margin(settings, data, model, tmp_path):
     found = train(replace(settings, rerankers=(model,), margin=-2.0, max_steps=1), Environment(tmp_path / "all"), data)
-    assert not found.data.training.notes
+    assert found.data.training.notes == ("left out: 0 questions with a margin below -2",)
     filtered = replace(settings, positions=PositionWeights.parse("1,1,1"), rerankers=(model,), margin=0.0, max_steps=1)
     found = train(filtered, Environment(tmp_path / "some"), data)
     assert "with a margin below 0" in found.data.training.notes[0]
