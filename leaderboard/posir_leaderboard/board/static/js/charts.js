@@ -9,6 +9,7 @@
   const LETTER = 6.5;
   const drawn = new WeakMap();
   const views = new WeakMap();
+  let scatter = null;
 
   /** Return the current value of a colour of the style sheet. */
   function colour(name) {
@@ -106,6 +107,9 @@
       panel.replaceChildren(el("p", { class: "empty" }, "No model with an nDCG@10 and a PSI passes these filters."));
       return Promise.resolve();
     }
+    const key = JSON.stringify([state.models, state.theme, passing.map((row) => row.id)]);
+    if (panel.querySelector("figure") && scatter?.rows === rows && scatter.key === key) return Promise.resolve();
+    scatter = { rows, key };
     if (!panel.querySelector("figure")) panel.replaceChildren(scatterFigure());
     const selected = board.models(state);
     const front = paretoFront(passing);

@@ -69,8 +69,19 @@
       adder(index, shown),
       ...(shown.length ? sections(shown, { state, group, choice, length, paired }, figures) : []),
     );
-    await Promise.all(figures.map((figure) => board.draw(figure.place, figure)));
+    const [first, ...others] = figures;
+    if (first) await board.draw(first.place, first);
+    drawLater(others, key).catch((error) => board.say(`Error: ${error.message}.`));
   };
+
+  /** Draw figures one by one, so that the page answers in between, until other models are shown. */
+  async function drawLater(figures, key) {
+    for (const figure of figures) {
+      await new Promise((resolve) => setTimeout(resolve));
+      if (drawn !== key) return;
+      await board.draw(figure.place, figure);
+    }
+  }
 
   function adder(index, models) {
     const chips = el("ul", { class: "chips" }, ...models.map((model) => chip(model, models)));
