@@ -15,6 +15,7 @@ from posir_report.theme import COLOURS, add_frame, build_chart, cycle_scale
 from posir_train.positions import Position
 
 BASE = "untrained"
+TITLE, SUBJECT = "nDCG@10 by position of the evidence", "all-MiniLM-L6-v2 on windows of COVID-QA"
 EXPLANATION = "Held-out documents, evidence in each third of a window. Vertical bars: 95 % intervals for new documents."
 
 
@@ -29,7 +30,9 @@ def read_rows(name: str, report: dict[str, Any], side: str) -> Iterator[dict[str
 def draw(rows: list[dict[str, Any]], source: str) -> alt.VConcatChart:
     """Return the chart."""
     models = list(dict.fromkeys(row["model"] for row in rows))
-    colour = alt.Color("model:N", title=None, scale=cycle_scale(models, COLOURS), legend=alt.Legend(orient="top"))
+    colour = alt.Color(
+        "model:N", title=None, scale=cycle_scale(models, COLOURS), legend=alt.Legend(orient="bottom", direction="horizontal")
+    )
     base = build_chart(rows).encode(
         x=alt.X("position:O", title=None, sort=[one.title for one in Position], axis=alt.Axis(labelAngle=0)),
         xOffset=alt.XOffset("model:N", sort=models),
@@ -37,8 +40,9 @@ def draw(rows: list[dict[str, Any]], source: str) -> alt.VConcatChart:
     )
     dots = base.mark_point(filled=True, size=70).encode(y=alt.Y("value:Q", title="nDCG@10 x 100", scale=alt.Scale(zero=True)))
     bars = base.mark_rule(strokeWidth=1.5).encode(y="low:Q", y2="high:Q")
-    chart = alt.layer(bars, dots).properties(width=560, height=280)
-    return add_frame(chart, "nDCG@10 by position of the evidence", "Trained on evidence at one place", EXPLANATION, source)
+    lines = base.mark_line(strokeWidth=1.8, opacity=0.5).encode(y="value:Q")
+    chart = alt.layer(lines, bars, dots).properties(width=560, height=280)
+    return add_frame(chart, TITLE, SUBJECT, EXPLANATION, source)
 
 
 if __name__ == "__main__":
