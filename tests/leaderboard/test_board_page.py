@@ -613,10 +613,11 @@ def test_dark_mode_follows_the_system_and_the_button(visit, address):
 
 def test_a_phone_shows_all_of_it_without_scrolling_sideways(visit, address, data):
     page = visit(viewport={"width": 390, "height": 844}, has_touch=True)
-    for state in ("", "tab=chart&search=model-1", f"tab=models&models={','.join(first_ids(data, 4)[:4])}"):
+    models = ",".join(first_ids(data, 4)[:4])
+    for state in ("", "tab=chart&search=model-1", f"tab=models&models={models}", "tab=matrix&search=model-20"):
         page.go(f"{address}#{state}")
         if state:
-            page.page.wait_for_selector(".chart svg")
+            page.page.wait_for_selector(".chart svg, .matrix td")
         assert page.page.evaluate("document.documentElement.scrollWidth") == 390
     page.go(address)
     first = page.page.locator("#table tbody tr").first.bounding_box()

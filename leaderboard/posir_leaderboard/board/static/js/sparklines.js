@@ -75,9 +75,10 @@
 
   /** Return the verdict on a row as a chip: its kind, and in how many tasks of an average. */
   board.chip = (bias) => {
-    const text = !bias || bias === board.DASH ? "unknown" : bias.replace(/^not significant/, "none found");
-    const kind = ["primacy", "recency", "middle dip", "middle peak", "none found"].find((one) => text.startsWith(one)) ?? "unknown";
-    return board.el("span", { class: `verdict ${kind.replace(" ", "-")}` }, text);
+    const text = !bias || bias === board.DASH ? "unknown" : bias.replace(/^not significant/, "none found").replace("significant, no", "no");
+    const kinds = ["primacy", "recency", "middle dip", "middle peak", "none found", "no clear direction"];
+    const kind = kinds.find((one) => text.startsWith(one)) ?? "unknown";
+    return board.el("span", { class: `verdict ${kind.replaceAll(" ", "-")}` }, text);
   };
 
   const range = (low, high, format) => (known(low) && known(high) ? `${format(low)} to ${format(high)}` : "");
