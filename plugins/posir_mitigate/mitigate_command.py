@@ -143,19 +143,13 @@ def format_change(score: Score, form: Callable[[float | None], str]) -> str:
 
 def describe_changes(outcomes: Sequence[Outcome]) -> Iterator[str]:
     """Yield a sentence for each kind of significant change, with the methods that make it."""
-    plain, *others = outcomes
-    before = plain.start_to_end.value
+    others = outcomes[1:]
     kinds = {
         "nDCG@10 is significantly better with": [one for one in others if one.ndcg_at_10.significant and gains(one.ndcg_at_10)],
         "nDCG@10 is significantly worse with": [
             one for one in others if one.ndcg_at_10.significant and not gains(one.ndcg_at_10)
         ],
-        "Start to end is significantly nearer to 0 with": [
-            one for one in others if is_nearer(one.start_to_end, before) is True
-        ],
-        "Start to end is significantly farther from 0 with": [
-            one for one in others if is_nearer(one.start_to_end, before) is False
-        ],
+        "Start to end is significantly different with": [one for one in others if one.start_to_end.significant],
     }
     found = {words: methods for words, methods in kinds.items() if methods}
     for words, methods in found.items():
@@ -167,13 +161,6 @@ def describe_changes(outcomes: Sequence[Outcome]) -> Iterator[str]:
 def gains(score: Score) -> bool:
     """Whether a score is higher than the plain model's."""
     return score.difference is not None and score.difference > 0
-
-
-def is_nearer(score: Score, before: float | None) -> bool | None:
-    """Whether a significantly different score is nearer to 0 than before; None if it is not significantly different."""
-    if not score.significant or score.value is None or before is None:
-        return None
-    return abs(score.value) < abs(before)
 
 
 def flatten(outcome: Outcome) -> dict[str, object]:

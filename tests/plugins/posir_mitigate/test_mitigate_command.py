@@ -112,8 +112,7 @@ def test_significant_changes_are_marked_and_named():
     assert list(describe_changes(outcomes)) == [
         "nDCG@10 is significantly better with one.",
         "nDCG@10 is significantly worse with two.",
-        "Start to end is significantly nearer to 0 with one.",
-        "Start to end is significantly farther from 0 with two.",
+        "Start to end is significantly different with one, two.",
     ]
     rows = build_table(outcomes).rows
     assert rows[0] == ("plain", "50.0 [40.0, 60.0]", "", "+20.0 [+10.0, +30.0]", "", "0.300 [0.200, 0.400]", "", "2.5", "x 2.0")
