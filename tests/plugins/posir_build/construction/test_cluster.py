@@ -1,6 +1,7 @@
 """Reranking and recall as jobs: the same scores and documents as in one process, whatever the batches."""
 
 from concurrent.futures import Future
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,6 +13,7 @@ from posir_build.construction.cluster import ClusterRecall, ClusterReranker
 from posir_build.construction.recall import EmbedderRecall, Recalled, merge_recalled
 from posir_build.construction.rerankers import LoggedReranker, ModelReranker
 from posir_build.construction.settings import RerankerSettings
+from posir_run.ray_engine import RayEngine
 from posir_run.worker import Evaluator, Settings
 from posir_tasks.errors import PosirError
 from posir_tasks.models.references import ModelReference
@@ -90,3 +92,18 @@ def test_equal_scores_are_in_the_order_of_the_corpus():
         Recalled([["c", "d"]], np.array([[0.9, 0.7]], np.float32)),
     ]
     assert merge_recalled(parts, 3) == [["a", "c", "d"]]
+
+
+@pytest.mark.slow
+def test_a_real_cluster_has_the_same_scores_and_documents(model, monkeypatch):
+    pytest.importorskip("ray")
+    monkeypatch.setenv("RAY_worker_niceness", "0")
+    start = partial(RayEngine, None, Settings({"batch_size": 32}))
+    settings, batches = RerankerSettings(model=model), [PAIRS[:40], PAIRS[40:]]
+    expected = dict(ModelReranker(settings, "eng-Latn").score_batches(batches))
+    found = dict(ClusterReranker(settings, "eng-Latn", start).score_batches(batches))
+    assert found.keys() == expected.keys()
+    for number, scores in expected.items():
+        np.testing.assert_allclose(found[number], scores, atol=1e-6)
+    recalled = ClusterRecall(ModelReference(model), "eng-Latn", start).find(DOCUMENTS, QUESTIONS, 3)
+    assert recalled == EmbedderRecall(ModelReference(model), "eng-Latn").find(DOCUMENTS, QUESTIONS, 3)
