@@ -112,6 +112,19 @@ def squad_documents(file: Path, paragraphs: int = 5, translated: Path | None = N
     return documents
 
 
+def overlapping_documents(file: Path, articles: int) -> list[HumanDocument]:
+    """Return two documents per article of two paragraphs each, of which one is in both: its questions have two answers."""
+    groups: dict[int, list[dict]] = {}
+    for article, paragraph in _paragraphs(file):
+        groups.setdefault(article, []).append(paragraph)
+    return [
+        _join(f"{article}-{start}", members[start : start + 2], {})
+        for article, members in groups.items()
+        for start in range(2)
+        if article < articles
+    ]
+
+
 def parallel_documents(
     file: Path, translated: Path, codes: tuple[str, str], paragraphs: int = 4
 ) -> tuple[list[HumanDocument], list[HumanDocument], dict[str, str]]:

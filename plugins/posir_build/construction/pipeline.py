@@ -68,9 +68,13 @@ class Tools:
 
     def rerankers(self, wanted: Sequence[RerankerSettings]) -> list[Any]:
         """Return rerankers; models are loaded when they first score."""
+        from datasets import disable_progress_bars
+
         from posir_build.construction.cluster import ClusterReranker
         from posir_build.construction.rerankers import LoggedReranker, ModelReranker
 
+        # The stage has a bar of its own; that of `datasets` would appear for every batch.
+        disable_progress_bars()
         language, start = self.settings.language, self._start_engine
         return [
             LoggedReranker(ClusterReranker(one, language, start) if start else ModelReranker(one, language), self.log)

