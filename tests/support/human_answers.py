@@ -168,9 +168,13 @@ def _question(row: dict) -> str:
 
 
 def jaquad_documents(folder: Path, files: int = 3, paragraphs: int = 4) -> list[HumanDocument]:
-    """Return documents from the first files of a folder in SQuAD format."""
+    """Return documents from the first files of a folder in SQuAD format, without questions that speak of the document."""
     return [
-        replace(document, id=f"{file.stem}-{document.id}")
+        replace(
+            document,
+            id=f"{file.stem}-{document.id}",
+            questions=tuple(one for one in document.questions if "この文書" not in one.text),
+        )
         for file in sorted(folder.glob("*.json"))[:files]
         for document in squad_documents(file, paragraphs)
     ]
