@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -106,11 +107,22 @@ def run_inspection(request: Request, progress: Progress, output_folder: Path | N
     from posir_probes.encoding import load_encoder
     from posir_probes.inspection import Setup, inspect
 
-    # The reading length is part of the result, more exactly than in the warning.
-    logging.getLogger("posir_tasks.models.endpoint_encoder").setLevel(logging.ERROR)
     encoder = load_encoder(request.model, request.revision, batch_size=request.batch_size)
     tokenizer = find_tokenizer(encoder.model, request.tokenizer)
-    return inspect(Setup(encoder.model, encoder, tokenizer, collection, request.max_questions), start, output_folder)
+    setup = Setup(encoder.model, encoder, tokenizer, collection, request.max_questions)
+    with silenced(logging.getLogger("posir_tasks.models.endpoint_encoder")):
+        return inspect(setup, start, output_folder)
+
+
+@contextmanager
+def silenced(logger: logging.Logger) -> Iterator[None]:
+    """Suppress the warning that a server truncates: the result says so, more exactly."""
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def start_progress(progress: Progress, description: str, total: int | None) -> Callable[[int], object]:

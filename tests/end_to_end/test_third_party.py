@@ -64,6 +64,7 @@ def test_the_package_is_the_one_that_the_page_builds():
     }
 
 
+@pytest.mark.slow
 def test_doctor_lists_what_each_package_adds_and_what_is_wrong_with_it(shell):
     checked = shell("posir doctor")
     assert checked.returncode == 1

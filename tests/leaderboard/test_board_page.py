@@ -175,6 +175,7 @@ def numbers(texts: list[str]) -> list[float]:
 # The table
 
 
+@pytest.mark.slow
 def test_sorting_with_missing_values_last_either_way(visit, address):
     page = visit().go(address)
     assert page.status() == "498 models", "two lack a task or a domain"

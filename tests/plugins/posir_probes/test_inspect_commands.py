@@ -1,10 +1,12 @@
 """`posir inspect`, with a tiny model in a local folder."""
 
 import json
+import logging
 
 import pytest
 from typer.testing import CliRunner
 
+from posir_probes.inspect_commands import silenced
 from posir_tasks.command.app import build_app
 from posir_tasks.errors import PosirError
 from tests.support.embedding_server import serve_embeddings
@@ -73,3 +75,10 @@ def test_mistakes_are_explained(arguments, message, tmp_path, monkeypatch):
     with pytest.raises(PosirError) as error:
         invoke("inspect", *arguments)
     assert message in str(error.value)
+
+
+def test_warnings_are_silenced_during_the_inspection_alone():
+    logger = logging.getLogger("posir_tasks.models.endpoint_encoder")
+    with silenced(logger):
+        assert not logger.isEnabledFor(logging.WARNING)
+    assert logger.isEnabledFor(logging.WARNING)

@@ -277,6 +277,7 @@ def test_tables_have_sources_intervals_and_warnings(run):
     assert "past a model's window the similarity is that of any two texts" in legend
 
 
+@pytest.mark.slow
 def test_figures_have_every_model_and_the_published_curves(run):
     results = run_probes(run, [*PROBES, EvidenceMoving(), MirrorReversal()])
     figures = build_figures(results, all_probes())

@@ -255,6 +255,7 @@ def test_a_task_without_queries_has_no_figures(summary):
     assert build_figures([replace(summary, profile=nothing, scores={"psi": None})]) == []
 
 
+@pytest.mark.slow
 def test_every_figure_names_task_revisions_and_queries(figures, raw):
     assert [(figure.kind, figure.task) for figure in figures][-1] == ("psi-against-ndcg", None)
     for figure in figures:
@@ -349,6 +350,7 @@ def test_page_opens_with_the_summary_and_the_models_compared(page):
     assert rest.split('<section id="task-3">')[0].count("<details><summary>Figures of") == 2
 
 
+@pytest.mark.slow
 def test_truncation_is_told_beside_the_curve(summary):
     within = {"queries": 277, "ndcg_at_10": 0.556, "start_to_end": 0.021, "psi_estimate": 0.31, "p_value": 0.46}
     truncation = {"window": 256, "counted_with": "tokenizer", "beyond": {"all": {"ends": 0.615}}, "within_window": within}

@@ -324,6 +324,7 @@ def bars_in(chart):
     return [bars["queries"].tolist() for frame in data for _, bars in frame.groupby("panel")]
 
 
+@pytest.mark.slow
 def test_figures_show_the_counts_of_every_bucket_that_has_any(described):
     figures = build_figures(described)
     groups = group_by_language(described.subsets)

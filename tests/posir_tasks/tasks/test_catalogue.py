@@ -51,6 +51,7 @@ def test_without_the_hub_nothing_is_listed_and_names_are_found():
     assert find_task("PosIR-Persian") is not None
 
 
+@pytest.mark.slow
 def test_the_languages_on_the_hub_are_listed(data, tmp_path):
     with serve("infgrad/PosIR-Benchmark-v1", data / POSIR_FOLDER, "a" * 40) as hub:
         listed = python(
