@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from posir_tasks.sentences import find_sentences
+
 #: Thai, Lao, Tibetan, Burmese, Khmer, Chinese and Japanese letters, as a character class of a regular expression.
 NO_SPACES = "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 #: A word: a run of letters, digits and marks within words; two letters of a script without spaces.
@@ -50,10 +52,8 @@ def split_sentences(text: str, language: str) -> list[Sentence]:
 
 
 def _find_sentences(text: str, language: str) -> Iterator[Sentence]:
-    from sentencex import get_sentence_boundaries
-
-    for boundary in get_sentence_boundaries(language, text):
-        sentence = boundary["text"].strip()
+    for first, last in find_sentences(text, language):
+        sentence = text[first:last].strip()
         if sentence:
-            start = boundary["start_index"] + len(boundary["text"]) - len(boundary["text"].lstrip())
+            start = first + text[first:last].index(sentence)
             yield Sentence(start, start + len(sentence), sentence)

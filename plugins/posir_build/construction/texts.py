@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from posir_build.spans import Span
+from posir_tasks.sentences import find_sentences
 
 #: Longest sentence in characters; longer ones, which occur in scripts without full stops, are cut at white space.
 MAX_SENTENCE = 400
@@ -19,11 +20,9 @@ def split_sentences(text: str, two_letter_code: str) -> list[Span]:
         text: Any text.
         two_letter_code: Of its language in ISO 639-1; for an unknown one, general rules apply.
     """
-    import sentencex
-
     spans = []
-    for boundary in sentencex.get_sentence_boundaries(two_letter_code, text):
-        for start, end in _cut(text, boundary["start_index"], boundary["end_index"]):
+    for sentence in find_sentences(text, two_letter_code):
+        for start, end in _cut(text, *sentence):
             stripped = _strip(text, start, end)
             if stripped:
                 spans.append(stripped)

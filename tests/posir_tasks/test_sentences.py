@@ -1,0 +1,25 @@
+"""Sentence boundaries of any text, in any language."""
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+pytest.importorskip("sentencex")
+
+from posir_tasks.sentences import find_sentences
+
+WHITE_SPACE = st.text(st.sampled_from("AB. !?ab\u3000\u2009\u00a0\n\té日。"), max_size=14)
+
+
+@given(st.one_of(WHITE_SPACE, st.text(max_size=30)), st.sampled_from(["en", "de", "ja", "th", "xx"]))
+@example("!? B\u3000.\u3000 !?", "en")
+def test_sentences_are_in_order_and_lose_nothing_but_white_space(text, language):
+    found = find_sentences(text, language)
+    places = [0, *(place for sentence in found for place in sentence), len(text)]
+    assert places == sorted(places)
+    assert not "".join(text[end:start] for end, start in zip(places[::2], places[1::2], strict=True)).strip()
+
+
+def test_a_wide_space_ends_no_offset():
+    text = "Ada met B.\u3000Cole. They left."
+    assert [text[start:end].strip() for start, end in find_sentences(text, "en")][-1] == "They left."
