@@ -16,6 +16,7 @@ from posir_tasks.plugin_api.panels import RUN
 
 if TYPE_CHECKING:
     from posir_train.report import Change
+    from posir_train.settings import Environment, TrainingSettings
 
 #: Where the names of losses, objectives and poolings are listed for `--help` without importing PyTorch.
 LOSSES = "MultipleNegativesRankingLoss, CachedMultipleNegativesRankingLoss, and their Symmetric forms"
@@ -81,16 +82,10 @@ def add_commands(app: typer.Typer) -> None:
         """
         check_extra()
         with Console(stderr=True).status("Loading"):
-            from posir_train.before_after import build_report, write_report
-            from posir_train.examples import read_examples
-            from posir_train.guard import find_guard
             from posir_train.model import ModelSettings, Pooling
             from posir_train.pads import Objective
             from posir_train.positions import PositionWeights
-            from posir_train.probe_curves import select_text_probes
-            from posir_train.report import LEGEND
             from posir_train.settings import LOSSES, Environment, Select, TrainingSettings, choose
-            from posir_train.training import train
 
         settings = TrainingSettings(
             model=ModelSettings(
@@ -118,16 +113,33 @@ def add_commands(app: typer.Typer) -> None:
             select=choose(Select, "--select", select or ("balanced" if positions == "uniform" else "last")),
         )
         environment = Environment(output, mini_batch_size, tuple(tracker or ()), guard, tuple(probe or ()))
-        if guard:
-            find_guard(guard)
-        select_text_probes(environment.probes)
-        trained = train(settings, environment, read_examples(data), resume=resume)
-        with Console(stderr=True).status("Comparing with the base model"):
-            report = build_report(settings, environment, trained)
-        write_report(report, settings, environment)
-        print_as(format_, report.tables, flatten(report.changes), report.to_json(settings), legend=[LEGEND])
-        if format_ is TableFormat.TABLE:
-            typer.echo(f"{output}: the trained model, of step {trained.steps:,}")
+        train_and_report(settings, environment, format_, resume=resume)
+
+
+def train_and_report(settings: TrainingSettings, environment: Environment, format_: TableFormat, *, resume: bool) -> None:
+    """Train a model, compare it with the base model, write the report and print it.
+
+    Raises:
+        PosirError: Model, data or settings do not fit together, or training failed.
+    """
+    with Console(stderr=True).status("Loading"):
+        from posir_train.before_after import build_report, write_report
+        from posir_train.examples import read_examples
+        from posir_train.guard import find_guard
+        from posir_train.probe_curves import select_text_probes
+        from posir_train.report import LEGEND
+        from posir_train.training import train
+
+    if environment.guard:
+        find_guard(environment.guard)
+    select_text_probes(environment.probes)
+    trained = train(settings, environment, read_examples(settings.data), resume=resume)
+    with Console(stderr=True).status("Comparing with the base model"):
+        report = build_report(settings, environment, trained)
+    write_report(report, settings, environment)
+    print_as(format_, report.tables, flatten(report.changes), report.to_json(settings), legend=[LEGEND])
+    if format_ is TableFormat.TABLE:
+        typer.echo(f"{environment.output}: the trained model, of step {trained.steps:,}")
 
 
 def check_extra() -> None:
