@@ -17,7 +17,7 @@ import numpy as np
 from mteb.types import PromptType
 from pydantic import Field
 
-from posir_mitigate.division import TokenFinder, Unit, UnitFinder, divide_text, find_sentences
+from posir_mitigate.division import TokenFinder, Unit, UnitFinder, choose_stride, divide_text, find_sentences
 from posir_mitigate.document_encoder import DocumentEncoder
 from posir_mitigate.maximum_search import DocumentVectors, MaximumSearch
 from posir_mitigate.method import format_method, refuse, require_encoder
@@ -63,8 +63,8 @@ class Chunks:
 
     @property
     def step(self) -> int:
-        """Units from the start of a chunk to that of the next, at most the size: no unit is left out."""
-        return min(self.stride or max(1, self.units // 2), self.units)
+        """Units from the start of a chunk to that of the next."""
+        return choose_stride(self.units, self.stride)
 
     @property
     def cost(self) -> str:

@@ -22,6 +22,16 @@ class Unit(StrEnum):
     SENTENCES = "sentences"
 
 
+def choose_stride(size: int, stride: int) -> int:
+    """Return the units from the start of a chunk to that of the next, at most the size: no unit is left out.
+
+    Args:
+        size: Units of a chunk.
+        stride: As given; 0 for half the size.
+    """
+    return min(stride or max(1, size // 2), size)
+
+
 class UnitFinder(Protocol):
     """Finds the tokens or sentences of texts."""
 

@@ -17,7 +17,7 @@ import torch
 from mteb.types import PromptType
 from pydantic import Field
 
-from posir_mitigate.division import Span, Unit, find_sentences, group_units
+from posir_mitigate.division import Span, Unit, choose_stride, find_sentences, group_units
 from posir_mitigate.maximum_search import DocumentVectors, MaximumSearch
 from posir_mitigate.method import format_method, refuse
 from posir_mitigate.transformer import TransformerParts, find_parts
@@ -57,8 +57,8 @@ class LateChunks:
 
     @property
     def step(self) -> int:
-        """Units from the start of a chunk to that of the next, at most the size: no unit is left out."""
-        return min(self.stride or max(1, self.units // 2), self.units)
+        """Units from the start of a chunk to that of the next."""
+        return choose_stride(self.units, self.stride)
 
     @property
     def cost(self) -> str:
