@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from posir_probes.probe import TextProbe
 from posir_tasks.display.tables import Table, to_markdown
 from posir_tasks.files import atomic_write
 from posir_train import probe_curves
-from posir_train.guard import compare_guard, measure_queries
+from posir_train.guard import Guard
 from posir_train.model_card import add_to_card, describe
-from posir_train.probe_curves import CurvePoint, build_curve_table, build_probe_data, measure_curves, select_text_probes
+from posir_train.probe_curves import CurvePoint, build_curve_table, build_probe_data, measure_curves
 from posir_train.report import Change, build_table, compare_measurements, correct, find_warnings, to_json
 from posir_train.settings import Environment, TrainingSettings
 from posir_train.training import TrainedModel
@@ -45,18 +47,18 @@ class Report:
         }
 
 
-def build_report(settings: TrainingSettings, environment: Environment, trained: TrainedModel) -> Report:
-    """Compare the trained model with the base model."""
+def build_report(
+    settings: TrainingSettings, trained: TrainedModel, guards: Sequence[Guard], probes: Sequence[TextProbe]
+) -> Report:
+    """Compare the trained model with the base model on held-out articles, on the data of guards, and by probes."""
     changes, curves = compare_measurements(trained.before, trained.after), []
-    if environment.guard or environment.probes:
+    if guards or probes:
         base = settings.model.load()
-        if environment.guard:
-            scores = [measure_queries(environment.guard, model) for model in (base, trained.model)]
-            changes.append(compare_guard(environment.guard, *scores))
-        data = build_probe_data(trained.data.held_out.examples)
-        curves = measure_curves(select_text_probes(environment.probes), data, base, trained.model)
+        changes += [change for guard in guards for change in guard.compare(base, trained.model)]
+        curves = measure_curves(probes, build_probe_data(trained.data.held_out.examples), base, trained.model)
     changes = correct(changes)
-    notes = [*find_warnings(changes), *trained.data.training.notes, *describe(settings, trained)]
+    guarded = [guard.describe(trained.data.training.articles) for guard in guards]
+    notes = [*find_warnings(changes), *trained.data.training.notes, *describe(settings, trained), *guarded]
     return Report(f"{settings.model.name}, trained on {settings.positions.name}", tuple(changes), tuple(curves), tuple(notes))
 
 

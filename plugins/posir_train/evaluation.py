@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 #: Pairs of unrelated texts whose cosine is measured.
 UNRELATED_PAIRS = 1_000
+#: Questions that are ranked at a time.
+QUERIES = 256
 #: Name of the score that checkpoints are compared by, which sentence-transformers' trainer prefixes with `eval_`.
 CRITERION = "position_criterion"
 
@@ -100,7 +103,7 @@ class HeldOutData:
         vectors, queries = dict(zip(texts, encoded, strict=True)), dict(zip(questions, asked, strict=True))
         if np.isnan(encoded).any() or np.isnan(asked).any():
             raise ScoreError("The model returns NaN, so nothing can be ranked. Lower --learning-rate.")
-        ranks = [rank for _, group in groupby(self.examples, _corpus) for rank in _rank(list(group), vectors, queries)]
+        ranks = [rank for _, group in groupby(self.examples, _corpus) for rank in _rank_corpus(list(group), vectors, queries)]
         evidence = build_evidence(self.examples, self.tokens)
         return Measurement(
             DocumentRanks.from_ranks(position_scheme(), evidence, np.array(ranks, np.int64)),
@@ -112,16 +115,22 @@ def _corpus(example: Example) -> str:
     return example.document.corpus
 
 
-def _rank(examples: Sequence[Example], vectors: Mapping[str, Vectors], queries: Mapping[str, Vectors]) -> Integers:
-    """Return the rank of each question's document in one corpus."""
+def _rank_corpus(examples: Sequence[Example], vectors: Mapping[str, Vectors], queries: Mapping[str, Vectors]) -> Iterator[int]:
+    """Yield the rank of each question's document in one corpus."""
     documents = list(dict.fromkeys(example.document for example in examples))
-    scores = (
-        np.stack([queries[example.question] for example in examples]) @ np.stack([vectors[one.text] for one in documents]).T
-    )
-    related = {
-        article: [row for row, document in enumerate(documents) if document.article == article]
-        for article in {document.article for document in documents}
-    }
+    matrix = np.stack([vectors[one.text] for one in documents])
+    related: dict[str, list[int]] = defaultdict(list)
+    for row, document in enumerate(documents):
+        related[document.article].append(row)
+    for block in (examples[start : start + QUERIES] for start in range(0, len(examples), QUERIES)):
+        scores = np.stack([queries[example.question] for example in block]) @ matrix.T
+        yield from _rank_block(block, documents, related, scores).tolist()
+
+
+def _rank_block(
+    examples: Sequence[Example], documents: Sequence[Document], related: Mapping[str, Sequence[int]], scores: Vectors
+) -> Integers:
+    """Return the rank of each question's document, given its scores of all documents and the rows of each article."""
     for scored, example in zip(scores, examples, strict=True):
         for row in related[example.document.article]:
             if documents[row].id != example.document.id and example.is_answered_by(documents[row].text):

@@ -103,6 +103,11 @@ class Examples:
         return tuple(sorted({document.article for document in self.documents}))
 
 
+def is_examples_path(name: str) -> bool:
+    """Whether a name is that of a folder or of a file that can be read, and not of a task."""
+    return name.endswith(".json") or Path(name).expanduser().is_dir()
+
+
 def read_examples(name: str) -> Examples:
     """Read training data.
 

@@ -1,4 +1,4 @@
-"""The forgetting check: an ordinary retrieval task, evaluated by mteb with the base model and with the trained one."""
+"""The forgetting check: data that is not trained on, measured with the base model and with the trained one."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import json
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import mteb
 import numpy as np
@@ -15,42 +17,104 @@ import pytrec_eval
 from mteb.abstasks.retrieval import AbsTaskRetrieval
 
 from posir_significance.intervals import estimate_difference, estimate_mean
+from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError, summarize_error
-from posir_train.report import Change, Value
+from posir_train.evaluation import HeldOutData
+from posir_train.examples import Examples, is_examples_path, read_examples
+from posir_train.report import NDCG, Change, Value, compare_measurements
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-NDCG = "ndcg_cut_10"
+MEASURE = "ndcg_cut_10"
 
 
-def find_guard(name: str) -> AbsTaskRetrieval:
+class Guard(Protocol):
+    """Data of a forgetting check."""
+
+    def describe(self, trained: AbstractSet[str]) -> str:
+        """Return a sentence on the data, given the articles that were trained on."""
+
+    def compare(self, before: SentenceTransformer, after: SentenceTransformer) -> list[Change]:
+        """Return the changes from one model to another, with p-values that are not corrected."""
+
+
+def open_guard(name: str) -> Guard:
+    """Return the data of a forgetting check.
+
+    Args:
+        name: A folder in the PosIR layout, a file of SQuAD-format JSON, or a retrieval task of mteb.
+
+    Raises:
+        PosirError: There is no such data.
+        DataError: It is invalid.
+    """
+    return PositionGuard(read_examples(name)) if is_examples_path(name) else TaskGuard(find_retrieval_task(name))
+
+
+def find_retrieval_task(name: str) -> AbsTaskRetrieval:
     """Return a retrieval task by name; raise PosirError if there is none."""
     try:
         task = mteb.get_task(name)
     except Exception as error:  # mteb raises several types for a name that it does not know
         raise PosirError(
-            f"--guard {name}: mteb has no such task ({summarize_error(error)}). `posir tasks` lists some."
+            f"--guard {name}: no folder or .json file, and mteb has no such task ({summarize_error(error)}). "
+            "`posir tasks` lists some."
         ) from error
     if not isinstance(task, AbsTaskRetrieval):
         raise PosirError(f"--guard {name}: not a retrieval task. Choose one, such as SciFact.")
     return task
 
 
-def measure_queries(name: str, model: SentenceTransformer) -> dict[str, float]:
-    """Return nDCG@10 of each query of a task, by subset, split and id.
+@dataclass(frozen=True)
+class PositionGuard:
+    """Questions with the span of their evidence: all scores of held-out articles."""
 
-    Raises:
-        PosirError: There is no such retrieval task, or its data cannot be read.
-    """
-    task = find_guard(name)
-    # mteb warns of its own use of older names in sentence-transformers.
-    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(action="ignore", category=FutureWarning):
-        mteb.evaluate(model, task, cache=None, prediction_folder=folder, show_progress_bar=False, co2_tracker=False)
-        (file,) = Path(folder).rglob("*.json")
-        predictions = json.loads(file.read_text(encoding="utf-8"))
-    task.load_data()
-    return dict(_score(task, predictions))
+    data: Examples
+
+    def describe(self, trained: AbstractSet[str]) -> str:
+        """Return the number of questions and articles, and how many of them were trained on."""
+        counts = pluralize(len(self.data.examples), "question"), pluralize(len(self.data.articles), "article")
+        common = len(trained & {*self.data.articles})
+        warning = f" {common} of these were trained on." if common else ""
+        return f"Guard {self.data.name}: {counts[0]} about {counts[1]}.{warning}"
+
+    def compare(self, before: SentenceTransformer, after: SentenceTransformer) -> list[Change]:
+        """Return the changes of all scores, paired by query; intervals are for new articles."""
+        examples = self.data.examples
+        # Positions are thirds whatever the length, so that the tokens need not be counted.
+        data = HeldOutData.build(examples, [1] * len(examples))
+        changes = compare_measurements(data.measure(before), data.measure(after))
+        return [replace(change, guard=self.data.name) for change in changes]
+
+
+@dataclass(frozen=True)
+class TaskGuard:
+    """A retrieval task of mteb: nDCG@10."""
+
+    task: AbsTaskRetrieval
+
+    def describe(self, trained: AbstractSet[str]) -> str:  # noqa: ARG002
+        """Return how intervals are to be read."""
+        return f"Guard {self.task.metadata.name}: a task of mteb, whose queries count as independent."
+
+    def compare(self, before: SentenceTransformer, after: SentenceTransformer) -> list[Change]:
+        """Return the change of nDCG@10, paired by query; queries count as independent.
+
+        Raises:
+            PosirError: The task's data cannot be read.
+        """
+        return [compare_queries(self.task.metadata.name, *(self._measure_queries(model) for model in (before, after)))]
+
+    def _measure_queries(self, model: SentenceTransformer) -> dict[str, float]:
+        """Return nDCG@10 of each query, by subset, split and id."""
+        # mteb warns of its own use of older names in sentence-transformers.
+        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(action="ignore", category=FutureWarning):
+            mteb.evaluate(model, self.task, cache=None, prediction_folder=folder, show_progress_bar=False, co2_tracker=False)
+            (file,) = Path(folder).rglob("*.json")
+            predictions = json.loads(file.read_text(encoding="utf-8"))
+        self.task.load_data()
+        return dict(_score(self.task, predictions))
 
 
 def _score(task: AbsTaskRetrieval, predictions: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
@@ -58,10 +122,10 @@ def _score(task: AbsTaskRetrieval, predictions: Mapping[str, Any]) -> Iterator[t
         for split, results in predictions[subset].items():
             relevant = task.dataset[subset][split]["relevant_docs"]
             found = pytrec_eval.RelevanceEvaluator(relevant, {"ndcg_cut.10"}).evaluate(results)
-            yield from ((f"{subset}/{split}/{query}", found[query][NDCG] if query in found else 0.0) for query in relevant)
+            yield from ((f"{subset}/{split}/{query}", found[query][MEASURE] if query in found else 0.0) for query in relevant)
 
 
-def compare_guard(name: str, before: Mapping[str, float], after: Mapping[str, float]) -> Change:
+def compare_queries(name: str, before: Mapping[str, float], after: Mapping[str, float]) -> Change:
     """Return the change of nDCG@10 of a task, paired by query; queries count as independent."""
     queries = sorted(before)
     values = [np.array([scores[query] for query in queries]) for scores in (before, after)]
@@ -69,4 +133,4 @@ def compare_guard(name: str, before: Mapping[str, float], after: Mapping[str, fl
     first, second = (Value.from_estimate(estimate_mean(one, clusters)) for one in values)
     found = estimate_difference(values[1] - values[0], clusters)
     difference = Value(found.difference, *found.interval) if found else Value(None)
-    return Change(f"guard {name}, nDCG@10", first, second, difference, found.p_value if found else None)
+    return Change(NDCG, first, second, difference, found.p_value if found else None, guard=name)

@@ -30,7 +30,7 @@ def describe(settings: TrainingSettings, trained: TrainedModel) -> list[str]:
     )
     return [
         f"Trained on {settings.data}: {pluralize(sum(training.counts.values()), 'question')} about "
-        f"{pluralize(training.articles, 'article')} ({counts}). {sampled} Batches of {settings.batch_size}, learning rate "
+        f"{pluralize(len(training.articles), 'article')} ({counts}). {sampled} Batches of {settings.batch_size}, learning rate "
         f"{settings.learning_rate:g}, seed {settings.seed}; the weights are those of step {trained.steps:,}.",
         f"Measured with {pluralize(len(held_out.examples), 'question')} about {pluralize(articles, 'article')} that were not "
         "trained on. Documents are ranked within a corpus, without others that have the question's passage.",

@@ -32,7 +32,7 @@ class TrainingData:
     """None for objectives without positions."""
     counts: Mapping[str, int]
     """Questions by position."""
-    articles: int
+    articles: frozenset[str]
     notes: tuple[str, ...]
     """What was left out, and why."""
 
@@ -71,7 +71,7 @@ def prepare_data(settings: TrainingSettings, data: Examples, reader: ModelReader
 def _form_pads_pairs(settings: TrainingSettings, data: Examples, reader: ModelReader) -> TrainingData:
     texts = sorted({document.text for document in data.documents})
     dataset = build_pairs(texts, reader.tokens, settings.objective, settings.seed)
-    return TrainingData(dataset, None, _count(data.examples), len(data.articles), ())
+    return TrainingData(dataset, None, _count(data.examples), frozenset(data.articles), ())
 
 
 def _form_pairs(settings: TrainingSettings, data: Examples, lengths: Mapping[Example, int]) -> TrainingData:
@@ -94,7 +94,7 @@ def _form_pairs(settings: TrainingSettings, data: Examples, lengths: Mapping[Exa
         "positive": [example.document.text for example in examples],
         **negatives,
     }
-    articles = len({example.document.article for example in examples})
+    articles = frozenset(example.document.article for example in examples)
     plan = BatchPlan(tuple(examples), cells, settings.per_article)
     return TrainingData(Dataset.from_dict(columns), plan, _count(examples), articles, tuple(notes))
 

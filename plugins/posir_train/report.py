@@ -21,8 +21,6 @@ from posir_train.evaluation import Measurement
 from posir_train.positions import Position
 
 NDCG, START_TO_END, PSI, COSINE = "nDCG@10", "start to end", "PSI", "cosine of unrelated texts"
-#: Beginnings of the names of scores of which a loss is warned of.
-RETRIEVAL = (NDCG, "guard")
 #: How far the cosine of unrelated texts may rise before the report warns of a collapse.
 COLLAPSE = 0.2
 HEADINGS = ("Score", "Before", "After", "After - before", "p corrected", "Verdict")
@@ -62,6 +60,13 @@ class Change:
     p_value: float | None
     """None without a test."""
     p_corrected: float | None = None
+    guard: str | None = None
+    """The data of a forgetting check; None for held-out articles."""
+
+    @property
+    def title(self) -> str:
+        """The score and its data."""
+        return self.score if self.guard is None else f"guard {self.guard}, {self.score}"
 
     @property
     def verdict(self) -> str:
@@ -79,12 +84,15 @@ def compare_measurements(before: Measurement, after: Measurement) -> list[Change
     """Return all changes, with p-values that are not corrected."""
     return [
         *compare_ranks(before.ranks, after.ranks),
-        Change(COSINE, Value(before.unrelated_cosine), Value(after.unrelated_cosine), _subtract(before, after), None),
+        _compare_cosines(before.unrelated_cosine, after.unrelated_cosine),
     ]
 
 
-def _subtract(before: Measurement, after: Measurement) -> Value:
-    return Value(after.unrelated_cosine - before.unrelated_cosine)
+def _compare_cosines(before: float, after: float) -> Change:
+    """Return the change without a test; without values if there are no two articles."""
+    values = (before, after, after - before)
+    one, other, difference = (Value(value if np.isfinite(value) else None) for value in values)
+    return Change(COSINE, one, other, difference, None)
 
 
 def compare_ranks(before: DocumentRanks, after: DocumentRanks) -> list[Change]:
@@ -134,18 +142,18 @@ def correct(changes: Sequence[Change]) -> list[Change]:
 def find_warnings(changes: Sequence[Change]) -> list[str]:
     """Return what must be known before the changes are believed."""
     collapses = [
-        f"Unrelated texts have a mean cosine of {change.after.value:.2f}, before {change.before.value:.2f}: the embeddings are "
+        f"The {change.title} has risen from {change.before.value:.2f} to {change.after.value:.2f}: the embeddings are "
         "collapsing. Embeddings that are all alike do not depend on position, which is no cure."
         for change in changes
         if change.score == COSINE and (change.difference.value or 0) > COLLAPSE
     ]
-    losses = [change.score for change in changes if change.score.startswith(RETRIEVAL) and change.verdict == "worse"]
-    return [*collapses, *(f"{score} is significantly below the base model's." for score in losses)]
+    losses = [change.title for change in changes if change.verdict == "worse"]
+    return [*collapses, *(f"{title} is significantly below the base model's." for title in losses)]
 
 
 def build_table(changes: Sequence[Change], title: str, notes: Sequence[str]) -> Table:
     """Return the table of a report."""
-    rows = tuple((change.score, *_format(change), format_p_value(change.p_corrected), change.verdict) for change in changes)
+    rows = tuple((change.title, *_format(change), format_p_value(change.p_corrected), change.verdict) for change in changes)
     return Table(build_columns(HEADINGS, HEADINGS[4:5]), rows, title, tuple(notes))
 
 
@@ -159,8 +167,7 @@ def _format(change: Change) -> tuple[str, str, str]:
     own = with_sign if change.score == START_TO_END else form
     values = ((change.before, own), (change.after, own), (change.difference, with_sign))
     before, after, difference = (
-        format_estimate(one.value, one.low, one.high, way) if one.value is not None and np.isfinite(one.value) else MISSING
-        for one, way in values
+        format_estimate(one.value, one.low, one.high, way) if one.value is not None else MISSING for one, way in values
     )
     return before, after, difference
 

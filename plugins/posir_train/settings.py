@@ -79,10 +79,6 @@ class Environment:
     """Pairs at a time of losses that cache gradients."""
     trackers: tuple[str, ...] = ()
     """As transformers name them."""
-    guard: str | None = None
-    """Retrieval task that both models are evaluated on in the end."""
-    probes: tuple[str, ...] = ()
-    """Names of probes that both models are measured with in the end."""
 
     @property
     def work_folder(self) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -67,7 +68,10 @@ def add_commands(app: typer.Typer) -> None:
             ),
         ] = None,
         guard: Annotated[
-            str | None, typer.Option(help="Retrieval task of mteb: what is forgotten, paired by query.", metavar="TASK")
+            list[str] | None,
+            typer.Option(
+                help="Data of a forgetting check: a task of mteb, a folder in the PosIR layout, or SQuAD JSON; repeatable."
+            ),
         ] = None,
         probe: Annotated[
             list[str] | None, typer.Option(help="Probe of embeddings before and after; repeatable. See `posir probe`.")
@@ -112,11 +116,23 @@ def add_commands(app: typer.Typer) -> None:
             evaluations=evaluations,
             select=choose(Select, "--select", select or ("balanced" if positions == "uniform" else "last")),
         )
-        environment = Environment(output, mini_batch_size, tuple(tracker or ()), guard, tuple(probe or ()))
-        train_and_report(settings, environment, format_, resume=resume)
+        environment = Environment(output, mini_batch_size, tuple(tracker or ()))
+        train_and_report(settings, environment, Checks(guard or (), probe or ()), format_, resume=resume)
 
 
-def train_and_report(settings: TrainingSettings, environment: Environment, format_: TableFormat, *, resume: bool) -> None:
+@dataclass(frozen=True)
+class Checks:
+    """What the trained model is compared with the base model by, besides held-out articles."""
+
+    guards: Sequence[str]
+    """Data of forgetting checks, as `open_guard` takes it."""
+    probes: Sequence[str]
+    """Names of probes."""
+
+
+def train_and_report(
+    settings: TrainingSettings, environment: Environment, checks: Checks, format_: TableFormat, *, resume: bool
+) -> None:
     """Train a model, compare it with the base model, write the report and print it.
 
     Raises:
@@ -125,17 +141,15 @@ def train_and_report(settings: TrainingSettings, environment: Environment, forma
     with Console(stderr=True).status("Loading"):
         from posir_train.before_after import build_report, write_report
         from posir_train.examples import read_examples
-        from posir_train.guard import find_guard
+        from posir_train.guard import open_guard
         from posir_train.probe_curves import select_text_probes
         from posir_train.report import LEGEND
         from posir_train.training import train
 
-    if environment.guard:
-        find_guard(environment.guard)
-    select_text_probes(environment.probes)
+    guards, probes = [open_guard(name) for name in checks.guards], select_text_probes(checks.probes)
     trained = train(settings, environment, read_examples(settings.data), resume=resume)
     with Console(stderr=True).status("Comparing with the base model"):
-        report = build_report(settings, environment, trained)
+        report = build_report(settings, trained, guards, probes)
     write_report(report, settings, environment)
     print_as(format_, report.tables, flatten(report.changes), report.to_json(settings), legend=[LEGEND])
     if format_ is TableFormat.TABLE:
@@ -153,6 +167,7 @@ def flatten(changes: Sequence[Change]) -> list[dict[str, object]]:
     return [
         {
             "score": change.score,
+            "guard": change.guard,
             **{
                 f"{name}{suffix}": getattr(value, field)
                 for name, value in (("before", change.before), ("after", change.after), ("difference", change.difference))

@@ -42,14 +42,16 @@ def test_composed_data_is_read(data):
 
 
 @pytest.mark.slow
-def test_a_model_is_trained_and_compared(model, data, tmp_path):
+def test_a_model_is_trained_and_compared(model, data, squad, tmp_path):
     output = tmp_path / "tuned"
-    extra = ("--guard", "PosIR-Mini", "--probe", "evidence_moving")
+    extra = ("--guard", "PosIR-Mini", "--guard", squad, "--probe", "evidence_moving")
     options = ("--data", data, "--output", output, "--batch-size", 8, "--max-steps", 4, "--held-out", 0.4, *extra)
     text = invoke("train", model, "--positions", "uniform", *options)
     assert "nDCG@10, begin" in text
     assert "cosine of unrelated texts" in text
     assert "guard PosIR-Mini, nDCG@10" in text
+    assert "guard facts, start to end" in text
+    assert "Guard facts: 60 questions about 10 articles. 6 of these were trained on." in text.replace("\n", " ")
     assert "evidence_moving" in text
     report = json.loads((output / "training" / "report.json").read_text())
     assert report["changes"][0]["score"] == "nDCG@10"

@@ -64,7 +64,7 @@ def test_differences_are_those_of_the_scores():
 def test_a_collapse_is_named():
     changes = correct(compare_measurements(BIASED, measurement([0.3, 0.3, 0.3], cosine=0.98)))
     found = find_warnings(changes)
-    assert "mean cosine of 0.98, before 0.10" in found[0]
+    assert "cosine of unrelated texts has risen from 0.10 to 0.98" in found[0]
     assert "nDCG@10 is significantly below" in found[1]
     assert find_warnings(correct(compare_measurements(BIASED, EVEN))) == []
 
