@@ -44,8 +44,13 @@ class Score:
 
     @property
     def significant(self) -> bool:
-        """Whether it differs significantly from the plain model's."""
-        return self.p_corrected is not None and self.p_corrected < LEVEL
+        """Whether it differs significantly from the plain model's.
+
+        The p-value of PSI tests the effect of position, which may differ while PSI does not, so the interval must exclude 0.
+        """
+        if self.p_corrected is None or self.difference_low is None or self.difference_high is None:
+            return False
+        return self.p_corrected < LEVEL and not self.difference_low <= 0 <= self.difference_high
 
 
 @dataclass(frozen=True)

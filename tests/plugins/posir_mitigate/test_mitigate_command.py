@@ -92,30 +92,35 @@ def test_an_unknown_task_is_refused(model):
         invoke(model, "NoTask", *METHODS)
 
 
-def outcome(method, ndcg=None, start_to_end=0.2, p=None):
+def outcome(method, ndcg=None, start_to_end=0.2, p=None, psi=0.0):
     def score(value, difference):
-        return Score(value, value - 0.1, value + 0.1, difference, None, None, p, p)
+        low, high = (None, None) if difference is None else (difference - 0.05, difference + 0.05)
+        return Score(value, value - 0.1, value + 0.1, difference, low, high, p, p)
 
     change = None if ndcg is None else ndcg - 0.5
+    psi_change = None if ndcg is None else psi
     return Outcome(
-        method, 90, score(ndcg or 0.5, change), score(start_to_end, change), score(0.3, change), 2.5, 4.0, 2.0, "a vector"
+        method, 90, score(ndcg or 0.5, change), score(start_to_end, change), score(0.3, psi_change), 2.5, 4.0, 2.0, "a vector"
     )
 
 
 def test_significant_changes_are_marked_and_named():
     outcomes = [
         outcome("plain"),
-        outcome("one", 0.7, 0.1, 0.01),
+        outcome("one", 0.7, 0.1, 0.01, psi=-0.2),
         outcome("two", 0.4, -0.3, 0.01),
         outcome("three", 0.6, 0.1, 0.2),
     ]
     assert list(describe_changes(outcomes)) == [
         "nDCG@10 is significantly better with one.",
         "nDCG@10 is significantly worse with two.",
+        "PSI is significantly lower with one.",
         "Start to end is significantly different with one, two.",
     ]
     rows = build_table(outcomes).rows
     assert rows[0] == ("plain", "50.0 [40.0, 60.0]", "", "+20.0 [+10.0, +30.0]", "", "0.300 [0.200, 0.400]", "", "2.5", "x 2.0")
     assert [row[2] for row in rows] == ["", "+20.0*", "-10.0*", "+10.0"]
+    # The p-value of PSI is that of the effect of position; PSI itself does not change with the second method.
+    assert [row[6] for row in rows] == ["", "-0.200*", "+0.000", "+0.000"]
     (sentence,) = describe_changes([outcomes[0], outcomes[3]])
-    assert sentence == "No method changes nDCG@10 or start to end significantly."
+    assert sentence == "No method changes nDCG@10, PSI or start to end significantly."
