@@ -7,7 +7,7 @@ edges, which is a position effect of its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import accumulate, pairwise
@@ -17,10 +17,10 @@ import numpy as np
 from mteb.types import PromptType
 from pydantic import Field
 
-from posir_mitigate.division import TokenFinder, Unit, UnitFinder, choose_stride, divide_text, find_sentences
+from posir_mitigate.division import DividingMethod, TokenFinder, Unit, UnitFinder, divide_text, find_sentences
 from posir_mitigate.document_encoder import DocumentEncoder
 from posir_mitigate.maximum_search import DocumentVectors, MaximumSearch
-from posir_mitigate.method import format_method, refuse, require_encoder
+from posir_mitigate.method import refuse, require_encoder
 from posir_tasks.models.prompts import find_prompt
 
 if TYPE_CHECKING:
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
 
     from posir_mitigate.encoding import EncodingContext, Vectors
-
-#: Units of a chunk unless its size is given.
-DEFAULT_SIZES = {Unit.TOKENS: 128, Unit.SENTENCES: 4}
 
 
 class Combination(StrEnum):
@@ -41,10 +38,11 @@ class Combination(StrEnum):
 
 
 @dataclass(frozen=True)
-class Chunks:
+class Chunks(DividingMethod):
     """Encode chunks of each document in place of the document."""
 
     NAME: ClassVar[str] = "chunks"
+    DEFAULT_SIZES: ClassVar[Mapping[Unit, int]] = {Unit.TOKENS: 128, Unit.SENTENCES: 4}
 
     size: Annotated[int, Field(ge=0)] = 0
     """Units of a chunk; 0 for 128 tokens or 4 sentences."""
@@ -52,19 +50,6 @@ class Chunks:
     """Units from the start of a chunk to that of the next; 0 for half the size."""
     combination: Combination = Combination.MAX
     unit: Unit = Unit.TOKENS
-
-    def __str__(self) -> str:
-        return format_method(self, size=self.units, stride=self.step)
-
-    @property
-    def units(self) -> int:
-        """Units of a chunk."""
-        return self.size or DEFAULT_SIZES[self.unit]
-
-    @property
-    def step(self) -> int:
-        """Units from the start of a chunk to that of the next."""
-        return choose_stride(self.units, self.stride)
 
     @property
     def cost(self) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Protocol, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
+
+from posir_mitigate.method import Method, format_method
 
 #: Half-open interval of characters.
 Span: TypeAlias = tuple[int, int]
@@ -22,14 +24,30 @@ class Unit(StrEnum):
     SENTENCES = "sentences"
 
 
-def choose_stride(size: int, stride: int) -> int:
-    """Return the units from the start of a chunk to that of the next, at most the size: no unit is left out.
+class DividingMethod(Method):
+    """Base of the dataclasses of methods that divide documents into overlapping chunks."""
 
-    Args:
-        size: Units of a chunk.
-        stride: As given; 0 for half the size.
-    """
-    return min(stride or max(1, size // 2), size)
+    DEFAULT_SIZES: ClassVar[Mapping[Unit, int]]
+    """Units of a chunk unless its size is given."""
+
+    size: int
+    """Units of a chunk; 0 for the default."""
+    stride: int
+    """Units from the start of a chunk to that of the next; 0 for half the size."""
+    unit: Unit
+
+    def __str__(self) -> str:
+        return format_method(self, size=self.units, stride=self.step)
+
+    @property
+    def units(self) -> int:
+        """Units of a chunk."""
+        return self.size or self.DEFAULT_SIZES[self.unit]
+
+    @property
+    def step(self) -> int:
+        """Units from the start of a chunk to that of the next, at most its size: no unit is left out."""
+        return min(self.stride or max(1, self.units // 2), self.units)
 
 
 class UnitFinder(Protocol):

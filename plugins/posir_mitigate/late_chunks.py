@@ -7,7 +7,7 @@ best chunk scores. Long late chunking encodes windows: of each later one, the fi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -17,9 +17,9 @@ import torch
 from mteb.types import PromptType
 from pydantic import Field
 
-from posir_mitigate.division import Span, Unit, choose_stride, find_sentences, group_units
+from posir_mitigate.division import DividingMethod, Span, Unit, find_sentences, group_units
 from posir_mitigate.maximum_search import DocumentVectors, MaximumSearch
-from posir_mitigate.method import format_method, refuse
+from posir_mitigate.method import refuse
 from posir_mitigate.transformer import TransformerParts, find_parts
 from posir_tasks.display.progress import progress
 from posir_tasks.models.prompts import find_prompt
@@ -31,34 +31,19 @@ if TYPE_CHECKING:
 
     from posir_mitigate.encoding import EncodingContext, Vectors
 
-#: Units of a chunk unless its size is given.
-DEFAULT_SIZES = {Unit.TOKENS: 64, Unit.SENTENCES: 4}
-
 
 @dataclass(frozen=True)
-class LateChunks:
+class LateChunks(DividingMethod):
     """Pool the token states of each document chunk by chunk."""
 
     NAME: ClassVar[str] = "late_chunks"
+    DEFAULT_SIZES: ClassVar[Mapping[Unit, int]] = {Unit.TOKENS: 64, Unit.SENTENCES: 4}
 
     size: Annotated[int, Field(ge=0)] = 0
     """Units of a chunk; 0 for 64 tokens or 4 sentences."""
     stride: Annotated[int, Field(ge=0)] = 0
     """Units from the start of a chunk to that of the next; 0 for half the size."""
     unit: Unit = Unit.TOKENS
-
-    def __str__(self) -> str:
-        return format_method(self, size=self.units, stride=self.step)
-
-    @property
-    def units(self) -> int:
-        """Units of a chunk."""
-        return self.size or DEFAULT_SIZES[self.unit]
-
-    @property
-    def step(self) -> int:
-        """Units from the start of a chunk to that of the next."""
-        return choose_stride(self.units, self.stride)
 
     @property
     def cost(self) -> str:
@@ -84,9 +69,6 @@ class LongLateChunks(LateChunks):
 
     overlap: Annotated[int, Field(ge=0)] = 64
     """Tokens at the start of each later window that only serve as context."""
-
-    def __str__(self) -> str:
-        return format_method(self, size=self.units, stride=self.step)
 
     @property
     def cost(self) -> str:

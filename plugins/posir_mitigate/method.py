@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import Field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 from mteb.models import CrossEncoderProtocol, EncoderProtocol, SearchProtocol
@@ -10,7 +10,6 @@ from mteb.models import CrossEncoderProtocol, EncoderProtocol, SearchProtocol
 from posir_tasks.errors import PosirError
 
 if TYPE_CHECKING:
-    from dataclasses import Field
     from enum import StrEnum
 
     from mteb.models.models_protocols import MTEBModels
