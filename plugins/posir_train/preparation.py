@@ -45,8 +45,14 @@ class PreparedData:
     held_out: HeldOutData
 
 
-def prepare_data(settings: TrainingSettings, data: Examples, reader: ModelReader) -> PreparedData:
+def prepare_data(settings: TrainingSettings, data: Examples, reader: ModelReader, measured_at_a_time: int) -> PreparedData:
     """Divide examples into training and held-out ones, and form the columns of the loss.
+
+    Args:
+        settings: How to divide them, and which columns.
+        data: Examples of all articles.
+        reader: What the model reads of their documents.
+        measured_at_a_time: Texts that are encoded at a time in measurements.
 
     Raises:
         PosirError: The model does not read some evidence, there are too few articles, or a position is empty.
@@ -65,7 +71,7 @@ def prepare_data(settings: TrainingSettings, data: Examples, reader: ModelReader
         note = f"left out: {pluralize(len(sources) - len(read), 'question')} with evidence beyond the window"
         training = replace(training, notes=(note, *training.notes))
     held_out = split.held_out.examples
-    return PreparedData(training, HeldOutData.build(held_out, [lengths[example] for example in held_out]))
+    return PreparedData(training, HeldOutData.build(held_out, [lengths[example] for example in held_out], measured_at_a_time))
 
 
 def _form_pads_pairs(settings: TrainingSettings, data: Examples, reader: ModelReader) -> TrainingData:

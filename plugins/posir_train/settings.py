@@ -20,6 +20,16 @@ LOSSES = (
     "MultipleNegativesSymmetricRankingLoss",
     "CachedMultipleNegativesSymmetricRankingLoss",
 )
+#: Schedules of the learning rate by transformers' names: those that need nothing but the number of steps.
+SCHEDULES = (
+    "linear",
+    "cosine",
+    "cosine_with_restarts",
+    "polynomial",
+    "constant",
+    "constant_with_warmup",
+    "inverse_sqrt",
+)
 
 
 class Select(StrEnum):
@@ -52,7 +62,7 @@ class TrainingSettings:
     warmup: float = 0.1
     """Share of the steps, or their number from 1."""
     schedule: str = "linear"
-    """As transformers name them."""
+    """One of `SCHEDULES`."""
     seed: int = 42
     held_out: float = 0.2
     """Share of the articles."""
@@ -76,7 +86,7 @@ class Environment:
 
     output: Path
     mini_batch_size: int = 32
-    """Pairs at a time of losses that cache gradients."""
+    """Pairs at a time of losses that cache gradients, and texts at a time that are measured."""
     trackers: tuple[str, ...] = ()
     """As transformers name them."""
 
@@ -84,6 +94,11 @@ class Environment:
     def work_folder(self) -> Path:
         """The folder for checkpoints and reports, which is not part of the model."""
         return self.output / "training"
+
+    @property
+    def settings_file(self) -> Path:
+        """The settings of the run."""
+        return self.work_folder / "settings.json"
 
     @property
     def checkpoints(self) -> Path:

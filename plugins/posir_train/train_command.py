@@ -30,25 +30,31 @@ def add_commands(app: typer.Typer) -> None:
     def train(
         model: Annotated[str, typer.Argument(help="A registered model or a local folder: dense, of sentence-transformers.")],
         data: Annotated[str, typer.Option(help="A task, a folder in the PosIR layout, or a file of SQuAD-format JSON.")],
-        positions: Annotated[str, typer.Option(help="begin, middle, end, uniform, or three weights such as 2,1,1.")],
         output: Annotated[Path, typer.Option(help="Folder for the model, its report, and checkpoints.")],
+        positions: Annotated[
+            str, typer.Option(help="begin, middle, end, uniform, or three weights such as 2,1,1.")
+        ] = "uniform",
         revision: Annotated[str | None, typer.Option(help="Revision of the model.")] = None,
         objective: Annotated[
             str, typer.Option(help="retrieval; or pads (labels -1) and pads-published (labels 0), which use no questions.")
         ] = "retrieval",
         loss: Annotated[str, typer.Option(help=f"{LOSSES}.")] = "MultipleNegativesRankingLoss",
-        pooling: Annotated[str | None, typer.Option(help="mean, cls, lasttoken or max.  [default: the model's]")] = None,
+        pooling: Annotated[str | None, typer.Option(help="mean, cls, lasttoken or max; by default the model's.")] = None,
         window: Annotated[
-            int | None, typer.Option(min=8, help="Tokens of a text that the model reads.  [default: its own]")
+            int | None, typer.Option(min=8, help="Tokens of a text that the model reads; by default its own.")
         ] = None,
         query_prompt: Annotated[str | None, typer.Option(help="Put before queries, now and in the trained model.")] = None,
         epochs: Annotated[float, typer.Option(min=0.0, help="Passes over the data.")] = 3.0,
         max_steps: Annotated[int, typer.Option(help="Steps in place of epochs.", show_default=False)] = -1,
         batch_size: Annotated[int, typer.Option(min=2, help="Questions per step.")] = 32,
-        mini_batch_size: Annotated[int, typer.Option(min=1, help="Questions at a time of a Cached loss.")] = 32,
+        mini_batch_size: Annotated[
+            int, typer.Option(min=1, help="Questions at a time of a Cached loss, and texts at a time of measurements.")
+        ] = 32,
         learning_rate: Annotated[float, typer.Option(min=0.0, help="Highest learning rate.")] = 2e-5,
         warmup: Annotated[float, typer.Option(min=0.0, help="Share of the steps, or from 1 their number.")] = 0.1,
-        schedule: Annotated[str, typer.Option(help="Of the learning rate, as transformers name it.")] = "linear",
+        schedule: Annotated[
+            str, typer.Option(help="Of the learning rate: linear, cosine, constant, constant_with_warmup, ...")
+        ] = "linear",
         scale: Annotated[float, typer.Option(min=0.0, help="Factor of the cosines in the loss: 1 / temperature.")] = 20.0,
         seed: Annotated[int, typer.Option(min=0, help="Seed of all random numbers.")] = 42,
         held_out: Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of the articles to measure with.")] = 0.2,
@@ -63,8 +69,8 @@ def add_commands(app: typer.Typer) -> None:
         select: Annotated[
             str | None,
             typer.Option(
-                help="Checkpoint to choose: balanced (lowest PSI with nDCG@10 kept), ndcg, or last.  "
-                "[default: balanced for --positions uniform, else last]"
+                help="Checkpoint to choose: balanced (lowest PSI with nDCG@10 kept), ndcg, or last. By default balanced for "
+                "--positions uniform, else last."
             ),
         ] = None,
         guard: Annotated[
@@ -89,7 +95,7 @@ def add_commands(app: typer.Typer) -> None:
             from posir_train.model import ModelSettings, Pooling
             from posir_train.pads import Objective
             from posir_train.positions import PositionWeights
-            from posir_train.settings import LOSSES, Environment, Select, TrainingSettings, choose
+            from posir_train.settings import LOSSES, SCHEDULES, Environment, Select, TrainingSettings, choose
 
         settings = TrainingSettings(
             model=ModelSettings(
@@ -105,7 +111,7 @@ def add_commands(app: typer.Typer) -> None:
             batch_size=batch_size,
             learning_rate=learning_rate,
             warmup=warmup,
-            schedule=schedule,
+            schedule=choose(SCHEDULES, "--schedule", schedule),
             seed=seed,
             held_out=held_out,
             per_article=per_article,

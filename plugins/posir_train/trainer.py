@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from datasets import Dataset
 from safetensors import SafetensorError
 from sentence_transformers import SentenceTransformerTrainer
 from torch.utils.data import BatchSampler
+from transformers.integrations.integration_utils import get_reporting_integration_callbacks
 from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
@@ -44,11 +45,17 @@ class PositionTrainer(SentenceTransformerTrainer):
         computed = super().compute_loss(*args, **options)
         loss = computed[0] if isinstance(computed, tuple) else computed
         if not math.isfinite(loss.item()):
-            raise PosirError(
-                f"the loss is {loss.item()} in step {self.state.global_step + 1}. Lower --learning-rate, or train in another "
-                "precision."
-            )
+            raise PosirError(f"the loss is {loss.item()} in step {self.state.global_step + 1}. Lower --learning-rate.")
         return computed
+
+
+def check_trackers(names: Sequence[str]) -> None:
+    """Raise PosirError if transformers does not know a tracker, or its package is missing."""
+    try:
+        for callback in get_reporting_integration_callbacks(list(names)):  # type: ignore[no-untyped-call]
+            callback()
+    except (ValueError, RuntimeError, ImportError) as error:
+        raise PosirError(f"--tracker {', '.join(names)}: {error}") from error
 
 
 def find_checkpoint(folder: Path) -> Path | None:
@@ -71,18 +78,21 @@ def explain_failures(checkpoints: Path) -> Iterator[None]:
     try:
         yield
     except PosirError as error:
-        raise PosirError(f"Training stopped: {error} {_describe_checkpoint(checkpoints)}") from error
+        raise PosirError(
+            f"Training stopped: {error} Choose another --output for other settings. {_describe_checkpoint(checkpoints)}."
+        ) from error
     except torch.OutOfMemoryError as error:
         raise PosirError(
-            "Training stopped: the GPU has not enough memory. Lower --mini-batch-size (with --loss "
-            "CachedMultipleNegativesRankingLoss, which then gives the same result), --batch-size or --window. "
-            f"{_describe_checkpoint(checkpoints)}"
+            "Training stopped: the GPU has not enough memory. Lower --mini-batch-size (for steps, with --loss "
+            "CachedMultipleNegativesRankingLoss) and run the same command with --resume; or choose a lower --batch-size or "
+            f"--window, and another --output. {_describe_checkpoint(checkpoints)}."
         ) from error
     except (OSError, RuntimeError, SafetensorError) as error:
         if not _is_disk_full(error, checkpoints):
             raise
         raise PosirError(
-            f"Training stopped: {checkpoints}: not enough disk space. Free some. {_describe_checkpoint(checkpoints)}"
+            f"Training stopped: {checkpoints}: not enough disk space. Free some, and run the same command with --resume. "
+            f"{_describe_checkpoint(checkpoints)}."
         ) from error
 
 
@@ -98,6 +108,4 @@ def _is_disk_full(error: BaseException, folder: Path) -> bool:
 
 def _describe_checkpoint(folder: Path) -> str:
     checkpoint = find_checkpoint(folder)
-    if checkpoint is None:
-        return "There is no checkpoint yet; run the same command with --resume to start again."
-    return f"The last checkpoint, {checkpoint}, is complete: run the same command with --resume to continue from it."
+    return f"The last checkpoint, {checkpoint}, is complete" if checkpoint else "There is no checkpoint yet"

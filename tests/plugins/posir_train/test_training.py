@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 from safetensors.torch import load_file
+from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
 from posir_tasks.errors import PosirError
 from posir_train.composing import WindowComposer, compose_each, tokenize_examples
@@ -145,14 +146,31 @@ def failing(step, error):
 
 def test_a_nan_loss_stops_with_the_last_checkpoint(settings, data, tmp_path):
     made = replace(settings, learning_rate=1e12, max_steps=12, evaluations=12)
-    with pytest.raises(PosirError, match=r"Training stopped: .*(the loss is nan|NaN).*Lower --learning-rate"):
+    with pytest.raises(
+        PosirError, match=r"Training stopped: .*(the loss is nan|NaN).*Lower --learning-rate.*no checkpoint yet"
+    ):
         train(made, Environment(tmp_path / "model"), data)
+
+
+def test_the_checkpoint_before_a_nan_loss_is_complete(settings, data, tmp_path, monkeypatch):
+    output, compute = tmp_path / "model", MultipleNegativesRankingLoss.forward
+    losses = []
+
+    def lose(self, *arguments, **options):
+        losses.append(compute(self, *arguments, **options))
+        return losses[-1] * float("nan" if len(losses) > 4 else 1)
+
+    monkeypatch.setattr(MultipleNegativesRankingLoss, "forward", lose)
+    with pytest.raises(PosirError, match=r"the loss is nan in step 5\. Lower --learning-rate.*checkpoint-4, is complete"):
+        train(settings, Environment(output), data)
+    saved = weights(output / "training" / "checkpoints" / "checkpoint-4")
+    assert all(torch.isfinite(values).all() for values in saved.values())
 
 
 def test_a_full_gpu_is_explained(settings, data, unbroken, tmp_path, monkeypatch):
     output = tmp_path / "model"
     monkeypatch.setattr(PositionTrainer, "compute_loss", failing(3, torch.OutOfMemoryError("CUDA out of memory")))
-    with pytest.raises(PosirError, match=r"the GPU has not enough memory.*checkpoint-2, is complete.*--resume"):
+    with pytest.raises(PosirError, match=r"the GPU has not enough memory.*--resume.*checkpoint-2, is complete"):
         train(settings, Environment(output), data)
     monkeypatch.undo()
     train(settings, Environment(output), data, resume=True)
