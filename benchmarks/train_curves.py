@@ -21,7 +21,7 @@ EXPLANATION = "Held-out documents, evidence in each third of a window. Vertical 
 
 def read_rows(name: str, report: dict[str, Any], side: str) -> Iterator[dict[str, Any]]:
     """Yield nDCG@10 at each position, `before` or `after` training."""
-    changes = {change["score"]: change[side] for change in report["changes"]}
+    changes = {change["score"]: change[side] for change in report["changes"] if not change.get("guard")}
     for position in Position:
         found = changes[f"nDCG@10, {position.title}"]
         yield {"model": name, "position": position.title, **{key: 100 * value for key, value in found.items()}}

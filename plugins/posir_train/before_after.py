@@ -59,7 +59,7 @@ def build_report(
     changes = correct(changes)
     guarded = [guard.describe(trained.data.training.articles) for guard in guards]
     notes = [*find_warnings(changes), *trained.data.training.notes, *describe(settings, trained), *guarded]
-    return Report(f"{settings.model.name}, trained on {settings.positions.name}", tuple(changes), tuple(curves), tuple(notes))
+    return Report(f"{settings.model.name}, trained {settings.manner}", tuple(changes), tuple(curves), tuple(notes))
 
 
 def write_report(report: Report, settings: TrainingSettings, environment: Environment) -> None:

@@ -75,6 +75,12 @@ class TrainingSettings:
     """How often the model is measured and saved during training."""
     select: Select = Select.BALANCED
 
+    @property
+    def manner(self) -> str:
+        """What follows 'trained' in a title."""
+        retrieval = self.objective is Objective.RETRIEVAL
+        return f"on {self.positions.name}" if retrieval else f"with {self.objective.value}"
+
     def to_json(self) -> dict[str, Any]:
         """Return the settings as plain JSON."""
         return asdict(self)

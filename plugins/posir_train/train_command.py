@@ -44,7 +44,7 @@ def add_commands(app: typer.Typer) -> None:
             int | None, typer.Option(min=8, help="Tokens of a text that the model reads; by default its own.")
         ] = None,
         query_prompt: Annotated[str | None, typer.Option(help="Put before queries, now and in the trained model.")] = None,
-        epochs: Annotated[float, typer.Option(min=0.0, help="Passes over the data.")] = 3.0,
+        epochs: Annotated[float, typer.Option(min=0.01, help="Passes over the data.")] = 3.0,
         max_steps: Annotated[int, typer.Option(help="Steps in place of epochs.", show_default=False)] = -1,
         batch_size: Annotated[int, typer.Option(min=2, help="Questions per step.")] = 32,
         mini_batch_size: Annotated[

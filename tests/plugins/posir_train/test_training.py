@@ -147,7 +147,7 @@ def failing(step, error):
 def test_a_nan_loss_stops_with_the_last_checkpoint(settings, data, tmp_path):
     made = replace(settings, learning_rate=1e12, max_steps=12, evaluations=12)
     with pytest.raises(
-        PosirError, match=r"Training stopped: .*(the loss is nan|NaN).*Lower --learning-rate.*no checkpoint yet"
+        PosirError, match=r"Training stopped: .*(the loss is nan|NaN).*Lower --learning-rate.*checkpoint-1, is complete"
     ):
         train(made, Environment(tmp_path / "model"), data)
 
