@@ -335,7 +335,7 @@ def test_a_link_keeps_the_whole_state(visit, address):
     for direction in ("descending", "ascending"):
         page.page.click("th.q4")
         expect(page.page.locator("th.q4")).to_have_attribute("aria-sort", direction)
-    page.page.click(".dt-paging-button:text-is('2')")
+    page.page.click(".pages button:text-is('2')")
     for box in page.page.query_selector_all("#table td.select input")[:2]:
         box.check()
     page.page.click("#theme")

@@ -1,37 +1,35 @@
-"""Vega-Lite specifications of the page's charts, without data: the page adds it.
+"""Specifications of the page's charts, without data, which the page adds: written in Vega-Lite, compiled to Vega.
 
 Each takes its rows from the named dataset `rows` and its colours from the page's theme. Scores are in [0, 1], printed x 100.
+A mark's tooltip is its row, which the page prints when it is pointed at: texts for every mark would take longer than the marks.
 """
 
+from functools import cache
 from typing import Any
 
 import altair as alt
+import vl_convert
 
 from posir_leaderboard.board.models import BM25, KINDS, UNKNOWN
 from posir_report.chart_layers import (
-    LENGTH,
-    MODEL,
     PERCENT,
     SCORE,
     LayeredChart,
     Positions,
-    cell_tooltips,
     curve,
     heat_colour,
     interval_rule,
-    model_tooltips,
     null_band,
     psi_null_range,
-    with_percentages,
 )
 from posir_report.theme import SHAPES
 
 ROWS = alt.NamedData("rows")
-#: Set by the page: the colours of the null band and around a point, and the ends of the scale of scores.
-NULL_BAND, HALO = alt.param(name="null_band", value="lightgrey"), alt.param(name="halo", value="white")
-FRONT = alt.param(name="front", value="grey")
-LOW, HIGH = alt.param(name="low", value=0), alt.param(name="high", value=1)
+#: Set by the page: colours, and the ends of the scale of scores.
+GIVEN = {"null_band": "lightgrey", "halo": "white", "faint": "grey", "ink": "black", "low": 0, "high": 1}
 NULL_COLOUR = alt.ExprRef("null_band")
+#: The tooltip of a mark: its row.
+ROW = alt.value(alt.ExprRef("datum"))
 #: Pixels below which legends have columns.
 NARROW = 600
 #: Indices of models that are compared.
@@ -40,8 +38,9 @@ PLACES = [0, 1, 2, 3]
 RANGE = alt.Scale(domainMin=alt.ExprRef("low"), domainMax=alt.ExprRef("high"), nice=False)
 
 
+@cache
 def build_specifications() -> dict[str, dict[str, Any]]:
-    """Return every specification by name."""
+    """Return every specification by name. Compiling them here saves the page the time."""
     charts: dict[str, LayeredChart] = {
         "scatter": draw_scatter(),
         "curve": draw_curves(equal_bins=True),
@@ -50,11 +49,17 @@ def build_specifications() -> dict[str, dict[str, Any]]:
         "subsets_ndcg": draw_subsets("ndcg_at_10"),
         "subsets_psi": draw_subsets("psi"),
     }
+    return {name: _compile(chart) for name, chart in charts.items()}
+
+
+def _compile(chart: LayeredChart) -> dict[str, Any]:
     fit = alt.AutoSizeParams(type="fit-x", contains="padding")
-    return {
-        name: chart.properties(width="container", autosize=fit).add_params(NULL_BAND, HALO, FRONT, LOW, HIGH).to_dict()
-        for name, chart in charts.items()
-    }
+    params = [alt.param(name=name, value=value) for name, value in GIVEN.items()]
+    # A chart has a label, and tables have its numbers; a description of every mark would only take time.
+    silent = chart.properties(width="container", autosize=fit).add_params(*params).configure(aria=False)
+    compiled = vl_convert.vegalite_to_vega(silent.to_dict(), vl_version=".".join(alt.SCHEMA_VERSION.split(".")[:2]))
+    # White, which would hide the page's colour.
+    return {name: value for name, value in compiled.items() if name != "background"}
 
 
 def colour_by_place() -> alt.Color:
@@ -72,9 +77,9 @@ def shape_by_place() -> alt.Shape:
     return alt.Shape("place:N", legend=None, scale=alt.Scale(domain=PLACES, range=list(SHAPES[: len(PLACES)])))
 
 
-def build_legend(*, columns: int) -> alt.Legend:
+def build_legend(*, columns: int, **symbols: Any) -> alt.Legend:
     """Return a legend in one row, or in columns if the page is narrow."""
-    return alt.Legend(orient="top", columns=alt.ExprRef(f"width < {NARROW} ? {columns} : 0"))
+    return alt.Legend(orient="top", columns=alt.ExprRef(f"width < {NARROW} ? {columns} : 0"), symbolSize=80, **symbols)
 
 
 def draw_scatter() -> LayeredChart:
@@ -82,7 +87,7 @@ def draw_scatter() -> LayeredChart:
 
     The models that are on the Pareto front, `front`, are joined. Those that are marked have intervals and PSI under the null.
     """
-    base = with_percentages(alt.Chart(ROWS)).encode(
+    base = alt.Chart(ROWS).encode(
         x=alt.X("ndcg_at_10:Q", title=SCORE, scale=RANGE, axis=PERCENT),
         y=alt.Y(
             "psi_estimate:Q", title="PSI (axis reversed: less position bias above)", scale=alt.Scale(domainMin=0, reverse=True)
@@ -94,12 +99,14 @@ def draw_scatter() -> LayeredChart:
     sources = alt.Scale(domain=["submitted", "published"], range=["circle", "diamond"])
     points = base.mark_point(filled=True, opacity=0.9, strokeWidth=0.8, stroke=alt.ExprRef("halo"), cursor="pointer").encode(
         color=colour,
-        shape=alt.Shape("source:N", title=None, scale=sources, legend=build_legend(columns=1)),
+        shape=alt.Shape(
+            "source:N", title=None, scale=sources, legend=build_legend(columns=1, symbolFillColor=alt.ExprRef("ink"))
+        ),
         size=alt.Size("area:Q", scale=None),
-        tooltip=[MODEL, alt.Tooltip("kind:N", title="Kind"), *model_tooltips()],
+        tooltip=ROW,
     )
     front = base.transform_filter("datum.front").mark_line(
-        interpolate="step-before", strokeDash=[4, 3], strokeWidth=1.3, color=alt.ExprRef("front")
+        interpolate="step-before", strokeDash=[4, 3], strokeWidth=1.3, color=alt.ExprRef("faint")
     )
     in_right_half = "scale('x', datum.ndcg_at_10) > width / 2"
     names = base.transform_filter("datum.name").mark_text(
@@ -107,6 +114,7 @@ def draw_scatter() -> LayeredChart:
         dx=alt.ExprRef(f"{in_right_half} ? -8 : 8"),
         dy=-8,
         limit=alt.ExprRef("width / 2"),
+        color=alt.ExprRef("ink"),
     )
     return alt.layer(
         psi_null_range(marked, NULL_COLOUR),
@@ -123,27 +131,25 @@ def draw_curves(*, equal_bins: bool) -> LayeredChart:
 
     The scale starts at `low`, 0 by default, since PSI is a share of the best position's score.
     """
-    base, positions = with_percentages(alt.Chart(ROWS)), Positions(None, None, equal_bins)
+    base, positions = alt.Chart(ROWS), Positions(None, None, equal_bins)
     lines = curve(
         base,
         positions,
         colour_by_place(),
         "area" if equal_bins else "rule",
         scale=RANGE,
-        point={"fill": fill_by_place(), "shape": shape_by_place(), "tooltip": [MODEL, LENGTH, *cell_tooltips()]},
+        point={"fill": fill_by_place(), "shape": shape_by_place(), "tooltip": ROW},
     )
     return alt.layer(null_band(base, NULL_COLOUR, positions, RANGE), *lines).properties(height=320)
 
 
 def draw_heat_map() -> LayeredChart:
-    """Return nDCG@10 by position, a row for each language or other choice of a group; a choice without a result says so."""
-    base = with_percentages(alt.Chart(ROWS)).encode(
-        y=alt.Y("choice:N", sort=None, title=None, axis=alt.Axis(labelLimit=150, domain=False))
-    )
+    """Return nDCG@10 by position, a row for each language or other choice of a group; one without a result is hatched."""
+    base = alt.Chart(ROWS).encode(y=alt.Y("choice:N", sort=None, title=None, axis=alt.Axis(labelLimit=150, domain=False)))
     missing = (
         base.transform_filter("datum.missing")
-        .mark_text(opacity=0.7, fontSize=10)
-        .encode(x="middle:Q", text=alt.value("no result"))
+        .mark_point(shape="M-1,1L1,-1", size=160, strokeWidth=1, opacity=0.6, color=alt.ExprRef("faint"))
+        .encode(x="middle:Q", tooltip=ROW)
     )
     cells = (
         base.transform_filter("!datum.missing")
@@ -151,7 +157,7 @@ def draw_heat_map() -> LayeredChart:
         .encode(
             **Positions(None, None, equal_bins=True).extent,
             color=heat_colour(RANGE),
-            tooltip=[MODEL, alt.Tooltip("choice:N", title="Data"), *cell_tooltips()],
+            tooltip=ROW,
         )
     )
     return alt.layer(cells, missing).properties(height=alt.Step(22))
@@ -160,7 +166,7 @@ def draw_heat_map() -> LayeredChart:
 def draw_subsets(field: str) -> LayeredChart:
     """Return nDCG@10 or PSI of every subset, a point for each model, with its interval; PSI with its null."""
     percent = field == "ndcg_at_10"
-    base = with_percentages(alt.Chart(ROWS)).encode(
+    base = alt.Chart(ROWS).encode(
         y=alt.Y("subset:N", sort=None, title=None, axis=alt.Axis(labelLimit=170, domain=False, ticks=False)),
         yOffset=alt.YOffset("place:N", sort=None),
     )
@@ -178,6 +184,6 @@ def draw_subsets(field: str) -> LayeredChart:
             x=score,
             color=colour_by_place(),
             shape=shape_by_place(),
-            tooltip=[MODEL, alt.Tooltip("subset:N", title="Domain"), *model_tooltips()],
+            tooltip=ROW,
         ),
     ).properties(height=alt.Step(20, **{"for": "position"}))

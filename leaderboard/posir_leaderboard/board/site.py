@@ -26,8 +26,8 @@ from posir_tasks.tasks.citations import POSIR, POSQ
 
 #: The page's own scripts, in execution order.
 SCRIPTS = (
-    "core", "state", "sparklines", "filters", "table", "answers", "charts", "scores", "drawings", "models", "matrix",
-    "downloads", "controls", "main",
+    "core", "state", "sparklines", "filters", "pages", "table", "answers", "tooltips", "charts", "scores", "drawings", "models",
+    "matrix", "downloads", "controls", "main",
 )  # fmt: skip
 #: Shown in a command if the repository that takes submissions is unknown.
 PLACEHOLDER_REPOSITORY = "ORG/RESULTS"

@@ -64,8 +64,12 @@
     return el("li", {}, link);
   }
 
+  let shown = { rows: null, theme: null };
+
   /** Show the answers for the rows of all lengths. */
   board.showAnswers = (rows, state) => {
+    if (shown.rows === rows && shown.theme === state.theme) return;
+    shown = { rows, theme: state.theme };
     const comparable = rows.filter(board.isComparable);
     const found = QUESTIONS.map((question) => [question, question.choose(comparable)]).filter(([, row]) => row);
     const place = board.byId("answers");

@@ -1,5 +1,5 @@
 "use strict";
-// Charts by Vega-Lite, loaded with the first chart. Specifications come from the site's data.
+// Charts by Vega, loaded with the first chart. Specifications come from the site's data.
 
 {
   const { byId, el } = board;
@@ -7,8 +7,9 @@
   const MAX_NAMED = 15;
   // Estimated width of a letter of a label, in pixels.
   const LETTER = 6.5;
-  const drawn = new WeakMap();
-  const views = new WeakMap();
+  const requested = new WeakMap();
+  const drawn = new Map();
+  const themes = new Map();
   let scatter = null;
 
   /** Return the current value of a colour of the style sheet. */
@@ -18,33 +19,49 @@
     return getComputedStyle(probe).color;
   }
 
-  function theme() {
+  function readTheme() {
     const [ink, faint, rule] = ["ink", "faint", "rule"].map(colour);
     const font = getComputedStyle(document.body).fontFamily;
-    const text = { labelColor: faint, titleColor: ink, labelFontSize: 11, titleFontSize: 11, titleFontWeight: "normal" };
-    return {
+    const title = { titleColor: ink, titleFontSize: 11, titleFontWeight: "normal" };
+    const config = {
       background: null,
-      font,
-      view: { stroke: rule },
-      axis: { ...text, titlePadding: 10, gridColor: rule, gridOpacity: 0.5, domainColor: rule, tickColor: rule },
-      legend: { ...text, labelColor: ink, symbolSize: 80, symbolBaseFillColor: ink, symbolBaseStrokeColor: ink },
-      text: { color: ink },
+      text: { font },
+      style: { "guide-label": { font, fontSize: 11 }, "guide-title": { font }, cell: { stroke: rule } },
+      axis: { ...title, labelColor: faint, titlePadding: 10, gridColor: rule, gridOpacity: 0.5, domainColor: rule, tickColor: rule },
+      legend: { ...title, labelColor: ink, symbolSize: 80, symbolBaseFillColor: ink, symbolBaseStrokeColor: ink },
       range: {
         category: [1, 2, 3, 4, 5, 6].map((number) => colour(`series-${number}`)),
         heatmap: [1, 2, 3, 4].map((number) => colour(`heat-${number}`)),
       },
     };
+    return { config, colours: { null_band: colour("null-band"), halo: colour("paper"), ink, faint } };
   }
 
-  /** Return a mark's tooltip as HTML, without unknown values; `escape` escapes text. */
-  function tooltipHtml(values, escape) {
-    const known = Object.entries(values).filter(([, value]) => value !== "null");
-    const rows = known.map(([name, value]) => `<tr><td class="key">${escape(name)}</td><td>${escape(value)}</td></tr>`);
-    return `<table><tbody>${rows.join("")}</tbody></table>`;
+  /** Return the colours of the light or the dark theme; reading them takes long. */
+  function theme() {
+    const chosen = document.documentElement.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+    if (!themes.has(chosen)) themes.set(chosen, readTheme());
+    return themes.get(chosen);
+  }
+
+  /** Return a specification with the rows and the values of its signals. */
+  const filled = ({ data, signals, ...others }, rows, values) => ({
+    ...others,
+    data: data.map((one) => (one.name === "rows" ? { ...one, values: rows } : one)),
+    signals: signals.map((one) => (one.name in values ? { ...one, value: values[one.name] } : one)),
+  });
+
+  /** Free the charts that have left the page. */
+  function forget() {
+    for (const [place, { finalize }] of drawn) {
+      if (place.isConnected) continue;
+      finalize();
+      drawn.delete(place);
+    }
   }
 
   /**
-   * Draw a chart in an element of the page.
+   * Draw a chart in an element of the page. A chart that is there already gets the new rows.
    *
    * @param {Element} place
    * @param {{name: string, rows: object[], low?: number, high?: number}} chart
@@ -52,34 +69,37 @@
    */
   board.draw = async (place, { name, rows, low = 0, high = 1 }, onclick = null) => {
     const call = Symbol(name);
-    drawn.set(place, call);
+    requested.set(place, call);
     const [specifications] = await Promise.all([board.data("charts"), board.library("vega")]);
-    if (drawn.get(place) !== call || !place.isConnected) return;
-    const given = { null_band: colour("null-band"), halo: colour("paper"), front: colour("faint"), low, high };
-    const params = Object.entries(given).map(([parameter, value]) => ({ name: parameter, value }));
-    const { view } = await vegaEmbed(
-      place,
-      { ...specifications[name], params, datasets: { rows } },
-      {
-        ast: true,
-        actions: false,
-        config: theme(),
-        defaultStyle: false,
-        // Errors only: a chart warns about its data before it has any.
-        logLevel: 1,
-        renderer: "svg",
-        tooltip: { disableDefaultStyle: true, theme: "board", formatTooltip: tooltipHtml },
-      },
-    );
+    if (requested.get(place) !== call || !place.isConnected) return;
+    forget();
+    const look = theme();
+    const earlier = drawn.get(place);
+    if (earlier?.name === name && earlier.look === look) {
+      await earlier.view.signal("low", low).signal("high", high).data("rows", rows).runAsync();
+      return;
+    }
+    earlier?.finalize();
+    const { view, finalize } = await vegaEmbed(place, filled(specifications[name], rows, { ...look.colours, low, high }), {
+      mode: "vega",
+      config: look.config,
+      ast: true,
+      actions: false,
+      defaultStyle: false,
+      // Errors only: a chart warns about its data before it has any.
+      logLevel: 1,
+      renderer: "svg",
+      tooltip: { disableDefaultStyle: true, theme: "board", formatTooltip: board.tooltip },
+    });
     // The element has a label, and a table has the numbers.
     place.querySelector("svg").setAttribute("aria-hidden", "true");
-    views.set(place, view);
+    drawn.set(place, { name, look, view, finalize });
     if (onclick) view.addEventListener("click", (_, item) => item?.datum?.id && onclick(item.datum.id));
   };
 
   /** Offer a drawn chart as a picture, on the colour of the page. */
   async function savePicture(place, caption, type) {
-    const view = views.get(place);
+    const view = drawn.get(place)?.view;
     if (!view) return;
     const name = board.fileName(caption, "", `.${type}`);
     view.background(colour("paper"));
@@ -88,13 +108,13 @@
     view.background(null);
   }
 
-  /** Return an element for a chart, in a figure with a caption. */
-  board.figure = (caption, ...children) => {
-    const place = el("div", { class: "chart", role: "img", "aria-label": caption });
+  /** Return an element for a chart, in a figure with a caption; a chart that is drawn already keeps its `place`. */
+  board.figure = (caption, { place = el("div", { class: "chart", role: "img" }), below = null } = {}) => {
+    place.setAttribute("aria-label", caption);
     const save = (type) =>
       el("button", { type: "button", class: "quiet", "aria-label": `${type.toUpperCase()} of ${caption}`, onclick: () => savePicture(place, caption, type) }, type.toUpperCase());
     const pictures = el("span", { class: "pictures" }, save("png"), save("svg"));
-    return { place, element: el("figure", {}, el("figcaption", {}, caption, pictures), place, ...children) };
+    return { place, element: el("figure", {}, el("figcaption", {}, caption, pictures), place, below) };
   };
 
   /** Show PSI against nDCG@10 of the rows that pass the filters. */
@@ -163,16 +183,13 @@
 
   function scatterFigure() {
     const caption = "PSI against nDCG@10: better to the right, less position bias above";
-    const { element } = board.figure(
-      caption,
-      el(
-        "p",
-        { class: "faint" },
-        "Each point is a model, larger with more parameters; diamonds are published results. Dashed: the models that no other exceeds in both (Pareto front). Lines: 95 % intervals. Grey: PSI under the null, from its mean to its 95th " +
-          `percentile; a point within it is no evidence of bias. Of more than ${MAX_MARKED} models, only those selected in the table have ` +
-          "lines and null ranges. A click opens the model; the table has the same numbers.",
-      ),
+    const below = el(
+      "p",
+      { class: "faint" },
+      "Each point is a model, larger with more parameters; diamonds are published results. Dashed: the models that no other exceeds in both (Pareto front). Lines: 95 % intervals. Grey: PSI under the null, from its mean to its 95th " +
+        `percentile; a point within it is no evidence of bias. Of more than ${MAX_MARKED} models, only those selected in the table have ` +
+        "lines and null ranges. A click opens the model; the table has the same numbers.",
     );
-    return element;
+    return board.figure(caption, { below }).element;
   }
 }

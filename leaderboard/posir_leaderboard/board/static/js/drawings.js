@@ -3,6 +3,7 @@
 
 {
   const { el, section } = board;
+  const STROKES = 40;
 
   function choose(tasks, task) {
     if (tasks.length < 2) return null;
@@ -31,8 +32,8 @@
     }));
   }
 
-  /** Return one large chart of the curves of the models on a task or an average, at one length. */
-  board.positions = (models, choice, length, figures) => {
+  /** Return one large chart of the curves of the models on a task or an average, at one length; in the `place` of an earlier one, if any. */
+  board.positions = (models, choice, length, figures, place) => {
     const known = models.filter((model) => board.detailOf(model, choice)?.panels?.length);
     const heading = `${board.titleOf(choice)}: by position of the evidence`;
     if (!known.length) return section(heading, el("p", { class: "empty" }, "No positions are known of these results: the papers publish none for PosIR."));
@@ -40,14 +41,14 @@
     const panelOf = (detail) => Math.max(detail.rows.length.indexOf(length), 0);
     const rows = known.flatMap((model, at) => cells(model, details[at], panelOf(details[at]), models.length === 1));
     const title = details[0].lengths[panelOf(details[0])];
-    const { place, element } = board.figure(title, numbers(title, rows));
-    element.classList.add("large");
-    figures.push({ place, name: details[0].relative ? "curve" : "steps", rows, high: ends(rows, "ndcg_at_10", "high", "null_high").high });
+    const figure = board.figure(title, { place, below: numbers(title, rows) });
+    figure.element.classList.add("large");
+    figures.push({ place: figure.place, name: details[0].relative ? "curve" : "steps", rows, high: ends(rows, "ndcg_at_10", "high", "null_high").high });
     const without = models.filter((model) => !known.includes(model)).map((model) => model.label);
     return section(
       heading,
       legend(models),
-      element,
+      figure.element,
       el(
         "p",
         { class: "faint" },
@@ -169,6 +170,13 @@
     );
   };
 
+  /** Return the strokes of a row without a result. */
+  const hatching = (model, task) =>
+    Array.from({ length: STROKES }, (_, at) => ({
+      ...{ model: model.label, choice: task.label, missing: true },
+      ...{ start: at / STROKES, middle: (at + 0.5) / STROKES, end: (at + 1) / STROKES },
+    }));
+
   const relative = (model, task) => model.tasks.get(task.name)?.relative && model.tasks.get(task.name).panels.length > 0;
 
   /** Return a heat map for each model: tasks of a group down, positions across; one scale for all. */
@@ -179,7 +187,7 @@
         .flatMap((task) =>
           relative(model, task)
             ? cells(model, model.tasks.get(task.name), 0, false).map((cell) => ({ ...cell, choice: task.label }))
-            : [{ model: model.label, choice: task.label, missing: true, middle: 0.5, start: 0, end: 1, ndcg_at_10: null }],
+            : hatching(model, task),
         ),
     );
     const scale = ends(heat.flat(), "ndcg_at_10");
@@ -191,6 +199,8 @@
       figures.push({ place, name: "heat", rows: heat[models.indexOf(model)], ...scale });
       return element;
     });
-    return section(`${group.name}: by ${group.dimension.toLowerCase()} and position`, el("div", { class: "figures" }, ...maps));
+    const hatched = withBins.some((model) => heat[models.indexOf(model)].some((cell) => cell.missing));
+    const key = hatched ? el("p", { class: "faint" }, "Hatched: no result.") : null;
+    return section(`${group.name}: by ${group.dimension.toLowerCase()} and position`, el("div", { class: "figures" }, ...maps), key);
   };
 }

@@ -5,10 +5,8 @@
   const { byId } = board;
   let index = null;
   let rows = [];
-  let key = null;
   let shown = null;
-  let answered = null;
-  let answers = [];
+  let kept = { view: null, rows: new Map() };
   const EMPTY = { models: [], partial: [], local: [], approximate: [], lengths: ["all"], columns: {}, scores: {}, revisions: {}, newest: null };
 
   /** Most models that can be compared. */
@@ -50,6 +48,13 @@
   const columnsOf = async (choice, view, length) =>
     length === view.lengths[0] ? view.columns : board.data(`lengths/${choice.file}-${view.lengths.indexOf(length)}`);
 
+  /** Return the rows of a view at a length; the same ones again while the view stays, so that what shows them can stay too. */
+  function rowsAt(view, length, columns) {
+    if (kept.view !== view) kept = { view, rows: new Map() };
+    if (!kept.rows.has(length)) kept.rows.set(length, board.rowsOf(index, view, columns));
+    return kept.rows.get(length);
+  }
+
   async function show(requested) {
     const { group, view: choice } = chosenBy(requested);
     board.syncControls(index, requested, group, choice);
@@ -64,25 +69,19 @@
     board.syncLengths(index, view.lengths, length);
     const every = async () => Promise.all(view.lengths.map(async (name) => [name, await columnsOf(choice, view, name)]));
     board.everyLength = () => busyWhile(every()).catch(failed);
-    if (key !== `${choice?.file} ${length}`) {
-      key = `${choice?.file} ${length}`;
-      rows = board.rowsOf(index, view, columns);
-    }
+    rows = rowsAt(view, length, columns);
     shown = { group, choice, length };
     board.showProvenance(index, view);
     board.notice(unknownParts(state, group, choice, length));
-    if (answered !== choice?.file) {
-      answered = choice?.file;
-      answers = length === view.lengths[0] ? rows : board.rowsOf(index, view, view.columns);
-    }
-    board.showAnswers(answers, state);
-    await panels[state.tab](state, columns);
+    const first = rowsAt(view, view.lengths[0], view.columns);
+    board.showAnswers(first, state);
+    await panels[state.tab](state, columns, first);
   }
 
   const panels = {
     table: (state, columns) => board.showTable(rows, columns, state, shown.length),
     chart: (state) => board.showScatter(rows, state),
-    models: (state) => board.showModels(index, state, shown, rows),
+    models: (state, _, first) => board.showModels(index, state, shown, first),
     matrix: (state) => board.showMatrix(index, state, shown, rows),
   };
 

@@ -4,7 +4,7 @@
 {
   const { el, byId, section } = board;
   const OPENED_WITH = 3;
-  let drawn = "";
+  let drawn = null;
 
   /** Return the models with these ids that exist, as objects, each with its index among them and among all. */
   function modelsOf(index, ids) {
@@ -46,40 +46,65 @@
     tray.replaceChildren(el("ul", {}, ...models.map((model) => chip(model, models))), open);
   };
 
-  /** Show the selected models. */
+  /** Show the selected models. If only the length changes, only what depends on it is drawn anew. */
   board.showModels = async (index, state, { group, choice, length }, rows) => {
     const selected = selectedOf(index, state);
     const models = selected.length ? selected : modelsOf(index, firstOf(rows, state));
-    const key = JSON.stringify([models.map((model) => model.id), state.task, state.theme, choice?.name, length]);
+    const key = JSON.stringify([models.map((model) => model.id), state.task, state.theme, choice?.name]);
     board.say(selected.length || !models.length ? "" : "The first of the table. Select others there, or add them here.");
-    if (key === drawn) return;
+    if (key === drawn?.key && length === drawn.length) return drawLater();
     const [paired, ...files] = await Promise.all([
       choice && models.length > 1 ? board.data(`differences/${choice.file}`) : null,
       ...models.map((model) => board.data(`models/${model.id}`)),
     ]);
     if (board.state() !== state) return;
-    drawn = key;
     const shown = models.map((model, at) => ({
       ...model,
       tasks: new Map(Object.entries(files[at].tasks)),
       averages: new Map(Object.entries(files[at].averages)),
     }));
-    const figures = [];
-    byId("panel-models").replaceChildren(
-      adder(index, shown),
-      ...(shown.length ? sections(shown, { state, group, choice, length, paired }, figures) : []),
-    );
-    const [first, ...others] = figures;
-    if (first) await board.draw(first.place, first);
-    drawLater(others, key).catch((error) => board.say(`Error: ${error.message}.`));
+    const context = { state, group, choice, length, paired };
+    if (key === drawn?.key) showLength(shown, context);
+    else showAll(index, shown, context, key);
+    if (drawn.first) await board.draw(drawn.first.place, drawn.first);
+    drawLater();
   };
 
-  /** Draw figures one by one, so that the page answers in between, until other models are shown. */
-  async function drawLater(figures, key) {
-    for (const figure of figures) {
-      await new Promise((resolve) => setTimeout(resolve));
-      if (drawn !== key) return;
-      await board.draw(figure.place, figure);
+  function showAll(index, models, context, key) {
+    const figures = [];
+    const lengthwise = models.length ? byLengthSections(models, context, figures, drawn?.first?.place) : [];
+    const [first] = figures.splice(0);
+    const others = models.length ? sections(models, context, lengthwise, figures) : [];
+    drawn = { key, length: context.length, lengthwise, first, waiting: figures };
+    byId("panel-models").replaceChildren(adder(index, models), ...others);
+  }
+
+  function showLength(models, context) {
+    const figures = [];
+    const fresh = byLengthSections(models, context, figures, drawn.first?.place);
+    drawn.lengthwise.forEach((section, at) => section?.replaceWith(fresh[at]));
+    drawn = { ...drawn, length: context.length, lengthwise: fresh, first: figures[0] };
+  }
+
+  // Not every browser has idle callbacks, and one that is busy may wait with them for long.
+  const idle = () => new Promise((resolve) => (window.requestIdleCallback ? requestIdleCallback(resolve, { timeout: 100 }) : setTimeout(resolve, 50)));
+  let drawing = false;
+
+  /** Draw the charts further down one by one while the browser is idle, so that the page answers in between. */
+  async function drawLater() {
+    if (drawing) return;
+    drawing = true;
+    try {
+      while (drawn.waiting.length) {
+        await idle();
+        if (board.state().tab !== "models") break;
+        const figure = drawn.waiting.shift();
+        if (figure) await board.draw(figure.place, figure);
+      }
+    } catch (error) {
+      board.say(`Error: ${error.message}.`);
+    } finally {
+      drawing = false;
     }
   }
 
@@ -110,16 +135,24 @@
     return el("div", { class: "adder" }, chips, input, el("datalist", { id: "all-models" }, ...options), empty);
   }
 
-  function sections(models, { state, group, choice, length, paired }, figures) {
-    const tasks = group.views.filter((view) => !view.average && models.some((model) => model.tasks.has(view.name)));
+  const tasksOf = (models, group) => group.views.filter((view) => !view.average && models.some((model) => model.tasks.has(view.name)));
+
+  /** Return the sections that depend on the length: the curves, and the scores of all tasks. */
+  function byLengthSections(models, { group, choice, length }, figures, place) {
+    const tasks = tasksOf(models, group);
+    return [board.positions(models, choice, length, figures, place), tasks.length > 1 ? board.byChoice(models, tasks, group, length) : null];
+  }
+
+  function sections(models, { state, group, choice, paired }, [positions, byChoice], figures) {
+    const tasks = tasksOf(models, group);
     const task = tasks.find((view) => view.name === (choice.average ? state.task : choice.name)) ?? tasks[0];
     return [
-      board.positions(models, choice, length, figures),
+      positions,
       board.byLength(models, choice),
       board.differences(models, paired, choice),
       task && board.domains(models, choice.average ? tasks : [], task, figures),
       tasks.length > 1 && board.heatMaps(models, tasks, group, figures),
-      tasks.length > 1 && board.byChoice(models, tasks, group, length),
+      byChoice,
       board.facts(models),
       task && notes(models, task),
     ].filter(Boolean);

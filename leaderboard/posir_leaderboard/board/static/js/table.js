@@ -8,6 +8,7 @@
   let table = null;
   let shown = null;
   let byPsi = false;
+  const pageButtons = el("nav", { class: "pages", "aria-label": "Pages of the table" });
 
   // Missing values come last in either sort order.
   const last = (direction) => (a, b) => {
@@ -258,12 +259,8 @@
       autoWidth: false,
       pageLength: PAGE,
       orderMulti: false,
-      layout: { topStart: null, topEnd: null, bottomStart: null, bottomEnd: { paging: { firstLast: false } } },
-      language: {
-        emptyTable: "No results yet.",
-        zeroRecords: "No model passes these filters.",
-        paginate: { previous: "Previous", next: "Next" },
-      },
+      layout: { topStart: null, topEnd: null, bottomStart: null, bottomEnd: null },
+      language: { emptyTable: "No results yet.", zeroRecords: "No model passes these filters." },
       createdRow: (node, row) => rowOf.set(node, row),
       preDrawCallback: (settings) => {
         byPsi = sortedBy(new DataTable.Api(settings)).name === "psi";
@@ -277,7 +274,7 @@
     table.on("draw", drawn);
     table.draw();
     labelLengths();
-    byId("table").replaceChildren(detached, el("p", { id: "unranked" }));
+    byId("table").replaceChildren(detached, pageButtons, el("p", { id: "unranked" }));
     offerUnranked();
   }
 
@@ -334,7 +331,7 @@
     shown.key = drawKey(board.note({ sort: sortedBy(table).sort, page: String(page + 1) }));
     table.column(RANK).header().querySelector(".dt-column-title").textContent = byPsi ? "Rank by PSI" : "Rank";
     for (const name of ON_DEMAND) table.table().node().classList.toggle(`by-${name}`, sortedBy(table).name === name);
-    byId("table").classList.toggle("one-page", pages < 2);
+    board.offerPages(pageButtons, { page, pages }, (at) => table.page(at).draw("page"));
     labelLimit();
     labelLength();
     updateRows();
