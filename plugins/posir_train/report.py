@@ -27,8 +27,9 @@ HEADINGS = ("Score", "Before", "After", "After - before", "p corrected", "Verdic
 LEGEND = (
     "On held-out articles. 95 % intervals for new articles; differences are paired by query. nDCG@10 and start to end (first "
     "minus last third) x 100; PSI: posterior median. p corrected: Holm-corrected for all tests of the table; better, worse, "
-    "less biased and more biased need p below 0.05. Cosine of unrelated texts: mean over pairs of documents of different "
-    "articles; near 1, all texts are alike."
+    "less biased and more biased need p below 0.05 and an interval without 0; reversed: start to end has another sign, and is "
+    "not clearly larger or smaller. Cosine of unrelated texts: mean over pairs of documents of different articles; near 1, all "
+    "texts are alike."
 )
 
 
@@ -39,6 +40,14 @@ class Value:
     value: float | None
     low: float | None = None
     high: float | None = None
+
+    @property
+    def magnitude(self) -> tuple[float, float]:
+        """The interval of the absolute value; (0, inf) if unknown."""
+        if self.low is None or self.high is None:
+            return 0.0, float("inf")
+        ends = sorted((abs(self.low), abs(self.high)))
+        return (0.0 if self.low <= 0 <= self.high else ends[0]), ends[1]
 
     @classmethod
     def from_estimate(cls, found: Estimate | MeanEstimate | None) -> Value:
@@ -73,11 +82,26 @@ class Change:
         """What the test allows to say."""
         if self.p_corrected is None:
             return ""
-        if self.p_corrected >= ALPHA or self.before.value is None or self.after.value is None:
+        if self.before.value is None or self.after.value is None or not self._is_significant():
             return "not significant"
         if self.score not in (START_TO_END, PSI):
             return "better" if self.after.value > self.before.value else "worse"
-        return "less biased" if abs(self.after.value) < abs(self.before.value) else "more biased"
+        if self.before.value * self.after.value >= 0:
+            return "less biased" if abs(self.after.value) < abs(self.before.value) else "more biased"
+        # The test is of the signed difference: what it says of magnitudes of opposite signs, only their intervals say.
+        before, after = self.before.magnitude, self.after.magnitude
+        return "less biased" if after[1] < before[0] else "more biased" if after[0] > before[1] else "reversed"
+
+    def _is_significant(self) -> bool:
+        """Whether the score changes; the p-value of PSI tests the effect of position, which may change while PSI does not."""
+        low, high = self.difference.low, self.difference.high
+        return (
+            self.p_corrected is not None
+            and self.p_corrected < ALPHA
+            and low is not None
+            and high is not None
+            and low * high > 0
+        )
 
 
 def compare_measurements(before: Measurement, after: Measurement) -> list[Change]:

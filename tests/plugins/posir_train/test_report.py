@@ -9,6 +9,8 @@ from posir_train.report import (
     NDCG,
     PSI,
     START_TO_END,
+    Change,
+    Value,
     build_table,
     compare_measurements,
     correct,
@@ -50,6 +52,21 @@ def test_the_other_way_is_worse_and_more_biased():
 def test_chance_is_not_significant():
     found = verdicts(EVEN, measurement([0.85, 0.85, 0.85], seed=2))
     assert {value for score, value in found.items() if score != COSINE} == {"not significant"}
+
+
+@pytest.mark.parametrize(
+    ("score", "before", "after", "difference", "verdict"),
+    [
+        (START_TO_END, Value(0.4, 0.3, 0.5), Value(-0.1, -0.2, 0.0), Value(-0.5, -0.6, -0.4), "less biased"),
+        (START_TO_END, Value(-0.1, -0.2, 0.0), Value(0.4, 0.3, 0.5), Value(0.5, 0.4, 0.6), "more biased"),
+        (START_TO_END, Value(-0.2, -0.3, -0.1), Value(0.22, 0.1, 0.3), Value(0.42, 0.3, 0.5), "reversed"),
+        (START_TO_END, Value(0.4, 0.3, 0.5), Value(0.1, 0.0, 0.2), Value(-0.3, -0.4, -0.2), "less biased"),
+        (PSI, Value(0.06, 0.0, 0.15), Value(0.16, 0.09, 0.23), Value(0.1, -0.01, 0.23), "not significant"),
+        (PSI, Value(0.06, 0.0, 0.15), Value(0.5, 0.4, 0.6), Value(0.44, 0.3, 0.5), "more biased"),
+    ],
+)
+def test_bias_is_compared_by_magnitude(score, before, after, difference, verdict):
+    assert Change(score, before, after, difference, 0.001, 0.004).verdict == verdict
 
 
 def test_differences_are_those_of_the_scores():
