@@ -42,7 +42,7 @@ def measure(documents: list[HumanDocument], language: str) -> Iterator[StageAccu
         write_documents(folder / "texts", documents)
         required = [
             f"documents={folder / 'texts'}", f"language={language}", "domain=harbour", f"output={folder / 'data'}",
-            f"work={folder / 'work'}", "llm.model=human", f"llm.endpoints=[{server.url}]", "sample.lengths=any", "ask.draws=3",
+            f"work={folder / 'work'}", "llm.model=human", f"llm.endpoints=[{server.url}]", "sample.lengths=any",
         ]  # fmt: skip
         yield from measure_stages(truth, run_stages(Tools(load_settings(None, required)), STAGE_NAMES[-1]))
 

@@ -1,8 +1,10 @@
 """What `posir build` adds to the time of the language model's server: 500 documents, 5,000 calls of 50 ms, 32 in flight.
 
-The same calls by the bare `openai` client, in as many threads, are the measure on a machine that does other work, too.
+A build from documents to a dataset takes 500 calls of Ask, 1,500 of Locate and 3,000 of Verify. It is compared with what the
+server needs at least, and with a raw HTTP client (`http.client`) and the bare `openai` client in 32 threads each. These send
+5,000 requests of the same length to the same server. All share the processor.
 
-Usage: python benchmarks/build_overhead.py [--documents 500] [--calls 5000] [--milliseconds 50]
+Usage: python benchmarks/build_overhead.py [--documents 500] [--milliseconds 50]
 """
 
 from __future__ import annotations
@@ -11,42 +13,81 @@ import argparse
 import json
 import multiprocessing
 import os
+import random
+import re
 import resource
 import tempfile
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection
 from pathlib import Path
+from typing import Any
 
 IN_FLIGHT = 32
+#: Questions per document; each takes a call of Locate, and two of Verify.
+QUESTIONS = 3
+#: About 1,700 tokens per document.
+SENTENCES = 120
+KEEPER = re.compile(r"The keeper of lighthouse (\d+) is called (\w+)\.")
+NUMBERED = re.compile(r"\[(\d+)\] The keeper of lighthouse (\d+) ")
+
+
+def write_document(number: int) -> str:
+    """Return a text whose sentences each say one thing."""
+    drawn = random.Random(number)
+    names = ["".join(drawn.choices("aeioubdklmnrst", k=7)).title() for _ in range(SENTENCES)]
+    return " ".join(
+        f"The keeper of lighthouse {number * SENTENCES + row} is called {name}." for row, name in enumerate(names, 10**6)
+    )
+
+
+def answer(prompt: str, user: str) -> dict[str, Any]:
+    """Return the right answer to a prompt of the build."""
+    if prompt == "ask_positional":
+        keepers = KEEPER.findall(user)
+        chosen = [keepers[row * len(keepers) // QUESTIONS] for row in range(QUESTIONS)]
+        asked = [
+            {"question": f"What is the keeper of lighthouse {one} called?", "answer": name, "type": "what"}
+            for one, name in chosen
+        ]
+        return {"questions": asked}
+    wanted = re.findall(r"keeper of lighthouse (\d+) called\?", user)[0]
+    if prompt == "locate":
+        row = next(int(row) for row, number in NUMBERED.findall(user) if number == wanted)
+        quote = next(match[0] for match in KEEPER.finditer(user) if match[1] == wanted)
+        return {"evidence": [{"first_sentence": row, "last_sentence": row, "quote": quote}]}
+    return {"relevance": 4 if f"lighthouse {wanted} is" in user else 0}
 
 
 def serve(port: multiprocessing.Queue[int], milliseconds: float) -> None:
-    """Answer every request after a fixed time with a grade; an asyncio server, which costs next to nothing."""
+    """Answer each request after a fixed time; an asyncio server, which costs little."""
     import asyncio
-
-    content = json.dumps({"relevance": 4})
-    body = json.dumps(
-        {
-            "choices": [{"message": {"role": "assistant", "content": content}, "finish_reason": "stop"}],
-            "usage": {"prompt_tokens": 1000, "completion_tokens": 10},
-        }
-    ).encode()
-    answer = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
+                started = time.perf_counter()
                 length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
-                await reader.readexactly(int(length.split(b":")[1]))
-                await asyncio.sleep(milliseconds / 1000)
-                writer.write(answer)
+                request = json.loads(await reader.readexactly(int(length.split(b":")[1])))
+                content = json.dumps(
+                    answer(request["response_format"]["json_schema"]["name"], request["messages"][1]["content"])
+                )
+                choice = {"message": {"role": "assistant", "content": content}, "finish_reason": "stop"}
+                usage = {"prompt_tokens": 1000, "completion_tokens": 10}
+                body = json.dumps({"choices": [choice], "usage": usage}).encode()
+                await asyncio.sleep(milliseconds / 1000 - (time.perf_counter() - started))
+                writer.write(
+                    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+                )
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
             writer.close()
 
     async def run() -> None:
-        server = await asyncio.start_server(handle, "127.0.0.1", 0)
+        server = await asyncio.start_server(handle, "127.0.0.1", 0, limit=2**20)
         port.put(server.sockets[0].getsockname()[1])
         await server.serve_forever()
 
@@ -60,48 +101,74 @@ def measure(work: Callable[[], object]) -> tuple[float, float]:
     return time.perf_counter() - started, time.process_time() - cpu
 
 
+def send_all(call: Callable[[Any], object], requests: list[Any]) -> None:
+    """Send requests from as many threads as may be in flight."""
+    with ThreadPoolExecutor(IN_FLIGHT) as pool:
+        list(pool.map(call, requests))
+
+
+def raw_client(port: int) -> Callable[[dict[str, Any]], object]:
+    """Return a function that sends a request through a connection that its thread keeps open."""
+    local = threading.local()
+
+    def call(body: dict[str, Any]) -> object:
+        if not hasattr(local, "connection"):
+            local.connection = HTTPConnection("127.0.0.1", port)
+        local.connection.request("POST", "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json"})
+        return local.connection.getresponse().read()
+
+    return call
+
+
 def main() -> None:
-    """Print the time of the calls beside that of the server and of the bare client, and the peak memory."""
+    """Print the time of a build beside those of the server and of two clients, and the peak memory."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--documents", type=int, default=500)
-    parser.add_argument("--calls", type=int, default=5000)
     parser.add_argument("--milliseconds", type=float, default=50)
     options = parser.parse_args()
-    port: multiprocessing.Queue[int] = multiprocessing.Queue()
-    server = multiprocessing.Process(target=serve, args=(port, options.milliseconds), daemon=True)
+    ports: multiprocessing.Queue[int] = multiprocessing.Queue()
+    server = multiprocessing.Process(target=serve, args=(ports, options.milliseconds), daemon=True)
     server.start()
-    address = f"http://127.0.0.1:{port.get()}/v1"
+    port = ports.get()
+    address = f"http://127.0.0.1:{port}/v1"
 
-    from posir_build.construction.call_log import CallLog
-    from posir_build.construction.language_model import LoggedLanguageModel, map_in_threads
-    from posir_build.construction.settings import LanguageModelSettings
+    from posir_build.construction.pipeline import STAGE_NAMES, Tools, run_stages, write_results
+    from posir_build.construction.settings import load_settings
     from posir_build.construction.verify import RELEVANCE
     from posir_tasks.models.connection import openai
 
-    texts = [f"Document {number}. " + "It has many words in its sentences. " * 200 for number in range(options.documents)]
-    values = [{"question": f"What is number {row}?", "text": texts[row % len(texts)]} for row in range(options.calls)]
-    settings = LanguageModelSettings.model_validate({"model": "none", "endpoints": [address], "in_flight": IN_FLIGHT})
-    client = openai.OpenAI(api_key="none", base_url=address)
-
-    def call(one: dict[str, str]) -> object:
-        return client.chat.completions.create(**RELEVANCE.build_request(one, 0, settings).body())
-
-    with tempfile.TemporaryDirectory() as folder:
-        log = CallLog(Path(folder) / "calls.sqlite")
-        model = LoggedLanguageModel(settings, log)
-        build = measure(lambda: model.ask(RELEVANCE, values, "Benchmark"))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        texts = [write_document(number) for number in range(options.documents)]
+        (folder / "texts.jsonl").write_text("\n".join(json.dumps({"text": text}) for text in texts))
+        fields = (
+            f"documents={folder / 'texts.jsonl'}", "language=eng-Latn", "domain=lighthouses", f"output={folder / 'data'}",
+            f"work={folder / 'work'}", "llm.model=none", f"llm.endpoints=[{address}]", f"llm.in_flight={IN_FLIGHT}",
+            "sample.lengths=any", f"ask.questions={QUESTIONS}", "verify.leave_out=false",
+        )  # fmt: skip
+        settings = load_settings(None, fields)
+        calls = options.documents * (1 + 3 * QUESTIONS)
+        question = "What is the keeper of lighthouse 1 called?"
+        bodies = [
+            RELEVANCE.build_request({"question": question, "text": texts[row % len(texts)]}, 0, settings.llm).body()
+            for row in range(calls)
+        ]
+        raw = measure(lambda: send_all(raw_client(port), bodies))
+        tools = Tools(settings)
+        sample = measure(lambda: run_stages(tools, "sample"))
+        build = measure(lambda: write_results(tools, run_stages(tools, STAGE_NAMES[-1])))
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-        assert log.usage()[("none", RELEVANCE.id)].calls == options.calls
-        again = measure(lambda: model.ask(RELEVANCE, values, "Benchmark"))
-    bare = measure(lambda: map_in_threads(call, values, IN_FLIGHT))
+        assert sum(used.calls for used in tools.log.usage().values()) == calls
+        client = openai.OpenAI(api_key="none", base_url=address)
+        bare = measure(lambda: send_all(lambda body: client.chat.completions.create(**body), bodies))
     server.terminate()
-    needed = options.calls * options.milliseconds / 1000 / IN_FLIGHT
-    print(f"{options.calls:,} calls, {IN_FLIGHT} in flight; load of the machine {os.getloadavg()[0]:.1f}")
-    print(f"time of the server: {needed:.1f} s")
-    for name, (seconds, cpu) in (("posir build", build), ("bare client", bare)):
-        print(f"{name}: {seconds:.1f} s ({seconds / needed - 1:+.0%}), CPU {cpu:.1f} s")
-    print(f"posir build to bare client: {build[0] / bare[0]:.2f}, CPU {build[1] / bare[1]:.2f}")
-    print(f"all from the log: {again[0]:.1f} s; peak memory {memory:.2f} GB")
+    needed = calls * options.milliseconds / 1000 / IN_FLIGHT
+    print(f"{calls:,} calls, {IN_FLIGHT} in flight; load of the machine {os.getloadavg()[0]:.1f}; peak memory {memory:.2f} GB")
+    print(f"server at least: {needed:.1f} s")
+    for label, (seconds, cpu) in (("raw client", raw), ("posir build", build), ("bare openai client", bare)):
+        compared = f"{seconds / needed - 1:+.0%} of the server, {seconds / raw[0] - 1:+.0%} of the raw client"
+        print(f"{label}: {seconds:.1f} s ({compared}), CPU {cpu:.1f} s")
+    print(f"Sample, before the first call: {sample[0]:.1f} s")
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 #: Packages of the extra, by the name under which they are imported.
 EXTRA = {
     "openai": "openai",
+    "aiohttp": "openai[aiohttp]",
     "rapidfuzz": "rapidfuzz",
     "sentencex": "sentencex",
     "rensa": "rensa",

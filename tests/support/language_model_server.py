@@ -73,6 +73,8 @@ class LanguageModelServer:
     """Characters of a message from which a request is refused."""
     status: int | None = None
     """If set, every request gets this status."""
+    page: str | None = None
+    """If set, every request is answered with this text in place of JSON, as proxies do."""
     seen: Counter[str] = field(default_factory=Counter)
     """Requests by their digest."""
     answered: Counter[str] = field(default_factory=Counter)
@@ -343,6 +345,8 @@ class Handler(BaseHTTPRequestHandler):
             return self.fail(401, f"Incorrect API key provided: {given}")
         if state.status is not None:
             return self.fail(state.status, "set by the test")
+        if state.page is not None:
+            return self.answer(200, state.page)
         if state.max_characters and len(user) > state.max_characters:
             return self.fail(400, "This model's maximum context length is exceeded")
         if self.path != "/v1/chat/completions":
@@ -381,7 +385,7 @@ class Handler(BaseHTTPRequestHandler):
         self.answer(status, {"error": {"message": message}}, headers)
 
     def answer(self, status: int, content: object, headers: dict[str, str] | None = None) -> None:
-        body = json.dumps(content).encode()
+        body = (content if isinstance(content, str) else json.dumps(content)).encode()
         self.send_response(status)
         for name, value in {"Content-Type": "application/json", "Content-Length": str(len(body)), **(headers or {})}.items():
             self.send_header(name, value)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 from posir_build.construction.call_log import Completion
 from posir_build.construction.settings import LanguageModelSettings, StructuredOutput
 from posir_tasks.errors import PosirError
 from posir_tasks.models.connection import Connection, openai
 from posir_tasks.tokens import estimate_tokens
+
+if TYPE_CHECKING:
+    from types import TracebackType
 
 #: Seconds for which a server that cannot be reached gets no request, if there is another.
 REST_SECONDS = 30.0
@@ -81,27 +84,35 @@ class _Server:
 
     address: str
     connection: Connection
+    client: openai.AsyncOpenAI
     in_flight: int = 0
     resting_until: float = 0.0
 
 
 class ChatClient:
-    """Sends requests to the servers of a language model; may be used by several threads."""
+    """Sends requests to the servers of a language model, from one event loop.
+
+    An asynchronous context manager, which closes the connections to the servers.
+    """
 
     def __init__(self, settings: LanguageModelSettings) -> None:
         addresses = settings.addresses()
         retries = settings.retries if len(addresses) == 1 else min(settings.retries, RETRIES_PER_SERVER)
         self._model = settings.model
-        self._lock = threading.Lock()
-        self._servers = [
-            _Server(
-                address,
-                Connection(address, key_variable=settings.key_variable, retries=retries, timeout=settings.timeout),
-            )
-            for address in addresses
-        ]
+        self._servers = []
+        for address in addresses:
+            connection = Connection(address, key_variable=settings.key_variable, retries=retries, timeout=settings.timeout)
+            self._servers.append(_Server(address, connection, connection.open_async_client()))
 
-    def complete(self, request: ChatRequest) -> Completion:
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.gather(*(server.client.close() for server in self._servers))
+
+    async def complete(self, request: ChatRequest) -> Completion:
         """Return a server's answer. A server that cannot be reached or fails is replaced by another.
 
         Raises:
@@ -111,23 +122,20 @@ class ChatClient:
         tried: list[_Server] = []
         while True:
             server = self._choose(tried)
+            server.in_flight += 1
             try:
-                return self._send(server, request)
+                return await self._send(server, request)
             except openai.OpenAIError as error:
                 tried.append(server)
                 self._handle(server, error, is_last=len(tried) == len(self._servers))
             finally:
-                with self._lock:
-                    server.in_flight -= 1
+                server.in_flight -= 1
 
     def _choose(self, tried: Sequence[_Server]) -> _Server:
-        """Reserve the untried server with the fewest requests in flight, one at rest only if there is no other."""
-        with self._lock:
-            now = time.monotonic()
-            untried = [server for server in self._servers if server not in tried]
-            server = min(untried, key=lambda one: (one.resting_until > now, one.in_flight))
-            server.in_flight += 1
-            return server
+        """Return the untried server with the fewest requests in flight, one at rest only if there is no other."""
+        now = time.monotonic()
+        untried = [server for server in self._servers if server not in tried]
+        return min(untried, key=lambda one: (one.resting_until > now, one.in_flight))
 
     def _handle(self, server: _Server, error: openai.OpenAIError, *, is_last: bool) -> None:
         """Let a server rest, or raise if no other can do better."""
@@ -140,15 +148,16 @@ class ChatClient:
         if is_last or not may_pass:
             reason = server.connection.explain(error, advice=ADVICE)
             raise PosirError(f"{self._model}@{server.address}: {reason} Answers so far are saved.") from None
-        with self._lock:
-            server.resting_until = time.monotonic() + REST_SECONDS
+        server.resting_until = time.monotonic() + REST_SECONDS
 
-    def _send(self, server: _Server, request: ChatRequest) -> Completion:
+    async def _send(self, server: _Server, request: ChatRequest) -> Completion:
         # Gateways that honour the key do not charge a request twice whose answer was lost on the way.
         options: Any = {"headers": {"Idempotency-Key": request.key}}
+        # Merging a path with the base address takes longer than reading the complete address.
+        url = f"{server.address}/chat/completions"
         for _ in range(INVALID_ANSWERS + 1):
             # Reading the answer as text takes a third of the time of the client's own models, and says what is wrong with it.
-            text = server.connection.client.post("/chat/completions", cast_to=str, body=request.body(), options=options)
+            text = await server.client.post(url, cast_to=str, body=request.body(), options=options)
             completion = read_completion(text, request.messages)
             if completion is not None:
                 return completion

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from functools import partial
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from pydantic import BaseModel
 
@@ -28,6 +30,10 @@ Result = TypeVar("Result")
 FIRST_OUTPUT_TOKENS = 500
 #: Refused requests after which the run ends if a prompt has no answer yet: then it is not about single documents.
 MAX_REJECTED = 5
+#: How often a request looks whether the budget has room for it, once those in flight have been counted.
+BUDGET_SECONDS = 0.05
+#: How often the main thread looks for a signal such as Ctrl-C.
+SIGNAL_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
@@ -105,7 +111,7 @@ def compute_cost(prices: Prices, input_tokens: float, output_tokens: float) -> f
 
 
 class Budget:
-    """What calls have cost, and may cost; used by several threads."""
+    """What calls have cost, and may cost."""
 
     def __init__(self, limit: float | None, prices: Prices, log: CallLog, model: str) -> None:
         used = [usage for (name, _), usage in log.usage().items() if name == model]
@@ -114,41 +120,37 @@ class Budget:
         self._output_tokens = sum(one.output_tokens for one in used)
         self._spent = compute_cost(prices, sum(one.input_tokens for one in used), self._output_tokens)
         self._reserved, self._in_flight = 0.0, 0
-        self._settled = threading.Condition()
 
-    def reserve(self, request: ChatRequest) -> float:
+    async def reserve(self, request: ChatRequest) -> float:
         """Reserve what a request is expected to cost, and return it.
 
         Raises:
             BudgetError: What is left of the budget does not cover it once the calls in flight are answered.
         """
         input_tokens = sum(estimate_tokens(content) for _, content in request.messages)
-        with self._settled:
-            while True:
-                output_tokens = self._output_tokens / self._calls if self._calls else FIRST_OUTPUT_TOKENS
-                expected = compute_cost(self._prices, input_tokens, output_tokens)
-                if self._limit is None or self._spent + self._reserved + expected <= self._limit:
-                    self._reserved += expected
-                    self._in_flight += 1
-                    return expected
-                if not self._in_flight:
-                    raise BudgetError(
-                        f"the budget of {self._limit:g} is spent: {self._calls:,} calls cost {self._spent:.4g}, and the next "
-                        f"one is expected to cost {expected:.2g}. All answers are saved; raise llm.budget and run again to "
-                        "continue."
-                    )
-                self._settled.wait()
+        while True:
+            output_tokens = self._output_tokens / self._calls if self._calls else FIRST_OUTPUT_TOKENS
+            expected = compute_cost(self._prices, input_tokens, output_tokens)
+            if self._limit is None or self._spent + self._reserved + expected <= self._limit:
+                self._reserved += expected
+                self._in_flight += 1
+                return expected
+            if not self._in_flight:
+                raise BudgetError(
+                    f"the budget of {self._limit:g} is spent: {self._calls:,} calls cost {self._spent:.4g}, and the next "
+                    f"one is expected to cost {expected:.2g}. All answers are saved; raise llm.budget and run again to "
+                    "continue."
+                )
+            await asyncio.sleep(BUDGET_SECONDS)
 
     def settle(self, reserved: float, completion: Completion | None) -> None:
         """Replace a reservation by the tokens that the server counted."""
-        with self._settled:
-            self._reserved -= reserved
-            self._in_flight -= 1
-            self._settled.notify_all()
-            if completion:
-                self._calls += 1
-                self._output_tokens += completion.output_tokens
-                self._spent += compute_cost(self._prices, completion.input_tokens, completion.output_tokens)
+        self._reserved -= reserved
+        self._in_flight -= 1
+        if completion:
+            self._calls += 1
+            self._output_tokens += completion.output_tokens
+            self._spent += compute_cost(self._prices, completion.input_tokens, completion.output_tokens)
 
 
 class LoggedLanguageModel:
@@ -158,7 +160,6 @@ class LoggedLanguageModel:
         self.name = settings.model
         self._settings = settings
         self._log = log
-        self._client = ChatClient(settings)
         self._budget = Budget(settings.budget, settings.prices, log, settings.model)
         self._answered: set[str] = set()
         self._rejected = 0
@@ -167,22 +168,31 @@ class LoggedLanguageModel:
         self, prompt: Prompt[AnswerT], values: Values, description: str, check: Check[AnswerT] = accept_all
     ) -> list[Reply[AnswerT]]:
         """Return the reply to a prompt for each mapping of placeholders to values; several are asked at a time."""
+        stop = threading.Event()
         with stage_progress(description, len(values)) as advance:
 
-            def reply(numbered: tuple[int, Mapping[str, str]]) -> Reply[AnswerT]:
-                number, one = numbered
-                answered = self._reply(prompt, one, partial(check, number))
-                advance()
-                return answered
+            async def ask_all() -> list[Reply[AnswerT]]:
+                async with ChatClient(self._settings) as client:
 
-            return map_in_threads(reply, enumerate(values), min(self._settings.in_flight, len(values)))
+                    async def reply(numbered: tuple[int, Mapping[str, str]]) -> Reply[AnswerT]:
+                        number, one = numbered
+                        answered = await self._reply(client, prompt, one, partial(check, number))
+                        advance()
+                        return answered
 
-    def _reply(self, prompt: Prompt[AnswerT], values: Mapping[str, str], check: Callable[[AnswerT], None]) -> Reply[AnswerT]:
+                    in_flight = min(self._settings.in_flight, len(values))
+                    return await map_in_flight(reply, enumerate(values), in_flight, stop)
+
+            return run_in_thread(ask_all(), stop)
+
+    async def _reply(
+        self, client: ChatClient, prompt: Prompt[AnswerT], values: Mapping[str, str], check: Callable[[AnswerT], None]
+    ) -> Reply[AnswerT]:
         problem = ""
         for attempt in range(self._settings.attempts):
             request = prompt.build_request(values, attempt, self._settings)
             try:
-                completion = self._log.find(request.key) or self._complete(request)
+                completion = self._log.find(request.key) or await self._complete(client, request)
                 answer = parse_answer(completion, prompt.answer)
                 check(answer)
                 return Reply(self.name, prompt.id, answer)
@@ -193,10 +203,10 @@ class LoggedLanguageModel:
                 break
         return Reply(self.name, prompt.id, None, problem)
 
-    def _complete(self, request: ChatRequest) -> Completion:
-        reserved, completion = self._budget.reserve(request), None
+    async def _complete(self, client: ChatClient, request: ChatRequest) -> Completion:
+        reserved, completion = await self._budget.reserve(request), None
         try:
-            completion = self._client.complete(request)
+            completion = await client.complete(request)
             self._log.add(request.key, self.name, request.prompt, completion)
             self._answered.add(request.prompt)
         except RejectedError as error:
@@ -209,39 +219,55 @@ class LoggedLanguageModel:
         return completion
 
 
-def map_in_threads(function: Callable[[Item], Result], items: Iterable[Item], threads: int) -> list[Result]:
-    """Return the results of a function in the order of the items.
+async def map_in_flight(
+    function: Callable[[Item], Awaitable[Result]], items: Iterable[Item], in_flight: int, stop: threading.Event
+) -> list[Result]:
+    """Return the results of a function in the order of the items, several of which are in flight at a time.
 
-    After an error, or Ctrl-C, no further item is begun, and those begun are finished: what they cost is not lost. A second
-    Ctrl-C ends the program at once.
+    After an error, or once `stop` is set, no further item is begun, and those begun are finished: what they cost is not lost.
     """
-    pending, results, errors = enumerate(items), dict[int, Result](), list[BaseException]()
-    lock, stop = threading.Lock(), threading.Event()
+    pending, results, errors = enumerate(items), dict[int, Result](), list[Exception]()
 
-    def work() -> None:
-        while not stop.is_set():
-            with lock:
-                item = next(pending, None)
-            if item is None:
-                return
+    async def work() -> None:
+        for index, item in pending:
             try:
-                results[item[0]] = function(item[1])
-            except BaseException as error:
+                results[index] = await function(item)
+            except Exception as error:
                 errors.append(error)
-                stop.set()
+            if errors or stop.is_set():
+                return
 
-    workers = [threading.Thread(target=work, daemon=True) for _ in range(threads)]
-    for worker in workers:
-        worker.start()
+    await asyncio.gather(*(work() for _ in range(in_flight)))
+    if errors:
+        # A wrong key is more to the point than the budget that other requests ran into.
+        raise min(errors, key=lambda error: isinstance(error, BudgetError))
+    return [results[index] for index in sorted(results)]
+
+
+def run_in_thread(work: Coroutine[Any, Any, Result], stop: threading.Event) -> Result:
+    """Return the result of a coroutine, which is run in an event loop in another thread.
+
+    At Ctrl-C, `stop` is set and the coroutine is waited for. A second Ctrl-C ends the program at once.
+    """
+    future: Future[Result] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(asyncio.run(work))
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
     try:
-        for worker in workers:
-            worker.join()
+        _wait_for(future)
     except KeyboardInterrupt:
         stop.set()
-        for worker in workers:
-            worker.join()
+        _wait_for(future)
         raise
-    if errors:
-        # A wrong key is more to the point than the budget that other threads ran into.
-        raise min(errors, key=lambda error: isinstance(error, BudgetError))
-    return [results[index] for index in range(len(results))]
+    return future.result()
+
+
+def _wait_for(future: Future[Any]) -> None:
+    """Wait in short steps: without a limit, Ctrl-C may not end the wait, since the signal can reach another thread."""
+    while wait([future], SIGNAL_SECONDS).not_done:
+        pass

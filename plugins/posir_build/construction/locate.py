@@ -68,7 +68,7 @@ def locate_evidence(
     discarded: list[Discarded] = []
     for question, reply in zip(questions, replies, strict=True):
         if reply.answer is None:
-            reason = reply.problem if "quote" in reply.problem else f"unusable answer: {reply.problem}"
+            reason = reply.problem if reply.problem.startswith("the quote") else f"unusable answer: {reply.problem}"
             discarded.append(Discarded(reason, question.id, reply.prompt, question))
             continue
         document = numbered[question.document]

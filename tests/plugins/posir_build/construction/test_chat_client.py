@@ -1,15 +1,21 @@
 """Language models over real HTTP: failures, several servers, the budget, and what is sent."""
 
+import asyncio
 import json
+import signal
+import sqlite3
+import subprocess
+import sys
 import threading
+import time
 
 import openai
 import pytest
 
 from posir_build.construction.answers import Answerability
 from posir_build.construction.call_log import CallLog
-from posir_build.construction.chat_client import ChatClient, read_completion
-from posir_build.construction.language_model import BudgetError, LoggedLanguageModel, map_in_threads
+from posir_build.construction.chat_client import INVALID_ANSWERS, read_completion
+from posir_build.construction.language_model import BudgetError, LoggedLanguageModel, map_in_flight, run_in_thread
 from posir_build.construction.prompts import load_prompt
 from posir_build.construction.settings import LanguageModelSettings
 from posir_tasks.errors import PosirError
@@ -168,25 +174,58 @@ def test_usage_is_the_servers_or_else_estimated():
     assert (estimated.input_tokens, estimated.output_tokens) == (1, 2)
 
 
-def test_an_answer_of_another_api_is_one_message(server, monkeypatch):
-    client = ChatClient(LanguageModelSettings(model="human", endpoints=[server.url], retries=0))
-    monkeypatch.setattr(client._servers[0].connection.client, "post", lambda *_, **__: "<html>busy</html>")
+def test_an_answer_of_another_api_is_one_message(server, tmp_path):
+    server.page = "<html>busy</html>"
     with pytest.raises(PosirError, match=r"not one of an OpenAI-compatible chat API .*busy"):
-        client.complete(PROMPT.build_request(ASKED[0], 0, LanguageModelSettings(model="human")))
+        ask(connect(tmp_path, server), ASKED[:1])
+    # Such a page is asked for again.
+    assert sum(server.seen.values()) == 1 + INVALID_ANSWERS
+
+
+def run_all(function, items, in_flight):
+    stop = threading.Event()
+    return run_in_thread(map_in_flight(function, items, in_flight, stop), stop)
 
 
 def test_after_an_error_what_was_begun_is_finished():
-    finished, barrier = [], threading.Barrier(2)
+    finished = []
 
-    def work(number):
-        barrier.wait(10)
+    async def work(number):
         if number == 0:
             raise ValueError("first")
+        await asyncio.sleep(0.01)
         finished.append(number)
         return number
 
     with pytest.raises(ValueError, match="first"):
-        map_in_threads(work, range(2), 2)
-    assert finished == [1]
-    assert map_in_threads(str, range(5), 2) == list("01234")
-    assert map_in_threads(str, [], 0) == []
+        run_all(work, range(9), 3)
+    assert finished == [1, 2]
+
+
+def test_results_are_in_the_order_of_the_items():
+    async def work(number):
+        await asyncio.sleep(0.001 * (5 - number))
+        return str(number)
+
+    assert run_all(work, range(5), 2) == list("01234")
+    assert run_all(work, [], 0) == []
+
+
+def test_ctrl_c_begins_nothing_more_and_finishes_what_was_begun(server, tmp_path):
+    """In a process of its own, since the signal goes to the main thread."""
+    server.seconds = 0.3
+    code = (
+        "import sys; from pathlib import Path; from tests.plugins.posir_build.construction.test_chat_client import *\n"
+        "ask(connect(Path(sys.argv[1]), sys.argv[2], in_flight=2))"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path), server.url], stderr=subprocess.PIPE, text=True)
+    while not server.in_flight and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert "KeyboardInterrupt" in errors
+    assert process.returncode != 0
+    answered = sum(server.answered.values())
+    assert answered in (2, 4)
+    saved = sqlite3.connect(tmp_path / "calls.sqlite").execute("SELECT key FROM calls")
+    assert {key for (key,) in saved} == set(server.answered)
