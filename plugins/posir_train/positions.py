@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -56,6 +57,14 @@ class PositionWeights:
         if not (min(begin, middle, end) >= 0 and 0 < total < float("inf")):
             raise PosirError(f"--positions {text}: weights must be at least 0, and one of them above 0. Use {ALLOWED}.")
         return cls((begin / total, middle / total, end / total), text)
+
+    def apportion(self, filled: Mapping[Position, int], places: int) -> dict[Position, int]:
+        """Divide places among the positions: with those already filled, they have their shares (Webster's method)."""
+        given = dict.fromkeys(Position, 0)
+        for _ in range(places):
+            next_ = min(self.needed, key=lambda one: (filled.get(one, 0) + given[one] + 0.5) / self.shares[one])
+            given[next_] += 1
+        return given
 
     @property
     def needed(self) -> tuple[Position, ...]:

@@ -7,11 +7,11 @@ are drawn anew in every epoch.
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import cycle, islice
+from itertools import cycle, islice, zip_longest
 
 import numpy as np
 from datasets import Dataset
@@ -123,26 +123,42 @@ class BatchPlan:
         return [found[place] for place in rng.permutation(len(found))]
 
     def _fill(self, rows: Sequence[int], size: int, rng: np.random.Generator) -> Iterator[list[int]]:
-        """Yield batches of rows in which no document answers two questions; those that cannot be filled are smaller."""
+        """Yield batches of rows in which no document answers two questions, and the positions have their shares.
+
+        The shares hold in every batch, up to rounding, so that even a short training is balanced. Batches that cannot be filled
+        are smaller.
+        """
         waiting = deque(row for hand in self._deal(rows, rng) for row in hand)
+        filled: Counter[Position] = Counter()
         while waiting:
+            room = self.cells.weights.apportion(filled, size)
             batch: list[int] = []
             postponed: list[int] = []
             while waiting and len(batch) < size:
                 row = waiting.popleft()
-                (postponed if self._conflicts(row, batch) else batch).append(row)
+                position = self.examples[row].position
+                if room[position] and not self._conflicts(row, batch):
+                    batch.append(row)
+                    room[position] -= 1
+                else:
+                    postponed.append(row)
             waiting.extendleft(reversed(postponed))
+            if not batch:
+                return
             if len(batch) > 1:
+                filled.update(self.examples[row].position for row in batch)
                 yield batch
 
     def _deal(self, rows: Sequence[int], rng: np.random.Generator) -> list[list[int]]:
-        """Return the rows in groups of a few of one article, in random order."""
-        articles: dict[str, list[int]] = defaultdict(list)
+        """Return the rows in groups of a few of one article, of all positions in turn, in random order."""
+        articles: dict[str, tuple[list[int], ...]] = defaultdict(lambda: tuple([] for _ in Position))
         for row in rng.permutation(rows).tolist():
-            articles[self.examples[row].document.article].append(row)
-        hands = [
-            own[start : start + self.per_article] for own in articles.values() for start in range(0, len(own), self.per_article)
-        ]
+            example = self.examples[row]
+            articles[example.document.article][example.position].append(row)
+        hands = []
+        for cells in articles.values():
+            own = [row for rows in zip_longest(*cells) for row in rows if row is not None]
+            hands += [own[start : start + self.per_article] for start in range(0, len(own), self.per_article)]
         return [hands[place] for place in rng.permutation(len(hands))]
 
     def _conflicts(self, row: int, batch: Iterable[int]) -> bool:

@@ -32,6 +32,16 @@ def test_positions_have_their_shares(windows, positions):
         assert counts[position] / len(drawn) == pytest.approx(share, abs=0.08)
 
 
+@pytest.mark.parametrize("positions", ["begin", "uniform", "2,1,1", "1,0,3"])
+def test_every_batch_has_the_shares(windows, positions):
+    batches = plan(windows, positions).form_batches(8, seed=1, epoch=0)
+    assert len(batches) > 5
+    for batch in batches:
+        counts = Counter(windows[row].position for row in batch)
+        for position, share in zip(Position, PositionWeights.parse(positions).shares, strict=True):
+            assert abs(counts[position] - share * len(batch)) <= 1
+
+
 def test_batches_are_full_and_of_one_length(windows):
     lengths = [100 if row % 2 else 300 for row in range(len(windows))]
     for batch in plan(windows, lengths=lengths).form_batches(8, seed=1, epoch=0):
