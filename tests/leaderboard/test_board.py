@@ -29,17 +29,20 @@ from posir_leaderboard.board.models import BM25, UNKNOWN, Model, read_model
 from posir_leaderboard.board.published import published_records
 from posir_leaderboard.board.push import push_site
 from posir_leaderboard.board.ranks import average_differences, means_by_cluster, paired_differences, rank_ranges
-from posir_leaderboard.board.records import ScoredRow, read_date, row_columns, score_entry
+from posir_leaderboard.board.records import CELL, ScoredRow, merge_panels, read_date, row_columns, score_entry
 from posir_leaderboard.board.serve import create_server
 from posir_leaderboard.board.site import data_file, render_site
 from posir_leaderboard.board.views import build_average_view, build_task_view
 from posir_leaderboard.entries import read_entries
 from posir_published import published_rows
+from posir_report.cells import MERGED_BINS, MIN_QUERIES, build_curve_cells
+from posir_report.summary import summarise
 from posir_significance.intervals import estimate_mean
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Evidence
 from posir_tasks.profile import PositionProfile
+from posir_tasks.results import read_results
 from posir_tasks.schemes import RelativePositions
 from tests.support.board import GROUPS, NO_LIBRARIES, contents, fake_model, fake_record, fake_row, hostile_names, length_columns
 from tests.support.commands import run
@@ -123,6 +126,20 @@ def test_a_link_preview_has_a_picture(built):
     assert b'<meta property="og:image" content="preview.png">' in (built[0] / "index.html").read_bytes()
     page = render_site([], GROUPS, NO_LIBRARIES, url="https://board.example")["index.html"]
     assert b'<meta property="og:image" content="https://board.example/preview.png">' in page
+
+
+def test_sparse_bins_of_a_curve_are_merged_as_in_the_report(tmp_path):
+    write_result(tmp_path, {"one": profile(0) + profile(1)}, model="org/first", task="PosIR-English")
+    (summary,) = summarise(read_results(tmp_path))
+    curves, counts = merge_panels(summary)[1:], summary.profile.counts.sum(axis=2)
+    sparse = [bool(queries.min() < MIN_QUERIES) for queries in counts]
+    assert True in sparse
+    assert [curve is not None for curve in curves] == sparse
+    for curve, title in zip(curves, summary.profile.axes.length_titles, strict=True):
+        if curve:
+            cells = [cell for cell in build_curve_cells(summary) if cell.length == title]
+            assert len(cells) == MERGED_BINS
+            assert curve == {name: [getattr(cell, name) for cell in cells] for name in CELL}
 
 
 @pytest.mark.parametrize(

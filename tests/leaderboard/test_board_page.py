@@ -17,6 +17,7 @@ from posir_leaderboard.board.groups import builtin_groups
 from posir_leaderboard.board.published import published_records
 from posir_leaderboard.board.serve import create_server
 from posir_leaderboard.board.site import render_site
+from posir_tasks.languages import DOMAINS
 from tests.support.board import GROUPS, contents, fake_model, fake_record, hostile_names, length_columns, libraries
 from tests.support.browser import CHROMIUM
 
@@ -214,6 +215,10 @@ def test_every_filter_shows_exactly_the_models_it_should(visit, address, data):
         "kind=Sparse": lambda model: model["kind"] == "Sparse",
         "size=500M to 1B": lambda model: 5e8 <= model["parameters"] < 1e9,
         "weights=false": lambda model: model["open_weights"] is False,
+        "window=up to 512": lambda model: model["window"] <= 512,
+        "window=8k and more": lambda model: model["window"] >= 8_000,
+        "dimensions=513 to 1,024": lambda model: 513 <= model["dimensions"] <= 1_024,
+        "licence=mit": lambda model: model["license"] == "mit",
         "source=published": lambda model: model["published"],
         "search=MODEL-49": lambda model: "model-49" in model["name"],
         "kind=Dense&weights=true&search=org1/": lambda model: (
@@ -320,6 +325,29 @@ def test_the_matrix_has_a_row_per_model_and_hatches_what_is_missing(visit, addre
     assert column == sorted(column, reverse=True)
     page.page.select_option("#matrix-score", "start_to_end")
     assert page.state()["score"] == "start_to_end"
+
+
+@pytest.mark.slow
+def test_the_matrix_of_a_language_has_a_column_for_each_domain(visit, address, data):
+    page = visit().go(f"{address}#tab=matrix&data=PosIR-English")
+    page.page.wait_for_selector(".matrix td")
+    assert page.page.locator(".matrix thead th").count() == 1 + len(DOMAINS) == 32
+    assert page.page.locator(".matrix tbody tr").count() == 12, "the models with results by domain"
+    matrix = data[f"matrix/{data['board']['groups'][0]['views'][1]['file']}"]
+    first = matrix["lengths"]["all"]["ndcg_at_10"][0][0]
+    name = data["board"]["models"]["label"][matrix["models"][0]]
+    row = page.page.locator(".matrix tbody tr", has=page.page.locator(f"bdi[title='{name}']"))
+    assert row.locator("td").first.inner_text() == f"{100 * first:.1f}"
+    page.page.click(".matrix thead button >> nth=2")
+    column = numbers(page.page.locator(".matrix td:nth-child(4)").all_inner_texts())
+    assert column == sorted(column, reverse=True)
+    page.page.select_option("#matrix-score", "start_to_end")
+    page.page.select_option("#matrix-domain", index=3)
+    assert page.page.locator(".matrix thead th").count() == 2
+    assert {text[0] for text in page.page.locator(".matrix td").all_inner_texts()} <= {"+", "−", "0"}
+    assert page.state()["domain"] == sorted(DOMAINS)[2]
+    page.page.set_viewport_size({"width": 390, "height": 844})
+    assert page.page.evaluate("document.documentElement.scrollWidth") == 390, "the matrix scrolls by itself"
 
 
 # Links
@@ -560,6 +588,8 @@ def test_it_works_from_the_keyboard_alone(visit, address):
     assert page.page.evaluate("document.activeElement.id") == "skip"
     keyboard.press("Enter")
     assert page.page.evaluate("document.activeElement.id") == "results"
+    keyboard.press("Tab")
+    assert page.page.evaluate("results.contains(document.activeElement)"), "the controls are passed over"
     page.page.focus("th.q4 .dt-column-order")
     keyboard.press("Enter")
     expect(page.page.locator("th.q4")).to_have_attribute("aria-sort", "descending")
@@ -639,6 +669,129 @@ def test_detail_that_cannot_be_loaded_is_reported_and_retried(visit, address):
     page.page.click("#table .model-name >> nth=1")
     page.page.wait_for_selector("#panel-models h2")
     page.errors.clear()
+
+
+# What a figure or a number says is said once, on one scale
+
+
+@pytest.mark.slow
+def test_the_null_of_psi_is_from_its_mean_to_its_95th_percentile_everywhere(visit, address, data):
+    view = length_columns(data, data["board"]["groups"][0]["views"][0]["file"], "all")
+    page = visit().go(f"{address}#sort=psi")
+    place = view["psi_estimate"].index(min(score for score in view["psi_estimate"] if score is not None))
+    expected = f"{view['psi_null_mean'][place]:.3f} to {view['psi_null_p95'][place]:.3f}"
+    assert page.page.locator("#table td.psi .faint").first.inner_text() == f"null {expected}"
+    page.page.click("#table .expand >> nth=0")
+    assert f"PSI under the null\n{expected}" in page.page.inner_text("#table .detail")
+    page.page.fill("#search", page.names()[0])
+    page.page.click("#tab-chart")
+    page.page.locator("#panel-chart g.mark-symbol.role-mark path").hover(force=True)
+    expect(page.page.locator(".vg-tooltip")).to_contain_text(f"PSI under the null{expected}")
+    specifications = data["charts"]
+    for name, (low, high) in {"scatter": ("y", "y2"), "subsets_psi": ("x", "x2")}.items():
+        bars = [mark["encode"]["update"] for mark in specifications[name]["marks"] if "psi_null" in json.dumps(mark)]
+        assert [(bar[low]["field"], bar[high]["field"]) for bar in bars] in (
+            [("psi_null_mean", "psi_null_p95")],
+            [("psi_null_p95", "psi_null_mean")],
+        )
+
+
+@pytest.mark.slow
+def test_differences_have_one_axis_with_labels_and_one_zero(visit, address, data):
+    view = length_columns(data, data["board"]["groups"][0]["views"][0]["file"], "all")
+    largest = max(abs(end) for name in ("start_to_end_low", "start_to_end_high") for end in view[name] if end is not None)
+    page = visit().go(address)
+    heading = page.page.inner_text("th.start_to_end .tokens")
+    low, high = (float(text.replace("−", "-")) for text in heading.split(" to "))
+    assert low == -high
+    assert 100 * largest <= high < 100 * largest + 5
+    zeros = "marks => marks.map((one) => (({ left, right }) => (left + right) / 2)(one.getBoundingClientRect()))"
+    places = page.page.eval_on_selector_all("#table .difference .zero", zeros)
+    assert len(places) == PAGE
+    assert max(places) - min(places) < 1
+    titles = page.page.locator("#table svg.curve").evaluate_all("curves => curves.map((one) => one.viewBox.baseVal.height)")
+    assert set(titles) == {28}, "all curves have the axis from 0 to 100"
+    assert "axis 0 to 100" in page.page.inner_text("#key")
+
+
+@pytest.mark.slow
+def test_a_colour_means_one_thing(visit, address, data):
+    """The colours of models are not those of scores, and a model has one colour in all charts."""
+    page = visit().go(address)
+    colour = "(names) => names.map((name) => { probe.style.color = `var(--${name})`; return getComputedStyle(probe).color; })"
+    page.page.evaluate("document.body.append(Object.assign(document.createElement('i'), { id: 'probe' }))")
+    models = page.page.evaluate(colour, [f"series-{number}" for number in range(1, 7)])
+    scores = page.page.evaluate(colour, ["heat", "towards-end", "ink", "heat-1", "heat-2", "heat-3", "heat-4"])
+    assert len({*models, *scores}) == len(models) + len(scores)
+    line = page.page.eval_on_selector("#table .curve .line", "line => getComputedStyle(line).stroke")
+    assert line == scores[2], "a curve in the table is in the colour of text"
+    page.go(f"{address}#tab=models&models={','.join(first_ids(data, 2))}")
+    charts(page, 1 + 2 + 2)
+    for place in (1, 2):
+        fills = "points => [...new Set(points.map((one) => one.getAttribute('fill')))]"
+        points = page.page.eval_on_selector_all(f"#panel-models .chart >> nth={place} >> g.mark-symbol.role-mark path", fills)
+        assert sorted(points) == sorted(models[:2]), "nDCG@10 and PSI of a model have its colour"
+
+
+@pytest.mark.slow
+def test_a_language_without_a_result_is_a_hatched_row_of_the_heat_map(visit, tmp_path):
+    one, other = fake_model(1), fake_model(2)
+    tasks = ("PosIR-English", "PosIR-German", "PosIR-Hindi")
+    records = [fake_record(model, task, 5) for model in (one, other) for task in tasks if (model, task) != (other, tasks[1])]
+    with served(board_of(tmp_path, records)) as address:
+        page = visit().go(f"{address}#data=PosIR-English&tab=models&models={one.id},{other.id}")
+        charts(page, 1 + 2 + 2)
+        whole, missing = (page.page.locator("#panel-models .chart").nth(place) for place in (3, 4))
+        for chart, cells, strokes in ((whole, 60, 0), (missing, 40, 40)):
+            assert chart.locator("g.mark-rect.role-mark path").count() == cells
+            assert chart.locator("g.mark-symbol.role-mark path").count() == strokes
+            languages = chart.locator("g.role-axis-label text").all_text_contents()
+            assert [text for text in languages if text.isalpha()] == ["English", "German", "Hindi"], "rows align across models"
+        assert "Hatched: no result." in page.page.inner_text("#panel-models")
+
+
+@pytest.mark.slow
+def test_a_tooltip_is_on_the_scale_of_its_axis(visit, address, data):
+    (identity,) = first_ids(data, 1)
+    page = visit().go(f"{address}#data=PosIR-English&tab=models&models={identity}")
+    charts(page, 1 + 2 + 1)
+    panel = data[f"models/{identity}"]["tasks"]["PosIR-English"]["panels"][0]
+    page.page.locator("#panel-models .chart >> nth=0 >> g.mark-symbol.role-mark path").nth(3).hover(force=True)
+    tip = page.page.locator(".vg-tooltip")
+    expect(tip).to_contain_text(f"nDCG@10{100 * panel['ndcg_at_10'][3]:.1f}")
+    expect(tip).to_contain_text(f"95 % interval{100 * panel['low'][3]:.1f} to {100 * panel['high'][3]:.1f}")
+    expect(tip).to_contain_text("Queries2,100")
+    ticks = page.page.locator("#panel-models .chart >> nth=0 >> g.role-axis-label text").all_text_contents()
+    assert "20" in ticks
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [1400, 1024, 390])
+def test_labels_of_axes_do_not_overlap(visit, address, data, width):
+    page = visit(viewport={"width": width, "height": 900}).go(f"{address}#tab=models&models={','.join(first_ids(data, 2))}")
+    charts(page, 1 + 2 + 2)
+    boxes = "texts => texts.filter((one) => one.textContent).map((one) => one.getBoundingClientRect().toJSON())"
+    for place in range(5):
+        chart = page.page.locator("#panel-models .chart").nth(place)
+        labels = chart.locator("g.role-axis-label text").evaluate_all(boxes)
+        assert len(labels) > 3
+        for at, one in enumerate(labels):
+            for other in labels[:at]:
+                apart = one["right"] <= other["left"] or other["right"] <= one["left"]
+                assert apart or one["bottom"] <= other["top"] + 1 or other["bottom"] <= one["top"] + 1, (place, one, other)
+
+
+@pytest.mark.slow
+def test_another_length_draws_only_what_depends_on_it(visit, address, data):
+    page = visit().go(f"{address}#tab=models&models={','.join(first_ids(data, 2))}")
+    charts(page, 1 + 2 + 2)
+    page.page.evaluate("document.querySelectorAll('#panel-models .chart').forEach((one, at) => (one.dataset.mark = at))")
+    before = page.page.get_attribute("#panel-models .large g.mark-line path", "d")
+    page.page.check("input[value=Q4]", force=True)
+    expect(page.page.locator("#panel-models .large figcaption")).to_contain_text("Q4")
+    expect(page.page.locator("#panel-models .large g.mark-line path").first).not_to_have_attribute("d", before)
+    marks = page.page.locator("#panel-models .chart").evaluate_all("charts => charts.map((one) => one.dataset.mark)")
+    assert marks == [str(at) for at in range(5)], "every chart is the one that was there"
 
 
 # The published results, with runs of BM25 and MiniLM
@@ -725,6 +878,21 @@ def test_nothing_is_cut_off_at_any_width(visit, published, width):
     page.go(f"{published}#tab=matrix")
     page.page.wait_for_selector(".matrix td")
     assert page.page.evaluate("document.documentElement.scrollWidth") <= width, "the matrix scrolls by itself"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [1400, 1024, 390])
+def test_axe_finds_nothing_at_any_width(visit, published, width):
+    page = visit(viewport={"width": width, "height": 900})
+    for state in ("", "benchmark=PosQ&data=SQuAD-PosQ", "tab=chart", "benchmark=PosIR-Mini&tab=models", "tab=matrix"):
+        for theme in ("light", "dark"):
+            page.go(f"{published}#{state}&theme={theme}")
+            page.page.wait_for_selector(
+                {"chart": "#panel-chart svg", "models": "#panel-models .chart svg"}.get(state[-6:].split("=")[-1], "td")
+            )
+            page.settle()
+            found = axe.Axe().run(page.page, options={"resultTypes": ["violations"]}).response["violations"]
+            assert [(one["id"], one["nodes"][0]["html"]) for one in found] == [], (state, theme)
 
 
 @pytest.mark.slow

@@ -1,12 +1,15 @@
 """Curves of the leaderboard: sparse bins, averages, and what is known of published results."""
 
+import json
 from dataclasses import replace
 
 import pytest
 
 from posir_leaderboard.board.curves import Curves, average_curves, merge_sparse_bins
-from posir_leaderboard.board.published import add_query_counts, published_records
+from posir_leaderboard.board.published import published_records
+from posir_leaderboard.board.query_counts import add_query_counts, count_queries, read_statistics
 from posir_leaderboard.board.views import build_task_view
+from posir_tasks.errors import PosirError
 from tests.support.board import fake_model, fake_record
 
 
@@ -58,10 +61,49 @@ def test_query_counts_of_published_results_come_from_complete_results_on_the_sam
     result = fake_record(fake_model(0), "PosIR-English", 0)
     local = replace(result, detail={**result.detail, "data_revision": "local-1"})
     published = [one for one in published_records() if one.task == "PosIR-English"]
-    (before, *_), (after, *_) = add_query_counts(published, [local]), add_query_counts(published, [result])
+    (before, *_), (after, *_) = (add_query_counts(published, count_queries([one])) for one in (local, result))
     assert before.rows[1].ndcg_at_10_low is None
     assert after.rows[1].queries == 10_500
     assert after.rows[1].ndcg_at_10_low < after.rows[1].ndcg_at_10 < after.rows[1].ndcg_at_10_high
+
+
+def statistics_file(folder, dataset="PosIR-English"):
+    """Write what `posir stats TASK --format json` prints of two domains and their total."""
+    bins = {"all": [40] * 20, "Q1": [10] * 20, "Q2": [12] * 19 + [10], "Q3": [10] * 20, "Q4": [8] * 19 + [10]}
+    domain = {"domain": "sports", "queries": 1, "histogram": {"all": [1]}}
+    content = {"dataset": dataset, "source": "folder", "rows": [domain, {"domain": "all", "queries": 800, "histogram": bins}]}
+    file = folder / f"{dataset}.json"
+    file.write_text(json.dumps(content))
+    return file
+
+
+def test_query_counts_of_published_results_come_from_the_statistics_of_the_data(tmp_path):
+    counts = read_statistics([statistics_file(tmp_path)])
+    published = [one for one in published_records() if one.task in ("PosIR-English", "PosIR-German")]
+    rows = {one.task: one for one in add_query_counts(published, counts)}
+    view = build_task_view("PosIR-English", add_query_counts(published, counts))
+    by_length = rows["PosIR-English"].rows_by_length
+    assert [by_length[name].row.queries for name in ("all", "Q1", "Q2", "Q4")] == [800, 200, 238, 162]
+    assert all(rank is not None for rank in view.columns("Q3")["rank"]), "with counts there are intervals, and so ranks"
+    wide, narrow = (by_length[name].row for name in ("Q4", "Q1"))
+    assert wide.ndcg_at_10_high - wide.ndcg_at_10_low > narrow.ndcg_at_10_high - narrow.ndcg_at_10_low, "8 in a bin, not 10"
+    assert rows["PosIR-German"].rows_by_length["Q1"].row.queries is None
+
+
+@pytest.mark.parametrize("content", ["no JSON", "{}", '{"dataset": "PosIR-English", "rows": []}', None])
+def test_files_without_statistics_are_refused_with_what_is_expected(tmp_path, content):
+    file = tmp_path / "stats.json"
+    if content is not None:
+        file.write_text(content)
+    with pytest.raises(PosirError, match=r"stats.json: no statistics of a task .* Give the output of `posir stats TASK"):
+        read_statistics([file])
+
+
+def test_statistics_of_a_task_without_published_results_are_refused(tmp_path):
+    with pytest.raises(
+        PosirError, match=r"statistics of PosIR-Mini, a name without published results\. These have some: .*PosIR-English"
+    ):
+        read_statistics([statistics_file(tmp_path, "PosIR-Mini")])
 
 
 def test_a_result_on_local_data_is_not_ranked_among_others():

@@ -30,7 +30,7 @@ def fake_model(number: int, name: str | None = None) -> Model:
         window=int(rng.choice([256, 512, 8192, 32768])),
         dimensions=int(rng.choice([384, 768, 1024, 4096])),
         open_weights=bool(rng.random() < 0.8),
-        license="apache-2.0",
+        license="apache-2.0" if number % 4 else "mit",
         reference=f"https://huggingface.co/org{number % 40}/model-{number}",
     )
 
@@ -79,6 +79,7 @@ NO_DETAIL = {
     "position_title": "",
     "relative": True,
     "panels": [],
+    "curves": [],
     "subsets": None,
     "data_revision": "main",
     "date": "2026-01-31",

@@ -11,7 +11,8 @@ from posir_leaderboard.board.cache import RecordCache
 from posir_leaderboard.board.folder import check_output_folder, write_site
 from posir_leaderboard.board.groups import builtin_groups
 from posir_leaderboard.board.preview import draw_preview
-from posir_leaderboard.board.published import add_query_counts, published_records
+from posir_leaderboard.board.published import published_records
+from posir_leaderboard.board.query_counts import add_query_counts, count_queries, read_statistics
 from posir_leaderboard.board.records import Record, score_entry
 from posir_leaderboard.board.site import PREVIEW, render_site
 from posir_leaderboard.entries import EntryError, Problem, entry_files, find_duplicates, read_entry
@@ -36,17 +37,21 @@ class BuildSummary:
     """One for each file that is excluded."""
 
 
-def build_site(results: Path, output: Path, cache: Path, repository: str | None = None, url: str = "") -> BuildSummary:
+def build_site(
+    results: Path, output: Path, cache: Path, repository: str | None = None, url: str = "", statistics: Sequence[Path] = ()
+) -> BuildSummary:
     """Build the site of every readable result below a folder, if there is any, and of the published results.
 
-    `cache` holds records and libraries; the dataset repository, if known, takes submissions; `url` is where the site will be.
+    `cache` holds records and libraries; the dataset repository, if known, takes submissions; `url` is where the site will be;
+    `statistics` are files with the query counts of tasks, for the published results.
 
     Raises:
-        PosirError: There is no such folder, or the output folder contains something else.
+        PosirError: There is no such folder, the output folder contains something else, or a file has no statistics.
     """
     check_output_folder(output)
+    counts = read_statistics(statistics)
     records, problems, scored = score_results(list(entry_files(results)), RecordCache(cache / "records"))
-    everything = [*records, *add_query_counts(published_records(), records)]
+    everything = [*records, *add_query_counts(published_records(), count_queries(records) | counts)]
     libraries = {"datatables": bundle_table_library(), "vega": cached_chart_library(cache / "libraries")}
     groups = builtin_groups({record.task for record in records})
     site = render_site(everything, groups, libraries, repository, url) | {PREVIEW: draw_preview(groups, everything)}

@@ -145,7 +145,12 @@ def draw_curves(*, equal_bins: bool) -> LayeredChart:
 
 def draw_heat_map() -> LayeredChart:
     """Return nDCG@10 by position, a row for each language or other choice of a group; one without a result is hatched."""
-    base = alt.Chart(ROWS).encode(y=alt.Y("choice:N", sort=None, title=None, axis=alt.Axis(labelLimit=150, domain=False)))
+    # Sorted by number: those without a result are another set of marks, and would come last.
+    base = alt.Chart(ROWS).encode(
+        y=alt.Y(
+            "choice:N", sort=alt.EncodingSortField("row", op="min"), title=None, axis=alt.Axis(labelLimit=150, domain=False)
+        )
+    )
     missing = (
         base.transform_filter("datum.missing")
         .mark_point(shape="M-1,1L1,-1", size=160, strokeWidth=1, opacity=0.6, color=alt.ExprRef("faint"))

@@ -46,7 +46,12 @@ class Curves:
     def to_detail(self) -> dict[str, Any]:
         """Return what a model's page needs to draw an average like a task."""
         titles = ("lengths", "positions", "position_title", "relative")
-        return {name: self.detail[name] for name in titles} | {"panels": list(self.panels.values())}
+        panels = list(self.panels.values())
+        merged = [merge_sparse_bins(panel) for panel in panels]
+        curves = [
+            one if len(one["queries"]) < len(panel["queries"]) else None for one, panel in zip(merged, panels, strict=True)
+        ]
+        return {name: self.detail[name] for name in titles} | {"panels": panels, "curves": curves}
 
 
 NO_CURVES = Curves({}, {}, {})
@@ -79,7 +84,8 @@ def _column_means(columns: Sequence[Sequence[float | None]]) -> list[float | Non
 def merge_sparse_bins(panel: Columns) -> Columns:
     """Return twenty equal bins as five if one of them has fewer than `MIN_QUERIES` queries, otherwise the bins as they are.
 
-    Scores are weighted by queries. The null band around its centre shrinks as the error of a mean of independent bins does.
+    Scores are weighted by queries, and so are the ends of their intervals, as if the errors of the bins were fully correlated.
+    The null band around its centre shrinks as the error of a mean of independent bins does.
     """
     queries = np.array(panel["queries"], np.float64)
     if len(queries) != EQUAL_BINS or queries.min() >= MIN_QUERIES:
@@ -87,19 +93,21 @@ def merge_sparse_bins(panel: Columns) -> Columns:
     shape = (MERGED_BINS, EQUAL_BINS // MERGED_BINS)
     weights = queries.reshape(shape)
     totals = weights.sum(axis=1)
-    scores, low, high = (
+    scores, lowest, highest, low, high = (
         np.array([np.nan if value is None else value for value in panel[name]], np.float64).reshape(shape)
-        for name in ("ndcg_at_10", "null_low", "null_high")
+        for name in ("ndcg_at_10", "low", "high", "null_low", "null_high")
     )
     with np.errstate(invalid="ignore", divide="ignore"):
         centre = np.nansum(weights * (low + high) / 2, axis=1) / totals
         half = np.sqrt(np.nansum((weights * (high - low) / 2) ** 2, axis=1)) / totals
-        means = np.nansum(weights * scores, axis=1) / totals
+        means, below, above = (np.nansum(weights * values, axis=1) / totals for values in (scores, lowest, highest))
     known = not np.isnan(np.where(weights > 0, low, 0.0)).any()
     unknown = [None] * MERGED_BINS
     return {
         "queries": totals.astype(int).tolist(),
         "ndcg_at_10": _finite(means),
+        "low": _finite(below),
+        "high": _finite(above),
         "null_low": _finite(centre - half) if known else unknown,
         "null_high": _finite(centre + half) if known else unknown,
     }

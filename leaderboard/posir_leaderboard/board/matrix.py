@@ -14,7 +14,7 @@ SCORES = ("ndcg_at_10", "start_to_end")
 
 
 def task_matrix(labels: Mapping[str, str], records: Sequence[Record], indices: Mapping[str, int]) -> dict[str, Any] | None:
-    """Return models by tasks at each length; None if there are no results. A missing or partial result is None.
+    """Return models by the tasks with results, at each length; None if there are none. A missing or partial result is None.
 
     Args:
         labels: Label of each task by its name, in order.
@@ -24,6 +24,8 @@ def task_matrix(labels: Mapping[str, str], records: Sequence[Record], indices: M
     rows = {
         (one.model.id, one.task): {row.length: row for row in one.rows} for one in records if not one.partial and not one.local
     }
+    known = {task for _, task in rows}
+    labels = {task: label for task, label in labels.items() if task in known}
     models = [identity for identity in indices if any((identity, task) in rows for task in labels)]
     lengths = dict.fromkeys(length for of_task in rows.values() for length in of_task)
     columns = {

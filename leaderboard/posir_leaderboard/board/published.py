@@ -1,6 +1,6 @@
 """The published results as records, for comparison."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import Any
@@ -9,7 +9,7 @@ import numpy as np
 from scipy.stats import chi2
 
 from posir_leaderboard.board.models import read_model
-from posir_leaderboard.board.records import Columns, Record
+from posir_leaderboard.board.records import Record
 from posir_published import PublishedRow, published_rows, published_tasks
 from posir_published.rows import CROSS_LINGUAL, MONOLINGUAL, PublishedBin, published_bins
 from posir_published.scores import read_posq_scores
@@ -117,30 +117,6 @@ def add_position_effect(row: Row, bins: Sequence[PublishedBin]) -> Row:
     )
 
 
-def add_query_counts(published: Iterable[Record], results: Iterable[Record]) -> list[Record]:
-    """Return published records with the query counts of the task's data, as a complete result on the same data has them.
-
-    The papers do not give the counts of length buckets and position bins. With at least n queries in each of P bins, the
-    unweighted mean m of the bins has a variance of at most m (1 - m) / (P n).
-    """
-    counted = {one.task: one for one in results if not one.partial and not one.local and one.detail["panels"]}
-    return [_with_counts(one, counted[one.task]) if one.task in counted else one for one in published]
-
-
-def _with_counts(record: Record, counted: Record) -> Record:
-    known = {row.length: row.queries for row in counted.rows}
-    panels = dict(zip(known, counted.detail["panels"], strict=False))
-    return replace(record, rows=tuple(_count_row(row, known.get(row.length), panels.get(row.length)) for row in record.rows))
-
-
-def _count_row(row: Row, queries: int | None, panel: Columns | None) -> Row:
-    if queries is None or panel is None or row.ndcg_at_10 is None:
-        return row
-    filled = [count for count in panel["queries"] if count]
-    low, high = widest_interval(row.ndcg_at_10, queries if row.length == "all" else len(filled) * min(filled))
-    return replace(row, queries=queries, ndcg_at_10_low=low, ndcg_at_10_high=high)
-
-
 def published_detail(bins: Sequence[PublishedBin], task: str, source: str) -> dict[str, Any]:
     """Return the details of a published result: the position buckets for PosQ, none for PosIR."""
     bounds = [widest_interval(one.ndcg_at_10, one.queries) for one in bins]
@@ -161,6 +137,7 @@ def published_detail(bins: Sequence[PublishedBin], task: str, source: str) -> di
                 "position_title": POSITIONS.get(task.removesuffix("-Tiny"), ""),
                 "relative": False,
                 "panels": [cells] if bins else [],
+                "curves": [],
                 "subsets": None,
                 "data_revision": "",
                 "date": None,

@@ -15,7 +15,7 @@ from posir_leaderboard.board.models import Model, read_model
 from posir_leaderboard.board.ranks import MeanByCluster, means_by_cluster
 from posir_leaderboard.entries import Entry
 from posir_psi.scores import none_if_nan
-from posir_report.cells import Cell, build_cells
+from posir_report.cells import Cell, build_cells, build_curve_cells, is_sparse, pool_curve_cells
 from posir_report.summary import Row, TaskSummary, build_bin_rows, build_rows, summarise
 from posir_report.tables import NOT_SIGNIFICANT, describe_bias, truncation_notes
 from posir_significance.analysis import analyse
@@ -131,13 +131,15 @@ def build_detail(summary: TaskSummary, entry: Entry) -> dict[str, Any]:
     titles = axes.length_titles
     panels = [cell_columns([cell for cell in build_cells(summary) if cell.length == length]) for length in titles]
     subsets = [ScoredRow.of_task(build_rows(summarise([one])[0])[0]) for one in entry.subsets] if len(entry.subsets) > 1 else []
+    panels = [pooled_columns(summary), *panels] if len(titles) > 1 else panels
     detail = {
         "window_ends": window_ends(summary, pool_coverages(one.coverage for one in entry.subsets)),
         "lengths": [ALL_LENGTHS, *titles] if len(titles) > 1 else list(titles),
         "positions": list(axes.positions),
         "position_title": axes.position_title,
         "relative": axes.equal_bins,
-        "panels": [pooled_columns(summary), *panels] if len(titles) > 1 else panels,
+        "panels": panels,
+        "curves": merge_panels(summary),
         "subsets": {"name": [one.subset for one in entry.subsets], **row_columns(subsets)} if subsets else None,
         "data_revision": summary.data_revision,
         "date": read_date(entry.date),
@@ -178,6 +180,23 @@ def pooled_columns(summary: TaskSummary) -> Columns:
     rows, band = build_bin_rows(summary), analyse(summary.profile, summary.ranks).overall.null_band
     columns = {name: [getattr(row, field) for row in rows] for name, field in zip(CELL, BIN, strict=False)}
     return columns | {name: list(map(none_if_nan, ends)) for name, ends in zip(CELL[-2:], band, strict=True)}
+
+
+def merge_panels(summary: TaskSummary) -> list[Columns | None]:
+    """Return the columns of five merged bins for each panel with a sparse bin, merged as in the report; None for the others."""
+    axes, counts = summary.profile.axes, summary.profile.counts.sum(axis=2)
+    by_length: list[Columns | None] = [None] * len(counts)
+    sparse = [bool(queries.any()) and is_sparse(axes, queries) for queries in counts]
+    if any(sparse):
+        cells = build_curve_cells(summary)
+        by_length = [
+            cell_columns([cell for cell in cells if cell.length == length]) if merged else None
+            for length, merged in zip(axes.length_titles, sparse, strict=True)
+        ]
+    if len(counts) == 1:
+        return by_length
+    pooled = cell_columns(pool_curve_cells([summary])[0]) if is_sparse(axes, counts.sum(axis=0)) else None
+    return [pooled, *by_length]
 
 
 def row_columns(scored: Sequence[ScoredRow | None]) -> Columns:

@@ -28,6 +28,10 @@ def build(
     results: Annotated[str, typer.Option(help="The --output-folder of `mteb run`, or ORG/NAME of a dataset repository.")],
     output: Annotated[Path, typer.Option(help="Folder for the site; an earlier site in it is updated.")] = SITE,
     url: Annotated[str, typer.Option(help="Address where the site will be, for the picture of link previews.")] = "",
+    stats: Annotated[
+        list[Path] | None,
+        typer.Option(help="Output of `posir stats TASK --format json`: query counts for published results. Repeatable."),
+    ] = None,
 ) -> None:
     """Build the site from all results with position profiles and the published results of the papers.
 
@@ -41,7 +45,7 @@ def build(
         with console.status("Loading mteb"):
             from posir_leaderboard.board.build import build_site
             from posir_tasks.files import cache_folder
-        built = build_site(folder, output, cache_folder() / "board", repository, url)
+        built = build_site(folder, output, cache_folder() / "board", repository, url, stats or ())
     for problem in built.problems[:EXAMPLES]:
         console.print(f"excluded: {problem}", markup=False)
     if len(built.problems) > EXAMPLES:

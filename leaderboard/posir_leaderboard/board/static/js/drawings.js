@@ -16,17 +16,29 @@
     return select;
   }
 
+  /** Return the columns of a curve: with merged bins, where one of the twenty has few queries. */
+  const curveOf = (detail, panel) => detail.curves[panel] ?? detail.panels[panel];
+
+  /** Return the names of a number of bins, each of which may join several. */
+  function binNames(positions, bins) {
+    const size = positions.length / bins;
+    return Array.from({ length: bins }, (_, at) => positions.slice(at * size, (at + 1) * size)).map((joined) =>
+      size > 1 ? `${joined[0]} to ${joined.at(-1)}` : joined[0],
+    );
+  }
+
   /** Return the cells of a panel as rows for a chart. */
   function cells(model, detail, panel, alone) {
-    const columns = detail.panels[panel];
-    return detail.positions.map((position, at) => ({
+    const columns = curveOf(detail, panel);
+    const bins = columns.queries.length;
+    return binNames(detail.positions, bins).map((position, at) => ({
       model: model.label,
       place: model.place,
       length: detail.lengths[panel],
       position,
-      start: at / detail.positions.length,
-      middle: (at + 0.5) / detail.positions.length,
-      end: (at + 1) / detail.positions.length,
+      start: at / bins,
+      middle: (at + 0.5) / bins,
+      end: (at + 1) / bins,
       ...Object.fromEntries(Object.keys(columns).map((name) => [name, columns[name][at]])),
       ...(alone ? {} : { null_low: null, null_high: null }),
     }));
@@ -41,6 +53,7 @@
     const panelOf = (detail) => Math.max(detail.rows.length.indexOf(length), 0);
     const rows = known.flatMap((model, at) => cells(model, details[at], panelOf(details[at]), models.length === 1));
     const title = details[0].lengths[panelOf(details[0])];
+    const merged = details.some((detail) => detail.curves[panelOf(detail)]);
     const figure = board.figure(title, { place, below: numbers(title, rows) });
     figure.element.classList.add("large");
     figures.push({ place: figure.place, name: details[0].relative ? "curve" : "steps", rows, high: ends(rows, "ndcg_at_10", "high", "null_high").high });
@@ -54,6 +67,7 @@
         { class: "faint" },
         `Across: ${lower(details[0].position_title)}. Line: mean over the queries with evidence at that position; shade or bar: 95 % interval.`,
         models.length === 1 ? " Grey: null band, which contains 95 % of bin means if position has no effect." : "",
+        merged ? " Twenty bins are merged into five where one of them has fewer than 30 queries." : "",
         " “Document length” above switches the length.",
         without.length ? ` Positions of ${without.join(", ")} are not known.` : "",
       ),
@@ -171,11 +185,8 @@
   };
 
   /** Return the strokes of a row without a result. */
-  const hatching = (model, task) =>
-    Array.from({ length: STROKES }, (_, at) => ({
-      ...{ model: model.label, choice: task.label, missing: true },
-      ...{ start: at / STROKES, middle: (at + 0.5) / STROKES, end: (at + 1) / STROKES },
-    }));
+  const hatching = (model) =>
+    Array.from({ length: STROKES }, (_, at) => ({ model: model.label, missing: true, middle: (at + 0.5) / STROKES }));
 
   const relative = (model, task) => model.tasks.get(task.name)?.relative && model.tasks.get(task.name).panels.length > 0;
 
@@ -184,10 +195,12 @@
     const heat = models.map((model) =>
       tasks
         .filter((task) => models.some((one) => relative(one, task)))
-        .flatMap((task) =>
-          relative(model, task)
-            ? cells(model, model.tasks.get(task.name), 0, false).map((cell) => ({ ...cell, choice: task.label }))
-            : hatching(model, task),
+        .flatMap((task, row) =>
+          (relative(model, task) ? cells(model, model.tasks.get(task.name), 0, false) : hatching(model)).map((cell) => ({
+            ...cell,
+            choice: task.label,
+            row,
+          })),
         ),
     );
     const scale = ends(heat.flat(), "ndcg_at_10");

@@ -74,7 +74,7 @@
       perModel(
         "About the models",
         models,
-        "",
+        "Fact",
         rows.map(([name, cell]) => [name, ...models.map(cell)]),
       ),
     );
