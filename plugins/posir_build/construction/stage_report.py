@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -38,6 +39,8 @@ RERANK_RATES = {RerankRule.SEGMENTS: (0.440, "000"), RerankRule.MARGIN: (0.1632,
 RELEVANCE_RATES = {RelevanceRule.SEGMENTS: (0.673, "000")}
 #: Questions (000), and English documents if 70,000 had been drawn per domain (003; derived).
 FALSE_NEGATIVE_RATES = {RemovalRule.QUESTION: (0.978, "000"), RemovalRule.DOCUMENT: (0.792, "003")}
+#: 003, section 2.4: 17,864 of 8 x 1,719,701 documents, and 358 of 8 x 42,015 questions discarded (derived).
+TRANSLATION_RATES = {"documents": (1 - 17_864 / (8 * 1_719_701), "003"), "questions": (1 - 358 / (8 * 42_015), "003")}
 NOT_PUBLISHED: tuple[None, str] = (None, "")
 
 
@@ -79,6 +82,25 @@ def _check_rows(result: StageResult, settings: BuildSettings) -> list[StageRow]:
             *rates.get(check, NOT_PUBLISHED),
         )
         for check in checks
+    ]
+
+
+def build_translation_rows(before: StageResult, translated: StageResult, name: str) -> list[StageRow]:
+    """Return a row for the documents and one for the questions of a translation."""
+    sides = {
+        "documents": (len(before.documents), len(translated.documents)),
+        "questions": (len(before.questions), len(translated.questions)),
+    }
+    return [
+        StageRow(
+            f"translate: {name}, {unit}",
+            unit,
+            taken,
+            kept,
+            dict(Counter(one.reason for one in translated.discarded if (one.question is None) == (unit == "documents"))),
+            *TRANSLATION_RATES[unit],
+        )
+        for unit, (taken, kept) in sides.items()
     ]
 
 
