@@ -144,7 +144,7 @@ def main() -> None:
         fields = (
             f"documents={folder / 'texts.jsonl'}", "language=eng-Latn", "domain=lighthouses", f"output={folder / 'data'}",
             f"work={folder / 'work'}", "llm.model=none", f"llm.endpoints=[{address}]", f"llm.in_flight={IN_FLIGHT}",
-            "sample.lengths=any", f"ask.questions={QUESTIONS}", "verify.leave_out=false",
+            "sample.lengths=any", "ask.draws=1", f"ask.questions={QUESTIONS}", "verify.leave_out=false",
         )  # fmt: skip
         settings = load_settings(None, fields)
         calls = options.documents * (1 + 3 * QUESTIONS)
