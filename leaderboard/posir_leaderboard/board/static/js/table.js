@@ -3,7 +3,7 @@
 
 {
   const { el, byId } = board;
-  const PAGE = 30;
+  const PAGE = 20;
   const rowOf = new WeakMap();
   let table = null;
   let shown = null;
