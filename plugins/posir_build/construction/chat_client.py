@@ -51,8 +51,9 @@ class ChatRequest:
     """Counts the requests for one answer, from 0."""
     settings: LanguageModelSettings
 
+    @cached_property
     def body(self) -> dict[str, Any]:
-        """Return the JSON that is sent."""
+        """The JSON that is sent."""
         settings = self.settings
         body: dict[str, Any] = {
             "model": settings.model,
@@ -74,8 +75,12 @@ class ChatRequest:
     @cached_property
     def key(self) -> str:
         """What identifies the request: a SHA-256 of all that is asked, in 64 hexadecimal digits."""
-        asked = [self.prompt, self.attempt, self.body()]
-        return hashlib.sha256(json.dumps(asked, sort_keys=True, ensure_ascii=False).encode("utf-8", "replace")).hexdigest()
+        settings = {name: value for name, value in self.body.items() if name != "messages"}
+        lengths = [(role, len(content)) for role, content in self.messages]
+        digest = hashlib.sha256(json.dumps([self.prompt, self.attempt, settings, lengths], sort_keys=True).encode())
+        for _, content in self.messages:
+            digest.update(content.encode("utf-8", "replace"))
+        return digest.hexdigest()
 
 
 @dataclass
@@ -157,7 +162,7 @@ class ChatClient:
         url = f"{server.address}/chat/completions"
         for _ in range(INVALID_ANSWERS + 1):
             # Reading the answer as text takes a third of the time of the client's own models, and says what is wrong with it.
-            text = await server.client.post(url, cast_to=str, body=request.body(), options=options)
+            text = await server.client.post(url, cast_to=str, body=request.body, options=options)
             completion = read_completion(text, request.messages)
             if completion is not None:
                 return completion

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+from pydantic import TypeAdapter
 
 from posir_build.construction.records import Document, Question, by_id
 from posir_build.target import Target, write_domain
@@ -24,6 +24,7 @@ PROVENANCE_FILE, CONSTRUCTION_FILE, HUMAN_CHECK_FILE = "provenance.jsonl", "cons
 #: The dataset card in the folder that holds the languages, and the line that marks it as written by posir.
 CARD_FILE, CARD_MARK = "README.md", "<!-- written by posir build; your changes below the next line of dashes are kept -->"
 CARD_END = "\n-----\n"
+QUESTIONS = TypeAdapter(tuple[Question, ...])
 NO_CHECKS: Mapping[str, Any] = {}
 
 
@@ -68,8 +69,8 @@ def write_dataset(
     target.check()
     sources = {document.id: document.source for document in documents}
     provenance = "".join(
-        json.dumps(asdict(question) | {"source": sources[question.document]}, ensure_ascii=False) + "\n"
-        for question in questions
+        json.dumps(record | {"source": sources[record["document"]]}, ensure_ascii=False) + "\n"
+        for record in QUESTIONS.dump_python(tuple(questions))
     )
     others = {PROVENANCE_FILE: provenance, CONSTRUCTION_FILE: json.dumps(construction, indent=2, ensure_ascii=False) + "\n"}
     write_domain(build_tables(documents, questions, target.folder), target.folder, others)

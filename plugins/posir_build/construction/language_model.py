@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
@@ -257,6 +258,8 @@ def run_in_thread(work: Coroutine[Any, Any, Result], stop: threading.Event) -> R
         except BaseException as error:
             future.set_exception(error)
 
+    # What is imported by now stays. Without it, the garbage collector takes a tenth of the time of many requests.
+    gc.freeze()
     threading.Thread(target=run, daemon=True).start()
     try:
         _wait_for(future)
@@ -264,6 +267,8 @@ def run_in_thread(work: Coroutine[Any, Any, Result], stop: threading.Event) -> R
         stop.set()
         _wait_for(future)
         raise
+    finally:
+        gc.unfreeze()
     return future.result()
 
 

@@ -142,10 +142,10 @@ def test_the_budget_stops_the_run_and_a_larger_one_continues_it(server, tmp_path
 def test_what_is_sent_depends_on_the_settings():
     settings = LanguageModelSettings(model="m", endpoints=["http://a/v1"])
     request = PROMPT.build_request(ASKED[0], 0, settings)
-    assert request.body()["response_format"]["json_schema"]["schema"] == Answerability.model_json_schema()
+    assert request.body["response_format"]["json_schema"]["schema"] == Answerability.model_json_schema()
     plain = settings.model_copy(update={"structured_output": "none", "temperature": None})
-    assert set(PROMPT.build_request(ASKED[0], 0, plain).body()) == {"model", "messages", "max_tokens"}
-    assert PROMPT.build_request(ASKED[0], 1, settings).body()["seed"] == 1
+    assert set(PROMPT.build_request(ASKED[0], 0, plain).body) == {"model", "messages", "max_tokens"}
+    assert PROMPT.build_request(ASKED[0], 1, settings).body["seed"] == 1
     keys = {
         PROMPT.build_request(values, attempt, one).key
         for values in ASKED[:2]
