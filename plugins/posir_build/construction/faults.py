@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from rapidfuzz import fuzz
 
 from posir_build.construction.language import detect_other_language
-from posir_build.construction.matching import count_numbers
+from posir_build.construction.matching import list_numbers
 from posir_build.construction.records import Discarded, Document, Question
 
 #: Longest question in characters.
@@ -108,4 +108,4 @@ def drop_repeated(questions: Iterable[Question], similar: float) -> tuple[list[Q
 
 def _is_repeated(text: str, earlier: str, similar: float) -> bool:
     """Whether two questions are similar and have the same numbers: one year or another makes two questions."""
-    return fuzz.ratio(text, earlier) >= 100 * similar and count_numbers(text) == count_numbers(earlier)
+    return fuzz.ratio(text, earlier) >= 100 * similar and list_numbers(text) == list_numbers(earlier)

@@ -1,5 +1,7 @@
 """Sentences and thirds with offsets, and quotes in their documents."""
 
+from unicodedata import normalize
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -69,6 +71,66 @@ def test_digits_of_any_script_and_negation_in_any_language():
         found("彼はその橋を渡らなかったと言った", "彼はその橋を渡ったと言った。", 0.7)
 
 
+@pytest.mark.parametrize(
+    ("quote", "text"),
+    [
+        ("1 million", "He paid 21 million for it."),
+        ("12", "It has 12,500 rooms."),
+        ("5 percent", "It rose 3.5 percent."),
+        ("It cost 3", "It cost 3.5 dollars."),
+        ("5 degrees", "It was −5 degrees."),
+        ("open from 1990 to 1980", "open from 1980 to 1990"),
+        ("10³ people lived in the town", "10² people lived in the town"),
+        ("其中三个村庄位于河的北岸附近", "其中五个村庄位于河的北岸附近。"),
+        ("五人住在桥上", "三十五人住在桥上"),
+    ],
+)
+def test_a_match_neither_changes_nor_cuts_a_number(quote, text):
+    with pytest.raises(QuoteError, match="changes a number"):
+        found(quote, text)
+
+
+@pytest.mark.parametrize(
+    ("quote", "text"),
+    [
+        ("able to fly", "The bird was unable to fly."),
+        ("unhappy people of the old town came here", "Some happy people of the old town came here."),
+        ("they can", "And they cannot go."),
+        ("do", "They don’t know."),
+        ("the king didnt cross the bridge", "the king did cross the bridge"),
+        ("nothing was found under the bridge", "something was found under the bridge"),
+        ("Das Haus hat nichts mit der Brücke zu tun", "Das Haus hat viel mit der Brücke zu tun"),
+        ("никто не пришёл к старому мосту", "он не пришёл к старому мосту"),
+        ("ولا يعبر الرجل الجسر القديم", "و يعبر الرجل الجسر القديم"),
+        ("het huis werd niet gebouwd in de stad", "het huis werd net gebouwd in de stad"),
+        ("ไม่สามารถข้ามแม่น้ำได้ในฤดูฝน", "พวกเขาสามารถข้ามแม่น้ำได้ในฤดูฝน"),
+    ],
+)
+def test_a_match_neither_changes_nor_cuts_a_negation(quote, text):
+    with pytest.raises(QuoteError, match="changes a negation"):
+        found(quote, text)
+
+
+@pytest.mark.parametrize(
+    ("quote", "text", "expected"),
+    [
+        ("New York", "He went to New\n    York.", "New\n    York"),
+        ("한국의 오래된 다리", normalize("NFD", "그는 한국의 오래된 다리를"), normalize("NFD", "한국의 오래된 다리")),
+        (normalize("NFD", "à Zürich"), "Er ging à Zürich.", "à Zürich"),
+        ("the official flag", "It is the oﬃcial ﬂag.", "the oﬃcial ﬂag"),
+        ("STRASSE", "Die Straße ist alt.", "Straße"),
+        ("१२ लोग", "पुल पर 12 लोग थे", "12 लोग"),
+        ("It was important to the village", "It was im-\nportant to the village.", "It was im-\nportant to the village"),
+        ("其中三個村莊位於河的北岸", "其中三個村莊，位於河的北岸。", "其中三個村莊，位於河的北岸"),
+        ("他在桥上看到了很多的人，", "据说他在桥上看到了很多人，然后离开了。", "他在桥上看到了很多人，"),
+        ("何も知らず", "彼は何も知らず、帰った。", "何も知らず"),
+        ("1990", "Am 12.10.1990 kam er.", "1990"),
+    ],
+)
+def test_offsets_are_those_of_the_text_as_it_is(quote, text, expected):
+    assert found(quote, text, 0.85) == expected
+
+
 @given(TEXTS, st.sampled_from(["en", "ja", "th", "ar", "xx"]))
 def test_sentences_are_in_order_and_lose_only_white_space(text, code):
     sentences = split_sentences(text, code)
@@ -99,7 +161,7 @@ def test_a_document_without_its_span_has_one_space_at_the_seam():
     assert remove_span("only", Span(0, 4)) == ""
 
 
-@given(TEXTS, st.text(st.sampled_from("aB1 .é"), min_size=1, max_size=30))
+@given(TEXTS, st.text(st.sampled_from("aB1 .é\u0301\u00adﬁ\ud800²"), min_size=1, max_size=30))
 def test_a_found_quote_is_within_its_window(text, quote):
     if not quote.strip():
         return
