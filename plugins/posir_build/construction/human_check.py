@@ -1,21 +1,22 @@
 """Stage 8, Human check: a sheet of questions for people to judge, and how often they agree that a question is right.
 
-No paper reports such a check of its questions (000 read 100 traces). The interval is Wilson's, of SciPy.
+No paper reports such a check of its questions (000 read 100 traces). The interval is Wilson's, for new questions: judgements of
+one question by several people are not independent, and count as one.
 """
 
 from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
-from scipy.stats import binomtest
-
 from posir_build.construction.balance import Cell, find_cell
 from posir_build.construction.records import Document, Question, StageResult, by_id, seeded_order
+from posir_significance.intervals import wilson_interval
 from posir_tasks.display.numbers import format_count, format_interval, format_percent
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.errors import DataError, summarize_error
@@ -33,7 +34,6 @@ OPEN, CLOSE = "【", "】"
 YES, NO = {"yes", "y", "1", "true", "ja", "oui", "sí", "si"}, {"no", "n", "0", "false", "nein", "non"}
 #: Cells that begin with one of these are formulas to a spreadsheet; an apostrophe makes them text.
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
-CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,18 @@ class Agreement:
     judgement: str
     yes: int
     judged: int
+    trials: float
+    """Independent judgements that they count for: the number of questions, if all have been judged by as many people."""
+
+    @classmethod
+    def from_judgements(cls, judgement: str, given: Sequence[tuple[str, bool]]) -> Agreement:
+        """Count judgements, each with the id of its question.
+
+        Trials are N^2 / sum N_q^2 with N_q judgements of question q, as if those of one question were always the same (Kish
+        1965, Survey Sampling, section 8.2).
+        """
+        squares = sum(number**2 for number in Counter(name for name, _ in given).values())
+        return cls(judgement, sum(yes for _, yes in given), len(given), len(given) ** 2 / squares if given else 0.0)
 
     @property
     def rate(self) -> float | None:
@@ -52,10 +64,7 @@ class Agreement:
     @property
     def interval(self) -> tuple[float | None, float | None]:
         """Wilson's 95 % interval of the share."""
-        if not self.judged:
-            return None, None
-        low, high = binomtest(self.yes, self.judged).proportion_ci(CONFIDENCE, "wilson")
-        return float(low), float(high)
+        return wilson_interval(self.yes / self.judged, self.trials) if self.judged else (None, None)
 
 
 def choose_questions(result: StageResult, number: int, seed: int) -> list[Question]:
@@ -129,20 +138,21 @@ def _read_row(file: Path, number: int, row: dict[str, str | None]) -> Iterator[t
 
 def count_agreement(sheets: Sequence[dict[str, dict[str, bool]]]) -> list[Agreement]:
     """Return how often people say yes, by column and to all of them; and how often two people give the same judgement."""
-    counted = []
-    for column in JUDGEMENTS:
-        given = [row[column] for sheet in sheets for row in sheet.values() if column in row]
-        counted.append(Agreement(JUDGEMENTS[column], sum(given), len(given)))
-    complete = [all(row.values()) for sheet in sheets for row in sheet.values() if len(row) == len(JUDGEMENTS)]
-    counted.append(Agreement("all of these", sum(complete), len(complete)))
+    rows = [(name, row) for sheet in sheets for name, row in sheet.items()]
+    counted = [
+        Agreement.from_judgements(title, [(name, row[column]) for name, row in rows if column in row])
+        for column, title in JUDGEMENTS.items()
+    ]
+    complete = [(name, all(row.values())) for name, row in rows if len(row) == len(JUDGEMENTS)]
+    counted.append(Agreement.from_judgements("all of these", complete))
     if len(sheets) > 1:
         same = [
-            one[name][column] == other[name][column]
+            (name, one[name][column] == other[name][column])
             for one, other in combinations(sheets, 2)
             for name in one.keys() & other.keys()
             for column in one[name].keys() & other[name].keys()
         ]
-        counted.append(Agreement("two people give the same judgement", sum(same), len(same)))
+        counted.append(Agreement.from_judgements("two people give the same judgement", same))
     return counted
 
 

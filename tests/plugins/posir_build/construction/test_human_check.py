@@ -4,8 +4,10 @@ import csv
 from dataclasses import replace
 
 import pytest
+from scipy.stats import binomtest
 
 from posir_build.construction.human_check import (
+    JUDGEMENTS,
     Agreement,
     choose_questions,
     count_agreement,
@@ -53,9 +55,19 @@ def test_judgements_are_read_back_with_an_interval(tmp_path):
         judge(tmp_path / name, *rows, delimiter=delimiter)
     counted = count_agreement([read_sheet(tmp_path / name) for name in ("a.csv", "b.csv")])
     assert [(one.yes, one.judged) for one in counted] == [(3, 4), (2, 4), (2, 3), (2, 3), (4, 5)]
-    # Wilson's interval of 3 in 4, from the formula.
-    assert counted[0].interval == pytest.approx((0.3006, 0.9544), abs=1e-4)
-    assert Agreement("x", 0, 0).interval == (None, None)
+    # Wilson's interval of 3 in 4, of two questions, from the formula.
+    assert counted[0].interval == pytest.approx((0.1979, 0.9733), abs=1e-4)
+    assert Agreement.from_judgements("x", []).interval == (None, None)
+
+
+def test_a_second_person_who_judges_alike_makes_no_interval_narrower():
+    sheet = {str(row): dict.fromkeys(JUDGEMENTS, row % 4 != 0) for row in range(40)}
+    one, two = count_agreement([sheet]), count_agreement([sheet, sheet])
+    assert one[0].interval == pytest.approx(tuple(binomtest(30, 40).proportion_ci(0.95, "wilson")))
+    assert [found.interval for found in two[:4]] == [found.interval for found in one]
+    assert [found.judged for found in two] == [80, 80, 80, 80, 120]
+    # The three judgements of a question are not independent either.
+    assert two[4].trials == pytest.approx(40)
 
 
 def test_what_is_no_sheet_is_refused(tmp_path):
