@@ -73,7 +73,7 @@ def balance_questions(
         questions: The verified questions.
         settings: Limits and shares.
         seed: Any integer.
-        needed: Questions that the dataset needs to show the stated PSI; None if that is not asked for.
+        needed: Questions that the public part needs to show the stated PSI; None if that is not asked for.
     """
     known = by_id(documents)
     full = set(_find_surplus(questions, known, settings.per_cell, seed))
@@ -84,7 +84,9 @@ def balance_questions(
         one.with_verdict(Verdict(SPLIT_CHECK, True, "posir", {"part": HELD_OUT if one.document in held_out else PUBLIC}))
         for one in kept
     )
-    notes = tuple(_describe_shortage(documents, kept, settings, needed))
+    # Only the public part is evaluated together.
+    public = [one for one in kept if one.document not in held_out]
+    notes = tuple(_describe_shortage(documents, public, settings, needed))
     return StageResult(tuple(documents), assigned, tuple(discarded), notes, {"needed": needed} if needed else {})
 
 
@@ -131,8 +133,9 @@ def _describe_shortage(
     if needed is None:
         return
     enough = "enough" if len(questions) >= needed else "too few"
+    which = "public questions" if settings.held_out else "questions"
     yield (
-        f"{len(questions):,} questions are {enough}: a PSI of {settings.psi:g} is significant with a probability of 80 % from "
+        f"{len(questions):,} {which} are {enough}: a PSI of {settings.psi:g} is significant with a probability of 80 % from "
         f"{needed:,} questions"
     )
     per_cell = -(-needed // len(all_cells()))

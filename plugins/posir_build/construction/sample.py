@@ -7,6 +7,7 @@ how duplicates, other languages, or buckets that run short are handled. Here all
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
 from typing import Any
 
 from posir_build.construction.documents import SourceText
@@ -135,7 +136,9 @@ def _find_fault(
 
 def share_out(total: int, shares: Sequence[float]) -> list[int]:
     """Return integers in proportion to shares that add up to a total, by largest remainders; ties go to the earlier one."""
-    exact = [total * share / sum(shares) for share in shares]
+    # Fractions of the decimals as they are written: rounding errors would decide ties.
+    decimals = [Fraction(str(share)) for share in shares]
+    exact = [total * share / sum(decimals) for share in decimals]
     floors = [int(one) for one in exact]
     order = sorted(range(len(shares)), key=lambda row: (floors[row] - exact[row], row))
     for row in order[: total - sum(floors)]:

@@ -222,7 +222,7 @@ class VerifySettings(Section):
     gap: Annotated[int, Field(ge=0, le=4)] = 1
     """Least difference in relevance to the text without it."""
     leave_out: bool = True
-    """Whether a judge must find the question answered with the span, and unanswered without it."""
+    """Whether a judge who reads the document without the span must find no answer."""
     audit: bool = False
     """Whether a judge reads each third by itself, for the report; no question is dropped."""
 

@@ -20,6 +20,7 @@ def test_the_margin_is_the_smallest_over_rerankers():
     scores = np.array([[0.9, 0.1, 0.5], [0.8, 0.2, 0.1], [0.7, 0.39, 0.4]])
     assert rules.compute_margin(scores, 0) == pytest.approx(0.3)
     assert rules.compute_margin(scores, 2) == pytest.approx(-0.7)
+    assert rules.compute_margin(np.array([[0.7, 0.4, 0.1]]), 0) >= 0.3
 
 
 def test_the_counts_of_000_follow_from_the_rules():

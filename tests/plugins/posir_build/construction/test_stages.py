@@ -96,6 +96,12 @@ def test_shares_add_up(total, shares):
     assert all(abs(part - total * share / sum(shares)) <= 1 for part, share in zip(parts, shares, strict=True))
 
 
+def test_shares_that_are_equal_as_written_are_ties():
+    assert share_out(1052, [0.2, 1, 1.5, 0.1]) == [75, 376, 564, 37]
+    assert share_out(1896, [3, 0.2]) == [1778, 118]
+    assert share_out(7, [3, 3, 3, 3, 2, 2, 2, 2]) == [1, 1, 1, 1, 1, 1, 1, 0]
+
+
 def test_documents_are_read_from_folders_json_lines_and_parquet(tmp_path):
     import polars as pl
 
@@ -409,6 +415,9 @@ def test_parts_are_split_by_document():
     assert len(parts) == 40
     assert sum(part == "held-out" for _, part in parts) == 10
     assert result.notes == ()
+    # Questions that are held out show nothing in the public part.
+    first, *_ = balance_questions(documents, questions, BalanceSettings(held_out=0.25), 1, 160).notes
+    assert first.startswith("150 public questions are too few")
 
 
 def test_the_needed_number_is_that_of_the_power_analysis():
