@@ -111,9 +111,11 @@ AnswerT = TypeVar("AnswerT", bound=BaseModel)
 MAX_STARTS = 50
 #: Words with which models refuse, at the start of an answer.
 REFUSAL = re.compile(
-    r"\W*(i('m| am)? (sorry|unable|not able)|i can(no|')t|i apologi[sz]e|as an ai|sorry\b|unfortunately|es tut mir leid|"
+    r"\W*(i(['’]m| am)? (sorry|unable|not able)|i can(no|['’])t|i apologi[sz]e|as an ai|sorry\b|unfortunately|es tut mir leid|"
     r"ich kann (das|dies|nicht)|désolé|je suis désolé|lo siento|mi dispiace|desculpe|извините|к сожалению|"
-    r"申し訳|すみません|抱歉|对不起|很抱歉|죄송|عذر|آسف)",
+    r"申し訳|すみません|抱歉|对不起|很抱歉|죄송|عذر|آسف|"
+    r"(ich kann|je ne peux pas|no puedo|non posso|não posso|я не могу|nie mogę|我?(无法|不能)|لا أستطيع|لا يمكنني).{0,30}"
+    r"(helfen|übersetz|aider|tradui|ayudar|traduc|aiutar|tradu[rz]|ajudar|помочь|перев|pomóc|przetłum|帮助|协助|翻译|مساعد|ترجم))",
     re.IGNORECASE,
 )
 

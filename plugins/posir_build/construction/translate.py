@@ -28,13 +28,27 @@ from posir_build.spans import Span
 TRANSLATE_SENTENCES = load_prompt("translate_sentences", answers.TranslatedSentences)
 TRANSLATE_QUESTION = load_prompt("translate_question", answers.TranslatedText)
 
-#: What models put before a translation: the word in PosIR's languages, and what follows up to a colon or the end of the line.
+#: The word in PosIR's languages, and how a sentence begins that announces a translation.
+TRANSLATION = (
+    r"(?:translat\w+|übersetz\w+|tradu[cçzt]\w+|перевод\w*|перевед\w+|翻译|翻譯|翻訳|번역\w*|"
+    r"(?:ال)?ترجمة|अनुवाद|tłumaczeni\w+|অনুবাদ)"
+)
+ANNOUNCED = (
+    r"(?:here is|here['’]s|sure|certainly|of course|the following|below|hier ist|nachfolgend|voici|aquí está|ecco|aqui está|"
+    r"вот|以下|这是|다음은|فيما يلي|إليك|यहाँ|oto)"
+)
+#: What models put before a translation: a line about it, or up to a colon a label or an announcement. A sentence of the text
+#: itself, such as `Luther translated the Bible: ...`, is none of these.
 PREFIX = re.compile(
-    r"\s*(here is|here's|sure|certainly|the following|hier ist|voici|aquí está|ecco|aqui está)?[^\n:：]{0,60}?"
-    r"(translat\w+|übersetz\w+|tradu\w+|перевод\w*|翻译|翻譯|翻訳|번역\w*|ترجمة|अनुवाद|tłumaczeni\w+|অনুবাদ)[^\n:：]{0,60}([:：]\s*|\n+)",
+    rf"\s*(?:[^\n:：]{{0,60}}?{TRANSLATION}[^\n:：]{{0,60}}[:：]?[*_]*\s*\n\s*"
+    rf"|{ANNOUNCED}[^\n:：]{{0,120}}?{TRANSLATION}[^\n:：]{{0,120}}[:：][*_]*\s*"
+    rf"|[^\w\s]*(?:\w+ )?{TRANSLATION}"
+    rf"(?: text| version| (?:into|to|ins?|nach|en|au|al|em|para|на)(?: \w+){{1,2}})?[^\w\s]{{0,3}}\s?[:：][*_]*\s*)",
     re.IGNORECASE,
 )
 
+
+COLON = re.compile("[:：]")
 
 #: What is wrong with a translation; the model is asked again, and then the text is discarded for this reason.
 MISSING, BLANK, REFUSED = "sentences are missing or added", "blank question", "refusal"
@@ -200,9 +214,15 @@ def is_same_text(text: str, original: str) -> bool:
 
 
 def remove_prefix(translation: str, original: str) -> str:
-    """Return a translation without what a model put before it; an original that begins likewise is left alone."""
+    """Return a translation without what a model put before it.
+
+    An original that begins likewise is left alone, and so is a colon that the original has, too.
+    """
     found = PREFIX.match(translation)
-    return translation[found.end() :] if found and not PREFIX.match(original) else translation
+    if not found or PREFIX.match(original):
+        return translation
+    is_added = "\n" in found[0] or len(COLON.findall(translation)) > len(COLON.findall(original))
+    return translation[found.end() :] if is_added else translation
 
 
 def find_outliers(lengths: Sequence[int], lower: float, upper: float) -> list[bool]:

@@ -25,7 +25,7 @@ from posir_build.construction.settings import (
     TranslateSettings,
     VerifySettings,
 )
-from posir_build.construction.translate import Translator
+from posir_build.construction.translate import Translator, remove_prefix
 from posir_build.construction.verify import Verifier, summarize_audit
 from posir_build.spans import Span
 from posir_tasks.errors import DataError, PosirError
@@ -472,6 +472,33 @@ def test_prefixes_are_removed():
 
 
 @pytest.mark.parametrize(
+    "prefix",
+    [
+        "Here is the translation:\n\n", "**Translation:**\n", "Hier ist die deutsche Übersetzung: ", "Voici la traduction :\n",
+        "以下是翻译：\n", "번역: ", "الترجمة:\n", "Sure! Here's the translated text:\n", "Übersetzung ins Deutsche:\n",
+        "The following is the German translation of the text, keeping all numbers and names exactly as they are:\n",
+    ],
+)  # fmt: skip
+def test_what_precedes_a_translation_is_removed(prefix):
+    assert remove_prefix(f"{prefix}Die Mühle stand am Fluss.", FIRE.text) == "Die Mühle stand am Fluss."
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Luther übersetzte die Bibel ins Deutsche: Das Werk erschien 1534.", "La tradition du village : une fête.",
+        "El libro fue traducido por Ada: salió en 1901.", "Der Übersetzer Hieronymus sagte: Ich komme.",
+    ],
+)  # fmt: skip
+def test_a_translation_that_speaks_of_translations_stays(text):
+    assert remove_prefix(text, FIRE.text) == text
+
+
+def test_a_colon_of_the_original_ends_no_prefix():
+    assert remove_prefix("Eine Übersetzung: der Anfang", "In German: the beginning") == "Eine Übersetzung: der Anfang"
+
+
+@pytest.mark.parametrize(
     ("change", "reason"),
     [
         (lambda rows: rows[1:], "sentences are missing or added"),
@@ -493,7 +520,14 @@ def test_a_faulty_translation_is_discarded_with_its_questions(change, reason):
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"), [("", "blank"), (FIRE.text, "not translated"), ("Sorry, I can't do that.", "refusal")]
+    ("text", "reason"),
+    [
+        ("", "blank"),
+        (FIRE.text, "not translated"),
+        ("Sorry, I can't do that.", "refusal"),
+        ("I can’t translate this.", "refusal"),
+        ("Ich kann Ihnen dabei nicht helfen.", "refusal"),
+    ],
 )
 def test_a_faulty_translation_of_a_question_is_discarded(text, reason):
     result = translate(question_text=text)
