@@ -194,15 +194,14 @@ def show_report(
     """
     from posir_build.construction.language_model import compute_cost
     from posir_build.construction.pipeline import rows_as_records
-    from posir_build.construction.stage_report import build_rows, build_table
+    from posir_build.construction.stage_report import build_rows, build_table, describe_audit
     from posir_build.construction.verify import summarize_audit
 
     settings = tools.settings
     translated, repairs = translations
     rows = [*build_rows(results, settings), *translated]
     notes = [f"{name}: {note}" for name, result in results.items() for note in result.notes] + repairs
-    audit = summarize_audit(results["verify"].questions) if "verify" in results else {}
-    notes += [f"audit: {', '.join(f'{name} {100 * value:.1f} %' for name, value in audit.items())}"] if audit else []
+    notes += describe_audit(summarize_audit(results["verify"].questions)) if "verify" in results else []
     for (model, prompt), used in tools.log.usage().items():
         cost = compute_cost(settings.llm.prices, used.input_tokens, used.output_tokens) if model == settings.llm.model else None
         price = f", cost {cost:.4g}" if cost else ""

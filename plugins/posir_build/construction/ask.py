@@ -76,8 +76,7 @@ def ask_questions(request: AskRequest, model: LanguageModel) -> StageResult:
     Raises:
         PosirError: The language model cannot be asked, or the file of personas cannot be read.
     """
-    order = sorted(request.documents, key=lambda document: seeded_order(request.seed, "ask", document.id))
-    chosen = sorted(order[: request.settings.documents], key=lambda document: document.id)
+    chosen = choose_documents(request.documents, request.settings.documents, request.seed)
     asked = METHODS[request.settings.method](AskRequest(chosen, request.settings, request.language, request.seed), model)
     questions: list[Question] = []
     discarded: list[Discarded] = []
@@ -93,6 +92,12 @@ def ask_questions(request: AskRequest, model: LanguageModel) -> StageResult:
     kept, repeated = drop_repeated(questions, request.settings.similar)
     counts = {"questions": len(questions) + sum(one.question is not None for one in discarded)}
     return StageResult(tuple(request.documents), tuple(kept), (*discarded, *repeated), (), counts)
+
+
+def choose_documents(documents: Sequence[Document], number: int | None, seed: int) -> list[Document]:
+    """Return the documents that questions are asked about, in order of their ids; None for all."""
+    order = sorted(documents, key=lambda document: seeded_order(seed, "ask", document.id))
+    return sorted(order[:number], key=lambda document: document.id)
 
 
 def _check(asked: Asked, answer: answers.AskedQuestions, request: AskRequest) -> tuple[list[Question], list[Discarded]]:

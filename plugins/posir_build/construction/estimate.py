@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from posir_build.construction import ask, locate, translate, verify
+from posir_build.construction.language import two_letter_code
 from posir_build.construction.language_model import compute_cost
 from posir_build.construction.prompts import Prompt
 from posir_build.construction.records import Document, StageResult
 from posir_build.construction.settings import BuildSettings, Method, RelevanceRule, RemovalRule, RerankRule
+from posir_build.construction.texts import split_sentences
 from posir_tasks.display.numbers import format_count, format_number
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.tokens import estimate_tokens
@@ -59,7 +61,7 @@ def estimate_stages(settings: BuildSettings, results: Mapping[str, StageResult])
         results: Of Sample, and of further stages if they have been run: then their questions are counted.
     """
     documents = results["sample"].documents
-    asked = documents[: settings.ask.documents]
+    asked = ask.choose_documents(documents, settings.ask.documents, settings.seed)
     mean = sum(document.tokens for document in asked) / max(1, len(asked))
     ask_calls, questions = _estimate_ask(settings, asked)
     number = {"ask": questions}
@@ -144,10 +146,12 @@ def _estimate_false_negatives(
 
 
 def _estimate_translation(settings: BuildSettings, documents: Sequence[Document], questions: float) -> Iterator[Calls]:
-    per_call = settings.translate.sentences * SENTENCE_TOKENS
+    if not settings.translate.languages:
+        return
+    code = two_letter_code(settings.language)
+    calls = sum(-(-len(split_sentences(document.text, code)) // settings.translate.sentences) for document in documents)
     tokens = sum(document.tokens for document in documents)
     for _ in settings.translate.languages:
-        calls = sum(-(-document.tokens // per_call) for document in documents)
         yield Calls(translate.TRANSLATE_SENTENCES, calls, tokens * NUMBERED, tokens * NUMBERED / max(1, calls))
         yield Calls(translate.TRANSLATE_QUESTION, questions, questions * SENTENCE_TOKENS, SENTENCE_TOKENS)
 

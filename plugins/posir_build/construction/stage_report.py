@@ -41,6 +41,8 @@ RELEVANCE_RATES = {RelevanceRule.SEGMENTS: (0.673, "000")}
 FALSE_NEGATIVE_RATES = {RemovalRule.QUESTION: (0.978, "000"), RemovalRule.DOCUMENT: (0.792, "003")}
 #: 003, section 2.4: 17,864 of 8 x 1,719,701 documents, and 358 of 8 x 42,015 questions discarded (derived).
 TRANSLATION_RATES = {"documents": (1 - 17_864 / (8 * 1_719_701), "003"), "questions": (1 - 358 / (8 * 42_015), "003")}
+#: 002, appendix B.3: questions with a margin of at least 0.3, judged segment by segment.
+AUDIT_RATES = {"TargetYes": 0.954, "DistractorNo": 0.970, "Exclusive": 0.904}
 NOT_PUBLISHED: tuple[None, str] = (None, "")
 
 
@@ -83,6 +85,12 @@ def _check_rows(result: StageResult, settings: BuildSettings) -> list[StageRow]:
         )
         for check in checks
     ]
+
+
+def describe_audit(rates: Mapping[str, float]) -> list[str]:
+    """Return a note on the rates of `summarize_audit` beside those of 002; none without an audit."""
+    parts = (f"{name} {format_percent(rate)} % (002: {format_percent(AUDIT_RATES[name])} %)" for name, rate in rates.items())
+    return [f"audit: {', '.join(parts)}"] if rates else []
 
 
 def build_translation_rows(before: StageResult, translated: StageResult, name: str) -> list[StageRow]:

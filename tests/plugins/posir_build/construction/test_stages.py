@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from posir_build.construction.ask import AskRequest, ask_questions, load_personas
 from posir_build.construction.balance import Cell, balance_questions, count_cells, find_needed_questions
 from posir_build.construction.documents import SourceText, read_texts
+from posir_build.construction.estimate import estimate_stages
 from posir_build.construction.false_negatives import remove_false_negatives
 from posir_build.construction.locate import locate_evidence
-from posir_build.construction.records import Verdict
+from posir_build.construction.records import StageResult, Verdict
 from posir_build.construction.sample import sample_documents, share_out
 from posir_build.construction.settings import (
     AskSettings,
@@ -25,6 +26,7 @@ from posir_build.construction.settings import (
     TranslateSettings,
     VerifySettings,
 )
+from posir_build.construction.stage_report import describe_audit
 from posir_build.construction.translate import Translator, remove_prefix
 from posir_build.construction.verify import Verifier, summarize_audit
 from posir_build.spans import Span
@@ -338,7 +340,12 @@ def test_the_audit_discards_nothing_and_sums_up():
     result = verify(grade, audit=True)
     assert summarize_audit(result.questions) == {"TargetYes": 1, "DistractorNo": 1, "Exclusive": 1}
     other = FIRE.with_verdict(Verdict("audit", True, "m", {"answerable": [True, True, False]}))
-    assert summarize_audit([*result.questions, other]) == {"TargetYes": 1, "DistractorNo": 0.75, "Exclusive": 0.5}
+    rates = summarize_audit([*result.questions, other])
+    assert rates == {"TargetYes": 1, "DistractorNo": 0.75, "Exclusive": 0.5}
+    assert describe_audit({}) == []
+    assert describe_audit(rates) == [
+        "audit: TargetYes 100.0 % (002: 95.4 %), DistractorNo 75.0 % (002: 97.0 %), Exclusive 50.0 % (002: 90.4 %)"
+    ]
     assert summarize_audit([FIRE]) == {}
 
 
@@ -459,6 +466,14 @@ def test_a_span_is_carried_over_by_sentences():
         == GERMAN["In 1901 the mill burned down within one night."]
     )
     assert (kept.id, kept.text) == (FIRE.id, GERMAN[FIRE.text])
+
+
+def test_the_plan_counts_sentences_of_translations(tmp_path):
+    # Short sentences have fewer tokens than is usual; 23 sentences take 8 calls of 3.
+    chat = document("chat", " ".join(f"Who sat by window {row}?" for row in range(23)), 150)
+    wanted = settings(tmp_path, translate={"languages": ["deu-Latn", "fra-Latn"], "sentences": 3}, ask={"documents": 1})
+    *_, planned = estimate_stages(wanted, {"sample": StageResult((chat,), ()), "balance": StageResult((chat,), (FIRE,))})
+    assert planned.calls == 2 * (8 + 1)
 
 
 def test_prefixes_are_removed():
