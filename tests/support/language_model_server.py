@@ -226,8 +226,9 @@ class Answers:
                 start, end = places[before], places[min(before + length, len(places)) - 1] + 1
                 left = " ".join(sentence[:start].split(" ")[-CONTEXT_WORDS - 1 :])
                 right = " ".join(sentence[end:].split(" ")[: CONTEXT_WORDS + 1])
-                # As much of a text without spaces.
-                left, right = left[-LONGEST_CONTEXT:], right[:LONGEST_CONTEXT]
+                # As much of a text without spaces; no model cuts a number.
+                left = left if len(left) <= LONGEST_CONTEXT else re.sub(r"^[\d.,]+", "", left[-LONGEST_CONTEXT:])
+                right = right if len(right) <= LONGEST_CONTEXT else re.sub(r"[\d.,]+$", "", right[:LONGEST_CONTEXT])
                 return row, f"{left}{sentence[start:end]}{right}".strip()
             before -= len(places)
         raise AssertionError((question, sentences))

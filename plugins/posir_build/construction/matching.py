@@ -41,7 +41,7 @@ NEGATIONS = re.compile(
     re.IGNORECASE,
 )
 #: What negates as the beginning of a word.
-NEGATING_PREFIX = re.compile(r"un|in|im|il|ir|dis|non|an|des|dés|sin|не|бес|без|ан|ni|nie")
+NEGATING_PREFIX = re.compile(r"un|in|im|il|ir|dis|non|не|бес|без|nie")
 #: What negates a word that it is attached to.
 ATTACHED = re.compile(r"n?['’]t\b|not\b", re.IGNORECASE)
 #: Characters that are written in several ways, each in place of one other.
