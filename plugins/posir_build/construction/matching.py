@@ -55,6 +55,8 @@ UNSPACED = re.compile(
 MAX_WORD = 30
 #: Characters by which an end of a similar match may be moved, since the match may have more or fewer than the quote.
 ADJUSTMENT = 12
+#: Characters on both sides of a match in which a number or a negation that it cuts begins and ends.
+CONTEXT = 50
 CHANGED_NUMBER, CHANGED_NEGATION = "the quote changes a number", "the quote changes a negation"
 
 
@@ -100,12 +102,15 @@ def find_quote(quote: str, text: str, window: Span, similarity: float) -> Span:
         starts = find_occurrences(needle.text, haystack.text)
         found = [haystack.origin(start, start + len(needle.text)) for start in starts]
         found = found or [_find_similar(needle.text, haystack, similarity)]
-    faults = [_find_change(bare, part, span) for span in found]
-    sound = [span for span, fault in zip(found, faults, strict=True) if not fault]
-    if len(sound) > 1:
-        raise QuoteError("the quote occurs several times")
+    fault, sound = "", list[Span]()
+    for span in found:
+        change = _find_change(bare, part, span)
+        fault = fault or change
+        sound += [] if change else [span]
+        if len(sound) > 1:
+            raise QuoteError("the quote occurs several times")
     if not sound:
-        raise QuoteError(faults[0])
+        raise QuoteError(fault)
     return Span(window.start + sound[0].start, window.start + sound[0].end)
 
 
@@ -138,7 +143,9 @@ def _clusters(text: str) -> Iterator[tuple[int, int]]:
 
 def _find_change(quote: str, text: str, span: Span) -> str:
     """Return how the meaning of a quote differs from that of its match, or an empty text."""
-    plain, asked = _plain(text), _plain(quote)
+    first = max(0, span.start - CONTEXT)
+    plain, asked = _plain(text[first : span.end + CONTEXT]), _plain(quote)
+    span = Span(span.start - first, span.end - first)
     found = plain[span.start : span.end]
     if NUMBER.findall(found) != NUMBER.findall(asked) or any(_find_cut(NUMBER, plain, span)):
         return CHANGED_NUMBER
