@@ -98,12 +98,19 @@ def run_command(
     The dataset is written once all stages are done. `report.md` in the work folder says what each stage kept.
     """
     check_extra()
+    from posir_build.construction.documents import check_source
     from posir_build.construction.pipeline import STAGE_NAMES, Tools, load_translation_rows, locked, run_stages, write_results
+    from posir_build.construction.preflight import check_build, check_folders
     from posir_build.construction.settings import load_settings
 
     settings = load_settings(config, overrides or ())
     if stage is not None and stage not in STAGE_NAMES:
         raise PosirError(f"--stage {stage}: no such stage. Stages: {', '.join(STAGE_NAMES)}.")
+    if stage is None and not plan:
+        check_build(settings)
+    else:
+        check_folders(settings)
+        check_source(settings)
     with locked(settings.work_folder):
         tools = Tools(settings, choose_engine(engine, address, WORKERS) if engine is EngineName.RAY or address else None)
         if plan:

@@ -25,6 +25,7 @@ from posir_build.construction.records import (
 from posir_build.construction.settings import BalanceSettings
 from posir_build.construction.texts import find_third
 from posir_significance.power import Design, TruePsi, required_sample
+from posir_tasks.errors import PosirError
 from posir_tasks.schemes import RelativePositions
 
 SCHEME = RelativePositions()
@@ -100,9 +101,24 @@ def find_needed_questions(settings: BalanceSettings, questions: Sequence[Questio
     """
     if settings.psi is None or not questions:
         return None
-    per_document = len(questions) / len({question.document for question in questions})
+    return _required_questions(settings, settings.psi, len(questions) / len({question.document for question in questions}))
+
+
+def check_psi(settings: BalanceSettings) -> None:
+    """Raise PosirError if no linear decline with the expected score has the stated PSI."""
+    if settings.psi is not None:
+        _required_questions(settings, settings.psi, 1.0)
+
+
+def _required_questions(settings: BalanceSettings, psi: float, per_document: float) -> int:
     design = Design(settings.ndcg_at_10, SCHEME.bins, per_document, ICC)
-    return required_sample(design, TruePsi(settings.psi)).questions
+    try:
+        return required_sample(design, TruePsi(psi)).questions
+    except PosirError:
+        raise PosirError(
+            f"balance.psi: {psi:g}: with a mean nDCG@10 of {settings.ndcg_at_10:g}, some position would score below 0 or above "
+            "1. Set a smaller balance.psi, or another balance.ndcg_at_10."
+        ) from None
 
 
 def _find_surplus(questions: Sequence[Question], known: dict[str, Document], limit: int | None, seed: int) -> Iterator[str]:

@@ -56,15 +56,30 @@ def _read_source(settings: BuildSettings) -> Iterator[SourceText]:
         return _with_ids(_read_json_lines(path), str(path), settings)
     if path.suffix == ".parquet" and path.is_file():
         return _with_ids(_read_parquet(path, settings), str(path), settings)
-    name, _, configuration = settings.documents.partition(":")
-    if REPOSITORY_NAME.fullmatch(name) and not path.suffix:
+    expected = (
+        f"Expected a folder of {' and '.join(TEXT_SUFFIXES)} files, a .jsonl or .parquet file, or a dataset on the Hub "
+        "(owner/name)."
+    )
+    if path.exists():
+        raise DataError(f"documents: {path}: is not a source of documents. {expected}")
+    if _is_hub_name(settings.documents):
+        name, _, configuration = settings.documents.partition(":")
         revision = _find_revision(name, settings.revision)
         rows = _read_hub(name, configuration or None, revision)
         return _with_ids(rows, f"{settings.documents}@{revision}", settings)
-    raise DataError(
-        f"documents: {settings.documents}: there is no such folder or file. Expected a folder of {' and '.join(TEXT_SUFFIXES)} "
-        "files, a .jsonl or .parquet file, or a dataset on the Hub (owner/name)."
-    )
+    raise DataError(f"documents: {settings.documents}: there is no such folder or file. {expected}")
+
+
+def _is_hub_name(documents: str) -> bool:
+    name, _, _ = documents.partition(":")
+    return REPOSITORY_NAME.fullmatch(name) is not None and not Path(documents).suffix
+
+
+def check_source(settings: BuildSettings) -> None:
+    """Raise DataError if a local source does not exist or its first document cannot be read."""
+    path = Path(settings.documents).expanduser()
+    if path.exists() or not _is_hub_name(settings.documents):
+        next(_read_source(settings), None)
 
 
 def digest_source(settings: BuildSettings) -> str:
@@ -93,11 +108,13 @@ def _read_folder(folder: Path) -> Iterator[SourceText]:
 
 
 def _read_json_lines(file: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    with file.open(encoding="utf-8-sig") as lines:
+    with file.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             if line.strip():
                 try:
-                    row = json.loads(line)
+                    row = json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
+                except UnicodeDecodeError as error:
+                    raise DataError(f"{file}: line {number}: not UTF-8 ({summarize_error(error)}).") from error
                 except (ValueError, RecursionError) as error:
                     raise DataError(f"{file}: line {number}: not JSON ({summarize_error(error)}).") from error
                 if not isinstance(row, dict):
@@ -109,10 +126,16 @@ def _read_parquet(file: Path, settings: BuildSettings) -> Iterator[tuple[str, Ma
     try:
         frame = pl.scan_parquet(file)
         names = [settings.text_field, *([settings.id_field] if settings.id_field else ID_FIELDS)]
-        frame = frame.select([name for name in names if name in frame.collect_schema().names()])
+        found = frame.collect_schema().names()
+        frame = frame.select([name for name in names if name in found])
         rows = frame.collect().iter_rows(named=True)
     except (OSError, pl.exceptions.PolarsError) as error:
         raise DataError(f"{file}: cannot be read as Parquet ({summarize_error(error)}).") from error
+    if settings.text_field not in found:
+        raise DataError(
+            f"{file}: has no column '{settings.text_field}'. Set text_field to the column of the text, one of "
+            f"{', '.join(found)}."
+        )
     for number, row in enumerate(rows):
         yield f"row {number}", row
 

@@ -205,7 +205,7 @@ def locked(folder: Path) -> Iterator[None]:
         raise PosirError(
             f"{folder}: another `posir build` is running there. Wait for it, or set another work folder."
         ) from None
-    except PermissionError as error:
+    except (PermissionError, FileExistsError, NotADirectoryError) as error:
         raise PosirError(f"{folder}: cannot be written to ({error.strerror}). Set `work` to a writable folder.") from error
 
 
@@ -271,10 +271,9 @@ def write_results(tools: Tools, results: Mapping[str, StageResult]) -> dict[Path
     """
     settings = tools.settings
     rows = build_rows(results, settings)
-    held_out = settings.balance.held_out_output or settings.output.with_name(f"{settings.output.name}-held-out")
     written: dict[Path, int] = {}
     for part, result in split_parts(results).items():
-        output = settings.output if part == PUBLIC else held_out
+        output = settings.output if part == PUBLIC else settings.held_out_folder
         written |= _write_part(settings, settings.language, output, part, result, rows)
         for language in settings.translate.languages:
             translated = translate_result(tools, result, language, part)
@@ -328,13 +327,12 @@ def translate_result(tools: Tools, result: StageResult, language: str, part: str
 def _write_part(
     settings: BuildSettings, language: str, output: Path, part: str, result: StageResult, rows: Sequence[StageRow]
 ) -> dict[Path, int]:
-    excluded: Any = {"llm": NOT_ASKED, "work": True, "output": True, "false_negatives": {"panel": {"__all__": NOT_ASKED}}}
     construction = {
         "documents": len(result.documents),
         "questions": len(result.questions),
         "part": part,
         "license": settings.license,
-        "settings": settings.model_dump(mode="json", exclude=excluded),
+        "settings": settings_record(settings),
         "stages": rows_as_records(rows),
         "content": compute_fingerprint(_list_content(result)),
     }
@@ -342,6 +340,12 @@ def _write_part(
     if read_constructions(output).get(f"{language}/{settings.domain}") != construction:
         write_dataset(target, result.documents, result.questions, construction)
     return {target.folder: len(result.questions)}
+
+
+def settings_record(settings: BuildSettings) -> dict[str, Any]:
+    """Return the settings that a dataset depends on, as JSON values."""
+    excluded: Any = {"llm": NOT_ASKED, "work": True, "output": True, "false_negatives": {"panel": {"__all__": NOT_ASKED}}}
+    return settings.model_dump(mode="json", exclude=excluded)
 
 
 def rows_as_records(rows: Sequence[StageRow]) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from enum import StrEnum
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -124,6 +125,19 @@ class SampleSettings(Section):
     near_duplicate: Annotated[float, Field(gt=0, le=1)] | None = 0.8
     """Jaccard similarity of word 5-grams from which the later of two documents is dropped; None to keep all."""
     check_language: bool = True
+
+    @model_validator(mode="after")
+    def _disjoint(self) -> Self:
+        buckets = sorted(self.buckets(), key=lambda bucket: bucket.minimum)
+        if not buckets:
+            raise ValueError("lengths: at least one bucket is needed")
+        for one, other in pairwise(buckets):
+            if other.minimum <= one.maximum:
+                raise ValueError(
+                    f"lengths: {one.minimum} to {one.maximum} and {other.minimum} to {other.maximum} tokens overlap; the "
+                    "maximum is included"
+                )
+        return self
 
     def buckets(self) -> tuple[LengthBucket, ...]:
         """Return the length buckets."""
@@ -348,10 +362,29 @@ class BuildSettings(Section):
             raise ValueError(f"{value!r} is not a folder name of a-z, 0-9 and _, such as news_media")
         return value
 
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        languages = [self.language, *self.translate.languages]
+        repeated = next((code for code in languages if languages.count(code) > 1), None)
+        if repeated:
+            raise ValueError(f"translate.languages: {repeated} is the language of the documents, or named twice; remove it")
+        if self.held_out_folder.resolve() == self.output.resolve():
+            raise ValueError(f"balance.held_out_output: {self.output} is the output too; the parts need a folder each")
+        return self
+
     @property
     def work_folder(self) -> Path:
         """Folder of the calls, intermediate results and reports."""
         return self.work or Path(f"{self.domain}-build")
+
+    @property
+    def held_out_folder(self) -> Path:
+        """Folder of the held-out part, in the PosIR layout."""
+        return self.balance.held_out_output or self.output.with_name(f"{self.output.name}-held-out")
+
+    def outputs(self) -> list[Path]:
+        """Return the folders in the PosIR layout that the build writes."""
+        return [self.output, *([self.held_out_folder] if self.balance.held_out else [])]
 
 
 def _check_code(code: str) -> str:

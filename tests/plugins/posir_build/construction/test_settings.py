@@ -44,6 +44,14 @@ def test_overrides_take_precedence_and_need_no_file(tmp_path):
         ({"sample": {"lengths": [{"minimum": 9, "maximum": 2, "share": 1}]}}, r"minimum 9 is greater than maximum 2"),
         ({"false_negatives": {"embedder": "e"}}, r"need at least one reranker"),
         ({"translate": {"languages": ["German"]}}, r"field 'translate.languages'"),
+        ({"translate": {"languages": ["deu-Latn", "deu-Latn"]}}, r"deu-Latn is the language of the documents, or named twice"),
+        ({"translate": {"languages": ["eng-Latn"]}}, r"eng-Latn is the language of the documents"),
+        ({"balance": {"held_out_output": "out"}}, r"held_out_output: out is the output too"),
+        ({"sample": {"lengths": []}}, r"at least one bucket"),
+        (
+            {"sample": {"lengths": [{"minimum": 1, "maximum": 9, "share": 1}, {"minimum": 9, "maximum": 12, "share": 1}]}},
+            r"1 to 9 and 9 to 12 tokens overlap",
+        ),
     ],
 )
 def test_an_error_names_file_and_field(tmp_path, change, message):

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from types import SimpleNamespace
 
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -152,7 +153,8 @@ def test_a_dataset_that_cannot_be_loaded_is_one_message(tmp_path):
         ("a.jsonl", '{"text": "x", "id": [1]}\n', "neither text nor an integer"),
         ("a.jsonl", '{"text": "x", "id": "1"}\n{"text": "y", "id": 1}\n', "another document has the id '1'"),
         ("a.parquet", "no parquet", "cannot be read as Parquet"),
-        ("a.csv", "text", "there is no such folder or file"),
+        ("a.jsonl", b'{"text": "x"}\n{"text": "caf\xe9"}\n', "line 2: not UTF-8"),
+        ("a.csv", "text", "a.csv: is not a source of documents. Expected a folder"),
         ("a/b.csv", "text", "has no files that end in .txt or .md"),
         ("a/b.txt", b"\xff\xfe\xff", "cannot be read as UTF-8"),
     ],
@@ -163,6 +165,12 @@ def test_a_source_that_cannot_be_read_is_one_message(tmp_path, name, content, me
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(DataError, match=message):
         list(read_texts(settings(tmp_path, documents=str(tmp_path / name.split("/")[0]))))
+
+
+def test_a_parquet_file_without_the_column_names_those_it_has(tmp_path):
+    pl.DataFrame({"body": ["x"], "title": ["y"]}).write_parquet(tmp_path / "a.parquet")
+    with pytest.raises(DataError, match=r"has no column 'text'. Set text_field to the column of the text, one of body, title"):
+        list(read_texts(settings(tmp_path, documents=str(tmp_path / "a.parquet"))))
 
 
 # Ask
