@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
+from difflib import get_close_matches
 from enum import StrEnum
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, HttpUrl, ValidationError, field_validator, model_validator
@@ -20,6 +22,9 @@ from posir_tasks.language_codes import check_code
 ADDRESS_VARIABLE, OPENAI = "OPENAI_BASE_URL", "https://api.openai.com/v1"
 #: Fields without a default.
 REQUIRED = "documents, language, domain, output and llm"
+
+#: Parts of pydantic's path to a problem that are no fields: the alternatives of a union.
+NOT_A_FIELD = re.compile(r"[\[(]")
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
@@ -116,6 +121,9 @@ POSIR_LENGTHS = tuple(
 #: 002, section 3.1.1: five buckets from 256 to 8,192 characters, equal in number; here at four characters per token.
 FIVE_LENGTHS = tuple(LengthBucket(minimum=2**row + 1, maximum=2 ** (row + 1), share=1) for row in range(6, 11))
 
+#: Buckets by name.
+LENGTHS = {"posir": POSIR_LENGTHS, "five": FIVE_LENGTHS, "any": (LengthBucket(minimum=1, maximum=2**31 - 1, share=1),)}
+
 
 class SampleSettings(Section):
     """Which documents are the corpus."""
@@ -125,6 +133,15 @@ class SampleSettings(Section):
     near_duplicate: Annotated[float, Field(gt=0, le=1)] | None = 0.8
     """Jaccard similarity of word 5-grams from which the later of two documents is dropped; None to keep all."""
     check_language: bool = True
+
+    @field_validator("lengths", mode="before")
+    @classmethod
+    def _named_or_list(cls, value: Any) -> Any:
+        if not (isinstance(value, Sequence) and (not isinstance(value, str) or value in LENGTHS)):
+            raise ValueError(
+                f"Input should be {', '.join(LENGTHS)}, or a list of [{{minimum: 1, maximum: 512, share: 1}}, ...]"
+            )
+        return value
 
     @model_validator(mode="after")
     def _disjoint(self) -> Self:
@@ -141,8 +158,7 @@ class SampleSettings(Section):
 
     def buckets(self) -> tuple[LengthBucket, ...]:
         """Return the length buckets."""
-        named = {"posir": POSIR_LENGTHS, "five": FIVE_LENGTHS, "any": (LengthBucket(minimum=1, maximum=2**31 - 1, share=1),)}
-        return named[self.lengths] if isinstance(self.lengths, str) else self.lengths
+        return LENGTHS[self.lengths] if isinstance(self.lengths, str) else self.lengths
 
 
 class Method(StrEnum):
@@ -423,11 +439,42 @@ def load_settings(file: Path | None, overrides: Sequence[str] = ()) -> BuildSett
 
 
 def _describe_errors(where: str, error: ValidationError) -> Sequence[str]:
-    return [
-        f"{where}: field '{'.'.join(str(part) for part in one['loc']) or 'settings'}': "
-        f"{one['msg'].removeprefix('Value error, ')}{' (unknown field)' if one['type'] == 'extra_forbidden' else ''}"
-        for one in error.errors(include_url=False)
-    ]
+    found: dict[str, str] = {}
+    for one in error.errors(include_url=False):
+        path = [str(part) for part in one["loc"] if not NOT_A_FIELD.search(str(part))]
+        if one["type"] == "literal_error" and len(path) < len(one["loc"]):
+            # Of a union: what is wrong with the other alternative says more.
+            continue
+        found[".".join(path) or "settings"] = _describe_problem(one["type"], one["msg"], path)
+    return [f"{where}: field '{field}': {problem}" for field, problem in found.items()]
+
+
+def _describe_problem(kind: str, message: str, path: Sequence[str]) -> str:
+    match kind:
+        case "extra_forbidden":
+            fields = _list_fields(path[:-1])
+            near = get_close_matches(path[-1], fields, 1)
+            return f"unknown field{f'; did you mean {near[0]}?' if near else '.'} Fields here: {', '.join(fields)}"
+        case "tuple_type":
+            return f"{message.replace('tuple', 'list')}, in brackets: [...]"
+        case "model_type":
+            return f"Input should be a section with fields: {', '.join(_list_fields(path))}"
+        case "string_type":
+            return f"{message}; put quotes around a number or a word such as no"
+    return message.removeprefix("Value error, ")
+
+
+def _list_fields(path: Sequence[str]) -> list[str]:
+    """Return the fields of the section at a path; those of its members if it is a list."""
+    section: Any = BuildSettings
+    for part in path:
+        if not part.isdecimal():
+            kinds = [section.model_fields[part].annotation]
+            while not (isinstance(kinds[0], type) and issubclass(kinds[0], Section)):
+                kinds = [inner for kind in kinds for inner in get_args(kind)] or [Section]
+                kinds.sort(key=lambda kind: not (isinstance(kind, type) and issubclass(kind, Section)))
+            section = kinds[0]
+    return list(section.model_fields)
 
 
 def _read_yaml(file: Path) -> dict[str, Any]:

@@ -36,7 +36,22 @@ def test_overrides_take_precedence_and_need_no_file(tmp_path):
     [
         ({"language": "deutsch"}, r"build.yaml: field 'language': language deutsch: ISO 639-3 has no"),
         ({"domain": "My Notes"}, r"field 'domain': 'My Notes' is not a folder name"),
-        ({"ask": {"question": 3}}, r"field 'ask.question': .*unknown field"),
+        (
+            {"ask": {"question": 3}},
+            r"field 'ask.question': unknown field; did you mean questions\? Fields here: method, documents",
+        ),
+        ({"aks": {}}, r"field 'aks': unknown field; did you mean ask\? Fields here: documents, revision"),
+        ({"verify": {"rerankers": [{"name": "x"}]}}, r"'verify.rerankers.0.name': unknown field. Fields here: model, revision"),
+        ({"false_negatives": {"panel": [{"model": "m", "modle": "x"}]}}, r"panel.0.modle': unknown field; did you mean model"),
+        ({"llm": "m"}, r"field 'llm': Input should be a section with fields: model, endpoints"),
+        ({"llm": {"model": "m", "endpoints": "http://x"}}, r"field 'llm.endpoints': Input should be a valid list, in brackets"),
+        ({"domain": 12}, r"field 'domain': Input should be a valid string; put quotes around"),
+        ({"sample": {"lengths": [{"minimum": 1, "maximum": 9}]}}, r"field 'sample.lengths.0.share': Field required"),
+        (
+            {"sample": {"lengths": [[1, 9]]}},
+            r"'sample.lengths.0': Input should be a section with fields: minimum, maximum, share",
+        ),
+        ({"sample": {"lengths": "six"}}, r"field 'sample.lengths': Input should be posir, five, any, or a list of"),
         ({"ask": {"draws": 4}}, r"field 'ask.draws': Input should be less than or equal to 3"),
         ({"llm": {"model": "m", "budget": 5}}, r"field 'llm': a budget needs prices"),
         ({"llm": {"model": "m", "endpoints": ["http://me:secret@host/v1"]}}, r"field 'llm.endpoints'.*must not contain a user"),
