@@ -31,6 +31,8 @@ Result = TypeVar("Result")
 FIRST_OUTPUT_TOKENS = 500
 #: Refused requests after which the run ends if a prompt has no answer yet: then it is not about single documents.
 MAX_REJECTED = 5
+#: The problem of an answer that the server did not give.
+REFUSED = "the server refused the request"
 #: How often a request looks whether the budget has room for it, once those in flight have been counted.
 BUDGET_SECONDS = 0.05
 #: How often the main thread looks for a signal such as Ctrl-C.
@@ -163,7 +165,7 @@ class LoggedLanguageModel:
         self._log = log
         self._budget = Budget(settings.budget, settings.prices, log, settings.model)
         self._answered: set[str] = set()
-        self._rejected = 0
+        self._rejected, self._refusal = 0, ""
 
     def ask(
         self, prompt: Prompt[AnswerT], values: Values, description: str, check: Check[AnswerT] = accept_all
@@ -184,7 +186,10 @@ class LoggedLanguageModel:
                     in_flight = min(self._settings.in_flight, len(values))
                     return await map_in_flight(reply, enumerate(values), in_flight, stop)
 
-            return run_in_thread(ask_all(), stop)
+            replies = run_in_thread(ask_all(), stop)
+        if replies and self._refusal and all(one.problem == REFUSED for one in replies):
+            raise PosirError(f"{self.name}: {self._refusal}")
+        return replies
 
     async def _reply(
         self, client: ChatClient, prompt: Prompt[AnswerT], values: Mapping[str, str], check: Callable[[AnswerT], None]
@@ -200,7 +205,7 @@ class LoggedLanguageModel:
             except UnusableAnswerError as error:
                 problem = str(error)
             except RejectedError:
-                problem = "the server refused the request"
+                problem = REFUSED
                 break
         return Reply(self.name, prompt.id, None, problem)
 
@@ -211,7 +216,7 @@ class LoggedLanguageModel:
             self._log.add(request.key, self.name, request.prompt, completion)
             self._answered.add(request.prompt)
         except RejectedError as error:
-            self._rejected += 1
+            self._rejected, self._refusal = self._rejected + 1, str(error)
             if request.prompt not in self._answered and self._rejected >= MAX_REJECTED:
                 raise PosirError(f"{self.name}: {error}") from None
             raise

@@ -117,6 +117,12 @@ def test_a_document_that_is_too_long_is_discarded_alone(server, tmp_path):
     assert set(replies) == {"no", "the server refused the request"}
 
 
+def test_a_server_that_refuses_each_of_a_few_requests_is_named(server, tmp_path):
+    server.status = 400
+    with pytest.raises(PosirError, match=r"refuses a request .*set by the test.*Check the settings of llm"):
+        ask(connect(tmp_path, server), ASKED[:2])
+
+
 def test_the_key_is_read_from_the_named_variable_and_never_shown(server, tmp_path, monkeypatch):
     server.key = "sk-secret"
     monkeypatch.setenv("MY_KEY", "sk-secret")
