@@ -77,13 +77,15 @@ def remove_false_negatives(
         PosirError: A model cannot be used.
     """
     judge = ", ".join(reranker.name for reranker in rerankers)
+    searched = Verdict(f"false negatives: {settings.rule}", True, f"{recall.name}, {judge}", {"recall": settings.recall})
     is_kept = _is_above_positive if settings.rule is RemovalRule.DOCUMENT else partial(_is_suspect, settings)
     candidates = list(_find_candidates(documents, questions, settings.recall, recall, rerankers, is_kept))
     if settings.rule is RemovalRule.DOCUMENT:
         found = [FalseNegative(one.question, one.document, _verdict(one, judge)) for one in candidates]
-        return _remove_documents(documents, questions, found)
+        return _remove_documents(documents, questions, found, searched)
     found = _confirm(candidates, settings, panel)
-    return _remove_questions(documents, questions, found, {"suspects": len(candidates), "confirmed": len(found)})
+    counts = {"suspects": len(candidates), "confirmed": len(found)}
+    return _remove_questions(documents, questions, found, counts, searched)
 
 
 def _is_suspect(settings: FalseNegativeSettings, candidate: Candidate) -> bool:
@@ -145,7 +147,11 @@ def _confirm(
 
 
 def _remove_questions(
-    documents: Sequence[Document], questions: Sequence[Question], found: Sequence[FalseNegative], counts: dict[str, int]
+    documents: Sequence[Document],
+    questions: Sequence[Question],
+    found: Sequence[FalseNegative],
+    counts: dict[str, int],
+    searched: Verdict,
 ) -> StageResult:
     verdicts: dict[str, Verdict] = {}
     for one in found:
@@ -157,12 +163,12 @@ def _remove_questions(
         for one in questions
         if one.id in verdicts
     ]
-    kept = [one for one in questions if one.id not in verdicts]
-    return StageResult(tuple(documents), tuple(kept), tuple(discarded), (), counts)
+    kept = tuple(one.with_verdict(searched) for one in questions if one.id not in verdicts)
+    return StageResult(tuple(documents), kept, tuple(discarded), (), counts)
 
 
 def _remove_documents(
-    documents: Sequence[Document], questions: Sequence[Question], found: Sequence[FalseNegative]
+    documents: Sequence[Document], questions: Sequence[Question], found: Sequence[FalseNegative], searched: Verdict
 ) -> StageResult:
     removed = {one.document.id: one for one in found}
     discarded = [
@@ -175,7 +181,7 @@ def _remove_documents(
     ]
     return StageResult(
         tuple(one for one in documents if one.id not in removed),
-        tuple(one for one in questions if one.document not in removed),
+        tuple(one.with_verdict(searched) for one in questions if one.document not in removed),
         tuple(discarded),
         (),
         {"documents removed": len(removed)},

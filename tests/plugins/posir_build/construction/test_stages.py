@@ -384,6 +384,9 @@ def score(asked, text):
 def test_a_confirmed_false_negative_removes_the_question():
     result = remove("question", [TableReranker(score)] * 3, grade)
     assert [one.id for one in result.questions] == [BEES.id]
+    assert result.questions[0].verdicts[-1] == Verdict(
+        "false negatives: question", True, "everything, table, table, table", {"recall": 1000}
+    )
     assert [(one.reason, one.detail) for one in result.discarded] == [("another document answers it", "burnt")]
     assert result.discarded[0].question.verdicts[-1].values["grades"] == [4, 4, 4]
     assert len(result.documents) == 3
@@ -400,7 +403,7 @@ def test_a_false_negative_removes_the_document_whatever_the_order():
     for order in (1, -1):
         result = remove("document", [TableReranker(reverse)], order=order)
         assert {one.id for one in result.documents} == {"mill", "burnt"}
-        assert [one.document for one in result.questions] == ["mill"]
+        assert [(one.document, one.verdicts[-1].check) for one in result.questions] == [("mill", "false negatives: document")]
         assert result.reasons() == {
             "answers a question about another document": 1, "its document answers another question": 1,
         }  # fmt: skip
