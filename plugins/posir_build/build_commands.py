@@ -184,7 +184,8 @@ def show_plan(tools: Tools, format_: TableFormat) -> None:
 
     results = run_stages(tools, "sample") | load_results(tools)
     estimates = estimate_stages(tools.settings, results)
-    table = build_estimate_table(estimates, tools.settings, results["sample"].notes)
+    answered = [f"Answered before, and not paid again: {one}" for one in describe_usage(tools)]
+    table = build_estimate_table(estimates, tools.settings, [*results["sample"].notes, *answered])
     print_as(format_, [table], estimates)
 
 
@@ -199,9 +200,8 @@ def show_report(
         translations: Rows and notes on the translations.
         format_: Of what is printed.
     """
-    from posir_build.construction.language_model import compute_cost
     from posir_build.construction.pipeline import rows_as_records
-    from posir_build.construction.stage_report import build_rows, build_table, describe_audit
+    from posir_build.construction.stage_report import build_rows, build_tables, describe_audit
     from posir_build.construction.verify import summarize_audit
 
     settings = tools.settings
@@ -209,19 +209,33 @@ def show_report(
     rows = [*build_rows(results, settings), *translated]
     notes = [f"{name}: {note}" for name, result in results.items() for note in result.notes] + repairs
     notes += describe_audit(summarize_audit(results["verify"].questions)) if "verify" in results else []
-    for (model, prompt), used in tools.log.usage().items():
-        cost = compute_cost(settings.llm.prices, used.input_tokens, used.output_tokens) if model == settings.llm.model else None
-        price = f", cost {cost:.4g}" if cost else ""
-        notes.append(
-            f"{model}, {prompt}: {pluralize(used.calls, 'call')}, {used.input_tokens:,} input tokens, "
-            f"{used.output_tokens:,} output tokens{price}"
-        )
-    table = build_table(rows, notes)
-    (settings.work_folder / REPORT_FILE).write_text(to_markdown(table), encoding="utf-8")
+    notes += describe_usage(tools)
+    tables = build_tables(rows, notes)
+    (settings.work_folder / REPORT_FILE).write_text("\n\n".join(map(to_markdown, tables)), encoding="utf-8")
     records = rows_as_records(rows)
     print_as(
         format_,
-        [table],
+        tables,
         [row | {"reasons": json.dumps(row["reasons"])} for row in records],
         {"stages": records, "notes": notes},
     )
+
+
+def describe_usage(tools: Tools) -> list[str]:
+    """Return what has been paid so far: by model and prompt, and in total for the language model of the build."""
+    from posir_build.construction.language_model import compute_cost
+
+    llm = tools.settings.llm
+    usage = {names: (used.calls, used.input_tokens, used.output_tokens) for names, used in tools.log.usage().items()}
+    own = [counts for (model, _), counts in usage.items() if model == llm.model]
+    if len(own) > 1:
+        usage[llm.model, "total"] = (sum(one[0] for one in own), sum(one[1] for one in own), sum(one[2] for one in own))
+    described = []
+    for (model, prompt), (calls, input_tokens, output_tokens) in usage.items():
+        cost = compute_cost(llm.prices, input_tokens, output_tokens) if model == llm.model else 0
+        price = f", cost {cost:.4g}" if cost else ""
+        described.append(
+            f"{model}, {prompt}: {pluralize(calls, 'call')}, {input_tokens:,} input tokens, "
+            f"{output_tokens:,} output tokens{price}"
+        )
+    return described

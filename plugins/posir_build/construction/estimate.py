@@ -18,7 +18,7 @@ from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.tokens import estimate_tokens
 
 #: Assumed tokens: of a question with its answer, of a quote with its sentences, of a grade, of a sentence with its reasoning.
-QUESTION_TOKENS, QUOTE_TOKENS, GRADE_TOKENS, REASON_TOKENS = 60, 60, 10, 50
+QUESTION_TOKENS, QUOTE_TOKENS, GRADE_TOKENS, REASON_TOKENS = 80, 60, 10, 50
 #: Tokens of a summary (000: at most 400 words), of a sentence, and of the list of personas.
 SUMMARY_TOKENS, SENTENCE_TOKENS, PERSONA_TOKENS = 400, 25, 250
 #: Growth of a document by the numbers of its sentences.

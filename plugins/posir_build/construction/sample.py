@@ -93,9 +93,8 @@ def sample_documents(
                     kept.append(document)
                     advance()
             if len(kept) - before < quota:
-                notes.append(
-                    f"{bucket.minimum:,} to {bucket.maximum:,} tokens: {pluralize(len(kept) - before, 'document')} of {quota:,}"
-                )
+                found = f"{pluralize(len(kept) - before, 'document')} of {quota:,}"
+                notes.append(f"{bucket.minimum:,} to {bucket.maximum:,} tokens: {found}" if len(buckets) > 1 else found)
     read = sum(map(len, grouped)) + sum(one.reason in ("empty", "length outside the buckets") for one in discarded)
     kept.sort(key=lambda document: document.id)
     return StageResult(tuple(kept), (), tuple(discarded), tuple(notes), {"documents read": read})

@@ -33,14 +33,16 @@ class StageRow:
         return self.kept / self.taken if self.taken else None
 
 
+#: The papers, as a report names them: 000, 002 and 003 of the comments here.
+POSQ, MOVING, POSIR = "FineWeb-PosQ", "arXiv 2605.26578", "PosIR"
 #: Shares kept by rerankers: 000, table of appendix A.2; 002, section 3.1.3 at a margin of 0.3.
-RERANK_RATES = {RerankRule.SEGMENTS: (0.440, "000"), RerankRule.MARGIN: (0.1632, "002")}
+RERANK_RATES = {RerankRule.SEGMENTS: (0.440, POSQ), RerankRule.MARGIN: (0.1632, MOVING)}
 #: 000, appendix A.2: grades by a language model.
-RELEVANCE_RATES = {RelevanceRule.SEGMENTS: (0.673, "000")}
+RELEVANCE_RATES = {RelevanceRule.SEGMENTS: (0.673, POSQ)}
 #: Questions (000), and English documents if 70,000 had been drawn per domain (003; derived).
-FALSE_NEGATIVE_RATES = {RemovalRule.QUESTION: (0.978, "000"), RemovalRule.DOCUMENT: (0.792, "003")}
+FALSE_NEGATIVE_RATES = {RemovalRule.QUESTION: (0.978, POSQ), RemovalRule.DOCUMENT: (0.792, POSIR)}
 #: 003, section 2.4: 17,864 of 8 x 1,719,701 documents, and 358 of 8 x 42,015 questions discarded (derived).
-TRANSLATION_RATES = {"documents": (1 - 17_864 / (8 * 1_719_701), "003"), "questions": (1 - 358 / (8 * 42_015), "003")}
+TRANSLATION_RATES = {"documents": (1 - 17_864 / (8 * 1_719_701), POSIR), "questions": (1 - 358 / (8 * 42_015), POSIR)}
 #: 002, appendix B.3: questions with a margin of at least 0.3, judged segment by segment.
 AUDIT_RATES = {"TargetYes": 0.954, "DistractorNo": 0.970, "Exclusive": 0.904}
 NOT_PUBLISHED: tuple[None, str] = (None, "")
@@ -58,8 +60,9 @@ def build_rows(results: Mapping[str, StageResult], settings: BuildSettings) -> l
             taken = result.counts["questions"]
         if stage == "verify":
             rows += _check_rows(result, settings)
-        rate = FALSE_NEGATIVE_RATES[settings.false_negatives.rule] if stage == "false-negatives" else NOT_PUBLISHED
-        if stage == "false-negatives" and settings.false_negatives.rule is RemovalRule.DOCUMENT:
+        is_search = stage == "false-negatives" and settings.false_negatives.embedder is not None
+        rate = FALSE_NEGATIVE_RATES[settings.false_negatives.rule] if is_search else NOT_PUBLISHED
+        if is_search and settings.false_negatives.rule is RemovalRule.DOCUMENT:
             before = len(result.documents) + result.counts.get("documents removed", 0)
             rows.append(StageRow(f"{stage}: documents", "documents", before, len(result.documents), {}, *rate))
             rate = NOT_PUBLISHED
@@ -88,8 +91,10 @@ def _check_rows(result: StageResult, settings: BuildSettings) -> list[StageRow]:
 
 
 def describe_audit(rates: Mapping[str, float]) -> list[str]:
-    """Return a note on the rates of `summarize_audit` beside those of 002; none without an audit."""
-    parts = (f"{name} {format_percent(rate)} % (002: {format_percent(AUDIT_RATES[name])} %)" for name, rate in rates.items())
+    """Return a note on the rates of `summarize_audit` beside the published ones; none without an audit."""
+    parts = (
+        f"{name} {format_percent(rate)} % ({MOVING}: {format_percent(AUDIT_RATES[name])} %)" for name, rate in rates.items()
+    )
     return [f"audit: {', '.join(parts)}"] if rates else []
 
 
@@ -112,11 +117,11 @@ def build_translation_rows(before: StageResult, translated: StageResult, name: s
     ]
 
 
-def build_table(rows: Sequence[StageRow], notes: Sequence[str]) -> Table:
-    """Return the table of a build's stages."""
+def build_tables(rows: Sequence[StageRow], notes: Sequence[str]) -> list[Table]:
+    """Return the table of a build's stages, and that of the reasons for which they discarded something, if any."""
     numbers = ("In", "Kept", "Kept %", "Published %")
-    return Table(
-        columns=build_columns(("Stage", *numbers, "Discarded because"), numbers),
+    kept = Table(
+        columns=build_columns(("Stage", *numbers), numbers),
         rows=tuple(
             (
                 row.stage,
@@ -124,10 +129,12 @@ def build_table(rows: Sequence[StageRow], notes: Sequence[str]) -> Table:
                 format_count(row.kept),
                 format_percent(row.rate),
                 MISSING if row.published_rate is None else f"{format_percent(row.published_rate)} ({row.published_in})",
-                "; ".join(f"{reason} ({count:,})" for reason, count in row.reasons.items()),
             )
             for row in rows
         ),
         title="What each stage kept",
         notes=tuple(notes),
     )
+    reasons = tuple((row.stage, reason, format_count(count)) for row in rows for reason, count in row.reasons.items())
+    columns = build_columns(("Stage", "Reason", "Number"), ("Number",))
+    return [*([Table(columns=columns, rows=reasons, title="Why the rest was discarded")] if reasons else []), kept]

@@ -59,6 +59,11 @@ def test_plan_build_sample_and_agreement(app, tmp_path, monkeypatch):
         printed = call(app, "run", config)
         assert "data/made/eng-Latn/harbour: " in printed
         assert "false negatives were not searched for" in printed
+        assert "97.8" not in printed
+        assert f"human, total: {sum(server.answered.values())} calls" in printed
+        assert "\nsample: 6 documents of 1,000\n" in printed
+        plan = call(app, config, "--plan")
+        assert f"Answered before, and not paid again: human, total: {sum(server.answered.values())} calls" in plan
         assert "| verify: leave-span-out |" in (tmp_path / "harbour-build" / "report.md").read_text()
         calls = sum(server.answered.values())
         call(app, config)

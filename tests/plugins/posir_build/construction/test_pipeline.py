@@ -20,7 +20,9 @@ from posir_build.construction.pipeline import (
     translate_result,
     write_results,
 )
+from posir_build.construction.records import StageResult
 from posir_build.construction.settings import load_settings
+from posir_build.construction.stage_report import build_rows
 from posir_build.validation import inspect_subsets
 from posir_tasks.errors import PosirError
 from posir_tasks.sources.folder import resolve_folder
@@ -44,6 +46,9 @@ def _short_waits(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.setattr(openai._base_client, "INITIAL_RETRY_DELAY", 0.01)
     monkeypatch.setattr(openai._base_client, "MAX_RETRY_DELAY", 0.02)
+
+
+REQUIRED = ("documents=d", "language=eng-Latn", "domain=d", "output=o", "llm.model=m")
 
 
 def build_settings(folder: Path, server, *overrides: str, language: str = "eng-Latn"):
@@ -136,6 +141,32 @@ def test_the_plan_is_exact_if_nothing_is_discarded(tmp_path):
     assert used == {"ask_positional": number, "locate": number, "relevance": 2 * number, "answerable": 4 * number}
     assert planned == {"ask": number, "locate": number, "verify": 6 * number, "false-negatives": 0, "translate": 0}
     assert sum(server.answered.values()) == sum(planned.values())
+
+
+def test_the_plan_is_of_the_documents_that_are_asked_about(tmp_path):
+    write_documents(tmp_path / "texts", MADE)
+    with serve_language_model(Truth(MADE), rates=dict(NO_FAILURES)) as server:
+        tools = Tools(build_settings(tmp_path, server, "ask.documents=2", "ask.questions=1"))
+        results = run_stages(tools, "sample")
+        asked = {one.document for one in run_stages(tools, "ask")["ask"].questions}
+        known = {one.id: one for one in results["sample"].documents}
+        planned = estimate_stages(tools.settings, results)[0]
+        alone = estimate_stages(tools.settings, {"sample": StageResult(tuple(known[name] for name in sorted(asked)), ())})[0]
+    assert planned == alone
+
+
+def test_a_report_has_published_rates_of_what_was_done():
+    results = {
+        "sample": StageResult((), (), counts={"documents read": 0}),
+        "verify": StageResult((), (), counts={"relevance: checked": 0, "relevance: passed": 0}),
+        "false-negatives": StageResult((), ()),
+    }
+    skipped = load_settings(None, [*REQUIRED, "verify.relevance=segments"])
+    assert {row.stage: row.published_in for row in build_rows(results, skipped)} == {
+        "sample": "", "verify: relevance": "FineWeb-PosQ", "verify": "", "false-negatives": "",
+    }  # fmt: skip
+    searched = load_settings(None, [*REQUIRED, "false_negatives={embedder: e, rerankers: [r]}"])
+    assert build_rows(results, searched)[-1].published_in == "FineWeb-PosQ"
 
 
 def test_a_stage_that_leaves_nothing_says_why(tmp_path):
