@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
@@ -35,6 +36,11 @@ MAX_REJECTED = 5
 REFUSED = "the server refused the request"
 #: How often a request looks whether the budget has room for it, once those in flight have been counted.
 BUDGET_SECONDS = 0.05
+#: What Ctrl-C prints.
+STOPPING = (
+    "Stopping: the answers to requests in flight are waited for and saved. The same command continues. Ctrl-C again stops at "
+    "once."
+)
 #: How often the main thread looks for a signal such as Ctrl-C.
 SIGNAL_SECONDS = 0.2
 
@@ -270,6 +276,7 @@ def run_in_thread(work: Coroutine[Any, Any, Result], stop: threading.Event) -> R
         _wait_for(future)
     except KeyboardInterrupt:
         stop.set()
+        print(STOPPING, file=sys.stderr)
         _wait_for(future)
         raise
     finally:

@@ -230,6 +230,7 @@ def test_ctrl_c_begins_nothing_more_and_finishes_what_was_begun(server, tmp_path
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert "KeyboardInterrupt" in errors
+    assert "The same command continues" in errors
     assert process.returncode != 0
     answered = sum(server.answered.values())
     assert answered in (2, 4)
