@@ -166,6 +166,9 @@ def agreement_command(
     from posir_build.construction.dataset_files import record_human_check
     from posir_build.construction.human_check import build_agreement_table, count_agreement, read_sheet
 
+    files = [sheet.resolve() for sheet in sheets]
+    if len(set(files)) < len(files):
+        raise PosirError("a sheet is named twice. Name one sheet per person.")
     judgements = [read_sheet(sheet) for sheet in sheets]
     counted = count_agreement(judgements)
     records = [

@@ -72,6 +72,7 @@ def test_plan_build_sample_and_agreement(app, tmp_path, monkeypatch):
         assert "already exists" in call(app, "sample", 5, config, fails=True)
         sheet, domain = tmp_path / "harbour-build" / "human-check.csv", tmp_path / "data" / "made" / "eng-Latn" / "harbour"
         assert "all of these" in call(app, "agreement", sheet)
+        assert "named twice" in call(app, "agreement", sheet, sheet, fails=True)
         assert "has none of the 0 judged questions" in call(app, "agreement", sheet, "--dataset", domain, fails=True)
         sheet.write_text(sheet.read_text(encoding="utf-8-sig").replace(",,,,\n", ",yes,yes,no,\n"), encoding="utf-8")
         call(app, "agreement", sheet, "--dataset", domain)
