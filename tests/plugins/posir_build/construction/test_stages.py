@@ -352,7 +352,8 @@ def test_the_audit_discards_nothing_and_sums_up():
     assert rates == {"TargetYes": 1, "DistractorNo": 0.75, "Exclusive": 0.5}
     assert describe_audit({}) == []
     assert describe_audit(rates) == [
-        "audit: TargetYes 100.0 % (arXiv 2605.26578: 95.4 %), DistractorNo 75.0 % (arXiv 2605.26578: 97.0 %), Exclusive 50.0 % (arXiv 2605.26578: 90.4 %)"
+        "audit: TargetYes 100.0 % (arXiv 2605.26578: 95.4 %), DistractorNo 75.0 % (arXiv 2605.26578: 97.0 %), "
+        "Exclusive 50.0 % (arXiv 2605.26578: 90.4 %)"
     ]
     assert summarize_audit([FIRE]) == {}
 
