@@ -1,16 +1,18 @@
 """Precision and recall of each stage of `posir build` at its default settings, against questions that people wrote.
 
 A server speaks the chat protocol and answers with the questions and answers of XQuAD or JaQuAD, and fails as language models do
-(`tests/support/language_model_server.py` has the rates).
+(`tests/support/language_model_server.py` has the rates). `--judge-errors` sets how often it judges wrongly.
 
-Usage: python benchmarks/build_accuracy.py FOLDER [CODE ...], where FOLDER holds xquad.<code>.json and jaquad/dev.
+Usage: python benchmarks/build_accuracy.py FOLDER [CODE ...] [--judge-errors 0.01], where FOLDER holds xquad.<code>.json and
+jaquad/dev.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -19,7 +21,7 @@ from posir_build.construction.pipeline import STAGE_NAMES, Tools, run_stages
 from posir_build.construction.settings import load_settings
 from tests.support.build_accuracy import StageAccuracy, measure_stages
 from tests.support.human_answers import HumanDocument, Truth, jaquad_documents, squad_documents, write_documents
-from tests.support.language_model_server import serve_language_model
+from tests.support.language_model_server import RATES, serve_language_model
 
 LANGUAGES = {
     "en": "eng-Latn", "de": "deu-Latn", "zh": "cmn-Hans", "ar": "ara-Arab", "es": "spa-Latn", "ru": "rus-Cyrl",
@@ -34,10 +36,10 @@ def load_documents(folder: Path, code: str) -> list[HumanDocument]:
     return squad_documents(folder / f"xquad.{code}.json", 4, folder / f"xquad.{'de' if code == 'en' else 'en'}.json")
 
 
-def measure(documents: list[HumanDocument], language: str) -> Iterator[StageAccuracy]:
+def measure(documents: list[HumanDocument], language: str, rates: Mapping[str, float]) -> Iterator[StageAccuracy]:
     """Build a dataset from documents, and yield the accuracy of each stage."""
     truth = Truth(documents)
-    with tempfile.TemporaryDirectory() as name, serve_language_model(truth) as server:
+    with tempfile.TemporaryDirectory() as name, serve_language_model(truth, rates=dict(rates)) as server:
         folder = Path(name)
         write_documents(folder / "texts", documents)
         required = [
@@ -49,11 +51,16 @@ def measure(documents: list[HumanDocument], language: str) -> Iterator[StageAccu
 
 def main() -> None:
     """Print a row for each language and stage."""
-    folder, *codes = sys.argv[1:]
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("codes", nargs="*", metavar="CODE", help=f"of {', '.join(LANGUAGES)}; all by default")
+    parser.add_argument("--judge-errors", type=float, default=RATES["wrong grade"])
+    options = parser.parse_args()
+    rates = RATES | {"wrong grade": options.judge_errors, "wrong verdict": options.judge_errors}
     print("| language | stage | in | right | kept | precision before | precision | recall |")
     print("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |")
-    for code in codes or LANGUAGES:
-        for one in measure(load_documents(Path(folder), code), LANGUAGES[code]):
+    for code in options.codes or LANGUAGES:
+        for one in measure(load_documents(options.folder, code), LANGUAGES[code], rates):
             print(
                 f"| {code} | {one.stage} | {one.entered:,} | {one.right_entered:,} | {one.kept:,} | "
                 f"{one.precision_before:.3f} | {one.precision:.3f} | {one.recall:.3f} |",
