@@ -226,19 +226,21 @@ def show_report(
 
 def describe_usage(tools: Tools) -> list[str]:
     """Return what has been paid so far: by model and prompt, and in total for the language model of the build."""
+    from posir_build.construction.call_log import Usage
     from posir_build.construction.language_model import compute_cost
 
-    llm = tools.settings.llm
-    usage = {names: (used.calls, used.input_tokens, used.output_tokens) for names, used in tools.log.usage().items()}
-    own = [counts for (model, _), counts in usage.items() if model == llm.model]
+    llm, usage = tools.settings.llm, tools.log.usage()
+    own = [used for (model, _), used in usage.items() if model == llm.model]
     if len(own) > 1:
-        usage[llm.model, "total"] = (sum(one[0] for one in own), sum(one[1] for one in own), sum(one[2] for one in own))
+        usage[llm.model, "total"] = Usage(
+            sum(one.calls for one in own), sum(one.input_tokens for one in own), sum(one.output_tokens for one in own)
+        )
     described = []
-    for (model, prompt), (calls, input_tokens, output_tokens) in usage.items():
-        cost = compute_cost(llm.prices, input_tokens, output_tokens) if model == llm.model else 0
+    for (model, prompt), used in usage.items():
+        cost = compute_cost(llm.prices, used.input_tokens, used.output_tokens) if model == llm.model else 0
         price = f", cost {cost:.4g}" if cost else ""
         described.append(
-            f"{model}, {prompt}: {pluralize(calls, 'call')}, {input_tokens:,} input tokens, "
-            f"{output_tokens:,} output tokens{price}"
+            f"{model}, {prompt}: {pluralize(used.calls, 'call')}, {used.input_tokens:,} input tokens, "
+            f"{used.output_tokens:,} output tokens{price}"
         )
     return described

@@ -466,15 +466,18 @@ def _describe_problem(kind: str, message: str, path: Sequence[str]) -> str:
 
 def _list_fields(path: Sequence[str]) -> list[str]:
     """Return the fields of the section at a path; those of its members if it is a list."""
-    section: Any = BuildSettings
+    section: type[Section] = BuildSettings
     for part in path:
         if not part.isdecimal():
-            kinds = [section.model_fields[part].annotation]
-            while not (isinstance(kinds[0], type) and issubclass(kinds[0], Section)):
-                kinds = [inner for kind in kinds for inner in get_args(kind)] or [Section]
-                kinds.sort(key=lambda kind: not (isinstance(kind, type) and issubclass(kind, Section)))
-            section = kinds[0]
+            section = _find_section(section.model_fields[part].annotation) or Section
     return list(section.model_fields)
+
+
+def _find_section(kind: Any) -> type[Section] | None:
+    """Return the section in a type such as `tuple[LengthBucket, ...] | None`."""
+    if isinstance(kind, type) and issubclass(kind, Section):
+        return kind
+    return next(filter(None, map(_find_section, get_args(kind))), None)
 
 
 def _read_yaml(file: Path) -> dict[str, Any]:
