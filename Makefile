@@ -7,9 +7,10 @@ PYTEST := $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 
 # For `test-oldest`: wheels only, since old source distributions may not build.
 OLDEST := .venv-oldest
+RELEASE := .venv-release
 OLDEST_INSTALL := $(OLDEST)/bin/uv pip install -q -p $(OLDEST)/bin/python -c constraints.txt --only-binary :all:
 
-.PHONY: demo test test-all test-oldest check wheel browser clean
+.PHONY: demo test test-all test-oldest check wheel release-check docs browser clean
 
 demo: $(VENV)/ready
 	$(BIN)/mteb run -t PosIR-Mini -m mteb/baseline-bm25s --output-folder results/demo -v 1
@@ -44,6 +45,20 @@ wheel: $(VENV)/ready-to-test
 	$(BIN)/python -m build -q --no-isolation
 	$(BIN)/twine check --strict dist/*
 
+# What a new user gets: the wheel in a fresh environment, and the first block of the README.
+release-check: wheel
+	rm -rf $(RELEASE)
+	$(PYTHON) -m venv $(RELEASE)
+	$(RELEASE)/bin/pip install -q -c constraints.txt dist/*.whl
+	mkdir $(RELEASE)/reader
+	awk '/^```bash$$/ { inside = 1; next } inside && /^```$$/ { exit } inside' README.md > $(RELEASE)/first-block
+	cd $(RELEASE)/reader && PATH="$(CURDIR)/$(RELEASE)/bin:$$PATH" bash -euxo pipefail ../first-block
+
+# The documentation site in site/, with the reference pages generated from the code. Broken links are errors.
+docs: $(VENV)/ready-to-test
+	$(BIN)/python docs_site/reference.py
+	$(BIN)/zensical build --clean --strict
+
 # The tests of the page are skipped without Chromium.
 browser:
 	command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; }
@@ -58,4 +73,4 @@ $(VENV)/ready-to-test: $(VENV)/ready
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(OLDEST) dist results .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST) $(RELEASE) dist site docs/reference results .mypy_cache .pytest_cache .ruff_cache .hypothesis

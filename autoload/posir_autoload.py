@@ -1,8 +1,8 @@
 """Autoload: patches mteb when it is imported, so that it knows posir's tasks.
 
-Python calls `start` at startup, through `posir.start` (3.15 and later) or `posir.pth`. It puts a finder on `sys.meta_path`, and
-nothing else happens until mteb is imported. Every start of Python reads this file, so it is small; the rest is in
-`posir_tasks.host`.
+Python imports this module at startup, through `posir.pth`, or calls its `start`, through `posir.start` (3.15 and later). It
+puts a finder on `sys.meta_path`, and nothing else happens until mteb is imported. Every start of Python reads this file, so it
+is small, imports only what is loaded anyway, and never raises; the rest is in `posir_tasks.host`.
 """
 
 import os
@@ -41,7 +41,8 @@ def install() -> None:
         return
     sys.meta_path.insert(0, MtebFinder)
     for name, patch in PATCHES.items():
-        if name in sys.modules:
+        # A module that is still being imported has asked for posir's tasks itself.
+        if name in sys.modules and not getattr(sys.modules[name].__spec__, "_initializing", False):
             from posir_tasks.host.import_hook import apply_patch
 
             apply_patch(patch, sys.modules[name])
@@ -54,3 +55,6 @@ def start() -> None:
             install()
     except Exception:
         pass
+
+
+start()

@@ -24,13 +24,12 @@ from scipy.stats import norm
 from posir_compare.comparison import Metric, compare_pair
 from posir_compare.model_runs import ModelRun, Pair
 from posir_compare.pairing import CommonResults
-from posir_psi import psi
-from posir_significance.analysis import assign_thirds
+from posir_psi.scores import psi
 from posir_significance.observations import Floats, Integers
-from posir_significance.true_score_model import bin_midpoints
 from posir_tasks.axes import Axes
 from posir_tasks.document_ranks import DocumentRanks, DocumentSet
 from posir_tasks.profile import NDCG_AT_10
+from posir_tasks.thirds import assign_thirds, bin_midpoints
 
 BINS = 20
 PAIR = Pair(ModelRun("A", ()), ModelRun("B", ()), "simulated")

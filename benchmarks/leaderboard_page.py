@@ -42,18 +42,18 @@ new MutationObserver(async () => {{
 ACTIONS = {
     "sort by Q4": "document.querySelector('th.q4').click()",
     "sort by name": "document.querySelector('th.label').click()",
-    "sort by nDCG@10": "document.querySelector('th.ndcg_at_10').click()",
+    "sort by nDCG@10": "document.querySelector('th.score').click()",
     "search by name": "Object.assign(search, { value: 'model-1' }).dispatchEvent(new Event('input', { bubbles: true }))",
     "search for all": "Object.assign(search, { value: '' }).dispatchEvent(new Event('input', { bubbles: true }))",
     "filter by kind": "Object.assign(kind, { value: 'Sparse' }).dispatchEvent(new Event('change', { bubbles: true }))",
     "reset filters": "reset.click()",
-    "another length": "document.querySelector('[value=Q4]').click()",
-    "all lengths": "document.querySelector('[name=length][value=all]').click()",
+    "another length": "document.querySelector('[name=length][value=Q1]').click()",
+    "long documents": "document.querySelector('[name=length][value=Q4]').click()",
     "quality and bias": "document.getElementById('tab-chart').click()",
     "matrix": "document.getElementById('tab-matrix').click()",
     "three models": "document.getElementById('tab-models').click()",
-    "their other length": "document.querySelector('[value=Q4]').click()",
-    "their all lengths": "document.querySelector('[name=length][value=all]').click()",
+    "their other length": "document.querySelector('[name=length][value=Q1]').click()",
+    "their long documents": "document.querySelector('[name=length][value=Q4]').click()",
     "table": "document.getElementById('tab-table').click()",
 }
 

@@ -23,6 +23,8 @@ class Cost:
     peak_mb: float
     """Peak memory of all its processes together, shared memory counted once; at least the peak of the largest process."""
     output: str
+    processor_s: float
+    """Processor time of the process and of the children that it has waited for."""
 
 
 def measure(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Cost:
@@ -42,7 +44,7 @@ def measure(command: Sequence[str], environment: Mapping[str, str] | None = None
     watch.join()
     if os.waitstatus_to_exitcode(status) != 0:
         sys.exit(f"failed: {' '.join(command)}")
-    return Cost(wall, max(usage.ru_maxrss / 1024, *samples), output)
+    return Cost(wall, max(usage.ru_maxrss / 1024, *samples), output, usage.ru_utime + usage.ru_stime)
 
 
 def _watch(pid: int, samples: list[float], ended: threading.Event) -> None:

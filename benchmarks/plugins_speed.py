@@ -20,7 +20,7 @@ from posir_compare.pairing import CommonResults
 from posir_tasks.cells import pool
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.evidence import Evidence
-from posir_tasks.plugin_api.manager import score_result
+from posir_tasks.plugin_api.scoring import score_result
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.scores import ResultValues
 from posir_tasks.window_coverage import TruncatedEvidence, WindowCoverage

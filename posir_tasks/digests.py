@@ -1,6 +1,7 @@
 """Digests of values and of files; those of large files are cached, because reading them again takes minutes."""
 
 import hashlib
+import json
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -24,9 +25,14 @@ FileState = tuple[str, int, int, int, int]
 _known: dict[FileState, bytes] = {}
 
 
-def digest(*parts: object) -> bytes:
-    """Return a digest of texts and numbers, the same in every process."""
-    return hashlib.blake2b("\x1f".join(map(str, parts)).encode("utf-8", "surrogatepass"), digest_size=SIZE).digest()
+def digest(*parts: object, size: int = SIZE) -> bytes:
+    """Return a digest of texts and numbers, the same in every process, with `size` bytes."""
+    return hashlib.blake2b("\x1f".join(map(str, parts)).encode("utf-8", "surrogatepass"), digest_size=size).digest()
+
+
+def digest_json(value: object) -> str:
+    """Return 32 hexadecimal digits that identify a JSON value; anything else in it is identified by its text."""
+    return digest(json.dumps(value, sort_keys=True, default=str), size=16).hex()
 
 
 def digest_files(files: Mapping[str, Path]) -> str:

@@ -3,8 +3,6 @@
 import sys
 from types import TracebackType
 
-from pydantic import ValidationError
-
 from posir_tasks.display.wording import escape_controls
 
 
@@ -31,13 +29,14 @@ class NewerSchemaError(PosirError):
 def check_schema(schema: int, newest: int, what: str) -> None:
     """Raise NewerSchemaError if data has a newer schema than is read; `what` is the subject, such as `This profile`."""
     if schema > newest:
-        raise NewerSchemaError(
-            f"{what} has schema {schema}; this version of posir reads up to {newest}. Update it: pip install -U posir"
-        )
+        raise NewerSchemaError(f"{what} has schema {schema}; this version of posir reads up to {newest}. Update posir")
 
 
 def summarize_error(error: BaseException) -> str:
     """Return the type of an error and the first line of its message; of a pydantic error the first field and its problem."""
+    # Pydantic takes longer to import than the rest of the command line.
+    from pydantic import ValidationError
+
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False)[0]
         return f"{'.'.join(map(str, first['loc'])) or 'JSON'}: {first['msg']}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 Interval = tuple[float, float]
 
@@ -32,3 +33,5 @@ class Difference(Estimate):
 
     p_value: float | None = None
     """Two-sided, not corrected, in (0, 1]; None with too few clusters of documents for a test."""
+    interval_at: Callable[[float], Interval] | None = field(default=None, repr=False, compare=False)
+    """Returns the interval of a level in (0, 1), such as 0.99; None where there is no interval."""

@@ -53,6 +53,8 @@ def move_evidence(text: str, span: Span, position: float) -> SpannedText:
 
 def _nearest_border(text: str, index: float) -> int:
     """Return the border between words, or end of the text, that is nearest to an index; the first of two."""
+    if not 0 < index < len(text):
+        return 0 if index <= 0 else len(text)
     borders = [0, *(start for start, _ in find_words(text)[1:]), len(text)]
     right = bisect_left(borders, index, hi=len(borders) - 1)
     return min(borders[max(0, right - 1) : right + 1], key=lambda border: abs(border - index))

@@ -5,7 +5,7 @@ document, which would take most of the time and memory of a large retrieval task
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -32,6 +32,26 @@ class Hits:
     """Shape (queries, k), in any order."""
     document_ids: Sequence[str]
     """Ids of the corpus, by row."""
+
+
+@dataclass(frozen=True, eq=False)
+class HitsByQuery(Mapping[str, Mapping[str, float]]):
+    """Hits in the form of mteb's results; those of a query are converted on access."""
+
+    hits: Hits
+    rows: Mapping[str, int]
+    """Row of each query in the hits."""
+
+    def __getitem__(self, query: str) -> Mapping[str, float]:
+        row = self.rows[query]
+        names = (self.hits.document_ids[document] for document in self.hits.documents[row])
+        return dict(zip(names, self.hits.scores[row].tolist(), strict=True))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
 
 
 @dataclass(frozen=True)
@@ -161,6 +181,21 @@ def retrieval_scores(ranked: RankedQueries, k_values: Sequence[int]) -> dict[str
         **nauc("mrr", "mrr"),
         **mean("hit_rate", "recall"),
     }
+
+
+def query_scores(rank: int, k_values: Sequence[int]) -> dict[str, float]:
+    """Return the scores of one query under the names of pytrec_eval, as mteb's tasks have them; 0 is the rank of a miss."""
+    scores: dict[str, float] = {}
+    for k in k_values:
+        ndcg, recall, mrr = (float(gain[0]) for gain in _gains(np.array([rank]), k).values())
+        scores |= {
+            f"ndcg_cut_{k}": ndcg,
+            f"map_cut_{k}": mrr,
+            f"recall_{k}": recall,
+            f"P_{k}": recall / k,
+            f"success_{k}": recall,
+        }
+    return scores
 
 
 def _naucs(ranked: RankedQueries, gains: Mapping[int, Mapping[str, NDArray[np.float64]]]) -> dict[tuple[str, int, str], float]:

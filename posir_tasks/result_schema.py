@@ -15,3 +15,5 @@ REVISION_KEY, DIGEST_KEY = "data_revision", "data_digest"
 INDEX_KEY = "index"
 #: Key of the run for the numbers of rows of the data that break a rule and are tolerated, by the rule; those of subsets add.
 TOLERATED_KEY = "tolerated"
+#: Key of the run for the counts that a search model states of its search, by name; absent for most models.
+SEARCH_KEY = "search"

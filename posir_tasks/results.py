@@ -14,7 +14,7 @@ from posir_tasks.display.wording import sanitized
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import PosirError, ProfileError, check_schema, summarize_error
 from posir_tasks.files import atomic_write, find_files, folder_lock
-from posir_tasks.plugin_api.manager import score_result
+from posir_tasks.plugin_api.scoring import score_result
 from posir_tasks.profile import PositionProfile
 from posir_tasks.result_schema import COVERAGE_KEY, PROFILE_KEY, RANKS_KEY, RUN_KEY, SCHEMA, SCORE_NAMES_KEY
 from posir_tasks.scores import GROUPS_KEY, ResultValues
@@ -72,6 +72,10 @@ class ForeignFileError(PosirError):
     """A file among results is not one."""
 
 
+class NoProfileError(PosirError):
+    """There is no result with a position profile."""
+
+
 class ResultFile(BaseModel):
     """The fields of a result file that are read here."""
 
@@ -85,19 +89,20 @@ def read_results(folder: Path) -> list[SubsetResult]:
     Files that are not results are skipped with a warning.
 
     Raises:
-        PosirError: There is no such folder, or no such result in it, or one cannot be read.
+        NoProfileError: There is no such result.
+        PosirError: There is no such folder, or a result cannot be read.
     """
     results: list[SubsetResult] = []
     foreign: list[ForeignFileError] = []
     for file in result_files(folder):
         try:
-            results += _subset_results(file)
+            results += read_result_file(file)
         except ForeignFileError as error:
             foreign.append(error)
     if not results and foreign:
         raise foreign[0]
     if not results:
-        raise PosirError(
+        raise NoProfileError(
             f"{folder}: no result with a position profile below it. Create results with `mteb run -t PosIR-Mini -m MODEL "
             f"--output-folder {folder}`; `posir tasks` lists the tasks."
         )
@@ -137,9 +142,10 @@ def _profile_scores(data: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, An
                 yield str(scores.get("hf_subset", "default")), scores
 
 
-def _subset_results(file: Path) -> Iterator[SubsetResult]:
+def read_result_file(file: Path) -> Iterator[SubsetResult]:
+    """Yield the results in a file that have a position profile; raise PosirError if it cannot be read."""
     data = sanitize_names(load_result(file))
-    model, revision = _model_of(file)
+    model, revision = read_model(file)
     for subset, scores in _profile_scores(data):
         ranks, coverage = read_ranks(file, subset, scores)
         yield SubsetResult(model, revision, data["task_name"], subset, ranks, coverage, scores.get(RUN_KEY, {}), file)
@@ -175,7 +181,7 @@ def sanitize_names(value: Any) -> Any:
     return value
 
 
-def _model_of(file: Path) -> tuple[str, str]:
+def read_model(file: Path) -> tuple[str, str]:
     """Return the model's name and revision, from mteb's `model_meta.json` or, failing that, from the folders' names."""
     try:
         meta = json.loads((file.parent / META_FILE).read_text(encoding="utf-8"))

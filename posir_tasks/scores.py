@@ -31,9 +31,10 @@ KEY = re.compile(r"[a-z][a-z0-9_]*")
 RESERVED = frozenset((
     "id", "label", "name", "model", "revision", "published", "origin", "kind", "parameters", "dimensions",
     "open_weights", "license", "reference", "task", "data", "data_revision", "length", "position", "subsets",
-    "missing_subsets", "p_corrected", "verdict", "score", "score_low", "score_high", "score_key", "best_psi", "rank",
-    "rank_first", "rank_last", "psi_rank", "psi_rank_first", "psi_rank_last", "paired", "partial", "comparable",
-    "other_data", "approximate", "loss", "text", "at", "q1", "q2", "q3", "q4", "curve", "null_band", "window_end",
+    "missing_subsets", "p_corrected", "verdict", "score", "score_low", "score_high", "score_key", "best_psi", "curve_tasks",
+    "rank", "rank_first", "rank_last", "psi_rank", "psi_rank_first", "psi_rank_last", "paired", "partial", "comparable",
+    "other_data", "approximate", "change", "effect", "behind", "text", "at",
+    "q1", "q2", "q3", "q4", "curve", "null_band", "window_end",
 ))  # fmt: skip
 
 

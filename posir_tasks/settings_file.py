@@ -32,14 +32,18 @@ Settings = TypeVar("Settings", bound=Section)
 
 
 def load_settings(
-    kind: type[Settings], file: Path | None, overrides: Sequence[str] = (), options: Mapping[str, object] | None = None
+    kind: type[Settings],
+    file: Path | None,
+    overrides: Sequence[str] | Mapping[str, object] = (),
+    options: Mapping[str, object] | None = None,
 ) -> Settings:
     """Read settings.
 
     Args:
         kind: Their class.
         file: YAML file; None for overrides and options alone.
-        overrides: `field=value` with a YAML value; fields of sections as `ask.questions=5`. They take precedence over the file.
+        overrides: `field=value` with a YAML value; fields of sections as `ask.questions=5`. Or values by field, those of a
+            section as a mapping of their own. They take precedence over the file.
         options: Values of fields that the command has an option for, by its name, such as `--per-article`. They take
             precedence over all else; None and an empty list leave the field as it is.
 
@@ -47,8 +51,11 @@ def load_settings(
         PosirError: The file cannot be read, or a field is wrong. The message names file, field or option.
     """
     values = _read_yaml(kind, file) if file else {}
-    for override in overrides:
-        _apply_override(values, override)
+    if isinstance(overrides, Mapping):
+        values = _merge(values, overrides)
+    else:
+        for override in overrides:
+            _apply_override(values, override)
     names = {option.strip("-").replace("-", "_").lower(): option for option in options or {}}
     given = {field: value for field, option in names.items() if (value := (options or {})[option]) not in (None, [])}
     try:
@@ -154,6 +161,16 @@ def _read_yaml(kind: type[Section], file: Path) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise PosirError(f"{file}: has no fields; expected {expected}.")
     return values
+
+
+def _merge(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values with changes; of a section that both have, the fields are merged."""
+    sections = {
+        name: _merge(values[name], change)
+        for name, change in changes.items()
+        if isinstance(change, Mapping) and isinstance(values.get(name), Mapping)
+    }
+    return {**values, **changes, **sections}
 
 
 def _apply_override(values: dict[str, Any], override: str) -> None:

@@ -9,6 +9,7 @@ from hypothesis import settings
 # huggingface_hub reads this when it is imported; a test that needs a Hub runs the client in another process.
 os.environ["HF_HUB_OFFLINE"] = "1"
 
+from tests.support.browser import CHROMIUM
 from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
 
 # The duration of an example says nothing about its correctness.
@@ -23,6 +24,18 @@ SQUAD_DATA = Path(os.environ.get("POSIR_TEST_DATA", Path(__file__).parents[2] / 
 def _unset_user_variables(monkeypatch):
     for name in ("POSIR_DATA", "POSIR_REVISIONS", "POSIR_CACHE", "POSIR_EMBEDDINGS"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """A headless Chromium for all tests of a process, which can have one only; without one they are skipped."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    if CHROMIUM is None:
+        pytest.skip("there is no Chromium")
+    with playwright.sync_playwright() as running:
+        chromium = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
 
 
 @pytest.fixture(scope="session")

@@ -8,18 +8,18 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 SOURCE_ROOTS = (ROOT, ROOT / "autoload", ROOT / "plugins", ROOT / "leaderboard")
-PACKAGES = (ROOT / "posir_tasks", ROOT / "autoload", ROOT / "plugins", ROOT / "leaderboard")
+PACKAGES = (ROOT / "posir", ROOT / "posir_tasks", ROOT / "autoload", ROOT / "plugins", ROOT / "leaderboard")
 
 
 @cache
 def modules() -> dict[str, Path]:
     """Every module of ours by its dotted name."""
-    found = {}
+    values = {}
     for package in PACKAGES:
         for file in package.rglob("*.py"):
             root = max((root for root in SOURCE_ROOTS if file.is_relative_to(root)), key=lambda root: len(root.parts))
-            found[".".join(file.relative_to(root).with_suffix("").parts).removesuffix(".__init__")] = file
-    return found
+            values[".".join(file.relative_to(root).with_suffix("").parts).removesuffix(".__init__")] = file
+    return values
 
 
 @cache
@@ -48,7 +48,7 @@ def owner(name: str) -> str | None:
 def imports() -> dict[str, set[str]]:
     """The modules of ours that each of them imports."""
     return {
-        module: {found for name in imported_names(parse(file)) if (found := owner(name))} - {module}
+        module: {result for name in imported_names(parse(file)) if (result := owner(name))} - {module}
         for module, file in modules().items()
     }
 
@@ -63,10 +63,10 @@ def test_no_module_imports_itself_through_others():
 
 def test_a_plugin_never_imports_another_plugins_hooks():
     assert [
-        (module, found)
+        (module, result)
         for module, others in imports().items()
-        for found in others
-        if found.startswith("posir_") and found.endswith(".plugin")
+        for result in others
+        if result.startswith("posir_") and result.endswith(".plugin")
     ] == []
 
 
@@ -74,26 +74,40 @@ def allowed_imports() -> dict[str, set[str]]:
     """The table in CONTRIBUTING.md: what each package imports of the others."""
     section = (ROOT / "CONTRIBUTING.md").read_text().partition("## Which plugin may import which")[2].partition("\n## ")[0]
     cells = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("| `")]
-    return {name: set(re.findall(r"`(\w+)`", found)) for names, found in cells for name in re.findall(r"`(\w+)`", names)}
+    return {name: set(re.findall(r"`(\w+)`", result)) for names, result in cells for name in re.findall(r"`(\w+)`", names)}
 
 
 def test_plugins_import_each_other_as_the_table_says():
-    found: dict[str, set[str]] = {package.name: set() for root in PACKAGES[2:] for package in root.glob("posir_*")}
+    values: dict[str, set[str]] = {package.name: set() for root in PACKAGES[3:] for package in root.glob("posir_*")}
     for module, others in imports().items():
         package = module.partition(".")[0]
-        if package in found:
-            found[package] |= {other.partition(".")[0] for other in others} & found.keys() - {package}
-    assert found == allowed_imports()
+        if package in values:
+            values[package] |= {other.partition(".")[0] for other in others} & values.keys() - {package}
+    assert values == allowed_imports()
 
 
 def test_posir_tasks_imports_no_plugin():
     assert {
-        found
+        result
         for module, others in imports().items()
         if module.startswith("posir_tasks")
-        for found in others
-        if not found.startswith(("posir_tasks", "posir_autoload"))
+        for result in others
+        if not result.startswith(("posir_tasks", "posir_autoload"))
     } == set()
+
+
+def test_the_front_door_imports_api_modules_and_nothing_imports_it():
+    front = ast.parse((ROOT / "posir" / "__init__.py").read_text())
+    (table,) = (
+        ast.literal_eval(node.value)
+        for node in front.body
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "_MODULES"
+    )
+    listed = {f"{module}.{name}" for name, module in table.items()}
+    assert listed == {name for name in imported_names(front) if name.startswith("posir_")}
+    assert {module for module in table.values() if not module.endswith(".api")} == {"posir_tasks.errors"}
+    assert [module for module, others in imports().items() if "posir" in others] == []
+    assert [file.name for file in (ROOT / "posir").iterdir() if file.suffix == ".py"] == ["__init__.py"]
 
 
 def test_private_names_of_mteb_are_in_one_folder():

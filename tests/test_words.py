@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-ROOMS = ("posir_tasks", "plugins", "leaderboard", "benchmarks", "autoload")
+ROOMS = ("posir", "posir_tasks", "plugins", "leaderboard", "benchmarks", "autoload")
 #: Names that say nothing of a value.
 EMPTY_NAMES = {"one", "ones", "found", "each", "thing"}
 #: Words that open a fragment, not a sentence. `Whether` is for booleans: attributes and properties.
@@ -62,7 +62,7 @@ def is_function(node: ast.AST) -> bool:
 def test_variables_are_named_by_a_noun():
     assert [
         f"{file}:{line}: {name}"
-        for file, tree in trees(*ROOMS).items()
+        for file, tree in trees(*ROOMS, "tests").items()
         for name, line in stored_names(tree)
         if name in EMPTY_NAMES
     ] == []

@@ -26,7 +26,7 @@ from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import DataError
 from posir_tasks.evidence import Integers, Truncation
 from posir_tasks.models.references import ORIGINS, model_origin
-from posir_tasks.plugin_api.manager import score_result
+from posir_tasks.plugin_api.scoring import score_result
 from posir_tasks.profile import DEPTH, PositionProfile
 from posir_tasks.ranks import RankedQueries, retrieval_scores
 from posir_tasks.result_schema import (

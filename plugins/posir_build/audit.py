@@ -15,7 +15,7 @@ import numpy as np
 from posir_build.records import Document, Question, StageResult, by_id, seeded_order
 from posir_build.rules import compute_margin
 from posir_build.settings import RerankRule, VerifySettings
-from posir_build.texts import find_third
+from posir_tasks.text.spans import find_third
 
 AUDIT_CHECK = "audit"
 #: Checks whose scores are of the thirds, that with the evidence first.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ import openai
 
 from posir_build.call_log import Completion
 from posir_build.settings import LanguageModelSettings, StructuredOutput
+from posir_tasks.digests import digest_json
 from posir_tasks.errors import PosirError
 from posir_tasks.models.connection import Connection
 from posir_tasks.tokens import estimate_tokens
@@ -76,13 +76,9 @@ class ChatRequest:
 
     @cached_property
     def key(self) -> str:
-        """The identity of the request: a SHA-256 of all that is asked, in 64 hexadecimal digits."""
+        """The identity of the request: a digest of all that is asked, in 32 hexadecimal digits."""
         settings = {name: value for name, value in self.body.items() if name != "messages"}
-        lengths = [(role, len(content)) for role, content in self.messages]
-        digest = hashlib.sha256(json.dumps([self.prompt, self.attempt, settings, lengths], sort_keys=True).encode())
-        for _, content in self.messages:
-            digest.update(content.encode("utf-8", "replace"))
-        return digest.hexdigest()
+        return digest_json([self.prompt, self.attempt, settings, self.messages])
 
 
 @dataclass

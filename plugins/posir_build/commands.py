@@ -16,25 +16,23 @@ from posir_run.worker import Settings
 from posir_tasks.command.format_option import TableFormat
 from posir_tasks.command.progress_option import with_progress
 from posir_tasks.command.settings_options import Overrides, settings_help
+from posir_tasks.display.presentation import present
 from posir_tasks.display.progress import track
-from posir_tasks.display.tables import OutputFormat, print_as, to_markdown
+from posir_tasks.display.tables import OutputFormat, print_as
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
-from posir_tasks.plugin_api.panels import DATA
 from posir_tasks.settings_file import load_settings
 
 if TYPE_CHECKING:
     from posir_build.estimate import StageEstimate
-    from posir_build.pipeline import Tools
-    from posir_build.records import Document, StageResult
+    from posir_build.records import Document
     from posir_build.settings import BuildSettings
-    from posir_build.stage_report import StageRow
     from posir_build.translation_ratings import PersonRatings, RatingSample, RatingSettings
 
 #: How workers of a cluster load models.
 WORKERS = Settings({"batch_size": 32})
-#: The command that `posir build CONFIG.yaml` stands for, and the report in the work folder.
-DEFAULT, REPORT_FILE = "run", "report.md"
+#: The command that `posir build CONFIG.yaml` stands for.
+DEFAULT = "run"
 
 Config = Annotated[Path | None, typer.Argument(help="YAML file with the settings.", metavar="CONFIG.yaml")]
 
@@ -49,21 +47,17 @@ class DefaultGroup(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-def add_commands(app: typer.Typer) -> None:
-    """Add `posir build` with its commands."""
-    group = typer.Typer(
-        cls=DefaultGroup,
-        no_args_is_help=True,
-        help="Build a dataset with questions about documents, controlled for the position of the evidence. "
-        "`posir build CONFIG.yaml` runs all stages; `posir build run --help` lists the options.",
-    )
-    app.add_typer(group, name="build", rich_help_panel=DATA)
-    group.command(DEFAULT)(with_progress(run_command))
-    group.command("sample")(sample_command)
-    group.command("agreement")(agreement_command)
-    group.command("rate-translations")(with_progress(rate_translations_command))
+app = typer.Typer(
+    cls=DefaultGroup,
+    no_args_is_help=True,
+    add_completion=False,
+    help="Build a dataset with questions about documents, controlled for the position of the evidence. "
+    "`posir build CONFIG.yaml` runs all stages; `posir build run --help` lists the options.",
+)
 
 
+@app.command(DEFAULT)
+@with_progress
 def run_command(
     config: Config = None,
     overrides: Overrides = None,
@@ -87,33 +81,23 @@ def run_command(
 
     The dataset is written once all stages are done. `report.md` in the work folder says what each stage kept.
     """
-    from posir_build.documents import check_source
-    from posir_build.pipeline import STAGE_NAMES, Tools, load_translation_rows, locked, run_stages, write_results
-    from posir_build.preflight import check_build, check_folders
+    from posir_build.run import check_stage, run_build
     from posir_build.settings import BuildSettings
 
     settings = load_settings(BuildSettings, config, overrides or ())
-    if stage is not None and stage not in STAGE_NAMES:
-        raise PosirError(f"--stage {stage}: no such stage. Stages: {', '.join(STAGE_NAMES)}.")
-    if stage is None and not plan:
-        check_build(settings)
-    else:
-        check_folders(settings)
-        check_source(settings)
-    with locked(settings.work_folder):
-        tools = Tools(settings, choose_engine(engine, address, WORKERS) if engine is EngineName.RAY or address else None)
-        if plan:
-            show_plan(tools, format_)
-            return
-        results = run_stages(tools, stage or STAGE_NAMES[-1])
-        written = write_results(tools, results) if stage is None else {}
-        translations = load_translation_rows(tools, results) if stage is None else ([], [])
-        show_report(tools, results, translations, format_)
+    start_engine = choose_engine(engine, address, WORKERS) if engine is EngineName.RAY or address else None
+    if plan:
+        check_stage(stage)
+        show_plan(settings, format_)
+        return
+    report = run_build(settings, stage=stage, start_engine=start_engine)
+    present(report, format_)
     if format_ is OutputFormat.TEXT:
-        for folder, questions in written.items():
+        for folder, questions in report.datasets.items():
             typer.echo(f"{folder}: {pluralize(questions, 'question')}")
 
 
+@app.command("sample")
 def sample_command(
     number: Annotated[int, typer.Argument(min=1, help="Number of questions.", metavar="N")],
     config: Config = None,
@@ -143,11 +127,14 @@ def sample_command(
     typer.echo(f"{file}: {pluralize(len(questions), 'question')}")
 
 
+@app.command("agreement")
 def agreement_command(
     sheets: Annotated[list[Path], typer.Argument(help="Sheets with judgments, one per person.")],
     dataset: Annotated[
         Path | None,
-        typer.Option(help="Folder of the domain, such as data/NAME/eng-Latn/notes: save the agreement in its dataset card."),
+        typer.Option(
+            "--data", help="Folder of the domain, such as data/NAME/eng-Latn/notes: put the agreement into its dataset card."
+        ),
     ] = None,
     format_: TableFormat = OutputFormat.TEXT,
 ) -> None:
@@ -160,15 +147,14 @@ def agreement_command(
         raise PosirError("a sheet is named twice. Name one sheet per person.")
     judgments = [read_sheet(sheet) for sheet in sheets]
     counted = count_agreement(judgments)
-    records = [
-        {"judgment": row.judgment, "yes": row.yes, "judged": row.judged, "rate": row.rate, "interval": row.interval}
-        for row in counted
-    ]
+    records = [{"judgment": row.judgment, "yes": row.yes, "judged": row.judged, "rate": row.rate} for row in counted]
     if dataset is not None:
         record_human_check(dataset, records, {name for sheet in judgments for name, given in sheet.items() if given})
     print_as(format_, [build_agreement_table(counted)], records)
 
 
+@app.command("rate-translations")
+@with_progress
 def rate_translations_command(
     config: Config = None,
     overrides: Overrides = None,
@@ -259,15 +245,22 @@ def show_ratings(
         export(build_rating_figures(scores, agreement), png, None, str)
 
 
-def show_plan(tools: Tools, format_: OutputFormat) -> None:
+def show_plan(settings: BuildSettings, format_: OutputFormat) -> None:
     """Print what the stages take at most; Sample is run for that, and what has been answered is counted."""
+    from posir_build.documents import check_source
     from posir_build.estimate import build_estimate_table, estimate_stages
-    from posir_build.pipeline import load_results, run_stages
+    from posir_build.pipeline import Tools, load_results, locked, run_stages
+    from posir_build.preflight import check_folders
+    from posir_build.run import describe_usage
 
-    results = run_stages(tools, "sample") | load_results(tools)
-    estimates = time_rerankers(tools.settings, estimate_stages(tools.settings, results), results["sample"].documents)
+    check_folders(settings)
+    check_source(settings)
+    with locked(settings.work_folder):
+        tools = Tools(settings)
+        results = run_stages(tools, "sample") | load_results(tools)
+        estimates = time_rerankers(settings, estimate_stages(settings, results), results["sample"].documents)
     answered = [f"Answered before, and not paid again: {usage}" for usage in describe_usage(tools)]
-    table = build_estimate_table(estimates, tools.settings.list_llms(), [*results["sample"].notes, *answered])
+    table = build_estimate_table(estimates, settings.list_llms(), [*results["sample"].notes, *answered])
     print_as(format_, [table], estimates)
 
 
@@ -284,71 +277,3 @@ def time_rerankers(
     rerankers = {stage: [ModelReranker(reranker, settings.language) for reranker in chosen] for stage, chosen in wanted.items()}
     with track("Time the rerankers"):
         return add_reranker_seconds(estimates, rerankers, documents)
-
-
-def show_report(
-    tools: Tools, results: dict[str, StageResult], translations: tuple[list[StageRow], list[str]], format_: OutputFormat
-) -> None:
-    """Print what each stage kept and what the calls cost, and save it in the work folder.
-
-    Args:
-        tools: Of the build.
-        results: By stage.
-        translations: Rows and notes on the translations.
-        format_: Of what is printed.
-    """
-    from posir_build.audit import audit_ranges, count_pools, list_checked, summarize_audit
-    from posir_build.pipeline import rows_as_records
-    from posir_build.stage_report import (
-        build_margin_tables,
-        build_rows,
-        build_tables,
-        describe_audit,
-        describe_lost_documents,
-    )
-
-    settings = tools.settings
-    translated, repairs = translations
-    rows = [*build_rows(results, settings), *translated]
-    notes = [f"{name}: {note}" for name, result in results.items() for note in result.notes] + repairs
-    if "verify" in results:
-        notes += describe_lost_documents(results["verify"])
-        notes += describe_audit(summarize_audit(results["verify"].questions))
-    notes += describe_usage(tools)
-    checked = list_checked(results["verify"]) if "verify" in results else []
-    pools = count_pools(checked, results["sample"].documents, settings.verify.margins)
-    ranges = audit_ranges(checked, settings.verify.margins)
-    tables = [*build_margin_tables(pools, ranges), *build_tables(rows, notes)]
-    (settings.work_folder / REPORT_FILE).write_text("\n\n".join(map(to_markdown, tables)), encoding="utf-8")
-    records = rows_as_records(rows)
-    print_as(
-        format_,
-        tables,
-        [row | {"reasons": json.dumps(row["reasons"])} for row in records],
-        {"stages": records, "margins": pools, "audit": ranges, "notes": notes},
-    )
-
-
-def describe_usage(tools: Tools) -> list[str]:
-    """Return what has been paid so far: by model and prompt, and in total for each language model of the build."""
-    from posir_build.call_log import Usage
-    from posir_build.language_model import compute_cost
-
-    prices, usage = {llm.model: llm.prices for llm in tools.settings.list_llms()}, tools.log.usage()
-    for llm in prices:
-        own = [used for (model, _), used in usage.items() if model == llm]
-        if len(own) > 1:
-            usage[llm, "total"] = Usage(
-                sum(usage.calls for usage in own),
-                sum(usage.input_tokens for usage in own),
-                sum(usage.output_tokens for usage in own),
-            )
-    described = []
-    for (model, prompt), used in usage.items():
-        cost = compute_cost(prices[model], used.input_tokens, used.output_tokens) if model in prices else 0
-        price = f", cost {cost:.4g}" if cost else ""
-        described.append(
-            f"{model}, {prompt}: {pluralize(used.calls, 'call')}, {used.input_tokens:,} input tokens, "
-            f"{used.output_tokens:,} output tokens{price}"
-        )
-    return described

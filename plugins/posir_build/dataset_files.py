@@ -12,7 +12,8 @@ from pydantic import TypeAdapter
 
 from posir_build.records import Document, Question, by_id
 from posir_data.target import Target, write_domain
-from posir_tasks.display.numbers import format_interval, format_percent
+from posir_tasks.display.numbers import format_percent
+from posir_tasks.display.tables import to_json
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
 from posir_tasks.files import atomic_write
@@ -94,7 +95,7 @@ def record_human_check(folder: Path, agreement: Sequence[Mapping[str, Any]], jud
 
     Args:
         folder: The domain.
-        agreement: For each judgment its name, number of yes, number judged, rate, and 95 % interval.
+        agreement: For each judgment its name, number of yes, number judged, and rate, an `Estimate` or None.
         judged: Ids of the judged questions.
 
     Raises:
@@ -108,7 +109,7 @@ def record_human_check(folder: Path, agreement: Sequence[Mapping[str, Any]], jud
     if not known.intersection(judged):
         raise PosirError(f"{folder}: has none of the {pluralize(len(judged), 'judged question')}. Name the domain they are of.")
     with atomic_write(folder / HUMAN_CHECK_FILE) as part:
-        part.write_text(json.dumps(agreement, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        part.write_text(to_json(agreement) + "\n", encoding="utf-8")
     write_card(folder.parent.parent)
 
 
@@ -175,11 +176,8 @@ def _describe_human_check(agreement: Sequence[Mapping[str, Any]]) -> Iterator[st
     yield from ("", "Human check of a sample:", "", "| judgment | yes | judged | yes % | 95 % interval |")
     yield "| --- | ---: | ---: | ---: | ---: |"
     for row in agreement:
-        low, high = row["interval"]
-        yield (
-            f"| {row['judgment']} | {row['yes']:,} | {row['judged']:,} | {format_percent(row['rate'])} | "
-            f"{format_interval(low, high, format_percent)} |"
-        )
+        interval = f"[{', '.join(map(format_percent, row['rate_interval']))}]" if row["judged"] else ""
+        yield f"| {row['judgment']} | {row['yes']:,} | {row['judged']:,} | {format_percent(row['rate'])} | {interval} |"
 
 
 def write_card(output: Path) -> bool:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from posir_build.settings import BuildSettings
+from posir_tasks.digests import digest
 from posir_tasks.errors import DataError
 from posir_tasks.sources.formats.hub import is_hub_name
 from posir_tasks.sources.formats.options import ReadOptions
@@ -63,7 +63,5 @@ def check_source(settings: BuildSettings) -> None:
 
 def digest_source(settings: BuildSettings) -> str:
     """Return a digest of the content of local files; of a dataset on the Hub, of its name and the revision in the settings."""
-    digest = hashlib.sha256(f"{settings.documents}@{settings.revision or ''}".encode())
-    if Path(settings.documents).expanduser().exists():
-        digest.update(open_source(settings).find_revision().encode())
-    return digest.hexdigest()
+    local = Path(settings.documents).expanduser().exists()
+    return digest(settings.documents, settings.revision or "", open_source(settings).find_revision() if local else "").hex()

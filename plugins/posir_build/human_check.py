@@ -14,11 +14,13 @@ from pathlib import Path
 
 from posir_build.balance import BalanceCell, CellScheme
 from posir_build.records import Document, Question, StageResult, by_id, seeded_order
-from posir_build.sheets import read_sheet_rows, write_sheet_rows
+from posir_build.sheets import write_sheet_rows
 from posir_significance.intervals import wilson_interval
+from posir_tasks.csv_files import read_csv_rows
 from posir_tasks.display.numbers import format_count, format_interval, format_percent
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.errors import DataError
+from posir_tasks.estimates import Estimate
 
 #: What a person judges, yes or no, each in a column.
 JUDGMENTS = {
@@ -53,14 +55,10 @@ class JudgmentAgreement:
         return cls(judgment, sum(yes for _, yes in given), len(given), len(given) ** 2 / squares if given else 0.0)
 
     @property
-    def rate(self) -> float | None:
-        """Share of yes, in [0, 1]; None if nothing was judged."""
-        return self.yes / self.judged if self.judged else None
-
-    @property
-    def interval(self) -> tuple[float | None, float | None]:
-        """Wilson's 95 % interval of the share."""
-        return wilson_interval(self.yes / self.judged, self.trials) if self.judged else (None, None)
+    def rate(self) -> Estimate | None:
+        """Share of yes, in [0, 1], with Wilson's interval; None if nothing was judged."""
+        share = self.yes / self.judged if self.judged else None
+        return None if share is None else Estimate(share, wilson_interval(share, self.trials))
 
 
 def choose_questions(result: StageResult, number: int, seed: int, scheme: CellScheme) -> list[Question]:
@@ -99,7 +97,7 @@ def read_sheet(file: Path) -> dict[str, dict[str, bool]]:
     Raises:
         DataError: The file is no such sheet, or has a judgment that is neither yes nor no.
     """
-    rows = read_sheet_rows(file, ("id", *JUDGMENTS), "posir build sample")
+    rows = read_csv_rows(file, ("id", *JUDGMENTS), "a sheet that `posir build sample` wrote")
     return {row["id"]: dict(_read_row(file, number, row)) for number, row in enumerate(rows, 2)}
 
 
@@ -144,8 +142,8 @@ def build_agreement_table(counted: Sequence[JudgmentAgreement]) -> Table:
                 row.judgment,
                 format_count(row.yes),
                 format_count(row.judged),
-                format_percent(row.rate),
-                format_interval(*row.interval, format_percent),
+                format_percent(row.rate.value if row.rate else None),
+                format_interval(row.rate, format_percent),
             )
             for row in counted
         ),

@@ -17,10 +17,10 @@ from posir_build.matching import QuoteError, find_quote
 from posir_build.prompts import load_prompt
 from posir_build.records import POSITIONS, Discarded, Document, Question, QuestionVerdict, StageResult, by_id
 from posir_build.settings import LocateSettings
-from posir_build.texts import find_third, number_sentences
+from posir_build.texts import number_sentences
 from posir_tasks.sources.spans import find_occurrences
 from posir_tasks.text.sentences import find_sentences
-from posir_tasks.text.spans import Span
+from posir_tasks.text.spans import Span, find_third
 
 LOCATE = load_prompt("locate", answers.Citations)
 

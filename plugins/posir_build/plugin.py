@@ -1,12 +1,12 @@
-"""Hook implementation: `posir build`."""
+"""The hook implementation: `posir build`."""
 
-import typer
-
-from posir_build import commands
-from posir_tasks.plugin_api import hookimpl
+from posir_tasks.plugin_api import Command, hookimpl
+from posir_tasks.plugin_api.panels import DATA
 
 
 @hookimpl
-def posir_commands(app: typer.Typer) -> None:
-    """Add the commands."""
-    commands.add_commands(app)
+def posir_commands() -> list[Command]:
+    """Return the declarations."""
+    return [
+        Command("build", "posir_build.commands:app", "Build a dataset of questions about your documents.", DATA),
+    ]

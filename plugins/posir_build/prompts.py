@@ -6,7 +6,6 @@ redoes the calls of this prompt and what depends on them.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from pydantic import BaseModel
 
 from posir_build.chat_client import ChatRequest
 from posir_build.settings import LanguageModelSettings
+from posir_tasks.digests import digest
 
 AnswerT = TypeVar("AnswerT", bound=BaseModel)
 
@@ -41,7 +41,7 @@ class PromptTemplate(Generic[AnswerT]):
     def id(self) -> str:
         """Name, version, and a digest of content and answer type, such as `locate@1-3f2a90c1`."""
         content = repr((self.system.template, self.user.template, sorted(self.schema.items(), key=repr)))
-        return f"{self.name}@{self.version}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
+        return f"{self.name}@{self.version}-{digest(content, size=4).hex()}"
 
     @cached_property
     def schema(self) -> dict[str, Any]:

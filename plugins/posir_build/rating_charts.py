@@ -11,6 +11,7 @@ from posir_build.rating_scores import ALL_LANGUAGES, ALL_SCALES, OVERALL, ScaleA
 from posir_build.translation_ratings import RATINGS, SCALES
 from posir_tasks.display.charts.figures import Figure
 from posir_tasks.display.charts.theme import COLORS, INK, add_frame, build_chart, cycle_scale
+from posir_tasks.scores import flatten
 
 WIDTH, HEIGHT, CELL, PANELS_PER_ROW = 240, 150, 48, 3
 Panels = alt.LayerChart | alt.FacetChart
@@ -66,8 +67,7 @@ def _draw_scales(scores: Sequence[ScaleScore]) -> alt.FacetChart:
     titles = {**SCALES, OVERALL: "Overall"}
     rows = [
         {
-            "rater": score.rater, "language": score.language, "scale": titles[score.scale], "value": score.mean.value,
-            "low": score.mean.low, "high": score.mean.high,
+            "rater": score.rater, "language": score.language, "scale": titles[score.scale], **flatten("value", score.mean),
         }
         for score in scores
     ]  # fmt: skip
@@ -77,7 +77,7 @@ def _draw_scales(scores: Sequence[ScaleScore]) -> alt.FacetChart:
         xOffset=alt.XOffset("rater:N", sort=raters),
         color=alt.Color("rater:N", title=None, scale=cycle_scale(raters, COLORS)),
     )
-    intervals = base.mark_rule().encode(y=alt.Y("low:Q", title="Rating", scale=SHOWN), y2="high:Q")
+    intervals = base.mark_rule().encode(y=alt.Y("value_low:Q", title="Rating", scale=SHOWN), y2="value_high:Q")
     layers = alt.layer(intervals, base.mark_point(filled=True, size=50).encode(y=alt.Y("value:Q", title="Rating", scale=SHOWN)))
     chart: alt.FacetChart = layers.properties(width=WIDTH, height=HEIGHT).facet(
         facet=alt.Facet("language:N", title=None), columns=PANELS_PER_ROW

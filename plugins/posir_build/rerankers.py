@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from posir_build.call_log import CallLog
 from posir_build.settings import RerankerSettings, Scale
+from posir_tasks.digests import digest
 from posir_tasks.display.progress import track
 from posir_tasks.embeddings.cached_encoder import with_cache
 from posir_tasks.embeddings.context import EncodingContext, build_texts
@@ -183,7 +183,7 @@ class LoggedReranker:
         return np.array([known[key] for key in keys], np.float64)
 
     def _key(self, pair: Pair) -> bytes:
-        return hashlib.blake2b("\0".join((self.name, *pair)).encode("utf-8", "replace"), digest_size=16).digest()
+        return digest(self.name, *pair, size=16)
 
 
 def split_batches(pairs: Mapping[bytes, Pair]) -> list[list[bytes]]:

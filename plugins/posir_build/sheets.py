@@ -1,4 +1,4 @@
-"""Sheets that people fill in: CSV files that spreadsheets open and save."""
+"""Writing of sheets that people fill in: CSV files that spreadsheets open and save."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from posir_tasks.errors import DataError, summarize_error
 from posir_tasks.files import atomic_write
 
 #: Cells that begin with one of these are formulas to a spreadsheet; an apostrophe makes them text.
@@ -32,27 +31,3 @@ def write_sheet_rows(file: Path, columns: Sequence[str], rows: Iterable[Sequence
 
 def _as_text(cell: str) -> str:
     return f"'{cell}" if cell.startswith(FORMULA) else cell
-
-
-def read_sheet_rows(file: Path, columns: Sequence[str], command: str) -> list[dict[str, str]]:
-    """Return the given columns of a sheet, stripped, by row; cells are separated by commas or semicolons.
-
-    Args:
-        file: The sheet.
-        columns: Columns that it must have.
-        command: The command that writes such a sheet, for the message.
-
-    Raises:
-        DataError: The file cannot be read, or lacks a column.
-    """
-    try:
-        with file.open(encoding="utf-8-sig", newline="") as opened:
-            heading = opened.readline()
-            opened.seek(0)
-            rows = list(csv.DictReader(opened, delimiter=";" if heading.count(";") >= len(columns) - 1 else ","))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{file}: cannot be read as CSV in UTF-8 ({summarize_error(error)}).") from error
-    missing = [column for column in columns if not rows or column not in rows[0]]
-    if missing:
-        raise DataError(f"{file}: no column {', '.join(missing)}. Expected a sheet that `{command}` wrote.")
-    return [{column: (row[column] or "").strip() for column in columns} for row in rows]

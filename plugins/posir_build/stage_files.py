@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as validated
 
 from posir_build.records import Discarded, Document, Question, StageResult
+from posir_tasks.digests import digest_json
 from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.files import atomic_write
 
@@ -37,8 +36,8 @@ ADAPTER = TypeAdapter(StageFile)
 
 
 def compute_fingerprint(*parts: Any) -> str:
-    """Return a digest of values that JSON can represent."""
-    return hashlib.sha256(json.dumps([SCHEMA, *parts], sort_keys=True, default=str).encode()).hexdigest()[:32]
+    """Return a digest of values that JSON can represent and of the schema of stage files."""
+    return digest_json([SCHEMA, *parts])
 
 
 class StageFiles:

@@ -12,11 +12,6 @@ def number_sentences(text: str, sentences: Sequence[Span]) -> str:
     return "\n".join(f"[{number}] {' '.join(span.of(text).split())}" for number, span in enumerate(sentences, 1))
 
 
-def find_third(span: Span, characters: int) -> int:
-    """Return the third, 0 to 2, of a text of that many characters that holds the midpoint of a span."""
-    return min(2, int(span.middle * 3 / characters))
-
-
 def split_thirds(text: str, sentences: Sequence[Span]) -> tuple[Span, Span, Span]:
     """Return three parts of a text, cut between sentences as near to equal lengths in characters as possible.
 

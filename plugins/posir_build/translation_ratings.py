@@ -7,7 +7,6 @@ one system's in three languages. The body of its prompt (appendix C.5) is lost; 
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -24,7 +23,9 @@ from posir_build.language_model import BuiltValues, LanguageModel
 from posir_build.prompts import load_prompt
 from posir_build.records import seeded_order
 from posir_build.settings import Count, LanguageModelSettings
-from posir_build.sheets import read_sheet_rows, write_sheet_rows
+from posir_build.sheets import write_sheet_rows
+from posir_tasks.csv_files import read_csv_rows
+from posir_tasks.digests import digest
 from posir_tasks.errors import DataError, PosirError
 from posir_tasks.language_codes import english_name
 from posir_tasks.settings_file import Section
@@ -90,8 +91,7 @@ class Translation:
     @cached_property
     def id(self) -> str:
         """Id in the sheets, from which the system can't be told: 16 hexadecimal digits."""
-        names = "\0".join((self.system, self.language, self.domain, self.document))
-        return hashlib.blake2b(names.encode(), digest_size=8).hexdigest()
+        return digest(self.system, self.language, self.domain, self.document).hex()
 
 
 @dataclass(frozen=True)
@@ -270,7 +270,7 @@ def read_rating_sheet(file: Path, sample: RatingSample) -> PersonRatings:
     """
     known = {translation.id: translation for translation in sample.translations}
     rated, unknown = list[RatedTranslation](), 0
-    for number, row in enumerate(read_sheet_rows(file, ("id", *SCALES), COMMAND), 2):
+    for number, row in enumerate(read_csv_rows(file, ("id", *SCALES), f"a sheet that `{COMMAND}` wrote"), 2):
         ratings = {scale: _read_rating(file, number, scale, row[scale]) for scale in SCALES if row[scale]}
         if row["id"] not in known:
             unknown += 1

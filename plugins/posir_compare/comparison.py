@@ -1,6 +1,6 @@
 """Comparisons of pairs as rows: each length and metric of a pair is one row."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -21,6 +21,19 @@ class Metric(StrEnum):
     NDCG = "nDCG@10"
     START_TO_END = "start to end"
     PSI = "PSI"
+
+    @property
+    def key(self) -> str:
+        """Key of the score in result files, `ndcg_at_10` for example."""
+        return METRIC_KEYS[self]
+
+    @property
+    def scale(self) -> int:
+        """The factor by which its differences are multiplied when they are printed."""
+        return 1 if self is Metric.PSI else 100
+
+
+METRIC_KEYS = {Metric.NDCG: "ndcg_at_10", Metric.START_TO_END: "start_to_end", Metric.PSI: "psi"}
 
 
 def _read_estimate(metric: Metric, group: GroupAnalysis) -> Estimate | None:
@@ -45,8 +58,10 @@ class ComparisonRow:
     length: str
     """`all`, or the length bucket."""
     queries: int
+    documents: int
+    """Documents (articles, where known)."""
     informative_documents: int
-    """Documents (articles, where known) that can move the test."""
+    """Those that can move the test."""
     metric: Metric
     method: ComparisonMethod
     a: Estimate | None
@@ -63,11 +78,21 @@ class ComparisonRow:
 
 
 @dataclass(frozen=True)
+class Gap:
+    """Results of the baseline that a model was not compared with, or not with all of them."""
+
+    model: str
+    task: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class ModelComparison:
     """All rows, and notes on what was skipped or not paired."""
 
     rows: tuple[ComparisonRow, ...]
     notes: tuple[str, ...]
+    gaps: tuple[Gap, ...] = ()
 
 
 def compare(pairs: Sequence[Pair], lengths: Collection[str] = ()) -> ModelComparison:
@@ -84,16 +109,30 @@ def compare(pairs: Sequence[Pair], lengths: Collection[str] = ()) -> ModelCompar
     """
     common_results: list[tuple[Pair, CommonResults]] = []
     notes: list[str] = []
+    gaps: list[Gap] = list(_find_missing_tasks(pairs))
     for pair in pairs:
         try:
-            common_results.append((pair, find_common_results(pair)))
-            notes.extend(common_results[-1][1].notes)
+            common = find_common_results(pair)
         except PosirError as error:
             notes.append(str(error))
+            gaps.append(Gap(pair.b.label, pair.task, str(error)))
+            continue
+        common_results.append((pair, common))
+        notes.extend(common.notes)
+        if missing := sorted(pair.a.by_subset(pair.task).keys() - set(common.subsets)):
+            gaps.append(Gap(pair.b.label, pair.task, f"not compared: {', '.join(missing)}. {' '.join(common.notes)}"))
     if not common_results:
         raise PosirError("There is nothing to compare. " + " ".join(notes))
     rows = [row for pair, common in progress(common_results, "Comparing") for row in compare_pair(pair, common) if row.queries]
-    return ModelComparison(tuple(correct_rows(select_lengths(rows, lengths))), tuple(notes))
+    return ModelComparison(tuple(correct_rows(select_lengths(rows, lengths))), tuple(notes), tuple(gaps))
+
+
+def _find_missing_tasks(pairs: Sequence[Pair]) -> Iterator[Gap]:
+    """Yield the tasks of the baseline that models have no results of."""
+    compared = {(pair.b.label, pair.task) for pair in pairs}
+    tasks = sorted({result.task for pair in pairs for result in pair.a.results})
+    for model in dict.fromkeys(pair.b.label for pair in pairs):
+        yield from (Gap(model, task, f"{model} has no results of it.") for task in tasks if (model, task) not in compared)
 
 
 def select_lengths(rows: Sequence[ComparisonRow], lengths: Collection[str]) -> list[ComparisonRow]:
@@ -133,6 +172,7 @@ def compare_pair(pair: Pair, common: CommonResults) -> list[ComparisonRow]:
                     subsets=len(common.subsets),
                     length=name,
                     queries=a.queries,
+                    documents=of_length.documents,
                     informative_documents=informative,
                     metric=metric,
                     method=method,

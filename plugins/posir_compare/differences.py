@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -14,13 +15,13 @@ from posir_significance.analysis import Analysis, GroupAnalysis, analyze, estima
 from posir_significance.correction import count_different, count_informative
 from posir_significance.effect_test import run_effect_test
 from posir_significance.intervals import (
-    TAILS,
+    LEVEL,
     estimate_difference,
     subtract_means,
 )
 from posir_significance.observations import Floats, Observations
 from posir_significance.position_effect import PositionEffect, estimate_effect, refine_covariance
-from posir_tasks.estimates import Difference
+from posir_tasks.estimates import Difference, Interval
 
 #: Quantiles by which a posterior distribution of PSI enters a difference.
 QUANTILES: Floats = (np.arange(250) + 0.5) / 250
@@ -38,6 +39,8 @@ class GroupDifferences:
     """Documents (articles, where known) that can move the test of nDCG@10."""
     informative_documents: int
     """Those that can move the tests of the position effect."""
+    documents: int
+    """All documents (articles, where known); of unpaired results the fewer."""
 
 
 def find_differences(common: CommonResults) -> tuple[GroupDifferences, ...]:
@@ -93,14 +96,16 @@ def _find_paired(differences: Observations, a: GroupAnalysis, b: GroupAnalysis) 
         effect = refine_covariance(differences, effect, variances, expected, [a.test.expected, b.test.expected])
         effect = replace(effect, null_covariance=effect.covariance)
     informative = count_informative(differences, select_strata(differences, effect)) if effect else 0
-    documents = count_different(differences.gains, differences.clusters), informative
+    different = count_different(differences.gains, differences.clusters)
+    documents = different, informative, len(np.unique(differences.clusters))
     return _combine(mean, effect, a, b, differences.bins, documents)
 
 
 def _subtract_groups(a: GroupAnalysis, b: GroupAnalysis, bins: int) -> GroupDifferences:
     mean = subtract_means(a.ndcg, b.ndcg) if a.ndcg and b.ndcg else None
     effect = subtract_effects(a.effect, b.effect) if a.effect and b.effect else None
-    documents = min(a.documents, b.documents), min(a.informative, b.informative)
+    fewer = min(a.documents, b.documents)
+    documents = fewer, min(a.informative, b.informative), fewer
     return _combine(mean, effect, a, b, bins, documents)
 
 
@@ -110,7 +115,7 @@ def _combine(
     a: GroupAnalysis,
     b: GroupAnalysis,
     bins: int,
-    documents: tuple[int, int],
+    documents: tuple[int, int, int],
 ) -> GroupDifferences:
     if effect is None:
         return GroupDifferences(ndcg, None, None, *documents)
@@ -137,6 +142,11 @@ def subtract_psi(a: Floats, b: Floats, may_be_zero: tuple[bool, bool], p_value: 
     quantiles = [np.quantile(draws, QUANTILES) for draws in (a, b)]
     lowered = [np.where(zero & (QUANTILES < 0.5), 0.0, values) for zero, values in zip(may_be_zero, quantiles, strict=True)]
     median = np.median(np.subtract.outer(quantiles[1], quantiles[0]))
-    low = np.quantile(np.subtract.outer(lowered[1], quantiles[0]), TAILS[0])
-    high = np.quantile(np.subtract.outer(quantiles[1], lowered[0]), TAILS[1])
-    return Difference(float(median), (float(low), float(high)), p_value)
+    interval_at = partial(_subtract_quantiles, (lowered[1], quantiles[0]), (quantiles[1], lowered[0]))
+    return Difference(float(median), interval_at(LEVEL), p_value, interval_at)
+
+
+def _subtract_quantiles(smallest: tuple[Floats, Floats], largest: tuple[Floats, Floats], level: float) -> Interval:
+    """Return the ends of the central share of all differences: the low end of the smallest, the high end of the largest."""
+    low, high = (np.subtract.outer(*quantiles) for quantiles in (smallest, largest))
+    return float(np.quantile(low, (1 - level) / 2)), float(np.quantile(high, (1 + level) / 2))

@@ -1,7 +1,7 @@
 """The models that are compared: the runs in the given folders, and the pairs of runs that have a task in common."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 
@@ -37,9 +37,14 @@ def read_model_runs(folders: Sequence[Path]) -> list[ModelRun]:
     Raises:
         PosirError: A folder does not exist or has no result.
     """
+    return collect_runs([read_results(folder) for folder in folders])
+
+
+def collect_runs(sources: Sequence[Sequence[SubsetResult]]) -> list[ModelRun]:
+    """Return the runs that results are of, ordered by source, then by model name."""
     runs: dict[Path, tuple[SubsetResult, ...]] = {}
-    for folder in folders:
-        ordered = sorted(read_results(folder), key=lambda result: (result.model, str(result.file.parent)))
+    for source in sources:
+        ordered = sorted(source, key=lambda result: (result.model, str(result.file.parent)))
         for parent, results in groupby(ordered, key=lambda result: result.file.parent):
             # A folder that is given twice, or is inside another one, is read once.
             runs.setdefault(parent.resolve(), tuple(results))
@@ -90,6 +95,19 @@ def choose_baseline(runs: Sequence[ModelRun], name: str | None) -> ModelRun:
     if len(named) > 1:
         raise PosirError(f"--baseline {name} matches {' and '.join(repr(run.label) for run in named)}. Give one of these.")
     return named[0]
+
+
+def select_tasks(runs: Sequence[ModelRun], tasks: Sequence[str]) -> list[ModelRun]:
+    """Return runs with their results of the named tasks alone; all results if no task is named.
+
+    Raises:
+        PosirError: No run has results of a task.
+    """
+    known = sorted({result.task for run in runs for result in run.results})
+    unknown = [task for task in tasks if task not in known]
+    if unknown:
+        raise PosirError(f"--task {unknown[0]}: there are no results of such a task. Choose from {', '.join(known)}.")
+    return [replace(run, results=tuple(result for result in run.results if not tasks or result.task in tasks)) for run in runs]
 
 
 def build_pairs(runs: Sequence[ModelRun], baseline: ModelRun) -> list[Pair]:

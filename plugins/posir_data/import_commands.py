@@ -13,7 +13,6 @@ from posir_data.importing import import_passages
 from posir_data.target import Target
 from posir_tasks.command.progress_option import with_progress
 from posir_tasks.display.wording import pluralize
-from posir_tasks.plugin_api.panels import DATA
 from posir_tasks.sources.checks import MAX_EXAMPLES
 from posir_tasks.sources.formats.catalog import Item
 from posir_tasks.sources.formats.options import ReadOptions
@@ -29,46 +28,42 @@ Domain = Annotated[str, typer.Option(help="Name of the domain: a-z, 0-9 and _.")
 Output = Annotated[Path, typer.Option(help="Folder in the PosIR layout, such as data/PosIR-Benchmark-v1.")]
 
 
-def add_commands(app: typer.Typer) -> None:
-    """Add `posir import`."""
+@with_progress
+def import_command(
+    sources: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Files or folders: SQuAD-format JSON (.json), JSON Lines (.jsonl) or Parquet with questions, BEIR folders "
+            "with spans, data in the PosIR layout; .gz is read, too."
+        ),
+    ],
+    language: Language,
+    domain: Domain,
+    output: Output,
+    split: Annotated[str, typer.Option(help="Split of a BEIR folder, the name of its qrels.")] = "test",
+    repair: Annotated[
+        bool,
+        typer.Option(
+            "--repair",
+            help=f"If an answer is not where its file says, move it to the only match within {REPAIR_DISTANCE} characters; "
+            "without this option, or if there are several matches, the question is skipped.",
+        ),
+    ] = False,
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(
+            help="Hugging Face tokenizer (name or folder) for the length buckets; by default one token is counted for "
+            f"every {BYTES_PER_TOKEN} bytes of UTF-8."
+        ),
+    ] = None,
+) -> None:
+    """Import questions with their evidence, in any format, as one domain of a language in the PosIR layout.
 
-    @app.command("import", rich_help_panel=DATA)
-    @with_progress
-    def import_command(
-        sources: Annotated[
-            list[Path],
-            typer.Argument(
-                help="Files or folders: SQuAD-format JSON (.json), JSON Lines (.jsonl) or Parquet with questions, BEIR folders "
-                "with spans, data in the PosIR layout; .gz is read, too."
-            ),
-        ],
-        language: Language,
-        domain: Domain,
-        output: Output,
-        split: Annotated[str, typer.Option(help="Split of a BEIR folder, the name of its qrels.")] = "test",
-        repair: Annotated[
-            bool,
-            typer.Option(
-                "--repair",
-                help=f"If an answer is not where its file says, move it to the only match within {REPAIR_DISTANCE} characters; "
-                "without this option, or if there are several matches, the question is skipped.",
-            ),
-        ] = False,
-        tokenizer: Annotated[
-            str | None,
-            typer.Option(
-                help="Hugging Face tokenizer (name or folder) for the length buckets; by default one token is counted for "
-                f"every {BYTES_PER_TOKEN} bytes of UTF-8."
-            ),
-        ] = None,
-    ) -> None:
-        """Import questions with their evidence, in any format, as one domain of a language in the PosIR layout.
-
-        Spans count Unicode code points of the document's text from 0; the end is exclusive. Questions whose answer is
-        not where the file says are skipped and listed; documents without a question stay in the corpus.
-        """
-        passages = read_sources(sources, ReadOptions(split=split))
-        import_and_report(passages, Target(language, domain, output), tokenizer, repair=repair)
+    Spans count Unicode code points of the document's text from 0; the end is exclusive. Questions whose answer is
+    not where the file says are skipped and listed; documents without a question stay in the corpus.
+    """
+    passages = read_sources(sources, ReadOptions(split=split))
+    import_and_report(passages, Target(language, domain, output), tokenizer, repair=repair)
 
 
 def read_sources(sources: Iterable[Path], options: ReadOptions) -> Iterator[Item]:

@@ -1,13 +1,15 @@
-"""Hook implementation: `posir import` and `posir validate`."""
+"""The hook implementation: `posir import` and `posir validate`."""
 
-import typer
-
-from posir_data import import_commands, validate_command
-from posir_tasks.plugin_api import hookimpl
+from posir_tasks.plugin_api import Command, hookimpl
+from posir_tasks.plugin_api.panels import DATA
 
 
 @hookimpl
-def posir_commands(app: typer.Typer) -> None:
-    """Add the commands."""
-    import_commands.add_commands(app)
-    validate_command.add_commands(app)
+def posir_commands() -> list[Command]:
+    """Return the declarations."""
+    return [
+        Command(
+            "import", "posir_data.import_commands:import_command", "Import questions with their evidence, in any format.", DATA
+        ),
+        Command("validate", "posir_data.validate_command:validate", "Check data in the PosIR layout before a run.", DATA),
+    ]

@@ -12,7 +12,7 @@ from posir_tasks.digests import digest
 from posir_tasks.errors import PosirError
 from posir_tasks.sources.formats.options import ReadOptions
 from posir_tasks.sources.formats.passages import Passage, SkippedText, describe_skipped
-from posir_tasks.sources.opening import Dataset, open_data
+from posir_tasks.sources.opening import DataReference, Dataset, open_data
 from posir_tasks.text.language_detection import CONFUSED, detect_language
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.words import find_terms
@@ -55,11 +55,11 @@ class TextCollection:
     """Texts and other files that were found; more than those used and skipped if a sample was drawn."""
 
 
-def read_texts(source: str, *, column: str | None = None, limit: int = 1000) -> TextCollection:
+def read_texts(source: DataReference, *, column: str | None = None, limit: int = 1000) -> TextCollection:
     """Read the documents of any data that `open_data` takes, and skip those in which positions cannot be compared.
 
     Args:
-        source: Path or name of the data.
+        source: Path or name of the data, or texts.
         column: Column or field with the text; by default `text`, `content` or the like, or else the only one with text.
         limit: Most texts that are used; of more, a random sample with a fixed seed.
 

@@ -14,44 +14,37 @@ from posir_tasks.command.progress_option import with_progress
 from posir_tasks.display.progress import progress
 from posir_tasks.display.tables import OutputFormat
 from posir_tasks.display.wording import pluralize
-from posir_tasks.plugin_api.panels import DATA
 from posir_tasks.sources.checks import DataProblem
 from posir_tasks.sources.folder import SubsetKey, resolve_folder
 
 
-def add_commands(app: typer.Typer) -> None:
-    """Add `posir validate`."""
+@with_progress
+def validate(
+    folder: Annotated[
+        Path,
+        typer.Argument(help="Data in the PosIR layout: the folder of all languages, of one, or of one domain.", metavar="DIR"),
+    ],
+    format_: TextFormat = OutputFormat.TEXT,
+) -> None:
+    """Check data in the PosIR layout against everything that a run requires; exit 1 if there is a problem.
 
-    @app.command(rich_help_panel=DATA)
-    @with_progress
-    def validate(
-        folder: Annotated[
-            Path,
-            typer.Argument(
-                help="Data in the PosIR layout: the folder of all languages, of one, or of one domain.", metavar="DIR"
-            ),
-        ],
-        format_: TextFormat = OutputFormat.TEXT,
-    ) -> None:
-        """Check data in the PosIR layout against everything that a run requires; exit 1 if there is a problem.
-
-        Each domain is checked with its own corpus and, if the English corpus of the domain exists, with that.
-        """
-        data = resolve_folder(folder)
-        subsets = data.subset_keys()
-        inspections = dict(inspect_subsets(data.root, progress(subsets, "Checking")))
-        problems = {subset: list(inspection.problems) for subset, inspection in inspections.items()}
-        warnings = [
-            *find_warnings(subsets),
-            *(warning for inspection in inspections.values() for warning in inspection.warnings),
-        ]
-        if format_ is OutputFormat.JSON:
-            typer.echo(format_json(data.root, problems, warnings))
-        else:
-            for line in format_text(data.root, problems, warnings):
-                typer.echo(line)
-        if any(problems.values()):
-            raise typer.Exit(1)
+    Each domain is checked with its own corpus and, if the English corpus of the domain exists, with that.
+    """
+    data = resolve_folder(folder)
+    subsets = data.subset_keys()
+    inspections = dict(inspect_subsets(data.root, progress(subsets, "Checking")))
+    problems = {subset: list(inspection.problems) for subset, inspection in inspections.items()}
+    warnings = [
+        *find_warnings(subsets),
+        *(warning for inspection in inspections.values() for warning in inspection.warnings),
+    ]
+    if format_ is OutputFormat.JSON:
+        typer.echo(format_json(data.root, problems, warnings))
+    else:
+        for line in format_text(data.root, problems, warnings):
+            typer.echo(line)
+    if any(problems.values()):
+        raise typer.Exit(1)
 
 
 def format_json(root: Path, problems: dict[SubsetKey, list[DataProblem]], warnings: list[str]) -> str:

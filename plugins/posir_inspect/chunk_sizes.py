@@ -45,10 +45,6 @@ def choose_sizes(model: EncoderProtocol, context: EncodingContext) -> list[int]:
     return sorted(sizes if room is None else sizes | {min(room, max(SIZES))}, reverse=True)
 
 
-def build_searches(model: EncoderProtocol, context: EncodingContext, window: int | None) -> dict[int | None, MaximumSearch]:
-    """Return searches by size of the chunks in tokens, whole texts (None) first; together they encode each text once."""
-    memory = EmbeddingMemory()
-    searches: dict[int | None, MaximumSearch] = {None: WholeTextSearch(model, window, memory)}
-    for size in choose_sizes(model, context):
-        searches[size] = MaximumSearch(model, Chunker.of_model(model, Chunking(size)).vectorize, memory)
-    return searches
+def search_chunks(model: EncoderProtocol, size: int, memory: EmbeddingMemory) -> MaximumSearch:
+    """Return a search in chunks of so many tokens."""
+    return MaximumSearch(model, Chunker.of_model(model, Chunking(size)).vectorize, memory)

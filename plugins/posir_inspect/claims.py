@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 #: Estimated numbers of tokens are off by at most this factor.
 ESTIMATE_FACTOR = 1.5
+#: The same for frequent words, most of which are a token each.
+SYNTHETIC_FACTOR = 1.1
 
 
 @dataclass(frozen=True)
@@ -42,27 +44,59 @@ def _finite(tokens: float | None) -> int | None:
     return int(tokens) if tokens and tokens < NO_LIMIT else None
 
 
-def describe_reading(reading: ReadingLength, claim: Claim, special_tokens: int | None) -> str:
-    """Return in one sentence how far a model reads, and how that compares with what it claims."""
-    if reading.tokens is not None and special_tokens is not None:
-        total, factor = Bounds(reading.tokens.low + special_tokens, reading.tokens.high + special_tokens), 1.0
-        length = f"{_format_bounds(total)} tokens of a text" + (f", {special_tokens} of them special" if special_tokens else "")
+def describe_reading(
+    reading: ReadingLength, total: Bounds, claim: Claim, special_tokens: int | None, prompt_tokens: int
+) -> str:
+    """Return in one sentence how far a model reads, and how that compares with what it claims.
+
+    Args:
+        reading: The length of the text that it reads.
+        total: Tokens that it reads, special ones and prompt included; an estimate if the tokenizer is unknown.
+        claim: The length that it claims to read.
+        special_tokens: Special tokens of a text; None if the tokenizer is unknown.
+        prompt_tokens: Tokens of its prompt for documents.
+    """
+    factor = 1.0
+    if special_tokens is not None:
+        length, parts = f"{describe_bounds(total)} tokens", _list_parts(special_tokens, prompt_tokens)
     else:
-        total, factor = reading.estimated_tokens, ESTIMATE_FACTOR
-        length = f"{_format_bounds(reading.bounds)} {reading.unit} of a text (about {total.high:,} tokens, estimated)"
+        factor = SYNTHETIC_FACTOR if reading.synthetic else ESTIMATE_FACTOR
+        length, parts = f"{describe_bounds(reading.bounds)} {reading.unit}", ""
+    about = "" if special_tokens is not None else _describe_estimate(reading)
     if reading.complete:
         claimed = f"; {claim.model} claims {claim.tokens:,} tokens" if claim.tokens else ""
-        return f"It reads at least {length}, as many as were tried{claimed}."
-    rest = "refuses longer texts" if reading.refusal else "ignores the rest"
+        return f"It reads at least {length} of a text{about}{parts}, as many as were tried{claimed}."
+    rest = "refuses longer texts" if reading.refusal else "ignores the rest without an error"
     if claim.tokens is None:
-        return f"It reads {length}, and {rest}; it claims no length."
+        return f"It reads {length} of a text{about}{parts}, and {rest}; it claims no length."
     if total.high * factor < claim.tokens:
-        silently = "" if reading.refusal else " without an error"
-        return f"It reads only {length}, and {rest}{silently}, although {claim.model} claims {claim.tokens:,} tokens."
+        if special_tokens is not None:
+            number = describe_bounds(total)
+            return f"It reads only {number} of the {claim.tokens:,} tokens that {claim.model} claims{parts}, and {rest}."
+        return f"It reads only {length} of a text{about}, and {rest}, although {claim.model} claims {claim.tokens:,} tokens."
     if total.low > claim.tokens * factor:
-        return f"It reads {length}, more than the {claim.tokens:,} tokens that {claim.model} claims, and {rest}."
-    return f"It reads {length}, as it claims, and {rest}."
+        comparison = f"more than the {claim.tokens:,} tokens that {claim.model} claims"
+        return f"It reads {length} of a text{about}{parts}, {comparison}, and {rest}."
+    return f"It reads {length} of a text{about}{parts}, as it claims, and {rest}."
 
 
-def _format_bounds(bounds: Bounds) -> str:
+def _list_parts(special_tokens: int, prompt_tokens: int) -> str:
+    special = [f"{special_tokens} of them special"] if special_tokens else []
+    prompt = [f"{prompt_tokens} of its prompt"] if prompt_tokens else []
+    return "".join(f", {part}" for part in special + prompt)
+
+
+def _describe_estimate(reading: ReadingLength) -> str:
+    """Return how many tokens a length is whose tokenizer is unknown."""
+    if reading.synthetic:
+        return (
+            " of frequent English words, about a token each"
+            if reading.unit == "words"
+            else f" (about {describe_bounds(reading.estimated_tokens)} tokens)"
+        )
+    return f" (about {reading.estimated_tokens.high:,} tokens, estimated)"
+
+
+def describe_bounds(bounds: Bounds) -> str:
+    """Return a number, or the two that it is between."""
     return f"{bounds.low:,}" if bounds.exact else f"{bounds.low:,} to {bounds.high:,}"

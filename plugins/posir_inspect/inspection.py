@@ -2,59 +2,79 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 from mteb.models import EncoderProtocol
-from mteb.types import EncodeKwargs
+from mteb.types import EncodeKwargs, PromptType
 
 from posir_data.texts import TextCollection
-from posir_inspect.chunk_sizes import build_searches
-from posir_inspect.claims import Claim, describe_reading, find_claim
+from posir_inspect.budget import (
+    EXCERPTS,
+    FIRST_TEXTS,
+    MAX_PASSES,
+    MIN_SEARCHED,
+    WHOLE_SHARE,
+    Costs,
+    WorkEstimate,
+    cut_excerpts,
+    fit,
+)
+from posir_inspect.chunk_sizes import WholeTextSearch, choose_sizes
+from posir_inspect.divisions import ChunkCounts, Division, SplitterDivision, TokenDivision
+from posir_inspect.paired_differences import compare_pairs, judge_pairs
 from posir_inspect.pseudo_questions import QuestionSet, Wording, ask_questions
 from posir_inspect.question_task import PseudoQuestionTask, build_question_task
 from posir_inspect.shared_words import UnreadBaseline, measure_unread_baseline
 from posir_inspect.verdicts import (
+    MIN_TEXTS,
+    SMALL,
     ChunkVerdict,
+    Floats,
     InspectionVerdict,
     bootstrap_means,
     judge_fading,
     judge_sizes,
+    name_size,
     percentile_interval,
 )
+from posir_inspect.window import WindowReading, identify, measure_window
 from posir_report.summary import ReportRow, TaskSummary, build_bin_rows, build_rows
 from posir_significance.verdict import Verdict
 from posir_tasks.display.progress import track
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.embeddings.context import EncodingContext
-from posir_tasks.embeddings.encoding import ModelEncoder
+from posir_tasks.embeddings.encoding import EmbeddingMemory, ModelEncoder
 from posir_tasks.errors import PosirError
-from posir_tasks.estimates import Estimate, Interval
-from posir_tasks.models.reading_length import ReadingLength, measure_reading_length
+from posir_tasks.estimates import Estimate
+from posir_tasks.models.reading_length import ReadingLength
 from posir_tasks.models.references import portable_name
-from posir_tasks.plugin_api.manager import score_result
+from posir_tasks.plugin_api.scoring import score_result
 from posir_tasks.profile import NDCG_AT_10, PositionProfile
 from posir_tasks.result_schema import COVERAGE_KEY, PROFILE_KEY, RANKS_KEY
 from posir_tasks.scores import ResultValues
 from posir_tasks.search.maximum_search import MaximumSearch
 from posir_tasks.sources.formats.passages import SkippedText
 from posir_tasks.tasks.metadata import SPLIT
+from posir_tasks.text.splitters import TextSplitter
 from posir_tasks.text.tokenizer import EstimatedTokenizer, ModelTokenizer, Tokenizer
 from posir_tasks.text.words import count_words
 from posir_tasks.window_coverage import WindowCoverage
+
+#: Texts whose encoding is timed.
+TIMED_TEXTS = 16
 
 
 @dataclass(frozen=True)
 class UnreadShare:
     """The share of the texts that a model never reads."""
 
-    share: float
-    """Share of all tokens, words or characters of the texts, in [0, 1]."""
-    interval: Interval
-    """95 %, by bootstrap over texts."""
+    share: Estimate
+    """Share of all tokens, words or characters of the texts, in [0, 1]; its interval is by bootstrap over texts."""
     texts_cut: int
     """Texts that are not read to their end."""
 
@@ -103,9 +123,8 @@ class Fading:
     scores: Scores
     by_length: Mapping[str, Scores]
     """Scores by the title of the length bucket."""
-    by_position: tuple[float | None, ...]
+    by_position: tuple[Estimate | None, ...]
     """nDCG@10 in every tenth of the texts."""
-    by_position_intervals: tuple[Interval | None, ...]
     within: float | None
     """nDCG@10 of the questions about sentences that the model reads; None if there are none, or it is unknown."""
     beyond: float | None
@@ -121,15 +140,15 @@ class ChunkRow:
     """A chunk size, and how well questions in their rarest words find their text by its best chunk."""
 
     size: int | None
-    """Tokens; None for whole texts."""
+    """Tokens; None for whole texts and the chunks of a splitter."""
+    chunker: str | None
+    """Name of the splitter; None if there is none."""
     vectors: int
-    ndcg_at_10: float
-    ndcg_at_10_interval: Interval
-    start_to_end: float | None
-    start_to_end_interval: Interval | None
-    gain: float
+    counts: ChunkCounts
+    ndcg_at_10: Estimate
+    start_to_end: Estimate | None
+    gain: Estimate
     """Against whole texts, in nDCG@10."""
-    gain_interval: Interval
 
 
 @dataclass(frozen=True)
@@ -147,15 +166,24 @@ class ModelInspection:
     tokens_estimated: bool
     """Whether tokens are estimated, one per four bytes, because the tokenizer is unknown."""
     skipped: tuple[SkippedText, ...]
-    claim: Claim
-    reading: ReadingLength
-    special_tokens: int | None
-    reading_sentence: str
+    window: WindowReading
     unread: UnreadShare
-    fading: tuple[Fading, ...]
-    chunks: tuple[ChunkRow, ...]
-    chunk_verdict: ChunkVerdict | None
-    chunked_model: str | None
+    work: WorkEstimate | None = None
+    """Tokens and time of the rest; None if it is not known yet."""
+    encoded_tokens: int | None = None
+    """Tokens that were encoded after the reading length was known; None as long as there is more to encode."""
+    fading: tuple[Fading, ...] | None = None
+    """None if it is not known yet."""
+    fading_texts: int = 0
+    """Texts that the questions were about, among which they were searched."""
+    chunks: tuple[ChunkRow, ...] = ()
+    chunk_verdict: ChunkVerdict | None = None
+    """None if it is not known yet, or there are no questions."""
+    chunk_texts: int = 0
+    """Texts in which chunk sizes were compared."""
+    excerpt_tokens: int | None = None
+    """Longest excerpt of these texts in tokens; None if they are whole."""
+    chunked_model: str | None = None
     """The argument of `-m` that runs the model with the chosen size of chunks; None for whole texts."""
 
 
@@ -166,7 +194,10 @@ class Setup:
     encoder: ModelEncoder
     tokenizer: ModelTokenizer | None
     collection: TextCollection
-    max_questions: int
+    budget: int | None
+    """Most tokens that are encoded; None for everything."""
+    splitters: tuple[TextSplitter, ...] = ()
+    """Compared in place of sizes of chunks, if there are any."""
 
     @property
     def model(self) -> EncoderProtocol:
@@ -186,14 +217,19 @@ class Setup:
 
 @dataclass(frozen=True)
 class ChunkSearch:
-    """The scores of one chunk size by wording, as a position task has them."""
+    """The scores of whole texts, or of a division into chunks, by wording, as a position task has them."""
 
-    size: int | None
-    """Tokens of a chunk; None for whole texts."""
+    division: Division | None
+    """None for whole texts."""
     vectors: int
     """Chunks of all texts, each of which is a vector in an index."""
     scores: Mapping[Wording, Mapping[str, Any]]
     tasks: Mapping[Wording, PseudoQuestionTask]
+
+    @property
+    def name(self) -> str:
+        """Name of the division in sentences."""
+        return (self.division.chunker if self.division else None) or name_size(self.division.size if self.division else None)
 
     def ranks(self, wording: Wording) -> DocumentRanks:
         """Return the ranks by document."""
@@ -201,58 +237,206 @@ class ChunkSearch:
         return DocumentRanks.from_json(scores[RANKS_KEY], PositionProfile.from_json(scores[PROFILE_KEY]).axes)
 
 
-def inspect(setup: Setup, output_folder: Path | None = None) -> ModelInspection:
+def inspect_model(
+    setup: Setup, output_folder: Path | None = None, show: Callable[[ModelInspection], object] = lambda _: None
+) -> ModelInspection:
     """Inspect a model on texts.
 
     Args:
         setup: Model and texts.
         output_folder: Where to save the result for whole texts, as `mteb run` does; None to save nothing.
+        show: Called with what is known when there is a further answer.
 
     Raises:
         PosirError: The model cannot encode the texts, or refuses some of them for their length.
     """
-    collection, claim = setup.collection, find_claim(setup.model)
-    with track("Finding how far the model reads") as advance:
-        reading = measure_reading_length(
-            setup.encoder,
-            setup.texts,
-            setup.tokenizer.count if setup.tokenizer else None,
-            claimed_tokens=claim.tokens,
-            advance=advance,
-        )
-    unread = measure_unread(setup.texts, reading, setup.tokenizer)
-    special_tokens = setup.tokenizer.special_tokens if setup.tokenizer else None
-    reading_sentence = describe_reading(reading, claim, special_tokens)
-    if reading.refusal and unread.texts_cut:
+    collection = setup.collection
+    # Without tokenizer, the length is known in words, which are longer or shorter in other texts.
+    window = measure_window(setup.encoder, setup.tokenizer, () if setup.tokenizer else setup.texts)
+    unread = measure_unread(setup.texts, window.reading, setup.tokenizer)
+    if window.reading.refusal and unread.texts_cut:
         raise PosirError(
-            f"{setup.model.mteb_model_meta.name}: {reading_sentence} {unread.texts_cut:,} of {len(setup.texts):,} texts are "
-            f"longer ({reading.refusal}). Let the model or its server truncate them, or divide them."
+            f"{setup.model.mteb_model_meta.name}: {window.sentence} {unread.texts_cut:,} of {len(setup.texts):,} texts are "
+            f"longer ({window.reading.refusal}). Let the model or its server truncate them, or divide them."
         )
-    tokens = [setup.counter.count(text) for text in setup.texts]
-    questions = ask_questions(collection, tokens, setup.max_questions)
-    searches = run_searches(setup, questions, reading, output_folder) if questions.questions else []
-    meta, texts = setup.model.mteb_model_meta, len(collection.texts)
-    chunks, chunk_verdict = compare_sizes(searches, texts) if searches else ((), None)
-    return ModelInspection(
-        model=str(meta.name),
-        revision=meta.revision,
+    tokens = setup.counter.count_all(setup.texts)
+    known = ModelInspection(
+        *identify(setup.model),
         source=collection.name,
-        texts=texts,
+        texts=len(tokens),
         texts_found=collection.total,
         languages=collection.languages,
         median_tokens=float(np.median(tokens)),
         tokens_estimated=setup.tokenizer is None,
         skipped=collection.skipped,
-        claim=claim,
-        reading=reading,
-        special_tokens=special_tokens,
-        reading_sentence=reading_sentence,
+        window=window,
         unread=unread,
-        fading=tuple(summarize_fading(searches[0], wording, texts, find_window(reading)) for wording in Wording if searches),
-        chunks=chunks,
-        chunk_verdict=chunk_verdict,
-        chunked_model=f"{portable_name(meta)}+chunks({chunk_verdict.size})" if chunk_verdict and chunk_verdict.size else None,
     )
+    show(known)
+    run = InspectionRun(setup, ask_questions(collection, tokens), window.reading)
+    if not run.questions.questions:
+        return replace(known, fading=())
+    run.require_budget()
+    known = replace(known, work=run.estimate_work())
+    show(known)
+    known = replace(known, **run.search_whole(output_folder))
+    show(known)
+    known = replace(known, **run.search_chunks(known.fading_texts), encoded_tokens=run.count_encoded())
+    show(known)
+    return known
+
+
+class InspectionRun:
+    """The searches of an inspection; together they encode each distinct text once."""
+
+    def __init__(self, setup: Setup, questions: QuestionSet, reading: ReadingLength) -> None:
+        self.setup, self.questions, self.window = setup, questions, find_window(reading)
+        self.memory = EmbeddingMemory()
+        self.options = cast("EncodeKwargs", setup.encoder.context.encode_kwargs)
+        self.splitters = [self._try_splitter(splitter, reading) for splitter in setup.splitters]
+        self.divisions = self._choose_divisions(max(questions.tokens.values()))
+        self.costs = Costs.count(questions, self.divisions, self.window, setup.counter)
+        self.least_chunks = self._find_excerpts(EXCERPTS[-1], MIN_SEARCHED)[1]
+        limit = max(int(MAX_PASSES * sum(questions.tokens.values())), self.least)
+        self.budget = self.costs.total if setup.budget is None else min(setup.budget, limit)
+        self.wordings = list(Wording) if setup.budget is None else [Wording.RAREST_WORDS]
+
+    def _choose_divisions(self, longest: int) -> Sequence[Division]:
+        """Return the splitters, or else the sizes of chunks that divide a text of so many tokens."""
+        sizes = choose_sizes(self.setup.model, self.setup.encoder.context)
+        return self.splitters or [TokenDivision(size) for size in sizes if size < longest]
+
+    def _try_splitter(self, splitter: TextSplitter, reading: ReadingLength) -> SplitterDivision:
+        first = self.questions.first(FIRST_TEXTS)
+        sample = {first.documents[name]: tokens for name, tokens in first.tokens.items()}
+        return SplitterDivision.from_sample(splitter, sample, self.setup.counter, self.window, refuses=bool(reading.refusal))
+
+    @property
+    def least(self) -> int:
+        """Fewest tokens to encode: a search in two whole texts, and in the chunks of short excerpts of them."""
+        return min(self.costs.count_whole(MIN_SEARCHED) + sum(self.least_chunks), self.costs.total)
+
+    @property
+    def most_texts(self) -> int:
+        """Most texts that are searched as a whole; what is left of the budget is enough for some chunks."""
+        if self.setup.budget is None:
+            return len(self.questions.documents)
+        return self.costs.fit_whole(min(WHOLE_SHARE * self.budget, self.budget - sum(self.least_chunks)))
+
+    def require_budget(self) -> None:
+        """Raise PosirError if the budget is less than the least work."""
+        if self.setup.budget is not None and self.setup.budget < self.least:
+            raise PosirError(
+                f"A budget of {self.setup.budget:,} tokens is too small: at least {self.least:,} are needed for {MIN_SEARCHED} "
+                "of these texts, whole and in chunks. Raise it with --budget, or encode everything with --all."
+            )
+
+    def count_encoded(self) -> int:
+        """Return the tokens of all texts, questions and chunks that were encoded, as far as the model reads them."""
+        lengths = self.setup.counter.count_all(self.memory.known_texts)
+        return sum(min(length, self.window or length) for length in lengths)
+
+    def estimate_work(self) -> WorkEstimate:
+        """Estimate the time from that of the first texts, whose embeddings are needed anyway."""
+        texts = list(self.questions.documents.values())[: min(TIMED_TEXTS, self.most_texts)]
+        task = self._build_task(self.questions.first(1), Wording.RAREST_WORDS)
+        encoder = ModelEncoder(self.setup.model, self._context(task), self.memory)
+        started = time.perf_counter()
+        encoder(texts, PromptType.document)
+        speed = sum(self.costs.whole[: len(texts)]) / max(time.perf_counter() - started, 1e-6)
+        planned = min(self.budget, self.costs.total)
+        return WorkEstimate(planned, planned / speed, self.costs.total, self.costs.total / speed)
+
+    def search_whole(self, output_folder: Path | None) -> dict[str, Any]:
+        """Search in whole texts, more and more of them until the interval is narrow or the budget is used."""
+        most = self.most_texts
+        texts = most if self.setup.budget is None else min(FIRST_TEXTS, most)
+        model = WholeTextSearch(self.setup.model, self.window, self.memory)
+        with track("Searching whole texts") as advance:
+            while True:
+                search = self._search(None, model, self.questions.first(texts), self.wordings)
+                advance()
+                if texts == most or is_narrow(search):
+                    break
+                texts = min(2 * texts, most)
+        if output_folder is not None:
+            save_results(model, list(search.tasks.values()), self.options, output_folder)
+        fading = tuple(summarize_fading(search, wording, texts, self.window) for wording in self.wordings)
+        return {"fading": fading, "fading_texts": texts}
+
+    def search_chunks(self, texts: int) -> dict[str, Any]:
+        """Search in whole texts and chunks of the same texts, or of excerpts of them if the texts are too long."""
+        questions, divisions, excerpt = self.questions.first(texts), self.divisions, None
+        if self.setup.budget is not None:
+            left = self.budget - self.costs.count_whole(texts)
+            fitting = fit(self.costs.chunks[:texts], left)
+            if fitting >= min(texts, MIN_TEXTS):
+                questions = questions.first(fitting)
+            else:
+                questions, excerpt = self._cut(texts, left)
+                divisions = self._choose_divisions(min(excerpt, max(questions.tokens.values())))
+        whole = WholeTextSearch(self.setup.model, self.window, self.memory)
+        searches = []
+        with track("Searching chunks", 1 + len(divisions)) as advance:
+            for division in (None, *divisions):
+                model = division.build_search(self.setup.model, self.memory) if division else whole
+                searches.append(self._search(division, model, questions, [Wording.RAREST_WORDS]))
+                advance()
+        rows = compare_divisions(searches, questions, self.window)
+        texts = len(questions.documents)
+        verdict = judge_splitters(searches, texts) if self.splitters else judge_token_sizes(searches, texts)
+        name = f"{portable_name(self.setup.model.mteb_model_meta)}+chunks({verdict.size})" if verdict.size else None
+        return {
+            "chunks": rows,
+            "chunk_verdict": verdict,
+            "chunk_texts": texts,
+            "excerpt_tokens": excerpt,
+            "chunked_model": name,
+        }
+
+    def _cut(self, texts: int, budget: float) -> tuple[QuestionSet, int]:
+        """Return excerpts of enough texts to compare, as long as the budget allows, with their own questions and length."""
+        wanted = min(texts, MIN_TEXTS)
+        for length in EXCERPTS:
+            questions, costs = self._find_excerpts(length, wanted)
+            fitting = fit(costs, budget)
+            if fitting == wanted:
+                break
+        if fitting < MIN_SEARCHED:
+            # The questions about excerpts of fewer texts may be shorter; a budget that is not refused is enough for them.
+            return self._find_excerpts(length, MIN_SEARCHED)[0], length
+        return questions.first(fitting), length
+
+    def _find_excerpts(self, length: int, texts: int) -> tuple[QuestionSet, list[int]]:
+        """Return excerpts of the first texts with their questions, and the tokens to encode for each."""
+        collection = cut_excerpts(self.setup.collection, self.setup.counter, length, texts)
+        questions = ask_questions(collection, self.setup.counter.count_all([text.text for text in collection.texts]))
+        divisions = self._choose_divisions(min(length, max(questions.tokens.values())))
+        costs = Costs.count(questions, divisions, self.window, self.setup.counter)
+        return questions, list(map(sum, zip(costs.whole, costs.questions, costs.chunks, strict=True)))
+
+    def _search(
+        self, division: Division | None, model: MaximumSearch, questions: QuestionSet, wordings: Sequence[Wording]
+    ) -> ChunkSearch:
+        tasks = {wording: self._build_task(questions, wording) for wording in wordings}
+        scores = {wording: evaluate(task, model, self.options) for wording, task in tasks.items()}
+        return ChunkSearch(division, model.document_vectors, scores, tasks)
+
+    def _build_task(self, questions: QuestionSet, wording: Wording) -> PseudoQuestionTask:
+        return build_question_task(self.setup.collection.name, self.setup.collection.language, questions, wording)
+
+    def _context(self, task: PseudoQuestionTask) -> EncodingContext:
+        return EncodingContext(task.metadata, SPLIT, "default", self.options)
+
+
+def is_narrow(search: ChunkSearch) -> bool:
+    """Return whether the difference from start to end is known to `SMALL` either way.
+
+    The width alone decides when to stop, so that intervals keep their coverage although they are looked at several times
+    (Chow & Robbins 1965, Annals of Mathematical Statistics 36, on fixed-width intervals).
+    """
+    row = build_rows(read_summary(search.scores[Wording.RAREST_WORDS], Wording.RAREST_WORDS))[0].start_to_end
+    return row is not None and row.interval is not None and row.interval[1] - row.interval[0] <= 2 * SMALL
 
 
 def measure_unread(texts: Sequence[str], reading: ReadingLength, tokenizer: ModelTokenizer | None) -> UnreadShare:
@@ -263,33 +447,12 @@ def measure_unread(texts: Sequence[str], reading: ReadingLength, tokenizer: Mode
     unread = np.zeros(len(texts)) if reading.complete else np.maximum(0.0, lengths - reading.bounds.high)
     draws = bootstrap_means([unread, lengths], np.arange(len(texts)))
     interval = percentile_interval(draws[:, 0] / draws[:, 1])
-    return UnreadShare(float(unread.sum() / lengths.sum()), interval, int((unread > 0).sum()))
+    return UnreadShare(Estimate(float(unread.sum() / lengths.sum()), interval), int((unread > 0).sum()))
 
 
 def find_window(reading: ReadingLength) -> int | None:
     """Return the tokens of a text that the model reads; None if it reads every text to its end."""
     return None if reading.complete else (reading.tokens or reading.estimated_tokens).high
-
-
-def run_searches(setup: Setup, questions: QuestionSet, reading: ReadingLength, output_folder: Path | None) -> list[ChunkSearch]:
-    """Search the questions in whole texts and in chunks of every size."""
-    tasks = {
-        wording: build_question_task(setup.collection.name, setup.collection.language, questions, wording)
-        for wording in Wording
-    }
-    options = cast("EncodeKwargs", setup.encoder.context.encode_kwargs)
-    context = EncodingContext(tasks[Wording.RAREST_WORDS].metadata, SPLIT, "default", options)
-    models = build_searches(setup.model, context, find_window(reading))
-    searches = []
-    with track("Searching whole texts and chunks", len(models)) as advance:
-        for size, model in models.items():
-            wordings = list(Wording) if size is None else [Wording.RAREST_WORDS]
-            scores = {wording: evaluate(tasks[wording], model, options) for wording in wordings}
-            searches.append(ChunkSearch(size, model.document_vectors, scores, tasks))
-            advance()
-    if output_folder is not None:
-        save_results(models[None], list(tasks.values()), options, output_folder)
-    return searches
 
 
 def evaluate(task: PseudoQuestionTask, model: MaximumSearch, options: EncodeKwargs) -> Mapping[str, Any]:
@@ -312,15 +475,13 @@ def summarize_fading(search: ChunkSearch, wording: Wording, texts: int, window: 
     summary = read_summary(search.scores[wording], wording)
     profile, rows = summary.profile, build_rows(summary)
     within, beyond, questions_beyond = _split_by_window(rows[0], profile)
-    bins = [row.ndcg_at_10 for row in build_bin_rows(summary)]
     return Fading(
         wording=wording,
         scores=Scores.from_row(rows[0]),
         by_length={
             title: Scores.from_row(row) for title, row in zip(profile.axes.length_titles, rows[1:], strict=False) if row.queries
         },
-        by_position=tuple(bin_.value if bin_ else None for bin_ in bins),
-        by_position_intervals=tuple(bin_.interval if bin_ else None for bin_ in bins),
+        by_position=tuple(row.ndcg_at_10 for row in build_bin_rows(summary)),
         within=within,
         beyond=beyond,
         questions_beyond=questions_beyond,
@@ -347,24 +508,52 @@ def _split_by_window(row: ReportRow, profile: PositionProfile) -> tuple[float | 
     return score.value if score else None, gain / beyond if beyond else None, beyond
 
 
-def compare_sizes(searches: Sequence[ChunkSearch], texts: int) -> tuple[tuple[ChunkRow, ...], ChunkVerdict]:
-    """Compare chunk sizes by the questions in their rarest words, paired, with documents drawn by bootstrap."""
-    columns = [search.ranks(Wording.RAREST_WORDS).columns for search in searches]
-    gains = [NDCG_AT_10[column.ranks] for column in columns]
-    draws, means = bootstrap_means(gains, columns[0].documents), np.array([gain.mean() for gain in gains])
+def compare_divisions(searches: Sequence[ChunkSearch], questions: QuestionSet, window: int | None) -> tuple[ChunkRow, ...]:
+    """Compare whole texts, of which a model reads so many tokens, with divisions into chunks.
+
+    Questions are in their rarest words, paired; documents are drawn by bootstrap.
+    """
+    draws, means = _draw_means(searches)
+    whole = ChunkCounts(sum(min(length, window or length) for length in questions.tokens.values()))
     rows = []
     for number, search in enumerate(searches):
         overall = build_rows(read_summary(search.scores[Wording.RAREST_WORDS], Wording.RAREST_WORDS))[0].start_to_end
+        division = search.division
         rows.append(
             ChunkRow(
-                size=search.size,
+                size=division.size if division else None,
+                chunker=division.chunker if division else None,
                 vectors=search.vectors,
-                ndcg_at_10=float(means[number]),
-                ndcg_at_10_interval=percentile_interval(draws[:, number]),
-                start_to_end=overall.value if overall else None,
-                start_to_end_interval=overall.interval if overall else None,
-                gain=float(means[number] - means[0]),
-                gain_interval=percentile_interval(draws[:, number] - draws[:, 0]),
+                counts=division.count(questions) if division else whole,
+                ndcg_at_10=Estimate(float(means[number]), percentile_interval(draws[:, number])),
+                start_to_end=overall,
+                gain=Estimate(float(means[number] - means[0]), percentile_interval(draws[:, number] - draws[:, 0])),
             )
         )
-    return tuple(rows), judge_sizes(means, draws, {row.size: row.vectors for row in rows}, texts)
+    return tuple(rows)
+
+
+def judge_token_sizes(searches: Sequence[ChunkSearch], texts: int) -> ChunkVerdict:
+    """Choose a size of chunks."""
+    draws, means = _draw_means(searches)
+    vectors = {search.division.size if search.division else None: search.vectors for search in searches}
+    return judge_sizes(means, draws, vectors, texts)
+
+
+def judge_splitters(searches: Sequence[ChunkSearch], texts: int) -> ChunkVerdict:
+    """Say which splitter is best, or whether whole texts are."""
+    gains = dict(zip((search.name for search in searches), _list_gains(searches), strict=True))
+    pairs = compare_pairs(gains, searches[0].ranks(Wording.RAREST_WORDS).columns.documents)
+    verdict = judge_pairs(gains, pairs, texts, "nDCG@10", "texts")
+    return ChunkVerdict(verdict.finding, verdict.sentence, verdict.texts_needed)
+
+
+def _draw_means(searches: Sequence[ChunkSearch]) -> tuple[Floats, Floats]:
+    """Return nDCG@10 of each search in bootstrap samples of documents, shape (draws, S), and in all, shape (S,)."""
+    gains = _list_gains(searches)
+    documents = searches[0].ranks(Wording.RAREST_WORDS).columns.documents
+    return bootstrap_means(gains, documents), np.array([gain.mean() for gain in gains])
+
+
+def _list_gains(searches: Sequence[ChunkSearch]) -> list[Floats]:
+    return [NDCG_AT_10[search.ranks(Wording.RAREST_WORDS).columns.ranks] for search in searches]

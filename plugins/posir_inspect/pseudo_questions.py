@@ -65,6 +65,16 @@ class QuestionSet:
     """Length of each text in tokens, by its id."""
     questions: tuple[PseudoQuestion, ...]
 
+    def first(self, texts: int) -> QuestionSet:
+        """Return the first texts and the questions about them."""
+        names = list(self.documents)[:texts]
+        kept = set(names)
+        return QuestionSet(
+            {name: self.documents[name] for name in names},
+            {name: self.tokens[name] for name in names},
+            tuple(question for question in self.questions if question.document in kept),
+        )
+
     def build_data(self, wording: Wording) -> PositionData:
         """Return the questions in one wording as data of a position task."""
         documents = [question.document for question in self.questions]
@@ -89,8 +99,8 @@ class QuestionSet:
         )
 
 
-def ask_questions(collection: TextCollection, tokens: Sequence[int], limit: int) -> QuestionSet:
-    """Make pseudo-questions, as many in each tenth of the texts as possible.
+def ask_questions(collection: TextCollection, tokens: Sequence[int]) -> QuestionSet:
+    """Make pseudo-questions, one in each tenth of every text that has a suitable sentence there.
 
     A sentence is asked about if it has 5 to 80 words and is in no other place of the texts. Of several sentences with their
     midpoint in the same tenth of a text, one is drawn at random, with a fixed seed.
@@ -98,26 +108,22 @@ def ask_questions(collection: TextCollection, tokens: Sequence[int], limit: int)
     Args:
         collection: The texts.
         tokens: Length of each text in tokens.
-        limit: Most questions. If every tenth of every text would be more, each text is asked about in fewer tenths, other
-            ones in the next text.
     """
     names = [f"d{number}" for number in range(len(collection.texts))]
     documents = {name: text.text for name, text in zip(names, collection.texts, strict=True)}
     sentences = {name: find_sentences(text.text, text.language) for name, text in zip(names, collection.texts, strict=True)}
     repeated = Counter(normalize(span.of(documents[name])) for name, spans in sentences.items() for span in spans)
     frequencies = Counter(word for text in documents.values() for word in set(find_terms(text)))
-    parts = max(1, min(PARTS, limit // len(names)))
     questions = [
         PseudoQuestion(f"{name}-{part}", name, sentence, build_wordings(sentence.of(documents[name]), frequencies))
         for number, (name, spans) in enumerate(sentences.items())
         for part, sentence in draw_sentences(
             documents[name],
             [span for span in spans if repeated[normalize(span.of(documents[name]))] == 1],
-            [(number * parts + step) % PARTS for step in range(parts)],
             random.Random(f"{SEED} {number}"),
         )
     ]
-    return QuestionSet(documents, dict(zip(names, tokens, strict=True)), tuple(questions[:limit]))
+    return QuestionSet(documents, dict(zip(names, tokens, strict=True)), tuple(questions))
 
 
 def normalize(sentence: str) -> str:
@@ -125,16 +131,14 @@ def normalize(sentence: str) -> str:
     return " ".join(sentence.casefold().split())
 
 
-def draw_sentences(
-    text: str, sentences: Sequence[Span], parts: Sequence[int], rng: random.Random
-) -> Iterator[tuple[int, Span]]:
-    """Yield a sentence of suitable length for each of some tenths of a text, where there is one."""
+def draw_sentences(text: str, sentences: Sequence[Span], rng: random.Random) -> Iterator[tuple[int, Span]]:
+    """Yield a sentence of suitable length for each tenth of a text, where there is one."""
     suitable: dict[int, list[Span]] = {}
     for sentence in sentences:
         if MIN_WORDS <= len(find_terms(sentence.of(text))) <= MAX_WORDS:
             # Tenths are closed to the right, as the position bins are.
             suitable.setdefault(max(0, math.ceil(sentence.middle / len(text) * PARTS) - 1), []).append(sentence)
-    for part in sorted(parts):
+    for part in range(PARTS):
         if part in suitable:
             yield part, rng.choice(suitable[part])
 

@@ -15,6 +15,7 @@ from posir_report.summary import ReportRow
 from posir_significance.intervals import ALPHA, TAILS, Z
 from posir_significance.power import POWER, standardized_effect
 from posir_significance.verdict import Verdict, describe_verdict
+from posir_tasks.display.wording import pluralize
 from posir_tasks.estimates import Interval
 from posir_tasks.evidence import Integers
 
@@ -97,8 +98,8 @@ def judge_fading(rows: Sequence[ReportRow], texts: int, bins: int) -> Inspection
     )
     return InspectionVerdict(
         Finding.UNKNOWN,
-        f"Not enough texts to say: {texts:,}. Start and end differ by {points} of nDCG@10 ({doubt}); about {needed:,} texts "
-        f"would show a difference of {shown:.0f} points.",
+        f"Not enough texts to say: {pluralize(texts, 'text')}. Start and end differ by {points} of nDCG@10 ({doubt}); about "
+        f"{needed:,} texts would show a difference of {shown:.0f} points.",
         needed,
     )
 
@@ -188,7 +189,9 @@ def judge_sizes(means: Floats, draws: Floats, vectors: Mapping[int | None, int],
     sizes = list(vectors)
     if texts < MIN_TEXTS:
         return ChunkVerdict(
-            Finding.UNKNOWN, f"Not enough texts to say: {texts:,}; at least {MIN_TEXTS} would be needed.", MIN_TEXTS
+            Finding.UNKNOWN,
+            f"Not enough texts to say: {pluralize(texts, 'text')}; at least {MIN_TEXTS} would be needed.",
+            MIN_TEXTS,
         )
     gaps, estimates = draws.max(axis=1, keepdims=True) - draws, means.max() - means
     low, high = np.quantile(gaps, (0.05, 0.95), axis=0)

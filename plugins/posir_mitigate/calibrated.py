@@ -58,7 +58,7 @@ class Calibrated:
             raise refuse(self, base, self._explain_pooling(parts.pooling_mode))
         model = parts.transformer.auto_model
         layers = find_layers(model)
-        # At least one layer; of N layers floor(N / 2) by default, as in the authors' code.
+        # At least one layer; of N layers floor(N / 2) by default, as released for arXiv 2606.02737.
         last = layers[-max(1, int(len(layers) * self.layers)) :]
         modules = frozenset(id(module) for layer in last for module in layer.modules())
         active = ActiveCalibration(AttentionCalibration(self.strength, self.basket), parts.pooling_mode, modules)
@@ -79,7 +79,7 @@ class Calibrated:
 
 @dataclass(frozen=True)
 class CalibratedMean(Calibrated):
-    """Calibrate the attention of every token of a mean-pooled model, which is in the authors' code but not in the paper."""
+    """Calibrate the attention of every token of a mean-pooled model, which was released but is not in the papers' abstracts."""
 
     NAME: ClassVar[str] = "calibrated_mean"
     POOLING: ClassVar[tuple[str, ...]] = ("mean",)

@@ -1,9 +1,12 @@
-"""Attention calibration (arXiv 2606.02737): the attention of the pooled token is made more even over the text, layer by layer.
+"""Attention calibration: the attention of the pooled token is made more even over the text, layer by layer.
+
+The method is of arXiv 2601.16934, this form of its follow-up, arXiv 2606.02737.
 
 After the softmax, the row of the pooled token is changed in each head. Some tokens are isolated; the L others are cut from left
 to right into baskets of B tokens, and a shorter last basket has a full share. The calibrated row gives every basket the same
 mass, keeps the ratios inside a basket, and is mixed with the plain row: `strength` of the one, 1 - `strength` of the other.
-Texts of fewer than B tokens are encoded as by the plain model. All of it follows the authors' code of August 2026:
+Texts of fewer than B tokens are encoded as by the plain model. Written from a description of the rule that the authors released
+in August 2026; no code of theirs was used:
 
 =========== =========== ==================================================
 pooling     isolated    mass of isolated tokens in the calibrated row

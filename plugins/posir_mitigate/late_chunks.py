@@ -14,23 +14,19 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 import torch
-from mteb.types import PromptType
 from pydantic import Field
 
 from posir_mitigate.method import DividingMethod, refuse
 from posir_mitigate.transformer import TransformerParts, find_parts
 from posir_tasks.display.progress import progress
-from posir_tasks.models.prompts import find_prompt
-from posir_tasks.search.input_window import DOCUMENT_PROMPTS
+from posir_tasks.models.prompts import find_document_prompt
 from posir_tasks.search.maximum_search import DocumentVectors, MaximumSearch
 from posir_tasks.text.chunks import Chunking, ChunkUnit
 from posir_tasks.text.sentences import find_sentences
 
 if TYPE_CHECKING:
-    from mteb.models import EncoderProtocol
     from mteb.models.models_protocols import MTEBModels
 
-    from posir_tasks.embeddings.context import EncodingContext
     from posir_tasks.embeddings.encoding import ModelEncoder, Vectors
 
 
@@ -132,7 +128,7 @@ class LateVectorizer:
     def __call__(self, encoder: ModelEncoder, texts: Sequence[str]) -> DocumentVectors:
         """Return the vectors of the documents' chunks."""
         context = encoder.context
-        prompt = self.find_prompt(encoder.model, context)
+        prompt = find_document_prompt(encoder.model, context.task_metadata) or ""
         tokenized = [self.tokenize(text, prompt, context.corpus_language) for text in texts]
         order = sorted(range(len(texts)), key=lambda number: -len(tokenized[number].ids))
         size = int(context.encode_kwargs.get("batch_size", 32))
@@ -142,15 +138,6 @@ class LateVectorizer:
             vectors |= dict(zip(numbers, self.pool([tokenized[number] for number in numbers], size), strict=True))
         ordered = [vectors[number] for number in range(len(texts))]
         return DocumentVectors(np.concatenate(ordered), list(map(len, ordered)))
-
-    def find_prompt(self, model: EncoderProtocol, context: EncodingContext) -> str:
-        """Return what the model puts before a document."""
-        prompt = find_prompt(model, context.task_metadata, PromptType.document)
-        if prompt is not None and prompt.text is not None:
-            return prompt.text
-        prompts = self.parts.loaded.prompts
-        name = next((name for name in DOCUMENT_PROMPTS if name in prompts), self.parts.loaded.default_prompt_name)
-        return prompts.get(name) or ""
 
     def tokenize(self, text: str, prompt: str, language: str) -> TokenizedText:
         """Return a text's tokens and chunks; text beyond the window is cut off if there is only one."""

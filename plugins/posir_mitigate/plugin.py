@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import typer
-
-from posir_mitigate import mitigate_command
-from posir_mitigate.references import resolve_mitigated
-from posir_tasks.plugin_api import hookimpl
+from posir_tasks.plugin_api import Command, hookimpl
+from posir_tasks.plugin_api.panels import REMEDY
 
 if TYPE_CHECKING:
     from posir_tasks.models.references import Resolver
@@ -17,10 +14,14 @@ if TYPE_CHECKING:
 @hookimpl
 def posir_model_resolvers() -> list[Resolver]:
     """Return the resolver of models with a method."""
+    from posir_mitigate.references import resolve_mitigated
+
     return [resolve_mitigated]
 
 
 @hookimpl
-def posir_commands(app: typer.Typer) -> None:
-    """Add `posir mitigate`."""
-    mitigate_command.add_commands(app)
+def posir_commands() -> list[Command]:
+    """Return the declarations."""
+    return [
+        Command("mitigate", "posir_mitigate.mitigate_command:mitigate", "Try every mitigation that needs no training.", REMEDY)
+    ]

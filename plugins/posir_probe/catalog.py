@@ -6,12 +6,16 @@ import logging
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
-from posir_probe import needle_insertion, text_removal
+from posir_probe import controlled_pairs, needle_insertion, permutation, text_removal
+from posir_probe.controlled_pairs import ControlledPairs
+from posir_probe.evidence_dilution import EvidenceDilution
 from posir_probe.evidence_location import EvidenceLocation
 from posir_probe.evidence_moving import EvidenceMoving, EvidenceMovingRetrieval
 from posir_probe.gradient_saliency import GradientSaliency
 from posir_probe.mirror_reversal import MirrorReversal
 from posir_probe.needle_insertion import NeedleInsertion
+from posir_probe.permutation import Permutation
+from posir_probe.permuted_languages import PermutedLanguages
 from posir_probe.probe import ModelProbe, TextProbe
 from posir_probe.query_types import QueryTypes
 from posir_probe.segment_similarity import SegmentSimilarity
@@ -26,7 +30,12 @@ logger = logging.getLogger(__name__)
 DEFAULT: tuple[TextProbe | ModelProbe, ...] = (
     SegmentSimilarity(3),
     SegmentSimilarity(10),
+    Permutation(),
     EvidenceMoving(),
+    ControlledPairs(),
+    controlled_pairs.EFFECT,
+    controlled_pairs.WINS,
+    EvidenceDilution(),
     NeedleInsertion(),
     TextRemoval(),
     SentenceRegression(),
@@ -39,6 +48,9 @@ DEFAULT: tuple[TextProbe | ModelProbe, ...] = (
 )
 #: The other readings of a paper and its code.
 VARIANTS: tuple[TextProbe | ModelProbe, ...] = (
+    permutation.PARTS,
+    PermutedLanguages(),
+    EvidenceDilution("evidence_dilution_64", 64),
     NeedleInsertion("needle_insertion_code", needle_insertion.CODE),
     TextRemoval("text_removal_code", text_removal.CODE),
     GradientSaliency("gradient_saliency_max", 100.0),

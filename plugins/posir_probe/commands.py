@@ -7,41 +7,30 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from posir_probe import api
 from posir_published.architectures import Kind
 from posir_report.summary import summarize
+from posir_tasks.command.explain_option import Explain
 from posir_tasks.command.format_option import TableFormat
 from posir_tasks.command.progress_option import with_progress
-from posir_tasks.display.progress import track
+from posir_tasks.display.presentation import TableResult, present, write_charts
 from posir_tasks.display.tables import OutputFormat, print_as
 from posir_tasks.errors import PosirError
-from posir_tasks.plugin_api.panels import READ, RUN
 from posir_tasks.results import read_results
+from posir_tasks.sources.formats.passages import describe_skipped
 
 if TYPE_CHECKING:
     from posir_probe.model_correlations import ModelCorrelation
-    from posir_probe.results import ProbeResult
-    from posir_probe.sources import ProbeSource
-
-#: Most documents of a subset, unless `--documents` says otherwise.
-DOCUMENTS = 1_000
 
 Model = Annotated[str, typer.Argument(help="A registered model, a local folder, or an endpoint.")]
 Revision = Annotated[str | None, typer.Option(help="Revision of the model.")]
 BatchSize = Annotated[int, typer.Option(min=1, help="Texts encoded at a time.")]
-OutputFolder = Annotated[Path, typer.Option(help="Folder for results, as in `mteb run`.")]
+OutputFolder = Annotated[Path, typer.Option("--output", help="Folder for results, as in `mteb run`.")]
 Html = Annotated[Path | None, typer.Option(help="File for the figures as one page that needs no network.")]
 Png = Annotated[Path | None, typer.Option(help="Folder for the figures as PNG files.")]
 
 
-def add_commands(app: typer.Typer) -> None:
-    """Add `posir probe`, and the commands about its results and about datasets."""
-    app.command("probe", rich_help_panel=RUN)(with_progress(probe))
-    app.command("correlate", rich_help_panel=READ)(correlate)
-    app.command("probe-groups", rich_help_panel=READ)(probe_groups)
-    app.command("subset-validity", rich_help_panel=READ)(subset_validity)
-    app.command("domain-similarity", rich_help_panel=RUN)(with_progress(domain_similarity))
-
-
+@with_progress
 def probe(
     model: Model,
     data: Annotated[
@@ -57,7 +46,7 @@ def probe(
     ] = None,
     format_: TableFormat = OutputFormat.TEXT,
     revision: Revision = None,
-    documents: Annotated[int, typer.Option(min=1, help="Most documents of each domain, drawn at random.")] = DOCUMENTS,
+    documents: Annotated[int, typer.Option(min=1, help="Most documents of each domain, drawn at random.")] = api.DOCUMENTS,
     seed: Annotated[int, typer.Option(help="Seed of the random sample.")] = 1,
     words: Annotated[
         str | None,
@@ -74,27 +63,29 @@ def probe(
     batch_size: BatchSize = 32,
     html: Html = None,
     png: Png = None,
+    explain: Explain = False,
 ) -> None:
     """Measure how a model's embeddings depend on where in a text something is; run again to resume.
 
     Results are saved beside mteb's, in the folder `probes` of the model.
     """
-    with track("Loading"):
-        from posir_probe.catalog import select_probes
-        from posir_probe.probe import Selection
-        from posir_probe.probing import ProbeRun, run_probes
-        from posir_probe.sources import open_probe_source
-        from posir_tasks.embeddings.encoding import load_encoder
-
-        selection = Selection(seed, parse_bounds(words) if words else None, min_tokens)
-        chosen = select_probes(probe or ())
-        source = open_probe_source(data, column=column, limit=documents, selection=selection)
-        encoder = load_encoder(model, revision, batch_size=batch_size)
-    name_skipped(source)
-    results = run_probes(ProbeRun(encoder, source, output_folder, documents, selection), chosen)
-    show(results, format_)
-    if html or png:
-        write_charts(results, output_folder, html, png)
+    measured = api.probe(
+        model,
+        data,
+        probes=probe or (),
+        revision=revision,
+        documents=documents,
+        seed=seed,
+        words=parse_bounds(words) if words else None,
+        min_tokens=min_tokens,
+        column=column,
+        output_folder=output_folder,
+        batch_size=batch_size,
+    )
+    if sentence := describe_skipped(measured.skipped):
+        typer.echo(sentence, err=True)
+    present(measured, format_, explain=explain)
+    write_charts(measured, png, html)
 
 
 def parse_bounds(text: str) -> tuple[int, int]:
@@ -121,7 +112,7 @@ def correlate(
     ] = None,
     benchmark: Annotated[
         Path | None,
-        typer.Option(help="nDCG@10 against another benchmark: a CSV file with columns model,score, or mteb results."),
+        typer.Option(help="nDCG@10 against another benchmark: MMTEB, a CSV file with columns model,score, or mteb results."),
     ] = None,
     published: Annotated[bool, typer.Option("--published", help="Include the published results.")] = False,
     format_: TableFormat = OutputFormat.TEXT,
@@ -139,14 +130,7 @@ def correlate(
         raise PosirError(
             "--published goes with --architecture or --benchmark: probes of the papers' models have no raw results."
         )
-    from posir_probe.catalog import all_probes
-    from posir_probe.correlation import build_table, correlate
-    from posir_probe.results import read_results as read_probe_results
-
-    correlations = correlate(read_probe_results(results), summarize(read_results(results)), all_probes())
-    if not correlations:
-        raise PosirError(f"{results}: no results of probes. Run `posir probe MODEL --output-folder {results}` first.")
-    print_as(format_, [build_table(correlations)], correlations)
+    present(api.correlate(results), format_)
 
 
 def probe_groups(
@@ -173,12 +157,12 @@ def probe_groups(
     chosen = {selected.name for selected in select_probes(probe)} if probe else None
     measured = [result for result in read_probe_results(results) if chosen is None or result.probe in chosen]
     if not measured:
-        raise PosirError(f"{results}: no such results of probes. Run `posir probe MODEL --output-folder {results}` first.")
+        raise PosirError(f"{results}: no such results of probes. Run `posir probe MODEL --output {results}` first.")
     known = {**read_architectures(), **(read_architecture_file(architectures) if architectures else {})}
     rows = group_results(measured, all_probes(), known, by)
     rows += published_groups(dict.fromkeys(result.probe for result in measured)) if published else []
     note = "95 % intervals by bootstrap over documents, with the models held fixed: they say nothing about other models."
-    print_as(format_, build_tables(rows), rows, legend=[note])
+    present(TableResult(title="Probes by group", rows=rows, tables=build_tables(rows), notes=[note]), format_)
 
 
 def correlate_models(
@@ -233,6 +217,7 @@ def subset_validity(
         export(figures, png, html, lambda: render_figures("Samples and complete data", figures))
 
 
+@with_progress
 def domain_similarity(
     model: Model,
     data: Annotated[str, typer.Option(help="A task, or a folder in the PosIR layout.")] = "PosIR-English",
@@ -276,40 +261,3 @@ def domain_similarity(
 
         figure = draw_domains(sums, str(meta.name))
         export([figure], png, html, lambda: render_figures("Similarity of domains", [figure]))
-
-
-def name_skipped(source: ProbeSource) -> None:
-    """Print on the error stream what in the data cannot be used."""
-    from posir_tasks.sources.formats.passages import describe_skipped
-
-    if sentence := describe_skipped(source.skipped):
-        typer.echo(sentence, err=True)
-
-
-def show(results: list[ProbeResult], format_: OutputFormat) -> None:
-    """Print results."""
-    from posir_probe.catalog import all_probes
-    from posir_probe.tables import build_legend, build_rows, build_tables
-
-    probes = all_probes()
-    rows = build_rows(results, probes)
-    document = {"rows": rows, "results": [result.to_json() for result in results]}
-    print_as(format_, build_tables(rows), rows, document, legend=build_legend(results, probes))
-
-
-def write_charts(results: list[ProbeResult], output: Path, html: Path | None, png: Path | None) -> None:
-    """Write the curves of these results, and of other models' results on the same data; print the names of the files."""
-    from posir_probe.catalog import all_probes
-    from posir_probe.figures import build_figures
-    from posir_probe.results import read_results as read_probe_results
-    from posir_tasks.display.charts.figures import export
-    from posir_tasks.display.page import render_figures
-
-    probes = all_probes()
-    shown = {(result.data, result.probe) for result in results}
-    measured = [*results, *(result for result in read_probe_results(output) if (result.data, result.probe) in shown)]
-    distinct = list(
-        {(result.model, result.revision, result.experiment, result.data, result.probe): result for result in measured}.values()
-    )
-    figures = build_figures(distinct, probes)
-    export(figures, png, html, lambda: render_figures("Probes", figures))

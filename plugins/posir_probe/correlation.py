@@ -12,8 +12,10 @@ from scipy.stats import spearmanr
 from posir_probe.probe import ModelProbe, TextProbe
 from posir_probe.results import ProbeResult
 from posir_report.summary import TaskSummary, build_rows
+from posir_tasks.cells import Floats
 from posir_tasks.display.numbers import format_interval, format_number
 from posir_tasks.display.tables import Table, build_columns
+from posir_tasks.estimates import Estimate, Interval
 
 #: Fewest models for a correlation, and for its interval.
 FEWEST, FEWEST_FOR_INTERVAL = 3, 5
@@ -32,11 +34,8 @@ class ProbeCorrelation:
     task: str
     score: str
     models: int
-    rho: float | None
+    rho: Estimate | None
     """None with fewer than three models, or if all have the same value."""
-    low: float | None
-    high: float | None
-    """95 % interval by Fisher's z, variance (1 + rho^2 / 2) / (n - 3) (Bonett & Wright 2000); None if too few models."""
     verdict: str
 
 
@@ -77,32 +76,46 @@ def _correlate(
     probe: str, data: str, summary: str, task: str, score: str, pairs: Sequence[tuple[float, float]]
 ) -> ProbeCorrelation:
     x, y = np.array(pairs, np.float64).reshape(-1, 2).T
-    rho = None
-    if len(pairs) >= FEWEST and len(set(x)) > 1 and len(set(y)) > 1:
-        rho = float(spearmanr(x, y).statistic)
-    low, high = find_interval(rho, len(pairs))
-    return ProbeCorrelation(probe, data, summary, task, score, len(pairs), rho, low, high, judge(rho, low, high, len(pairs)))
+    rho, _ = estimate_rho(x, y)
+    return ProbeCorrelation(probe, data, summary, task, score, len(pairs), rho, judge(rho, len(pairs)))
 
 
-def find_interval(rho: float | None, models: int) -> tuple[float | None, float | None]:
-    """Return the 95 % interval of Spearman's rho; no bounds if there are too few models or the ranks agree completely."""
-    if rho is None or models < FEWEST_FOR_INTERVAL or abs(rho) > 1 - 1e-12:
+def estimate_rho(x: Floats, y: Floats) -> tuple[Estimate | None, float | None]:
+    """Return Spearman's rho over models with its 95 % interval, and its two-sided p-value; None where undefined.
+
+    Args:
+        x: A value of each model, shape (n,).
+        y: Another of each, shape (n,).
+    """
+    if len(x) < FEWEST or len(set(x)) == 1 or len(set(y)) == 1:
         return None, None
+    result = spearmanr(x, y)
+    rho = float(result.statistic)
+    return Estimate(rho, find_interval(rho, len(x))), float(result.pvalue)
+
+
+def find_interval(rho: float, models: int) -> Interval | None:
+    """Return the 95 % interval of Spearman's rho; None if there are too few models or the ranks agree completely.
+
+    By Fisher's z, variance (1 + rho^2 / 2) / (n - 3) (Bonett & Wright 2000).
+    """
+    if models < FEWEST_FOR_INTERVAL or abs(rho) > 1 - 1e-12:
+        return None
     z, half = math.atanh(rho), Z * math.sqrt((1 + rho**2 / 2) / (models - 3))
     return math.tanh(z - half), math.tanh(z + half)
 
 
-def judge(rho: float | None, low: float | None, high: float | None, models: int) -> str:
+def judge(rho: Estimate | None, models: int) -> str:
     """Return what a correlation says."""
     if models < FEWEST_FOR_INTERVAL:
         return f"too few models to say: {models}; at least {FEWEST_FOR_INTERVAL} are needed"
     if rho is None:
         return "all models have the same value"
-    if low is None or high is None:
-        return "the ranks agree completely" if rho > 0 else "the ranks are reversed completely"
-    if low <= 0 <= high:
-        return f"too few models to say: {models}; for a correlation of this size {count_needed(rho)} are needed"
-    return "predicts it" if rho > 0 else "predicts the opposite"
+    if rho.interval is None:
+        return "the ranks agree completely" if rho.value > 0 else "the ranks are reversed completely"
+    if rho.interval[0] <= 0 <= rho.interval[1]:
+        return f"too few models to say: {models}; for a correlation of this size {count_needed(rho.value)} are needed"
+    return "predicts it" if rho.value > 0 else "predicts the opposite"
 
 
 def count_needed(rho: float) -> str:
@@ -119,7 +132,7 @@ def build_table(rows: Sequence[ProbeCorrelation]) -> Table:
         ("Models", "Spearman"),
     )
     cells = tuple(
-        (row.task, row.score, row.probe, row.data, row.summary, str(row.models), _format(row.rho), _interval(row), row.verdict)
+        (row.task, row.score, row.probe, row.data, row.summary, str(row.models), *format_rho(row.rho), row.verdict)
         for row in rows
     )
     note = (
@@ -129,9 +142,6 @@ def build_table(rows: Sequence[ProbeCorrelation]) -> Table:
     return Table(columns, cells, notes=(note,), split_by="{Task} · {Retrieval score}", keys=2)
 
 
-def _format(value: float | None) -> str:
-    return format_number(value, ".2f")
-
-
-def _interval(row: ProbeCorrelation) -> str:
-    return format_interval(row.low, row.high, _format)
+def format_rho(rho: Estimate | None) -> tuple[str, str]:
+    """Return a correlation and its interval as two cells of a table."""
+    return format_number(rho.value if rho else None, ".2f"), format_interval(rho, lambda value: format_number(value, ".2f"))

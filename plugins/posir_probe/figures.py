@@ -16,6 +16,8 @@ from posir_probe.subset_validity import LARGEST, ValidityRow
 from posir_published.probes import PublishedCurve, read_published_curves
 from posir_tasks.display.charts.figures import Figure
 from posir_tasks.display.charts.theme import COLORS, NULL, add_frame, cycle_scale
+from posir_tasks.estimates import Estimate
+from posir_tasks.scores import flatten
 
 #: Between the name of a panel and that of a position.
 SEPARATOR = " · "
@@ -36,22 +38,23 @@ def build_figures(results: Sequence[ProbeResult], probes: Mapping[str, TextProbe
 
 def _frame(name: str, data: str, results: Sequence[ProbeResult], probe: TextProbe | ModelProbe | None) -> alt.VConcatChart:
     chart = alt.vconcat(_draw(name, results, probe))
-    explanation = " ".join([*_describe(probe), _explain(results)])
-    return add_frame(chart, name, data, explanation, _cite(results))
+    explanation = " ".join([*_describe(probe), _explain(results, probe)])
+    return add_frame(chart, probe.title if probe else name, data, explanation, _cite(results))
 
 
 def _describe(probe: TextProbe | ModelProbe | None) -> list[str]:
-    return [f"{probe.title}; {probe.source}."] if probe else []
+    return [f"{probe.name}; {probe.source}."] if probe else []
 
 
-def _explain(results: Sequence[ProbeResult]) -> str:
+def _explain(results: Sequence[ProbeResult], probe: TextProbe | ModelProbe | None) -> str:
     models = {result.model for result in results}
-    bands = (
-        "Shaded: 95 % intervals by bootstrap over documents; for saliency, lighter, one standard deviation over pairs. "
-        if len(models) <= MOST_INTERVALS
-        else ""
-    )
-    return f"{bands}Gray: published curves of other models on other data, where there are any."
+    known = any(estimate and estimate.interval for result in results for estimate in result.sums.estimates())
+    sentences = ["Shaded: 95 % intervals by bootstrap over documents."] if known and len(models) <= MOST_INTERVALS else []
+    if isinstance(probe, SpreadProbe) and probe.shows_spread:
+        sentences.append("Lighter: one standard deviation over pairs.")
+    if read_published_curves(results[0].probe):
+        sentences.append("Gray: published curves of other models on other data.")
+    return " ".join(sentences)
 
 
 def _cite(results: Sequence[ProbeResult]) -> str:
@@ -126,8 +129,8 @@ def _model_layers(names: Sequence[str], models: Sequence[str]) -> list[alt.Chart
     legend = alt.Legend(orient="top", columns=1, symbolOpacity=1)
     color = alt.Color("model:N", title=None, scale=cycle_scale(models, COLORS), legend=legend)
     base = _line(names, published=False)
-    low = alt.Y("low:Q", title=None, scale=alt.Scale(zero=False))
-    band = base.mark_area(opacity=0.16).encode(y=low, y2="high:Q", color=color)
+    low = alt.Y("value_low:Q", title=None)
+    band = base.mark_area(opacity=0.16).encode(y=low, y2="value_high:Q", color=color)
     return [
         *([band] if len(models) <= MOST_INTERVALS else []),
         base.mark_line(strokeWidth=1.8, point=len(names) <= MOST_NAMES).encode(color=color, tooltip=_tooltips()),
@@ -145,15 +148,13 @@ def _line(names: Sequence[str], *, published: bool) -> alt.Chart:
         else alt.X("position:O", title=None, sort=list(names), axis=alt.Axis(labelAngle=0, labelLimit=90, labelOverlap=True))
     )
     chart: alt.Chart = (
-        alt.Chart()
-        .transform_filter(alt.datum.published == published)
-        .encode(x=axis, y=alt.Y("value:Q", title=None, scale=alt.Scale(zero=False)))
+        alt.Chart().transform_filter(alt.datum.published == published).encode(x=axis, y=alt.Y("value:Q", title=None))
     )
     return chart
 
 
 def _tooltips() -> list[alt.Tooltip]:
-    fields = {"value": "Value", "low": "95 % interval, from", "high": "95 % interval, to"}
+    fields = {"value": "Value", "value_low": "95 % interval, from", "value_high": "95 % interval, to"}
     numbers = [alt.Tooltip(f"{field}:Q", title=title, format=".4f") for field, title in fields.items()]
     return [alt.Tooltip("model:N", title="Model"), alt.Tooltip("position:N", title="Position"), *numbers]
 
@@ -176,9 +177,7 @@ def _model_rows(result: ProbeResult, probe: TextProbe | ModelProbe | None) -> It
                 "panel": panel,
                 "position": position,
                 "order": order,
-                "value": estimate.value,
-                "low": estimate.low,
-                "high": estimate.high,
+                **flatten("value", estimate),
                 "sd_low": estimate.value - sd,
                 "sd_high": estimate.value + sd,
                 "published": False,
@@ -263,27 +262,27 @@ def draw_samples(rows: Sequence[ValidityRow]) -> list[Figure]:
 
 def _draw_sample(model: str, data: Sequence[str], buckets: Sequence[ValidityRow]) -> alt.VConcatChart:
     scores = [
-        {"position": row.position, "data": name, "ndcg": value, "low": low, "high": high}
+        {"position": row.position, "data": name, **flatten("ndcg_at_10", score)}
         for row in buckets
-        for name, value, low, high in (
-            (row.complete, row.ndcg_at_10_of_complete, None, None),
-            (row.sample, row.ndcg_at_10_of_sample, *_sample_bounds(row)),
-        )
+        for name, score in ((row.complete, row.ndcg_at_10_of_complete), (row.sample, _sample_estimate(row)))
     ]
     x = alt.X("position:N", title="Position", sort=[row.position for row in buckets], axis=alt.Axis(labelAngle=0))
     offset, color = alt.XOffset("data:N", sort=list(data)), alt.Color("data:N", title=None, scale=cycle_scale(data, COLORS))
     base = alt.Chart(alt.InlineData(values=scores)).encode(x=x, xOffset=offset)
-    tooltips = [alt.Tooltip("data:N", title="Data"), alt.Tooltip("ndcg:Q", title="nDCG@10", format=".4f")]
-    y = alt.Y("ndcg:Q", title="nDCG@10")
+    tooltips = [alt.Tooltip("data:N", title="Data"), alt.Tooltip("ndcg_at_10:Q", title="nDCG@10", format=".4f")]
+    y = alt.Y("ndcg_at_10:Q", title="nDCG@10")
     bars = base.mark_bar().encode(y=y, color=color, tooltip=tooltips)
-    intervals = base.transform_filter("isValid(datum.low)").mark_rule().encode(y=alt.Y("low:Q"), y2="high:Q")
+    intervals = (
+        base.transform_filter("isValid(datum.ndcg_at_10_low)").mark_rule().encode(y="ndcg_at_10_low:Q", y2="ndcg_at_10_high:Q")
+    )
     chart = alt.vconcat(alt.layer(bars, intervals).properties(width=WIDTH * 2, height=HEIGHT))
     explanation = "As Fig. 3 of arXiv 2505.13950. Lines: 95 % intervals by bootstrap over the queries of the sample."
     return add_frame(chart, "Sample and complete data", model, explanation, f"Source: {' and '.join(data)}.")
 
 
-def _sample_bounds(row: ValidityRow) -> tuple[float | None, float | None]:
-    """Return the interval of the sample's nDCG@10, that of the difference moved to it."""
-    if row.ndcg_at_10_of_complete is None or row.low is None or row.high is None:
-        return None, None
-    return row.ndcg_at_10_of_complete + row.low, row.ndcg_at_10_of_complete + row.high
+def _sample_estimate(row: ValidityRow) -> Estimate | None:
+    """Return the sample's nDCG@10; its interval is that of the difference moved to it."""
+    sample, complete, interval = row.ndcg_at_10_of_sample, row.ndcg_at_10_of_complete, row.difference.interval
+    if sample is None or complete is None:
+        return None
+    return Estimate(sample, (complete + interval[0], complete + interval[1]) if interval else None)

@@ -26,6 +26,7 @@ from posir_tasks.cells import Floats
 from posir_tasks.display.progress import progress
 from posir_tasks.embeddings.encoding import Encoder, Vectors, encode_distinct
 from posir_tasks.errors import PosirError
+from posir_tasks.models.prompts import preprocess
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -48,7 +49,7 @@ def compute_saliency(model: SentenceTransformer, query: Vectors, document: str) 
     """
     model.eval()
     with shortened_window(model):
-        features = {name: _to_device(value, model.device) for name, value in preprocess(model, document).items()}
+        features = {name: _to_device(value, model.device) for name, value in preprocess(model, [document]).items()}
     with torch.enable_grad(), replaced_embeddings(model) as leaves:
         vector = model(features)["sentence_embedding"][0]
         similarity = torch.cosine_similarity(vector, torch.as_tensor(query, dtype=vector.dtype, device=vector.device), dim=0)
@@ -58,12 +59,6 @@ def compute_saliency(model: SentenceTransformer, query: Vectors, document: str) 
     read = [index for index, token in enumerate(ids) if token not in special]
     norms: Floats = gradient[0].norm(dim=-1)[read].double().cpu().numpy()
     return norms
-
-
-def preprocess(model: SentenceTransformer, text: str) -> Mapping[str, Any]:
-    """Return a model's input for one text; releases of sentence-transformers before 6 call this `tokenize`."""
-    features: Mapping[str, Any] = getattr(model, "preprocess", model.tokenize)([text])
-    return features
 
 
 def _to_device(value: Any, device: torch.device) -> Any:

@@ -39,10 +39,8 @@ class GroupRow:
     """Its name; empty for the mean over the models of the group."""
     models: int
     position: str
-    value: float
-    low: float | None
-    high: float | None
-    """95 % interval by bootstrap over documents, with the models held fixed."""
+    value: Estimate
+    """Its 95 % interval is by bootstrap over documents, with the models held fixed; published values have none."""
     source: str
 
 
@@ -96,8 +94,7 @@ def _group(
             for position, index in name_values(sums[0], known):
                 estimate = estimate_mean(sums, index)
                 if estimate is not None:
-                    bounds = (estimate.value, estimate.low, estimate.high)
-                    yield GroupRow(probe, data, group, name, len(members), position, *bounds, source)
+                    yield GroupRow(probe, data, group, name, len(members), position, estimate, source)
 
 
 def name_values(sums: ProbeSums, probe: TextProbe | ModelProbe | None) -> list[tuple[str, Summary]]:
@@ -114,7 +111,7 @@ def published_groups(probes: Iterable[str]) -> list[GroupRow]:
         if curve.model.startswith(PUBLISHED_GROUP):
             group = curve.model.removeprefix(PUBLISHED_GROUP)
             for position, value in zip(curve.positions, curve.values, strict=True):
-                rows.append(GroupRow(curve.probe, PUBLISHED_DATA, group, "", 2, position, value, None, None, curve.source))
+                rows.append(GroupRow(curve.probe, PUBLISHED_DATA, group, "", 2, position, Estimate(value), curve.source))
     return rows
 
 
@@ -123,8 +120,7 @@ def build_tables(rows: Sequence[GroupRow]) -> list[Table]:
     blocks: dict[tuple[str, str], dict[tuple[str, str, int], dict[str, Estimate]]] = {}
     for row in rows:
         lines = blocks.setdefault((row.probe, row.data), {})
-        interval = None if row.low is None or row.high is None else (row.low, row.high)
-        lines.setdefault((row.group, row.model, row.models), {})[row.position] = Estimate(row.value, interval)
+        lines.setdefault((row.group, row.model, row.models), {})[row.position] = row.value
     return [_build_table(f"{probe} · {data}", lines) for (probe, data), lines in blocks.items()]
 
 

@@ -121,7 +121,7 @@ def check_shared_domains(sources: Sequence[ProbeSource]) -> None:
 
 
 def locate_sums(output: Path, meta: ModelMeta, data: str) -> Path:
-    """Return the file of a model's sums on a dataset below an `--output-folder`."""
+    """Return the file of a model's sums on a dataset below an `--output`."""
     return result_folder(output, meta).parent / FOLDER / f"{data}.json"
 
 

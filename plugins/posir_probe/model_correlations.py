@@ -6,7 +6,6 @@ Spearman's rho of nDCG@10 with the MMTEB retrieval score by length of the docume
 
 from __future__ import annotations
 
-import csv
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,21 +14,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from scipy.stats import kruskal, spearmanr
+from scipy.stats import kruskal
 
-from posir_probe.correlation import FEWEST, PSI, START_TO_END, find_interval, judge
-from posir_published import published_rows, published_tasks
+from posir_probe.correlation import PSI, START_TO_END, estimate_rho, format_rho, judge
 from posir_published.architectures import Architecture, Kind, short_name
+from posir_published.rows import published_rows, published_tasks
+from posir_published.scores import read_mmteb_scores
 from posir_report.summary import TaskSummary, build_rows
-from posir_tasks.display.numbers import format_interval, format_number, format_p_value
+from posir_tasks.csv_files import read_csv_rows
+from posir_tasks.display.numbers import format_p_value
 from posir_tasks.display.tables import Table, build_columns
-from posir_tasks.errors import PosirError, summarize_error
+from posir_tasks.errors import DataError, PosirError, summarize_error
+from posir_tasks.estimates import Estimate
 from posir_tasks.scores import ALL
 
 if TYPE_CHECKING:
     from posir_tasks.results import SubsetResult
 
 NDCG = "nDCG@10"
+#: Name of the benchmark whose scores are published beside PosIR's.
+MMTEB = Path("MMTEB")
+SCORE_FILE = "a CSV file with the columns model,score"
 #: Task, length and name of a score.
 ScoreKey: TypeAlias = tuple[str, str, str]
 #: Values by `short_name` of the model.
@@ -51,11 +56,9 @@ class ModelCorrelation:
     """Models of each kind, if the factor has kinds."""
     test: str
     """`Spearman` for numbers; `Kruskal-Wallis` for kinds (Kruskal & Wallis 1952)."""
-    value: float | None
-    """Spearman's rho in [-1, 1], or epsilon squared in [0, 1]: the share of the ranks' variance that is between kinds."""
-    low: float | None
-    high: float | None
-    """95 % interval of rho; None for kinds, or with too few models."""
+    value: Estimate | None
+    """Spearman's rho in [-1, 1], with an interval if there are models enough; or epsilon squared in [0, 1], without one: the
+    share of the ranks' variance that is between kinds."""
     p_value: float | None
     """Two-sided, not corrected."""
     verdict: str
@@ -132,14 +135,8 @@ def correlate_benchmark(scores: Mapping[ScoreKey, ByModel], name: str, benchmark
 
 def _correlate(key: ScoreKey, factor: str, scores: ByModel, values: ByModel) -> ModelCorrelation:
     models = sorted(scores.keys() & values.keys())
-    x, y = [values[model] for model in models], [scores[model] for model in models]
-    rho = p_value = None
-    if len(models) >= FEWEST and len(set(x)) > 1 and len(set(y)) > 1:
-        result = spearmanr(x, y)
-        rho, p_value = float(result.statistic), float(result.pvalue)
-    low, high = find_interval(rho, len(models))
-    verdict = judge(rho, low, high, len(models))
-    return ModelCorrelation(*key, factor, len(models), "", "Spearman", rho, low, high, p_value, verdict)
+    rho, p_value = estimate_rho(np.array([values[name] for name in models]), np.array([scores[name] for name in models]))
+    return ModelCorrelation(*key, factor, len(models), "", "Spearman", rho, p_value, judge(rho, len(models)))
 
 
 def _compare_kinds(key: ScoreKey, kind: Kind, scores: ByModel, architectures: Mapping[str, Architecture]) -> ModelCorrelation:
@@ -151,39 +148,40 @@ def _compare_kinds(key: ScoreKey, kind: Kind, scores: ByModel, architectures: Ma
     share = p_value = None
     if len(groups) > 1 and len(values) > len(groups) and len(set(values)) > 1:
         result = kruskal(*groups.values())
-        share, p_value = float(result.statistic / (len(values) - 1)), float(result.pvalue)
+        share, p_value = Estimate(float(result.statistic / (len(values) - 1))), float(result.pvalue)
     counts = ", ".join(f"{name} {count}" for name, count in sorted(Counter({k: len(v) for k, v in groups.items()}).items()))
     verdict = "undefined" if p_value is None else "differs between kinds" if p_value < 0.05 else "no clear difference"
-    return ModelCorrelation(*key, kind, len(values), counts, "Kruskal-Wallis", share, None, None, p_value, verdict)
+    return ModelCorrelation(*key, kind, len(values), counts, "Kruskal-Wallis", share, p_value, verdict)
 
 
 def read_benchmark(source: Path, own: Iterable[SubsetResult] = ()) -> ByModel:
     """Return the score of each model on a benchmark, by `short_name`.
 
     Args:
-        source: A CSV file with the columns `model` and `score`; or an `--output-folder` of `mteb run`, of which the mean of the
-            main scores over the tasks that all its models have is taken, position-aware tasks left out.
+        source: `MMTEB` for the published scores of PosIR's models; a CSV file with the columns `model` and `score`; or an
+            `--output-folder` of `mteb run`, of which the mean of the main scores over the tasks that all its models have is
+            taken, position-aware tasks left out.
         own: Results on position-aware tasks in that folder.
 
     Raises:
         PosirError: The file or folder has no scores.
     """
+    if source == MMTEB:
+        return {short_name(model): score for model, score in read_mmteb_scores().items()}
     scores = _read_folder(source, {result.task for result in own}) if source.is_dir() else _read_file(source)
     if not scores:
-        raise PosirError(
-            f"{source}: no scores of a benchmark. Give a CSV file with the columns model,score or results of `mteb run`."
-        )
+        raise PosirError(f"{source}: no scores of a benchmark. Give MMTEB, {SCORE_FILE}, or results of `mteb run`.")
     return scores
 
 
 def _read_file(file: Path) -> ByModel:
-    try:
-        return {
-            short_name(row["model"]): float(row["score"])
-            for row in csv.DictReader(file.read_text(encoding="utf-8").splitlines())
-        }
-    except (OSError, UnicodeDecodeError, csv.Error, KeyError, TypeError, ValueError) as error:
-        raise PosirError(f"{file}: not a CSV file with the columns model,score ({summarize_error(error)}).") from error
+    scores = {}
+    for number, row in enumerate(read_csv_rows(file, ("model", "score"), SCORE_FILE), 2):
+        try:
+            scores[short_name(row["model"])] = float(row["score"])
+        except ValueError as error:
+            raise DataError(f"{file}: row {number}: field 'score': {row['score']!r} is not a number.") from error
+    return scores
 
 
 def _read_folder(folder: Path, left_out: set[str]) -> ByModel:
@@ -214,8 +212,7 @@ def build_table(rows: Sequence[ModelCorrelation]) -> Table:
             str(row.models),
             row.groups,
             row.test,
-            format_number(row.value, ".2f"),
-            format_interval(row.low, row.high, lambda value: format_number(value, ".2f")),
+            *format_rho(row.value),
             format_p_value(row.p_value),
             row.verdict,
         )

@@ -1,6 +1,6 @@
 """The parts that needle insertion and text removal share: texts changed by a share of their size at relative places.
 
-Source: the paper of the code sgoel97/neurips-embedding-positional-bias (section 3, Fig. 1, Table 2). Measured is the cosine of
+Source: Bias Learning, OpenReview 4GD7a9Bo9A (section 3, Fig. 1, Table 2). Measured is the cosine of
 a text and of the same text with something inserted or removed.
 """
 
@@ -20,7 +20,7 @@ from posir_tasks.cells import Floats
 from posir_tasks.embeddings.encoding import Embeddings
 from posir_tasks.text.tokenizer import Tokenizer, TokenSpans
 
-SOURCE = "paper of the code sgoel97/neurips-embedding-positional-bias, section 3"
+SOURCE = "Bias Learning, OpenReview 4GD7a9Bo9A, section 3"
 
 
 #: Typesetters' filler; repeated, it is longer than any text.

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Protocol, TypeAlias, runtime_checkable
 
+import numpy as np
+
 from posir_probe.sums import ProbeSums
 from posir_tasks.cells import Floats
 from posir_tasks.embeddings.encoding import Embeddings, Encoder, encode_distinct
@@ -21,6 +23,8 @@ from posir_tasks.tokens import estimate_tokens
 #: Fewest words of a text that probes cut into parts.
 FEWEST_WORDS = 10
 TOO_SHORT = f"fewer than {FEWEST_WORDS} words"
+#: Below it, a difference of cosines in single precision is rounding error.
+ROUNDING = 1e-6
 NO_EVIDENCE = "no evidence span"
 NO_END = "the data has where an answer starts, not where it ends"
 
@@ -85,6 +89,10 @@ class ProbeData:
     """Length of documents in tokens by id, where the data states it."""
     tokenizer: Tokenizer = field(default_factory=EstimatedTokenizer)
     """Tokenizer of the model, where it has one here: what probes count as tokens."""
+    translations: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """The documents in every language that all of them have, text by id, by language; empty where the data is of one."""
+    room: int | None = None
+    """Most of its tokens that fit the model's window, with the prompt; None if that is unknown."""
 
     @classmethod
     def from_texts(cls, texts: Iterable[str]) -> ProbeData:
@@ -206,6 +214,15 @@ class QuestionProbe(Protocol):
 
 
 @runtime_checkable
+class ParallelProbe(Protocol):
+    """A probe of documents in several languages."""
+
+    @property
+    def needs_translations(self) -> bool:
+        """Whether it is."""
+
+
+@runtime_checkable
 class SpreadProbe(Protocol):
     """A probe whose figure shows the standard deviation of its values, too."""
 
@@ -269,6 +286,17 @@ def select_long_enough(data: ProbeData) -> tuple[list[tuple[str, str]], Counter[
     return long_enough, skipped
 
 
+def needs_translations(probe: TextProbe | ModelProbe) -> bool:
+    """Return whether a probe measures documents in several languages."""
+    return isinstance(probe, ParallelProbe) and probe.needs_translations
+
+
+def is_evidence(text: str, span: Span) -> bool:
+    """Return whether a span holds words of a text."""
+    start, end = span
+    return 0 <= start < end <= len(text) and bool(text[start:end].strip())
+
+
 def select_with_evidence(data: ProbeData) -> tuple[list[ProbeQuestion], Counter[str]]:
     """Return the questions whose evidence is a part of their document, and how many were skipped, by reason."""
     skipped: Counter[str] = Counter()
@@ -276,13 +304,24 @@ def select_with_evidence(data: ProbeData) -> tuple[list[ProbeQuestion], Counter[
     for question in data.questions:
         start, end = question.span
         text = data.documents[question.document]
-        if not 0 <= start < end <= len(text) or not text[start:end].strip():
+        if not is_evidence(text, question.span):
             skipped[NO_EVIDENCE if question.start is None else NO_END] += 1
         elif not (text[:start] + text[end:]).strip():
             skipped["the evidence is the whole document"] += 1
         else:
             with_evidence.append(question)
     return with_evidence, skipped
+
+
+def value_at(values: Floats, place: int) -> Floats:
+    """Return the value at one position."""
+    value: Floats = values[..., place]
+    return value
+
+
+def ignore_rounding(differences: Floats) -> Floats:
+    """Return differences of cosines with those that are rounding errors as 0, so that no interval excludes 0 by them."""
+    return np.where(np.abs(differences) < ROUNDING, 0.0, differences)
 
 
 def start_to_end(values: Floats) -> Floats:

@@ -7,19 +7,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from posir_probe.probe import ANY, ModelProbe, ProbeData, Selection, TextProbe, needs_questions, run_plans
+from posir_probe.permuted_languages import NOT_PARALLEL
+from posir_probe.probe import ANY, ModelProbe, ProbeData, Selection, TextProbe, needs_questions, needs_translations, run_plans
 from posir_probe.results import ProbeResult, SubsetSums, load_result, result_file, result_folder, save_result
-from posir_probe.sources import ProbeSource
+from posir_probe.sources import ProbeSource, SubsetData, read_parallel
 from posir_probe.sums import ProbeSums
 from posir_tasks.display.progress import progress
 from posir_tasks.embeddings.encoding import EmbeddingMemory, ModelEncoder
 from posir_tasks.errors import PosirError
+from posir_tasks.search.chunked import find_room
 from posir_tasks.text.tokenizer import EstimatedTokenizer, Tokenizer, find_tokenizer
 
 logger = logging.getLogger(__name__)
 
 #: Documents whose texts are encoded together.
 BLOCK = 50
+#: Name of the documents of all languages among the subsets of a result.
+ALL_LANGUAGES = "all languages"
 
 
 @dataclass(frozen=True)
@@ -99,22 +103,26 @@ class ProbeRunner:
     def _read_samples(self) -> Iterator[list[tuple[Sample, list[TextProbe | ModelProbe]]]]:
         """Yield for each subset the samples of the probes of texts and of questions, with these probes."""
         run = self._run
-        groups = [[probe for probe in self._probes if needs_questions(probe) is asked] for asked in (False, True)]
-        for subset in run.source.subsets:
+        parallel = [probe for probe in self._probes if needs_translations(probe)]
+        others = [probe for probe in self._probes if probe not in parallel]
+        groups = [[probe for probe in others if needs_questions(probe) is asked] for asked in (False, True)]
+        for subset in run.source.subsets if others else ():
             texts = subset.read()
-            data = replace(texts.data, tokenizer=run.tokenizer)
             yield [
-                (
-                    Sample(
-                        subset.name,
-                        texts.revision,
-                        str(run.selection),
-                        data.sample(run.documents, run.selection, asked_about=needs_questions(probes[0])),
-                    ),
-                    probes,
-                )
+                (self._sample(subset.name, texts, asked_about=needs_questions(probes[0])), probes)
                 for probes in filter(None, groups)
             ]
+        translated = read_parallel(run.source) if parallel else None
+        if translated:
+            yield [(self._sample(ALL_LANGUAGES, translated, asked_about=False), parallel)]
+        else:
+            self.failures |= {probe.name: f"{run.source.name} {NOT_PARALLEL}" for probe in parallel}
+
+    def _sample(self, subset: str, texts: SubsetData, *, asked_about: bool) -> Sample:
+        run = self._run
+        data = replace(texts.data, tokenizer=run.tokenizer, room=find_room(run.encoder.model, run.encoder.context))
+        sampled = data.sample(run.documents, run.selection, asked_about=asked_about)
+        return Sample(subset, texts.revision, str(run.selection), sampled)
 
     def _measure_texts(self, probes: Sequence[TextProbe], sample: Sample, encoder: ModelEncoder) -> None:
         """Measure block by block; a block is skipped by the probes that have measured it."""

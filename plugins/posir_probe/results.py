@@ -117,7 +117,7 @@ class ProbeResult:
 
 
 def result_folder(output: Path, meta: ModelMeta) -> Path:
-    """Return the folder of a model's results of probes below an `--output-folder`."""
+    """Return the folder of a model's results of probes below an `--output`."""
     from mteb import ResultCache
 
     return ResultCache(output).get_task_result_path("task", meta).parent / FOLDER
@@ -145,7 +145,7 @@ def load_result(file: Path) -> ProbeResult:
 def read_results(output: Path) -> Iterator[ProbeResult]:
     """Yield the results below a folder that have values, with a warning for each file that is none."""
     if not output.is_dir():
-        raise PosirError(f"{output}: no such folder. Give the --output-folder of `posir probe`.")
+        raise PosirError(f"{output}: no such folder. Give the --output of `posir probe`.")
     for file in find_files(output, ".json"):
         if file.parent.name != FOLDER:
             continue

@@ -1,6 +1,7 @@
 """The share of a text's embedding that each sentence explains, by where the sentence is.
 
-Source: the paper of the code sgoel97/neurips-embedding-positional-bias (section 4, Fig. 2, Tables 3, 5-7). A text's embedding
+Source: arXiv 2412.15241; section 4, Fig. 2, Tables 3, 5-7 of its later version, Bias Learning
+(OpenReview 4GD7a9Bo9A). A text's embedding
 is regressed on those of its sentences, embedded alone; the coefficients, scaled to unit length, are correlated with the
 sentences' relative positions, pooled over the texts with i <= m < i + 10 sentences, i = 5, 15, .., 55.
 
@@ -32,7 +33,7 @@ from posir_tasks.text.sentences import split_at_periods
 #: Fewest sentences of each bucket, and how many more the next one needs.
 BUCKETS, WIDTH = (5, 15, 25, 35, 45, 55), 10
 BUCKET_NAMES = ("all", *(f"{low}-{low + WIDTH - 1}" for low in BUCKETS))
-SOURCE = "paper of the code sgoel97/neurips-embedding-positional-bias, section 4"
+SOURCE = "Bias Learning, OpenReview 4GD7a9Bo9A, section 4"
 SERIES = tuple(
     f"{text}, {position}" for text in ("text", "shuffled", "order-blind control") for position in ("start", "midpoint")
 )

@@ -11,7 +11,8 @@ from posir_data.texts import select_texts
 from posir_probe.probe import ANY, ProbeData, Selection
 from posir_tasks.sources.formats.options import ReadOptions
 from posir_tasks.sources.formats.passages import Passage, SkippedText
-from posir_tasks.sources.opening import Dataset, Subset, open_data
+from posir_tasks.sources.opening import DataReference, Dataset, Subset, open_data
+from posir_tasks.sources.repository import combine_revisions
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,9 @@ class ProbeSource:
     """Texts, files, rows and questions that cannot be used."""
 
 
-def open_probe_source(source: str, *, column: str | None = None, limit: int = 1000, selection: Selection = ANY) -> ProbeSource:
+def open_probe_source(
+    source: DataReference, *, column: str | None = None, limit: int = 1000, selection: Selection = ANY
+) -> ProbeSource:
     """Open data by the path of a file or folder, which takes precedence, or the name of a task or of a dataset on the Hub.
 
     Args:
@@ -60,6 +63,23 @@ def open_probe_source(source: str, *, column: str | None = None, limit: int = 10
         return _open_texts(opened, limit, selection)
     skipped = [item for subset in opened.subsets for item in subset.read().skipped] if opened.in_memory else []
     return ProbeSource(opened.name, tuple(map(_from_subset, opened.subsets)), tuple(skipped))
+
+
+def read_parallel(source: ProbeSource) -> SubsetData | None:
+    """Return the documents that all languages of a source have under the same domain and id; None if there are none."""
+    texts: dict[str, dict[str, str]] = {}
+    revisions = []
+    for subset in source.subsets:
+        language, _, domain = subset.name.partition("/")
+        read = subset.read()
+        revisions.append(read.revision)
+        named = {f"{domain}/{name}": text for name, text in read.data.documents.items()}
+        texts.setdefault(language, {}).update(named)
+    shared = set.intersection(*map(set, texts.values())) if len(texts) > 1 else set()
+    if not shared:
+        return None
+    translations = {language: {name: texts[language][name] for name in sorted(shared)} for language in sorted(texts)}
+    return SubsetData(combine_revisions(revisions), ProbeData(next(iter(translations.values())), translations=translations))
 
 
 def _from_subset(subset: Subset) -> SourceSubset:

@@ -108,18 +108,11 @@ class ValidityRow:
     ndcg_at_10_of_sample: float | None
     ndcg_at_10_of_complete: float | None
     """Mean in [0, 1]; None for the largest difference."""
-    difference: float
+    difference: Estimate
     """Sample minus complete data; absolute for the largest difference."""
-    low: float | None
-    high: float | None
     chance: float | None
     """The difference that random samples do not exceed in 95 % of draws; None for a bucket."""
     verdict: str | None
-
-    @property
-    def estimate(self) -> Estimate:
-        """The difference with its interval."""
-        return Estimate(self.difference, None if self.low is None or self.high is None else (self.low, self.high))
 
 
 def compare_tiny(summaries: Iterable[TaskSummary]) -> list[ValidityRow]:
@@ -134,7 +127,6 @@ def compare_tiny(summaries: Iterable[TaskSummary]) -> list[ValidityRow]:
 
 
 def _build_rows(names: tuple[str, str, str, str], tiny: TaskSummary, validity: SubsetValidity) -> list[ValidityRow]:
-    largest = validity.largest
     return [
         ValidityRow(
             *names,
@@ -142,9 +134,7 @@ def _build_rows(names: tuple[str, str, str, str], tiny: TaskSummary, validity: S
             queries=tiny.profile.queries,
             ndcg_at_10_of_sample=None,
             ndcg_at_10_of_complete=None,
-            difference=largest.value,
-            low=largest.low,
-            high=largest.high,
+            difference=validity.largest,
             chance=validity.chance,
             verdict=validity.verdict,
         ),
@@ -155,9 +145,7 @@ def _build_rows(names: tuple[str, str, str, str], tiny: TaskSummary, validity: S
                 queries=bucket.queries,
                 ndcg_at_10_of_sample=bucket.sample,
                 ndcg_at_10_of_complete=bucket.complete,
-                difference=bucket.difference.value,
-                low=bucket.difference.low,
-                high=bucket.difference.high,
+                difference=bucket.difference,
                 chance=None,
                 verdict=None,
             )
@@ -177,7 +165,7 @@ def build_tables(rows: Iterable[ValidityRow]) -> list[Table]:
             row.model,
             row.sample,
             format_count(row.queries),
-            format_estimate(row.estimate, format_percent),
+            format_estimate(row.difference, format_percent),
             format_percent(row.chance),
             row.verdict or "",
         )
@@ -195,7 +183,7 @@ def build_tables(rows: Iterable[ValidityRow]) -> list[Table]:
             format_count(row.queries),
             format_percent(row.ndcg_at_10_of_complete),
             format_percent(row.ndcg_at_10_of_sample),
-            format_estimate(row.estimate, format_points),
+            format_estimate(row.difference, format_points),
         )
         for row in rows
         if row.position != LARGEST

@@ -70,6 +70,18 @@ def deviation(sums: Floats) -> Floats:
         return spread
 
 
+def effect_size(sums: Floats) -> Floats:
+    """Return the mean in standard deviations of the values, with n - 1 in their denominator: t of n values over the root of n.
+
+    0 where the mean is 0; NaN of fewer than two values.
+    """
+    n, average = sums[..., 0], mean(sums)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        spread = deviation(sums) * np.sqrt(n / (n - 1))
+        sizes: Floats = np.where(average == 0, 0.0, average / spread)
+    return np.where(n > 1, sizes, np.nan)
+
+
 def slope(sums: Floats) -> Floats:
     """Return the slope of the line through the points that `pearson` is of."""
     n, x, y, xx, _, xy = (sums[..., column] for column in range(6))
@@ -100,6 +112,7 @@ def share(sums: Floats) -> Floats:
 #: By the name that results store.
 STATISTICS: Mapping[str, Statistic] = {
     "mean": Statistic(("n", "sum", "sum_of_squares"), mean, {"sd": deviation}),
+    "effect_size": Statistic(("n", "sum", "sum_of_squares"), effect_size),
     "pearson": Statistic(("n", "x", "y", "xx", "yy", "xy"), pearson, {"slope": slope, "p_value": pearson_p_value}),
     "share": Statistic(("n",), share),
 }
@@ -157,16 +170,23 @@ class ProbeSums:
 
     @classmethod
     def from_means(
-        cls, positions: Sequence[str], documents: Sequence[str], values: Floats, skipped: Mapping[str, int] | None = None
+        cls,
+        positions: Sequence[str],
+        documents: Sequence[str],
+        values: Floats,
+        skipped: Mapping[str, int] | None = None,
+        *,
+        statistic: str = "mean",
     ) -> ProbeSums:
         """Sum values, shape (n, P), whose mean at each position is of interest; NaN does not count.
 
-        `documents` are the ids of the documents of the n rows; `skipped` counts what is left out, by reason.
+        `documents` are the ids of the documents of the n rows; `skipped` counts what is left out, by reason. `statistic` is
+        `mean`, or another that follows from the same sums.
         """
         row, position = np.nonzero(~np.isnan(values))
         measured = values[row, position]
         columns = np.stack([np.ones_like(measured), measured, measured**2], axis=-1)
-        return cls.from_columns("mean", positions, [documents[index] for index in row.tolist()], position, columns, skipped)
+        return cls.from_columns(statistic, positions, [documents[index] for index in row.tolist()], position, columns, skipped)
 
     def __add__(self, other: ProbeSums) -> ProbeSums:
         """Pool sums over other documents; raise ProfileError if statistics or positions differ."""

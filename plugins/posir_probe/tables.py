@@ -14,6 +14,7 @@ from posir_tasks.estimates import Estimate
 
 #: Most positions that the terminal shows one by one; CSV and JSON have all.
 MAX_ROWS = 45
+INTERVALS = "Intervals: percentiles of a bootstrap over documents. The interval of a range does not correct its bias."
 
 
 @dataclass(frozen=True)
@@ -28,10 +29,8 @@ class IndexRow:
     """`summary` or `position`."""
     name: str
     """Name of the summary or the position."""
-    value: float | None
-    low: float | None
-    high: float | None
-    """95 % interval by bootstrap over documents."""
+    value: Estimate | None
+    """Its 95 % interval is by bootstrap over documents; None where undefined."""
     sd: float | None
     """Standard deviation of the values at a position."""
     slope: float | None
@@ -72,9 +71,7 @@ def _row(
         probe=result.probe,
         kind=kind,
         name=name,
-        value=estimate.value if estimate else None,
-        low=estimate.low if estimate else None,
-        high=estimate.high if estimate else None,
+        value=estimate,
         sd=details.get("sd"),
         slope=details.get("slope"),
         p_value=details.get("p_value"),
@@ -91,7 +88,7 @@ def build_tables(rows: Sequence[IndexRow]) -> list[Table]:
         ("Model", "Data", "Probe", "Summary", "Value", "95 % interval", "Documents"), ("Value", "Documents")
     )
     cells = tuple(
-        (row.model, row.data, row.probe, row.name, _format(row.value), _interval(row), format_count(row.documents))
+        (row.model, row.data, row.probe, row.name, *_format_estimate(row.value), format_count(row.documents))
         for row in summaries
     )
     overview = Table(columns, cells, split_by="{Model} · {Data}", keys=2)
@@ -107,14 +104,14 @@ def _position_tables(rows: Sequence[IndexRow]) -> Iterable[Table]:
         if len(probe_rows) <= MAX_ROWS:
             line = ("Slope", "p") if any(row.slope is not None for row in probe_rows) else ()
             cells = tuple(
-                (row.name, _format(row.value), _interval(row), _format(row.slope), format_p_value(row.p_value))[: 3 + len(line)]
+                (row.name, *_format_estimate(row.value), _format(row.slope), format_p_value(row.p_value))[: 3 + len(line)]
                 for row in probe_rows
             )
             columns = build_columns(("Position", "Value", "95 % interval", *line), ("Value", *line))
             yield Table(columns, cells, title=f"{probe} · {data}, {probe_rows[0].model}; {probe_rows[0].source}")
 
 
-def build_legend(results: Iterable[ProbeResult], probes: Mapping[str, TextProbe | ModelProbe]) -> list[str]:
+def describe_probes(results: Iterable[ProbeResult], probes: Mapping[str, TextProbe | ModelProbe]) -> list[str]:
     """Return what must be known to read the values: notes of the probes, and what was skipped."""
     results = list(results)
     names = dict.fromkeys(result.probe for result in results)
@@ -124,13 +121,12 @@ def build_legend(results: Iterable[ProbeResult], probes: Mapping[str, TextProbe 
         for result in results
         if (reasons := sorted(result.sums.skipped.items()))
     ]
-    interval = "Intervals: percentiles of a bootstrap over documents. The interval of a range does not correct its bias."
-    return [*dict.fromkeys(notes), *skipped, interval]
+    return [*dict.fromkeys(notes), *skipped]
 
 
 def _format(value: float | None) -> str:
     return format_number(value, ".3f")
 
 
-def _interval(row: IndexRow) -> str:
-    return format_interval(row.low, row.high, _format)
+def _format_estimate(estimate: Estimate | None) -> tuple[str, str]:
+    return _format(estimate.value if estimate else None), format_interval(estimate, _format)

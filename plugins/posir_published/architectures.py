@@ -1,6 +1,5 @@
 """Architectures of models: positional encoding, attention and pooling, of those in the papers and of one's own."""
 
-import csv
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,9 +7,9 @@ from functools import cache
 from pathlib import Path
 
 from posir_published.scores import read_rows
-from posir_tasks.errors import PosirError, summarize_error
+from posir_tasks.csv_files import read_csv_rows
 
-#: The columns that a file of one's own must have; `source` may be missing.
+#: The columns of a file of one's own.
 COLUMNS = ("model", "positional_encoding", "attention", "pooling")
 
 
@@ -50,23 +49,15 @@ def read_architecture_file(file: Path) -> Mapping[str, Architecture]:
     """Return the architectures of a CSV file with `COLUMNS`, by `short_name`.
 
     Raises:
-        PosirError: The file cannot be read, or lacks a column.
+        DataError: The file cannot be read, or lacks a column.
     """
-    try:
-        reader = csv.DictReader(file.read_text(encoding="utf-8").splitlines())
-        rows = list(reader)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise PosirError(f"{file}: cannot be read as CSV ({summarize_error(error)}).") from error
-    missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
-    if missing:
-        raise PosirError(f"{file}: no column {', '.join(missing)}. The first line must be {','.join(COLUMNS)}.")
-    return _by_model(rows)
+    return _by_model(read_csv_rows(file, COLUMNS, f"a file with the columns {','.join(COLUMNS)}"))
 
 
 def _by_model(rows: Iterable[Mapping[str, str]]) -> dict[str, Architecture]:
     return {
         short_name(row["model"]): Architecture(
-            row["positional_encoding"] or "", row["attention"] or "", row["pooling"] or "", row.get("source") or ""
+            row["positional_encoding"], row["attention"], row["pooling"], row.get("source", "")
         )
         for row in rows
     }

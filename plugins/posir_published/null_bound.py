@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from posir_psi import psi
+from posir_psi.scores import psi
 
 DRAWS = 2000
 SEED = 20260113

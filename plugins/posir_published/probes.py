@@ -6,11 +6,13 @@ from itertools import groupby
 
 from posir_published.scores import read_rows
 
-POSITIONAL_BIAS = "paper of sgoel97/neurips-embedding-positional-bias"
+POSITIONAL_BIAS = "Bias Learning, OpenReview 4GD7a9Bo9A"
 #: Source of each probe's curves.
 SOURCES = {
     "segment_similarity_3": "arXiv 2505.13950, Table 4",
     "segment_similarity_10": "arXiv 2605.26578, Fig. 7",
+    "permutation": "arXiv 2601.16934, results stored with its code",
+    "controlled_pairs_effect": "arXiv 2503.05037, Fig. A.1 to A.4",
     "evidence_moving": "arXiv 2605.26578, Table 13",
     "mirror_reversal": "arXiv 2605.26578, Table 12",
     "gradient_saliency": "arXiv 2601.08363, Fig. 5",

@@ -6,6 +6,7 @@ from functools import cache
 
 import numpy as np
 
+from posir_published.curves import CROSS_LINGUAL, MONOLINGUAL, PositionCurve, find_curve
 from posir_published.notable import find_notable_bias
 from posir_published.null_bound import bound_null_psi
 from posir_published.queries import BUCKET_QUERIES, find_query_count
@@ -17,9 +18,6 @@ from posir_published.scores import (
     read_posir_scores,
     read_posq_scores,
 )
-
-#: Names of the macro averages, which are those of the benchmarks.
-MONOLINGUAL, CROSS_LINGUAL = "PosIR", "PosIR(cross-lingual)"
 
 
 @dataclass(frozen=True)
@@ -51,15 +49,22 @@ class PublishedRow:
 
 @dataclass(frozen=True)
 class PublishedBin:
-    """The published score of one model in one position bucket."""
+    """The published score of one model in one position bin."""
 
     model: str
     task: str
+    length: str
+    """`all`, or `Q1` to `Q4` for PosIR."""
     position: str
-    queries: int
+    queries: int | None
+    """None where the paper does not give it, as for PosIR."""
     queries_exact: bool
     ndcg_at_10: float
     """Mean in [0, 1]."""
+    mean_error: float | None
+    """Error of the curve's mean, where it was read from a figure; see `PositionCurve`."""
+    psi_error: float | None
+    """Error of the curve's PSI, likewise."""
     source: str
 
 
@@ -79,9 +84,18 @@ def published_tasks() -> tuple[str, ...]:
 
 
 def published_bins(task: str) -> list[PublishedBin]:
-    """Return the published position buckets of a task, models in the order of `published_rows`; empty except for PosQ."""
+    """Return the published position bins of a task, models and lengths in the order of `published_rows`.
+
+    PosQ has them at all lengths; PosIR by length, of the curves that could be read precisely from the authors' figures.
+    """
     scores = {score.model: score for score in _posq_scores() if score.task == task}
-    return [bin_ for row in published_rows(task) if row.model in scores for bin_ in _bins(scores[row.model])]
+    bins: list[PublishedBin] = []
+    for row in published_rows(task):
+        if row.model in scores:
+            bins += _posq_bins(scores[row.model])
+        elif curve := find_curve(task, row.model, row.length):
+            bins += _curve_bins(curve)
+    return bins
 
 
 @cache
@@ -154,7 +168,15 @@ def _row(model: str, task: str, length: str, ndcg_at_10: float, psi: float, sour
     )
 
 
-def _bins(score: PosqScore) -> Iterator[PublishedBin]:
+def _posq_bins(score: PosqScore) -> Iterator[PublishedBin]:
     queries = find_query_count(score.task, "all")
+    exact = queries is not None and queries.exact
     for position, number, mean in zip(score.buckets, BUCKET_QUERIES[score.task], score.ndcg_at_10, strict=True):
-        yield PublishedBin(score.model, score.task, position, number, queries is not None and queries.exact, mean, score.source)
+        yield PublishedBin(score.model, score.task, "all", position, number, exact, mean, None, None, score.source)
+
+
+def _curve_bins(curve: PositionCurve) -> Iterator[PublishedBin]:
+    errors = (curve.mean_error, curve.psi_error)
+    source = f"mean of {curve.tasks} tasks, {curve.source}" if curve.tasks > 1 else curve.source
+    for position, mean in zip(curve.positions, curve.ndcg_at_10, strict=True):
+        yield PublishedBin(curve.model, curve.task, curve.length, position, None, False, mean, *errors, source)

@@ -7,13 +7,16 @@ from functools import cache
 from importlib.resources import files
 from itertools import groupby
 
-from posir_psi import psi as compute_psi
+from posir_psi.scores import psi as compute_psi
 from posir_tasks.languages import LANGUAGES
 
 #: Sources, as they are shown beside the scores.
 POSIR_SOURCE = "published, Zeng et al. 2026 (arXiv 2601.08363)"
 POSQ_SOURCE = "published, Zeng et al. 2025 (arXiv 2505.13950)"
 MYOPIC_TRAP_SOURCE = "published, Benchmarking the Myopic Trap, Table 1 (earlier version of arXiv 2505.13950)"
+POSIR_FIGURES_SOURCE = "published, Zeng et al. 2026 (arXiv 2601.08363), read from the authors' figures"
+#: Largest errors of a curve that was read from a figure, in nDCG@10 and in PSI; less precise readings are not shipped.
+MOST_MEAN_ERROR, MOST_PSI_ERROR = 0.0005, 0.01
 #: All lengths, and the length buckets of PosIR.
 LENGTHS = ("all", "Q1", "Q2", "Q3", "Q4")
 #: Value of the column `bucket` in the row that holds a system's PSI.
@@ -39,9 +42,41 @@ class PosirScore:
 
     @property
     def task(self) -> str:
-        """The name of the task: `PosIR-German`, or `PosIR-German-English` against the English corpus."""
-        names = {language.code.split("-")[0]: language.name for language in LANGUAGES}
-        return "-".join(["PosIR", *dict.fromkeys([names[self.query_language], names[self.corpus_language]])])
+        """The name of the task."""
+        return name_posir_task(self.query_language, self.corpus_language)
+
+
+@dataclass(frozen=True)
+class PosirBins:
+    """The position bins of one model on one language pair and length bucket of PosIR, read from the authors' figure.
+
+    The authors publish them as pictures alone. The error of the reading is known from what they print: the bucket's nDCG@10,
+    which calibrates the axis, and its PSI, which was not used.
+    """
+
+    model: str
+    query_language: str
+    """ISO 639-3, such as `deu`."""
+    corpus_language: str
+    length: str
+    """`Q1` to `Q4`."""
+    ndcg_at_10: tuple[float, ...]
+    """Mean of each of the 20 bins of relative position, in [0, 1], shape (20,)."""
+    mean_error: float
+    """Mean of these values minus the published nDCG@10, at most `MOST_MEAN_ERROR` from 0."""
+    psi_error: float
+    """PSI of these values minus the published one, at most `MOST_PSI_ERROR` from 0."""
+
+    @property
+    def task(self) -> str:
+        """The name of the task."""
+        return name_posir_task(self.query_language, self.corpus_language)
+
+
+def name_posir_task(query_language: str, corpus_language: str) -> str:
+    """Return the task of two languages: `PosIR-German`, or `PosIR-German-English` against the English corpus."""
+    names = {language.code.split("-")[0]: language.name for language in LANGUAGES}
+    return "-".join(["PosIR", *dict.fromkeys([names[query_language], names[corpus_language]])])
 
 
 @dataclass(frozen=True)
@@ -80,6 +115,23 @@ def read_posir_scores() -> tuple[PosirScore, ...]:
             float(row["psi"]),
         )
         for row in read_rows("posir.csv")
+    )
+
+
+@cache
+def read_posir_bins() -> tuple[PosirBins, ...]:
+    """Return the curves of PosIR that could be read precisely: 506 of 10 models x 18 language pairs x 4 length buckets."""
+    return tuple(
+        PosirBins(
+            row["model"],
+            row["query_language"],
+            row["corpus_language"],
+            row["length_bucket"],
+            tuple(float(value) for name, value in row.items() if name.startswith("bin_")),
+            float(row["ndcg_at_10_mean_error"]),
+            float(row["psi_error"]),
+        )
+        for row in read_rows("posir_curves.csv")
     )
 
 

@@ -2,19 +2,29 @@
 
 from collections.abc import Iterable, Sequence
 
+from posir_published.curves import PositionCurve
 from posir_published.mmteb import MMTEBCorrelation
 from posir_published.notable import NOTABLE_BIAS, describe_notable
 from posir_published.queries import QueryCount
 from posir_published.rows import PublishedBin, PublishedRow
 from posir_published.training import PSI, PSI_REDUCTION, TrainingScore
-from posir_tasks.display.numbers import MISSING, format_number, format_p_value, format_percent, format_psi
+from posir_tasks.display.numbers import MISSING, format_number, format_p_value, format_percent, format_points, format_psi
+from posir_tasks.display.sparklines import draw_sparkline
 from posir_tasks.display.tables import Table, build_columns
 
 #: Text for what the papers do not give.
 NOT_GIVEN = "not given"
 #: Headings of columns of text; the others are numbers.
-TEXTS = ("Task", "Model", "Length", "Position", "Notable bias", "Measure", "Data", "Source")
+TEXTS = ("Task", "Model", "Length", "Position", "Over position", "Notable bias", "Measure", "Data", "Source")
 
+ROWS_BRIEF = (
+    "nDCG@10 x 100 and PSI (1 - worst / best position bin) as published, without intervals: chance adds to PSI, most with few "
+    "queries."
+)
+CURVES_BRIEF = (
+    "nDCG@10 x 100 without intervals; curves are read from the authors' figures. Thirds: means of their bins, not weighted by "
+    "queries. Start to end: first minus last third."
+)
 ROWS_NOTE = (
     "nDCG@10 x 100 and PSI = 1 - worst / best position bin, as published. The papers give no intervals and no counts per "
     "model; the queries are those of the datasets. PSI under the null cannot be computed from that, but bounded from above "
@@ -36,6 +46,13 @@ TRAINING_NOTE = (
 BINS_NOTE = (
     "nDCG@10 x 100 as published, without intervals. The queries are those of the dataset; the paper gives none per model."
 )
+CURVES_NOTE = (
+    "nDCG@10 x 100 in 20 position bins, read from the authors' figures: only curves whose mean is within 0.05 points of the "
+    "published one and whose PSI, which the reading did not use, within 0.01. Over position: from the start to the end of "
+    "documents, on an axis from 0 to 100. First, middle and last third: means of their bins, not weighted by queries, whose "
+    "numbers are not published, and so without intervals. Start to end: first minus last third. An average is over the tasks "
+    "whose curves are known, and tasks are their number."
+)
 MMTEB_NOTE = (
     "Spearman's rho between the MMTEB retrieval score and the macro average of nDCG@10 over PosIR's ten monolingual tasks; p "
     "is two-sided and not corrected for the five tests. The paper truncates its p-values to one digit; here they are rounded "
@@ -45,7 +62,6 @@ MMTEB_NOTE = (
 
 def rows_table(rows: Sequence[PublishedRow]) -> Table:
     """Return a table with a line per model, task and length."""
-    bounded = any(row.psi_null_mean_at_most is not None for row in rows)
     marked = any(row.notable_bias is not None for row in rows)
     return _build_table(
         ("Model", "Length", "Queries", "nDCG@10", "PSI", "PSI under the null at most", *([NOTABLE_BIAS.title] * marked)),
@@ -63,7 +79,6 @@ def rows_table(rows: Sequence[PublishedRow]) -> Table:
             )
             for row in rows
         ),
-        f"{ROWS_NOTE} {POSQ_NOTE}" if bounded else ROWS_NOTE,
     )
 
 
@@ -75,7 +90,36 @@ def bins_table(rows: Iterable[PublishedBin]) -> Table:
             (row.task, row.model, row.position, _format_queries(row), format_percent(row.ndcg_at_10, ".2f"), row.source)
             for row in rows
         ),
-        BINS_NOTE,
+    )
+
+
+def curves_table(curves: Sequence[PositionCurve]) -> Table:
+    """Return a table with a line per model, task and length bucket; of averages with their numbers of tasks."""
+    averages = any(curve.tasks > 1 for curve in curves)
+    return _build_table(
+        (
+            "Model",
+            "Length",
+            *(["Tasks"] * averages),
+            "Over position",
+            "First third",
+            "Middle third",
+            "Last third",
+            "Start to end",
+        ),
+        (
+            (
+                curve.task,
+                curve.model,
+                curve.length,
+                *([str(curve.tasks)] * averages),
+                draw_sparkline(curve.ndcg_at_10),
+                *(format_percent(score, ".1f") for score in curve.thirds),
+                format_points(curve.start_to_end_unweighted),
+                curve.source,
+            )
+            for curve in curves
+        ),
     )
 
 
@@ -132,10 +176,10 @@ def _format_measure(measure: str, value: float) -> str:
     return format_percent(value) if measure == "ndcg_at_10" else format_number(value, ".3f")
 
 
-def _build_table(headings: Sequence[str], rows: Iterable[tuple[str, ...]], note: str) -> Table:
+def _build_table(headings: Sequence[str], rows: Iterable[tuple[str, ...]], *notes: str) -> Table:
     """Return a table that a terminal shows by task and source."""
     columns = ("Task", *headings, "Source")
-    return Table(build_columns(columns, set(columns) - set(TEXTS)), tuple(rows), notes=(note,), split_by="{Task} · {Source}")
+    return Table(build_columns(columns, set(columns) - set(TEXTS)), tuple(rows), notes=notes, split_by="{Task} · {Source}")
 
 
 def _format_queries(row: PublishedRow | PublishedBin) -> str:

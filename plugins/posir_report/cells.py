@@ -1,21 +1,23 @@
-"""The cells of a profile for charts: each with its score, interval and null band."""
+"""The cells of a profile for charts: each with its score and null band."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 
-from posir_psi.scores import none_if_nan
 from posir_report.summary import TaskSummary
 from posir_significance.analysis import analyze, estimate_bins, null_band
-from posir_significance.intervals import MeanEstimate
 from posir_significance.observations import Floats, Integers, Observations
 from posir_significance.position_effect import estimate_effect
 from posir_tasks.axes import Axes
+from posir_tasks.document_ranks import DocumentRanks
+from posir_tasks.estimates import Estimate, Interval
 from posir_tasks.schemes import ALL_LENGTHS
+from posir_tasks.scores import flatten
 
 #: Cells with fewer queries are marked: at nDCG@10 near 0.5 their 95 % interval is wider than 0.16.
 FEW = 100
@@ -39,21 +41,23 @@ class ProfileCell:
     queries: int
     few: bool
     """Whether there are fewer than FEW queries."""
-    ndcg_at_10: float | None
+    ndcg_at_10: Estimate | None
     """Mean over the queries, in [0, 1]."""
-    low: float | None
-    """95 % interval of the mean."""
-    high: float | None
-    null_low: float | None
+    null_band: Interval | None
     """95 % of the means over samples of documents, if position has no effect."""
-    null_high: float | None
+
+    def columns(self) -> dict[str, Any]:
+        """Return the row of a chart: the estimate as three columns, as everywhere, and the ends of the null band as two."""
+        fields = {name: value for name, value in vars(self).items() if name != "null_band"}
+        low, high = self.null_band or (None, None)
+        return fields | flatten("ndcg_at_10", self.ndcg_at_10) | {"null_low": low, "null_high": high}
 
 
 @dataclass(frozen=True, eq=False)
 class Bucket:
     """The statistics of the position bins of one length bucket."""
 
-    means: Sequence[MeanEstimate | None]
+    means: Sequence[Estimate | None]
     null_band: Floats
     """Shape (2, P)."""
 
@@ -67,11 +71,11 @@ def build_cells(summary: TaskSummary) -> list[ProfileCell]:
         Bucket(estimate_bins(observations.select(observations.lengths == index)), group.null_band)
         for index, group in enumerate(analysis.lengths or [analysis.overall])
     ]
-    queries, means = profile.counts.sum(axis=2), profile.by_cell()
+    queries = profile.counts.sum(axis=2)
     return [
         cell
         for index, length in enumerate(titles)
-        for cell in _build_bucket(length, profile.positions, queries[index], means[index], buckets[index])
+        for cell in _build_bucket(length, profile.positions, queries[index], buckets[index])
     ]
 
 
@@ -85,7 +89,7 @@ def build_curve_cells(summary: TaskSummary) -> list[ProfileCell]:
         if not queries.any():
             continue
         if is_sparse(profile.axes, queries):
-            cells = _merge_bins(summary, observations.select(observations.lengths == index), length)
+            cells = _merge_bins(profile.positions, observations.select(observations.lengths == index), length)
         pooled += cells
     return pooled
 
@@ -93,16 +97,15 @@ def build_curve_cells(summary: TaskSummary) -> list[ProfileCell]:
 def pool_curve_cells(summaries: Sequence[TaskSummary]) -> list[list[ProfileCell]]:
     """Return the cells of the curve over all lengths of each model on a task; sparse bins of one are merged in all."""
     sparse = any(is_sparse(summary.profile.axes, summary.profile.counts.sum(axis=(0, 2))) for summary in summaries)
-    return [_pool_cells(summary, merged=sparse) for summary in summaries]
+    return [pool_lengths(summary.ranks, merged=sparse) for summary in summaries]
 
 
-def _pool_cells(summary: TaskSummary, *, merged: bool) -> list[ProfileCell]:
-    profile = summary.profile
-    observations = Observations.from_ranks(summary.ranks)
+def pool_lengths(ranks: DocumentRanks, *, merged: bool) -> list[ProfileCell]:
+    """Return the cells of the curve of ranks over all lengths; with `merged`, of five merged bins."""
+    profile, observations = ranks.profile, Observations.from_ranks(ranks)
     if merged:
-        return _merge_bins(summary, observations, ALL_LENGTHS)
-    bucket = _estimate_bucket(observations)
-    return _build_bucket(ALL_LENGTHS, profile.positions, profile.counts.sum(axis=(0, 2)), profile.by_position(), bucket)
+        return _merge_bins(profile.positions, observations, ALL_LENGTHS)
+    return _build_bucket(ALL_LENGTHS, profile.positions, profile.counts.sum(axis=(0, 2)), _estimate_bucket(observations))
 
 
 def is_sparse(axes: Axes, queries: Integers) -> bool:
@@ -115,45 +118,36 @@ def is_sparse(axes: Axes, queries: Integers) -> bool:
     return axes.equal_bins and len(queries) == EQUAL_BINS and bool(queries.min() < MIN_QUERIES)
 
 
-def _merge_bins(summary: TaskSummary, observations: Observations, length: str) -> list[ProfileCell]:
+def _merge_bins(names: Sequence[str], observations: Observations, length: str) -> list[ProfileCell]:
     """Return the cells of five merged bins; a query in two bins of one is counted once."""
     size = EQUAL_BINS // MERGED_BINS
     pairs = np.unique(np.stack([observations.query, observations.position // size]), axis=1)
     merged = replace(observations, query=pairs[0], position=pairs[1], bins=MERGED_BINS)
     queries = np.bincount(merged.position, minlength=MERGED_BINS)
-    with np.errstate(invalid="ignore"):
-        means = np.bincount(merged.position, merged.gains[merged.query], MERGED_BINS) / queries
-    names = summary.profile.positions
     merged_names = [f"{names[first]} to {names[first + size - 1]}" for first in range(0, EQUAL_BINS, size)]
-    return _build_bucket(length, merged_names, queries, means, _estimate_bucket(merged))
+    return _build_bucket(length, merged_names, queries, _estimate_bucket(merged))
 
 
 def _estimate_bucket(observations: Observations) -> Bucket:
     return Bucket(estimate_bins(observations), null_band(estimate_effect(observations), observations.bins))
 
 
-def _build_bucket(length: str, names: Sequence[str], queries: Integers, means: Floats, bucket: Bucket) -> list[ProfileCell]:
+def _build_bucket(length: str, names: Sequence[str], queries: Integers, bucket: Bucket) -> list[ProfileCell]:
     """Return the cells of one length bucket."""
     total = len(names)
-    band = bucket.null_band
-    cells = []
-    for place, position in enumerate(names):
-        mean = bucket.means[place]
-        low, high = (mean.interval if mean else None) or (None, None)
-        cells.append(
-            ProfileCell(
-                length=length,
-                position=position,
-                start=place / total,
-                middle=(place + 0.5) / total,
-                end=(place + 1) / total,
-                queries=int(queries[place]),
-                few=bool(queries[place] < FEW),
-                ndcg_at_10=none_if_nan(means[place]),
-                low=low,
-                high=high,
-                null_low=none_if_nan(band[0, place]),
-                null_high=none_if_nan(band[1, place]),
-            )
+    return [
+        ProfileCell(
+            length=length,
+            position=position,
+            start=place / total,
+            middle=(place + 0.5) / total,
+            end=(place + 1) / total,
+            queries=count,
+            few=count < FEW,
+            ndcg_at_10=mean,
+            null_band=None if np.isnan(low) else (low, high),
         )
-    return cells
+        for place, (position, count, mean, (low, high)) in enumerate(
+            zip(names, queries.tolist(), bucket.means, bucket.null_band.T.tolist(), strict=True)
+        )
+    ]

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import altair as alt
@@ -15,6 +14,7 @@ from posir_significance.verdict import describe_verdict
 from posir_tasks.cells import CellCounts
 from posir_tasks.display.charts.layers import (
     LENGTH,
+    MEAN_TITLES,
     MODEL,
     PERCENT,
     POSITION,
@@ -55,7 +55,7 @@ def draw_curves(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VConc
     shown = {cell.length for cell in cells}
     panels = {length: title for length, title in length_titles(summary.profile.cell_counts()).items() if length in shown}
     positions = build_positions(summary.profile.axes)
-    base = with_percentages(build_chart([{**asdict(cell), "panel": panels[cell.length]} for cell in cells]))
+    base = with_percentages(build_chart([{**cell.columns(), "panel": panels[cell.length]} for cell in cells]))
     layers = [
         null_band(base, NULL, positions),
         *curve(
@@ -73,7 +73,7 @@ def draw_curves(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VConc
         change = format_score(Unit.POINTS, overall.start_to_end)
         explanation = f"From start to end, first minus last third, at all lengths: {change} points. {explanation}"
     explanation += merging_note(summary, cells)
-    if any(cell.low is not None for cell in cells):
+    if any(cell.ndcg_at_10 and cell.ndcg_at_10.interval for cell in cells):
         explanation += (
             " Vertical bars: 95 % intervals. Gray: the null band, which contains 95 % of the means if position has no effect; "
             "one of 20 positions lies outside by chance."
@@ -88,7 +88,7 @@ def draw_heat_map(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VCo
     """Return nDCG@10 and number of queries of every cell, length buckets down and positions across."""
     rows, axes = length_titles(summary.profile.cell_counts()), summary.profile.axes
     narrow = len(axes.positions) > HORIZONTAL
-    base = with_percentages(build_chart([{**asdict(cell), "row": rows[cell.length]} for cell in cells])).encode(
+    base = with_percentages(build_chart([{**cell.columns(), "row": rows[cell.length]} for cell in cells])).encode(
         x=alt.X(
             "position:O",
             sort=list(axes.positions),
@@ -104,7 +104,7 @@ def draw_heat_map(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VCo
     )
     chart = alt.layer(*_heat_layers(base)).properties(width=alt.Step(35 if narrow else 100), height=alt.Step(48))
     explanation = (
-        "Darker is higher. Each cell has nDCG@10 x 100 and below it, small, the number of queries. Small squares: fewer than "
+        "Darker is higher. Each cell has nDCG@10 x 100 and below it the number of queries. Small squares: fewer than "
         f"{FEW} queries, so the score is uncertain. Dash: no queries."
     )
     title = f"nDCG@10 and queries by {'length of the document and ' if len(rows) > 1 else ''}position of the evidence"
@@ -123,10 +123,10 @@ def _heat_layers(base: alt.Chart) -> list[alt.Chart]:
     ]
     return [
         *squares,
-        scored.mark_text(fontSize=11, dy=-5)
+        scored.mark_text(fontSize=12, fontWeight="bold", dy=-6)
         .encode(text="percent:N", color=ink)
         .transform_calculate(percent="round(datum.ndcg_at_10 * 100)"),
-        scored.mark_text(fontSize=8, dy=8).encode(text=alt.Text("queries:Q", format=","), color=ink),
+        scored.mark_text(fontSize=11, dy=9).encode(text=alt.Text("queries:Q", format=","), color=ink),
         base.transform_filter("datum.queries == 0").mark_text(text="–", color=FAINT),
     ]
 
@@ -140,14 +140,14 @@ def draw_models(summaries: Sequence[TaskSummary]) -> alt.VConcatChart:
     ]
     curves = pool_curve_cells(summaries)
     values = [
-        {**asdict(cell), "label": label, "model": summary.model}
+        {**cell.columns(), "label": label, "model": summary.model}
         for label, summary, cells in zip(labels, summaries, curves, strict=True)
         for cell in cells
     ]
-    known = any(value["low"] is not None for value in values)
+    known = any(value.get("ndcg_at_10_low") is not None for value in values)
     legible = known and len(summaries) <= MAX_INTERVALS
     fill = _hollow_if_few({"field": "label", "type": "nominal", "scale": cycle_scale(labels, COLORS), "legend": None})
-    scores = percent_tooltips({"ndcg_at_10": "nDCG@10", "low": "95 % interval, from", "high": "95 % interval, to"})
+    scores = percent_tooltips(MEAN_TITLES)
     layers = curve(
         with_percentages(build_chart(values)),
         build_positions(axes),

@@ -4,12 +4,13 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any
 
+from posir_published.curves import START_TO_END_UNWEIGHTED
 from posir_published.notable import NOTABLE_BIAS
 from posir_report.summary import ReportRow, ScoredRow
 from posir_significance.verdict import Verdict, describe_verdict
 from posir_tasks.display.numbers import format_percent, format_psi, format_score
 from posir_tasks.errors import PosirError
-from posir_tasks.plugin_api.manager import declared_scores
+from posir_tasks.plugin_api.scoring import declared_scores
 from posir_tasks.scores import ScoreInfo, Unit
 
 P_CORRECTED = ScoreInfo(
@@ -26,7 +27,7 @@ VERDICT = ScoreInfo(
     unit=Unit.TEXT,
 )
 #: Columns that a report computes from several rows.
-REPORT_COLUMNS = (P_CORRECTED, VERDICT, NOTABLE_BIAS)
+REPORT_COLUMNS = (P_CORRECTED, VERDICT, START_TO_END_UNWEIGHTED, NOTABLE_BIAS)
 #: Keys of the columns that come first.
 FIRST = ("queries", "ndcg_at_10", "start_to_end", "psi", "psi_as_published", "psi_null")
 #: Units whose columns are aligned to the right; estimates are long, and read better from the left.
@@ -66,13 +67,18 @@ def choose_columns(keys: Sequence[str]) -> list[ScoreInfo]:
     return [known[key] for key in keys] if keys else default_columns()
 
 
-def with_published_average(columns: Sequence[ScoreInfo]) -> list[ScoreInfo]:
-    """Return columns with nDCG@10 as the papers average it in length buckets, beside the mean over queries."""
-    average = next((column for column in known_columns() if column.key == "ndcg_at_10_as_published"), None)
-    if average is None or average in columns:
-        return list(columns)
-    place = next((place for place, column in enumerate(columns, start=1) if column.key == "ndcg_at_10"), 0)
-    return [*columns[:place], average, *columns[place:]]
+#: Scores of published results, by the key of the score that they stand beside.
+PUBLISHED = {"ndcg_at_10": "ndcg_at_10_as_published", "start_to_end": "start_to_end_unweighted"}
+
+
+def with_published_scores(columns: Sequence[ScoreInfo], rows: Sequence[ReportRow]) -> list[ScoreInfo]:
+    """Return columns with those scores of published results that some rows have, beside the like of one's own."""
+    known = {column.key: column for column in known_columns()}
+    shown = list(columns)
+    for own, published in PUBLISHED.items():
+        if published in known and known[published] not in shown and any(row.scores.get(published) is not None for row in rows):
+            shown.insert(next((place for place, column in enumerate(shown, start=1) if column.key == own), 0), known[published])
+    return shown
 
 
 def select_columns(row: ReportRow, columns: Iterable[ScoreInfo]) -> dict[str, Any]:

@@ -74,7 +74,7 @@ def _build_row(
 
 def _ndcg_lines(row: ScoredRow) -> tuple[str, str, str]:
     ndcg = row.ndcg_at_10
-    interval = format_interval(ndcg.low, ndcg.high, format_percent) if ndcg else ""
+    interval = format_interval(ndcg, format_percent)
     return format_percent(ndcg.value if ndcg else None), interval, format_count(row.queries)
 
 

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from posir_report.cells import FEW
+from posir_report.colder import EndPreference, preference_table
 from posir_report.columns import added_columns, default_columns, known_columns
+from posir_report.findings import describe_findings
 from posir_report.labels import model_labels, partial_suffix
 from posir_report.sparklines import sparklines
 from posir_report.summary import ReportRow, TaskSummary, build_rows
@@ -35,7 +37,9 @@ class TaskSection:
     """Notes on the assumptions of the intervals."""
 
 
-def render_report(summaries: Sequence[TaskSummary], figures: Sequence[Figure]) -> str:
+def render_report(
+    summaries: Sequence[TaskSummary], figures: Sequence[Figure], preferences: Sequence[EndPreference] = ()
+) -> str:
     """Return the page as HTML; whatever comes from results is escaped."""
     ordered = sorted(summaries, key=lambda summary: summary.task)
     scored = list(zip(ordered, map(build_rows, ordered), strict=True))
@@ -46,7 +50,9 @@ def render_report(summaries: Sequence[TaskSummary], figures: Sequence[Figure]) -
         summary=summary_table(rows, known_columns(), sparklines(summaries)),
         compared=[(figure, _notes(figure, ordered)) for figure in figures if figure.model is None],
         tasks=[_task_section(task, list(group), figures) for task, group in groupby(scored, key=lambda row: row[0].task)],
+        pairs=preference_table(preferences) if preferences else None,
         added=added_columns(),
+        findings=list(describe_findings(rows)),
         models=len({summary.model for summary in summaries}),
         level=ALPHA,
         few=FEW,

@@ -1,13 +1,17 @@
 """Published results as rows of a report."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from posir_published import PublishedRow, published_rows
+from posir_published.curves import START_TO_END_UNWEIGHTED, find_curve
 from posir_published.notable import NOTABLE_BIAS, describe_notable
-from posir_report.summary import ReportRow
+from posir_published.rows import PublishedBin, PublishedRow, published_bins, published_rows
+from posir_report.cells import build_cells
+from posir_report.sparklines import RowKey, row_key
+from posir_report.summary import BinRow, ReportRow, TaskSummary, build_bin_rows
 from posir_report.tables import order_value
+from posir_tasks.display.sparklines import draw_sparkline
 from posir_tasks.errors import PosirError
 from posir_tasks.estimates import Estimate
 from posir_tasks.scores import ALL, ScoreValue
@@ -39,18 +43,73 @@ def merge_published(rows: Sequence[ReportRow]) -> list[ReportRow]:
     return [row for group in groups for row in group]
 
 
+def merge_published_bins(summaries: Sequence[TaskSummary]) -> list[BinRow]:
+    """Return the position bins of results at the lengths at which bins are published, with the published ones after them.
+
+    Raises:
+        PosirError: No position bins are published on any of the tasks.
+    """
+    rows: list[BinRow] = []
+    for task in dict.fromkeys(summary.task for summary in summaries):
+        published = published_bins(task)
+        lengths = {row.length for row in published}
+        own = [row for summary in summaries if summary.task == task for row in _build_own_bins(summary)]
+        rows += [row for row in own if row.length in lengths]
+        rows += map(_bin_from_published, published)
+    if not rows:
+        tasks = ", ".join(dict.fromkeys(summary.task for summary in summaries))
+        raise PosirError(f"No position bins are published on {tasks}. `posir published --bins` lists all that are.")
+    return rows
+
+
+def _build_own_bins(summary: TaskSummary) -> list[BinRow]:
+    """Return the bins of a result over all lengths, then those of each length bucket."""
+    axes = summary.profile.axes
+    names = dict(zip(axes.length_titles, axes.lengths, strict=True))
+    by_length = [
+        BinRow(
+            model=summary.model,
+            task=summary.task,
+            revision=summary.revision,
+            scores={"queries": cell.queries, "ndcg_at_10": cell.ndcg_at_10},
+            position=cell.position,
+            length=names[cell.length],
+        )
+        for cell in build_cells(summary)
+    ]
+    return [*build_bin_rows(summary), *(by_length if len(axes.lengths) > 1 else ())]
+
+
+def _bin_from_published(published: PublishedBin) -> BinRow:
+    return BinRow(
+        model=f"{published.model} (published)",
+        task=published.task,
+        scores={"queries": published.queries, "ndcg_at_10": Estimate(published.ndcg_at_10)},
+        position=published.position,
+        length=published.length,
+    )
+
+
+def published_sparklines(rows: Iterable[ReportRow]) -> dict[RowKey, str]:
+    """Return the published curves of the published rows among those of a report, from the start of documents to their end."""
+    curves = {row_key(row): find_curve(row.task, row.model.removesuffix(" (published)"), row.length) for row in rows}
+    return {key: draw_sparkline(curve.ndcg_at_10) for key, curve in curves.items() if curve}
+
+
 def row_from_published(published: PublishedRow) -> ReportRow:
     """Return a published row as a row of a report; what the papers do not give is missing.
 
     In a length bucket the papers give the unweighted mean of the bins, which is not the mean over queries.
     """
     average = "ndcg_at_10" if published.length == ALL else "ndcg_at_10_as_published"
+    curve = find_curve(published.task, published.model, published.length)
     mean, p95 = published.psi_null_mean_at_most, published.psi_null_p95_at_most
     scores: dict[str, ScoreValue] = {
         "queries": published.queries,
         average: Estimate(published.ndcg_at_10),
         "psi_as_published": published.psi_as_published,
         "psi_null": None if mean is None or p95 is None else Estimate(mean, (0.0, p95)),
+        START_TO_END_UNWEIGHTED.key: curve.start_to_end_unweighted if curve else None,
         NOTABLE_BIAS.key: describe_notable(published.notable_bias),
     }
     return ReportRow(model=published.model, task=published.task, length=published.length, scores=scores)

@@ -2,14 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 
-import numpy as np
-
 from posir_report.cells import EQUAL_BINS, MERGED_BINS, is_sparse
 from posir_report.summary import ReportRow, TaskSummary
+from posir_tasks.display.sparklines import draw_sparkline
 from posir_tasks.profile import NDCG_AT_10, PositionProfile, mean_gain
 
-#: Heights of an eighth of the axis each, from 0 to 1, and what an empty bin shows.
-HEIGHTS, EMPTY = "▁▂▃▄▅▆▇█", "·"
 #: Model, revision, task and length of a row.
 RowKey = tuple[str, str, str, str]
 
@@ -26,14 +23,13 @@ def sparklines(summaries: Iterable[TaskSummary]) -> Mapping[RowKey, str]:
         lengths = summary.profile.lengths if len(summary.profile.lengths) > 1 else ()
         profiles = {"all": summary.profile} | {name: summary.profile.of_length(index) for index, name in enumerate(lengths)}
         for length, profile in profiles.items():
-            cells[summary.model, summary.revision, summary.task, length] = draw_sparkline(profile)
+            cells[summary.model, summary.revision, summary.task, length] = draw_profile(profile)
     return cells
 
 
-def draw_sparkline(profile: PositionProfile) -> str:
+def draw_profile(profile: PositionProfile) -> str:
     """Return nDCG@10 over position on an axis from 0 to 1; twenty equal bins are merged into five if one has few queries."""
     counts = profile.counts.sum(axis=0)
     if is_sparse(profile.axes, counts.sum(axis=1)):
         counts = counts.reshape(MERGED_BINS, EQUAL_BINS // MERGED_BINS, -1).sum(axis=1)
-    scores = mean_gain(counts, NDCG_AT_10)
-    return "".join(EMPTY if np.isnan(score) else HEIGHTS[min(int(score * len(HEIGHTS)), len(HEIGHTS) - 1)] for score in scores)
+    return draw_sparkline(mean_gain(counts, NDCG_AT_10))

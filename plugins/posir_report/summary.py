@@ -15,7 +15,7 @@ from posir_tasks.data_versions import SubsetData, share_data
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import PosirError
 from posir_tasks.estimates import Estimate
-from posir_tasks.plugin_api.manager import score_result
+from posir_tasks.plugin_api.scoring import score_result
 from posir_tasks.profile import PositionProfile
 from posir_tasks.results import SubsetResult
 from posir_tasks.scores import ALL, GroupScores, ResultScores, ResultValues, ScoreValue, flatten
@@ -324,10 +324,11 @@ class BinRow(ScoredRow):
     """One line of the table of position bins."""
 
     position: str
+    length: str = ALL
 
     def columns(self) -> dict[str, Any]:
         """Return the row as the columns of CSV."""
-        return {**self.identity(), "position": self.position, **self.score_columns()}
+        return {**self.identity(), "length": self.length, "position": self.position, **self.score_columns()}
 
 
 def build_bin_rows(summary: TaskSummary) -> list[BinRow]:

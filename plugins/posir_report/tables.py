@@ -14,7 +14,7 @@ from posir_significance.verdict import describe_truncation
 from posir_tasks.display.numbers import MISSING
 from posir_tasks.display.tables import Column, Table, build_columns
 from posir_tasks.display.wording import pluralize
-from posir_tasks.plugin_api.manager import declared_scores
+from posir_tasks.plugin_api.scoring import declared_scores
 from posir_tasks.scores import ALL, BINS_KEY, GROUPS_KEY, Score, ScoreInfo
 
 #: Design effects from here on are worth a note.
@@ -121,10 +121,11 @@ def order_value(row: ReportRow) -> float:
 def bin_table(rows: Iterable[BinRow], columns: Sequence[ScoreInfo]) -> Table:
     """Return a table with a line for each position bin."""
     rows = list(rows)
+    by_length = any(row.length != ALL for row in rows)
     return Table(
-        (*build_columns(("Model", "Task", "Position")), *_build_headings(columns)),
+        (*build_columns(("Model", "Task", *(["Length"] * by_length), "Position")), *_build_headings(columns)),
         tuple(
-            (label, row.task, row.position, *(format_cell(row, column) for column in columns))
+            (label, row.task, *([row.length] * by_length), row.position, *(format_cell(row, column) for column in columns))
             for label, row in zip(full_labels(rows), rows, strict=True)
         ),
         split_by="{Model} · {Task}",

@@ -8,15 +8,15 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-Tasks = Annotated[list[str] | None, typer.Option("-t", "--tasks", help="One or more tasks.")]
-Benchmarks = Annotated[list[str] | None, typer.Option("-b", "--benchmarks", help="One or more benchmarks.")]
+Tasks = Annotated[list[str] | None, typer.Option("-t", "--task", help="One or more tasks.")]
+Benchmarks = Annotated[list[str] | None, typer.Option("-b", "--benchmark", help="One or more benchmarks.")]
 Models = Annotated[
     list[str],
     typer.Option(
         "-m", "--model", help="One or more models: names known to mteb or the Hub, folders, endpoints (MODEL@ADDRESS)."
     ),
 ]
-Revision = Annotated[str | None, typer.Option("--model-revision", help="Revision of the model; for a single model only.")]
+Revision = Annotated[str | None, typer.Option("--revision", help="Revision of the model; for a single model only.")]
 BatchSize = Annotated[int, typer.Option(min=1, help="Number of texts encoded at a time.")]
 
 #: mteb's own default.

@@ -129,7 +129,7 @@ def resolve_request(request: RunRequest) -> Workload:
     if not (request.tasks or request.benchmarks):
         raise PosirError("no task is given. Name tasks with -t or benchmarks with -b; `posir tasks` lists them.")
     if request.revision and len(request.models) > 1:
-        raise PosirError(f"--model-revision {request.revision}: applies to one model only. Omit it, or give one model.")
+        raise PosirError(f"--revision {request.revision}: applies to one model only. Omit it, or give one model.")
     metas = [find_model(ModelReference(name, request.revision)) for name in request.models]
     models = {ModelReference(portable_name(meta), request.revision): meta for meta in metas}
     return Workload(find_tasks(request.tasks, request.benchmarks), models)

@@ -1,13 +1,13 @@
 """The hook implementation: `posir plan` and `posir run`."""
 
-import typer
-
-from posir_run import plan_command, run_command
-from posir_tasks.plugin_api import hookimpl
+from posir_tasks.plugin_api import Command, hookimpl
+from posir_tasks.plugin_api.panels import RUN
 
 
 @hookimpl
-def posir_commands(app: typer.Typer) -> None:
-    """Add `posir plan` and `posir run`."""
-    plan_command.add_commands(app)
-    run_command.add_commands(app)
+def posir_commands() -> list[Command]:
+    """Return the declarations."""
+    return [
+        Command("plan", "posir_run.plan_command:app", "Estimate the texts, embeddings and time of a run.", RUN),
+        Command("run", "posir_run.run_command:app", "Evaluate many models and tasks; run again to resume.", RUN),
+    ]

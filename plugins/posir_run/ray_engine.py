@@ -50,7 +50,7 @@ class RayEngine:
         try:
             import ray
         except ImportError as error:
-            raise PosirError("--engine ray needs Ray: pip install 'posir[ray]'") from error
+            raise PosirError("--engine ray needs Ray: pip install 'ray>=2.9'") from error
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         check_address(address)
         level = logging.INFO if settings.verbose else logging.ERROR

@@ -21,38 +21,36 @@ from posir_tasks.display.progress import note_progress, track
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
 from posir_tasks.files import check_writable, explain_unwritable
-from posir_tasks.plugin_api.panels import RUN
+
+app = typer.Typer(add_completion=False)
 
 
-def add_commands(app: typer.Typer) -> None:
-    """Add `posir run`."""
+@app.command(cls=MultiValueCommand)
+@with_progress
+def run_command(
+    models: Models,
+    tasks: Tasks = None,
+    benchmarks: Benchmarks = None,
+    revision: Revision = None,
+    output_folder: Annotated[Path, typer.Option("--output", help="Folder for results, as in `mteb run`.")] = Path("results"),
+    batch_size: BatchSize = DEFAULT_BATCH_SIZE,
+    engine: EngineOption = EngineName.LOCAL,
+    address: Address = None,
+    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Show the workers' logs.")] = False,
+) -> None:
+    """Evaluate models on tasks and save the same results as `mteb run`; run again to resume.
 
-    @app.command("run", cls=MultiValueCommand, rich_help_panel=RUN)
-    @with_progress
-    def run_command(
-        models: Models,
-        tasks: Tasks = None,
-        benchmarks: Benchmarks = None,
-        revision: Revision = None,
-        output_folder: Annotated[Path, typer.Option(help="Folder for results, as in `mteb run`.")] = Path("results"),
-        batch_size: BatchSize = DEFAULT_BATCH_SIZE,
-        engine: EngineOption = EngineName.LOCAL,
-        address: Address = None,
-        verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Show the workers' logs.")] = False,
-    ) -> None:
-        """Evaluate models on tasks and save the same results as `mteb run`; run again to resume.
-
-        Subsets that already have a result are skipped. Failures are listed at the end and do not stop the other subsets.
-        """
-        settings = Settings({"batch_size": batch_size}, verbose=verbose)
-        start_engine = choose_engine(engine, address, settings)
-        request = RunRequest(tasks or (), benchmarks or (), models, revision)
-        try:
-            with show_warnings(partial(typer.echo, err=True)) as log:
-                run(request, output_folder, settings, start_engine, log)
-        except KeyboardInterrupt:
-            typer.echo(f"interrupted. Finished results are in {output_folder}; run the same command again to resume.", err=True)
-            raise typer.Exit(INTERRUPTED) from None
+    Subsets that already have a result are skipped. Failures are listed at the end and do not stop the other subsets.
+    """
+    settings = Settings({"batch_size": batch_size}, verbose=verbose)
+    start_engine = choose_engine(engine, address, settings)
+    request = RunRequest(tasks or (), benchmarks or (), models, revision)
+    try:
+        with show_warnings(partial(typer.echo, err=True)) as log:
+            run(request, output_folder, settings, start_engine, log)
+    except KeyboardInterrupt:
+        typer.echo(f"interrupted. Finished results are in {output_folder}; run the same command again to resume.", err=True)
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def run(

@@ -7,23 +7,21 @@ from functools import lru_cache
 
 import numpy as np
 
-from posir_psi import psi
+from posir_psi.scores import psi
 from posir_significance.clusters import SEED
 from posir_significance.correction import count_informative
 from posir_significance.effect_test import EffectTest, draw_true_effects, run_effect_test
 from posir_significance.intervals import ALPHA, TAILS, MeanEstimate, Z, estimate_mean, student_difference
 from posir_significance.observations import Floats, Integers, Observations
 from posir_significance.position_effect import PositionEffect, Stratum, estimate_effect, pseudoinverse, refine_covariance
-from posir_significance.true_score_model import bin_midpoints
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.estimates import Difference, Estimate
+from posir_tasks.thirds import MIDDLE_TO_ENDS, START_TO_END, assign_thirds, bin_midpoints, contrast_thirds
 
 #: Results whose analysis is cached.
 CACHED_RESULTS = 256
 #: Scores are clipped to (0, 1], where PSI is defined.
 SMALLEST_SCORE = 1e-6
-#: Weights of the thirds of the document in a contrast.
-START_TO_END, MIDDLE_TO_ENDS = (1.0, 0.0, -1.0), (-0.5, 1.0, -0.5)
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,8 +30,9 @@ class GroupAnalysis:
 
     queries: int
     documents: int
+    """Documents (articles, where known)."""
     informative: int
-    """Documents (articles, where known) that can move the test of the position effect."""
+    """Those that can move the test of the position effect."""
     ndcg: MeanEstimate | None
     """Mean over queries."""
     ndcg_as_published: MeanEstimate | None
@@ -96,7 +95,7 @@ def analyze_group(observations: Observations) -> GroupAnalysis:
     draws = _draw_psi(effect, mean, observations.bins) if effect and test and mean else None
     return GroupAnalysis(
         queries=len(observations.gains),
-        documents=len(np.unique(observations.documents)),
+        documents=len(np.unique(observations.clusters)),
         informative=count_informative(observations, select_strata(observations, effect)) if effect else 0,
         ndcg=mean,
         ndcg_as_published=_estimate_bucket_mean(observations),
@@ -228,20 +227,4 @@ def _contrast_thirds(effect: PositionEffect, bins: int, weights: tuple[float, fl
 
     None if a third that it weights is empty, or if not all bins are compared with each other.
     """
-    third = assign_thirds(bins)[effect.filled]
-    shares = [np.where(third == index, effect.weights, 0.0) for index in range(3)]
-    if not effect.connected or any(weight and not share.any() for weight, share in zip(weights, shares, strict=True)):
-        return None
-    parts = [weight * share / share.sum() for weight, share in zip(weights, shares, strict=True) if weight]
-    contrast: Floats = np.sum(parts, axis=0)
-    return contrast
-
-
-def assign_thirds(bins: int) -> Integers:
-    """Return the third of the document that contains each bin's midpoint: 0, 1 or 2, shape (P,).
-
-    Two bins are a first and a last third.
-    """
-    middle = bin_midpoints(bins)
-    thirds: Integers = (middle > 1 / 3).astype(np.int64) + (middle > 2 / 3)
-    return thirds
+    return contrast_thirds(assign_thirds(bins)[effect.filled], effect.weights, weights) if effect.connected else None

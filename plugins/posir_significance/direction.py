@@ -7,12 +7,12 @@ from enum import StrEnum
 from typing import Protocol
 
 import numpy as np
-from scipy.stats import kendalltau, linregress, spearmanr
 
 from posir_significance.observations import Integers
-from posir_significance.true_score_model import bin_midpoints
+from posir_significance.trend_correlations import kendall, pearson, spearman
 from posir_tasks.estimates import Estimate
 from posir_tasks.profile import NDCG_AT_10, mean_gain
+from posir_tasks.thirds import bin_midpoints
 
 #: Bins that a p-value of slope or correlation needs; SciPy's is 0 for a perfect correlation of three.
 MIN_BINS = 5
@@ -86,8 +86,8 @@ def find_sign(contrast: Estimate | None) -> int:
 def fit_trend(counts: Integers) -> Trend:
     """Return slope and correlations of the scores of the non-empty bins over their midpoints in [0, 1].
 
-    The same as in the authors' analysis of PosIR (Zeng et al. 2026, arXiv 2601.08363): `scipy.stats.linregress`, whose r is
-    Pearson's, `spearmanr` and `kendalltau`.
+    The same as in the authors' analysis of PosIR (Zeng et al. 2026, arXiv 2601.08363), which takes them from `linregress`,
+    `spearmanr` and `kendalltau` of SciPy.
 
     Args:
         counts: Queries per position bin and rank column, shape (P, 12).
@@ -98,17 +98,17 @@ def fit_trend(counts: Integers) -> Trend:
     scores, middle = scores[filled], bin_midpoints(len(counts))[filled]
     if len(scores) < 2:
         return Trend()
-    line = linregress(middle, scores)
     if np.ptp(scores) == 0:
-        return Trend(slope=float(line.slope))
-    ranks, pairs, testable = spearmanr(middle, scores), kendalltau(middle, scores), len(scores) >= MIN_BINS
+        return Trend(slope=0.0)
+    line, ranks, pairs = pearson(middle, scores), spearman(middle, scores), kendall(middle, scores)
+    testable = len(scores) >= MIN_BINS
     return Trend(
-        slope=float(line.slope),
-        r_squared=float(line.rvalue) ** 2,
-        pearson=float(line.rvalue),
-        spearman=float(ranks.statistic),
-        kendall=float(pairs.statistic),
-        slope_p_value=float(line.pvalue) if testable else None,
-        spearman_p_value=float(ranks.pvalue) if testable else None,
-        kendall_p_value=float(pairs.pvalue) if testable else None,
+        slope=line.value * float(scores.std() / middle.std()),
+        r_squared=line.value**2,
+        pearson=line.value,
+        spearman=ranks.value,
+        kendall=pairs.value,
+        slope_p_value=line.p_value if testable else None,
+        spearman_p_value=ranks.p_value if testable else None,
+        kendall_p_value=pairs.p_value if testable else None,
     )

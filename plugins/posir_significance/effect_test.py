@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from posir_psi import psi
+from posir_psi.scores import psi
 from posir_significance.clusters import MAX_CLUSTERS, SEED, draw_normals, symmetric_root
 from posir_significance.observations import Floats, Observations
 from posir_significance.position_effect import PositionEffect, permute_gains, pseudoinverse

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from scipy.special import ndtri, stdtr, stdtrit
@@ -14,8 +15,8 @@ from posir_tasks.estimates import Difference, Estimate, Interval
 TAILS = (0.025, 0.975)
 #: Standard normal quantile of a two-sided 95 % interval.
 Z = float(ndtri(TAILS[1]))
-#: Significance level.
-ALPHA = 0.05
+#: Significance level, and that of the intervals.
+ALPHA, LEVEL = 0.05, 0.95
 #: Bernoulli trials that a query counts for at most; graded gains vary less than Bernoulli trials.
 MAX_TRIALS = 2.0
 
@@ -94,9 +95,13 @@ def student_difference(value: float, error: float, degrees: float, limit: float 
         degrees: Degrees of freedom of the error.
         limit: Largest possible difference.
     """
-    half = float(stdtrit(degrees, TAILS[1])) * error
-    interval = max(value - half, -limit), min(value + half, limit)
-    return Difference(value, interval, float(2 * stdtr(degrees, -abs(value) / error)))
+    interval_at = partial(_student_interval, value, error, degrees, limit)
+    return Difference(value, interval_at(LEVEL), float(2 * stdtr(degrees, -abs(value) / error)), interval_at)
+
+
+def _student_interval(value: float, error: float, degrees: float, limit: float, level: float) -> Interval:
+    half = float(stdtrit(degrees, (1 + level) / 2)) * error
+    return max(value - half, -limit), min(value + half, limit)
 
 
 @dataclass(frozen=True)

@@ -8,23 +8,21 @@ by simulation (docs/statistics.md).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import ceil
-from typing import Any
 
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
-from posir_psi import psi
-from posir_significance.analysis import assign_thirds
+from posir_psi.scores import psi
 from posir_significance.effect_test import FEWEST_CLUSTERS
 from posir_significance.intervals import TAILS, Z
 from posir_significance.observations import Floats, Integers
 from posir_significance.position_effect import SHARED_QUERIES, PositionEffect, pseudoinverse
-from posir_significance.true_score_model import bin_midpoints
 from posir_tasks.display.numbers import format_count, format_number, format_percent, format_psi
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.errors import PosirError
+from posir_tasks.thirds import assign_thirds, bin_midpoints
 
 #: Probability of a significant result that studies are usually planned for.
 POWER = 0.8
@@ -198,7 +196,7 @@ def required_sample(design: Design, target: Target, power: float = POWER) -> Sam
     if effect is None:
         raise PosirError(
             f"With a mean nDCG@10 of {design.ndcg_at_10 * 100:g} no linear decline has {target.describe()}: some position "
-            "would score below 0 or above 100. Choose a smaller effect, or another mean with --ndcg."
+            "would score below 0 or above 100. Choose a smaller effect, or another mean."
         )
     size, per_document = design.variance() / (slope**2 * float(np.mean(trend.shape**2))), design.questions_per_document
     documents = max(standardized_effect(design.bins, power) ** 2 * size / per_document, FEWEST_CLUSTERS)
@@ -230,8 +228,3 @@ def build_table(design: Design, power: float, rows: Sequence[SampleSize]) -> Tab
             f"{design.bin_icc:g} within their bins; {fixed} is held fixed. A test needs at least {FEWEST_CLUSTERS} documents.",
         ),
     )
-
-
-def build_document(design: Design, power: float, rows: Sequence[SampleSize]) -> dict[str, Any]:
-    """Return the JSON of `posir power`; scores in [0, 1], not rounded."""
-    return {**asdict(design), "power": power, "rows": rows}

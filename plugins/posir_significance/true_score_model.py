@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp, softmax
 
 from posir_significance.observations import Floats, Integers
+from posir_tasks.thirds import bin_midpoints
 
 #: Prior standard deviations of the effect of position over the bins, in nDCG@10. The prior probability of each is
 #: proportional to its size, which is uniform over effect sizes. (Equal probabilities for doubling sizes would favor small
@@ -83,11 +84,6 @@ def gaussian_process_roots(bins: int) -> Floats:
     scales = np.sqrt(np.where(values > EIGENVALUE_TOLERANCE, values, 0))
     roots: Floats = (vectors * scales[:, None, :]) @ vectors.transpose(0, 2, 1)
     return roots
-
-
-def bin_midpoints(bins: int) -> Floats:
-    """Return the midpoints of equal bins of [0, 1], shape (P,)."""
-    return (np.arange(bins) + 0.5) / bins
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from posir_tasks.display.numbers import format_count, format_number
+from posir_tasks.display.numbers import MISSING, format_count, format_number, format_percent
 from posir_tasks.display.tables import Column, Table
+from posir_tasks.display.wording import pluralize
 from posir_tasks.sources.statistics import ALL, QUARTILES, Statistics, group_by_language
 from posir_tasks.sources.text_totals import CHARACTERS_PER_WORD, KEYWORDS, LengthCounts, QueryType, TextTotals
 
@@ -94,13 +95,23 @@ def _type_shares(subset: Statistics) -> list[float | None]:
     return [int(count) / subset.queries.texts if subset.queries.texts else None for count in subset.types]
 
 
+def describe_data(statistics: DatasetStatistics) -> str:
+    """Return the size of a dataset in a sentence."""
+    total = group_by_language(statistics.subsets)[-1][-1]
+    median = format_number(total.quartiles()[1], ",.0f")
+    return (
+        f"{statistics.name}: {total.queries.texts:,} queries on {pluralize(len(total.lengths), 'relevant document')} of "
+        f"{total.documents.texts:,}, median {median} {total.length_unit}."
+    )
+
+
 def build_tables(statistics: DatasetStatistics) -> list[Table]:
-    """Return the tables of each language, and of all languages pooled if there are several; the last with the notes."""
+    """Return the tables of each language, and of all languages pooled if there are several."""
     tables = []
     for group in group_by_language(statistics.subsets):
         title = f"{statistics.name} · {'all languages' if group[0].language == ALL else group[0].language}"
         tables += [_sizes(title, group), _lengths(title, group), _queries(title, group), _positions(title, group[-1])]
-    return [*tables[:-1], replace(tables[-1], notes=(_note(statistics),))]
+    return tables
 
 
 def _build_columns(first: str, numbers: Sequence[str]) -> tuple[Column, ...]:
@@ -155,12 +166,16 @@ def _queries(title: str, group: Sequence[Statistics]) -> Table:
             (
                 subset.domain,
                 *map(format_count, subset.queries_by_length().values()),
-                *(format_number(share, ".1%") for share in _type_shares(subset)),
+                *(_format_share(share) for share in _type_shares(subset)),
             )
             for subset in group
         ),
         title=f"{title} · queries by {'length of the relevant document and by ' if lengths else ''}type",
     )
+
+
+def _format_share(share: float | None) -> str:
+    return MISSING if share is None else f"{format_percent(share)} %"
 
 
 def _positions(title: str, total: Statistics) -> Table:
@@ -187,15 +202,19 @@ def _bar(share: float) -> str:
     return EIGHTHS[-1] * whole + EIGHTHS[rest - 1] * (rest > 0)
 
 
-def _note(statistics: DatasetStatistics) -> str:
+def describe_tables(statistics: DatasetStatistics) -> str:
     """Return an explanation of the tables."""
-    note = (
-        f"Source: {statistics.source}. Lengths: of the distinct relevant documents, in {statistics.subsets[0].length_unit}"
-        f"{' as stated in the data' if statistics.subsets[0].length_unit == 'tokens' else ''}. Types, by a rule of posir: "
-        f"question, if it ends in a question mark; keywords, if it does not and has at most {KEYWORDS} words "
-        f"({KEYWORDS * CHARACTERS_PER_WORD} characters in a script without spaces); otherwise statement. Bars are scaled to "
-        "the largest bin of their column."
+    unit = statistics.subsets[0].length_unit
+    return (
+        f"Lengths: of the distinct relevant documents, in {unit}{' as stated in the data' if unit == 'tokens' else ''}. Types, "
+        "by a rule of posir: question, if it ends in a question mark; keywords, if it does not and has at most "
+        f"{KEYWORDS} words ({KEYWORDS * CHARACTERS_PER_WORD} characters in a script without spaces); otherwise statement."
     )
+
+
+def describe_source(statistics: DatasetStatistics) -> str:
+    """Return where the data is from, and how to read the histogram of positions."""
+    note = f"Source: {statistics.source}. Bars are scaled to the largest bin of their column."
     if any(subset.positions.counts.sum() != subset.positions.queries for subset in statistics.subsets):
         note += " A query in several position buckets is counted in each of them; a query in none is not shown."
     return note

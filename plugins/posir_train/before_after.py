@@ -1,15 +1,18 @@
-"""The report of a training run: every comparison of the base model and the trained one, as text, Markdown and JSON."""
+"""The report of a training run: every comparison of the base model and the trained one."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posir_probe.probe import TextProbe
+from posir_tasks.display.presentation import Presentable, to_paragraphs
 from posir_tasks.display.progress import progress
-from posir_tasks.display.tables import Table, to_json, to_markdown
+from posir_tasks.display.sections import DisplaySection
+from posir_tasks.display.tables import Table, to_markdown
 from posir_tasks.files import atomic_write
 from posir_tasks.sources.opening import Dataset
 from posir_train.forgetting import ForgettingCheck, ForgettingResult, TrainedOn
@@ -17,7 +20,17 @@ from posir_train.layout import list_tasks
 from posir_train.model import load_base
 from posir_train.model_card import add_to_card, describe
 from posir_train.probe_curves import CurvePoint, build_curve_table, build_probe_data, measure_curves
-from posir_train.report import Change, TrainingComparison, build_table, correct, find_warnings, to_records
+from posir_train.report import (
+    BRIEF,
+    LEGEND,
+    Change,
+    TrainingComparison,
+    build_table,
+    correct,
+    describe_changes,
+    find_warnings,
+    to_records,
+)
 from posir_train.settings import RunFolder, TrainingSettings
 from posir_train.sources import display_name
 from posir_train.training import TrainedModel
@@ -28,35 +41,65 @@ if TYPE_CHECKING:
 MARKDOWN_FILE, RESULTS_FILE = "report.md", "report.json"
 
 
-@dataclass(frozen=True)
-class Report:
-    """The changes by training."""
+@dataclass(frozen=True, repr=False, kw_only=True)
+class TrainingReport(Presentable):
+    """Scores before and after training, and the folder of the trained model."""
 
-    title: str
+    title: str = ""
+    settings: Mapping[str, Any]
+    """Everything that the trained model depends on, as JSON values."""
+    folder: Path
+    """The trained model, with its report in `training/`."""
+    steps: int
+    """The step whose weights the model has."""
     changes: tuple[Change, ...]
+    """Each score of the base model and of the trained model, on held-out articles first, then on the data of `guard`."""
     curves: tuple[CurvePoint, ...]
+    """Values of probes before and after."""
     notes: tuple[str, ...]
     """Warnings first, then what was left out, and what was trained on and measured with."""
+    commands: tuple[str, ...]
+    """Commands of a shell that repeat the figures of held-out articles."""
 
     @property
-    def tables(self) -> list[Table]:
-        """The tables of the report."""
+    def tables(self) -> tuple[Table, ...]:
+        """The table of changes, and that of probes if there are any."""
         curves = [build_curve_table(self.curves)] if self.curves else []
-        return [build_table(self.changes, self.title, self.notes), *curves]
+        return (build_table(self.changes, self.title, self.notes), *curves)
 
-    def to_json(self, settings: TrainingSettings) -> dict[str, Any]:
-        """Return what JSON holds of the report, not rounded."""
+    def sections(self) -> tuple[DisplaySection, ...]:
+        """Return the findings, then the tables."""
+        return (*to_paragraphs(describe_changes(self.changes)), DisplaySection(tables=self.tables))
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return a row for each score and data."""
+        return to_records(self.changes)
+
+    def document(self) -> dict[str, Any]:
+        """Return settings, notes, changes and curves."""
         return {
-            "settings": settings.to_json(),
-            "notes": list(self.notes),
-            "changes": to_records(self.changes),
+            "settings": self.settings,
+            "notes": self.notes,
+            "changes": self.records(),
             "curves": self.curves,
         }
 
+    def legend(self) -> tuple[str, ...]:
+        """Return what the columns mean."""
+        return (BRIEF,)
+
+    def explanation(self) -> tuple[str, ...]:
+        """Return what every column means."""
+        return (LEGEND,)
+
 
 def build_report(
-    settings: TrainingSettings, trained: TrainedModel, forgetting_checks: Sequence[ForgettingCheck], probes: Sequence[TextProbe]
-) -> Report:
+    settings: TrainingSettings,
+    folder: RunFolder,
+    trained: TrainedModel,
+    forgetting_checks: Sequence[ForgettingCheck],
+    probes: Sequence[TextProbe],
+) -> TrainingReport:
     """Compare the trained model with the base model on held-out articles, on the data of forgetting checks, and by probes."""
     base_name = display_name(settings.model)
     about = TrainedOn(trained.data.training.articles, (base_name, "The trained model"))
@@ -78,7 +121,16 @@ def build_report(
         *trained.data.training.notes,
         *describe(settings, trained),
     ]
-    return Report(f"{base_name}, trained {settings.description}", tuple(changes), tuple(curves), tuple(notes))
+    return TrainingReport(
+        title=f"{base_name}, trained {settings.description}",
+        settings=settings.to_json(),
+        folder=folder.output,
+        steps=trained.steps,
+        changes=tuple(changes),
+        curves=tuple(curves),
+        notes=tuple(notes),
+        commands=tuple(list_commands(settings, folder, trained.held_out)),
+    )
 
 
 def list_commands(settings: TrainingSettings, folder: RunFolder, held_out: Dataset) -> list[str]:
@@ -96,11 +148,11 @@ def list_commands(settings: TrainingSettings, folder: RunFolder, held_out: Datas
     return [*runs, shlex.join(["posir", "compare" if models else "report", str(results)])]
 
 
-def write_report(report: Report, settings: TrainingSettings, folder: RunFolder, model: SentenceTransformer) -> None:
+def write_report(report: TrainingReport, model: SentenceTransformer) -> None:
     """Write the report into the work folder, and into the model card."""
     markdown = "\n\n".join(map(to_markdown, report.tables))
-    files = {RESULTS_FILE: to_json(report.to_json(settings)), MARKDOWN_FILE: markdown}
+    files = {RESULTS_FILE: report.to_json(), MARKDOWN_FILE: markdown}
     for name, text in files.items():
-        with atomic_write(folder.work_folder / name) as temporary:
+        with atomic_write(RunFolder(report.folder).work_folder / name) as temporary:
             temporary.write_text(text, encoding="utf-8")
-    add_to_card(folder.output, markdown, model.model_card_data.base_model)
+    add_to_card(report.folder, markdown, model.model_card_data.base_model)

@@ -12,7 +12,6 @@ from posir_tasks.command.progress_option import with_progress
 from posir_tasks.command.settings_options import Config, Overrides, settings_help
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
-from posir_tasks.plugin_api.panels import DATA
 from posir_tasks.settings_file import load_settings
 
 if TYPE_CHECKING:
@@ -21,11 +20,7 @@ if TYPE_CHECKING:
     from posir_train.settings import ComposeSettings
 
 
-def add_commands(app: typer.Typer) -> None:
-    """Add `posir compose`."""
-    app.command("compose", rich_help_panel=DATA)(with_progress(compose_command))
-
-
+@with_progress
 def compose_command(
     data: Annotated[str, typer.Argument(help="A task, or any file, folder or Hub dataset of questions with evidence.")],
     language: Language,
@@ -45,18 +40,20 @@ def compose_command(
     Questions whose evidence cannot be placed are skipped and counted. The titles are those of the articles that the
     documents are from, or of the groups of mosaics; `posir train` holds complete ones out.
     """
+    from posir_tasks.sources.formats.options import ReadOptions
+    from posir_tasks.sources.opening import open_data
     from posir_tasks.text.tokenizer import load_tokenizer
     from posir_train.examples import pool_corpora, read_examples
     from posir_train.layout import list_targets, write_examples
     from posir_train.positions import Position
     from posir_train.settings import ComposeSettings
-    from posir_train.sources import open_dataset
 
     options = {"--kind": kind, "--tokens": tokens, "--positions": positions}
     settings = load_settings(ComposeSettings, config, overrides or (), options)
     targets = list_targets(language, domain, output, 1 if settings.weights else len(Position))
     tokenizer = load_tokenizer(settings.tokenizer)
-    corpora, skipped = compose(pool_corpora(read_examples(open_dataset(data, language))), tokenizer, settings)
+    dataset = open_data(data, ReadOptions(language=language)).with_questions("posir compose")
+    corpora, skipped = compose(pool_corpora(read_examples(dataset)), tokenizer, settings)
     reasons = "; ".join(f"{reason}: {count:,}" for reason, count in skipped.most_common())
     if not corpora[0]:
         raise PosirError(f"{data}: no question can be composed ({reasons}). Choose another --tokens, or longer documents.")

@@ -12,6 +12,7 @@ from huggingface_hub import ModelCard
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
 from posir_tasks.models.folder import is_model_folder, name_folder
+from posir_tasks.models.prompts import DOCUMENT_PROMPTS
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import load_model
 from posir_tasks.text.tokenizer import ModelTokenizer
@@ -22,8 +23,6 @@ from posir_train.settings import Pooling, TrainingSettings
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-#: Names under which models keep the prompt of documents, as sentence-transformers looks for it.
-DOCUMENT_PROMPTS = ("document", "passage", "corpus")
 #: Types of models whose positions begin after the id of the padding token.
 ROBERTA = ("roberta", "xlm-roberta", "camembert")
 

@@ -1,4 +1,4 @@
-"""PADS, position-aware data sampling (paper of sgoel97/neurips-embedding-positional-bias, section 5).
+"""PADS, position-aware data sampling (Bias Learning, OpenReview 4GD7a9Bo9A, section 5).
 
 A sample of a text of n tokens is n/2 of them from a random start in its first half. Two samples of one text are a positive
 pair, samples of two texts a negative one. The paper's loss is 1 - cos for the first and max(0, cos - margin) for the second.

@@ -1,13 +1,18 @@
-"""Hook implementation: `posir compose` and `posir train`."""
+"""The hook implementation: `posir compose` and `posir train`."""
 
-import typer
-
-from posir_tasks.plugin_api import hookimpl
-from posir_train import compose_command, train_command
+from posir_tasks.plugin_api import Command, hookimpl
+from posir_tasks.plugin_api.panels import DATA, REMEDY
 
 
 @hookimpl
-def posir_commands(app: typer.Typer) -> None:
-    """Add the commands."""
-    compose_command.add_commands(app)
-    train_command.add_commands(app)
+def posir_commands() -> list[Command]:
+    """Return the declarations."""
+    return [
+        Command(
+            "compose",
+            "posir_train.compose_command:compose_command",
+            "Compose documents with the evidence at a chosen place.",
+            DATA,
+        ),
+        Command("train", "posir_train.train_command:train_command", "Train a model on evidence at chosen positions.", REMEDY),
+    ]

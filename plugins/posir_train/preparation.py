@@ -11,6 +11,7 @@ from datasets import Dataset
 
 from posir_tasks.display.wording import pluralize
 from posir_tasks.sources.formats.passages import Passage
+from posir_tasks.sources.opening import open_data
 from posir_train.examples import Example, Examples, split_by_article
 from posir_train.model import ModelReader
 from posir_train.negatives import cut_negatives, filter_by_margin
@@ -18,7 +19,7 @@ from posir_train.pads import build_pairs
 from posir_train.positions import Position
 from posir_train.sampler import BatchPlan, build_cells
 from posir_train.settings import Objective, TrainingSettings
-from posir_train.sources import display_name, open_texts
+from posir_train.sources import display_name
 
 if TYPE_CHECKING:
     from posir_build.rerankers import ModelReranker
@@ -75,7 +76,7 @@ def prepare_data(settings: TrainingSettings, data: Examples, reader: ModelReader
 def _prepare_pads(settings: TrainingSettings, data: Examples, reader: ModelReader) -> PreparedData:
     """Form pairs of texts; questions and windows play no part."""
     if settings.texts is not None:
-        passages = [passage for passage in open_texts(settings.texts).read_texts() if isinstance(passage, Passage)]
+        passages = [passage for passage in open_data(settings.texts).read_texts() if isinstance(passage, Passage)]
         texts, articles, held_out = {passage.text for passage in passages}, frozenset[str](), data
     else:
         held_out = split_by_article(data, settings.held_out, settings.seed).held_out

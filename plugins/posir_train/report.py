@@ -28,7 +28,7 @@ from posir_tasks.display.numbers import (
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.estimates import Difference, Estimate, Interval
-from posir_tasks.plugin_api.manager import score_result
+from posir_tasks.plugin_api.scoring import score_result
 from posir_tasks.scores import ResultValues
 from posir_train.evaluation import Measurement, select_third
 from posir_train.positions import Position
@@ -39,6 +39,10 @@ LESS_BIASED = "less biased"
 #: How far the cosine of unrelated texts may rise before the report warns of a collapse.
 COLLAPSE = 0.2
 HEADINGS = ("Score", "Before", "After", "After - before", "p corrected", "Verdict")
+BRIEF = (
+    "On held-out articles. nDCG@10 and start to end (first minus last third) x 100. Intervals: 95 % for new articles, not "
+    "corrected. p corrected: Holm, for the positions."
+)
 LEGEND = (
     "On held-out articles, searched in the whole corpus. 95 % intervals for new articles; differences are paired by query. "
     "nDCG@10 and start to end (first minus last third) x 100; PSI: posterior median over 20 positions. p corrected: "
@@ -196,6 +200,20 @@ def find_warnings(changes: Sequence[Change]) -> list[str]:
     ]
     losses = [change.title for change in changes if change.verdict == "worse"]
     return [*collapses, *(f"{title} is significantly below the base model's." for title in losses)]
+
+
+def describe_changes(changes: Sequence[Change]) -> Iterator[str]:
+    """Yield a sentence for the held-out articles and for each forgetting check: how nDCG@10, start to end and PSI change."""
+    groups: dict[str | None, list[Change]] = {}
+    for change in changes:
+        if change.score in (NDCG, START_TO_END, PSI) and change.difference:
+            groups.setdefault(change.forgetting_check, []).append(change)
+    for name, group in groups.items():
+        clauses = []
+        for change in group:
+            *_, difference = _format(change)
+            clauses.append(f"{change.score} {difference}" + (f", {change.verdict}" if change.verdict else ""))
+        yield f"{'Training' if name is None else f'Forgetting check {name}'}: {'; '.join(clauses)}."
 
 
 def build_table(changes: Sequence[Change], title: str, notes: Sequence[str]) -> Table:

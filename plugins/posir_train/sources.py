@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from posir_tasks.sources.formats.options import ReadOptions
 from posir_tasks.sources.opening import Dataset, open_data
 
 
@@ -19,20 +18,11 @@ def display_name(name: str) -> str:
     return path.resolve().name if path.exists() else name
 
 
-def open_texts(name: str) -> Dataset:
-    """Open data for its documents alone; raise PosirError if there is none."""
-    return open_data(name, ReadOptions())
-
-
-def open_dataset(name: str, language: str | None = None) -> Dataset:
-    """Open data with evidence.
-
-    Args:
-        name: What `open_data` takes.
-        language: Code of the language of data that does not state it; by default it is detected.
+def open_dataset(name: str) -> Dataset:
+    """Open data with evidence; `name` is what `open_data` takes.
 
     Raises:
         PosirError: There is no such data.
         DataError: It is invalid, or has no question with evidence.
     """
-    return open_data(name, ReadOptions(language=language)).with_questions("posir train")
+    return open_data(name).with_questions("posir train")

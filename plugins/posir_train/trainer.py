@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import shutil
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,7 +24,6 @@ from posir_tasks.display.progress import Advance
 from posir_tasks.errors import PosirError
 from posir_tasks.files import DISK_FULL
 from posir_train.sampler import BatchPlan, PositionBatchSampler
-from posir_train.settings import RunFolder
 
 #: Free bytes below which an error of writing is one of a full disk.
 ALMOST_FULL = 2**24
@@ -116,18 +114,6 @@ def explain_failures(checkpoints: Path) -> Iterator[None]:
             f"Training stopped: {checkpoints}: not enough disk space. Free some, and run the same command with --resume. "
             f"{_describe_checkpoint(checkpoints)}."
         ) from error
-
-
-@contextmanager
-def explain_interrupt(folder: RunFolder) -> Iterator[None]:
-    """Say how to continue after Ctrl-C, which ends the command as it ends any other."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        begun = folder.record_file.exists()
-        advice = "with --resume to continue" if begun else "again: nothing was saved yet"
-        print(f"Interrupted: run the same command {advice}.", file=sys.stderr)
-        raise
 
 
 def _is_disk_full(error: BaseException, folder: Path) -> bool:

@@ -25,15 +25,15 @@ from posir_tasks.errors import PosirError
 from posir_tasks.files import PART_SUFFIX, atomic_write, check_writable
 from posir_tasks.models.folder import digest_folder, is_model_folder
 from posir_tasks.settings_file import dump_settings
-from posir_tasks.sources.opening import Dataset
-from posir_train.evaluation import CRITERION, Measurement, PositionEvaluator, measure
+from posir_tasks.sources.opening import Dataset, open_data
+from posir_train.evaluation import Measurement, measure
 from posir_train.examples import Examples
 from posir_train.layout import write_dataset
 from posir_train.model import ModelReader, load_base
 from posir_train.pads import PadsLoss
+from posir_train.position_evaluator import CRITERION, PositionEvaluator
 from posir_train.preparation import PreparedData, TrainingData, prepare_data
 from posir_train.settings import Objective, RunFolder, Select, TrainingSettings
-from posir_train.sources import open_texts
 from posir_train.trainer import PositionTrainer, StepCounter, check_trackers, explain_failures, find_checkpoint, read_step
 
 if TYPE_CHECKING:
@@ -84,7 +84,13 @@ def train(settings: TrainingSettings, folder: RunFolder, data: Examples, *, resu
         _write_text(folder.record_file, json.dumps(record_settings(settings, data), indent=2))
         held_out = write_dataset(prepared.held_out, folder.held_out)
         before = _measure_before(settings, folder, held_out, model)
-    evaluator = PositionEvaluator(held_out, before, settings.mini_batch_size)
+    evaluator = PositionEvaluator(
+        held_out,
+        primary_metric=METRICS.get(settings.chosen, CRITERION),
+        batch_size=settings.mini_batch_size,
+        write_csv=False,
+        baseline=before.ranks,
+    )
     trainer = build_trainer(settings, folder, prepared, model, evaluator)
     checkpoint = find_checkpoint(folder.checkpoints)
     with explain_failures(folder.checkpoints):
@@ -93,7 +99,7 @@ def train(settings: TrainingSettings, folder: RunFolder, data: Examples, *, resu
             trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
         best = trainer.state.best_global_step if settings.chosen in METRICS else None
         step = best or trainer.state.global_step
-        after = evaluator.measured.get(step) or measure(model, held_out, settings.mini_batch_size)
+        after = measure(model, held_out, settings.mini_batch_size)
         save_model(model, folder.output)
     return TrainedModel(model, prepared, held_out, before, after, step)
 
@@ -109,7 +115,7 @@ def record_settings(settings: TrainingSettings, data: Examples) -> dict[str, Any
     """Return what a run that is continued must agree in."""
     base = Path(settings.model).expanduser()
     weights = digest_folder(base) if is_model_folder(base) else None
-    texts = open_texts(settings.texts).find_revision() if settings.texts is not None else None
+    texts = open_data(settings.texts).find_revision() if settings.texts is not None else None
     recorded: dict[str, Any] = json.loads(
         json.dumps(settings.to_json() | {"data_revision": data.revision, "texts_revision": texts, "model_digest": weights})
     )

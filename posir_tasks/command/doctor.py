@@ -18,7 +18,6 @@ from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.host.failures import failures
 from posir_tasks.host.private_names import PRIVATE_NAMES, TASKS_REGISTRY
 from posir_tasks.plugin_api.manager import loaded_plugins
-from posir_tasks.plugin_api.panels import EXTEND
 from posir_tasks.sources.posir import REPO_ID
 from posir_tasks.sources.posq import FINEWEB_REPO_ID, SQUAD_REPO_ID
 from posir_tasks.sources.repository import DATA_VARIABLE, check_environment, data_folder, locate_dataset
@@ -43,21 +42,17 @@ class CheckResult:
     text: str
 
 
-def add_commands(app: typer.Typer) -> None:
-    """Add `posir doctor`."""
-
-    @app.command(rich_help_panel=EXTEND)
-    def doctor() -> None:
-        """Check the installation: versions, autoload, tasks, plugins, access to the data; exit 1 if any check fails."""
-        console = Console(highlight=False, soft_wrap=True)
-        with track("Checking"):
-            findings = [finding for check in CHECKS for finding in run_check(check)]
-        marks = {True: "[green]✓[/]", False: "[red]✗[/]", None: "[dim]·[/]"}
-        for finding in findings:
-            console.print(f"{marks[finding.passed]} ", end="")
-            console.print(finding.text, markup=False)
-        if any(finding.passed is False for finding in findings):
-            raise typer.Exit(1)
+def doctor() -> None:
+    """Check the installation: versions, autoload, tasks, plugins, access to the data; exit 1 if any check fails."""
+    console = Console(highlight=False, soft_wrap=True)
+    with track("Checking"):
+        findings = [finding for check in CHECKS for finding in run_check(check)]
+    marks = {True: "[green]✓[/]", False: "[red]✗[/]", None: "[dim]·[/]"}
+    for finding in findings:
+        console.print(f"{marks[finding.passed]} ", end="")
+        console.print(finding.text, markup=False)
+    if any(finding.passed is False for finding in findings):
+        raise typer.Exit(1)
 
 
 def run_check(check: Callable[[], Iterator[CheckResult]]) -> list[CheckResult]:
@@ -76,7 +71,7 @@ def check_versions() -> Iterator[CheckResult]:
 
 def check_autoload() -> Iterator[CheckResult]:
     """Check that a new Python process loads posir with mteb."""
-    code = "import posir_autoload; raise SystemExit(not posir_autoload.is_installed())"
+    code = "import sys; raise SystemExit('posir_autoload' not in sys.modules)"
     if os.environ.get(AUTOLOAD_VARIABLE) == "0":
         yield CheckResult(None, f"autoload: disabled by {AUTOLOAD_VARIABLE}=0; `import posir_tasks` registers the tasks")
     elif subprocess.run([sys.executable, "-c", code], check=False, stderr=subprocess.DEVNULL).returncode == 0:

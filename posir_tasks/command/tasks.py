@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import typer
 from rich.console import Console
 
 from posir_tasks.display.progress import track
 from posir_tasks.display.tables import Table, build_columns, print_tables
-from posir_tasks.plugin_api.panels import RUN
 from posir_tasks.tasks.catalog import builtin_task_classes, language_tasks, plugin_tasks
 
 if TYPE_CHECKING:
@@ -19,17 +17,13 @@ COLUMNS = build_columns(("Task", "Queries in", "Documents in", "Subsets", "Data"
 LEGEND = "Evaluate a model with `mteb run -t TASK -m MODEL`. Benchmarks: -b PosIR, -b 'PosIR(cross-lingual)', -b PosQ."
 
 
-def add_commands(app: typer.Typer) -> None:
-    """Add `posir tasks`."""
-
-    @app.command(rich_help_panel=RUN)
-    def tasks() -> None:
-        """List the position-aware tasks that `mteb run -t` accepts."""
-        console = Console(highlight=False)
-        with track("Loading mteb"):
-            classes = (*builtin_task_classes(), *language_tasks().values(), *plugin_tasks().values())
-        rows = tuple(format_row(task.metadata) for task in classes)
-        print_tables(console, [Table(COLUMNS, rows, split_by="{Data}")], [LEGEND])
+def tasks() -> None:
+    """List the position-aware tasks that `mteb run -t` accepts."""
+    console = Console(highlight=False)
+    with track("Loading mteb"):
+        classes = (*builtin_task_classes(), *language_tasks().values(), *plugin_tasks().values())
+    rows = tuple(format_row(task.metadata) for task in classes)
+    print_tables(console, [Table(COLUMNS, rows, split_by="{Data}")], [LEGEND])
 
 
 def format_row(metadata: TaskMetadata) -> tuple[str, ...]:

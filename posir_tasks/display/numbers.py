@@ -50,12 +50,12 @@ def format_psi_difference(value: float | None) -> str:
 
 def format_estimate(estimate: Estimate | None, form: Callable[[float | None], str]) -> str:
     """Format an estimate followed by its interval if it has one: `58.3 [55.1, 61.4]`; `MISSING` for None."""
-    return f"{form(estimate.value)} {format_interval(estimate.low, estimate.high, form)}".rstrip() if estimate else MISSING
+    return f"{form(estimate.value)} {format_interval(estimate, form)}".rstrip() if estimate else MISSING
 
 
-def format_interval(low: float | None, high: float | None, form: Callable[[float | None], str]) -> str:
-    """Format an interval: `[55.1, 61.4]`; an empty string if it has no bounds."""
-    return "" if low is None or high is None else f"[{form(low)}, {form(high)}]"
+def format_interval(estimate: Estimate | None, form: Callable[[float | None], str]) -> str:
+    """Format the interval of an estimate: `[55.1, 61.4]`; an empty string if it has none."""
+    return f"[{', '.join(map(form, estimate.interval))}]" if estimate and estimate.interval else ""
 
 
 def format_score(unit: Unit, value: ScoreValue) -> str:

@@ -1,4 +1,6 @@
-"""Pages of a single file that need no network: a shell with style and charts, which each command fills."""
+"""Pages of a single file that need no network: a shell with style and charts, which each command fills; and fragments."""
+
+from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -8,7 +10,8 @@ import altair as alt
 import vl_convert
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
-from posir_tasks.display.charts.figures import Figure
+from posir_tasks.display.charts.figures import Figure, render_image
+from posir_tasks.display.sections import DisplaySection
 
 
 def bundle_chart_library() -> str:
@@ -25,12 +28,27 @@ def render_page(package: str, template: str, **values: Any) -> str:
         template: File name of a template that extends `page.html`, the shell.
         values: What the template shows.
     """
-    # Everything that a template prints is escaped, except the JavaScript of Vega.
-    loader = ChoiceLoader([PackageLoader(package), PackageLoader(__package__)])
-    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    return environment.get_template(template).render(version=version("posir"), bundle=bundle_chart_library(), **values)
+    values |= {"version": version("posir"), "bundle": bundle_chart_library()}
+    return build_environment(package).get_template(template).render(values)
+
+
+def build_environment(*packages: str) -> Environment:
+    """Return the templates of packages and those that are shared; everything is escaped, except the JavaScript of Vega."""
+    loader = ChoiceLoader([PackageLoader(package) for package in (*packages, __package__)])
+    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
 
 
 def render_figures(title: str, figures: Sequence[Figure]) -> str:
     """Return a page that has nothing but a title and figures."""
     return render_page(__package__, "page.html", title=title, figures=figures)
+
+
+def render_sections(title: str, sections: Sequence[DisplaySection], legend: Sequence[str]) -> str:
+    """Return a page with a title, sections and paragraphs on how to read them."""
+    return render_page(__package__, "sections.html", title=title, sections=sections, legend=legend)
+
+
+def render_fragment(title: str, sections: Sequence[DisplaySection], legend: Sequence[str]) -> str:
+    """Return the same for a notebook: charts are images, which need no script."""
+    template = build_environment().get_template("fragment.html")
+    return template.render(title=title, sections=sections, legend=legend, render_image=render_image)

@@ -11,10 +11,8 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import StrEnum
 from itertools import groupby
 from string import Formatter
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import polars as pl
-import polars.selectors as cs
 import typer
 from rich.cells import cell_len
 from rich.console import Console
@@ -24,6 +22,9 @@ from rich.text import Text
 from posir_tasks.display.wording import escape_controls
 from posir_tasks.estimates import Estimate
 from posir_tasks.scores import estimate_to_json, flatten
+
+if TYPE_CHECKING:
+    import polars as pl
 
 #: Columns between two columns of a table, and fewest columns of a first column that is folded.
 GAP, MIN_WIDTH = 2, 12
@@ -57,7 +58,7 @@ class Column:
     heading: str
     align: Literal["left", "right"] = "left"
     group: str = ""
-    """Heading above this column and its neighbors of the same group; only LaTeX prints it."""
+    """Heading above this column and its neighbors of the same group, which LaTeX prints; a terminal does not part them."""
 
 
 @dataclass(frozen=True)
@@ -101,12 +102,18 @@ class Table:
         widths = self.column_widths()
         keys = list(range(self.keys))
         chosen = keys
-        for index in range(self.keys, len(self.columns)):
-            if len(chosen) > self.keys and total_width([widths[column] for column in [*chosen, index]]) > width:
+        for together in self._blocks():
+            if len(chosen) > self.keys and total_width([widths[column] for column in [*chosen, *together]]) > width:
                 yield self._select(chosen)
                 chosen = keys
-            chosen = [*chosen, index]
+            chosen = [*chosen, *together]
         yield self._select(chosen)
+
+    def _blocks(self) -> Iterator[list[int]]:
+        """Yield the columns that stay together after the keys: neighbors of a group, or a single one."""
+        rest = range(self.keys, len(self.columns))
+        for _, members in groupby(rest, key=lambda index: self.columns[index].group or index):
+            yield list(members)
 
     def escaped(self) -> Table:
         """Return the table without control characters; the lines of a cell stay."""
@@ -139,8 +146,6 @@ def print_as(
     tables: Sequence[Table],
     records: Sequence[Any],
     document: object = None,
-    *,
-    legend: Sequence[str] = (),
 ) -> None:
     """Print tables, or the records behind them, on standard output.
 
@@ -149,7 +154,6 @@ def print_as(
         tables: What a terminal and Markdown show.
         records: Dataclasses or mappings; what CSV and JSON hold, not rounded.
         document: What JSON holds instead of the records.
-        legend: Paragraphs on how to read the tables; only a terminal shows them.
     """
     match format_:
         case OutputFormat.JSON:
@@ -159,18 +163,28 @@ def print_as(
         case OutputFormat.MARKDOWN:
             typer.echo("\n\n".join(map(to_markdown, tables)))
         case OutputFormat.TEXT:
-            print_tables(Console(highlight=False), tables, legend)
+            print_tables(Console(highlight=False), tables)
+
+
+def build_frame(records: Iterable[Any]) -> pl.DataFrame:
+    """Return dataclasses or mappings of the same fields as a data frame, not rounded; an estimate has three columns.
+
+    A field that a record lacks is null in its row.
+    """
+    # Polars takes longer to import than a table to print.
+    import polars as pl
+
+    rows = [{name: cell for key, value in _fields(record) for name, cell in flatten(key, value).items()} for record in records]
+    names = dict.fromkeys(name for row in rows for name in row)
+    return pl.DataFrame([{name: row.get(name) for name in names} for row in rows], infer_schema_length=None)
 
 
 def to_csv(records: Iterable[Any]) -> str:
-    """Return dataclasses or mappings of the same fields as CSV, not rounded; an estimate has three columns.
+    """Return dataclasses or mappings of the same fields as CSV, as `build_frame` arranges them."""
+    import polars as pl
+    import polars.selectors as cs
 
-    A field that a record lacks is empty in its row.
-    """
-    rows = [{name: cell for key, value in _fields(record) for name, cell in flatten(key, value).items()} for record in records]
-    names = dict.fromkeys(name for row in rows for name in row)
-    frame = pl.DataFrame([{name: row.get(name) for name in names} for row in rows], infer_schema_length=None)
-    return frame.with_columns(cs.string().map_elements(escape_controls, pl.String)).write_csv()
+    return build_frame(records).with_columns(cs.string().map_elements(escape_controls, pl.String)).write_csv()
 
 
 def to_json(document: object) -> str:
@@ -210,6 +224,11 @@ def print_tables(console: Console, tables: Iterable[Table], legend: Iterable[str
                 console.print()
         _print_dimmed(console, table.notes)
     _print_dimmed(console, map(escape_controls, legend))
+
+
+def print_paragraph(console: Console, text: str) -> None:
+    """Print a paragraph; outside a terminal it is one line."""
+    console.print(Text(escape_controls(text)), soft_wrap=not console.is_terminal)
 
 
 def _rich_table(table: Table, limit: int | None) -> RichTable:

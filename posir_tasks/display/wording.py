@@ -10,9 +10,9 @@ CONTROLS = re.compile(
 LINES = re.compile(r"[\t\n]")
 
 
-def pluralize(number: int, noun: str) -> str:
-    """Return a number with its noun, such as `1 file` or `1,380 files`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+def pluralize(number: int, noun: str, plural: str | None = None) -> str:
+    """Return a number with its noun, such as `1 file` or `1,380 files`; an irregular plural, or a verb, is given."""
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def escape_controls(text: str) -> str:

@@ -48,6 +48,11 @@ class EmbeddingMemory:
     """The texts to remember; None for all."""
     _known: dict[tuple[PromptType, str], Vectors] = field(default_factory=dict, repr=False)
 
+    @property
+    def known_texts(self) -> list[str]:
+        """The texts whose embeddings are remembered, those that are both question and document twice."""
+        return [text for _, text in self._known]
+
     def complete(self, texts: Sequence[str], prompt_type: PromptType, encode: Encoder) -> Vectors:
         """Return the embeddings of n texts, shape (n, dimensions); those that are not known are encoded."""
         missing = [text for text in dict.fromkeys(texts) if (prompt_type, text) not in self._known]

@@ -7,7 +7,6 @@ model, weights included, and of the task what mteb's code for that kind of model
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +18,7 @@ from mteb.models import EncoderProtocol
 from mteb.types import PromptType
 from torch import Tensor, nn, uint8
 
+from posir_tasks.digests import digest_json
 from posir_tasks.models.prompts import find_prompt
 
 #: Attributes of a model that say where it runs and in which mode, which `encode` sets.
@@ -140,11 +140,6 @@ def to_json(value: Any) -> Any:
 
 def _qualified_name(function_or_class: Any) -> str:
     return f"{function_or_class.__module__}.{function_or_class.__qualname__}"
-
-
-def digest_json(value: Any) -> str:
-    """Return 32 hexadecimal digits that identify a JSON value."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def find_modules(model: EncoderProtocol) -> dict[str, nn.Module]:

@@ -12,8 +12,8 @@ def record_failure(patch: str, error: Exception) -> None:
     if not failures:
         print(
             f"posir: {patch} failed for mteb {version('mteb')} ({type(error).__name__}: {error}). mteb works without it. "
-            "Run `posir doctor`, install versions that fit (`pip install -U posir 'mteb>=2.26.24,<3'`), or silence this "
-            "with POSIR_AUTOLOAD=0.",
+            "Run `posir doctor`, install versions that fit (`pip install 'mteb>=2.26.24,<3'` and the newest posir), or silence "
+            "this with POSIR_AUTOLOAD=0.",
             file=sys.stderr,
         )
     failures.append(f"{patch}: {type(error).__name__}: {error}")

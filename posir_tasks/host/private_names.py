@@ -34,7 +34,7 @@ class PrivateName:
         except (ImportError, AttributeError) as error:
             raise PosirError(
                 f"mteb {version('mteb')} has no {self.path}. Not available without it: {self.used_by}. Install versions that "
-                "fit: pip install -U posir 'mteb>=2.26.24,<3'"
+                "fit: pip install 'mteb>=2.26.24,<3', and the newest posir"
             ) from error
 
     def is_missing(self) -> bool:
@@ -80,35 +80,10 @@ RESOLVE_LOADER = PrivateName(
     "From a model's name and the contents of its settings files, mteb's class that loads it, its kind and its modalities.",
     "models in local folders, such as `-m ./my-model`",
 )
-SAVE_TO_CACHE = PrivateName(
-    "mteb.cache.result_cache:ResultCache.save_to_cache",
-    "`mteb.evaluate` saves through it, and it writes every file into the folder of `get_task_result_path`.",
-    "safe saving of results beside other processes",
-)
-LOAD_TASK_RESULT = PrivateName(
-    "mteb.cache.result_cache:ResultCache.load_task_result",
-    "`mteb.evaluate` loads existing results through it; None means that there is no result.",
-    "resuming after a run was killed while it wrote a result",
-)
 EVALUATE_SUBSET = PrivateName(
     "mteb.abstasks.retrieval:AbsTaskRetrieval._evaluate_subset",
     "`evaluate` calls it once per subset, and what it returns is the subset's entry in the result.",
     "evaluating any of posir's tasks",
-)
-SAVE_PREDICTIONS = PrivateName(
-    "mteb.abstasks.retrieval:AbsTaskRetrieval._save_task_predictions",
-    "Adds one subset's results to the prediction file in a folder, which `convert_to_reranking` reads.",
-    "saving predictions (`prediction_folder`)",
-)
-FIRST_STAGE_MODEL = PrivateName(
-    "mteb.abstasks.retrieval:AbsTaskRetrieval._previous_results_model_meta",
-    "After `convert_to_reranking`, name and revision of the model that made the predictions.",
-    "reranking the predictions of another model (`convert_to_reranking`)",
-)
-RETRIEVAL_EVALUATOR = PrivateName(
-    "mteb._evaluators:RetrievalEvaluator",
-    "Called with a search model, indexes and searches the corpus or reranks candidates; returns scores by query and document.",
-    "rerankers, search models other than BM25, and saving predictions",
 )
 CREATE_DATALOADER = PrivateName(
     "mteb._create_dataloaders:create_dataloader",

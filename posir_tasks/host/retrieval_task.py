@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,12 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from mteb.abstasks.retrieval import AbsTaskRetrieval
 
-from posir_tasks.host.private_names import EVALUATE_SUBSET, FIRST_STAGE_MODEL, SAVE_PREDICTIONS
+from posir_tasks.host.private_names import EVALUATE_SUBSET
 
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
     from mteb.timing import TimingStack
     from mteb.types import EncodeKwargs, ScoresDict
+
+
+#: Key in a prediction file of the name and revision of the model that made it.
+FIRST_STAGE_KEY = "mteb_model_meta"
 
 
 @dataclass(frozen=True)
@@ -47,29 +52,29 @@ class RetrievalTask(AbsTaskRetrieval):
     def save_predictions(
         self, results: Mapping[str, Mapping[str, float]], model: MTEBModels, folder: Path, run: SubsetRun
     ) -> None:
-        """Add a subset's results to mteb's prediction file in a folder."""
-        self._save_task_predictions(results, model, folder, hf_split=run.hf_split, hf_subset=run.hf_subset)
+        """Add a subset's results to the prediction file in a folder, as mteb's tasks write it."""
+        file, meta = folder / self.prediction_file_name, model.mteb_model_meta
+        predictions: dict[str, Any] = {FIRST_STAGE_KEY: {"model_name": meta.name, "revision": meta.revision}}
+        if file.exists():
+            predictions = json.loads(file.read_text(encoding="utf-8"))
+        predictions.setdefault(run.hf_subset, {})[run.hf_split] = results
+        file.write_text(json.dumps(predictions), encoding="utf-8")
 
     def convert_to_reranking(self, top_ranked_path: str | Path, top_k: int = 10) -> RetrievalTask:
-        """Rerank the documents in a prediction file, as mteb's tasks do.
-
-        Raises:
-            PosirError: The installed version of mteb does not record which model made the predictions.
-        """
-        FIRST_STAGE_MODEL.resolve()
+        """Rerank the documents in a prediction file, or in the one of this task in a folder, as mteb's tasks do."""
         super().convert_to_reranking(top_ranked_path, top_k)
-        self.top_k, self.first_stage_model = top_k, FIRST_STAGE_MODEL.read(self)
+        file = Path(top_ranked_path)
+        file = file / self.prediction_file_name if file.is_dir() else file
+        self.top_k, self.first_stage_model = top_k, json.loads(file.read_text(encoding="utf-8"))[FIRST_STAGE_KEY]
         return self
 
     def evaluate(self, *args: Any, prediction_folder: Path | None = None, **kwargs: Any) -> Mapping[str, ScoresDict]:
         """Evaluate as mteb's tasks do, after checking that mteb has what the evaluation needs.
 
         Raises:
-            PosirError: It does not: mteb would compute its own scores, or could not save the predictions in the end.
+            PosirError: It does not: mteb would compute its own scores.
         """
         EVALUATE_SUBSET.resolve()
-        if prediction_folder:
-            SAVE_PREDICTIONS.resolve()
         return super().evaluate(*args, prediction_folder=prediction_folder, **kwargs)
 
     def _evaluate_subset(  # type: ignore[override]

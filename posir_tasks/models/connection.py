@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cached_property
 from typing import Any
 
@@ -18,6 +20,8 @@ NO_KEY = "none"
 #: Retries of a request that is answered with 408, 409, 429 or 5xx, or not at all. It waits as long as the server asks (at most
 #: two minutes), or else 0.5, 1, 2, 4 and then 8 seconds.
 RETRIES = 10
+#: Most retries of a connection that is opened now.
+FIRST_RETRIES: ContextVar[int] = ContextVar("FIRST_RETRIES", default=RETRIES)
 #: Most characters of a server's message that are shown.
 MAX_MESSAGE = 500
 #: Most values of a list that are shown.
@@ -42,6 +46,7 @@ class Connection:
         key = os.environ.get(key_variable, "").strip()
         if not (key.isascii() and key.isprintable()):
             raise PosirError(f"the key in {key_variable} has characters that HTTP does not allow. Set it again.")
+        retries = min(retries, FIRST_RETRIES.get())
         self._key, self._key_variable, self._retries = key, key_variable, retries
         wait = openai.NOT_GIVEN if timeout is None else timeout
         self._options: dict[str, Any] = {
@@ -55,6 +60,16 @@ class Connection:
     def client(self) -> openai.OpenAI:
         """The client, for any number of threads."""
         return openai.OpenAI(**self._options)
+
+    @contextmanager
+    def limit_retries(self, retries: int) -> Iterator[None]:
+        """Repeat a failed request at most so often while the context is open."""
+        usual, self._retries = self._retries, retries
+        self.client.max_retries = retries
+        try:
+            yield
+        finally:
+            self._retries = self.client.max_retries = usual
 
     def open_async_client(self) -> openai.AsyncOpenAI:
         """Return a client for one event loop, which has to be closed there; it needs the package aiohttp.
@@ -101,6 +116,16 @@ class Connection:
         """Return a message without the key, on one line, of limited length."""
         text = str(message).replace(self._key, "***") if self._key else str(message)
         return " ".join(text.split())[:MAX_MESSAGE]
+
+
+@contextmanager
+def limit_first_retries(retries: int) -> Iterator[None]:
+    """Let the connections that are opened while the context is open repeat a failed request at most so often."""
+    token = FIRST_RETRIES.set(retries)
+    try:
+        yield
+    finally:
+        FIRST_RETRIES.reset(token)
 
 
 def shorten(values: Sequence[object]) -> str:

@@ -14,6 +14,8 @@ from posir_tasks.errors import PosirError
 from posir_tasks.models.names import legible_name
 from posir_tasks.models.references import ENDPOINT
 
+#: Kind of a reranker, in references.
+RERANK = "rerank"
 REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 EXAMPLE = "Write MODEL@ADDRESS, such as bge-m3@http://localhost:8000/v1"
 

@@ -34,6 +34,7 @@ class EndpointClient:
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._connection = Connection(endpoint.address, retries=connection.RETRIES)
+        self.limit_retries = self._connection.limit_retries
         # A wrong address, model or key is reported before any data is read.
         self.dimensions: int | None = None
         first, second = (self.embed([text])[0] for text in FIRST_TEXTS)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import math
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,7 +42,22 @@ class EndpointEncoder(AbsEncoder):
         self.reference = str(endpoint)
         self.model_prompts = model_prompts or {}
         self._client = EndpointClient(endpoint)
-        self._longest_checked = 0
+        self._longest_checked: float = 0
+
+    @contextmanager
+    def measure(self, retries: int | None = None) -> Iterator[None]:
+        """Do not check for truncation while the context is open, in which it is measured more exactly.
+
+        Args:
+            retries: How often a failed request is repeated at most, since a server may fail for a text that is too long; None
+                for the usual number.
+        """
+        checked, self._longest_checked = self._longest_checked, math.inf
+        try:
+            with nullcontext() if retries is None else self._client.limit_retries(retries):
+                yield
+        finally:
+            self._longest_checked = checked
 
     def encode(
         self,

@@ -1,9 +1,9 @@
-"""The prompt that a loaded model puts before a text, where mteb's class for the model lets one know it."""
+"""The prompt that a loaded model puts before a text, where mteb's class for the model tells, and the input it makes of it."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Methods that put a prompt of `model_prompts` before each text, and use nothing else of the task.
 PROMPT_METHODS = (SentenceTransformerEncoderWrapper.encode, SparseEncoderWrapper.encode, EndpointEncoder.encode)
+#: Names of the prompt that sentence-transformers looks for if it is given none for a document.
+DOCUMENT_PROMPTS = ("document", "passage", "corpus")
 #: Attribute of a model whose query prompt was replaced.
 QUERY_PROMPT = "posir_query_prompt"
 #: Attribute of a method `encode` that puts the same prompts before texts as another one.
@@ -134,3 +136,22 @@ def find_prompt(model: Any, task_metadata: TaskMetadata, prompt_type: PromptType
         return PromptText(None)
     with warnings.catch_warnings(action="ignore"):
         return PromptText(model.get_task_instruction(task_metadata, prompt_type))
+
+
+def find_document_prompt(model: Any, task_metadata: TaskMetadata) -> str | None:
+    """Return the text that reaches a loaded model of sentence-transformers before each document; None if it is unknown."""
+    prompt = find_prompt(model, task_metadata, PromptType.document)
+    if prompt is None:
+        return None
+    if prompt.text is not None:
+        return prompt.text
+    names = () if isinstance(model, InstructSentenceTransformerModel) else DOCUMENT_PROMPTS
+    prompts: Mapping[str, str] = model.model.prompts
+    return prompts.get(next((name for name in names if name in prompts), model.model.default_prompt_name)) or ""
+
+
+def preprocess(model: Any, inputs: Sequence[Any], **options: Any) -> Mapping[str, Any]:
+    """Return the tensors that a model of sentence-transformers makes of its inputs; before 5.4 it calls this `tokenize`."""
+    known = hasattr(model, "preprocess")
+    features: Mapping[str, Any] = model.preprocess(inputs, **options) if known else model.tokenize(inputs)
+    return features

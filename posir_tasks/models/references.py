@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
 
-#: First part of the name of a model in a local folder, and of a model behind an endpoint.
-LOCAL, ENDPOINT = "local", "endpoint"
-#: What a model of either kind is, in words.
-ORIGINS = {LOCAL: "a model in a local folder", ENDPOINT: "a model behind an endpoint"}
+#: First part of the name of a model in a local folder, of a model behind an endpoint, and of a run of any system.
+LOCAL, ENDPOINT, RUN = "local", "endpoint", "run"
+#: What a model of each kind is, in words.
+ORIGINS = {LOCAL: "a model in a local folder", ENDPOINT: "a model behind an endpoint", RUN: "a run that another system made"}
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,10 @@ from posir_tasks.host.private_names import MODEL_REGISTRY
 from posir_tasks.models.colbert_head import resolve_colbert_head
 from posir_tasks.models.endpoint_resolver import resolve_endpoint
 from posir_tasks.models.folder import resolve_folder
+from posir_tasks.models.hybrid import resolve_hybrid
 from posir_tasks.models.names import resolve_bare_name, unknown_model
 from posir_tasks.models.references import ModelReference, Resolver
+from posir_tasks.models.rerank_resolver import resolve_rerank_endpoint
 from posir_tasks.models.run_settings import with_run_settings
 from posir_tasks.plugin_api.manager import loaded_plugins
 
@@ -28,7 +30,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 #: In order of precedence, after the full names of registered models and the resolvers of plugins.
-RESOLVERS: tuple[Resolver, ...] = (resolve_endpoint, resolve_colbert_head, resolve_bare_name, resolve_folder)
+RESOLVERS: tuple[Resolver, ...] = (
+    resolve_hybrid,
+    resolve_rerank_endpoint,
+    resolve_endpoint,
+    resolve_colbert_head,
+    resolve_bare_name,
+    resolve_folder,
+)
 
 
 class ModelRegistry(dict[str, Any]):

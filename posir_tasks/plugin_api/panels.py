@@ -1,9 +1,13 @@
-"""The panels of `posir --help`, in the order shown. A command names its own: `app.command(rich_help_panel=READ)`."""
+"""The panels of `posir --help`, in the order shown: four questions, then the other commands by topic."""
 
-RUN = "Run"
-READ = "Read results"
+READING = "Does it read to the end?"
+BIAS = "How biased is it?"
+CHOICE = "Which is better?"
+REMEDY = "What can I do?"
+RUN = "Run many evaluations"
+PROBE = "Look into a model"
 DATA = "Data"
 LEADERBOARD = "Leaderboard"
-EXTEND = "Extend"
+EXTEND = "More"
 
-PANELS = (RUN, READ, DATA, LEADERBOARD, EXTEND)
+PANELS = (READING, BIAS, CHOICE, REMEDY, RUN, PROBE, DATA, LEADERBOARD, EXTEND)

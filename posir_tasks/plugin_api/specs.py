@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from posir_tasks.plugin_api.markers import hookspec
 
 if TYPE_CHECKING:
-    import typer
     from mteb.abstasks.retrieval import AbsTaskRetrieval
 
     from posir_tasks.models.references import Resolver
+    from posir_tasks.plugin_api.commands import Command
     from posir_tasks.scores import Score
 
 
@@ -54,8 +54,14 @@ def posir_languages() -> Iterable[str]:  # type: ignore[empty-body]
 
 
 @hookspec
-def posir_commands(app: typer.Typer) -> None:
-    """Add commands: decorate functions with `app.command(rich_help_panel=...)`, a name of `posir_tasks.plugin_api.panels`."""
+def posir_commands() -> Iterable[Command]:  # type: ignore[empty-body]
+    """Return commands to add to `posir`: what help shows of each, and where it is imported from.
+
+    Called by every `posir` command. A command is imported when it is called itself.
+
+    Returns:
+        Declarations. A name that posir or another plugin uses is refused.
+    """
 
 
 @hookspec

@@ -44,9 +44,7 @@ class Chunker:
     def vectorize(self, encoder: ModelEncoder, texts: Sequence[str]) -> DocumentVectors:
         """Return the vectors of the documents' chunks; raise PosirError if a chunk and the prompt exceed the window."""
         self.check_room(encoder.model, encoder.context)
-        chunks = self.divide(texts, encoder.context.corpus_language)
-        joined = [chunk for several in chunks for chunk in several]
-        return DocumentVectors(encode_distinct(encoder, joined).select(joined), list(map(len, chunks)))
+        return vectorize_chunks(encoder, self.divide(texts, encoder.context.corpus_language))
 
     def average(self, encoder: ModelEncoder, texts: Sequence[str]) -> Vectors:
         """Return the mean vector of each document's chunks, shape (n, dimensions)."""
@@ -62,6 +60,12 @@ class Chunker:
                 f"{model.mteb_model_meta.name}: chunks of {self.chunking.size} tokens exceed the model's window; the size is "
                 f"at most {room}."
             )
+
+
+def vectorize_chunks(encoder: ModelEncoder, chunks: Sequence[Sequence[str]]) -> DocumentVectors:
+    """Return the vectors of the chunks of each document, of which each has at least one."""
+    joined = [chunk for several in chunks for chunk in several]
+    return DocumentVectors(encode_distinct(encoder, joined).select(joined), list(map(len, chunks)))
 
 
 def find_room(model: EncoderProtocol, context: EncodingContext | None = None) -> int | None:

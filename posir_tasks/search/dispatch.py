@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+import numpy as np
+import polars as pl
 from datasets import Dataset
 from mteb.models import (
     CrossEncoderProtocol,
@@ -20,8 +22,8 @@ from mteb.timing import TimingStack
 from torch import nn
 
 from posir_tasks.embeddings.context import EncodingContext
-from posir_tasks.host.private_names import BM25_TOKENIZER, RETRIEVAL_EVALUATOR
-from posir_tasks.ranks import Hits, RankedQueries, rank_hits, rank_results
+from posir_tasks.host.private_names import BM25_TOKENIZER
+from posir_tasks.ranks import Hits, HitsByQuery, RankedQueries, Results, rank_hits, rank_results
 from posir_tasks.search.bm25 import search_bm25
 from posir_tasks.search.dense import search_dense
 
@@ -52,6 +54,14 @@ class MultiVectorSearch(Protocol):
 
     document_vectors: int
     """Vectors of the documents that were last searched."""
+
+
+@runtime_checkable
+class RecordedSearch(Protocol):
+    """A search model with numbers about its last search that belong in the result."""
+
+    search_record: Mapping[str, int]
+    """Counts by name; those of subsets add."""
 
 
 def is_reranker(model: MTEBModels) -> bool:
@@ -87,22 +97,16 @@ def as_search(model: MTEBModels) -> SearchProtocol:
 
 
 def search_results(model: MTEBModels, request: SearchRequest) -> dict[str, dict[str, float]]:
-    """Search with mteb's own evaluator; return a score by query id and document id.
-
-    Raises:
-        PosirError: The installed version of mteb does not have the evaluator.
-    """
-    evaluator = RETRIEVAL_EVALUATOR.resolve()(
-        corpus=request.corpus,
-        queries=request.queries,
-        top_k=request.top_k,
-        top_ranked=request.top_ranked,
-        timer=request.timer,
-        **request.context.task_arguments,
-    )
-    results: dict[str, dict[str, float]] = evaluator(
-        as_search(model), encode_kwargs=request.context.encode_kwargs, num_proc=request.context.num_proc
-    )
+    """Index the corpus and search, or rerank the candidates, as mteb does; return a score by query id and document id."""
+    context, search = request.context, as_search(model)
+    phase = {"split": context.hf_split, "subset": context.hf_subset}
+    shared = {**context.task_arguments, "encode_kwargs": context.encode_kwargs, "num_proc": context.num_proc}
+    with request.timer("Encoding corpus", **phase):
+        search.index(request.corpus, **shared)
+    with request.timer("Encoding queries and documents", **phase):
+        results: dict[str, dict[str, float]] = search.search(
+            request.queries, top_k=request.top_k, top_ranked=request.top_ranked, **shared
+        )
     return results
 
 
@@ -112,8 +116,20 @@ def search_ranks(model: MTEBModels, request: SearchRequest) -> RankedQueries:
     Raises:
         ScoreError: The model returned NaN.
     """
+    return search_and_rank(model, request)[1]
+
+
+def search_and_rank(model: MTEBModels, request: SearchRequest) -> tuple[Results, RankedQueries]:
+    """Search as `search_ranks` does; return the results, too.
+
+    Raises:
+        ScoreError: The model returned NaN.
+    """
     hits = search_hits(model, request)
-    return rank_hits(hits, request.positives) if isinstance(hits, Hits) else rank_results(hits, request.positives)
+    if not isinstance(hits, Hits):
+        return hits, rank_results(hits, request.positives)
+    rows = {query: row for row, query in enumerate(request.positives)}
+    return HitsByQuery(hits, rows), rank_hits(hits, request.positives)
 
 
 def search_hits(model: MTEBModels, request: SearchRequest) -> Hits | dict[str, dict[str, float]]:
@@ -140,3 +156,19 @@ def _bm25_hits(model: BM25Search, request: SearchRequest) -> Hits:
 
 def _dense_hits(model: EncoderProtocol, request: SearchRequest) -> Hits:
     return search_dense(model, request.corpus, request.queries, request.context, top_k=request.top_k, timer=request.timer)
+
+
+def order_hits(hits: Hits | dict[str, dict[str, float]], request: SearchRequest) -> dict[str, list[str]]:
+    """Return each query's document ids, best first, in pytrec_eval's order."""
+    if isinstance(hits, Hits):
+        return dict(zip(request.queries["id"][:], sort_candidates(hits).to_list(), strict=True))
+    # By score, then by id, both descending, as pytrec_eval orders them.
+    return {query: sorted(scores, key=lambda name: (scores[name], name), reverse=True) for query, scores in hits.items()}
+
+
+def sort_candidates(hits: Hits) -> pl.Series:
+    """Return each query's document ids in pytrec_eval's order: by score, then by id, both descending."""
+    ids = np.array(hits.document_ids)
+    order = np.lexsort((ids.argsort().argsort()[hits.documents], hits.scores), axis=1)[:, ::-1]
+    rows = np.take_along_axis(hits.documents, order, axis=1)
+    return pl.Series(hits.document_ids).gather(rows.ravel()).reshape(rows.shape).arr.to_list()

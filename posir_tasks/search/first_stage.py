@@ -13,7 +13,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import polars as pl
 from mteb.models.get_model_meta import get_model_meta
 from polars._typing import PolarsDataType
@@ -27,9 +26,8 @@ from posir_tasks.models.names import BM25_BASELINE
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import find_model, load_model
 from posir_tasks.models.run_settings import CROSS_ENCODER, FIRST_STAGE_VARIABLE, own_settings
-from posir_tasks.ranks import Hits
 from posir_tasks.search.bm25 import fit_to_script
-from posir_tasks.search.dispatch import SearchRequest, search_hits
+from posir_tasks.search.dispatch import SearchRequest, order_hits, search_hits
 from posir_tasks.sources.checks import read_columns
 from posir_tasks.sources.digests import digest_texts
 from posir_tasks.text.scripts import UNSPACED_ALPHABETS
@@ -105,10 +103,7 @@ def _load_model(reference: str) -> MTEBModels:
 
 def _search(reference: str, request: SearchRequest) -> dict[str, list[str]]:
     hits = search_hits(fit_to_script(with_cache(_load_model(reference)), request.context.corpus_language), request)
-    if isinstance(hits, Hits):
-        return dict(zip(request.queries["id"][:], sort_candidates(hits).to_list(), strict=True))
-    # By score, then by id, both descending, as pytrec_eval orders them.
-    return {query: sorted(scores, key=lambda name: (scores[name], name), reverse=True) for query, scores in hits.items()}
+    return order_hits(hits, request)
 
 
 def _write_candidates(file: Path, top_ranked: dict[str, list[str]]) -> None:
@@ -130,11 +125,3 @@ def _read_candidates(file: Path) -> dict[str, list[str]] | None:
 
 def _by_query(candidates: pl.DataFrame) -> dict[str, list[str]]:
     return dict(zip(candidates["query"].to_list(), candidates["documents"].to_list(), strict=True))
-
-
-def sort_candidates(hits: Hits) -> pl.Series:
-    """Return each query's document ids in pytrec_eval's order: by score, then by id, both descending."""
-    ids = np.array(hits.document_ids)
-    order = np.lexsort((ids.argsort().argsort()[hits.documents], hits.scores), axis=1)[:, ::-1]
-    rows = np.take_along_axis(hits.documents, order, axis=1)
-    return pl.Series(hits.document_ids).gather(rows.ravel()).reshape(rows.shape).arr.to_list()

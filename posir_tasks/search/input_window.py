@@ -9,14 +9,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from mteb.models.instruct_wrapper import InstructSentenceTransformerModel
 from mteb.models.sentence_transformer_wrapper import CrossEncoderWrapper
-from mteb.types import PromptType
 
 from posir_tasks.display.progress import progress
 from posir_tasks.errors import summarize_error
 from posir_tasks.evidence import Evidence, Integers, Truncation
-from posir_tasks.models.prompts import find_prompt
+from posir_tasks.models.prompts import find_document_prompt, preprocess
 from posir_tasks.search.dispatch import SearchRequest, find_window
 from posir_tasks.tokens import CountedWith
 from posir_tasks.window_coverage import TruncatedEvidence
@@ -28,8 +26,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Names of the prompt that sentence-transformers looks for if it is given none for a document.
-DOCUMENT_PROMPTS = ("document", "passage", "corpus")
 #: Texts tokenized at a time.
 BATCH_SIZE = 256
 
@@ -131,14 +127,8 @@ class InputReader:
         if getattr(type(model), "predict", None) is CrossEncoderWrapper.predict:
             prompt = loaded.prompts.get(loaded.default_prompt_name) or ""
             return cls(loaded, window, model.passage_prefix, prompt + model.query_prefix)
-        document_prompt = find_prompt(model, task_metadata, PromptType.document)
-        if document_prompt is None:
-            return None
-        if document_prompt.text is not None:
-            return cls(loaded, window, document_prompt.text, None)
-        names = () if isinstance(model, InstructSentenceTransformerModel) else DOCUMENT_PROMPTS
-        name = next((name for name in names if name in loaded.prompts), loaded.default_prompt_name)
-        return cls(loaded, window, loaded.prompts.get(name) or "", None)
+        prompt = find_document_prompt(model, task_metadata)
+        return None if prompt is None else cls(loaded, window, prompt, None)
 
     def join(self, query: str, document: str) -> ModelInput:
         """Return what the model reads of a document, or of a query and a document."""
@@ -149,11 +139,7 @@ class InputReader:
         """Return whether the tokens of an input are those that the model itself makes of it."""
         (encoding,) = self._tokenize([text])
         argument = text if len(text) > 1 else text[0]
-        if hasattr(self.model, "preprocess"):
-            features = self.model.preprocess([argument], task="document")
-        else:  # sentence-transformers before 5.4
-            features = self.model.tokenize([argument])
-        ids: list[int] = features["input_ids"][0].tolist()
+        ids: list[int] = preprocess(self.model, [argument], task="document")["input_ids"][0].tolist()
         return bool(ids == encoding.ids)
 
     def find_read(self, inputs: Sequence[ModelInput]) -> dict[ModelInput, tuple[int, float]]:

@@ -116,7 +116,8 @@ def resolve_folder(path: Path) -> DataFolder:
         PosirError: There is no such folder, or it is none of these.
     """
     if not path.is_dir():
-        raise PosirError(f"{path}: no such folder. Give a folder in the PosIR layout, <language>/<domain>/.")
+        problem = "is a file; `posir import` converts other formats" if path.exists() else "no such folder"
+        raise PosirError(f"{path}: {problem}. Give a folder in the PosIR layout, <language>/<domain>/.")
     layout = find_layout(path)
     if layout is None:
         raise PosirError(

@@ -8,13 +8,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from itertools import islice, repeat
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from posir_tasks.compressed_files import split_suffix
-from posir_tasks.digests import digest_files
+from posir_tasks.digests import digest, digest_files
 from posir_tasks.errors import DataError, PosirError
 from posir_tasks.models.names import legible_name
 from posir_tasks.schemes import PositionScheme, RelativePositions
@@ -24,6 +24,7 @@ from posir_tasks.sources.formats.catalog import KINDS, Item, find_file_format, f
 from posir_tasks.sources.formats.hub import find_commit, is_hub_name, read_hub
 from posir_tasks.sources.formats.options import ReadOptions
 from posir_tasks.sources.formats.passages import Passage, PassageQuestion, SkippedText, describe_skipped
+from posir_tasks.sources.judgments import Judgments
 from posir_tasks.sources.posir import FILES, REPO_ID, REVISION, domain_files, list_domains, read_corpus, read_domain
 from posir_tasks.sources.questions import collect_questions, to_position_data
 from posir_tasks.sources.repository import (
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+#: Data by its path or name, or texts themselves: a list or a column of a data frame.
+DataReference: TypeAlias = str | Path | Iterable[str]
 #: Texts whose language is detected, and characters of each.
 DETECTED_TEXTS = 30
 DEFAULT_OPTIONS = ReadOptions()
@@ -65,6 +68,17 @@ class Subset:
     """Yields the documents alone, and what cannot be read."""
     read_passages: Callable[[], Iterator[Item]]
     """Yields the documents with their questions as the data states them, unchecked where it is not in the PosIR layout."""
+    read_stated_judgments: Callable[[], Judgments] | None = None
+    """Returns all judgments, if a query may have grades or several relevant documents."""
+
+    @cached_property
+    def judgments(self) -> Judgments:
+        """Every judged query with the grades of its documents.
+
+        Raises:
+            DataError: The data is missing or invalid.
+        """
+        return self.read_stated_judgments() if self.read_stated_judgments else Judgments.from_positions(self.read())
 
     @property
     def query_language(self) -> str:
@@ -144,20 +158,24 @@ def _warn_once(message: str) -> None:
     logger.warning(message)
 
 
-def open_data(reference: str | Path, options: ReadOptions = DEFAULT_OPTIONS) -> Dataset:
+def open_data(reference: DataReference, options: ReadOptions = DEFAULT_OPTIONS) -> Dataset:
     """Open data by the path of a file or folder, which takes precedence, the name of a task, or that of a dataset on the Hub.
+
+    Texts themselves are data, too: a list or a column of a data frame.
 
     A folder that is in the PosIR layout, a part of it, or holds it as in `POSIR_DATA`, is read as that, whatever else it has;
     then one of BEIR as that; of any other folder, every file is read in its own format, and all documents are one corpus.
 
     Args:
-        reference: Path or name.
+        reference: Path, name or texts.
         options: What the format leaves open.
 
     Raises:
         PosirError: There is no such data, or it is in no known format.
         DataError: It cannot be read.
     """
+    if not isinstance(reference, str | Path):
+        return _open_strings(reference)
     path = Path(reference).expanduser()
     if path.is_dir():
         return _open_layout_folder(path) or _open_folder(path, options)
@@ -168,6 +186,26 @@ def open_data(reference: str | Path, options: ReadOptions = DEFAULT_OPTIONS) -> 
     if "/" in str(reference) or path.suffix:
         raise PosirError(f"{reference}: no such file or folder. Give {KINDS}.")
     return open_task_data(str(reference))
+
+
+def _open_strings(texts: Iterable[object]) -> Dataset:
+    """Open texts that are in memory; raise PosirError for a whole data frame, whose columns would be taken for texts."""
+    if hasattr(texts, "columns"):
+        raise PosirError("This is a data frame. Give the column with the texts, such as data['text'].")
+    items = [_wrap_text(number, text) for number, text in enumerate(texts, start=1)]
+    revision = f"{LOCAL}-{digest(*(item.text for item in items if isinstance(item, Passage))).hex()}"
+
+    def read() -> Iterator[Item]:
+        return iter(items)
+
+    return _open_items("texts", "texts", "texts", read, read, lambda: revision, DEFAULT_OPTIONS, has_questions=False)
+
+
+def _wrap_text(number: int, text: object) -> Passage | SkippedText:
+    name = f"text {number}"
+    if not isinstance(text, str):
+        return SkippedText(name, "not a text")
+    return Passage("texts", name, text, id=str(number)) if text.strip() else SkippedText(name, "empty")
 
 
 def _open_layout_folder(path: Path) -> Dataset | None:
@@ -182,7 +220,7 @@ def _open_layout(name: str, repository: Repository, keys: Iterable[tuple[str, st
     subsets = tuple(_layout_subset(repository, language, language, domain) for language, domain in sorted(keys))
     files = [file for subset in subsets for file in domain_files(subset.query_language, subset.corpus_language, subset.domain)]
     revision = partial(repository.revision, files)
-    return Dataset(name, "in the PosIR layout", repository.location, RelativePositions(), subsets, revision)
+    return Dataset(legible_name(name), "in the PosIR layout", repository.location, RelativePositions(), subsets, revision)
 
 
 def _layout_subset(repository: Repository, language: str, corpus_language: str, domain: str) -> Subset:
@@ -230,6 +268,7 @@ def _open_folder(path: Path, options: ReadOptions) -> Dataset:
         partial(_name_revision, path, files),
         options,
         has_questions=format_.has_questions(path, options),
+        read_judgments=partial(format_.read_judgments, path, options) if format_.read_judgments else None,
     )
 
 
@@ -279,6 +318,7 @@ def _open_items(
     options: ReadOptions,
     *,
     has_questions: bool,
+    read_judgments: Callable[[], Judgments] | None = None,
 ) -> Dataset:
     """Open what a reader of a format yields, as one subset."""
     domain = re.sub("[^a-z0-9_]+", "_", name.lower()).strip("_") or "texts"
@@ -297,7 +337,7 @@ def _open_items(
         code = options.language or detect_code(islice(texts, DETECTED_TEXTS))
         return code, code
 
-    subset = Subset(find_languages, domain, read_data, list_texts, read)
+    subset = Subset(find_languages, domain, read_data, list_texts, read, read_judgments)
     scheme = RelativePositions()
     return Dataset(legible_name(name), kind, location, scheme, (subset,), find_revision, has_questions, in_memory=True)
 

@@ -1,6 +1,5 @@
 """Questions of any format with the ids, documents and spans that they are evaluated by."""
 
-import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import numpy as np
 from datasets import Dataset
 
+from posir_tasks.digests import digest
 from posir_tasks.errors import DataError
 from posir_tasks.evidence import Evidence
 from posir_tasks.interventions import NO_SPAN
@@ -99,9 +99,8 @@ def _add_question(imported: ImportedData, question: PassageQuestion, document: s
     span, is_repaired = Span(*NO_SPAN), False
     if question.answer is not None:
         span, is_repaired = _find_span(question.answer, text, repair=repair)
-    key = "\0".join((document, question.name, question.text, str(span.start), str(span.end)))
     query: dict[str, Any] = {
-        "_id": question.id or hashlib.blake2b(key.encode(), digest_size=16).hexdigest(),
+        "_id": question.id or digest(document, question.name, question.text, *span, size=16).hex(),
         "text": question.text,
         "pos_char_span": [span.start, span.end],
         "pos_char_length": len(text),

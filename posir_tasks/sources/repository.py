@@ -13,7 +13,6 @@ from posir_tasks.digests import digest, digest_files
 from posir_tasks.display.progress import BRIEF_SECONDS, track
 from posir_tasks.errors import DataError, PosirError, summarize_error
 from posir_tasks.files import find_files
-from posir_tasks.sources.checks import DataProblem, raise_problems
 
 #: Folder with a subfolder per dataset, such as `PosIR-Benchmark-v1/`; if set, it is read instead of the Hub.
 DATA_VARIABLE = "POSIR_DATA"
@@ -100,6 +99,9 @@ class LocalRepository:
         file = self.locate(path)
         if not file.is_file():
             fix = f"Put the file there; if {DATA_VARIABLE} is set to this folder, unset it to read from the Hub instead."
+            # It imports polars, which reading results should not cost.
+            from posir_tasks.sources.checks import DataProblem, raise_problems
+
             raise_problems([DataProblem(str(file), None, f"missing. {fix}")])
         return file
 

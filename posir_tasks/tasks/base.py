@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from abc import abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -23,9 +23,8 @@ from posir_tasks.files import atomic_update
 from posir_tasks.host.private_names import TASKS_REGISTRY
 from posir_tasks.host.retrieval_task import RetrievalTask, SubsetRun
 from posir_tasks.models.run_settings import find_first_stage
-from posir_tasks.plugin_api.manager import score_result
 from posir_tasks.query_ranks import save_query_ranks
-from posir_tasks.ranks import RankedQueries, rank_results, retrieval_scores
+from posir_tasks.ranks import RankedQueries, Results, rank_results, retrieval_scores
 from posir_tasks.result_schema import (
     COVERAGE_KEY,
     DIGEST_KEY,
@@ -36,13 +35,21 @@ from posir_tasks.result_schema import (
     RUN_KEY,
     SCHEMA,
     SCORE_NAMES_KEY,
+    SEARCH_KEY,
     TOLERATED_KEY,
 )
 from posir_tasks.results import rounded
 from posir_tasks.schemes import PositionScheme, RelativePositions
 from posir_tasks.scores import ResultValues
 from posir_tasks.search.bm25 import fit_to_script
-from posir_tasks.search.dispatch import MultiVectorSearch, SearchRequest, is_reranker, search_ranks, search_results
+from posir_tasks.search.dispatch import (
+    MultiVectorSearch,
+    RecordedSearch,
+    SearchRequest,
+    is_reranker,
+    search_and_rank,
+    search_results,
+)
 from posir_tasks.search.first_stage import load_first_stage
 from posir_tasks.search.input_window import find_truncated
 from posir_tasks.sources.data import PositionData
@@ -61,11 +68,13 @@ from posir_tasks.sources.repository import (
 )
 from posir_tasks.tasks.dataset import LazySubsets, SplitData
 from posir_tasks.tasks.metadata import SPLIT, build_metadata
+from posir_tasks.tasks.query_scores import QueryScores
 from posir_tasks.window_coverage import TruncatedEvidence, WindowCoverage
 
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
-    from mteb.types import ScoresDict
+    from mteb.types import RelevantDocumentsType, ScoresDict
+    from mteb.types.statistics import DescriptiveStatistics
 
 logger = logging.getLogger(__name__)
 
@@ -234,6 +243,29 @@ class PositionTask(RetrievalTask):
             self.dataset = LazySubsets(self.hf_subsets, self._read_with_warning)
             self.data_loaded = True
 
+    def calculate_descriptive_statistics(
+        self, overwrite_results: bool = False, num_proc: int | None = None
+    ) -> dict[str, DescriptiveStatistics]:
+        """Return mteb's statistics of the texts: those of the package or an earlier call, else calculated from the data.
+
+        Args:
+            overwrite_results: Whether to calculate them again.
+            num_proc: Processes to use, where mteb uses several.
+
+        Raises:
+            DataError: The data cannot be read, or the task evaluates a part of its subsets only.
+        """
+        hide_tracebacks()
+        if overwrite_results or self.metadata.descriptive_stats is None:
+            # The revision of local data is known once it is loaded.
+            self.load_data(num_proc)
+            if absent := [subset for subset in self.metadata.hf_subsets if subset not in self.dataset]:
+                raise DataError(
+                    f"{self.metadata.name}: the statistics are of all subsets; this task lacks {', '.join(absent)}. Create it "
+                    "without a filter, or complete the data."
+                )
+        return super().calculate_descriptive_statistics(overwrite_results, num_proc)
+
     def _read_with_warning(self, subset: str) -> PositionData:
         data = self.read_subset(subset)
         for warning in data.warnings:
@@ -248,7 +280,7 @@ class PositionTask(RetrievalTask):
             top_ranked, first_stage_model = stage.top_ranked, stage.model_meta
         request = self._search_request(data, top_ranked, run)
         fitted = fit_to_script(with_cache(model), request.context.corpus_language)
-        ranked = self._search(fitted, request, data["evidence"], run)
+        results, ranked = self._search(fitted, request, data["evidence"], run)
         with run.timer("Scoring", split=run.hf_split, subset=run.hf_subset):
             scores = retrieval_scores(ranked, self.k_values)
             if first_stage_model:
@@ -256,12 +288,47 @@ class PositionTask(RetrievalTask):
         with run.timer("Counting tokens", split=run.hf_split, subset=run.hf_subset):
             truncated = find_truncated(model, request, data["evidence"])
         with run.timer("Scoring positions", split=run.hf_split, subset=run.hf_subset):
-            scores |= self._position_scores(ranked, data, truncated, run.hf_subset, taken=scores.keys())
+            query_scores = self._score_queries(ranked, scores, data["evidence"], truncated, run.hf_subset)
+            specific = rounded(
+                self.task_specific_scores(
+                    query_scores, data["relevant_docs"], results, hf_split=run.hf_split, hf_subset=run.hf_subset
+                )
+            )
+            scores |= self._describe_run(query_scores.additive, data, sorted(specific)) | specific
         if isinstance(fitted, BM25Search) and fitted is not model:
             scores[RUN_KEY]["bm25_tokens"] = "character trigrams"
         if isinstance(model, MultiVectorSearch):
             scores[RUN_KEY][INDEX_KEY] = {"documents": len(data["corpus"]), "vectors": model.document_vectors}
+        if isinstance(model, RecordedSearch):
+            scores[RUN_KEY][SEARCH_KEY] = dict(model.search_record)
         return scores
+
+    def task_specific_scores(
+        self,
+        scores: Mapping[str, Mapping[str, float]],
+        qrels: RelevantDocumentsType,  # noqa: ARG002
+        results: Results,  # noqa: ARG002
+        hf_split: str,  # noqa: ARG002
+        hf_subset: str,  # noqa: ARG002
+    ) -> dict[str, Any]:
+        """Return the scores that plugins declare, such as PSI; a subclass may add its own to them.
+
+        Args:
+            scores: Scores of each query by the names of pytrec_eval, such as `ndcg_cut_10`: what the method was called with.
+            qrels: Relevant document of each query.
+            results: Score of each retrieved document, by query.
+            hf_split: The split.
+            hf_subset: The subset.
+
+        Raises:
+            PosirError: The `scores` are others than the method was called with: posir's are computed from what they carry.
+        """
+        if not isinstance(scores, QueryScores):
+            raise PosirError(
+                f"{self.metadata.name}: task_specific_scores needs the `scores` that it is called with, not a changed copy. "
+                "In a subclass, pass them on to super() as they are."
+            )
+        return scores.compute_declared()
 
     def _search_request(self, data: SplitData, top_ranked: Any, run: SubsetRun) -> SearchRequest:
         return SearchRequest(
@@ -274,10 +341,12 @@ class PositionTask(RetrievalTask):
             timer=run.timer,
         )
 
-    def _search(self, model: MTEBModels, request: SearchRequest, evidence: Evidence, run: SubsetRun) -> RankedQueries:
+    def _search(
+        self, model: MTEBModels, request: SearchRequest, evidence: Evidence, run: SubsetRun
+    ) -> tuple[Results, RankedQueries]:
         """Search; save mteb's predictions and the ranks of the relevant documents if a folder is given."""
         if not run.prediction_folder:
-            return search_ranks(model, request)
+            return search_and_rank(model, request)
         results = search_results(model, request)
         with atomic_update(run.prediction_folder / self.prediction_file_name) as folder:
             self.save_predictions(results, model, folder, run)
@@ -294,38 +363,37 @@ class PositionTask(RetrievalTask):
             ranked.ranks,
             experiment=meta.experiment_name,
         )
-        return ranked
+        return results, ranked
 
-    def _position_scores(
+    def _score_queries(
         self,
         ranked: RankedQueries,
-        data: SplitData,
+        usual: Mapping[str, Any],
+        evidence: Evidence,
         truncated: TruncatedEvidence | None,
         subset: str,
-        taken: Collection[str],
-    ) -> dict[str, Any]:
-        evidence = data["evidence"]
+    ) -> QueryScores:
         beyond = truncated.beyond if truncated else None
         ranks = DocumentRanks.from_ranks(self.scheme, evidence, ranked.ranks, beyond, subset)
         coverage = WindowCoverage.from_ranks(truncated, self.scheme, evidence, ranked.ranks) if truncated else None
-        reserved = {PROFILE_KEY, RANKS_KEY, COVERAGE_KEY, RUN_KEY, "main_score", "hf_subset", "languages", "mteb_version"}
-        computed = score_result(ResultValues(ranks, coverage))
-        scores: dict[str, Any] = rounded(computed.to_json(ranks.profile.positions, taken={*taken, *reserved}))
-        run = {
-            "schema": SCHEMA,
-            REVISION_KEY: data["revision"],
-            DIGEST_KEY: digest_data(data["corpus"], data["queries"], evidence),
-            TOLERATED_KEY: data["tolerated"],
-            "missing_subsets": self.missing_subsets(),
-            "top_k": self.top_k,
-            SCORE_NAMES_KEY: sorted(scores),
-        }
+        by_query = dict(zip(evidence.positives(), ranked.ranks.tolist(), strict=True))
+        return QueryScores(by_query, self.k_values, usual, ResultValues(ranks, coverage))
+
+    def _describe_run(self, values: ResultValues, data: SplitData, score_names: Sequence[str]) -> dict[str, Any]:
+        """Return what a result stores of a subset beside scores: additive values, and what was read and run."""
         return {
-            PROFILE_KEY: ranks.profile.to_json(),
-            RANKS_KEY: ranks.to_json(),
-            COVERAGE_KEY: coverage.to_json() if coverage else {"window": None},
-            RUN_KEY: run,
-            **scores,
+            PROFILE_KEY: values.profile.to_json(),
+            RANKS_KEY: values.ranks.to_json(),
+            COVERAGE_KEY: values.coverage.to_json() if values.coverage else {"window": None},
+            RUN_KEY: {
+                "schema": SCHEMA,
+                REVISION_KEY: data["revision"],
+                DIGEST_KEY: digest_data(data["corpus"], data["queries"], data["evidence"]),
+                TOLERATED_KEY: data["tolerated"],
+                "missing_subsets": self.missing_subsets(),
+                "top_k": self.top_k,
+                SCORE_NAMES_KEY: score_names,
+            },
         }
 
 

@@ -1,26 +1,56 @@
 """The metadata of position-aware tasks: the fields that they share, and the names and languages that are allowed."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from mteb.abstasks.task_metadata import TaskMetadata
 from pydantic import ValidationError
 
 from posir_tasks.errors import PosirError
+from posir_tasks.files import cache_folder
 from posir_tasks.language_codes import check_code
+
+if TYPE_CHECKING:
+    from mteb.types.statistics import DescriptiveStatistics
 
 #: The only split.
 SPLIT = "test"
 #: The query instruction in the authors' code (arXiv 2601.08363); each model adapts it to its own prompt format.
 QUERY_PROMPT = "Given a web search query, retrieve relevant passages that answer the query"
 
+#: Descriptive statistics of the tasks whose data is part of the package.
+SHIPPED_STATISTICS = Path(__file__).parent.parent / "descriptive_stats"
+
 TASK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+class PositionTaskMetadata(TaskMetadata):
+    """mteb's metadata of a task, with the descriptive statistics outside of mteb's package."""
+
+    @property
+    def descriptive_stat_path(self) -> Path:
+        """File of the descriptive statistics of this revision of the data: part of the package, or in posir's cache."""
+        name = f"{self.name}@{quote(self.revision, safe='')}.json"
+        shipped = SHIPPED_STATISTICS / name
+        return shipped if shipped.exists() else cache_folder() / "descriptive_stats" / name
+
+    @property
+    def descriptive_stats(self) -> dict[str, DescriptiveStatistics] | None:
+        """Descriptive statistics by split; None if they were not calculated, or their file was not written to its end."""
+        try:
+            return super().descriptive_stats
+        except ValueError:
+            return None
 
 
 def build_metadata(
     name: str, *, dataset: str, revision: str, languages: Sequence[str] | Mapping[str, Sequence[str]], **fields: Any
-) -> TaskMetadata:
+) -> PositionTaskMetadata:
     """Return the metadata of a task, with defaults for the fields that position-aware tasks share.
 
     Args:
@@ -49,7 +79,7 @@ def build_metadata(
     }
     given = {"name": name, "dataset": {"path": dataset, "revision": revision}, "eval_langs": languages}
     try:
-        metadata = TaskMetadata(**{**defaults, **given, **fields})
+        metadata = PositionTaskMetadata(**{**defaults, **given, **fields})
         check_name_and_languages(metadata)
     except ValidationError as error:
         wrong = "; ".join(f"field '{'.'.join(map(str, problem['loc']))}': {problem['msg']}" for problem in error.errors())

@@ -25,11 +25,12 @@ class OpenedTask(PositionTask):
         return replace(self.subsets[subset].read(), revision=self.metadata.revision)
 
 
-def open_data_task(data: Dataset) -> PositionTask:
+def open_data_task(data: Dataset, base: type[OpenedTask] = OpenedTask) -> PositionTask:
     """Return a task on data; in this process, mteb also finds it by its name.
 
     Args:
         data: Questions with evidence, in one or several languages.
+        base: What reads and evaluates the subsets.
 
     Raises:
         PosirError: The language of the data is not known.
@@ -52,4 +53,4 @@ def open_data_task(data: Dataset) -> PositionTask:
         languages={name: [subset.query_language, subset.corpus_language] for name, subset in subsets.items()},
     )
     attributes = {"metadata": metadata, "scheme": data.scheme, "subsets": subsets, "__module__": __name__}
-    return register_task(type(data.name, (OpenedTask,), attributes | {"__doc__": metadata.description}))
+    return register_task(type(data.name, (base,), attributes | {"__doc__": metadata.description}))

@@ -10,6 +10,8 @@ from posir_tasks.text.spans import Span
 WIDE_SPACE = re.compile(r"[^\S\x00-\x7f]")
 #: Longest sentence in characters; longer ones, which occur in scripts without full stops, are cut at white space.
 MAX_SENTENCE = 400
+#: Code of a language that is not known: general rules apply.
+UNKNOWN_LANGUAGE = "und"
 BOUNDARY = re.compile(r"\s+")
 
 
@@ -18,7 +20,7 @@ def find_sentences(text: str, language: str) -> list[Span]:
 
     Args:
         text: Any text.
-        language: Its code, such as `en` or `eng-Latn`; for an unknown one, general rules apply.
+        language: Its code, such as `en` or `eng-Latn`; for `UNKNOWN_LANGUAGE` and languages without rules, general ones apply.
     """
     from sentencex import get_sentence_boundaries
 
@@ -38,7 +40,7 @@ def _cut(text: str, start: int, end: int) -> Iterator[Span]:
 
 
 def split_at_periods(text: str) -> list[str]:
-    """Split as in the code sgoel97/neurips-embedding-positional-bias: at line breaks, then at `. `.
+    """Split as Bias Learning (OpenReview 4GD7a9Bo9A) does: at line breaks, then at `. `.
 
     Empty sentences and single periods are dropped, and `.` is appended to each, which doubles a final one.
     """

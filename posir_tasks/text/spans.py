@@ -26,3 +26,8 @@ class Span(NamedTuple):
         content = self.of(text)
         start = self.start + len(content) - len(content.lstrip())
         return Span(start, start + len(content.strip()))
+
+
+def find_third(span: Span, characters: int) -> int:
+    """Return the third, 0 to 2, of a text of that many characters that holds the midpoint of a span."""
+    return min(2, int(span.middle * 3 / characters))

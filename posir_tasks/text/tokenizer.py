@@ -1,4 +1,8 @@
-"""Tokens of a text, counted and located: those of a tokenizer of transformers, or estimated from bytes."""
+"""Tokens of a text, counted and located: those of a tokenizer of transformers, or estimated from bytes.
+
+Special tokens and truncation belong to a model's input, not to a text. Code that needs the input itself asks the model:
+`search/input_window.py`, late chunks and gradient saliency.
+"""
 
 from __future__ import annotations
 

@@ -34,12 +34,12 @@ def test_from_documents_to_a_report(squad_data, tmp_path):
         config.write_text(yaml.safe_dump(values))
         done = run("posir", "build", str(config), "--format", "json", POSIR_CACHE=str(tmp_path / "cache"))
     assert done.returncode == 0, done.stderr
-    stages = {one["stage"]: one for one in json.loads(done.stdout)["stages"]}
+    stages = {stage["stage"]: stage for stage in json.loads(done.stdout)["stages"]}
     assert stages["verify: rerankers"]["published_rate"] == 0.44
     assert stages["false-negatives"]["kept"] >= 20
     right = [
-        truth.is_right(one["text"], one["document"], one["span"]["start"], one["span"]["end"])
-        for one in map(json.loads, (output / "eng-Latn" / "harbour" / "provenance.jsonl").read_text().splitlines())
+        truth.is_right(line["text"], line["document"], line["span"]["start"], line["span"]["end"])
+        for line in map(json.loads, (output / "eng-Latn" / "harbour" / "provenance.jsonl").read_text().splitlines())
     ]
     assert sum(right) / len(right) >= 0.97
     assert run("posir", "validate", str(tmp_path / "data")).returncode == 0
@@ -63,7 +63,7 @@ def build(folder, server, name, *options, environment=None, **fields):
     done = run("posir", "build", str(config), "--format", "json", *options, **cache, **(environment or {}))
     assert done.returncode == 0, done.stderr
     output = folder / name / "data"
-    files = {str(one.relative_to(output)): one.read_bytes() for one in sorted(output.rglob("*")) if one.is_file()}
+    files = {str(file.relative_to(output)): file.read_bytes() for file in sorted(output.rglob("*")) if file.is_file()}
     return json.loads(done.stdout), files
 
 
@@ -74,15 +74,15 @@ def test_a_build_on_a_ray_cluster_has_the_same_dataset(tmp_path):
     write_documents(tmp_path / "texts", documents)
     model = str(write_tiny_model(tmp_path / "model"))
     # At this threshold the tiny model suspects every document that it recalls.
-    found = {"embedder": model, "recall": 4, "rerankers": [model], "threshold": 0.0}
-    fields = {"verify": {"rerankers": [model]}, "false_negatives": found}
+    values = {"embedder": model, "recall": 4, "rerankers": [model], "threshold": 0.0}
+    fields = {"verify": {"rerankers": [model]}, "false_negatives": values}
     with serve_language_model(Truth(documents)) as server:
         here, files = build(tmp_path, server, "here", **fields)
         calls = sum(server.answered.values())
     with serve_language_model(Truth(documents)) as server:
         there, others = build(tmp_path, server, "there", "--engine", "ray", environment={"RAY_worker_niceness": "0"}, **fields)
         assert sum(server.answered.values()) == calls
-    kept = {one["stage"]: one["kept"] for one in here["stages"]}
+    kept = {stage["stage"]: stage["kept"] for stage in here["stages"]}
     assert 0 < kept["verify: rerankers"] < kept["locate"]
     assert kept["false-negatives"] > 0
     assert here == there
@@ -102,7 +102,7 @@ def test_a_translation_is_filtered_and_every_filter_is_in_the_report(squad_data,
         "not translated": lambda sentence: sentence,
         "length outlier": lambda sentence: " ".join([texts[sentence]] * 9),
     }
-    faulty = dict(zip((" ".join(one.text.split()) for one in documents), faults.values(), strict=False))
+    faulty = dict(zip((" ".join(document.text.split()) for document in documents), faults.values(), strict=False))
 
     def translate(text):
         text = " ".join(text.split())
@@ -111,7 +111,7 @@ def test_a_translation_is_filtered_and_every_filter_is_in_the_report(squad_data,
 
     with serve_language_model(Truth(documents), rates=NO_FAILURES | {"prefix": 0.4}, translate=translate) as server:
         report, files = build(tmp_path, server, "german", translate={"languages": ["deu-Latn"]})
-    rows = {one["stage"]: one for one in report["stages"]}
+    rows = {stage["stage"]: stage for stage in report["stages"]}
     assert rows["translate: deu-Latn, documents"]["reasons"] == dict.fromkeys(faults, 1)
     assert rows["translate: deu-Latn, documents"]["kept"] == 10
     questions = rows["translate: deu-Latn, questions"]
@@ -129,7 +129,7 @@ def test_a_translation_is_filtered_and_every_filter_is_in_the_report(squad_data,
 def test_documents_are_read_from_the_hub(tmp_path):
     documents = mini_documents()[:8]
     (tmp_path / "repository").mkdir()
-    texts = pl.DataFrame({"id": [one.id for one in documents], "text": [one.text for one in documents]})
+    texts = pl.DataFrame({"id": [document.id for document in documents], "text": [document.text for document in documents]})
     texts.write_parquet(tmp_path / "repository" / "train.parquet")
     fields = (
         "documents=some/texts", "language=eng-Latn", "domain=harbour", f"output={tmp_path / 'data'}",
@@ -142,8 +142,8 @@ def test_documents_are_read_from_the_hub(tmp_path):
         absent = run("posir", "build", "run", "--set", "documents=some/other", *options[2:], HF_ENDPOINT=hub.url, **hub_cache)
     assert done.returncode == 0, done.stderr
     sampled = json.loads((tmp_path / "work" / "sample.json").read_text())["documents"]
-    assert {one["id"]: one["text"] for one in sampled} == {one.id: one.text for one in documents}
-    assert {one["source"].partition(":")[0] for one in sampled} == {f"some/texts@{'a' * 40}"}
+    assert {row["id"]: row["text"] for row in sampled} == {document.id: document.text for document in documents}
+    assert {row["source"].partition(":")[0] for row in sampled} == {f"some/texts@{'a' * 40}"}
     assert absent.returncode == 1
     assert "documents: some/other" in absent.stdout + absent.stderr
     assert "Traceback" not in absent.stderr

@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 from tests.support.commands import BIN, CLEAN
-from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
+from tests.support.datasets import POSIR_FOLDER, TEXTS, posir_tables, write_domain
 from tests.support.fresh import fresh_environment
 from tests.support.human_answers import Truth, mini_documents
 from tests.support.language_model_server import serve_language_model
@@ -27,6 +27,11 @@ FIRST = ("README",)
 BLOCK = re.compile(r"^```(bash|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 #: Languages of the reader's data.
 LANGUAGES = ("eng-Latn", "deu-Latn")
+#: Documents without questions in the reader's data, for probes that join three of them.
+LETTERS = {
+    f"letter-{place}": f"The {place} burned down in a dry summer. It was built anew of gray brick. Nobody remembers who paid."
+    for place in ("mill", "weir", "ferry", "lighthouse")
+}
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -40,7 +45,7 @@ def variables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, st
     home = tmp_path_factory.mktemp("reader")
     write_hub_cache(home / "hugging-face")
     for language in LANGUAGES:
-        write_domain(home / "data" / POSIR_FOLDER, posir_tables(), language=language)
+        write_domain(home / "data" / POSIR_FOLDER, posir_tables(TEXTS | LETTERS), language=language)
     write_squad(home / "data" / "squad_v2")
     with serve_language_model(Truth(mini_documents(least=0))) as server:
         yield {

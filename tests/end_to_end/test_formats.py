@@ -13,20 +13,25 @@ from posir_data.import_commands import read_sources
 from posir_data.texts import read_texts
 from posir_mitigate.trials import open_task
 from posir_probe.sources import open_probe_source
-from posir_stats.plugin import compute_statistics
+from posir_stats.api import compute_statistics
 from posir_tasks.errors import DataError, PosirError
+from posir_tasks.sources.folder import resolve_folder
 from posir_tasks.sources.formats.options import ReadOptions
 from posir_tasks.sources.opening import open_data
 from posir_tasks.sources.questions import collect_questions
 from posir_tasks.sources.repository import DATA_VARIABLE, open_repository
+from posir_tasks.text.sentences import find_sentences
 from posir_train.examples import read_examples
 from posir_train.sources import open_dataset
 from tests.plugins.posir_train.texts import build_examples
+from tests.support.commands import run
 from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
+from tests.support.hub import serve
+from tests.support.models import write_tiny_model
 
 EXAMPLES = build_examples(articles=6, questions=6)
 TEXTS = {document.id: document.text for document in EXAMPLES.documents}
-ASKED = {one.id: (one.question, one.document.id, one.evidence) for one in EXAMPLES.examples}
+ASKED = {example.id: (example.question, example.document.id, example.evidence) for example in EXAMPLES.examples}
 QUESTIONS = sorted((question, TEXTS[document], answer) for question, document, answer in ASKED.values())
 
 
@@ -48,7 +53,7 @@ def squad() -> dict:
         }
         for identifier, text in TEXTS.items()
     ]
-    return {"data": [{"title": f"a{number}", "paragraphs": [one]} for number, one in enumerate(paragraphs)]}
+    return {"data": [{"title": f"a{number}", "paragraphs": [paragraph]} for number, paragraph in enumerate(paragraphs)]}
 
 
 def layout(folder: Path) -> Path:
@@ -105,6 +110,22 @@ def beir(folder: Path) -> Path:
     return folder
 
 
+def beir_of_sentences(folder: Path) -> Path:
+    """Write evidence as SciFact does: the numbers of the sentences that have it, whose text is the evidence."""
+    beir(folder)
+    queries = [
+        {"_id": name, "text": question, "metadata": {document: [{"sentences": [find_sentence(TEXTS[document], answer)[0]]}]}}
+        for name, (question, document, answer) in ASKED.items()
+    ]
+    write_lines(folder / "queries.jsonl", queries)
+    return folder
+
+
+def find_sentence(text: str, answer: str) -> tuple[int, str]:
+    sentences = [span.of(text) for span in find_sentences(text, "eng-Latn")]
+    return next((number, sentence) for number, sentence in enumerate(sentences) if answer in sentence)
+
+
 def folder_of_questions_and_texts(folder: Path) -> Path:
     value = squad()
     for number, article in enumerate(value["data"]):
@@ -135,12 +156,12 @@ TEXTS_ALONE = (plain_texts, text_lines, text_parquet)
 
 
 def texts_of_inspect(source: str) -> list[str]:
-    return [one.text for one in read_texts(source).texts]
+    return [text.text for text in read_texts(source).texts]
 
 
 def texts_of_build(source: str) -> list[str]:
     settings = BuildSettings.model_construct(documents=source, text_field=None, id_field=None, revision=None)
-    return [one.text for one in read_documents(settings)]
+    return [document.text for document in read_documents(settings)]
 
 
 def texts_of_probe(source: str) -> list[str]:
@@ -151,11 +172,16 @@ def texts_of_probe(source: str) -> list[str]:
 def questions_of_probe(source: str) -> list[tuple[str, str, str]]:
     (subset,) = open_probe_source(source).subsets
     data = subset.read().data
-    return [(one.text, data.documents[one.document], one.span.of(data.documents[one.document])) for one in data.questions]
+    return [
+        (question.text, data.documents[question.document], question.span.of(data.documents[question.document]))
+        for question in data.questions
+    ]
 
 
 def questions_of_train(source: str) -> list[tuple[str, str, str]]:
-    return [(one.question, one.document.text, one.evidence) for one in read_examples(open_dataset(source)).examples]
+    return [
+        (example.question, example.document.text, example.evidence) for example in read_examples(open_dataset(source)).examples
+    ]
 
 
 def questions_of_mitigate(source: str) -> list[tuple[str, str, str]]:
@@ -186,6 +212,35 @@ def test_every_command_that_takes_questions_reads_every_format_that_has_them(tmp
     assert sorted(read(str(write(tmp_path)))) == QUESTIONS
 
 
+@pytest.mark.parametrize("read", [questions_of_probe, questions_of_train, questions_of_mitigate, questions_of_import])
+def test_every_command_that_takes_questions_reads_the_evidence_of_scifact(tmp_path, read):
+    expected = sorted((question, text, find_sentence(text, answer)[1]) for question, text, answer in QUESTIONS)
+    assert sorted(read(str(beir_of_sentences(tmp_path)))) == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("write", [layout, question_parquet])
+def test_a_dataset_of_the_hub_is_taken_by_every_command(tmp_path, write):
+    root = tmp_path / "repository"
+    root.mkdir()
+    write(root)
+    model = write_tiny_model(tmp_path / "model")
+    target = ("--language", "eng-Latn", "--domain", "facts", "--output")
+    commands = {
+        "stats": ("stats", "some/facts", "--format", "json"),
+        "compose": ("compose", "some/facts", "--tokens", "20", *target, tmp_path / "composed"),
+        "import": ("import", "some/facts", *target, tmp_path / "imported"),
+        "mitigate": ("mitigate", model, "some/facts", "--method", "chunks(32)"),
+        "probe": ("probe", model, "--data", "some/facts", "--probe", "evidence_moving"),
+        "absent": ("stats", "some/other"),
+    }
+    with serve("some/facts", root, "a" * 40) as hub:
+        variables = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "hf"), "HF_HUB_OFFLINE": "0"}
+        outcomes = {name: run("posir", *map(str, command), **variables) for name, command in commands.items()}
+    assert {name: outcome.stderr for name, outcome in outcomes.items() if outcome.returncode and name != "absent"} == {}
+    assert "some/other: no such file or folder, and no dataset on the Hub" in outcomes["absent"].stderr
+
+
 @pytest.mark.parametrize("write", WITH_QUESTIONS)
 def test_statistics_are_of_every_format_that_has_questions(tmp_path, write):
     (subset,) = compute_statistics(str(write(tmp_path))).subsets
@@ -197,6 +252,12 @@ def test_statistics_are_of_every_format_that_has_questions(tmp_path, write):
 def test_texts_alone_are_refused_where_questions_are_needed(tmp_path, write, read):
     with pytest.raises(DataError, match=r"has no questions with the span of their evidence, which posir .* needs"):
         read(str(write(tmp_path)))
+
+
+@pytest.mark.parametrize("write", [squad_file, beir, plain_texts])
+def test_only_the_layout_can_be_validated(tmp_path, write):
+    with pytest.raises(PosirError, match=r"`posir import` converts other formats"):
+        resolve_folder(write(tmp_path))
 
 
 @pytest.mark.parametrize("reference", ["none.json", "no/such/folder", "PosIR-Minni"])
@@ -217,10 +278,10 @@ def test_a_file_that_is_not_utf_8_is_skipped_by_every_command_and_its_byte_is_na
     plain_texts(tmp_path)
     (tmp_path / "latin.txt").write_bytes("Größe".encode("latin-1"))
     skipped = ("latin.txt", "not UTF-8", "byte 0xf6 at 2")
-    assert [(one.name, one.reason, one.detail) for one in read_texts(str(tmp_path)).skipped] == [skipped]
-    assert [(one.name, one.reason, one.detail) for one in open_probe_source(str(tmp_path)).skipped] == [skipped]
+    assert [(skip.name, skip.reason, skip.detail) for skip in read_texts(str(tmp_path)).skipped] == [skipped]
+    assert [(skip.name, skip.reason, skip.detail) for skip in open_probe_source(str(tmp_path)).skipped] == [skipped]
     settings = BuildSettings.model_construct(documents=str(tmp_path), text_field=None, id_field=None, revision=None)
-    assert len([one for one in read_documents(settings) if getattr(one, "detail", "") == skipped[-1]]) == 1
+    assert len([document for document in read_documents(settings) if getattr(document, "detail", "") == skipped[-1]]) == 1
     (tmp_path / "facts.json").write_text(json.dumps(squad()))
     assert len(read_examples(open_dataset(str(tmp_path))).examples) == 36
     assert "Skipped: 1 not UTF-8 (latin.txt: byte 0xf6 at 2)" in caplog.text

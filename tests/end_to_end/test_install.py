@@ -55,25 +55,30 @@ def test_the_start_file_names_one_function_as_pep_829_says():
     assert pkgutil.resolve_name(entry_point) is posir_autoload.start
 
 
-def test_the_pth_file_is_one_line_that_python_executes_and_calls_the_same_function():
-    (line,) = AUTOLOAD_FILES["posir.pth"].splitlines()
-    assert line.startswith("import ")
-    assert "posir_autoload.start()" in line
+def test_the_pth_file_is_one_import_and_nothing_else():
+    assert (ROOT / "autoload" / "posir.pth").read_bytes() == b"import posir_autoload\n"
 
 
-@pytest.mark.parametrize("module", [None, "raise RuntimeError('broken')", "def start(): raise OSError('broken')"])
-def test_the_pth_line_never_raises_even_if_the_package_is_broken(tmp_path: Path, module: str | None):
-    if module:
-        (tmp_path / "posir_autoload.py").write_text(module)
-    done = run_without_site(AUTOLOAD_FILES["posir.pth"], tmp_path)
-    assert (done.stdout, done.stderr) == ("", "")
+def test_the_module_imports_only_what_python_has_loaded_at_start():
+    code = "import sys; before = set(sys.modules); import posir_autoload; print(sorted(set(sys.modules) - before))"
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(ROOT / 'autoload')!r}); {code}"],
+        capture_output=True, text=True, check=True, env={"POSIR_AUTOLOAD": "1"},
+    )  # fmt: skip
+    assert done.stdout in ("[]\n", "['posir_autoload']\n")
 
 
 @pytest.mark.parametrize(("switch", "installed"), [("1", True), ("0", False)])
-def test_the_function_does_nothing_if_switched_off_and_never_raises(switch: str, installed: bool):
-    code = "import sys, posir_autoload as a; a.start(); print(a.is_installed()); a.is_installed = None; a.start()"
+def test_importing_the_module_installs_the_hook_unless_it_is_switched_off(switch: str, installed: bool):
+    code = "import posir_autoload as a; print(a.is_installed()); a.start(); print(a.is_installed())"
     done = run_without_site(code, ROOT / "autoload", POSIR_AUTOLOAD=switch)
-    assert (done.stdout, done.stderr) == (f"{installed}\n", "")
+    assert (done.stdout, done.stderr) == (f"{installed}\n{installed}\n", "")
+
+
+def test_neither_the_import_nor_the_function_ever_raises():
+    code = "import os; os.environ = None; import posir_autoload as a; a.is_installed = None; a.start()"
+    done = run_without_site(code, ROOT / "autoload")
+    assert (done.stdout, done.stderr) == ("", "")
 
 
 def run_without_site(code: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -16,13 +16,13 @@ from posir_build.documents import read_texts
 from posir_build.settings import BuildSettings
 from posir_tasks.command.app import build_app
 from tests.plugins.posir_train.texts import build_examples
-from tests.support.commands import run
+from tests.support.commands import OUTPUT, run
 from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
 from tests.support.models import write_tiny_model
 
 EXAMPLES = build_examples(articles=6, questions=6)
 TEXTS = {document.id: document.text for document in EXAMPLES.documents}
-ASKED = {one.id: (one.question, one.document.id, one.evidence) for one in EXAMPLES.examples}
+ASKED = {example.id: (example.question, example.document.id, example.evidence) for example in EXAMPLES.examples}
 #: What the sibling has: its only document is none of these, and none of its files is complete.
 OTHER_TEXTS = {"other": "Another text, which is not to be read. It has two sentences."}
 OTHER_ASKED = {"other": ("Which text is that?", "other", "Another")}
@@ -56,7 +56,7 @@ def write_sources(folder: Path, texts: dict[str, str], asked: dict[str, tuple[st
         }
         for r in rows
     ]
-    squad = {"data": [{"title": f"a{number}", "paragraphs": [one]} for number, one in enumerate(paragraphs)]}
+    squad = {"data": [{"title": f"a{number}", "paragraphs": [paragraph]} for number, paragraph in enumerate(paragraphs)]}
     (folder / "squad.json").write_text(json.dumps(squad))
     for name, text in texts.items():
         (folder / "texts" / f"{name}.txt").write_text(text)
@@ -106,14 +106,14 @@ def test_documents_of_a_build_are_read(folder):
     pl.DataFrame({"id": list(TEXTS), "text": list(TEXTS.values())}).write_parquet(folder / "documents.parquet")
     for name in ("documents.parquet", "corpus.jsonl", "texts"):
         settings = BuildSettings.model_construct(documents=str(folder / name), text_field="text", id_field=None)
-        assert {one.text for one in read_texts(settings)} == set(TEXTS.values())
+        assert {text.text for text in read_texts(settings)} == set(TEXTS.values())
 
 
 @pytest.mark.slow
 def test_models_are_run_and_results_are_read(folder):
     environment = {"POSIR_DATA": str(folder), "POSIR_CACHE": str(folder / "cache"), "POSIR_EMBEDDINGS": str(folder / "vectors")}
     results = folder / "results"
-    options = ("-t", "PosIR-English", "--output-folder", str(results))
+    options = ("-t", "PosIR-English")
     dense, reranker = (str(write_tiny_model(folder / kind, kind)) for kind in ("dense", "cross-encoder"))
     # The second run reads the embeddings and the first stage from the caches.
     for command in (
@@ -122,7 +122,7 @@ def test_models_are_run_and_results_are_read(folder):
         ("posir", "run"),
     ):
         for model in (dense, reranker):
-            done = run(*command, *options, "-m", model, **environment)
+            done = run(*command, *options, OUTPUT[command[0]], str(results), "-m", model, **environment)
             assert done.returncode == 0, done.stderr
     assert len(list((folder / "vectors").rglob("*.arrow"))) == 2
     assert len(list((folder / "cache").rglob("*.parquet"))) == 1
@@ -145,7 +145,7 @@ def test_texts_are_inspected_and_probed_and_models_are_mitigated_and_trained(fol
         printed = posir("probe", model, "--data", source, "--probe", "segment_similarity_3", "--format", "csv")
         assert {row["documents"] for row in csv.DictReader(io.StringIO(printed))} == {"6"}
     data = folder / POSIR_FOLDER
-    posir("mitigate", model, data, "--method", "chunks(8)", "--output-folder", folder / "results")
+    posir("mitigate", model, data, "--method", "chunks(8)", "--output", folder / "results")
     settings = ("max_steps=2", "batch_size=2", "held_out=0.4", "drop_beyond=true")
     options = ("--positions", "begin", *(part for setting in settings for part in ("--set", setting)))
     trained = posir("train", model, "--data", data, "--guard", folder / "squad.json", "--output", folder / "tuned", *options)

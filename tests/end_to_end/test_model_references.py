@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from posir_tasks.models.endpoint_client import FIRST_TEXTS
-from tests.support.commands import run
+from tests.support.commands import OUTPUT, run
 from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
 from tests.support.embedding_server import Failure, serve_embeddings
 from tests.support.models import TINY_KINDS, write_tiny_model
@@ -24,8 +24,8 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 def evaluate(model: object, output: Path, environment: dict[str, str], *command: str) -> str:
     """Run `mteb run`, or another command, and return what it printed."""
-    options = ("-m", str(model), "-t", "PosIR-English", "--output-folder", str(output))
-    done = run(*(command or ("mteb", "run")), *options, **environment)
+    words = command or ("mteb", "run")
+    done = run(*words, "-m", str(model), "-t", "PosIR-English", OUTPUT[words[0]], str(output), **environment)
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr
 
@@ -94,7 +94,7 @@ def test_an_endpoint_is_evaluated_and_its_key_is_written_nowhere(
         shutil.rmtree(output)
         printed += evaluate(reference, output, environment, *command)
         assert len(server.batches) == sent + len(FIRST_TEXTS)
-        planned = run("posir", "plan", "-m", reference, "-t", "PosIR-English", **environment)
+        planned = run("posir", "plan", "-m", reference, "-t", "PosIR-English", "--explain", **environment)
         assert planned.returncode == 0, planned.stderr
         assert f"encoding by the endpoint {reference}," in " ".join(planned.stdout.split())
         printed += planned.stdout
@@ -102,7 +102,7 @@ def test_an_endpoint_is_evaluated_and_its_key_is_written_nowhere(
         printed += reported.stdout
         assert "endpoint/tiny" in reported.stdout
         server.key = "another"
-        failed = run(*command, "-m", reference, "-t", "PosIR-English", "--output-folder", f"{tmp_path}/new", **environment)
+        failed = run(*command, "-m", reference, "-t", "PosIR-English", OUTPUT[command[0]], f"{tmp_path}/new", **environment)
         assert failed.returncode == 1
         assert "refuses the key in OPENAI_API_KEY" in " ".join(failed.stderr.split())
         assert "Traceback" not in failed.stderr

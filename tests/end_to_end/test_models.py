@@ -95,8 +95,8 @@ def test_the_multi_vector_head_of_bge_m3_is_a_late_interaction_model(tiny):
         with torch.no_grad():
             hidden = bert(**tokenizer("Where was the mill?", return_tensors="pt")).last_hidden_state[0, 1:]
             expected = torch.nn.functional.normalize(head(hidden), dim=-1)
-        found = encode(["Where was the mill?", "A longer text, so that the other one is padded."])[0]
-        assert np.allclose(np.asarray(found), expected.numpy(), atol=1e-5)
+        result = encode(["Where was the mill?", "A longer text, so that the other one is padded."])[0]
+        assert np.allclose(np.asarray(result), expected.numpy(), atol=1e-5)
     check_scores(evaluate(model))
     assert resolve_colbert_head("bge-m3-colbert", MODEL_REGISTRY.resolve()).loader.reference == "BAAI/bge-m3:colbert"
 
@@ -125,7 +125,7 @@ def test_a_cross_encoder_reranks_the_model_that_the_environment_names_under_a_na
     assert model.mteb_model_meta.experiment_kwargs == {"first_stage": embedder, "query_prompt": "Find:\n"}
     assert find_model(ModelReference(reranker)).experiment_name == model.mteb_model_meta.experiment_name
     scores = evaluate(model)
-    first, other = (one["previous_results_model_meta"] for one in (plain, scores))
+    first, other = (value["previous_results_model_meta"] for value in (plain, scores))
     assert first["model_name"] == "mteb/baseline-bm25s"
     assert other["model_name"] == mteb.get_model_meta(embedder).name
     assert len(list((tmp_path / "cache").rglob("first-stage/*.parquet"))) == 2
@@ -143,12 +143,12 @@ def test_the_query_prompt_of_a_run_replaces_the_models_own_and_is_part_of_the_re
     plain, posq = mteb.get_model(str(tmp_path / "model")), PAPER_PROMPTS["posq"]
     monkeypatch.setenv("POSIR_QUERY_PROMPT", "posq")
     model = mteb.get_model(str(tmp_path / "model"))
-    found = {kind: find_prompt(model, PosIRMini.metadata, kind).text for kind in PromptType}
-    assert (found[PromptType.query], found[PromptType.document]) == (posq, "text: ")
+    texts = {kind: find_prompt(model, PosIRMini.metadata, kind).text for kind in PromptType}
+    assert (texts[PromptType.query], texts[PromptType.document]) == (posq, "text: ")
     assert find_prompt(plain, PosIRMini.metadata, PromptType.query).text == "own: "
     cache = mteb.ResultCache(tmp_path / "results")
-    for one in (plain, model):
-        mteb.evaluate(one, FewQuestions(), cache=cache, show_progress_bar=False)
+    for value in (plain, model):
+        mteb.evaluate(value, FewQuestions(), cache=cache, show_progress_bar=False)
     files = sorted(file.relative_to(tmp_path).parts for file in (tmp_path / "results").rglob("PosIR-Mini.json"))
     assert [("experiments" in parts) for parts in files] == [False, True]
     assert mteb.get_model("mteb/baseline-bm25s").mteb_model_meta.experiment_kwargs is None
@@ -175,7 +175,7 @@ class AskingEncoder(AbsEncoder):
 def test_a_model_of_a_class_of_its_own_is_given_the_query_prompt_if_it_asks_for_one():
     model, silent, task = AskingEncoder(asks=True), AskingEncoder(asks=False), {"task_metadata": PosIRMini.metadata}
     documents = model.encode([], **task, prompt_type=PromptType.document)
-    assert all(replace_query_prompt(one, "Find: ") for one in (model, silent))
+    assert all(replace_query_prompt(value, "Find: ") for value in (model, silent))
     assert model.encode([], **task, prompt_type=PromptType.query) == "Find: "
     assert model.encode([], **task, prompt_type=PromptType.document) == documents != "Find: "
     with pytest.raises(PosirError, match="cannot be given to the class AskingEncoder"):

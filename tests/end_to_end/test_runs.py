@@ -72,7 +72,7 @@ def test_after_ctrl_c_and_with_bad_data_in_one_subset_all_other_results_are_thos
     data: Path, tmp_path: Path, expected, monkeypatch
 ):
     output = tmp_path / "out"
-    command = ("posir", "run", *OPTIONS, "--output-folder", str(output))
+    command = ("posir", "run", *OPTIONS, "--output", str(output))
     stopped = interrupted(command, {"POSIR_DATA": str(data)}, after=2)
     assert stopped.returncode == 130
     assert f"Finished results are in {output}; run the same command again" in stopped.stderr
@@ -135,15 +135,15 @@ def cluster():
 def busy_workers(cluster) -> list[int]:
     """Return the processes of the cluster's workers that evaluate a job now."""
     raylets = {info.process.pid for node in cluster.list_all_nodes() for info in node.all_processes["raylet"]}
-    found = []
+    values = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             title, parent = (folder / "cmdline").read_text(), (folder / "stat").read_text().rsplit(")", 1)[1].split()[1]
         except OSError:
             continue
         if title.startswith("ray::Evaluator.evaluate") and int(parent) in raylets:
-            found.append(int(folder.name))
-    return found
+            values.append(int(folder.name))
+    return values
 
 
 def kill_one_worker(cluster, killed: list[int]) -> None:
@@ -165,7 +165,7 @@ def test_two_workers_of_a_cluster_of_which_one_is_killed_save_the_same_results_a
     killer.start()
     output = tmp_path / "out"
     done = CliRunner().invoke(
-        build_app(), ["run", *OPTIONS, "--output-folder", str(output), "--engine", "ray", "--address", cluster.address]
+        build_app(), ["run", *OPTIONS, "--output", str(output), "--engine", "ray", "--address", cluster.address]
     )
     assert killed, "the run ended before a worker was found busy"
     assert done.exit_code == 0, done.output
@@ -176,7 +176,7 @@ def test_two_workers_of_a_cluster_of_which_one_is_killed_save_the_same_results_a
 def test_ctrl_c_stops_a_run_on_a_cluster_and_the_same_command_completes_it(cluster, data: Path, tmp_path: Path, expected):
     output = tmp_path / "out"
     on_cluster = ("--engine", "ray", "--address", cluster.address)
-    command = ("posir", "run", *OPTIONS, "--output-folder", str(output), *on_cluster)
+    command = ("posir", "run", *OPTIONS, "--output", str(output), *on_cluster)
     stopped = interrupted(command, {"POSIR_DATA": str(data), "RAY_USAGE_STATS_ENABLED": "0"}, after=2)
     assert stopped.returncode == 130
     assert f"Finished results are in {output}; run the same command again" in stopped.stderr
@@ -195,7 +195,7 @@ def test_errors_without_a_cluster_or_without_ray_say_what_to_do(monkeypatch, tmp
     ray = pytest.importorskip("ray")
 
     def error_of(*options: str) -> str:
-        command = ["run", "-t", "PosIR-Mini", "-m", "baseline-bm25s", "--output-folder", str(tmp_path), *options]
+        command = ["run", "-t", "PosIR-Mini", "-m", "baseline-bm25s", "--output", str(tmp_path), *options]
         return str(CliRunner().invoke(build_app(), command).exception)
 
     def unreachable(*_: object, **__: object) -> None:
@@ -205,4 +205,4 @@ def test_errors_without_a_cluster_or_without_ray_say_what_to_do(monkeypatch, tmp
     monkeypatch.setattr(ray, "init", unreachable)
     assert "no Ray cluster can be reached there (nobody is there)" in error_of("--engine", "ray", "--address", "auto")
     monkeypatch.setitem(sys.modules, "ray", None)
-    assert "pip install 'posir[ray]'" in error_of("--engine", "ray")
+    assert "pip install 'ray>=2.9'" in error_of("--engine", "ray")

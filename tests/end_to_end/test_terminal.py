@@ -22,8 +22,8 @@ def test_a_terminal_of_80_columns_shows_the_names_of_all_tasks():
 
 def test_the_names_of_tasks_can_be_searched_in_a_pipe():
     lines = run("posir", "tasks", COLUMNS=str(WIDTH)).stdout.splitlines()
-    (found,) = [line for line in lines if "PosIR-Chinese-English" in line]
-    assert found.split() == ["PosIR-Chinese-English", "cmn-Hans", "eng-Latn", "31"]
+    (result,) = [line for line in lines if "PosIR-Chinese-English" in line]
+    assert result.split() == ["PosIR-Chinese-English", "cmn-Hans", "eng-Latn", "31"]
 
 
 @pytest.fixture
@@ -77,9 +77,9 @@ def assert_same_cells(*command, folded=()):
     # A word that is longer than a line, such as a path, is not broken.
     assert all(len(line) <= WIDTH or " " not in line for line in lines)
     tables, paragraphs = split_paragraphs(piped.stdout)
-    found = {cell for line in lines for cell in re.split(r" {2,}", line.strip())}
+    result = {cell for line in lines for cell in re.split(r" {2,}", line.strip())}
     cells = {cell for line in tables for cell in re.split(r" {2,}", line.strip())}
-    assert {cell for cell in cells if len(cell) <= WIDTH} - {*folded} <= found
+    assert {cell for cell in cells if len(cell) <= WIDTH} - {*folded} <= result
     assert " ".join(paragraphs).split() == " ".join(split_paragraphs("\n".join(lines))[1]).split()
 
 
@@ -115,7 +115,7 @@ def test_a_full_disk_on_standard_output_is_one_message(results, format_):
     assert done.stderr == "error: standard output: not enough disk space (No space left on device). Free some space.\n"
 
 
-@pytest.mark.parametrize("module", ["typer", "rich.console", "posir_report.plugin", "mteb", "torch"])
+@pytest.mark.parametrize("module", ["typer", "rich.console", "posir_tasks.command.tasks", "mteb", "torch"])
 def test_ctrl_c_while_modules_are_imported_prints_no_traceback(module):
     done = python(
         f"""
@@ -136,7 +136,7 @@ main()
 
 
 def test_a_run_into_a_folder_that_cannot_be_written_is_one_message():
-    done = run("posir", "run", "-t", "PosIR-Mini", "-m", "mteb/baseline-bm25s", "--output-folder", "/proc/results")
+    done = run("posir", "run", "-t", "PosIR-Mini", "-m", "mteb/baseline-bm25s", "--output", "/proc/results")
     assert done.returncode == 1
     assert "error: /proc/results: cannot be written to (No such file or directory). Choose a writable folder." in done.stderr
     assert "Traceback" not in done.stderr

@@ -94,7 +94,9 @@ def test_mteb_lists_the_tasks_and_reports_each_problem_once(shell):
 
 
 def test_the_task_runs_and_the_score_and_the_command_are_there(shell):
-    ran = shell("mteb run -t HarbourLetters -m mteb/baseline-bm25s --output-folder out && posir report out && posir edges out")
+    ran = shell(
+        "mteb run -t HarbourLetters -m mteb/baseline-bm25s --output-folder out && posir report out --explain && posir edges out"
+    )
     assert ran.returncode == 0, ran.stderr
     assert re.search(r"^mteb/baseline-bm25s · HarbourLetters\s*$", ran.stdout, re.MULTILINE)
     reported = " ".join(ran.stdout.split())
@@ -131,9 +133,9 @@ def test_the_score_is_a_column_of_reports_and_of_the_leaderboard(shell):
     assert [line["mrr_at_10_first_position"] for line in lines if line["task"] == "HarbourLetters"] == ["1.0"]
     files = shell("cd board && for file in data/board.js data/views/*.js; do echo $file; cat $file; done").stdout
     data = contents(dict(zip(files.splitlines()[::2], files.encode().splitlines(keepends=True)[1::2], strict=True)))
-    (column,) = [one for one in data["board"]["columns"] if one["key"] == "mrr_at_10_first_position"]
+    (column,) = [column for column in data["board"]["columns"] if column["key"] == "mrr_at_10_first_position"]
     assert (column["title"], column["description"]) == ("MRR@10, first", "MRR@10 of the first position bin.")
-    (group,) = [one for one in data["board"]["groups"] if any(view["name"] == "HarbourLetters" for view in one["views"])]
+    (group,) = [group for group in data["board"]["groups"] if any(view["name"] == "HarbourLetters" for view in group["views"])]
     (view,) = group["views"]
     assert data[f"views/{view['file']}"]["columns"]["mrr_at_10_first_position"] == [1.0]
 

@@ -35,7 +35,7 @@ from posir_leaderboard.board.serve import create_server
 from posir_leaderboard.board.site import MODEL, data_file, render_site
 from posir_leaderboard.board.views import SPARKLINE, build_average_view, build_task_view
 from posir_leaderboard.entries import read_entries
-from posir_published import published_rows
+from posir_published.rows import published_rows
 from posir_report.cells import MERGED_BINS, MIN_QUERIES, build_curve_cells
 from posir_report.columns import known_columns
 from posir_report.summary import judge_rows, summarize
@@ -46,7 +46,7 @@ from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import PosirError
 from posir_tasks.estimates import Estimate
 from posir_tasks.evidence import Evidence
-from posir_tasks.plugin_api.manager import declared_scores
+from posir_tasks.plugin_api.scoring import declared_scores
 from posir_tasks.profile import PositionProfile
 from posir_tasks.results import read_results
 from posir_tasks.schemes import RelativePositions
@@ -152,7 +152,7 @@ def test_sparse_bins_of_a_curve_are_merged_as_in_the_report(tmp_path):
         if curve:
             cells = [cell for cell in build_curve_cells(summary) if cell.length == title]
             assert len(cells) == MERGED_BINS
-            assert curve == {name: [getattr(cell, name) for cell in cells] for name in CELL}
+            assert curve == {name: [cell.columns().get(name) for cell in cells] for name in CELL}
 
 
 @pytest.mark.parametrize(
@@ -183,9 +183,9 @@ def test_published_averages_are_those_of_the_papers():
     for group in builtin_groups()[:2]:
         view = build_average_view(group, records)
         shown = {
-            (one.model.name, length): (scored.score.value, scored.row.estimate("psi_as_published").value, scored.row.queries)
-            for one in view.rows
-            for length, scored in one.scored.items()
+            (row.model.name, length): (scored.score.value, scored.row.estimate("psi_as_published").value, scored.row.queries)
+            for row in view.rows
+            for length, scored in row.scored.items()
         }
         papers = {
             (row.model, row.length): (row.ndcg_at_10, row.psi_as_published, row.queries) for row in published_rows(group.name)
@@ -196,8 +196,8 @@ def test_published_averages_are_those_of_the_papers():
 
 
 def test_results_in_further_languages_have_a_choice_and_are_not_averaged():
-    found = builtin_groups({"PosIR-Persian", "PosIR-Persian-English", "PosIR-German", "NFCorpus"})
-    further = {choice for group in found for choice in group.choices} - {
+    groups = builtin_groups({"PosIR-Persian", "PosIR-Persian-English", "PosIR-German", "NFCorpus"})
+    further = {choice for group in groups for choice in group.choices} - {
         choice for group in builtin_groups() for choice in group.choices
     }
     assert further == {
@@ -207,7 +207,7 @@ def test_results_in_further_languages_have_a_choice_and_are_not_averaged():
 
 
 def test_a_published_interval_is_that_of_the_most_variable_queries():
-    (row,) = (one for one in published_records() if one.model.name == "bge-m3" and one.task == "PosIR-English")
+    (row,) = (record for record in published_records() if record.model.name == "bge-m3" and record.task == "PosIR-English")
     all_lengths = row.rows_by_length["all"].row
     ndcg = all_lengths.ndcg_at_10
     half = 1.96 * np.sqrt(ndcg.value * (1 - ndcg.value) / 42_015)
@@ -225,12 +225,13 @@ def test_errors_of_independent_tasks_add_in_quadrature_and_those_of_translations
     template = fake_record(fake_model(0), "PosIR-English", 0).rows[0]
     rows = [template.with_scores(psi=Estimate(mean, (low, high))) for low, mean, high in ends]
     estimates = [row.psi for row in rows]
-    mean, count = np.mean([one.value for one in estimates]), len(rows)
+    mean, count = np.mean([estimate.value for estimate in estimates]), len(rows)
     for combine, power in ((independent_error, 2), (correlated_error, 1)):
         shown = average_of(rows, combine).psi
         below, above = (
-            sum(abs(one.value - end) ** power for one, end in zip(estimates, tails, strict=True)) ** (1 / power) / count
-            for tails in ([one.low for one in estimates], [one.high for one in estimates])
+            sum(abs(estimate.value - end) ** power for estimate, end in zip(estimates, tails, strict=True)) ** (1 / power)
+            / count
+            for tails in ([estimate.low for estimate in estimates], [estimate.high for estimate in estimates])
         )
         assert shown.value == pytest.approx(mean)
         assert shown.interval == (pytest.approx(mean - below), pytest.approx(mean + above))
@@ -264,7 +265,7 @@ def test_an_average_counts_the_verdicts_of_its_tasks_and_never_contradicts_them(
         [Direction.PRIMACY] * 5,
     )
     scored = list(map(BoardRow.of_task, rows))
-    assert [one.bias for one in scored] == ["primacy"] * 5
+    assert [row.bias for row in scored] == ["primacy"] * 5
     assert average_rows(scored, "PosIR").bias == "primacy in 5 of 5"
 
 
@@ -284,11 +285,11 @@ def test_rank_ranges_count_who_is_certainly_before_and_after(pairs, low_is_first
     intervals = [tuple(sorted(pair)) for pair in pairs]
     scores = [sum(pair) / 2 for pair in pairs]
     ranges = rank_ranges(scores, intervals, low_is_first=low_is_first)
-    for own, found in zip(intervals, ranges, strict=True):
+    for own, result in zip(intervals, ranges, strict=True):
         lower = sum(other[1] < own[0] for other in intervals)
         higher = sum(other[0] > own[1] for other in intervals)
         before, after = (lower, higher) if low_is_first else (higher, lower)
-        assert found == (before + 1, len(pairs) - after)
+        assert result == (before + 1, len(pairs) - after)
 
 
 def test_scores_without_an_interval_are_not_separated_and_missing_scores_are_unranked():
@@ -303,8 +304,8 @@ def test_rank_ranges_hold_the_true_rank():
     held = 0
     for _ in range(200):
         hard = rng.normal(0, 1, 2_000)
-        found = (truth[:, None] + hard + rng.normal(0, 1, (20, 2_000)) > 0).astype(float)
-        means, errors = found.mean(axis=1), found.std(axis=1) / np.sqrt(2_000)
+        result = (truth[:, None] + hard + rng.normal(0, 1, (20, 2_000)) > 0).astype(float)
+        means, errors = result.mean(axis=1), result.std(axis=1) / np.sqrt(2_000)
         intervals = [(mean - 1.96 * error, mean + 1.96 * error) for mean, error in zip(means, errors, strict=True)]
         ranges = rank_ranges(list(means), intervals)
         better = (truth[None] > truth[:, None]).sum(axis=1)
@@ -373,16 +374,16 @@ def test_paired_errors_are_those_of_the_mean_of_the_differences():
     rng = np.random.default_rng(3)
     gains = (rng.random((3, 200)) < 0.6).astype(int)
     documents = rng.integers(0, 50, 200)
-    found = paired_differences([means_by_cluster(value)[0] for value in rank_values(gains, documents)])
-    for one, two in ((0, 1), (0, 2), (1, 2)):
-        difference = gains[one] - gains[two]
+    differences = paired_differences([means_by_cluster(value)[0] for value in rank_values(gains, documents)])
+    for item, two in ((0, 1), (0, 2), (1, 2)):
+        difference = gains[item] - gains[two]
         sums = np.bincount(documents, weights=difference - difference.mean())[np.unique(documents)]
         error = np.sqrt(len(sums) / (len(sums) - 1) * (sums**2).sum()) / 200
-        assert found.values[one, two] == pytest.approx(difference.mean())
-        assert found.errors[one, two] == pytest.approx(error, rel=0.01)
-    average = average_differences([found, found], power=2)
-    assert average.errors == pytest.approx(found.errors / np.sqrt(2))
-    assert average_differences([found, found], power=1).errors == pytest.approx(found.errors)
+        assert differences.values[item, two] == pytest.approx(difference.mean())
+        assert differences.errors[item, two] == pytest.approx(error, rel=0.01)
+    average = average_differences([differences, differences], power=2)
+    assert average.errors == pytest.approx(differences.errors / np.sqrt(2))
+    assert average_differences([differences, differences], power=1).errors == pytest.approx(differences.errors)
 
 
 def test_only_an_insignificant_row_says_what_was_detectable():
@@ -391,7 +392,7 @@ def test_only_an_insignificant_row_says_what_was_detectable():
         judge_rows([row.with_scores(p_value=p, detectable_start_to_end=0.031, detectable_psi=0.05)], [Direction.PRIMACY])[0]
         for p in (0.4, 0.001)
     ]
-    columns = row_columns([BoardRow.of_task(one) for one in rows])
+    columns = row_columns([BoardRow.of_task(row) for row in rows])
     assert (columns["detectable_start_to_end"], columns["detectable_psi"]) == ([0.031, None], [0.05, None])
 
 
@@ -417,7 +418,7 @@ def test_a_view_pairs_models_with_ranks_of_the_same_queries(tmp_path):
     assert columns["paired"] == [1, 1, 0]
     assert JSON.validate_json(JSON.dump_json(records[0])).means.keys() == records[0].means.keys()
     differences = build_task_view("PosIR-English", records).differences("all")
-    (compared,) = [one for one in compare(pair_runs(tmp_path)).rows if is_ndcg_of(one, "org/a", "org/b")]
+    (compared,) = [row for row in compare(pair_runs(tmp_path)).rows if is_ndcg_of(row, "org/a", "org/b")]
     assert differences.values[1, 0] == pytest.approx(compared.difference.value)
     assert differences.half_widths()[1, 0] == pytest.approx(compared.difference.high - compared.difference.value, rel=0.01)
     assert differences.p_values()[1, 0] == pytest.approx(compared.p_value, abs=1e-3)
@@ -435,11 +436,11 @@ def test_a_part_has_no_rank_and_no_place_in_an_average():
     part = replace(cut, rows=tuple(replace(row, missing_subsets=30, subsets=1) for row in cut.rows))
     records = [*whole, fake_record(third, "A", 6), part]
     view = build_task_view("B", records)
-    assert [one.partial for one in view.rows] == ["", "", "1 of 31 subsets"]
+    assert [row.partial for row in view.rows] == ["", "", "1 of 31 subsets"]
     assert view.columns("all")["rank"][2] is None
     assert all(last <= 2 for _, last in view.columns("all")["rank"][:2])
     averaged = build_average_view(group, records)
-    assert [one.partial for one in averaged.rows] == ["", "", "1 of 2 tasks"]
+    assert [row.partial for row in averaged.rows] == ["", "", "1 of 2 tasks"]
     assert averaged.columns("all")["score"][2] is None
 
 
@@ -461,12 +462,12 @@ def declare_share(monkeypatch):
 
 def test_a_score_of_another_package_is_a_column_of_the_index_the_views_their_averages_and_the_file(declare_share):
     records = [
-        replace(one, rows=tuple(row.with_scores(share_at_1=Estimate(0.25, (0.2, 0.3))) for row in one.rows))
-        for one in (fake_record(fake_model(0), task, 1) for task in ("PosIR-English", "PosIR-German"))
+        replace(record, rows=tuple(row.with_scores(share_at_1=Estimate(0.25, (0.2, 0.3))) for row in record.rows))
+        for record in (fake_record(fake_model(0), task, 1) for task in ("PosIR-English", "PosIR-German"))
     ]
     site = render_site(records, GROUPS, NO_LIBRARIES)
     data = contents(site)
-    (column,) = [one for one in data["board"]["columns"] if one["key"] == "share_at_1"]
+    (column,) = [column for column in data["board"]["columns"] if column["key"] == "share_at_1"]
     assert (column["title"], column["description"], column["unit"]) == (declare_share.title, "Share of queries.", "percent")
     assert (column["better"], column["citation"], column["interval"], column["column"]) == ("higher", "", True, True)
     for view in data["board"]["groups"][0]["views"]:
@@ -477,7 +478,7 @@ def test_a_score_of_another_package_is_a_column_of_the_index_the_views_their_ave
 
 
 def test_every_declared_score_is_in_the_file_and_published_rows_have_no_mean_over_queries_in_a_length():
-    records = [one for one in published_records() if one.model.name == "bge-m3" and one.task == "PosIR-English"]
+    records = [record for record in published_records() if record.model.name == "bge-m3" and record.task == "PosIR-English"]
     site = render_site([*records, fake_record(fake_model(0), "PosIR-English", 1)], GROUPS, NO_LIBRARIES)
     lines = list(csv.DictReader(io.StringIO(gzip.decompress(site["scores.csv.gz"]).decode())))
     assert {column.key for column in known_columns()} <= lines[0].keys()
@@ -492,7 +493,7 @@ def test_every_declared_score_is_in_the_file_and_published_rows_have_no_mean_ove
         ("False", False, True, True),
     }
     data = contents(site)
-    (view,) = [one for one in data["board"]["groups"][0]["views"] if one["name"] == "PosIR-English"]
+    (view,) = [view for view in data["board"]["groups"][0]["views"] if view["name"] == "PosIR-English"]
     for length, key in (("all", "ndcg_at_10"), ("Q1", "ndcg_at_10_as_published")):
         shown = length_columns(data, view["file"], length)
         assert None not in shown["score"]

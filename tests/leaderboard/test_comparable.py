@@ -38,9 +38,9 @@ def test_results_on_two_commits_of_the_hub_are_not_ranked_together():
     assert [row.other_data for row in newest.rows] == ["", "other data"], "of as many results, the newest decides"
 
 
-def test_local_results_are_not_ranked_among_published_ones():
+def test_local_results_are_ranked_and_published_ones_are_not_ranked_among_them():
     published, local = on_data(0, "", "", published=True), on_data(1, "d1", "local-1")
-    assert [row.other_data for row in build_task_view("PosIR-English", [published, local]).rows] == ["", "local data"]
+    assert [row.other_data for row in build_task_view("PosIR-English", [published, local]).rows] == ["the papers' data", ""]
     hub = on_data(2, "d2")
     assert [row.other_data for row in build_task_view("PosIR-English", [published, hub]).rows] == ["", ""]
 
@@ -48,7 +48,7 @@ def test_local_results_are_not_ranked_among_published_ones():
 def test_a_matrix_has_results_on_the_same_data_only():
     records = [on_data(0, "d1"), on_data(1, "d1"), on_data(2, "d2", "e" * 40)]
     indices = {record.model.id: place for place, record in enumerate(records)}
-    assert task_matrix({"PosIR-English": "English"}, records, indices)["models"] == [0, 1]
+    assert task_matrix("Language", {"PosIR-English": "English"}, records, indices)["models"] == [0, 1]
     assert domain_matrix("PosIR-English", records, indices)["models"] == [0, 1]
 
 

@@ -18,8 +18,8 @@ def panel(queries, score=0.5):
     return {
         "queries": list(queries),
         "ndcg_at_10": [score] * bins,
-        "low": [score - 0.1] * bins,
-        "high": [score + 0.1] * bins,
+        "ndcg_at_10_low": [score - 0.1] * bins,
+        "ndcg_at_10_high": [score + 0.1] * bins,
         "null_low": [score - 0.1] * bins,
         "null_high": [score + 0.1] * bins,
     }
@@ -49,7 +49,7 @@ def test_an_average_has_the_mean_of_the_curves_and_lacks_what_a_task_lacks():
 
 
 def test_published_positions_have_a_curve_and_a_direction():
-    records = {(one.model.name, one.task): one for one in published_records()}
+    records = {(record.model.name, record.task): record for record in published_records()}
     row = records["bge-m3-dense", "SQuAD-PosQ"].rows_by_length["all"]
     start_to_end = row.row.start_to_end
     assert max(0, start_to_end.low) < start_to_end.value < start_to_end.high
@@ -60,8 +60,8 @@ def test_published_positions_have_a_curve_and_a_direction():
 def test_query_counts_of_published_results_come_from_complete_results_on_the_same_data():
     result = fake_record(fake_model(0), "PosIR-English", 0)
     local = replace(result, detail={**result.detail, "data_revision": "local-1"})
-    published = [one for one in published_records() if one.task == "PosIR-English"]
-    (before, *_), (after, *_) = (add_query_counts(published, count_queries([one])) for one in (local, result))
+    published = [record for record in published_records() if record.task == "PosIR-English"]
+    (before, *_), (after, *_) = (add_query_counts(published, count_queries([value])) for value in (local, result))
     assert before.rows[1].ndcg_at_10_as_published.interval is None
     assert after.rows[1].queries == 10_500
     score = after.rows[1].ndcg_at_10_as_published
@@ -80,8 +80,8 @@ def statistics_file(folder, dataset="PosIR-English"):
 
 def test_query_counts_of_published_results_come_from_the_statistics_of_the_data(tmp_path):
     counts = read_statistics([statistics_file(tmp_path)])
-    published = [one for one in published_records() if one.task in ("PosIR-English", "PosIR-German")]
-    rows = {one.task: one for one in add_query_counts(published, counts)}
+    published = [record for record in published_records() if record.task in ("PosIR-English", "PosIR-German")]
+    rows = {count.task: count for count in add_query_counts(published, counts)}
     view = build_task_view("PosIR-English", add_query_counts(published, counts))
     by_length = rows["PosIR-English"].rows_by_length
     assert [by_length[name].row.queries for name in ("all", "Q1", "Q2", "Q4")] == [800, 200, 238, 162]

@@ -46,7 +46,7 @@ def is_safe(text):
     """Return whether a text is one line without characters that control a terminal or the direction of writing."""
     turning = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
     return not any(
-        unicodedata.category(one) in {"Cc", "Cs", "Zl", "Zp"} or unicodedata.bidirectional(one) in turning for one in text
+        unicodedata.category(word) in {"Cc", "Cs", "Zl", "Zp"} or unicodedata.bidirectional(word) in turning for word in text
     )
 
 

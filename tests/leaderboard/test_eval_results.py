@@ -44,11 +44,11 @@ def entry(tmp_path, *ranks, task="PosIR-English", revisions=(COMMIT, COMMIT)):
 
 def test_a_value_is_the_mean_over_all_queries_and_links_to_the_full_result(tmp_path):
     text = to_yaml(entry(tmp_path, 1, 2, 3, 0), "infgrad/PosIR-Benchmark-v1", PAGE)
-    (one,) = parse_eval_result_entries(yaml.safe_load(text))
-    assert one.value == pytest.approx((1 + 1 / np.log2(3) + 1 / 2 + 0) / 4, abs=1e-6)
-    assert (one.dataset_id, one.task_id, one.dataset_revision) == ("infgrad/PosIR-Benchmark-v1", "PosIR-English", COMMIT)
-    assert one.source_url == f"{PAGE}/blob/main/results/org__model/rev1/PosIR-English.json"
-    assert one.notes == "nDCG@10 over 4 queries"
+    (item,) = parse_eval_result_entries(yaml.safe_load(text))
+    assert item.value == pytest.approx((1 + 1 / np.log2(3) + 1 / 2 + 0) / 4, abs=1e-6)
+    assert (item.dataset_id, item.task_id, item.dataset_revision) == ("infgrad/PosIR-Benchmark-v1", "PosIR-English", COMMIT)
+    assert item.source_url == f"{PAGE}/blob/main/results/org__model/rev1/PosIR-English.json"
+    assert item.notes == "nDCG@10 over 4 queries"
     assert "psi" not in text.lower()
 
 
@@ -118,6 +118,6 @@ def test_from_the_hubs_data_to_the_leaderboard_and_the_models_page(tmp_path, mon
     path = f"results/org__guessing/{REVISION}/SQuAD-PosQ.json"
     assert results.files[path] == file.read_bytes()
     assert page.changed == (".eval_results/squad-posq.yaml",)
-    (one,) = parse_eval_result_entries(yaml.safe_load(page.files[".eval_results/squad-posq.yaml"]))
-    assert one.value == json.loads(file.read_text())["scores"]["test"][0]["ndcg_at_10"]
-    assert one.source_url == f"{hub.url}/datasets/{LEADERBOARD}/blob/main/{path}"
+    (entry,) = parse_eval_result_entries(yaml.safe_load(page.files[".eval_results/squad-posq.yaml"]))
+    assert entry.value == json.loads(file.read_text())["scores"]["test"][0]["ndcg_at_10"]
+    assert entry.source_url == f"{hub.url}/datasets/{LEADERBOARD}/blob/main/{path}"

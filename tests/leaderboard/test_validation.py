@@ -246,10 +246,10 @@ def test_json_differs_from_nothing_that_equals_it(value):
 # The profile
 
 
-def moved(row: str, one: int, other: int) -> str:
+def moved(row: str, first: int, other: int) -> str:
     """Move one query between rank columns."""
     counts = list(map(int, row.split()))
-    counts[one] -= 1
+    counts[first] -= 1
     counts[other] += 1
     return " ".join(map(str, counts))
 
@@ -639,9 +639,9 @@ def test_a_query_in_two_buckets_counts_in_both_and_once(tmp_path, monkeypatch):
 
     def change(scores):
         totals = scores["position_profile"]["totals"]
-        found = next(rank for rank, count in enumerate(totals[0].split()) if int(count) > 3)
+        result = next(rank for rank, count in enumerate(totals[0].split()) if int(count) > 3)
         for _ in range(4):
-            totals[0] = moved(totals[0], found, (found + 1) % 12)
+            totals[0] = moved(totals[0], result, (result + 1) % 12)
 
     (problem,) = edited(file, change)
     assert "the ranks by document disagree" in str(problem)

@@ -21,8 +21,8 @@ REPO = "my-org/posir-results"
 
 def workflows() -> dict[str, dict]:
     """Return the workflows by name."""
-    found = map(yaml.safe_load, re.findall(r"^```yaml\n(.*?)^```$", DOCUMENT.read_text(), re.MULTILINE | re.DOTALL))
-    return {workflow["name"]: workflow for workflow in found}
+    result = map(yaml.safe_load, re.findall(r"^```yaml\n(.*?)^```$", DOCUMENT.read_text(), re.MULTILINE | re.DOTALL))
+    return {workflow["name"]: workflow for workflow in result}
 
 
 def run_last_step(workflow: dict, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -28,12 +28,12 @@ def counts_of(queries, scheme=RELATIVE):
     return CellCounts.from_evidence(scheme, evidence_of(queries))
 
 
-@given(one=QUERIES, two=QUERIES, three=QUERIES)
-def test_addition_is_associative_and_commutative_and_equals_computing_at_once(one, two, three):
-    a, b, c = map(counts_of, (one, two, three))
+@given(first=QUERIES, second=QUERIES, third=QUERIES)
+def test_addition_is_associative_and_commutative_and_equals_computing_at_once(first, second, third):
+    a, b, c = map(counts_of, (first, second, third))
     assert (a + b) + c == a + (b + c)
     assert a + b == b + a
-    assert pool([a, b, c]) == counts_of(one + two + three)
+    assert pool([a, b, c]) == counts_of(first + second + third)
 
 
 @given(queries=QUERIES)
@@ -67,5 +67,5 @@ def test_damage_is_refused(damage):
 
 def test_a_newer_schema_is_refused():
     value = counts_of([])
-    with pytest.raises(NewerSchemaError, match=r"schema 2; .* reads up to 1\. .*pip install -U posir"):
+    with pytest.raises(NewerSchemaError, match=r"schema 2; .* reads up to 1\. .*Update posir"):
         type(value).from_json(value.to_json() | {"schema": 2})

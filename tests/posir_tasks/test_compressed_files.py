@@ -39,8 +39,8 @@ def squad(tmp_path):
 @pytest.fixture
 def lines(tmp_path):
     rows = [
-        {"context": one.document.text, "question": one.question, "start": one.start, "end": one.end}
-        for one in EXAMPLES.examples
+        {"context": example.document.text, "question": example.question, "start": example.start, "end": example.end}
+        for example in EXAMPLES.examples
     ]
     (tmp_path / "lines.jsonl").write_text("\n".join(map(json.dumps, rows)))
     return compress(tmp_path / "lines.jsonl")
@@ -50,11 +50,11 @@ def lines(tmp_path):
 def beir(tmp_path):
     folder = tmp_path / "beir"
     (folder / "qrels").mkdir(parents=True)
-    pairs = [f"{one.id}\t{one.document.id}\t1\t{one.start}\t{one.end}" for one in EXAMPLES.examples]
+    pairs = [f"{example.id}\t{example.document.id}\t1\t{example.start}\t{example.end}" for example in EXAMPLES.examples]
     (folder / "qrels" / "test.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore\tstart\tend", *pairs]))
     tables = {
-        "corpus": [{"_id": one.id, "text": one.text} for one in EXAMPLES.documents],
-        "queries": [{"_id": one.id, "text": one.question} for one in EXAMPLES.examples],
+        "corpus": [{"_id": document.id, "text": document.text} for document in EXAMPLES.documents],
+        "queries": [{"_id": example.id, "text": example.question} for example in EXAMPLES.examples],
     }
     for name, rows in tables.items():
         (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
@@ -80,10 +80,10 @@ def test_texts_questions_and_documents(squad, lines, beir):
     assert probed.name == "facts"
     assert set(probed.subsets[0].read().data.documents.values()) == TEXTS
     assert set(open_probe_source(str(beir)).subsets[0].read().data.documents.values()) == TEXTS
-    assert {one.text for one in read_texts(str(beir)).texts} == TEXTS
-    assert {one.text for one in read_texts(str(lines), column="context").texts} == TEXTS
+    assert {text.text for text in read_texts(str(beir)).texts} == TEXTS
+    assert {text.text for text in read_texts(str(lines), column="context").texts} == TEXTS
     settings = BuildSettings.model_construct(documents=str(beir / "corpus.jsonl.gz"), text_field="text", id_field=None)
-    assert {one.text for one in read_documents(settings)} == TEXTS
+    assert {document.text for document in read_documents(settings)} == TEXTS
 
 
 @pytest.mark.parametrize("damage", [lambda content: content[:-20], lambda _: b"{}", lambda content: content[:40] + b"!" * 80])

@@ -47,8 +47,8 @@ def test_the_profile_follows_from_it(given_rows):
 
 
 @given(rows, rows, rows)
-def test_values_add_in_any_order(one, two, three):
-    a, b, c = built(one, "a"), built(two, "b"), built(three, "c")
+def test_values_add_in_any_order(first, second, third):
+    a, b, c = built(first, "a"), built(second, "b"), built(third, "c")
     assert (a + b) + c == c + (b + a)
     assert (a + b).profile == a.profile + b.profile
 
@@ -80,13 +80,13 @@ def test_two_models_list_the_same_queries_in_the_same_order():
     ids = ["q2", "q0", "q3", "q1"]
     evidence = evidence_of(shuffled)
     other = Evidence(ids, evidence.document_ids, evidence.starts, evidence.ends, evidence.characters, evidence.tokens)
-    one, two = built(given_rows), DocumentRanks.from_ranks(SCHEME, other, np.array([row[2] for row in shuffled]))
-    assert one == two
+    first, second = built(given_rows), DocumentRanks.from_ranks(SCHEME, other, np.array([row[2] for row in shuffled]))
+    assert first == second
 
 
 def test_documents_and_articles_are_shared_between_results_on_the_same_documents():
-    one, two = built([(0, 1, 1), (1, 2, 1)], "german"), built([(0, 7, 5), (1, 8, 5)], "french")
-    columns = (one + two).columns
+    first, second = built([(0, 1, 1), (1, 2, 1)], "german"), built([(0, 7, 5), (1, 8, 5)], "french")
+    columns = (first + second).columns
     assert sorted(columns.documents.tolist()) == [0, 0, 1, 1]
     articles = DocumentRanks.from_ranks(SCHEME, evidence_of([(0, 1, 1), (1, 1, 1), (3, 1, 1)], article=True), np.ones(3, int))
     assert sorted(articles.columns.clusters.tolist()) == [0, 0, 1]

@@ -81,8 +81,8 @@ def test_names_are_unique_and_found_again():
 
 def test_a_script_is_part_of_the_name_where_it_is_needed():
     codes = ["pes-Arab", "srp-Latn", "cmn-Hant", "fas-Arab", "eng-Latn", "junk", "uzn-Cyrl"]
-    assert [one.name for one in name_languages(codes)] == ["Chinese-Hant", "Persian", "Serbian-Latn", "Uzbek-Cyrl"]
-    assert [one.name for one in name_languages(["srp-Latn", "srp-Cyrl"])] == ["Serbian-Cyrl", "Serbian-Latn"]
+    assert [language.name for language in name_languages(codes)] == ["Chinese-Hant", "Persian", "Serbian-Latn", "Uzbek-Cyrl"]
+    assert [language.name for language in name_languages(["srp-Latn", "srp-Cyrl"])] == ["Serbian-Cyrl", "Serbian-Latn"]
     assert find_language("Serbian", list).code == "srp-Cyrl"
     assert find_language("Serbian-Latn", list).code == "srp-Latn"
 

@@ -11,7 +11,7 @@ from posir_tasks.languages import LANGUAGES, PIVOT
 def test_the_table_has_the_ten_languages_of_the_paper():
     assert len({language.name for language in LANGUAGES}) == len({language.code for language in LANGUAGES}) == 10
     assert sum(language.cross_lingual_in_paper for language in LANGUAGES) == 8
-    assert all(one.code[:3] in ISO_TO_LANGUAGE and one.code[4:] in ISO_TO_SCRIPT for one in LANGUAGES)
+    assert all(language.code[:3] in ISO_TO_LANGUAGE and language.code[4:] in ISO_TO_SCRIPT for language in LANGUAGES)
     assert PIVOT.code == "eng-Latn"
 
 

@@ -27,8 +27,8 @@ SQUAD_QUERY = st.tuples(st.one_of(st.sampled_from([0, 100, 200, 500, 3120, 3121]
 def relative_profile(queries):
     starts, ends, characters, tokens, ranks = np.array(queries, np.int64).reshape(-1, 5).T
     names = [f"q{k}" for k in range(len(queries))]
-    found = Evidence(names, ["d"] * len(queries), starts, ends, characters, tokens)
-    return PositionProfile.from_ranks(RelativePositions(), found, ranks)
+    evidence = Evidence(names, ["d"] * len(queries), starts, ends, characters, tokens)
+    return PositionProfile.from_ranks(RelativePositions(), evidence, ranks)
 
 
 def squad_profile(queries):
@@ -97,11 +97,11 @@ def test_pooling_in_any_order_equals_counting_everything_at_once(shards, random)
 
 
 @given(*[st.lists(SQUAD_QUERY, max_size=8)] * 3)
-def test_addition_is_associative_and_commutative(one, two, three):
-    a, b, c = map(squad_profile, (one, two, three))
+def test_addition_is_associative_and_commutative(first, second, third):
+    a, b, c = map(squad_profile, (first, second, third))
     assert (a + b) + c == a + (b + c)
     assert a + b == b + a
-    assert reduce(add, (a, b, c)) == squad_profile(one + two + three)
+    assert reduce(add, (a, b, c)) == squad_profile(first + second + third)
 
 
 @given(st.lists(SQUAD_QUERY, min_size=1, max_size=30))
@@ -132,13 +132,13 @@ def test_profiles_of_different_schemes_do_not_add():
 
 def test_one_length_bucket_does_not_add_to_all_of_them():
     profile = relative_profile([(0, 100, 200, 100, 1), (0, 100, 200, 700, 1)])
-    for one, other in [
+    for item, other in [
         (profile, profile.of_length(0)),
         (profile.of_length(0), profile),
         (profile.of_length(0), profile.of_length(1)),
     ]:
         with pytest.raises(ProfileError):
-            one + other
+            item + other
 
 
 def written():
@@ -146,7 +146,7 @@ def written():
 
 
 def test_a_newer_form_is_refused_with_the_way_to_update():
-    with pytest.raises(NewerSchemaError, match=r"schema 2.*reads up to 1\..*pip install -U posir"):
+    with pytest.raises(NewerSchemaError, match=r"schema 2.*reads up to 1\..*Update posir"):
         PositionProfile.from_json(written() | {"schema": 2})
 
 

@@ -36,7 +36,7 @@ def evidence_of(starts):
 
 
 @pytest.mark.parametrize(
-    "scheme", [RelativePositions(), AbsolutePositions(), LabeledPositions()], ids=lambda one: one.axes.scheme[:5]
+    "scheme", [RelativePositions(), AbsolutePositions(), LabeledPositions()], ids=lambda item: item.axes.scheme[:5]
 )
 @settings(deadline=None, max_examples=25)
 @given(queries=st.lists(st.tuples(st.sampled_from([0, 99, 100, 101, 500, 600, 3120, 3121]), st.integers(0, 1200)), min_size=1))
@@ -60,7 +60,7 @@ def test_a_subset_is_added_or_replaced_and_the_others_stay(tmp_path):
     assert kept.subsets == {"sports", "game"}
     assert kept.select_subset("sports")["rank"].to_list() == [5, 0]
     assert kept.select_subset("game")["rank"].to_list() == [3, 4]
-    assert {one.name for one in file.parent.iterdir()} == {file.name, LOCK_FILE}
+    assert {item.name for item in file.parent.iterdir()} == {file.name, LOCK_FILE}
 
 
 def test_the_file_says_what_it_is_of_and_other_tools_read_it(tmp_path):
@@ -105,7 +105,7 @@ def test_nothing_is_left_of_a_write_that_fails(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="disk full"):
         keep(tmp_path, "game", [3, 4])
     assert file.read_bytes() == before
-    assert {one.name for one in file.parent.iterdir()} == {file.name, LOCK_FILE}
+    assert {item.name for item in file.parent.iterdir()} == {file.name, LOCK_FILE}
 
 
 def test_path(tmp_path):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mteb._evaluators.retrieval_metrics import calculate_retrieval_scores, make_score_dict
 
 from posir_tasks.errors import ScoreError
-from posir_tasks.ranks import Hits, rank_hits, rank_results, retrieval_scores
+from posir_tasks.ranks import Hits, HitsByQuery, query_scores, rank_hits, rank_results, retrieval_scores
 
 K_VALUES = (1, 3, 5, 10, 20, 100)
 #: Ids whose order as text is not that of their numbers, some beyond ASCII.
@@ -23,7 +23,7 @@ SCORES = [0.0, 0.5, 0.5 + 1e-12, 0.7, 0.7 + 1e-9, 0.7 - 1e-9, -1.0, 1e-46]
 def runs(draw, scores=SCORES):
     """Results of a few queries, and the relevant document of each, which may not be among them."""
     run = st.dictionaries(st.sampled_from(DOCUMENTS), st.sampled_from(scores), min_size=1)
-    results = {f"q{k}": found for k, found in enumerate(draw(st.lists(run, min_size=1, max_size=6)))}
+    results = {f"q{k}": result for k, result in enumerate(draw(st.lists(run, min_size=1, max_size=6)))}
     return results, {query: draw(st.sampled_from(DOCUMENTS)) for query in results}
 
 
@@ -35,16 +35,16 @@ def trec_ranks(results, positives):
 
 
 def mteb_scores(results, positives):
-    found = calculate_retrieval_scores(results, {query: {name: 1} for query, name in positives.items()}, list(K_VALUES))
+    scores = calculate_retrieval_scores(results, {query: {name: 1} for query, name in positives.items()}, list(K_VALUES))
     return make_score_dict(
-        ndcg=found.ndcg,
-        _map=found.map,
-        recall=found.recall,
-        precision=found.precision,
-        mrr=found.mrr,
-        naucs=found.naucs,
-        naucs_mrr=found.naucs_mrr,
-        hit_rate=found.hit_rate,
+        ndcg=scores.ndcg,
+        _map=scores.map,
+        recall=scores.recall,
+        precision=scores.precision,
+        mrr=scores.mrr,
+        naucs=scores.naucs,
+        naucs_mrr=scores.naucs_mrr,
+        hit_rate=scores.hit_rate,
         task_scores={},
     )
 
@@ -59,9 +59,25 @@ def as_hits(results, document_ids):
 
 
 @given(runs())
-def test_ranks_are_those_of_pytrec_eval_ties_included(found):
-    results, positives = found
+def test_ranks_are_those_of_pytrec_eval_ties_included(result):
+    results, positives = result
     assert rank_results(results, positives).ranks.tolist() == trec_ranks(results, positives)
+
+
+@given(runs())
+def test_scores_of_a_query_are_those_of_mteb(result):
+    results, positives = result
+    qrels = {query: {name: 1} for query, name in positives.items()}
+    expected = calculate_retrieval_scores(results, qrels, list(K_VALUES)).all_scores
+    ranks = dict(zip(positives, rank_results(results, positives).ranks.tolist(), strict=True))
+    for query, scores in expected.items():
+        assert query_scores(ranks[query], K_VALUES) == pytest.approx(scores)
+
+
+def test_hits_read_as_results():
+    results = {"q1": {"d1": 0.5, "d2": 0.25}, "q2": {"d": 1.0, "d1": 0.0}}
+    hits = HitsByQuery(as_hits(results, DOCUMENTS), {"q1": 0, "q2": 1})
+    assert (hits, len(hits), list(hits)) == (results, 2, ["q1", "q2"])
 
 
 @given(st.data(), st.integers(1, len(DOCUMENTS)), st.sampled_from([np.float32, np.float64]))
@@ -111,8 +127,8 @@ def test_scores_are_mtebs_under_mtebs_names(seed):
 
 @given(runs(scores=[0.0, 0.25, 0.5, 1.0]))
 @settings(max_examples=50)
-def test_scores_of_runs_full_of_ties_are_mtebs(found):
-    results, positives = found
+def test_scores_of_runs_full_of_ties_are_mtebs(result):
+    results, positives = result
     expected = mteb_scores(results, positives)
     scores = retrieval_scores(rank_results(results, positives), K_VALUES)
     for name in expected:

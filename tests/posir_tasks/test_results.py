@@ -12,7 +12,7 @@ from posir_tasks.command.app import build_app
 from posir_tasks.errors import PosirError, ProfileError
 from posir_tasks.evidence import Evidence
 from posir_tasks.files import LOCK_FILE
-from posir_tasks.plugin_api.manager import score_result
+from posir_tasks.plugin_api.scoring import score_result
 from posir_tasks.profile import PositionProfile
 from posir_tasks.results import read_results, rescore, rounded
 from posir_tasks.schemes import RelativePositions
@@ -46,28 +46,28 @@ def entries(file):
 
 def test_results_are_read_in_order_with_model_task_and_subset(tmp_path, file, profiles):
     write_result(tmp_path, profiles, model="a/first", task="PosIR-German")
-    found = read_results(tmp_path)
-    assert [(one.model, one.revision, one.task, one.subset) for one in found] == [
+    results = read_results(tmp_path)
+    assert [(result.model, result.revision, result.task, result.subset) for result in results] == [
         ("a/first", "rev1", "PosIR-German", "game"),
         ("a/first", "rev1", "PosIR-German", "sports"),
         ("org/model", "rev1", "PosIR-English", "game"),
         ("org/model", "rev1", "PosIR-English", "sports"),
     ]
-    assert [one.profile for one in found] == [profiles["game"], profiles["sports"]] * 2
-    assert found[3].file == file
-    assert found[3].run["data_revision"] == "local"
+    assert [result.profile for result in results] == [profiles["game"], profiles["sports"]] * 2
+    assert results[3].file == file
+    assert results[3].run["data_revision"] == "local"
 
 
 def test_results_of_other_tasks_and_other_json_files_are_passed_over(tmp_path, file):
     (file.parent / "NFCorpus.json").write_text(json.dumps({"task_name": "NFCorpus", "scores": {"test": [{"main_score": 1}]}}))
     (tmp_path / "settings.json").write_text("[1, 2")
-    assert {one.task for one in read_results(tmp_path)} == {"PosIR-English"}
+    assert {result.task for result in read_results(tmp_path)} == {"PosIR-English"}
 
 
 @pytest.mark.parametrize("meta", ["", "[]", '{"revision": "x"}'])
 def test_without_a_readable_model_meta_the_folders_name_the_model(tmp_path, file, meta):
     (file.parent / "model_meta.json").write_text(meta)
-    assert {(one.model, one.revision) for one in read_results(tmp_path)} == {("org/model", "rev1")}
+    assert {(result.model, result.revision) for result in read_results(tmp_path)} == {("org/model", "rev1")}
 
 
 def test_a_missing_folder_is_named(tmp_path):

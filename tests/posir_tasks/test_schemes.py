@@ -46,13 +46,13 @@ def spans_on_an_edge(draw):
 
 
 @given(st.lists(st.one_of(spans(), spans_on_an_edge()), min_size=1, max_size=30))
-def test_relative_bins_are_those_of_pandas_cut(found):
-    frame = pd.DataFrame(found, columns=["start", "end", "characters"])
+def test_relative_bins_are_those_of_pandas_cut(result):
+    frame = pd.DataFrame(result, columns=["start", "end", "characters"])
     midpoint = ((frame.start + frame.end) / 2 / frame.characters).clip(0, 1)
     expected = pd.cut(midpoint, np.linspace(0, 1, 21), include_lowest=True, labels=False)
-    cells = RelativePositions().cells(relative(found))
+    cells = RelativePositions().cells(relative(result))
     assert cells.position.tolist() == expected.tolist()
-    assert cells.query.tolist() == list(range(len(found)))
+    assert cells.query.tolist() == list(range(len(result)))
 
 
 @given(spans_on_an_edge())
@@ -70,9 +70,9 @@ def test_the_first_bin_is_closed_on_both_sides_and_midpoints_are_clipped():
 @given(st.lists(st.one_of(st.integers(1, 5_000), st.sampled_from([512, 513, 1024, 1025, 1536, 1537])), min_size=1))
 def test_length_buckets_are_those_of_pandas_cut(tokens):
     expected = pd.cut(pd.Series(tokens), [0, 512, 1024, 1536, np.inf], labels=False)
-    found = relative([(0, 1, 10)] * len(tokens), tokens)
-    assert RelativePositions().length_buckets(found).tolist() == expected.tolist()
-    assert RelativePositions().cells(found).length.tolist() == expected.tolist()
+    result = relative([(0, 1, 10)] * len(tokens), tokens)
+    assert RelativePositions().length_buckets(result).tolist() == expected.tolist()
+    assert RelativePositions().cells(result).length.tolist() == expected.tolist()
 
 
 def test_relative_names_are_the_intervals():

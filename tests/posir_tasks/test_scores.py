@@ -20,8 +20,8 @@ def test_groups_are_all_queries_then_each_length_and_bins_span_all_lengths(value
     assert [group.name for group in groups] == ["all", "q1", "q2"]
     assert [group.queries for group in groups] == [180, 90, 90]
     assert sum(group.counts for group in groups[1:]).tolist() == groups[0].counts.tolist()
-    assert np.concatenate([one.counts for one in bins]).tolist() == groups[0].counts.tolist()
-    assert sum(one.queries for one in bins) == 180
+    assert np.concatenate([bin_.counts for bin_ in bins]).tolist() == groups[0].counts.tolist()
+    assert sum(bin_.queries for bin_ in bins) == 180
 
 
 def test_one_length_is_the_group_of_all():
@@ -55,9 +55,9 @@ def test_the_result_file_has_scores_by_group_and_bin_and_those_of_columns_beside
     )
     group = {"psi": Estimate(0.2, (0.1, 0.4)), "ndcg_at_10": 0.5, "slope": 0.1, "verdict": "primacy"}
     scores = ResultScores(declared, {"all": group, "q1": group}, ({"ndcg_at_10": 0.4},))
-    found = scores.to_json(["first"], taken={"ndcg_at_10"})
-    assert json.loads(json.dumps(found)) == found
-    assert found == {
+    result = scores.to_json(["first"], taken={"ndcg_at_10"})
+    assert json.loads(json.dumps(result)) == result
+    assert result == {
         "position_scores": {"all": to_json(group, declared), "q1": to_json(group, declared)},
         "position_bins": [{"position": "first", "ndcg_at_10": 0.4}],
         "psi": 0.2,

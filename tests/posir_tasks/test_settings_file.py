@@ -44,12 +44,20 @@ def test_an_option_precedes_an_override_and_an_override_the_file(file):
     assert (loaded.title, loaded.color, loaded.brush.width, loaded.layers) == ("land", Color.BLUE, 5, ())
 
 
+def test_overrides_as_values_change_fields_of_sections(file):
+    loaded = load_settings(Painting, file, {"color": Color.BLUE, "brush": {}, "layers": ["oil"]})
+    assert (loaded.title, loaded.color, loaded.brush.width, loaded.layers) == ("sea", Color.BLUE, 5, ("oil",))
+    assert load_settings(Painting, file, {"brush": {"width": 7}}).brush.width == 7
+    assert load_settings(Painting, None, {"title": "sky", "brush": {"width": 7}}).brush.width == 7
+
+
 @pytest.mark.parametrize(
     ("overrides", "options", "message"),
     [
         ((), {"--color": "green"}, "--color: Input should be 'red' or 'blue'"),
         (("color=green",), {"--color": None}, "painting.yaml: field 'color': Input should be 'red' or 'blue'"),
         (("colr=red",), {}, "painting.yaml: field 'colr': unknown field; did you mean color"),
+        ({"brush": {"size": 1}}, {}, "painting.yaml: field 'brush.size': unknown field"),
     ],
 )
 def test_what_is_wrong_is_named_as_it_was_given(file, overrides, options, message):

@@ -157,15 +157,14 @@ def hostile_names() -> list[str]:
 def length_columns(data: Mapping[str, Any], file: str, length: str) -> dict[str, list[Any]]:
     """Return the columns of a view at a length."""
     view = data[f"views/{file}"]
-    place = view["lengths"].index(length)
-    return data[f"lengths/{file}-{place}"] if place else view["columns"]
+    return view["columns"] if length == view["opening"] else data[f"lengths/{file}-{view['lengths'].index(length)}"]
 
 
 def contents(site: Mapping[str, bytes]) -> dict[str, Any]:
     """Return the data that the files of a site pass to the page, by name."""
-    found = {}
+    values = {}
     for path, body in site.items():
         if path.startswith("data/"):
             name, quoted = re.fullmatch(r"board\.receive\((\".*?\"),JSON\.parse\('(.*)'\)\);\n", body.decode("ascii")).groups()
-            found[json.loads(name)] = json.loads(re.sub(r"\\(.)", r"\1", quoted))
-    return found
+            values[json.loads(name)] = json.loads(re.sub(r"\\(.)", r"\1", quoted))
+    return values

@@ -54,10 +54,10 @@ def measure_stages(truth: Truth, results: Mapping[str, StageResult]) -> Iterator
     that Locate gets wrong is one right question less that it keeps.
     """
     asked = results["ask"]
-    faulty = [one.question for one in asked.discarded if one.question is not None]
-    first = before = {one.id: is_right(truth, one) for one in (*faulty, *asked.questions)}
+    faulty = [discard.question for discard in asked.discarded if discard.question is not None]
+    first = before = {value.id: is_right(truth, value) for value in (*faulty, *asked.questions)}
     for stage in list(results)[1:]:
-        kept = {one.id: is_right(truth, one) for one in results[stage].questions}
+        kept = {question.id: is_right(truth, question) for question in results[stage].questions}
         yield StageAccuracy(stage, len(before), sum(before.values()), len(kept), sum(kept.values()))
         before = kept
     yield StageAccuracy("all", len(first), sum(first.values()), len(before), sum(before.values()))

@@ -35,6 +35,8 @@ READ_LATE = frozenset(
     }
 )
 TIMEOUT_SECONDS = 300
+#: The option of `mteb run` and of `posir run` for the folder of the results.
+OUTPUT = {"mteb": "--output-folder", "posir": "--output"}
 
 
 def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:

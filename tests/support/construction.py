@@ -24,12 +24,12 @@ class ScriptedModel:
     def ask(self, prompt: Any, values: Any, description: str, check: Any = accept_all) -> list[Any]:
         assert description
         replies = []
-        for number, one in enumerate(values):
-            prompt.system.substitute(one)
-            prompt.user.substitute(one)
-            self.asked.append((prompt.name, one))
+        for number, value in enumerate(values):
+            prompt.system.substitute(value)
+            prompt.user.substitute(value)
+            self.asked.append((prompt.name, value))
             try:
-                answer = parse_answer(Completion(self.write(prompt.name, one), "stop", 1, 1), prompt.answer)
+                answer = parse_answer(Completion(self.write(prompt.name, value), "stop", 1, 1), prompt.answer)
                 check(number, answer)
                 replies.append(Reply(self.name, prompt.id, answer))
             except UnusableAnswerError as error:

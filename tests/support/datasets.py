@@ -1,7 +1,9 @@
 """Small valid datasets, written to and read from folders."""
 
+import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -86,3 +88,18 @@ def read_back(root: Path, *, language: str = "eng-Latn", domain: str = "sports")
             data.queries["text"], evidence.document_ids, evidence.starts, evidence.ends, strict=True
         )
     ]
+
+
+def write_beir_folder(
+    folder: Path,
+    corpus: Iterable[Mapping[str, Any]],
+    queries: Iterable[Mapping[str, Any]],
+    qrels: Iterable[tuple[str, str, int]],
+) -> Path:
+    """Write a BEIR folder with rows of corpus and queries as given, and triples of query, document and grade."""
+    (folder / "qrels").mkdir(parents=True)
+    for name, rows in (("corpus", corpus), ("queries", queries)):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    lines = ["query-id\tcorpus-id\tscore", *("\t".join(map(str, row)) for row in qrels)]
+    (folder / "qrels" / "test.tsv").write_text("\n".join(lines) + "\n")
+    return folder

@@ -8,12 +8,28 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 DIMENSIONS = 24
 #: Changes the rows of an answer.
 Damage = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
+
+
+class Pooling(StrEnum):
+    """How a vector is made of the words of a text."""
+
+    COUNT = "count"
+    """Numbers of words by class."""
+    MEAN = "mean"
+    """The mean of a vector per word."""
+    CLS = "cls"
+    """A function of the first word's vector and of an attention over all of them."""
 
 
 @dataclass
@@ -35,6 +51,9 @@ class EmbeddingServer:
     """The only accepted key; None to accept requests without one."""
     window: int | None = None
     """Words of a text that are read; the others are ignored in silence."""
+    pooling: Pooling = Pooling.COUNT
+    noise: float = 0.0
+    """Standard deviation of a vector's entries between two answers, relative to the length of the vector."""
     max_words: int | None = None
     """Words of a text from which it is refused."""
     failures: deque[Failure] = field(default_factory=deque)
@@ -63,6 +82,25 @@ def embed(text: str, window: int | None = None) -> list[float]:
     for word in text.lower().split()[:window]:
         counts[zlib.crc32(word.strip(".,?").encode()) % DIMENSIONS] += 1
     return counts
+
+
+@cache
+def word_vector(word: str) -> NDArray[np.float64]:
+    """Return a random vector for a word, with a component that all words share, as those of real models."""
+    return np.random.default_rng(zlib.crc32(word.encode())).standard_normal(DIMENSIONS) + 0.5
+
+
+def pool(text: str, pooling: Pooling, window: int | None, noise: float) -> list[float]:
+    """Return the vector of a text of which so many words are read."""
+    if pooling is Pooling.COUNT:
+        vector = np.array(embed(text, window))
+    else:
+        words = np.array([word_vector(word) for word in text.split()[:window]])
+        weights = np.exp(words @ words[0] / np.sqrt(DIMENSIONS)) if pooling is Pooling.CLS else np.ones(len(words))
+        mean = (weights / weights.sum()) @ words
+        vector = np.tanh(words[0] + mean) if pooling is Pooling.CLS else mean
+    spread = noise * np.linalg.norm(vector) / np.sqrt(DIMENSIONS)
+    return [float(entry) for entry in vector + spread * np.random.default_rng().standard_normal(DIMENSIONS)]
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -103,7 +141,7 @@ class Handler(BaseHTTPRequestHandler):
         else:
             with state.lock:
                 state.batches.append(request["input"])
-            vectors = [embed(text, state.window) for text in request["input"]]
+            vectors = [pool(text, state.pooling, state.window, state.noise) for text in request["input"]]
             rows = [{"object": "embedding", "index": i, "embedding": vector} for i, vector in enumerate(vectors)]
             usage = {"prompt_tokens": 1, "total_tokens": 1}
             self.answer(200, {"object": "list", "model": state.model, "data": state.damage(rows), "usage": usage})

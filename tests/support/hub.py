@@ -54,8 +54,8 @@ class Folder:
         return self.commit if revision in (self.commit, *self.branches) else None
 
     def files(self, revision="main"):  # noqa: ARG002
-        found = sorted(path for path in self.root.rglob("*") if path.is_file())
-        return {path.relative_to(self.root).as_posix(): path.read_bytes() for path in found}
+        paths = sorted(path for path in self.root.rglob("*") if path.is_file())
+        return {path.relative_to(self.root).as_posix(): path.read_bytes() for path in paths}
 
 
 @dataclass

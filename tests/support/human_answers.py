@@ -55,23 +55,29 @@ class Truth:
         """Return the human question in a text, which may have words before it, about a document if there are several."""
         bare = " ".join(text.split())
         for start in (0, *(place + 2 for place in range(len(bare)) if bare.startswith(": ", place))):
-            found = self.by_question.get(bare[start:], [])
-            for one in found:
-                if document is None or one[0].id == document:
-                    return one
+            result = self.by_question.get(bare[start:], [])
+            for item in result:
+                if document is None or item[0].id == document:
+                    return item
         return None
 
     def has_answer(self, question: str, document: str, evidence: str) -> bool:
         """Return whether a question is a person's about this document, and a text has its answer, but for white space."""
-        answers = [about.text[one.start : one.end] for about, one in self.by_question.get(question, []) if about.id == document]
+        answers = [
+            about.text[entry.start : entry.end] for about, entry in self.by_question.get(question, []) if about.id == document
+        ]
         return any("".join(answer.split()) in "".join(evidence.split()) for answer in answers)
 
     def is_right(self, question: str, document: str, start: int, end: int) -> bool:
         """Return whether a question is a person's about this document, and a span has its answer in the same third."""
-        found = [one for one in self.by_question.get(question, []) if one[0].id == document and one[1].text.strip() == question]
+        result = [
+            entry
+            for entry in self.by_question.get(question, [])
+            if entry[0].id == document and entry[1].text.strip() == question
+        ]
         return any(
             start <= asked.start and asked.end <= end and made.third(HumanQuestion("", "", start, end)) == made.third(asked)
-            for made, asked in found
+            for made, asked in result
         )
 
 
@@ -79,15 +85,15 @@ def mini_documents(least: int = 600) -> list[HumanDocument]:
     """Return the documents of PosIR-Mini with at least that many characters."""
     return [
         HumanDocument(
-            one.id.replace("/", "-"),
-            one.text,
+            document.id.replace("/", "-"),
+            document.text,
             tuple(
-                HumanQuestion(f"{one.id}-{row}", text, *span)
-                for row, (text, span) in enumerate(zip(one.questions, one.spans, strict=True))
+                HumanQuestion(f"{document.id}-{row}", text, *span)
+                for row, (text, span) in enumerate(zip(document.questions, document.spans, strict=True))
             ),
         )
-        for one in read_documents()
-        if len(one.text) >= least
+        for document in read_documents()
+        if len(document.text) >= least
     ]
 
 
@@ -140,14 +146,14 @@ def parallel_documents(
     both: tuple[list[dict], list[dict]] = [], []
     texts: dict[str, str] = {}
     for (_, here), (_, there) in zip(_paragraphs(file), _paragraphs(translated), strict=True):
-        spans = [find_sentences(one["context"], code) for one, code in zip((here, there), codes, strict=True)]
+        spans = [find_sentences(value["context"], code) for value, code in zip((here, there), codes, strict=True)]
         if _sentences_with_answers(here, spans[0]) == _sentences_with_answers(there, spans[1]):
             sentences = [
-                [" ".join(one["context"][span.start : span.end].split()) for span in found]
-                for one, found in zip((here, there), spans, strict=True)
+                [" ".join(value["context"][span.start : span.end].split()) for span in result]
+                for value, result in zip((here, there), spans, strict=True)
             ]
             texts |= dict(zip(*sentences, strict=True))
-            texts |= {_question(one): _question(other) for one, other in zip(here["qas"], there["qas"], strict=True)}
+            texts |= {_question(question): _question(other) for question, other in zip(here["qas"], there["qas"], strict=True)}
             both[0].append(here)
             both[1].append(there)
     documents, translations = (
@@ -159,7 +165,7 @@ def parallel_documents(
 
 def _sentences_with_answers(paragraph: dict, sentences: Sequence[Span]) -> tuple[int, list[int]]:
     """Return the number of sentences, and for each question that of the sentence in which its answer begins."""
-    starts = [one["answers"][0]["answer_start"] for one in paragraph["qas"]]
+    starts = [question["answers"][0]["answer_start"] for question in paragraph["qas"]]
     return len(sentences), [sum(span.start <= start for span in sentences) for start in starts]
 
 
@@ -173,7 +179,7 @@ def jaquad_documents(folder: Path, files: int = 3, paragraphs: int = 4) -> list[
         replace(
             document,
             id=f"{file.stem}-{document.id}",
-            questions=tuple(one for one in document.questions if "この文書" not in one.text),
+            questions=tuple(question for question in document.questions if "この文書" not in question.text),
         )
         for file in sorted(folder.glob("*.json"))[:files]
         for document in squad_documents(file, paragraphs)
@@ -192,11 +198,13 @@ def _join(name: str, paragraphs: Sequence[dict], others: dict[str, str]) -> Huma
     text, questions = "", []
     for paragraph in paragraphs:
         text += "\n\n" if text else ""
-        for one in paragraph["qas"]:
-            answer = one["answers"][0]
+        for question in paragraph["qas"]:
+            answer = question["answers"][0]
             start = len(text) + answer["answer_start"]
             questions.append(
-                HumanQuestion(str(one["id"]), _question(one), start, start + len(answer["text"]), others.get(one["id"], ""))
+                HumanQuestion(
+                    str(question["id"]), _question(question), start, start + len(answer["text"]), others.get(question["id"], "")
+                )
             )
         text += paragraph["context"]
     return HumanDocument(name, text, tuple(questions))

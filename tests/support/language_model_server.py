@@ -110,14 +110,14 @@ class ChatCall:
 
     def part(self, tag: str) -> str:
         """Return what is in a tag."""
-        found = re.search(rf"<{tag}[^>]*>\n(.*)\n</{tag}>", self.user, re.DOTALL)
-        assert found, (tag, self.user)
-        return found[1]
+        result = re.search(rf"<{tag}[^>]*>\n(.*)\n</{tag}>", self.user, re.DOTALL)
+        assert result, (tag, self.user)
+        return result[1]
 
     def line(self, name: str) -> str:
-        found = re.search(rf"^{name}: (.*)$", self.user, re.MULTILINE)
-        assert found, (name, self.user)
-        return found[1]
+        result = re.search(rf"^{name}: (.*)$", self.user, re.MULTILINE)
+        assert result, (name, self.user)
+        return result[1]
 
 
 def plain(text: str) -> str:
@@ -148,8 +148,12 @@ class Answers:
         for document in self.state.truth.documents:
             place = document.text.find(chunk)
             if place >= 0:
-                inside = [one for one in document.questions if place <= one.start and one.end <= place + len(chunk)]
-                return {"questions": [self._as_question(document, one) for one in inside[: self._limit(call)]]}
+                inside = [
+                    question
+                    for question in document.questions
+                    if place <= question.start and question.end <= place + len(chunk)
+                ]
+                return {"questions": [self._as_question(document, question) for question in inside[: self._limit(call)]]}
         return {"questions": []}
 
     def summarize(self, call: ChatCall) -> Any:
@@ -162,55 +166,57 @@ class Answers:
         document = self.state.truth.by_text[call.part("document")]
         segment = call.part("segment")
         place = document.text.find(segment)
-        inside = [one for one in document.questions if place <= one.start and one.end <= place + len(segment)]
+        inside = [
+            question for question in document.questions if place <= question.start and question.end <= place + len(segment)
+        ]
         if not inside:
             return {"query": "", "answer": "", "reasoning": "Nothing is asked."}
-        one = call.random(0).choice(inside)
-        return {"query": one.text, "answer": document.text[one.start : one.end], "reasoning": "The segment says so."}
+        choice = call.random(0).choice(inside)
+        return {"query": choice.text, "answer": document.text[choice.start : choice.end], "reasoning": "The segment says so."}
 
     def _limit(self, call: ChatCall) -> int:
         return int(re.findall(r"\d+", call.line("Number of questions"))[0])
 
-    def _as_question(self, document: HumanDocument, one: HumanQuestion, text: str | None = None) -> dict[str, str]:
-        return {"question": text or one.text, "answer": document.text[one.start : one.end], "type": "other"}
+    def _as_question(self, document: HumanDocument, first: HumanQuestion, text: str | None = None) -> dict[str, str]:
+        return {"question": text or first.text, "answer": document.text[first.start : first.end], "type": "other"}
 
     def _questions(self, call: ChatCall, document: HumanDocument, thirds: list[int]) -> Any:
         state, chosen = self.state, call.random(self.state.seed, "questions")
-        inside = [one for one in document.questions if document.third(one) in thirds]
-        found = []
-        for one in chosen.sample(inside, min(self._limit(call), len(inside))):
-            text = one.text
-            if state.draw(call, "names the position", one.id):
+        inside = [question for question in document.questions if document.third(question) in thirds]
+        values = []
+        for choice in chosen.sample(inside, min(self._limit(call), len(inside))):
+            text = choice.text
+            if state.draw(call, "names the position", choice.id):
                 text = f"At the beginning of the text: {text}"
-            elif state.draw(call, "refers to the text", one.id):
+            elif state.draw(call, "refers to the text", choice.id):
                 text = f"According to the text: {text}"
-            elif one.in_other_language and state.draw(call, "another language", one.id):
-                text = one.in_other_language
-            elif state.draw(call, "unanswerable question", one.id):
+            elif choice.in_other_language and state.draw(call, "another language", choice.id):
+                text = choice.in_other_language
+            elif state.draw(call, "unanswerable question", choice.id):
                 other = chosen.choice([other for other in state.truth.documents if other.id != document.id])
-                found.append(self._as_question(other, chosen.choice(other.questions)))
+                values.append(self._as_question(other, chosen.choice(other.questions)))
                 continue
-            elif state.draw(call, "question about another third", one.id):
-                one = chosen.choice(document.questions)
-                text = one.text
-            found.append(self._as_question(document, one, text))
-            if state.draw(call, "duplicate", one.id) and len(found) < self._limit(call):
-                found.append(self._as_question(document, one, text))
-        return {"questions": found}
+            elif state.draw(call, "question about another third", choice.id):
+                choice = chosen.choice(document.questions)
+                text = choice.text
+            values.append(self._as_question(document, choice, text))
+            if state.draw(call, "duplicate", choice.id) and len(values) < self._limit(call):
+                values.append(self._as_question(document, choice, text))
+        return {"questions": values}
 
     def locate(self, call: ChatCall) -> Any:
         state = self.state
         lines = [re.fullmatch(r"\[(\d+)\] (.*)", line) for line in call.part("document").split("\n")]
         sentences = [line[2] for line in lines if line]
         shown = bare("".join(sentences))
-        found = state.truth.find(call.line("Question"))
+        result = state.truth.find(call.line("Question"))
         chosen = call.random(state.seed, "locate")
-        if found is None or bare(found[0].text) != shown:
+        if result is None or bare(result[0].text) != shown:
             if not state.draw(call, "evidence for the unanswerable"):
                 return {"evidence": []}
             row = chosen.randrange(len(sentences))
             return {"evidence": [self._evidence(row + 1, sentences[row])]}
-        document, question = found
+        document, question = result
         row, quote = self._quote(document, question, sentences)
         evidence = self._evidence(row + 1, quote)
         return {"evidence": self._spoil(call, evidence, sentences, chosen)}
@@ -257,14 +263,14 @@ class Answers:
 
     def _answers(self, call: ChatCall) -> bool:
         """Return whether a text has the answer to a question, with some characters around it."""
-        found = self.state.truth.find(call.line("Question"))
-        if found is None:
+        result = self.state.truth.find(call.line("Question"))
+        if result is None:
             return False
         text = plain(call.part("text"))
         return any(
-            plain(document.text[max(0, one.start - CONTEXT_CHARACTERS) : one.end]) in text
-            or plain(document.text[one.start : one.end + CONTEXT_CHARACTERS]) in text
-            for document, one in self.state.truth.by_question[plain(found[1].text)]
+            plain(document.text[max(0, item.start - CONTEXT_CHARACTERS) : item.end]) in text
+            or plain(document.text[item.start : item.end + CONTEXT_CHARACTERS]) in text
+            for document, item in self.state.truth.by_question[plain(result[1].text)]
         )
 
     def relevance(self, call: ChatCall) -> Any:
@@ -280,12 +286,12 @@ class Answers:
         state = self.state
         assert state.translate
         numbered = re.findall(r"^\[(\d+)\] (.*)$", call.user, re.MULTILINE)
-        found = [{"number": int(number), "text": state.translate(text)} for number, text in numbered]
+        values = [{"number": int(number), "text": state.translate(text)} for number, text in numbered]
         if state.draw(call, "untranslated"):
-            found = [{"number": int(number), "text": text} for number, text in numbered]
+            values = [{"number": int(number), "text": text} for number, text in numbered]
         if state.draw(call, "prefix"):
-            found[0]["text"] = f"Here is the translation:\n\n{found[0]['text']}"
-        return {"sentences": found[:-1] if state.draw(call, "missing sentence") else found}
+            values[0]["text"] = f"Here is the translation:\n\n{values[0]['text']}"
+        return {"sentences": values[:-1] if state.draw(call, "missing sentence") else values}
 
     def rate_translation(self, call: ChatCall) -> Any:
         """Rate what is cut short as incomplete; the other ratings are random."""

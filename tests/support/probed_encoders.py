@@ -31,11 +31,11 @@ class FirstWords:
     def encode(self, inputs: Any, *, prompt_type: Any = None, **_: Any) -> Any:
         return self([text for batch in inputs for text in batch["text"]], prompt_type)
 
-    def similarity(self, one: Any, other: Any) -> Any:
-        return torch.nn.functional.normalize(torch.as_tensor(one)) @ torch.nn.functional.normalize(torch.as_tensor(other)).T
+    def similarity(self, first: Any, other: Any) -> Any:
+        return torch.nn.functional.normalize(torch.as_tensor(first)) @ torch.nn.functional.normalize(torch.as_tensor(other)).T
 
-    def similarity_pairwise(self, one: Any, other: Any) -> Any:
-        return torch.cosine_similarity(torch.as_tensor(one), torch.as_tensor(other))
+    def similarity_pairwise(self, first: Any, other: Any) -> Any:
+        return torch.cosine_similarity(torch.as_tensor(first), torch.as_tensor(other))
 
 
 class RefusesLong(FirstWords):

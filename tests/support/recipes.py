@@ -63,6 +63,6 @@ def parse(arguments: tuple[str, ...]) -> None:
     command, name, context = posir_command(), program, None
     while True:
         context = command.make_context(name, rest, parent=context)
-        if not hasattr(command, "commands"):
+        if not hasattr(context.command, "commands"):
             return
-        name, command, rest = command.resolve_command(context, [*context._protected_args, *context.args])
+        name, command, rest = context.command.resolve_command(context, [*context._protected_args, *context.args])

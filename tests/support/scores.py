@@ -1,6 +1,6 @@
 """The declared scores of a result, by group."""
 
-from posir_tasks.plugin_api.manager import score_result
+from posir_tasks.plugin_api.scoring import score_result
 from posir_tasks.scores import ResultValues, to_json
 from tests.support.simulation import separate_documents
 

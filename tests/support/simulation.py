@@ -40,6 +40,6 @@ def separate_documents(profile, subset="default"):
     )
     keys = sorted({(row, (column,)) for row, column in zip(length.tolist(), position.tolist(), strict=True)})
     cells = [keys.index((row, (column,))) for row, column in zip(length.tolist(), position.tolist(), strict=True)]
-    name, ones = digest(profile.to_json()).hex(), np.ones_like(rank)
-    part = DocumentSet(subset, name, name, ones, ones, np.array(cells, np.int64), rank, np.zeros(0, np.int64))
+    name, items = digest(profile.to_json()).hex(), np.ones_like(rank)
+    part = DocumentSet(subset, name, name, items, items, np.array(cells, np.int64), rank, np.zeros(0, np.int64))
     return DocumentRanks(profile.axes, tuple(keys), (part,) if len(rank) else ())

@@ -25,8 +25,10 @@ from posir_tasks.display.charts.layers import (
 from posir_tasks.display.charts.theme import SHAPES
 
 ROWS = alt.NamedData("rows")
-#: Set by the page: colors, and the ends of the scale of scores.
-GIVEN = {"null_band": "lightgray", "halo": "white", "faint": "gray", "ink": "black", "low": 0, "high": 1}
+#: Set by the page: colors, the ends of the scale of scores, and the entries of the scatter's legends.
+GIVEN = {
+    "null_band": "lightgray", "halo": "white", "faint": "gray", "ink": "black", "low": 0, "high": 1, "kinds": [], "sources": [],
+}  # fmt: skip
 NULL_COLOR = alt.ExprRef("null_band")
 #: The tooltip of a mark: its row.
 ROW = alt.value(alt.ExprRef("datum"))
@@ -83,22 +85,28 @@ def build_legend(*, columns: int, **symbols: Any) -> alt.Legend:
 
 
 def draw_scatter() -> LayeredChart:
-    """Return PSI against nDCG@10 with the good corner top right, a point for each model, whose area is given by the page.
+    """Return PSI against nDCG@10, as in a report, with a point for each model, whose area is given by the page.
 
-    The models that are on the Pareto front, `front`, are joined. Those that are marked have intervals and PSI under the null.
+    The models that are on the Pareto front, `front`, are joined. Those that are marked have intervals, or PSI under the null if
+    they show the observed PSI, which chance increases.
     """
     base = alt.Chart(ROWS).encode(
         x=alt.X("score:Q", title=SCORE, scale=RANGE, axis=PERCENT),
-        y=alt.Y("psi:Q", title="PSI (axis reversed: less position bias above)", scale=alt.Scale(domainMin=0, reverse=True)),
+        y=alt.Y("psi:Q", title="PSI", scale=alt.Scale(domainMin=0)),
     )
     marked = base.transform_filter("datum.marked")
     kinds = [*KINDS.values(), BM25, UNKNOWN]
-    color = alt.Color("kind:N", title=None, scale=alt.Scale(domain=kinds), legend=build_legend(columns=2))
+    color = alt.Color(
+        "kind:N", title=None, scale=alt.Scale(domain=kinds), legend=build_legend(columns=2, values=alt.ExprRef("kinds"))
+    )
     sources = alt.Scale(domain=["submitted", "published"], range=["circle", "diamond"])
     points = base.mark_point(filled=True, opacity=0.9, strokeWidth=0.8, stroke=alt.ExprRef("halo"), cursor="pointer").encode(
         color=color,
         shape=alt.Shape(
-            "source:N", title=None, scale=sources, legend=build_legend(columns=1, symbolFillColor=alt.ExprRef("ink"))
+            "source:N",
+            title=None,
+            scale=sources,
+            legend=build_legend(columns=1, symbolFillColor=alt.ExprRef("ink"), values=alt.ExprRef("sources")),
         ),
         size=alt.Size("area:Q", scale=None),
         tooltip=ROW,
@@ -115,7 +123,7 @@ def draw_scatter() -> LayeredChart:
         color=alt.ExprRef("ink"),
     )
     return alt.layer(
-        psi_null_range(marked, NULL_COLOR),
+        psi_null_range(marked.transform_filter("isValid(datum.psi_null_high)"), NULL_COLOR),
         front.encode(order="score:Q"),
         interval_rule(marked, "score", "x", color),
         interval_rule(marked, "psi", "y", color),

@@ -8,6 +8,7 @@ from posir_tasks.scores import ScoreInfo
 #: Scores that reports hide unless asked for, but that the page shows beside others or in its files.
 BESIDE = (
     "ndcg_at_10_as_published",
+    "start_to_end_unweighted",
     "p_value",
     "design_effect",
     "held_fixed",

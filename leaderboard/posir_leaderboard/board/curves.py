@@ -28,7 +28,8 @@ class Curves:
         """Return the curves of a record; empty if its positions are unknown."""
         lengths, detail = [row.length for row in record.rows], record.detail
         panels, ends = detail["panels"], detail.get("window_ends") or [None] * len(lengths)
-        return cls(dict(zip(lengths, panels, strict=False)), dict(zip(lengths, ends, strict=False)), detail)
+        known = {length: panel for length, panel in zip(lengths, panels, strict=False) if panel}
+        return cls(known, dict(zip(lengths, ends, strict=False)), detail)
 
     def sparkline(self, length: str) -> dict[str, Any]:
         """Return the columns of a sparkline: scores and null band in thousandths, and the end of the window."""
@@ -43,15 +44,12 @@ class Curves:
             "window_end": self.window_ends.get(length),
         }
 
-    def to_detail(self) -> dict[str, Any]:
-        """Return what a model's page needs to draw an average like a task."""
+    def to_detail(self, lengths: Sequence[str]) -> dict[str, Any]:
+        """Return what a model's page needs to draw an average like a task: a panel for each length, None where unknown."""
         titles = ("lengths", "positions", "position_title", "relative")
-        panels = list(self.panels.values())
-        merged = [merge_sparse_bins(panel) for panel in panels]
-        curves = [
-            curve if len(curve["queries"]) < len(panel["queries"]) else None
-            for curve, panel in zip(merged, panels, strict=True)
-        ]
+        panels = [self.panels.get(length) for length in lengths]
+        merged = [merge_sparse_bins(panel) if panel else None for panel in panels]
+        curves = [None if curve is panel else curve for curve, panel in zip(merged, panels, strict=True)]
         return {name: self.detail[name] for name in titles} | {"panels": panels, "curves": curves}
 
 
@@ -85,9 +83,13 @@ def _column_means(columns: Sequence[Sequence[float | None]]) -> list[float | Non
 def merge_sparse_bins(panel: Columns) -> Columns:
     """Return twenty equal bins as five if one of them has fewer than `MIN_QUERIES` queries, otherwise the bins as they are.
 
+    Published bins, whose numbers of queries are unknown, stay as they are.
+
     Scores are weighted by queries, and so are the ends of their intervals, as if the errors of the bins were fully correlated.
     The null band around its center shrinks as the error of a mean of independent bins does.
     """
+    if None in panel["queries"]:
+        return panel
     queries = np.array(panel["queries"], np.float64)
     if len(queries) != EQUAL_BINS or queries.min() >= MIN_QUERIES:
         return panel
@@ -95,8 +97,7 @@ def merge_sparse_bins(panel: Columns) -> Columns:
     weights = queries.reshape(shape)
     totals = weights.sum(axis=1)
     scores, lowest, highest, low, high = (
-        np.array([np.nan if value is None else value for value in panel[name]], np.float64).reshape(shape)
-        for name in ("ndcg_at_10", "low", "high", "null_low", "null_high")
+        np.array([np.nan if value is None else value for value in panel[name]], np.float64).reshape(shape) for name in CELL[1:]
     )
     with np.errstate(invalid="ignore", divide="ignore"):
         center = np.nansum(weights * (low + high) / 2, axis=1) / totals
@@ -107,8 +108,8 @@ def merge_sparse_bins(panel: Columns) -> Columns:
     return {
         "queries": totals.astype(int).tolist(),
         "ndcg_at_10": _finite(means),
-        "low": _finite(below),
-        "high": _finite(above),
+        "ndcg_at_10_low": _finite(below),
+        "ndcg_at_10_high": _finite(above),
         "null_low": _finite(center - half) if known else unknown,
         "null_high": _finite(center + half) if known else unknown,
     }

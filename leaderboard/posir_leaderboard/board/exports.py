@@ -30,6 +30,7 @@ def positions_csv(records: Iterable[BoardRecord]) -> bytes:
         (*_run(record, row.length), position, *(panel[name][place] for name in CELL))
         for record in records
         for row, panel in zip(record.rows, record.detail["panels"], strict=False)
+        if panel
         for place, position in enumerate(record.detail["positions"])
     )
     return _compressed((*RUN, "position", *CELL), lines)

@@ -1,12 +1,12 @@
 """Model metadata on the leaderboard. A submitter's metadata is not trusted: invalid fields count as unknown."""
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
+from posir_tasks.digests import digest
 from posir_tasks.models.references import model_origin
 
 #: Kinds of model that visitors filter by: mteb's `model_type`, and BM25 by its name.
@@ -25,7 +25,7 @@ def _none_if_invalid(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
 
 T = TypeVar("T")
 Known = Annotated[T | None, WrapValidator(_none_if_invalid)]
-#: mteb writes some counts as floats, and 0 for BM25's parameters.
+#: mteb writes some counts as floats.
 Count = Annotated[
     int,
     BeforeValidator(lambda value: int(value) if isinstance(value, float) and value.is_integer() else value),
@@ -59,6 +59,7 @@ class BoardModel:
     """Whether its results are published in a paper."""
     kind: str = UNKNOWN
     parameters: int | None = None
+    """0 for BM25."""
     window: int | None = None
     """Most tokens of a text that it reads."""
     dimensions: int | None = None
@@ -79,8 +80,7 @@ class BoardModel:
 
         The Hub's names differ in more than case, and the papers write one name in several cases.
         """
-        identity = "\0".join(("published" if self.published else "result", self.name.casefold(), self.revision))
-        return hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+        return digest("published" if self.published else "result", self.name.casefold(), self.revision, size=6).hex()
 
 
 def read_model(name: str, revision: str, meta: Mapping[str, Any], *, published: bool = False) -> BoardModel:
@@ -93,7 +93,7 @@ def read_model(name: str, revision: str, meta: Mapping[str, Any], *, published: 
         revision=revision,
         published=published,
         kind=BM25 if "bm25" in name.lower() else next(iter(kinds), UNKNOWN),
-        parameters=given.n_parameters,
+        parameters=0 if "bm25" in name.lower() else given.n_parameters,
         window=given.max_tokens,
         dimensions=max(filter(None, dimensions), default=None),
         open_weights=given.open_weights,

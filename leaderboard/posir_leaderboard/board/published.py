@@ -7,19 +7,21 @@ from typing import Any
 import numpy as np
 from scipy.stats import chi2
 
+from posir_leaderboard.board.curves import NO_CURVES, Curves
 from posir_leaderboard.board.models import read_model
-from posir_leaderboard.board.records import BoardRecord
-from posir_published import PublishedRow, published_rows, published_tasks
-from posir_published.rows import CROSS_LINGUAL, MONOLINGUAL, PublishedBin, published_bins
+from posir_leaderboard.board.records import BoardRecord, Columns
+from posir_published.curves import CROSS_LINGUAL, MONOLINGUAL
+from posir_published.rows import PublishedBin, PublishedRow, published_bins, published_rows, published_tasks
 from posir_published.scores import read_posq_scores
 from posir_report.published import row_from_published
 from posir_report.summary import ReportRow, judge_rows
-from posir_significance.analysis import assign_thirds
 from posir_significance.direction import Direction
 from posir_significance.intervals import Z, wilson_interval
 from posir_tasks.estimates import Estimate
 from posir_tasks.results import rounded
-from posir_tasks.schemes import ALL_LENGTHS
+from posir_tasks.schemes import ALL_LENGTHS, RelativePositions
+from posir_tasks.scores import ALL
+from posir_tasks.thirds import MIDDLE_TO_ENDS, START_TO_END, assign_thirds, contrast_thirds
 
 #: Titles of the position axes of PosQ.
 POSITIONS = {
@@ -63,10 +65,17 @@ def published_kinds() -> dict[str, str]:
 
 def _record(name: str, rows: list[PublishedRow], meta: Mapping[str, Any], kind: str | None) -> BoardRecord:
     described = {**meta, "model_type": [kind]} if kind else meta
-    model = read_model(name, "", described, published=True)
-    bins = [row for row in published_bins(rows[0].task) if row.model == name]
-    scored = tuple(add_position_effect(add_widest_interval(row), bins) for row in rows)
-    return BoardRecord(model, rows[0].task, scored, published_detail(bins, rows[0].task, rows[0].source))
+    # The papers print one name in several cases.
+    model = read_model(str(meta.get("name", name)).split("/")[-1], "", described, published=True)
+    bins = bins_by_length(rows[0].task, name)
+    scored = tuple(add_position_effect(add_widest_interval(row), bins.get(row.length, [])) for row in rows)
+    return BoardRecord(model, rows[0].task, scored, published_detail(bins, [row.length for row in rows], rows[0]))
+
+
+def bins_by_length(task: str, model: str) -> dict[str, list[PublishedBin]]:
+    """Return the published position bins of a model on a task or benchmark by length; those that are not known are missing."""
+    bins = (row for row in published_bins(task) if row.model == model)
+    return {length: list(of_length) for length, of_length in groupby(bins, key=lambda row: row.length)}
 
 
 def add_widest_interval(published: PublishedRow) -> ReportRow:
@@ -93,13 +102,12 @@ def add_position_effect(row: ReportRow, bins: Sequence[PublishedBin]) -> ReportR
     As for the interval of nDCG@10, each bucket has the largest possible variance of its mean, m (1 - m) / n, for independent
     queries. The test is a chi-squared test of equal means; the direction is that of the larger contrast, as for other results.
     """
-    if not bins:
+    if not bins or any(bin_.queries is None for bin_ in bins):
         return row
     scores, queries = np.array([bin_.ndcg_at_10 for bin_ in bins]), np.array([bin_.queries for bin_ in bins], float)
     variances = scores * (1 - scores) / queries
     third = assign_thirds(len(bins))
-    shares = np.array([np.where(third == index, queries, 0) / queries[third == index].sum() for index in range(3)])
-    contrasts = np.array([[1, 0, -1], [-0.5, 1, -0.5]]) @ shares
+    contrasts = np.array([contrast_thirds(third, queries, weights) for weights in (START_TO_END, MIDDLE_TO_ENDS)])
     values, errors = contrasts @ scores, np.sqrt(contrasts**2 @ variances)
     p_value = float(chi2.sf(((scores - np.average(scores, weights=1 / variances)) ** 2 / variances).sum(), len(bins) - 1))
     ends, middle = (values / errors).tolist()
@@ -116,32 +124,58 @@ def add_position_effect(row: ReportRow, bins: Sequence[PublishedBin]) -> ReportR
     return judge_rows([tested], [toward])[0]
 
 
-def published_detail(bins: Sequence[PublishedBin], task: str, source: str) -> dict[str, Any]:
-    """Return the details of a published result: the position buckets for PosQ, none for PosIR."""
-    bounds = [widest_interval(bin_.ndcg_at_10, bin_.queries) for bin_ in bins]
-    unknown = [None] * len(bins)
-    cells = {
-        "queries": [bin_.queries for bin_ in bins],
-        "ndcg_at_10": [bin_.ndcg_at_10 for bin_ in bins],
-        "low": [low for low, _ in bounds],
-        "high": [high for _, high in bounds],
-        "null_low": unknown,
-        "null_high": unknown,
-    }
+def published_detail(bins: Mapping[str, Sequence[PublishedBin]], lengths: Sequence[str], row: PublishedRow) -> dict[str, Any]:
+    """Return the details of a published result with its position bins by length; a length without any has no panel."""
+    axes = RelativePositions().axes
+    titles = {ALL: ALL_LENGTHS, **dict(zip(axes.lengths, axes.length_titles, strict=True))}
+    known = next(iter(bins.values()), ())
+    relative = any(bin_.queries is None for bin_ in known)
+    notes = [row.source, *dict.fromkeys(of_length[0].source for of_length in bins.values())]
     return dict(
         rounded(
             {
-                "lengths": [ALL_LENGTHS] if bins else [],
-                "positions": [bin_.position for bin_ in bins],
-                "position_title": POSITIONS.get(task.removesuffix("-Tiny"), ""),
-                "relative": False,
-                "panels": [cells] if bins else [],
+                "lengths": [titles[length] for length in lengths] if bins else [],
+                "positions": [bin_.position for bin_ in known],
+                "position_title": axes.position_title if relative else POSITIONS.get(row.task.removesuffix("-Tiny"), ""),
+                "relative": relative,
+                "panels": [bin_columns(bins[length]) if length in bins else None for length in lengths] if bins else [],
                 "curves": [],
                 "subsets": None,
                 "data_revision": "",
                 "data": "",
                 "date": None,
-                "notes": [source[:1].upper() + source[1:] + ".", ASSUMPTIONS],
+                "notes": [*(f"{note[:1].upper()}{note[1:]}." for note in dict.fromkeys(notes)), ASSUMPTIONS],
             }
         )
     )
+
+
+def bin_columns(bins: Sequence[PublishedBin]) -> Columns:
+    """Return published bins as the columns of a curve; they have intervals where their numbers of queries are known."""
+    bounds = [widest_interval(bin_.ndcg_at_10, bin_.queries) if bin_.queries else (None, None) for bin_ in bins]
+    unknown = [None] * len(bins)
+    return {
+        "queries": [bin_.queries for bin_ in bins],
+        "ndcg_at_10": [bin_.ndcg_at_10 for bin_ in bins],
+        "ndcg_at_10_low": [low for low, _ in bounds],
+        "ndcg_at_10_high": [high for _, high in bounds],
+        "null_low": unknown,
+        "null_high": unknown,
+    }
+
+
+def average_published(name: str, model: str, lengths: Sequence[str]) -> Curves:
+    """Return the published curves of a model on a benchmark: means over the tasks whose curves are known."""
+    bins = bins_by_length(name, model)
+    if not bins:
+        return NO_CURVES
+    axes = RelativePositions().axes
+    titles = {ALL: ALL_LENGTHS, **dict(zip(axes.lengths, axes.length_titles, strict=True))}
+    detail = {
+        "lengths": [titles[length] for length in lengths],
+        "positions": list(axes.positions),
+        "position_title": axes.position_title,
+        "relative": True,
+    }
+    panels = {length: bin_columns(of_length) for length, of_length in bins.items() if length in lengths}
+    return Curves(dict(rounded(panels)), {}, detail)

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, NonNegativeInt, ValidationError
 from posir_leaderboard.board.comparable import select_comparable
 from posir_leaderboard.board.published import widest_interval
 from posir_leaderboard.board.records import BoardRecord
-from posir_published import published_tasks
+from posir_published.rows import published_tasks
 from posir_report.summary import ReportRow
 from posir_tasks.errors import PosirError
 from posir_tasks.estimates import Estimate

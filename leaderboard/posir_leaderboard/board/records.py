@@ -32,15 +32,13 @@ from posir_tasks.sources.repository import LOCAL
 from posir_tasks.window_coverage import WindowCoverage, pool_coverages
 
 #: Columns of the cells of a curve.
-CELL = ("queries", "ndcg_at_10", "low", "high", "null_low", "null_high")
-#: The first of them in a row of a position bin.
-BIN = ("queries", "ndcg_at_10", "ndcg_at_10_low", "ndcg_at_10_high")
+CELL = ("queries", "ndcg_at_10", "ndcg_at_10_low", "ndcg_at_10_high", "null_low", "null_high")
 
 #: Earliest and latest date of a result: from 2020 on, in years of four digits.
 FIRST_DATE, LAST_DATE = 1_577_836_800, 253_402_300_799
 
 #: Columns that the table is drawn and ranked by, whatever score they are.
-DRAWN = ("score", "score_low", "score_high", "best_psi")
+DRAWN = ("score", "score_low", "score_high", "best_psi", "curve_tasks")
 #: What could have been detected, beside a verdict that nothing is significant.
 DETECTABLE = ("detectable_start_to_end", "detectable_psi")
 
@@ -53,6 +51,8 @@ class BoardRow:
 
     row: ReportRow
     bias: str
+    curve_tasks: int | None = None
+    """Number of the tasks of an average whose curves are known, if those of some are not; None otherwise."""
 
     @property
     def score(self) -> Estimate | None:
@@ -171,14 +171,15 @@ def _first_share(beyond: NDArray[np.bool_]) -> float | None:
 
 def cell_columns(cells: Sequence[ProfileCell]) -> Columns:
     """Return cells as columns, which take less space than objects."""
-    return {name: [getattr(cell, name) for cell in cells] for name in CELL}
+    rows = [cell.columns() for cell in cells]
+    return {name: [row.get(name) for row in rows] for name in CELL}
 
 
 def pooled_columns(summary: TaskSummary) -> Columns:
     """Return the columns of the bins over all lengths; their null band permutes ranks within each length bucket."""
     rows, band = build_bin_rows(summary), analyze(summary.ranks).overall.null_band
     cells = [row.score_columns() for row in rows]
-    columns = {name: [cell.get(field) for cell in cells] for name, field in zip(CELL, BIN, strict=False)}
+    columns = {name: [cell.get(name) for cell in cells] for name in CELL[:-2]}
     return columns | {name: list(map(none_if_nan, ends)) for name, ends in zip(CELL[-2:], band, strict=True)}
 
 
@@ -211,6 +212,8 @@ def row_columns(scored: Sequence[BoardRow | None]) -> Columns:
 
 def _cells(scored: BoardRow) -> dict[str, Any]:
     """Return the cells of a row; what was detectable only where nothing was detected."""
-    cells = scored.columns() | flatten("score", scored.score) | {"best_psi": scored.row.best_psi}
+    cells = (
+        scored.columns() | flatten("score", scored.score) | {"best_psi": scored.row.best_psi, "curve_tasks": scored.curve_tasks}
+    )
     hidden = DETECTABLE if scored.row.verdict is not Verdict.NOT_SIGNIFICANT else ()
     return {name: cell for name, cell in cells.items() if name not in hidden}

@@ -17,18 +17,19 @@ from posir_leaderboard.board.columns import board_columns
 from posir_leaderboard.board.exports import positions_csv, scores_csv
 from posir_leaderboard.board.folder import INDEX, Site
 from posir_leaderboard.board.groups import Group, add_other_tasks
-from posir_leaderboard.board.matrix import domain_matrix, task_matrix
+from posir_leaderboard.board.matrix import domain_matrix, length_matrix, task_matrix
 from posir_leaderboard.board.models import BoardModel
 from posir_leaderboard.board.records import BoardRecord, BoardRow, row_columns
 from posir_leaderboard.board.views import View, build_average_view, build_task_view
+from posir_tasks.digests import digest
 from posir_tasks.display.progress import progress
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.tasks.citations import POSIR, POSQ
 
 #: The page's own scripts, in execution order.
 SCRIPTS = (
-    "core", "state", "sparklines", "filters", "pages", "table", "answers", "tooltips", "charts", "scores", "drawings", "models",
-    "matrix", "downloads", "controls", "main",
+    "core", "state", "sparklines", "filters", "pages", "table", "finding", "answers", "tooltips", "charts", "scores",
+    "drawings", "models", "matrix", "downloads", "controls", "main",
 )  # fmt: skip
 #: Shown in a command if the repository that takes submissions is unknown.
 PLACEHOLDER_REPOSITORY = "ORG/RESULTS"
@@ -60,10 +61,13 @@ def render_site(
     )
     site = {f"lib/{name}.js": text.encode() for name, text in sorted(libraries.items())}
     site |= {name: _static(name) for name in ("board.css", *(f"js/{name}.js" for name in SCRIPTS))}
-    site |= {f"data/{name}.js": data_file(name, value) for name, value in build_data(ordered, groups)}
+    data = dict(build_data(ordered, groups))
+    site |= {f"data/{name}.js": data_file(name, value) for name, value in data.items()}
     site |= {"scores.csv.gz": scores_csv(ordered), "positions.csv.gz": positions_csv(ordered)}
     build = hashlib.sha256(b"".join(hashlib.sha256(path.encode() + body).digest() for path, body in sorted(site.items())))
-    site["index.html"] = _page(build.hexdigest()[:12], repository or PLACEHOLDER_REPOSITORY, url, _scripts(site))
+    site["index.html"] = _page(
+        build.hexdigest()[:12], repository or PLACEHOLDER_REPOSITORY, url, _scripts(find_opening_view(data["board"]))
+    )
     site["README.md"] = _static("space.md")
     return site
 
@@ -72,11 +76,17 @@ def _static(name: str) -> bytes:
     return (files("posir_leaderboard.board") / "static" / name).read_bytes()
 
 
-def _scripts(site: Site) -> list[str]:
-    """Return the scripts that the page loads at once, in execution order, with the first view."""
+def find_opening_view(index: Mapping[str, Any]) -> str | None:
+    """Return the name of the file of the view that the page opens with; None if there is none."""
+    groups = {group["name"]: group for group in index["groups"]}
+    opening = groups.get(index["opening"])
+    return next((view["file"] for view in opening["views"] if view["name"] == opening["opening"]), None) if opening else None
+
+
+def _scripts(view: str | None) -> list[str]:
+    """Return the scripts that the page loads at once, in execution order, with the view that it opens with."""
     core, *others = (f"js/{name}.js" for name in SCRIPTS)
-    view = next((path for path in site if path.startswith("data/views/")), None)
-    return ["lib/datatables.js", core, INDEX, *([view] if view else []), *others]
+    return ["lib/datatables.js", core, INDEX, *([f"data/views/{view}.js"] if view else []), *others]
 
 
 def _page(build: str, repository: str, url: str, scripts: Sequence[str]) -> bytes:
@@ -119,13 +129,15 @@ class ViewChoice:
     def id(self) -> str:
         """Name of its file, a hash, so that a task's name cannot choose it."""
         kind = "average" if self.average else "task"
-        return hashlib.sha256(f"{kind}\0{self.view.name}".encode("utf-8", "surrogatepass")).hexdigest()[:12]
+        return digest(kind, self.view.name, size=6).hex()
 
     def matrix(self, group: Group, records: Sequence[BoardRecord], indices: Mapping[str, int]) -> dict[str, Any] | None:
-        """Return models by the tasks of an average, or by the domains of a task, if there are any."""
-        if self.average:
-            return task_matrix({choice.task: choice.label for choice in group.choices}, records, indices)
-        return domain_matrix(self.view.name, records, indices)
+        """Return models by the tasks of an average; of a task by its domains, its lengths, or the tasks of its group."""
+        own = None
+        if not self.average:
+            own = domain_matrix(self.view.name, records, indices) or length_matrix(self.view, indices)
+        labels = {choice.task: choice.label for choice in group.choices}
+        return own or task_matrix(group.dimension, labels, records, indices)
 
 
 def build_data(records: Sequence[BoardRecord], groups: Sequence[Group]) -> Iterator[tuple[str, Any]]:
@@ -142,13 +154,15 @@ def build_data(records: Sequence[BoardRecord], groups: Sequence[Group]) -> Itera
     for group in groups:
         for choice in choices[group.name]:
             yield f"views/{choice.id}", choice.view.to_json(indices)
-            for place, length in enumerate(choice.view.lengths[1:], start=1):
-                yield f"lengths/{choice.id}-{place}", choice.view.columns(length)
+            for place, length in enumerate(choice.view.lengths):
+                if length != choice.view.opening_length:
+                    yield f"lengths/{choice.id}-{place}", choice.view.columns(length)
             yield f"matrix/{choice.id}", choice.matrix(group, records, indices)
             yield f"differences/{choice.id}", choice.view.differences_json(indices)
             if choice.average:
                 for row in choice.view.rows:
-                    average = {"rows": length_columns(row.scored), **(row.curves.to_detail() if row.curves.panels else {})}
+                    curves = row.curves.to_detail(list(row.scored)) if row.curves.panels else {}
+                    average = {"rows": length_columns(row.scored), **curves}
                     averages.setdefault(row.model.id, {})[group.name] = average
     for model, of_model in progress(list(by_model.items()), "Rendering"):
         tasks = {record.task: {"rows": length_columns(record.rows_by_length), **record.detail} for record in of_model}
@@ -173,7 +187,10 @@ def build_index(
 ) -> dict[str, Any]:
     """Return what the page needs first: the declared columns, the models and the choices."""
     posir = RelativePositions().axes
+    openings = {name: find_opening([choice.view for choice in of_group]) for name, of_group in choices.items()}
+    filled = {name: view for name, view in openings.items() if view}
     return {
+        "opening": next((name for name, view in filled.items() if view.own), next(iter(filled), None)),
         "columns": [{name: getattr(column, name) for name in COLUMN} for column in board_columns()],
         "lengths": dict(zip(posir.lengths, posir.length_titles, strict=True)),
         "models": {
@@ -185,6 +202,7 @@ def build_index(
             {
                 "name": group.name,
                 "dimension": group.dimension,
+                "opening": view.name if (view := openings[group.name]) else None,
                 "description": group.description,
                 "views": [
                     {
@@ -201,6 +219,11 @@ def build_index(
             for group in groups
         ],
     }
+
+
+def find_opening(views: Sequence[View]) -> View | None:
+    """Return the view that a group opens with: the first with a result that is not published, or else the first."""
+    return next((view for view in views if view.own), views[0] if views else None)
 
 
 def label_models(models: Sequence[BoardModel]) -> list[str]:

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from posir_leaderboard.board.averages import average_rows, correlated_error, independent_error
-from posir_leaderboard.board.comparable import find_references, mark_data, reference_data
+from posir_leaderboard.board.comparable import ReferenceData, find_references, mark_data, reference_data
 from posir_leaderboard.board.curves import NO_CURVES, Curves, average_curves
 from posir_leaderboard.board.groups import Group
 from posir_leaderboard.board.models import BoardModel
+from posir_leaderboard.board.published import average_published
 from posir_leaderboard.board.ranks import (
     Floats,
     MeanByCluster,
@@ -23,6 +24,7 @@ from posir_leaderboard.board.ranks import (
 )
 from posir_leaderboard.board.records import BoardRecord, BoardRow, Columns, row_columns
 from posir_psi.scores import none_if_nan
+from posir_published.curves import START_TO_END_UNWEIGHTED, find_curve
 from posir_published.queries import LANGUAGE_QUERIES, TASK_QUERIES, QueryCount
 from posir_tasks.estimates import Estimate
 from posir_tasks.results import rounded
@@ -71,20 +73,30 @@ class View:
         """Names of the lengths, all of them together first."""
         return list(dict.fromkeys(length for row in self.rows for length in row.scored)) or ["all"]
 
+    @property
+    def opening_length(self) -> str:
+        """Name of the length that is shown first: the longest documents."""
+        return self.lengths[-1]
+
+    @property
+    def own(self) -> bool:
+        """Whether a result that is not published has scores."""
+        return any(row.scored and not row.model.published for row in self.rows)
+
     def to_json(self, indices: Mapping[str, int]) -> dict[str, Any]:
         """Return the view as columns, one entry per model, given each model id's index in the list of all models.
 
-        Of lengths other than the first it has nDCG@10 only; the page loads their columns when they are chosen.
+        It opens on the longest documents. Of other lengths it has nDCG@10 only; the page loads their columns when needed.
         """
-        first, *others = self.lengths
         return {
             "models": [indices[row.model.id] for row in self.rows],
             "partial": [row.partial for row in self.rows],
             "other_data": [row.other_data for row in self.rows],
             "approximate": [has_approximate_queries(row.model, self.name) for row in self.rows],
-            "lengths": [first, *others],
-            "columns": self.columns(first),
-            "scores": {length: self._scores(length) for length in others},
+            "lengths": self.lengths,
+            "opening": self.opening_length,
+            "columns": self.columns(self.opening_length),
+            "scores": {length: self._scores(length) for length in self.lengths},
             "revisions": self._revisions(),
             "newest": self._newest(indices),
         }
@@ -211,17 +223,23 @@ def build_average_view(group: Group, records: Sequence[BoardRecord]) -> View:
     for record in records:
         if record.task in group.averaged_tasks:
             by_model.setdefault(record.model.id, []).append(record)
-    references = find_references(chain.from_iterable(by_model.values()))
+    # A model that lacks a task is not ranked, and so does not decide on which data the others are.
+    complete = (of_model for of_model in by_model.values() if len(_whole(of_model)) == len(group.averaged_tasks))
+    references = find_references(chain.from_iterable(complete))
     rows = [_average_row(group, of_model, references) for of_model in by_model.values()]
     return View(group.name, tuple(rows), group.independent)
 
 
-def _average_row(group: Group, records: Sequence[BoardRecord], references: Mapping[str, str | None]) -> TableRow:
+def _whole(records: Sequence[BoardRecord]) -> list[BoardRecord]:
+    return [record for record in records if not record.partial]
+
+
+def _average_row(group: Group, records: Sequence[BoardRecord], references: Mapping[str, ReferenceData | None]) -> TableRow:
     model, tasks = records[0].model, len(group.averaged_tasks)
     order = group.averaged_tasks.index
-    whole = sorted((record for record in records if not record.partial), key=lambda record: order(record.task))
+    whole = sorted(_whole(records), key=lambda record: order(record.task))
     complete = [record.rows_by_length for record in whole]
-    other_data = max(mark_data(record, references[record.task]) for record in records)
+    other_data = max(mark_data(record, references.get(record.task)) for record in records)
     if len(complete) < tasks:
         return TableRow(model, {}, f"{len(complete)} of {tasks} tasks", other_data=other_data, records=tuple(records))
     lengths = [length for length in complete[0] if all(length in rows for rows in complete)]
@@ -231,5 +249,18 @@ def _average_row(group: Group, records: Sequence[BoardRecord], references: Mappi
     if queries and "all" in scored:
         # The papers give the exact sum, but only the average for most languages.
         scored["all"] = replace(scored["all"], row=scored["all"].row.with_scores(queries=queries.number))
-    curves = average_curves([Curves.of_record(record) for record in whole])
+    if model.published:
+        curves = average_published(group.name, complete[0][lengths[0]].row.model, lengths)
+        scored = {length: _add_published_effect(group, row) for length, row in scored.items()}
+    else:
+        curves = average_curves([Curves.of_record(record) for record in whole])
     return TableRow(model, scored, "", tuple(record.means for record in whole), curves, other_data, tuple(records))
+
+
+def _add_published_effect(group: Group, scored: BoardRow) -> BoardRow:
+    """Return the average of a published model with start to end of the tasks whose curves are known, and their number."""
+    curve = find_curve(group.name, scored.row.model, scored.row.length)
+    if curve is None:
+        return scored
+    row = scored.row.with_scores(**{START_TO_END_UNWEIGHTED.key: curve.start_to_end_unweighted})
+    return replace(scored, row=row, curve_tasks=curve.tasks if curve.tasks < len(group.averaged_tasks) else None)

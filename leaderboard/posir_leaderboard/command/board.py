@@ -9,7 +9,6 @@ from rich.console import Console
 from posir_tasks.command.progress_option import with_progress
 from posir_tasks.display.progress import BRIEF_SECONDS, track
 from posir_tasks.display.wording import pluralize
-from posir_tasks.plugin_api.panels import LEADERBOARD
 
 #: Default folder of the site, the same for the three commands.
 SITE = Path("leaderboard-site")
@@ -17,15 +16,11 @@ SITE = Path("leaderboard-site")
 EXAMPLES = 20
 
 
-def add_commands(app: typer.Typer) -> None:
-    """Add `posir leaderboard` with its three commands."""
-    board = typer.Typer(no_args_is_help=True, help="Build a leaderboard: one static page that needs no server.")
-    app.add_typer(board, name="leaderboard", rich_help_panel=LEADERBOARD)
-    board.command()(with_progress(build))
-    board.command()(serve)
-    board.command()(push)
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Build a leaderboard: one static page that needs no server.")
 
 
+@app.command()
+@with_progress
 def build(
     results: Annotated[str, typer.Option(help="The --output-folder of `mteb run`, or ORG/NAME of a dataset repository.")],
     output: Annotated[Path, typer.Option(help="Folder for the site; an earlier site in it is updated.")] = SITE,
@@ -58,6 +53,7 @@ def build(
     )
 
 
+@app.command()
 def serve(
     site: Annotated[Path, typer.Option(help="Folder of the site.")] = SITE,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Local port; 0 takes any free one.")] = 8000,
@@ -73,6 +69,7 @@ def serve(
             typer.echo("")
 
 
+@app.command()
 def push(
     space: Annotated[str, typer.Option(help="ORG/NAME of a static Space; created if missing.")],
     site: Annotated[Path, typer.Option(help="Folder of the site.")] = SITE,

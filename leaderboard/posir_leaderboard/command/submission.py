@@ -16,7 +16,6 @@ from posir_tasks.display.progress import BRIEF_SECONDS, track
 from posir_tasks.display.tables import OutputFormat
 from posir_tasks.display.wording import pluralize, sanitized
 from posir_tasks.errors import PosirError
-from posir_tasks.plugin_api.panels import LEADERBOARD
 
 if TYPE_CHECKING:
     from posir_leaderboard.entries import Entry, EntryProblem
@@ -27,62 +26,58 @@ if TYPE_CHECKING:
 OTHER_SETTINGS = "results of other settings than a model's own (in `experiments`) cannot be submitted"
 
 
-def add_commands(app: typer.Typer) -> None:
-    """Add `posir submit` and `posir check-results`."""
+@with_progress
+def submit(
+    results: Annotated[Path, typer.Argument(help="The --output-folder of `mteb run`, or a model's folder in it.")],
+    repo: Annotated[str, typer.Option(help="The leaderboard's dataset repository on the Hub, owner/name.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and show what would be sent; send nothing.")] = False,
+    direct: Annotated[
+        bool, typer.Option("--direct", help="Commit to the main branch instead of opening a pull request.")
+    ] = False,
+    eval_results: Annotated[
+        bool, typer.Option("--eval-results", help="Also open a pull request with nDCG@10 on the model's own repository.")
+    ] = False,
+) -> None:
+    """Check a model's results, and send them to a leaderboard as one commit in one pull request.
 
-    @app.command(rich_help_panel=LEADERBOARD)
-    @with_progress
-    def submit(
-        results: Annotated[Path, typer.Argument(help="The --output-folder of `mteb run`, or a model's folder in it.")],
-        repo: Annotated[str, typer.Option(help="The leaderboard's dataset repository on the Hub, owner/name.")],
-        dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and show what would be sent; send nothing.")] = False,
-        direct: Annotated[
-            bool, typer.Option("--direct", help="Commit to the main branch instead of opening a pull request.")
-        ] = False,
-        eval_results: Annotated[
-            bool, typer.Option("--eval-results", help="Also open a pull request with nDCG@10 on the model's own repository.")
-        ] = False,
-    ) -> None:
-        """Check a model's results, and send them to a leaderboard as one commit in one pull request.
+    Files that are there already are not sent again. The token is huggingface_hub's: `hf auth login`, or HF_TOKEN.
+    """
+    # huggingface_hub takes a second to import, which no other command should pay for.
+    from posir_leaderboard.eval_results import build_eval_results
+    from posir_leaderboard.hub import HuggingFaceHub
+    from posir_leaderboard.submission import CommitUploader, PullRequestUploader, build_submission
 
-        Files that are there already are not sent again. The token is huggingface_hub's: `hf auth login`, or HF_TOKEN.
-        """
-        # huggingface_hub takes a second to import, which no other command should pay for.
-        from posir_leaderboard.eval_results import build_eval_results
-        from posir_leaderboard.hub import HuggingFaceHub
-        from posir_leaderboard.submission import CommitUploader, PullRequestUploader, build_submission
-
-        entries, problems = check([results])
-        if problems:
-            raise PosirError("\n".join([*map(str, problems), f"Problems: {len(problems)}; nothing was sent."]))
-        hub = HuggingFaceHub()
-        submission = build_submission(entries, repo)
-        uploads: list[tuple[Commit, Uploader]] = [(submission, CommitUploader(hub) if direct else PullRequestUploader(hub))]
-        if eval_results:
-            uploads.append((build_eval_results(entries, hub.url(submission.repository)), PullRequestUploader(hub)))
-        for commit, uploader in uploads:
-            if dry_run:
-                show(commit, uploader)
-            else:
-                send(commit, uploader)
-
-    @app.command("check-results", rich_help_panel=LEADERBOARD)
-    @with_progress
-    def check_results(
-        results: Annotated[list[Path], typer.Argument(help="Folders with results in mteb's layout.")],
-        format_: TextFormat = OutputFormat.TEXT,
-    ) -> None:
-        """Check results as `posir submit` does, but send nothing; exit 1 if any check fails."""
-        entries, problems = check(results)
-        if format_ is OutputFormat.JSON:
-            typer.echo(json.dumps([asdict(problem) for problem in problems], indent=2))
+    entries, problems = check([results])
+    if problems:
+        raise PosirError("\n".join([*map(str, problems), f"Problems: {len(problems)}; nothing was sent."]))
+    hub = HuggingFaceHub()
+    submission = build_submission(entries, repo)
+    uploads: list[tuple[Commit, Uploader]] = [(submission, CommitUploader(hub) if direct else PullRequestUploader(hub))]
+    if eval_results:
+        uploads.append((build_eval_results(entries, hub.url(submission.repository)), PullRequestUploader(hub)))
+    for commit, uploader in uploads:
+        if dry_run:
+            show(commit, uploader)
         else:
-            for problem in problems:
-                typer.echo(problem)
-            models = len({entry.model for entry in entries})
-            typer.echo(f"results: {len(entries)}, models: {models}, problems: {len(problems)}", err=True)
-        if problems:
-            raise typer.Exit(1)
+            send(commit, uploader)
+
+
+@with_progress
+def check_results(
+    results: Annotated[list[Path], typer.Argument(help="Folders with results in mteb's layout.")],
+    format_: TextFormat = OutputFormat.TEXT,
+) -> None:
+    """Check results as `posir submit` does, but send nothing; exit 1 if any check fails."""
+    entries, problems = check(results)
+    if format_ is OutputFormat.JSON:
+        typer.echo(json.dumps([asdict(problem) for problem in problems], indent=2))
+    else:
+        for problem in problems:
+            typer.echo(problem)
+        models = len({entry.model for entry in entries})
+        typer.echo(f"results: {len(entries)}, models: {models}, problems: {len(problems)}", err=True)
+    if problems:
+        raise typer.Exit(1)
 
 
 def check(folders: Sequence[Path]) -> tuple[list[Entry], list[EntryProblem]]:

@@ -11,19 +11,27 @@ from posir_run.planning.sizes import BUCKETS
 from posir_tasks.display.numbers import MISSING, format_count
 from posir_tasks.display.tables import Table, build_columns
 
+BRIEF = "Time: of encoding, from a short benchmark on this machine; in parentheses, the range of its rounds."
 NUMBERS = ("Jobs", "Documents", "Tokens", "Queries", "Embeddings", "Time")
 #: Seconds per unit of time.
 TIME_UNITS = {"h": 3_600, "min": 60, "s": 1}
 
 
 def build_table(plan: RunPlan) -> Table:
-    """Return the estimates for one model, with the assumptions behind them as notes."""
+    """Return the estimates for one model."""
     return Table(
         build_columns(("Task", *NUMBERS), right=NUMBERS),
         rows=tuple(format_row(estimate) for estimate in table_rows(plan)),
         title=plan.model.name,
-        notes=tuple(explain_estimates(plan)),
     )
+
+
+def describe_plan(plan: RunPlan) -> str:
+    """Return in a sentence how long a run takes, or why that is unknown."""
+    if plan.total.duration is None:
+        return f"{plan.model.name}: time not estimated, since the model could not be measured ({plan.model.problem})."
+    saved = f"; {saved_documents(plan):,} documents fewer with POSIR_EMBEDDINGS" if saved_documents(plan) else ""
+    return f"{plan.model.name}: {format_duration(plan.total.duration)} on this machine{saved}."
 
 
 def build_records(plan: RunPlan) -> Iterator[dict[str, Any]]:

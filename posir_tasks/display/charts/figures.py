@@ -1,5 +1,7 @@
 """Figures, and the files that they are written to."""
 
+import base64
+import io
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -33,14 +35,21 @@ class Figure:
 
     @property
     def label(self) -> str:
-        """Its subject, for screen readers."""
-        return ", ".join(filter(None, [self.kind, self.task, self.model]))
+        """Its title, subject and explanation, for screen readers."""
+        return str(self.chart.description)
 
     @property
     def slug(self) -> str:
         """File name of its picture without suffix: letters, digits, dots, dashes and underscores; not unique."""
         parts = (re.sub(r"[^A-Za-z0-9.-]+", "_", part or "").strip("._")[:SLUG] for part in (self.task, self.model, self.kind))
         return ".".join(part for part in parts if part)
+
+
+def render_image(figure: Figure) -> str:
+    """Return a figure as the address of an image that holds all its content, in SVG."""
+    stream = io.StringIO()
+    figure.chart.save(stream, format="svg")
+    return f"data:image/svg+xml;base64,{base64.b64encode(stream.getvalue().encode()).decode()}"
 
 
 def export(figures: Sequence[Figure], png: Path | None, html: Path | None, render: Callable[[], str]) -> None:

@@ -1,8 +1,8 @@
 """Parts that the charts of report, dataset statistics and leaderboard share: axes, layers, tooltips, panels.
 
-Curves have a row per cell with `position`, `start`, `middle`, `end`, `ndcg_at_10`, its interval `low` and `high`, and its null
-band `null_low` and `null_high`. Other charts have a row per model with the fields of `posir_report.summary.Row`. Scores are
-in [0, 1]; nDCG@10 is printed x 100, as in the papers.
+Curves have a row per cell with `position`, `start`, `middle`, `end`, `ndcg_at_10`, its interval `ndcg_at_10_low` and
+`ndcg_at_10_high`, and its null band `null_low` and `null_high`. Other charts have a row per model with the fields of
+`posir_report.summary.ReportRow`. Scores are in [0, 1]; nDCG@10 is printed x 100, as in the papers.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,9 +19,15 @@ UNIT = alt.Scale(domain=[0, 1])
 #: Fields of rows that tooltips print x 100.
 PERCENT_FIELDS = (
     *(f"{name}{end}" for name in ("ndcg_at_10", "start_to_end") for end in ("", "_low", "_high")),
-    *("low", "high", "null_low", "null_high"),
+    *("null_low", "null_high"),
 )
 SHARES: dict[str, Any] = {"tickCount": 5, "format": ".1f", "labelFlush": False, "zindex": 0}
+#: Titles of a mean and its interval in tooltips.
+MEAN_TITLES = {
+    "ndcg_at_10": "nDCG@10",
+    "ndcg_at_10_low": "95 % interval, from",
+    "ndcg_at_10_high": "95 % interval, to",
+}
 MODEL = alt.Tooltip("model:N", title="Model")
 LENGTH = alt.Tooltip("length:N", title="Length")
 POSITION = alt.Tooltip("position:N", title="Position")
@@ -90,7 +96,8 @@ def curve(
     """Return intervals if there are any, line and points of nDCG@10 over positions; `line` and `point` are encodings."""
     base = base.encode(x=positions.axis)
     marks = {"area": base.mark_area(opacity=0.16), "rule": base.mark_rule(opacity=0.55, strokeWidth=2.2)}
-    intervals = [marks[interval].encode(y=ndcg_axis("low", scale), y2="high:Q", color=color)] if interval else []
+    ends = {"y": ndcg_axis("ndcg_at_10_low", scale), "y2": "ndcg_at_10_high:Q"}
+    intervals = [marks[interval].encode(**ends, color=color)] if interval else []
     mean = ndcg_axis("ndcg_at_10", scale)
     return [
         *intervals,
@@ -167,11 +174,5 @@ def model_tooltips() -> list[alt.Tooltip]:
 
 def cell_tooltips() -> list[alt.Tooltip]:
     """Return tooltips of a row of a cell: its position, queries and nDCG@10, with interval and null band."""
-    titles = {
-        "ndcg_at_10": "nDCG@10",
-        "low": "95 % interval, from",
-        "high": "95 % interval, to",
-        "null_low": "Null band, from",
-        "null_high": "Null band, to",
-    }
-    return [POSITION, QUERIES, *percent_tooltips(titles)]
+    titles = {"null_low": "Null band, from", "null_high": "Null band, to"}
+    return [POSITION, QUERIES, *percent_tooltips(MEAN_TITLES | titles)]

@@ -29,7 +29,10 @@ def build_chart(rows: Sequence[Mapping[str, Any]]) -> alt.Chart:
 def add_frame(
     chart: alt.LayerChart | alt.FacetChart | alt.VConcatChart, title: str, subject: str, explanation: str, source: str
 ) -> alt.VConcatChart:
-    """Return a chart with a title of two lines and an explanation of its marks above, and its source below."""
+    """Return a chart with a title of two lines and an explanation of its marks above, and its source below.
+
+    A page, where text wraps by itself, takes the four texts from `usermeta` and draws the chart without them.
+    """
     lines = [*wrap(title, TITLE_WIDTH), *wrap(subject, TITLE_WIDTH)]
     headed = alt.vconcat(chart).properties(title=alt.TitleParams(lines, subtitle=wrap(explanation), anchor="start", offset=14))
     cited = alt.vconcat(headed).properties(
@@ -45,6 +48,8 @@ def add_frame(
         .configure_title(fontSize=15, subtitleFontSize=11, subtitleColor=FAINT, subtitlePadding=6, color=INK)
         .configure_legend(labelFontSize=11, titleFontSize=11, labelLimit=640, titleFontWeight="normal", symbolSize=90)
     )
+    framed.usermeta = {"title": title, "subject": subject, "explanation": explanation, "source": source}
+    framed.description = " ".join(filter(None, (f"{title}.", subject and f"{subject}.", explanation)))
     return framed
 
 

@@ -21,6 +21,7 @@ from posir_tasks.sources.checks import CheckedTable, raise_problems
 from posir_tasks.sources.formats.options import ReadOptions
 from posir_tasks.sources.formats.passages import Passage, PassageQuestion, SkippedQuestion, SkippedText
 from posir_tasks.sources.formats.records import Id, StrictRecord, Text, read_records, validate
+from posir_tasks.sources.judgments import Judgments
 from posir_tasks.sources.spans import StatedAnswer
 from posir_tasks.table_files import read_tsv
 from posir_tasks.text.sentences import find_sentences
@@ -159,21 +160,35 @@ def find_split(folder: Path) -> str:
     return SPLIT if SPLIT in splits else splits[0]
 
 
+def read_judgments(folder: Path, options: ReadOptions) -> Judgments:
+    """Return the judgments of a split, those of irrelevant documents and of documents that are not in the corpus included.
+
+    Raises:
+        DataError: A file is missing or invalid.
+    """
+    queries, _ = read_queries(folder)
+    grades: dict[str, dict[str, int]] = defaultdict(dict)
+    rows = _read_split(folder, options.split or find_split(folder)).select(*COLUMNS)
+    for query, document, score in rows.iter_rows():
+        grades[query][document] = int(score)
+    return Judgments({name: queries[name].text for name in grades if name in queries}, dict(grades))
+
+
 def read_relevant_pairs(folder: Path, split: str) -> dict[str, dict[str, Spans]]:
     """Return the relevant documents of each query of a split, with the spans that the qrels state."""
-    file = folder / QRELS / f"{split}.tsv"
-    if not file.is_file():
-        available = ", ".join(sorted(path.stem for path in file.parent.glob("*.tsv"))) or "none"
-        raise DataError(f"{file}: missing. Available splits: {available}; choose one with --split.")
-    relevant = _read_qrels(file).filter(pl.col("score") > 0).select("query-id", "corpus-id", *SPAN)
+    relevant = _read_split(folder, split).filter(pl.col("score") > 0).select("query-id", "corpus-id", *SPAN)
     pairs: dict[str, dict[str, Spans]] = defaultdict(lambda: defaultdict(list))
     for query, document, start, end in relevant.unique(maintain_order=True).iter_rows():
         pairs[query][document] += [] if start is None and end is None else [(start, end)]
     return pairs
 
 
-def _read_qrels(file: Path) -> pl.DataFrame:
-    """Read a file of qrels; spans that it lacks are null."""
+def _read_split(folder: Path, split: str) -> pl.DataFrame:
+    """Read the qrels of a split; spans that they lack are null."""
+    file = folder / QRELS / f"{split}.tsv"
+    if not file.is_file():
+        available = ", ".join(sorted(path.stem for path in file.parent.glob("*.tsv"))) or "none"
+        raise DataError(f"{file}: missing. Available splits: {available}; choose one with --split.")
     try:
         frame = read_tsv(file)
     except (pl.exceptions.PolarsError, OSError) as error:

@@ -12,7 +12,13 @@ from posir_tasks.compressed_files import open_decompressed, split_suffix
 from posir_tasks.errors import DataError
 from posir_tasks.files import find_files
 from posir_tasks.sources.decoding import BINARY_BYTES, is_binary
-from posir_tasks.sources.formats.beir import is_beir_folder, read_beir, read_beir_texts
+from posir_tasks.sources.formats.beir import is_beir_folder, read_beir, read_beir_texts, read_judgments
+from posir_tasks.sources.formats.chunking import (
+    is_chunking_folder,
+    read_chunking,
+    read_chunking_judgments,
+    read_chunking_texts,
+)
 from posir_tasks.sources.formats.json_lines import has_question_lines, read_json_lines
 from posir_tasks.sources.formats.options import ReadOptions
 from posir_tasks.sources.formats.passages import Passage, SkippedQuestion, SkippedText
@@ -20,6 +26,7 @@ from posir_tasks.sources.formats.records import error_context
 from posir_tasks.sources.formats.squad_json import is_squad_json, read_squad_json
 from posir_tasks.sources.formats.tables import has_question_rows, read_question_rows
 from posir_tasks.sources.formats.texts import JSON_LINES, PARQUET, PLAIN_TEXT, read_text_file, read_text_lines, read_text_rows
+from posir_tasks.sources.judgments import Judgments
 
 #: What a reader yields.
 Item: TypeAlias = Passage | SkippedQuestion | SkippedText
@@ -48,6 +55,8 @@ class FolderFormat:
     read: Callable[[Path, ReadOptions], Iterator[Item]]
     read_texts: Callable[[Path, ReadOptions], Iterator[Item]]
     """Yields the documents; questions are ignored."""
+    read_judgments: Callable[[Path, ReadOptions], Judgments] | None = None
+    """Returns all judgments, if a query may have grades or several relevant documents."""
 
 
 #: If the user names a column of texts, the rows are texts.
@@ -136,7 +145,15 @@ def has_question_files(folder: Path, options: ReadOptions) -> bool:
 
 
 FOLDER_FORMATS = (
-    FolderFormat("a BEIR folder", is_beir_folder, lambda _folder, _options: True, read_beir, read_beir_texts),
+    FolderFormat("a BEIR folder", is_beir_folder, lambda _folder, _options: True, read_beir, read_beir_texts, read_judgments),
+    FolderFormat(
+        "a folder of Chroma's chunking evaluation",
+        is_chunking_folder,
+        lambda _folder, _options: True,
+        read_chunking,
+        read_chunking_texts,
+        read_chunking_judgments,
+    ),
     FolderFormat("a folder of files", Path.is_dir, has_question_files, read_files, read_files),
 )
 
@@ -148,6 +165,6 @@ def find_folder_format(folder: Path) -> FolderFormat:
 
 #: What data may be, for messages.
 KINDS = (
-    "a task; a folder in the PosIR layout or of BEIR; a file or folder of "
+    "a task; a folder in the PosIR layout, of BEIR or of Chroma's chunking evaluation; a file or folder of "
     f"{', '.join(file_format.title for file_format in FILE_FORMATS)}; or a dataset on the Hub (owner/name)"
 )

@@ -84,7 +84,7 @@ QUOTES = st.one_of(
     st.lists(WORDS, max_size=8).map(" ".join),
     st.text(max_size=30),
 )
-ANY = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | QUOTES, lambda one: st.lists(one, max_size=3))
+ANY = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | QUOTES, lambda item: st.lists(item, max_size=3))
 CITED = st.fixed_dictionaries(
     {"first_sentence": st.integers(-1, 6) | ANY, "last_sentence": st.integers(-1, 6) | ANY, "quote": QUOTES | ANY}
 )

@@ -25,11 +25,11 @@ from tests.support.language_model_server import NO_FAILURES, serve_language_mode
 PROMPT = load_prompt("answerable", Answerability)
 TRUTH = Truth(mini_documents()[:3])
 ASKED = [
-    {"question": one.text, "text": document.text if row % 2 else "Nothing."}
+    {"question": question.text, "text": document.text if row % 2 else "Nothing."}
     for document in TRUTH.documents
-    for row, one in enumerate(document.questions)
+    for row, question in enumerate(document.questions)
 ]
-EXPECTED = ["yes" if one["text"] != "Nothing." else "no" for one in ASKED]
+EXPECTED = ["yes" if question["text"] != "Nothing." else "no" for question in ASKED]
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +46,7 @@ def server():
 
 
 def connect(tmp_path, *servers, **settings):
-    addresses = [one if isinstance(one, str) else one.url for one in servers]
+    addresses = [server if isinstance(server, str) else server.url for server in servers]
     log = CallLog(tmp_path / "calls.sqlite")
     return LoggedLanguageModel(LanguageModelSettings(model="human", endpoints=addresses, **settings), log)
 
@@ -153,10 +153,10 @@ def test_what_is_sent_depends_on_the_settings():
     assert set(PROMPT.build_request(ASKED[0], 0, plain).body) == {"model", "messages", "max_tokens"}
     assert PROMPT.build_request(ASKED[0], 1, settings).body["seed"] == 1
     keys = {
-        PROMPT.build_request(values, attempt, one).key
+        PROMPT.build_request(values, attempt, value).key
         for values in ASKED[:2]
         for attempt in (0, 1)
-        for one in (settings, plain)
+        for value in (settings, plain)
     }
     assert len(keys) == 8
 

@@ -22,7 +22,7 @@ from tests.support.models import write_tiny_model
 
 TOPICS = ("bees", "mills", "wheels", "roofs")
 DOCUMENTS = [document(f"d{row}", f"Number {row} is about {TOPICS[row % 4]}.") for row in range(9)]
-QUESTIONS = [question(one, f"What is number {row} about?") for row, one in enumerate(DOCUMENTS)]
+QUESTIONS = [question(document, f"What is number {row} about?") for row, document in enumerate(DOCUMENTS)]
 PAIRS = [(asked.text, other.text) for asked in QUESTIONS for other in DOCUMENTS]
 
 
@@ -73,9 +73,9 @@ def test_documents_are_the_same_as_in_one_process(model, monkeypatch):
     here = EmbedderRecall(ModelReference(model), "eng-Latn")
     there = ClusterRecall(ModelReference(model), "eng-Latn", InProcess)
     assert here.name == there.name
-    found, expected = (one.find(DOCUMENTS, QUESTIONS, 3) for one in (there, here))
-    assert found == expected
-    assert {len(one) for one in found} == {3}
+    result, expected = (value.find(DOCUMENTS, QUESTIONS, 3) for value in (there, here))
+    assert result == expected
+    assert {len(item) for item in result} == {3}
 
 
 def test_a_failed_job_ends_the_build(tmp_path):
@@ -101,9 +101,9 @@ def test_a_real_cluster_has_the_same_scores_and_documents(model, monkeypatch):
     start = partial(RayEngine, None, Settings({"batch_size": 32}))
     settings, batches = RerankerSettings(model=model), [PAIRS[:40], PAIRS[40:]]
     expected = dict(ModelReranker(settings, "eng-Latn").score_batches(batches))
-    found = dict(ClusterReranker(settings, "eng-Latn", start).score_batches(batches))
-    assert found.keys() == expected.keys()
+    result = dict(ClusterReranker(settings, "eng-Latn", start).score_batches(batches))
+    assert result.keys() == expected.keys()
     for number, scores in expected.items():
-        np.testing.assert_allclose(found[number], scores, atol=1e-6)
+        np.testing.assert_allclose(result[number], scores, atol=1e-6)
     recalled = ClusterRecall(ModelReference(model), "eng-Latn", start).find(DOCUMENTS, QUESTIONS, 3)
     assert recalled == EmbedderRecall(ModelReference(model), "eng-Latn").find(DOCUMENTS, QUESTIONS, 3)

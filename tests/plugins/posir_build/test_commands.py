@@ -18,7 +18,7 @@ MADE = mini_documents()[:6]
 @pytest.fixture
 def app():
     made = typer.Typer()
-    commands.add_commands(made)
+    made.add_typer(commands.app, name="build")
 
     @made.callback()
     def main() -> None:
@@ -48,12 +48,12 @@ def test_plan_build_sample_and_agreement(app, tmp_path, monkeypatch):
         }  # fmt: skip
         config.write_text(yaml.safe_dump(values))
         plan = json.loads(call(app, config, "--plan", "--format", "json"))
-        assert [one["stage"] for one in plan] == ["ask", "locate", "verify", "false-negatives", "translate"]
+        assert [item["stage"] for item in plan] == ["ask", "locate", "verify", "false-negatives", "translate"]
         assert plan[0]["calls"] == 3 * len(MADE)
         assert not server.answered
         assert "is not finished" in call(app, "sample", "5", config, fails=True)
         report = json.loads(call(app, config, "--stage", "ask", "--format", "json"))
-        assert [one["stage"] for one in report["stages"]] == ["sample", "ask"]
+        assert [stage["stage"] for stage in report["stages"]] == ["sample", "ask"]
         assert not (tmp_path / "data").exists()
         printed = call(app, "run", config)
         assert "data/made/eng-Latn/harbour: " in printed
@@ -72,12 +72,12 @@ def test_plan_build_sample_and_agreement(app, tmp_path, monkeypatch):
         sheet, domain = tmp_path / "harbour-build" / "human-check.csv", tmp_path / "data" / "made" / "eng-Latn" / "harbour"
         assert "all of these" in call(app, "agreement", sheet)
         assert "named twice" in call(app, "agreement", sheet, sheet, fails=True)
-        assert "has none of the 0 judged questions" in call(app, "agreement", sheet, "--dataset", domain, fails=True)
+        assert "has none of the 0 judged questions" in call(app, "agreement", sheet, "--data", domain, fails=True)
         sheet.write_text(sheet.read_text(encoding="utf-8-sig").replace(",,,,\n", ",yes,yes,no,\n"), encoding="utf-8")
-        call(app, "agreement", sheet, "--dataset", domain)
+        call(app, "agreement", sheet, "--data", domain)
         card = (tmp_path / "data" / "made" / "README.md").read_text()
         assert "| nothing else in the document answers it | 0 | 5 | 0.0 | [0.0, 43.4] |" in card
-        assert "has no provenance.jsonl" in call(app, "agreement", sheet, "--dataset", tmp_path, fails=True)
+        assert "has no provenance.jsonl" in call(app, "agreement", sheet, "--data", tmp_path, fails=True)
         assert "already exists" in call(app, config, "--set", "ask.questions=1", fails=True)
 
 

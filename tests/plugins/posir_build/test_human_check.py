@@ -26,19 +26,19 @@ RESULT = StageResult((TEXT,), tuple(SHORT))
 
 def judge(file, *rows, delimiter=","):
     with file.open(encoding="utf-8-sig", newline="") as opened:
-        found = list(csv.DictReader(opened))
-    for row, (ok, answered, needed) in zip(found, rows, strict=False):
+        reader = list(csv.DictReader(opened))
+    for row, (ok, answered, needed) in zip(reader, rows, strict=False):
         row.update(question_ok=ok, answered=answered, needed=needed)
     with file.open("w", encoding="utf-8", newline="") as opened:
-        writer = csv.DictWriter(opened, list(found[0]), delimiter=delimiter)
+        writer = csv.DictWriter(opened, list(reader[0]), delimiter=delimiter)
         writer.writeheader()
-        writer.writerows(found)
+        writer.writerows(reader)
     return file
 
 
 def test_the_sample_has_every_cell(tmp_path):
     chosen = choose_questions(RESULT, 4, seed=1, scheme=CELLS["posir"])
-    assert sorted(one.evidence.start > 40 for one in chosen) == [False, False, True, True]
+    assert sorted(question.evidence.start > 40 for question in chosen) == [False, False, True, True]
     assert chosen == choose_questions(replace(RESULT, questions=tuple(SHORT[::-1])), 4, seed=1, scheme=CELLS["posir"])
     write_sheet(tmp_path / "sheet.csv", RESULT, chosen)
     rows = list(csv.DictReader((tmp_path / "sheet.csv").open(encoding="utf-8-sig")))
@@ -55,20 +55,20 @@ def test_judgments_are_read_back_with_an_interval(tmp_path):
         write_sheet(tmp_path / name, RESULT, choose_questions(RESULT, 3, seed=1, scheme=CELLS["posir"]))
         judge(tmp_path / name, *rows, delimiter=delimiter)
     counted = count_agreement([read_sheet(tmp_path / name) for name in ("a.csv", "b.csv")])
-    assert [(one.yes, one.judged) for one in counted] == [(3, 4), (2, 4), (2, 3), (2, 3), (4, 5)]
+    assert [(row.yes, row.judged) for row in counted] == [(3, 4), (2, 4), (2, 3), (2, 3), (4, 5)]
     # Wilson's interval of 3 in 4, of two questions, from the formula.
-    assert counted[0].interval == pytest.approx((0.1979, 0.9733), abs=1e-4)
-    assert JudgmentAgreement.from_judgments("x", []).interval == (None, None)
+    assert counted[0].rate.interval == pytest.approx((0.1979, 0.9733), abs=1e-4)
+    assert JudgmentAgreement.from_judgments("x", []).rate is None
 
 
 def test_a_second_person_who_judges_alike_makes_no_interval_narrower():
     sheet = {str(row): dict.fromkeys(JUDGMENTS, row % 4 != 0) for row in range(40)}
-    one, two = count_agreement([sheet]), count_agreement([sheet, sheet])
-    assert one[0].interval == pytest.approx(tuple(binomtest(30, 40).proportion_ci(0.95, "wilson")))
-    assert [found.interval for found in two[:4]] == [found.interval for found in one]
-    assert [found.judged for found in two] == [80, 80, 80, 80, 120]
+    first, second = count_agreement([sheet]), count_agreement([sheet, sheet])
+    assert first[0].rate.interval == pytest.approx(tuple(binomtest(30, 40).proportion_ci(0.95, "wilson")))
+    assert [row.rate for row in second[:4]] == [row.rate for row in first]
+    assert [result.judged for result in second] == [80, 80, 80, 80, 120]
     # The three judgments of a question are not independent either.
-    assert two[4].trials == pytest.approx(40)
+    assert second[4].trials == pytest.approx(40)
 
 
 def test_what_is_no_sheet_is_refused(tmp_path):

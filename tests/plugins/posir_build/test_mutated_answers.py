@@ -58,7 +58,7 @@ def follow(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> st.Sear
     if "enum" in schema:
         return st.sampled_from(schema["enum"])
     if schema["type"] == "object":
-        return st.fixed_dictionaries({name: mutate(one, definitions) for name, one in schema["properties"].items()})
+        return st.fixed_dictionaries({name: mutate(item, definitions) for name, item in schema["properties"].items()})
     if schema["type"] == "array":
         return st.lists(mutate(schema["items"], definitions), max_size=5)
     return {"string": TEXTS, "integer": st.integers(-1, 6)}[schema["type"]]
@@ -93,16 +93,16 @@ def change(draw: Any, value: Any) -> Any:
     kind = draw(st.sampled_from(["inside", "inside", "replace", "remove", "double"]))
     if not inside or kind == "replace":
         return draw(JSON)
-    key, one = draw(st.sampled_from(inside))
+    key, first = draw(st.sampled_from(inside))
     if kind == "inside":
         return (
-            value | {key: change(draw, one)}
+            value | {key: change(draw, first)}
             if isinstance(value, dict)
-            else [change(draw, one) if row == key else other for row, other in inside]
+            else [change(draw, first) if row == key else other for row, other in inside]
         )
     if isinstance(value, dict):
         return {name: other for name, other in value.items() if name != key}
-    return [*value, one] if kind == "double" else [other for row, other in inside if row != key]
+    return [*value, first] if kind == "double" else [other for row, other in inside if row != key]
 
 
 @st.composite
@@ -141,16 +141,16 @@ def run_ask(model: MutatedModel) -> Iterator[tuple[StageResult, int]]:
         asked = AskSettings(method=method, chunk_words=20, draws=3)
         result = ask_questions(AskRequest([MILL], asked, "eng-Latn", 1), model)
         # Nothing vanishes: every question that the answers have is kept or discarded.
-        questions = [one for one in result.discarded if one.question is not None]
+        questions = [discard for discard in result.discarded if discard.question is not None]
         yield result, len(result.questions) + len(questions) - result.counts["questions"]
 
 
 def run_locate(model: MutatedModel) -> Iterator[tuple[StageResult, int]]:
     result = locate_evidence([MILL], [replace(FIRE, span=None)], LocateSettings(), model, "eng-Latn")
-    for one in result.questions:
-        assert TEXT[one.evidence.start : one.evidence.end].strip()
+    for located in result.questions:
+        assert TEXT[located.evidence.start : located.evidence.end].strip()
     reasons = ("the quote", "unusable answer: ", "no evidence", "no quote", "several passages", "the evidence is most")
-    assert all(one.reason.startswith(reasons) for one in result.discarded)
+    assert all(discard.reason.startswith(reasons) for discard in result.discarded)
     yield result, len(result.questions) + len(result.discarded) - 1
 
 
@@ -164,7 +164,7 @@ class FullRecall:
     name = "everything"
 
     def find(self, documents: Any, questions: Any, _: int) -> list[list[str]]:
-        return [[one.id for one in documents] for _ in questions]
+        return [[document.id for document in documents] for _ in questions]
 
 
 def run_false_negatives(model: MutatedModel) -> Iterator[tuple[StageResult, int]]:
@@ -177,10 +177,10 @@ def run_false_negatives(model: MutatedModel) -> Iterator[tuple[StageResult, int]
 def run_translate(model: MutatedModel) -> Iterator[tuple[StageResult, int]]:
     translator = Translator(TranslateSettings(sentences=2), model, "eng-Latn", "deu-Latn", estimate_tokens)
     result = translator.translate([MILL], [FIRE])
-    for one in result.questions:
+    for translated in result.questions:
         (text,) = (other.text for other in result.documents)
-        assert text[one.evidence.start : one.evidence.end].strip()
-    documents = [one for one in result.discarded if one.question is None]
+        assert text[translated.evidence.start : translated.evidence.end].strip()
+    documents = [discard for discard in result.discarded if discard.question is None]
     yield result, len(result.questions) + len(result.documents) + len(result.discarded) - 2
     assert len(result.documents) + len(documents) == 1
 
@@ -192,4 +192,4 @@ def run_translate(model: MutatedModel) -> Iterator[tuple[StageResult, int]]:
 def test_a_mutated_answer_is_kept_or_discarded_for_a_named_reason(run, data):
     for result, lost in run(MutatedModel(data.draw)):
         assert lost == 0
-        assert all(one.reason.strip() and one.item for one in result.discarded)
+        assert all(discard.reason.strip() and discard.item for discard in result.discarded)

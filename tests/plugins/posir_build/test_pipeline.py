@@ -95,7 +95,7 @@ def test_a_build_is_complete_resumed_and_valid(tmp_path):
         ((_, inspection),) = inspect_subsets(*_subsets(folder))
         assert not inspection.problems
         provenance = [json.loads(line) for line in (folder / "provenance.jsonl").read_text().splitlines()]
-        assert [one["id"] for one in provenance] == pl.read_parquet(folder / "queries.parquet")["_id"].to_list()
+        assert [item["id"] for item in provenance] == pl.read_parquet(folder / "queries.parquet")["_id"].to_list()
         assert {verdict["check"] for verdict in provenance[0]["verdicts"]} >= {"located", "relevance: span", "leave-span-out"}
         assert provenance[0]["prompt"].startswith("ask_positional@1-")
     documents = [{json.loads(line)["document"] for line in (folder / "provenance.jsonl").open()} for folder in written]
@@ -115,7 +115,7 @@ def test_the_plan_bounds_what_a_build_takes(tmp_path):
     with serve_language_model(Truth(MADE), rates=dict(NO_FAILURES)) as server:
         prices = ("llm.prices.input=1", "llm.prices.output=4")
         tools = Tools(build_settings(tmp_path, server, *prices))
-        planned = {one.stage: one for one in estimate_stages(tools.settings, run_stages(tools, "sample"))}
+        planned = {stage.stage: stage for stage in estimate_stages(tools.settings, run_stages(tools, "sample"))}
         assert not server.answered
         run_stages(tools, STAGE_NAMES[-1])
         used = {"ask": 0, "locate": 0, "verify": 0}
@@ -124,9 +124,9 @@ def test_the_plan_bounds_what_a_build_takes(tmp_path):
             used[stages[prompt.partition("@")[0]]] += usage.calls
         for stage, calls in used.items():
             assert 0.5 * planned[stage].calls <= calls <= planned[stage].calls
-        tokens = sum(one.input_tokens for one in planned.values())
+        tokens = sum(stage.input_tokens for stage in planned.values())
         assert 0.6 * tokens <= server.input_tokens <= 1.1 * tokens
-        then = {one.stage: one for one in estimate_stages(tools.settings, load_results(tools))}
+        then = {stage.stage: stage for stage in estimate_stages(tools.settings, load_results(tools))}
         assert then["locate"].calls == used["locate"]
 
 
@@ -140,20 +140,20 @@ def test_the_judge_may_be_another_model_than_the_generator(tmp_path):
         results = run_stages(tools, "verify")
         models = {(model, prompt.partition("@")[0]) for model, prompt in tools.log.usage()}
         assert models == {("human", "ask_positional"), *(("judge", name) for name in ("locate", "relevance", "answerable"))}
-        judges = {verdict.judge.split()[0] for one in results["verify"].questions for verdict in one.verdicts}
-        assert (judges, {one.model for one in results["verify"].questions}) == ({"judge"}, {"human"})
+        judges = {verdict.judge.split()[0] for question in results["verify"].questions for verdict in question.verdicts}
+        assert (judges, {question.model for question in results["verify"].questions}) == ({"judge"}, {"human"})
         assert [model.name for stage in ("false-negatives", "translate") for model in tools.models(stage)] == ["judge"] * 2
         # Where a model is served does not change a dataset; which model it is does.
-        moved = [one.replace(judge.url, "http://other/v1") for one in overrides]
+        moved = [override.replace(judge.url, "http://other/v1") for override in overrides]
         assert load_results(Tools(build_settings(tmp_path, server, *moved))) == results
         assert settings_record(build_settings(tmp_path, server, *moved)) == settings_record(tools.settings)
-        renamed = [one.replace("model: judge", "model: third") for one in overrides[:2]]
+        renamed = [override.replace("model: judge", "model: third") for override in overrides[:2]]
         assert list(load_results(Tools(build_settings(tmp_path, server, *renamed, overrides[3])))) == [
             "sample",
             "ask",
             "locate",
         ]
-        costs = {one.stage: one.cost for one in estimate_stages(tools.settings, results)}
+        costs = {stage.stage: stage.cost for stage in estimate_stages(tools.settings, results)}
         assert costs["ask"] == 0 < costs["verify"]
 
 
@@ -161,7 +161,7 @@ def test_the_plan_is_exact_if_nothing_is_discarded(tmp_path):
     write_documents(tmp_path / "texts", MADE)
     with serve_language_model(Truth(MADE), rates=dict(NO_FAILURES)) as server:
         tools = Tools(build_settings(tmp_path, server, "ask.questions=1", "verify.audit=true"))
-        planned = {one.stage: one.calls for one in estimate_stages(tools.settings, run_stages(tools, "sample"))}
+        planned = {stage.stage: stage.calls for stage in estimate_stages(tools.settings, run_stages(tools, "sample"))}
         results = run_stages(tools, STAGE_NAMES[-1])
     number = 3 * len(MADE)
     assert len(results["balance"].questions) == number
@@ -177,8 +177,8 @@ def test_the_plan_is_of_the_documents_that_are_asked_about(tmp_path):
     with serve_language_model(Truth(MADE), rates=dict(NO_FAILURES)) as server:
         tools = Tools(build_settings(tmp_path, server, "ask.documents=2", "ask.questions=1"))
         results = run_stages(tools, "sample")
-        asked = {one.document for one in run_stages(tools, "ask")["ask"].questions}
-        known = {one.id: one for one in results["sample"].documents}
+        asked = {question.document for question in run_stages(tools, "ask")["ask"].questions}
+        known = {document.id: document for document in results["sample"].documents}
         planned = estimate_stages(tools.settings, results)[0]
         alone = estimate_stages(tools.settings, {"sample": StageResult(tuple(known[name] for name in sorted(asked)), ())})[0]
     assert planned == alone
@@ -263,11 +263,11 @@ def test_false_negatives_are_found_in_overlapping_documents(squad_data, tmp_path
     truth, model = Truth(documents), get_model_path()
     write_documents(tmp_path / "texts", documents)
     fields = f"embedder: '{model}', rerankers: ['{model}'], recall: 10"
-    found = (f"false_negatives={{{fields}}}", "sample.near_duplicate=null")
+    values = (f"false_negatives={{{fields}}}", "sample.near_duplicate=null")
     with serve_language_model(truth) as server:
-        results = run_stages(Tools(build_settings(tmp_path, server, *found)), "false-negatives")
-    has_one = {one.id: len(truth.by_question.get(one.text, [])) < 2 for one in results["verify"].questions}
-    kept = [has_one[one.id] for one in results["false-negatives"].questions]
+        results = run_stages(Tools(build_settings(tmp_path, server, *values)), "false-negatives")
+    has_one = {question.id: len(truth.by_question.get(question.text, [])) < 2 for question in results["verify"].questions}
+    kept = [has_one[question.id] for question in results["false-negatives"].questions]
     assert sum(has_one.values()) < 0.8 * len(has_one)
     assert sum(kept) / len(kept) >= 0.97
     assert sum(kept) / sum(has_one.values()) >= 0.97
@@ -294,14 +294,16 @@ def test_translations_have_the_evidence_of_the_human_ones(squad_data, tmp_path, 
         TRANSLATIONS[code]: len(translated.questions),
     }
     truth = Truth(translations)
-    known = {one.id: one.text for one in translated.documents}
+    known = {document.id: document.text for document in translated.documents}
     right = [
-        truth.has_answer(one.text, one.document, known[one.document][one.evidence.start : one.evidence.end])
-        for one in translated.questions
+        truth.has_answer(
+            question.text, question.document, known[question.document][question.evidence.start : question.evidence.end]
+        )
+        for question in translated.questions
     ]
     assert sum(right) / len(right) >= 0.97
     assert len(right) / len(results["balance"].questions) >= 0.85
     # The translated questions about the original corpus are a cross-lingual subset of their own.
-    inspections = [found for folder in written for _, found in inspect_subsets(*_subsets(folder))]
+    inspections = [result for folder in written for _, result in inspect_subsets(*_subsets(folder))]
     assert len(inspections) == 3
     assert not any(inspection.problems for inspection in inspections)

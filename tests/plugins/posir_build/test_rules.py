@@ -91,8 +91,8 @@ def test_chunks_are_tagged_by_algorithm_1_of_posq():
 def test_chunks_cover_the_text_and_end_at_the_largest_unit():
     text = "One two three.\n\nFour five six seven. Eight nine.\nTen " + "x" * 50
     chunks = split_chunks(text, 4)
-    assert "".join(text[one.start : one.end] for one in chunks) == text
-    assert [text[one.start : one.end].strip() for one in chunks][:2] == ["One two three.", "Four five six seven."]
+    assert "".join(text[chunk.start : chunk.end] for chunk in chunks) == text
+    assert [text[chunk.start : chunk.end].strip() for chunk in chunks][:2] == ["One two three.", "Four five six seven."]
 
 
 def test_outliers_of_length_are_outside_the_quartiles():

@@ -21,7 +21,7 @@ def write(tmp_path, values):
 def test_minimal_settings_have_the_papers_lengths(tmp_path):
     settings = load_settings(BuildSettings, write(tmp_path, MINIMAL))
     assert [bucket.share for bucket in settings.sample.buckets()] == [3, 3, 3, 3, 2, 2, 2, 2]
-    assert [(one.minimum, one.maximum) for one in settings.sample.buckets()][::7] == [(1, 256), (1793, 2048)]
+    assert [(bucket.minimum, bucket.maximum) for bucket in settings.sample.buckets()][::7] == [(1, 256), (1793, 2048)]
     assert str(settings.work_folder) == "harbour-build"
     assert settings.llm.addresses() == ["https://api.openai.com/v1"]
 

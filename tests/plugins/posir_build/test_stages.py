@@ -76,7 +76,7 @@ def test_sample_discards_empty_foreign_and_near_duplicate_texts():
     result = sample([*rows, SkippedText("d.txt", "empty"), SkippedText("f.txt", "not UTF-8", "byte 0xf6 at 3")])
     assert result.reasons() == {"empty": 1, "not UTF-8": 1, "another language": 1, "near-duplicate": 1}
     assert Discarded("not UTF-8", "f.txt", "byte 0xf6 at 3") in result.discarded
-    assert [one.id for one in result.documents] in (["a", "e"], ["b", "e"])
+    assert [document.id for document in result.documents] in (["a", "e"], ["b", "e"])
     assert result.counts == {"documents read": 6}
     assert len(sample(rows, near_duplicate=None, check_language=False).documents) == 4
 
@@ -87,7 +87,7 @@ def test_sample_fills_length_buckets_in_proportion_and_names_short_ones():
         {"minimum": low, "maximum": high, "share": share} for low, high, share in ((1, 99, 3), (100, 299, 2), (300, 399, 1))
     ]
     result = sample(rows, lengths=buckets, documents=9, near_duplicate=None, check_language=False)
-    assert [sum(one.id.startswith(f"{size}-") for one in result.documents) for size in (10, 200, 400)] == [5, 3, 0]
+    assert [sum(document.id.startswith(f"{size}-") for document in result.documents) for size in (10, 200, 400)] == [5, 3, 0]
     assert result.notes == ("300 to 399 tokens: 0 documents of 1",)
     assert result.reasons() == {"length outside the buckets": 6}
     again = sample(rows[::-1], lengths=buckets, documents=9, near_duplicate=None, check_language=False)
@@ -100,11 +100,17 @@ def test_lengths_are_in_tokens_words_or_characters():
     options = {"near_duplicate": None, "check_language": False, "documents": 5}
     words = [BuildText(str(number), "mill " * number, "") for number in (499, 500, 1024, 1025)]
     buckets = [{"minimum": 500, "maximum": 1024, "share": 1}]
-    assert [one.id for one in sample(words, lengths=buckets, unit="words", **options).documents] == ["1024", "500"]
+    assert [document.id for document in sample(words, lengths=buckets, unit="words", **options).documents] == ["1024", "500"]
     edges = [BuildText(str(number), "x" * number, "") for number in (255, 256, 513, 1025, 2049, 8192, 8193)]
     result = sample(edges, lengths="five", **options)
-    assert {one.id: one.tokens for one in result.documents} == {"256": 64, "513": 129, "1025": 257, "2049": 513, "8192": 2048}
-    assert [one.detail for one in result.discarded] == ["255 characters", "8,193 characters"]
+    assert {document.id: document.tokens for document in result.documents} == {
+        "256": 64,
+        "513": 129,
+        "1025": 257,
+        "2049": 513,
+        "8192": 2048,
+    }
+    assert [discard.detail for discard in result.discarded] == ["255 characters", "8,193 characters"]
 
 
 @given(st.integers(0, 1000), st.lists(st.floats(0.1, 10), min_size=1, max_size=8))
@@ -130,7 +136,7 @@ def test_documents_are_read_from_folders_json_lines_and_parquet(tmp_path):
     pl.DataFrame({"id": ["x", "y"], "text": ["One.", "Two."], "other": [1, 2]}).write_parquet(tmp_path / "rows.parquet")
 
     def read(name, **fields):
-        return [(one.id, one.text) for one in read_texts(settings(tmp_path, documents=str(tmp_path / name), **fields))]
+        return [(text.id, text.text) for text in read_texts(settings(tmp_path, documents=str(tmp_path / name), **fields))]
 
     assert read("texts") == [("deep/one", "One."), ("two", "Two.")]
     assert read("rows.jsonl", text_field="body") == [("7", "One."), ("1", "Two.")]
@@ -220,10 +226,10 @@ def test_ask_discards_faulty_questions_with_a_reason():
         "Why did the miller move?": "blank answer",
         "Who kept bees in Harrow?": "more questions than asked for",
     }
-    rows = [{"question": one, "answer": " " if "Why" in one else "a", "type": "x"} for one in asked]
+    rows = [{"question": question, "answer": " " if "Why" in question else "a", "type": "x"} for question in asked]
     result, _ = ask(lambda *_: json.dumps({"questions": rows}), questions=2)
-    assert [one.text for one in result.questions] == [next(iter(asked))]
-    assert {one.question.text: one.reason for one in result.discarded} == {
+    assert [question.text for question in result.questions] == [next(iter(asked))]
+    assert {discard.question.text: discard.reason for discard in result.discarded} == {
         " ".join(text.split()): reason for text, reason in asked.items() if reason
     }
     assert result.counts == {"questions": 11}
@@ -232,7 +238,7 @@ def test_ask_discards_faulty_questions_with_a_reason():
 def test_a_question_that_is_repeated_word_for_word_is_kept_once():
     row = {"question": "Who built the heavy wheel?", "answer": "a", "type": "who"}
     result, _ = ask(lambda *_: json.dumps({"questions": [row, row]}))
-    assert [one.text for one in result.questions] == [row["question"]]
+    assert [question.text for question in result.questions] == [row["question"]]
     assert result.reasons() == {"repeats another question": 1}
 
 
@@ -246,7 +252,7 @@ def test_questions_that_differ_in_a_number_are_two():
 def test_a_question_about_two_documents_is_kept_once():
     write = lambda *_: json.dumps({"questions": [{"question": "Who kept the bees?", "answer": "a", "type": "who"}]})  # noqa: E731
     result, _ = ask(write, documents=(ADA, MILL))
-    assert [one.document for one in result.questions] == ["ada"]
+    assert [question.document for question in result.questions] == ["ada"]
     assert result.reasons() == {"repeats another question": 1}
 
 
@@ -272,10 +278,10 @@ def test_chunks_and_personas():
         return json.dumps({"questions": [{"question": f"Why does {first} matter here?", "answer": "a", "type": "simple"}]})
 
     result, _ = ask(write, method="chunk", chunk_words=12)
-    assert [one.position for one in result.questions] == ["beginning", "middle", "middle"]
-    assert all("chunk" in one.details for one in result.questions)
+    assert [question.position for question in result.questions] == ["beginning", "middle", "middle"]
+    assert all("chunk" in question.details for question in result.questions)
     result, model = ask(write, documents=(ADA, MILL), method="persona")
-    assert [one.position for one in result.questions] == ["beginning", "middle", "end"]
+    assert [question.position for question in result.questions] == ["beginning", "middle", "end"]
     assert result.reasons() == {"unusable choice of a persona: there is no such person": 1}
     assert {values["query_length"] for name, values in model.asked if name == "ask_persona"} == {"under 10 words"}
 
@@ -292,7 +298,7 @@ def test_a_file_of_personas_that_is_missing_or_empty_is_refused(tmp_path):
 def test_personas_are_those_nearest_to_the_document_by_an_embedder(tmp_path):
     """Against the words that a persona and the document share; PersonaHub has rows with the field `persona`."""
     personas = ["A girl whose brother kept bees", "A miller by the river mill", "A judge", "A banker", "The village miller"]
-    (tmp_path / "hub.jsonl").write_text("".join(json.dumps({"persona": one, "rank": 1}) + "\n" for one in personas))
+    (tmp_path / "hub.jsonl").write_text("".join(json.dumps({"persona": persona, "rank": 1}) + "\n" for persona in personas))
     (tmp_path / "wrong.jsonl").write_text('{"text": "A judge"}\n')
     model = ScriptedModel(lambda *_: json.dumps({"persona": 1, "difficulty": "phd", "query_length": "short"}))
     options = AskSettings(method="persona", personas=tmp_path / "hub.jsonl", personas_offered=2, persona_embedder="e")
@@ -318,7 +324,9 @@ class WordRecall:
         def shared(document, query):
             return len({*document.text.lower().split()} & {*query.text.lower().split()})
 
-        return [[one.id for one in sorted(documents, key=lambda one: -shared(one, query))][:top_k] for query in queries]
+        return [
+            [document.id for document in sorted(documents, key=lambda item: -shared(item, query))][:top_k] for query in queries
+        ]
 
 
 # Locate
@@ -352,7 +360,7 @@ def test_locate_keeps_one_certain_span(evidence, expected):
         assert MILL.text[kept.evidence.start : kept.evidence.end] == expected
         assert kept.verdicts[-1].values == {"requested": "beginning", "found": "end"}
     else:
-        assert [one.reason for one in result.discarded] == [expected]
+        assert [discard.reason for discard in result.discarded] == [expected]
 
 
 # Verify
@@ -478,7 +486,7 @@ class FullRecall:
     name = "everything"
 
     def find(self, documents, questions, top_k):
-        return [[one.id for one in documents][:top_k] for _ in questions]
+        return [[document.id for document in documents][:top_k] for _ in questions]
 
 
 BURNT = document("burnt", "In 1901 the mill burned down, and so did the barn beside it.")
@@ -497,11 +505,11 @@ def score(asked, text):
 
 def test_a_confirmed_false_negative_removes_the_question():
     result = remove("question", [TableReranker(score)] * 3, grade)
-    assert [one.id for one in result.questions] == [BEES.id]
+    assert [question.id for question in result.questions] == [BEES.id]
     assert result.questions[0].verdicts[-1] == QuestionVerdict(
         "false negatives: question", True, "everything, table, table, table", {"recall": 1000}
     )
-    assert [(one.reason, one.detail) for one in result.discarded] == [("another document answers it", "burnt")]
+    assert [(discard.reason, discard.detail) for discard in result.discarded] == [("another document answers it", "burnt")]
     assert result.discarded[0].question.verdicts[-1].values["grades"] == [4, 4, 4]
     assert len(result.documents) == 3
     assert len(remove("question", [TableReranker(score)] * 3, lambda *_: '{"relevance": 2}').questions) == 2
@@ -510,14 +518,16 @@ def test_a_confirmed_false_negative_removes_the_question():
 
 def test_a_false_negative_removes_the_document_whatever_the_order():
     result = remove("document", [TableReranker(score), TableReranker(lambda *_: 0.0)])
-    assert [one.id for one in result.documents] == ["mill", "ada"]
+    assert [document.id for document in result.documents] == ["mill", "ada"]
     assert len(result.questions) == 2
     # A document that answers another question goes with the questions about it.
     reverse = lambda _, text: float("Ada" in text)  # noqa: E731
     for order in (1, -1):
         result = remove("document", [TableReranker(reverse)], order=order)
-        assert {one.id for one in result.documents} == {"mill", "burnt"}
-        assert [(one.document, one.verdicts[-1].check) for one in result.questions] == [("mill", "false negatives: document")]
+        assert {document.id for document in result.documents} == {"mill", "burnt"}
+        assert [(question.document, question.verdicts[-1].check) for question in result.questions] == [
+            ("mill", "false negatives: document")
+        ]
         assert result.reasons() == {
             "answers a question about another document": 1, "its document answers another question": 1,
         }  # fmt: skip
@@ -551,21 +561,21 @@ def test_every_cell_has_as_many_questions_as_the_smallest_of_five_character_bins
     ]
     result = balance_questions(documents, asked, BalanceSettings(cells="five", per_cell="smallest"), 1, None)
     bins = {"400": 0, "512": 0, "513": 1, "1500": 2, "4000": 3, "8000": 4}
-    counts = Counter((bins[one.document], one.text[0]) for one in result.questions)
+    counts = Counter((bins[question.document], question.text[0]) for question in result.questions)
     assert counts == {(row, third): 2 for row in range(5) for third in "012"}
     assert result.reasons() == {"its cell is full": len(asked) - 30}
     # A bin without a question at the end cannot be balanced.
-    short = [one for one in asked if (one.document, one.text[0]) != ("4000", "2")]
+    short = [question for question in asked if (question.document, question.text[0]) != ("4000", "2")]
     result = balance_questions(documents, short, BalanceSettings(cells="five", per_cell="smallest"), 1, None)
-    assert Counter(bins[one.document] for one in result.questions) == {0: 18, 1: 18, 2: 18, 4: 18}
+    assert Counter(bins[question.document] for question in result.questions) == {0: 18, 1: 18, 2: 18, 4: 18}
     assert result.reasons()["its lengths have no question at some position"] == 9
 
 
 def test_parts_are_split_by_document():
     documents = [replace(MILL, id=f"d{row}") for row in range(40)]
-    questions = [replace(one, document=about.id, id=f"{about.id}-{one.id}") for about in documents for one in many(5)]
+    questions = [replace(item, document=about.id, id=f"{about.id}-{item.id}") for about in documents for item in many(5)]
     result = balance_questions(documents, questions, BalanceSettings(held_out=0.25), 1, None)
-    parts = {(one.document, one.verdicts[-1].values["part"]) for one in result.questions}
+    parts = {(question.document, question.verdicts[-1].values["part"]) for question in result.questions}
     assert len(parts) == 40
     assert sum(part == "held-out" for _, part in parts) == 10
     assert result.notes == ()
@@ -668,18 +678,18 @@ def test_a_colon_of_the_original_ends_no_prefix():
         (lambda rows: rows[1:], "sentences are missing or added"),
         (lambda rows: [*rows, rows[0]], "sentences are missing or added"),
         (lambda rows: [rows[0] | {"text": " "}, *rows[1:]], "a sentence is blank"),
-        (lambda rows: [one | {"text": "I'm sorry, but I cannot translate this text for you."} for one in rows], "refusal"),
+        (lambda rows: [row | {"text": "I'm sorry, but I cannot translate this text for you."} for row in rows], "refusal"),
         (
-            lambda rows: [one | {"text": "Der var engang en gammel mølle ved åen, men ingen ved hvorfor."} for one in rows],
+            lambda rows: [row | {"text": "Der var engang en gammel mølle ved åen, men ingen ved hvorfor."} for row in rows],
             "another",
         ),
-        (lambda rows: [one | {"text": list(GERMAN)[(one["number"] - 1) % 4]} for one in rows], "not translated"),
+        (lambda rows: [row | {"text": list(GERMAN)[(row["number"] - 1) % 4]} for row in rows], "not translated"),
     ],
 )
 def test_a_faulty_translation_is_discarded_with_its_questions(change, reason):
     result = translate(change)
     assert result.questions == ()
-    assert [one.reason for one in result.discarded][1:] == ["its document is discarded"]
+    assert [discard.reason for discard in result.discarded][1:] == ["its document is discarded"]
     assert result.discarded[0].reason.startswith(reason)
 
 
@@ -691,7 +701,7 @@ def test_a_judge_decides_about_suspected_refusals_from_their_first_1500_characte
     asked = [values["text"] for _, values in judge.asked]
     assert (len(asked[0]), asked[0]) == (1500, tale[:1500])
     assert asked[1:] == ["Sorry, what is it?"] * (reason is None)
-    assert [one.text for one in result.questions] == asked[1:]
+    assert [question.text for question in result.questions] == asked[1:]
     reasons = {reason: 1, "its document is discarded": 1} if reason else {}
     assert result.reasons() == reasons
     # What nobody suspects is not judged, and a judge without a usable answer changes nothing.
@@ -713,5 +723,5 @@ def test_a_judge_decides_about_suspected_refusals_from_their_first_1500_characte
 )
 def test_a_faulty_translation_of_a_question_is_discarded(text, reason):
     result = translate(question_text=text)
-    assert [one.reason.startswith(reason) for one in result.discarded] == [True]
+    assert [discard.reason.startswith(reason) for discard in result.discarded] == [True]
     assert len(result.documents) == 1

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from posir_build.matching import QuoteError, find_quote
 from posir_build.texts import (
-    find_third,
     number_sentences,
     remove_span,
     split_thirds,
@@ -17,13 +16,13 @@ from posir_tasks.interventions import find_part
 from posir_tasks.language_codes import two_letter_code
 from posir_tasks.text.language_detection import detect_other_language
 from posir_tasks.text.sentences import MAX_SENTENCE, find_sentences
-from posir_tasks.text.spans import Span
+from posir_tasks.text.spans import Span, find_third
 
 TEXT = "The mill stood by the river. It burned down in 1901, not 1902. The mill was rebuilt, but never “opened” again."
 TEXTS = st.text(st.sampled_from("aB1 .!?\n\t。\u3000é😀ก\u0e33"), max_size=900)
 
 
-def found(quote, text=TEXT, similarity=0.8):
+def match(quote, text=TEXT, similarity=0.8):
     span = find_quote(quote, text, Span(0, len(text)), similarity)
     return text[span.start : span.end]
 
@@ -39,7 +38,7 @@ def found(quote, text=TEXT, similarity=0.8):
     ],
 )
 def test_a_quote_with_small_differences_is_found(quote, expected):
-    assert found(quote) == expected
+    assert match(quote) == expected
 
 
 @pytest.mark.parametrize(
@@ -55,20 +54,20 @@ def test_a_quote_with_small_differences_is_found(quote, expected):
 )
 def test_a_quote_without_a_certain_place_is_refused(quote, reason):
     with pytest.raises(QuoteError, match=reason):
-        found(quote)
+        match(quote)
 
 
 def test_a_similar_passage_elsewhere_makes_a_quote_ambiguous():
     with pytest.raises(QuoteError, match="resembles several passages"):
-        found("Ada keeps a dozen of bees", "Ada keeps a dozen bees. Today Ada keeps a dozen bees there.")
+        match("Ada keeps a dozen of bees", "Ada keeps a dozen bees. Today Ada keeps a dozen bees there.")
 
 
 def test_digits_of_any_script_and_negation_in_any_language():
-    assert found("عام ١٩٠١ كان حارا", "في عام 1901 كان حارا جدا", 0.7) == "عام 1901 كان حارا"
+    assert match("عام ١٩٠١ كان حارا", "في عام 1901 كان حارا جدا", 0.7) == "عام 1901 كان حارا"
     with pytest.raises(QuoteError, match="changes a negation"):
-        found("Das Haus wurde nicht gebaut", "Das Haus wurde neu gebaut, sagt Anna.")
+        match("Das Haus wurde nicht gebaut", "Das Haus wurde neu gebaut, sagt Anna.")
     with pytest.raises(QuoteError, match="changes a negation"):
-        found("彼はその橋を渡らなかったと言った", "彼はその橋を渡ったと言った。", 0.7)
+        match("彼はその橋を渡らなかったと言った", "彼はその橋を渡ったと言った。", 0.7)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +86,7 @@ def test_digits_of_any_script_and_negation_in_any_language():
 )
 def test_a_match_neither_changes_nor_cuts_a_number(quote, text):
     with pytest.raises(QuoteError, match="changes a number"):
-        found(quote, text)
+        match(quote, text)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +107,7 @@ def test_a_match_neither_changes_nor_cuts_a_number(quote, text):
 )
 def test_a_match_neither_changes_nor_cuts_a_negation(quote, text):
     with pytest.raises(QuoteError, match="changes a negation"):
-        found(quote, text)
+        match(quote, text)
 
 
 @pytest.mark.parametrize(
@@ -128,23 +127,23 @@ def test_a_match_neither_changes_nor_cuts_a_negation(quote, text):
     ],
 )
 def test_offsets_are_those_of_the_text_as_it_is(quote, text, expected):
-    assert found(quote, text, 0.85) == expected
+    assert match(quote, text, 0.85) == expected
 
 
 @given(TEXTS, st.sampled_from(["en", "ja", "th", "ar", "xx"]))
 def test_sentences_are_in_order_and_lose_only_white_space(text, code):
     sentences = find_sentences(text, code)
-    ends = [0, *(place for one in sentences for place in (one.start, one.end)), len(text)]
+    ends = [0, *(place for sentence in sentences for place in (sentence.start, sentence.end)), len(text)]
     assert ends == sorted(ends)
     assert all(not text[end:start].strip() for end, start in zip(ends[::2], ends[1::2], strict=True))
-    assert all(0 < one.end - one.start <= MAX_SENTENCE for one in sentences)
+    assert all(0 < sentence.end - sentence.start <= MAX_SENTENCE for sentence in sentences)
     assert len(number_sentences(text, sentences).splitlines()) >= len(sentences)
 
 
 @given(TEXTS, st.integers(0, 899), st.integers(1, 50))
 def test_thirds_cover_the_text(text, start, length):
     parts = split_thirds(text, find_sentences(text, "en"))
-    assert [one.start for one in parts] + [parts[-1].end] == [0, parts[0].end, parts[1].end, len(text)]
+    assert [part.start for part in parts] + [parts[-1].end] == [0, parts[0].end, parts[1].end, len(text)]
     span = Span(start, min(start + length, len(text)))
     if span.start < span.end:
         part = parts[find_part(parts, span)]

@@ -186,7 +186,7 @@ def test_sheets_name_no_system_and_are_read_back(data, tmp_path):
 def test_the_command_plans_rates_and_compares(data, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     app = typer.Typer()
-    commands.add_commands(app)
+    app.add_typer(commands.app, name="build")
     app.callback()(lambda: None)
 
     def call(*arguments):

@@ -24,8 +24,8 @@ def test_each_metric_is_corrected_separately(folder):
     fixed = correct_rows(rows)
     for metric in Metric:
         tested = [row for row in fixed if row.metric is metric and row.p_value is not None]
-        given_, found = zip(*((row.p_value, row.p_corrected) for row in tested), strict=True)
-        np.testing.assert_allclose(found, holm(given_))
+        given_, result = zip(*((row.p_value, row.p_corrected) for row in tested), strict=True)
+        np.testing.assert_allclose(result, holm(given_))
 
 
 def test_empty_and_tiny_lengths_take_no_share_of_the_correction(tmp_path):
@@ -90,13 +90,13 @@ def test_two_folders_and_one_folder_give_the_same(tmp_path):
     for model, seed in (("org/a", 1), ("org/b", 5)):
         write_run(tmp_path / "both", model, seed)
         write_run(tmp_path / model[-1], model, seed)
-    one, two = (compare(pair_runs(*f)) for f in ([tmp_path / "both"], [tmp_path / "a", tmp_path / "b"]))
-    assert one == two
-    assert [row.length for row in one.rows if row.metric is Metric.PSI] == ["all", "Q1", "Q2", "Q3", "Q4"]
-    assert {row.method for row in one.rows} == {"paired by query"}
+    first, second = (compare(pair_runs(*f)) for f in ([tmp_path / "both"], [tmp_path / "a", tmp_path / "b"]))
+    assert first == second
+    assert [row.length for row in first.rows if row.metric is Metric.PSI] == ["all", "Q1", "Q2", "Q3", "Q4"]
+    assert {row.method for row in first.rows} == {"paired by query"}
     turned = compare(pair_runs(tmp_path / "b", tmp_path / "a"))
-    assert [row.difference.value for row in turned.rows] == pytest.approx([-row.difference.value for row in one.rows])
-    assert [row.p_value for row in turned.rows] == pytest.approx([row.p_value for row in one.rows], abs=0.002)
+    assert [row.difference.value for row in turned.rows] == pytest.approx([-row.difference.value for row in first.rows])
+    assert [row.p_value for row in turned.rows] == pytest.approx([row.p_value for row in first.rows], abs=0.002)
 
 
 def test_models_that_find_nothing_have_no_psi(tmp_path, monkeypatch):

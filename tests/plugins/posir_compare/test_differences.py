@@ -37,16 +37,16 @@ def common(tmp_path):
 
 def test_paired_differences_are_those_of_the_models_scores(common):
     a, b = analyze(common.a), analyze(common.b)
-    found = find_differences(common)
-    assert len(found) == 5
-    for one, first, second in zip(found, (a.overall, *a.lengths), (b.overall, *b.lengths), strict=True):
-        assert one.ndcg.value == pytest.approx(second.ndcg.value - first.ndcg.value)
-        assert one.start_to_end.value == pytest.approx(second.start_to_end.value - first.start_to_end.value)
+    differences = find_differences(common)
+    assert len(differences) == 5
+    for difference, first, second in zip(differences, (a.overall, *a.lengths), (b.overall, *b.lengths), strict=True):
+        assert difference.ndcg.value == pytest.approx(second.ndcg.value - first.ndcg.value)
+        assert difference.start_to_end.value == pytest.approx(second.start_to_end.value - first.start_to_end.value)
 
 
 def test_the_effect_on_differences_is_the_difference_of_the_effects(common):
     paired = estimate_effect(subtract_observations(*common.paired))
-    a, b = (estimate_effect(one) for one in common.paired)
+    a, b = (estimate_effect(observations) for observations in common.paired)
     unpaired = subtract_effects(a, b)
     np.testing.assert_allclose(paired.effects, unpaired.effects, atol=1e-9)
     np.testing.assert_allclose(unpaired.covariance, a.covariance + b.covariance)
@@ -56,13 +56,13 @@ def test_unpaired_intervals_are_wider_than_those_of_the_models(common):
     unpaired = replace(common, a=separate_documents(common.a.profile))
     assert unpaired.paired is None
     a, b = analyze(unpaired.a).overall.ndcg, analyze(unpaired.b).overall.ndcg
-    found = find_differences(unpaired)[0].ndcg
-    low, high = found.interval
+    ndcg = find_differences(unpaired)[0].ndcg
+    low, high = ndcg.interval
     assert (high - low) / 2 == pytest.approx(1.97 * np.hypot(a.standard_error, b.standard_error), rel=0.02)
 
 
 def test_models_that_never_find_anything_have_no_psi_and_no_difference(common):
-    silent = [replace(one, gains=0 * one.gains) for one in common.paired]
+    silent = [replace(observations, gains=0 * observations.gains) for observations in common.paired]
     difference = estimate_effect(subtract_observations(*silent))
     np.testing.assert_array_equal(difference.effects, 0)
     assert (np.diag(difference.covariance) > 0).all()
@@ -73,34 +73,34 @@ DRAWS = st.lists(st.floats(0, 1), min_size=2, max_size=30).map(np.array)
 
 @given(DRAWS, DRAWS, st.booleans(), st.booleans())
 def test_difference_of_psi_is_antisymmetric_and_within_its_interval(a, b, zero_a, zero_b):
-    one, other = subtract_psi(a, b, (zero_a, zero_b), 0.3), subtract_psi(b, a, (zero_b, zero_a), 0.3)
-    assert one.interval[0] <= one.value <= one.interval[1]
-    assert (other.value, *other.interval) == pytest.approx((-one.value, -one.interval[1], -one.interval[0]), abs=1e-12)
+    first, other = subtract_psi(a, b, (zero_a, zero_b), 0.3), subtract_psi(b, a, (zero_b, zero_a), 0.3)
+    assert first.interval[0] <= first.value <= first.interval[1]
+    assert (other.value, *other.interval) == pytest.approx((-first.value, -first.interval[1], -first.interval[0]), abs=1e-12)
     plain = subtract_psi(a, b, (False, False), 0.3)
-    assert one.value == plain.value
-    assert one.interval[0] <= plain.interval[0]
-    assert one.interval[1] >= plain.interval[1]
+    assert first.value == plain.value
+    assert first.interval[0] <= plain.interval[0]
+    assert first.interval[1] >= plain.interval[1]
 
 
 @pytest.mark.parametrize("paired", [True, False])
 @pytest.mark.parametrize("structure", ["harder later", "COVID-QA"])
 @pytest.mark.slow
 def test_equal_models_differ_in_one_of_twenty(simulation, structure, paired):
-    found = simulation.simulate("equal, flat", structure, 0.2, 2000, paired, 200)
+    result = simulation.simulate("equal, flat", structure, 0.2, 2000, paired, 200)
     # Four standard errors of 200 draws.
-    assert all(rejected <= 0.11 and holds >= 0.89 for rejected, holds in found.values()), found
+    assert all(rejected <= 0.11 and holds >= 0.89 for rejected, holds in result.values()), result
 
 
 @pytest.mark.slow
 def test_a_small_difference_in_position_effect_is_found(simulation):
     # The facts of an independent simulation: .83 at 2,000 independent questions.
-    found = simulation.simulate("linear .1 and .4", "random", 0.2, 2000, True, 40)
-    assert found[Metric.PSI][0] >= 0.9
-    assert found[Metric.START_TO_END][0] >= 0.9
-    assert all(holds >= 0.8 for _, holds in found.values()), found
+    result = simulation.simulate("linear .1 and .4", "random", 0.2, 2000, True, 40)
+    assert result[Metric.PSI][0] >= 0.9
+    assert result[Metric.START_TO_END][0] >= 0.9
+    assert all(holds >= 0.8 for _, holds in result.values()), result
 
 
 def test_simulated_results_are_compared(simulation):
     for paired in (True, False):
-        found = simulation.simulate("step and dip", "JaQuAD", 0.2, 500, paired, 2)
-        assert set(found) == set(Metric)
+        result = simulation.simulate("step and dip", "JaQuAD", 0.2, 500, paired, 2)
+        assert set(result) == set(Metric)

@@ -14,7 +14,7 @@ def test_every_model_is_compared_with_the_baseline_on_every_task_of_both(tmp_pat
     write_run(tmp_path, "org/a", 1, task="PosIR-German")
     runs = read_model_runs([tmp_path])
     assert choose_baseline(runs, None).label == "org/a"
-    pairs = [(one.a.label, one.b.label, one.task) for one in build_pairs(runs, choose_baseline(runs, "c"))]
+    pairs = [(pair.a.label, pair.b.label, pair.task) for pair in build_pairs(runs, choose_baseline(runs, "c"))]
     assert pairs == [
         ("org/c", "org/a", "PosIR-English"),
         ("org/c", "org/b", "PosIR-English"),
@@ -44,9 +44,9 @@ def test_runs_of_one_model_have_different_labels_and_a_folder_given_twice_is_rea
     write_run(tmp_path / "old", "org/a", 1)
     write_run(tmp_path / "old", "org/a", 2, experiment="batch")
     write_run(tmp_path / "new", "org/a", 3)
-    found = read_model_runs([tmp_path / "old", tmp_path / "new", tmp_path / "old" / "results"])
-    assert len(found) == len({one.label for one in found}) == 3
-    assert all(one.label.startswith("org/a (") for one in found)
+    runs = read_model_runs([tmp_path / "old", tmp_path / "new", tmp_path / "old" / "results"])
+    assert len(runs) == len({run.label for run in runs}) == 3
+    assert all(run.label.startswith("org/a (") for run in runs)
 
 
 def test_no_task_in_common(tmp_path):

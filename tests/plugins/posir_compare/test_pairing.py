@@ -17,9 +17,9 @@ from tests.support.results import describe_run
 def test_queries_are_paired_without_per_query_ranks(tmp_path):
     for model, seed in (("org/a", 1), ("org/b", 5)):
         write_run(tmp_path, model, seed)
-    found = find_common_results(only_pair(tmp_path))
-    assert found.notes == ()
-    a, b = found.paired
+    results = find_common_results(only_pair(tmp_path))
+    assert results.notes == ()
+    a, b = results.paired
     np.testing.assert_array_equal(a.documents, b.documents)
     np.testing.assert_array_equal(a.position, b.position)
     plain = [
@@ -48,25 +48,25 @@ def test_different_queries_with_the_same_counts_are_not_paired(tmp_path):
     other = draw_evidence(300, 1)
     other.query_ids[0] = "another"
     write_run(tmp_path, "org/b", 5, DOMAINS | {"game": other})
-    found = find_common_results(only_pair(tmp_path))
-    assert found.paired is None
-    assert "compared without pairing. The two results are on different queries" in found.notes[0]
+    results = find_common_results(only_pair(tmp_path))
+    assert results.paired is None
+    assert "compared without pairing. The two results are on different queries" in results.notes[0]
 
 
 def test_only_common_subsets_are_compared(tmp_path):
     write_run(tmp_path, "org/a", 1)
     write_run(tmp_path, "org/b", 1, {"sports": DOMAINS["sports"], "mining": DOMAINS["game"]})
-    found = find_common_results(only_pair(tmp_path))
-    assert (found.subsets, found.a.profile.queries) == (("sports",), 200)
-    assert found.notes == ("org/a and org/b on PosIR-English: skipped subsets that only one of them has: game, mining.",)
+    results = find_common_results(only_pair(tmp_path))
+    assert (results.subsets, results.a.profile.queries) == (("sports",), 200)
+    assert results.notes == ("org/a and org/b on PosIR-English: skipped subsets that only one of them has: game, mining.",)
 
 
 def test_subsets_with_different_queries_are_skipped(tmp_path):
     write_run(tmp_path, "org/a", 1)
     write_run(tmp_path, "org/b", 1, DOMAINS | {"game": draw_evidence(299, 1)})
-    found = find_common_results(only_pair(tmp_path))
-    assert found.subsets == ("sports",)
-    assert "skipped subsets whose queries or position bins differ: game" in found.notes[0]
+    results = find_common_results(only_pair(tmp_path))
+    assert results.subsets == ("sports",)
+    assert "skipped subsets whose queries or position bins differ: game" in results.notes[0]
 
 
 @pytest.mark.parametrize(
@@ -83,16 +83,16 @@ def test_nothing_in_common(tmp_path, domains, scheme, message):
     with pytest.raises(PosirError, match=message):
         compare(pair_runs(tmp_path))
     write_run(tmp_path, "org/c", 1)
-    found = compare(pair_runs(tmp_path))
-    assert {(row.baseline, row.model) for row in found.rows} == {("org/a", "org/c")}
-    assert any(message in note for note in found.notes)
+    result = compare(pair_runs(tmp_path))
+    assert {(row.baseline, row.model) for row in result.rows} == {("org/a", "org/c")}
+    assert any(message in note for note in result.notes)
 
 
 def test_one_model_with_other_settings_is_paired(tmp_path):
     for seed, experiment in enumerate((None, "dim_64", "dim_32")):
         write_run(tmp_path, "org/a", seed, experiment=experiment)
-    found = [find_common_results(pair) for pair in pair_runs(tmp_path)]
-    assert [(common.paired is None, common.notes) for common in found] == [(False, ())] * 2
+    results = [find_common_results(pair) for pair in pair_runs(tmp_path)]
+    assert [(common.paired is None, common.notes) for common in results] == [(False, ())] * 2
 
 
 @pytest.mark.parametrize(

@@ -35,14 +35,14 @@ def document_ids(folder):
 
 
 def test_ids_are_preserved_and_missing_ones_derived(tmp_path):
-    found = imported(
+    result = imported(
         [passage(TEXT, asked(id="mine"), id="d7"), passage("Time flies.", asked("What flies?", StatedAnswer("Time")))], tmp_path
     )
     folder = tmp_path / "eng-Latn" / "sports"
     given, derived = document_ids(tmp_path)
     assert given == "d7"
     assert re.fullmatch("sports_[0-9a-f]{16}", derived)
-    assert list(found.documents) == [given, derived]
+    assert list(result.documents) == [given, derived]
     first, second = pl.read_parquet(folder / "queries.parquet")["_id"]
     assert first == "mine"
     assert re.fullmatch("[0-9a-f]{32}", second)
@@ -87,10 +87,10 @@ def test_only_documents_that_are_asked_about_are_counted_in_tokens(tmp_path):
 
 
 def test_an_exact_duplicate_of_a_question_is_skipped(tmp_path):
-    found = imported([passage(TEXT, asked(), asked()), passage(TEXT, asked(), asked(name="2"))], tmp_path)
-    assert len(found.documents) == 1
-    assert [one.reason for one in found.skipped] == ["is an exact duplicate"] * 2
-    assert len(read_back(tmp_path)) == len(found.queries) == 2
+    result = imported([passage(TEXT, asked(), asked()), passage(TEXT, asked(), asked(name="2"))], tmp_path)
+    assert len(result.documents) == 1
+    assert [skip.reason for skip in result.skipped] == ["is an exact duplicate"] * 2
+    assert len(read_back(tmp_path)) == len(result.queries) == 2
 
 
 @pytest.mark.parametrize(
@@ -119,10 +119,10 @@ def test_unusable_data_is_refused_and_nothing_written(tmp_path, passages, messag
 
 def test_spans_are_repaired_only_on_request_and_recorded(tmp_path):
     off = asked(answer=StatedAnswer("1999", TEXT.index("1999") - 2))
-    found = imported([passage(TEXT, off, asked("Who?", StatedAnswer("Zoë", 0), "2"))], tmp_path / "as it is")
-    assert (found.repaired, [one.question for one in found.skipped]) == ([], ["1"])
-    found = imported([passage(TEXT, off, asked("Who?", StatedAnswer("Zoë", 0), "2"))], tmp_path / "repaired", repair=True)
-    assert [(one.question, one.answer.start, one.span.start) for one in found.repaired] == [
+    result = imported([passage(TEXT, off, asked("Who?", StatedAnswer("Zoë", 0), "2"))], tmp_path / "as it is")
+    assert (result.repaired, [skip.question for skip in result.skipped]) == ([], ["1"])
+    result = imported([passage(TEXT, off, asked("Who?", StatedAnswer("Zoë", 0), "2"))], tmp_path / "repaired", repair=True)
+    assert [(repair.question, repair.answer.start, repair.span.start) for repair in result.repaired] == [
         ("1", TEXT.index("1999") - 2, TEXT.index("1999"))
     ]
     assert [evidence for *_, evidence in read_back(tmp_path / "repaired")] == ["1999", "Zoë"]
@@ -131,12 +131,12 @@ def test_spans_are_repaired_only_on_request_and_recorded(tmp_path):
 def test_a_question_beyond_repair_is_skipped_with_the_reason(tmp_path):
     answers = [StatedAnswer(start=3), StatedAnswer("in"), StatedAnswer("n", 4), StatedAnswer(" ", 3), StatedAnswer("1999", 0)]
     text = "Once in 1999, then in 2001."
-    found = imported(
+    result = imported(
         [passage(text, asked(answer=StatedAnswer("2001")), *(asked(answer=answer) for answer in answers))],
         tmp_path,
         repair=True,
     )
-    assert [one.reason.split(";")[0] for one in found.skipped] == [
+    assert [skip.reason.split(";")[0] for skip in result.skipped] == [
         "states the start of its answer but neither its end nor its text",
         "its answer 'in' occurs 2 times in its document",
         "its answer 'n' occurs 2 times near character 4",

@@ -16,7 +16,7 @@ OTHER = "A lamp burned in the upper window. It went out before the clock of the 
 
 
 def names(root: Path, **options) -> list[str]:
-    return sorted(one.name for one in read_texts(str(root), **options).texts)
+    return sorted(text.name for text in read_texts(str(root), **options).texts)
 
 
 def test_every_bad_input_is_named_and_skipped(tmp_path: Path):
@@ -35,10 +35,10 @@ def test_every_bad_input_is_named_and_skipped(tmp_path: Path):
     (tmp_path / "rows.jsonl").write_text(f'{json.dumps({"text": OTHER})}\nno json\n{{"count": 1}}\n')
     (tmp_path / "broken.parquet").write_bytes(b"PAR1")
     collection = read_texts(str(tmp_path))
-    found = {one.name: one.reason for one in collection.skipped}
-    copy = {"copy.txt", "deep/good.md"} & found.keys()
+    reasons = {skip.name: skip.reason for skip in collection.skipped}
+    copy = {"copy.txt", "deep/good.md"} & reasons.keys()
     assert len(copy) == 1
-    assert found == {
+    assert reasons == {
         copy.pop(): "duplicate",
         "empty.txt": "empty",
         "short.txt": "of fewer than ten words",
@@ -53,7 +53,7 @@ def test_every_bad_input_is_named_and_skipped(tmp_path: Path):
     }
     assert len(collection.texts) == 2
     assert collection.languages == {"en": 2}
-    assert collection.total == len(found) + 2
+    assert collection.total == len(reasons) + 2
     assert "1 in mixed languages (mixed.txt: en, then de)" in describe_skipped(collection.skipped)
 
 
@@ -64,7 +64,7 @@ def test_files_in_every_format(tmp_path: Path):
     pl.DataFrame({"id": [7], "body": [f"Rain. {OTHER}"], "n": [1]}).write_parquet(tmp_path / "d.parquet")
     assert names(tmp_path) == ["a.txt", "b.txt", "c.jsonl:x", "d.parquet:7"]
     assert names(tmp_path / "a.txt") == ["a.txt"]
-    assert all("\ufeff" not in one.text for one in read_texts(str(tmp_path)).texts)
+    assert all("\ufeff" not in text.text for text in read_texts(str(tmp_path)).texts)
 
 
 def test_a_column_is_named_if_it_is_not_clear(tmp_path: Path):

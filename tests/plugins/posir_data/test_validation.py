@@ -19,16 +19,16 @@ def validate(folder, *options):
 
 def validated(folder):
     done = validate(folder, "--format", "json")
-    found = json.loads(done.stdout)
-    assert done.exit_code == bool(found["problems"])
-    return found
+    values = json.loads(done.stdout)
+    assert done.exit_code == bool(values["problems"])
+    return values
 
 
-def select_problems(found, **expected):
+def select_problems(result, **expected):
     """The problems with these values, as (file's name, field, message)."""
     return [
         (problem["file"].split("/", maxsplit=1)[-1].rsplit("/", 1)[-1], problem["field"], problem["message"])
-        for problem in found["problems"]
+        for problem in result["problems"]
         if expected.items() <= problem.items()
     ]
 
@@ -55,10 +55,10 @@ def test_every_problem_of_every_domain_is_named_at_once(posir_folder):
         posir_folder / "eng-Latn/game/queries.parquet"
     )
     tables["corpus"].with_columns(pl.lit("same").alias("_id")).write_parquet(posir_folder / "eng-Latn/sports/corpus.parquet")
-    found = validated(posir_folder)
+    report = validated(posir_folder)
     assert [
         (file, field, message.split(";")[0].split(" (")[0].split(". ")[0])
-        for file, field, message in select_problems(found, domain="game")
+        for file, field, message in select_problems(report, domain="game")
     ] == [
         ("corpus.parquet", None, "not a readable parquet file"),
         ("queries.parquet", "text", "missing column"),
@@ -66,11 +66,11 @@ def test_every_problem_of_every_domain_is_named_at_once(posir_folder):
         ("queries.parquet", "pos_char_span", "is empty"),
         ("queries.parquet", "pos_char_span", "is reversed"),
     ]
-    assert [(file, field, message) for file, field, message in select_problems(found, domain="sports")] == [
+    assert [(file, field, message) for file, field, message in select_problems(report, domain="sports")] == [
         ("corpus.parquet", "_id", "is a duplicate; ids must be unique"),
         ("test.parquet", "corpus-id", f"is not in {posir_folder / 'eng-Latn/sports/corpus.parquet'}"),
     ]
-    duplicates = next(problem for problem in found["problems"] if problem["field"] == "_id")
+    duplicates = next(problem for problem in report["problems"] if problem["field"] == "_id")
     assert (duplicates["count"], duplicates["rows"], duplicates["examples"]) == (4, [0, 1, 2, 3], ["'same'"] * 4)
     text = validate(posir_folder)
     assert text.exit_code == 1
@@ -93,25 +93,25 @@ def test_queries_are_checked_against_the_english_corpus_too_and_a_problem_is_nam
     german = posir_tables()
     write_domain(posir_folder, german, language="deu-Latn")
     write_domain(posir_folder, german, language="deu-Latn", domain="game")
-    found = validated(posir_folder)
-    assert [tuple(subset.values()) for subset in found["checked"]] == [
+    report = validated(posir_folder)
+    assert [tuple(subset.values()) for subset in report["checked"]] == [
         ("deu-Latn", "deu-Latn", "game"),
         ("deu-Latn", "deu-Latn", "sports"),
         ("eng-Latn", "eng-Latn", "sports"),
         ("deu-Latn", "eng-Latn", "sports"),
     ]
-    assert not found["problems"]
+    assert not report["problems"]
     english = posir_folder / "eng-Latn/sports/corpus.parquet"
     blank = pl.col("text").str.replace("^Nothing.*$", "")
     posir_tables()["corpus"].with_columns(blank, pl.col("_id").str.replace("doc_2", "doc_7")).write_parquet(english)
     german["queries"].with_columns(pos_token_length=0).write_parquet(posir_folder / "deu-Latn/sports/queries.parquet")
-    found = validated(posir_folder)
-    assert select_problems(found, language="deu-Latn", corpus_language="deu-Latn") == [
+    report = validated(posir_folder)
+    assert select_problems(report, language="deu-Latn", corpus_language="deu-Latn") == [
         ("queries.parquet", "pos_token_length", "must be at least 1 and at most 2,147,483,647")
     ]
-    ((file, field, message),) = select_problems(found, language="deu-Latn", corpus_language="eng-Latn")
+    ((file, field, message),) = select_problems(report, language="deu-Latn", corpus_language="eng-Latn")
     assert (file, field, message.split(". A cross")[0]) == ("test.parquet", "corpus-id", f"is not in {english}")
-    assert [field for _, field, _ in select_problems(found, language="eng-Latn")] == ["text", "corpus-id"]
+    assert [field for _, field, _ in select_problems(report, language="eng-Latn")] == ["text", "corpus-id"]
     assert "deu-Latn-eng-Latn/sports:\n" in validate(posir_folder).stdout
     with pytest.raises(DataError, match="no query can be evaluated"):
         read_domain(LocalRepository(posir_folder), "deu-Latn", "eng-Latn", "sports")
@@ -120,8 +120,8 @@ def test_queries_are_checked_against_the_english_corpus_too_and_a_problem_is_nam
 def test_languages_and_domains_unknown_to_posir_are_warnings(tmp_path):
     root = tmp_path / POSIR_FOLDER
     write_domain(root, posir_tables(), language="eng-latn", domain="sprots")
-    found = validated(root)
-    language, domain = found["warnings"]
+    report = validated(root)
+    language, domain = report["warnings"]
     assert language.startswith("language eng-latn: ISO 15924 has no script 'latn'; did you mean eng-Latn?")
     assert language.endswith("No task reads the folder.")
     assert domain.startswith("domain sprots: not one of PosIR's 31 (did you mean sports?)")

@@ -9,28 +9,27 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from posir_inspect.chunk_sizes import SIZES, choose_sizes
-from posir_inspect.inspection import ModelInspection, Setup, evaluate, inspect, run_searches
-from posir_inspect.output import print_inspection
-from posir_inspect.page import render_inspection
+from posir_inspect.api import Inspection
+from posir_inspect.chunk_sizes import choose_sizes
+from posir_inspect.inspection import InspectionRun, ModelInspection, Setup, evaluate, inspect_model
 from posir_inspect.pseudo_questions import Wording, ask_questions
 from posir_inspect.question_task import build_question_task
 from posir_inspect.verdicts import Finding
 from posir_mitigate.references import parse_reference
-from posir_tasks.display.tables import to_json
 from posir_tasks.embeddings.encoding import DEFAULT_CONTEXT, ModelEncoder
 from posir_tasks.errors import PosirError
 from posir_tasks.models.reading_length import Bounds, ReadingLength
 from posir_tasks.results import read_results
 from posir_tasks.sources.formats.passages import SkippedText
 from posir_tasks.text.tokenizer import find_tokenizer
+from posir_tasks.tokens import estimate_tokens
 from tests.plugins.posir_inspect.test_pseudo_questions import collect
 from tests.support.probed_encoders import FirstWords, RefusesLong, invent_texts
 from tests.support.tiny_encoders import build_encoder
 
 
-def run(encoder: FirstWords, texts: list[str], **options: Any) -> ModelInspection:
-    return inspect(Setup(ModelEncoder(encoder), None, collect(*texts), 300), **options)
+def run(encoder: FirstWords, texts: list[str], budget: int | None = None, **options: Any) -> ModelInspection:
+    return inspect_model(Setup(ModelEncoder(encoder), None, collect(*texts), budget), **options)
 
 
 @pytest.fixture(scope="module")
@@ -42,31 +41,31 @@ def cut(tmp_path_factory: pytest.TempPathFactory) -> tuple[ModelInspection, Path
 @pytest.mark.slow
 def test_a_model_that_reads_the_first_third_is_seen_through(cut):
     inspection, _ = cut
-    assert inspection.reading.words.low == inspection.reading.words.high == 60
+    assert inspection.window.reading.words.low == inspection.window.reading.words.high == 60
     assert inspection.unread.texts_cut == 60
-    assert inspection.unread.share == pytest.approx(2 / 3, abs=0.001)
+    assert inspection.unread.share.value == pytest.approx(2 / 3, abs=0.001)
     for fading in inspection.fading:
         assert fading.verdict.finding is Finding.LOWER
-        assert fading.by_position[0] > 0.95
-        assert fading.by_position[-1] < 0.3
+        assert fading.by_position[0].value > 0.95
+        assert fading.by_position[-1].value < 0.3
         assert fading.within > 0.9 > 0.4 > fading.beyond
     assert inspection.chunk_verdict.size in (64, 128)
-    assert [row.size for row in inspection.chunks] == [None, *reversed(SIZES)]
+    assert [row.size for row in inspection.chunks] == [None, 256, 128, 64]
 
 
 @pytest.mark.slow
 def test_the_results_are_those_of_ordinary_tasks(cut):
     _, folder = cut
-    results = {one.task: one for one in read_results(folder)}
+    results = {result.task: result for result in read_results(folder)}
     assert sorted(results) == ["Inspect-texts-rarest-words", "Inspect-texts-verbatim"]
 
 
 @pytest.mark.slow
 def test_an_order_blind_model_reads_everything_and_nothing_fades():
     inspection = run(FirstWords(), invent_texts(60, 15))
-    assert inspection.reading.complete
-    assert inspection.unread.share == 0
-    assert {one.verdict.finding for one in inspection.fading} <= {Finding.NONE, Finding.UNKNOWN}
+    assert inspection.window.reading.complete
+    assert inspection.unread.share.value == 0
+    assert {fading.verdict.finding for fading in inspection.fading} <= {Finding.NONE, Finding.UNKNOWN}
     start_to_end = inspection.fading[0].scores.start_to_end
     assert start_to_end.low <= 0 <= start_to_end.high
 
@@ -74,8 +73,8 @@ def test_an_order_blind_model_reads_everything_and_nothing_fades():
 @pytest.mark.slow
 def test_few_texts_are_not_enough_to_say():
     inspection = run(FirstWords(words=60), invent_texts(5, 15))
-    assert inspection.reading.words.low == 60
-    assert {one.verdict.finding for one in inspection.fading} == {Finding.UNKNOWN}
+    assert inspection.window.reading.words.low == 60
+    assert {fading.verdict.finding for fading in inspection.fading} == {Finding.UNKNOWN}
     assert inspection.chunk_verdict.texts_needed == 50
 
 
@@ -93,13 +92,13 @@ def test_texts_without_a_sentence_to_ask_about():
     inspection = run(FirstWords(), ["Yes. No. Yes. No. Perhaps. Not now. Later. Never. Go. Stay. Who? I."])
     assert (inspection.fading, inspection.chunks) == ((), ())
     assert "Not enough texts to say" in show(inspection)
-    assert "Not enough texts" in render_inspection(inspection)
+    assert "Not enough texts" in Inspection(inspection).to_html()
 
 
 def show(inspection: ModelInspection) -> str:
     console = Console(width=80, force_terminal=True, color_system=None, record=True, highlight=False)
     with console.capture() as captured:
-        print_inspection(console, inspection)
+        Inspection(inspection).print_on(console)
     return captured.get()
 
 
@@ -109,41 +108,77 @@ def test_an_inspection_is_a_screen_and_plain_json(cut):
     printed = show(inspection)
     assert len(printed.splitlines()) < 48
     assert max(map(len, printed.splitlines())) <= 80
-    parsed = json.loads(to_json(inspection))
-    assert parsed["reading"]["words"] == {"low": 60, "high": 60}
+    parsed = json.loads(Inspection(inspection).to_json())
+    assert parsed["window"]["measured_on"]["words_read"] == {"low": 60, "high": 60}
 
 
 @pytest.mark.slow
 def test_the_page_needs_no_network_and_escapes_what_it_shows(cut):
     inspection, _ = cut
-    page = render_inspection(replace(inspection, skipped=(SkippedText("<script>alert(1)</script>", "empty"),)))
+    skipped = (SkippedText("<script>alert(1)</script>", "empty"),)
+    page = Inspection(replace(inspection, skipped=skipped)).to_html()
     assert "<script>alert(1)" not in page
     assert not re.search(r'(src|href)="', re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL))
     assert page.count('class="chart"') == 2
 
 
 @pytest.mark.slow
-def test_each_text_is_encoded_once_for_all_sizes():
+@pytest.mark.parametrize("budget", [None, 30_000])
+def test_each_text_is_encoded_once_and_the_budget_holds(budget: int | None):
     encoder, texts = FirstWords(), invent_texts(60, 15)
-    run(encoder, texts)
-    searched = encoder.encoded[len(encoder.encoded) - 1 - encoder.encoded[::-1].index(texts[0]) :]
+    inspection = run(encoder, texts, budget)
+    # The reading length is measured first, with pairs of equal texts.
+    searched = encoder.encoded[encoder.encoded.index(texts[0]) :]
     assert len(searched) == len(set(searched)) > 60
+    total = sum(map(estimate_tokens, searched))
+    every = sum(map(estimate_tokens, texts))
+    if budget:
+        assert total <= min(budget, 3 * every) * 1.05
+        assert inspection.fading_texts < 60
+    assert inspection.work is not None
+    assert total <= inspection.work.tokens * 1.05
+
+
+def test_a_budget_below_the_least_work_is_refused_and_the_least_is_a_bound():
+    texts = invent_texts(20, 15)
+    with pytest.raises(PosirError, match="A budget of 10 tokens is too small") as refused:
+        run(FirstWords(words=60), texts, 10)
+    least = int(re.search(r"at least ([\d,]+) are", str(refused.value))[1].replace(",", ""))
+    inspection = run(encoder := FirstWords(words=60), texts, least)
+    # The reading length is measured first, with pairs of equal texts.
+    searched = encoder.encoded[encoder.encoded.index(texts[0]) :]
+    window = inspection.window.tokens.high
+    assert inspection.encoded_tokens == sum(min(estimate_tokens(text), window) for text in searched)
+    assert inspection.encoded_tokens <= inspection.work.tokens * 1.05
+    assert (inspection.work.tokens, inspection.fading_texts) == (least, 2)
+
+
+@pytest.mark.slow
+def test_long_texts_are_compared_in_excerpts_and_answers_come_one_by_one():
+    known: list[ModelInspection] = []
+    inspection = run(FirstWords(), invent_texts(52, 120), 250_000, show=known.append)
+    assert inspection.excerpt_tokens == 512
+    assert 2 <= inspection.chunk_texts <= 50
+    assert [row.size for row in inspection.chunks] == [None, 256, 128, 64]
+    sections = [len(Inspection(part).sections()) for part in known]
+    assert sections == [2, 3, 4, 5]
+    assert "in excerpts of at most 512 tokens" in show(inspection)
 
 
 def test_the_measured_chunks_are_what_the_named_model_runs():
     model, collection = build_encoder(), collect(*invent_texts(4, 8))
-    setup = Setup(ModelEncoder(model), find_tokenizer(model), collection, 12)
-    questions = ask_questions(collection, [setup.counter.count(text) for text in setup.texts], 12)
+    setup = Setup(ModelEncoder(model), find_tokenizer(model), collection, None)
+    questions = ask_questions(collection, [setup.counter.count(text) for text in setup.texts])
     everything = Bounds(1, 1)
     reading = ReadingLength(True, everything, everything, everything, everything, "tokens", 1)
-    searches = run_searches(setup, questions, reading, None)
-    assert [search.size for search in searches] == [None, 94, 64]
+    chunks = InspectionRun(setup, questions, reading).search_chunks(4)["chunks"]
+    assert [row.size for row in chunks] == [None, 94, 64]
     task = build_question_task(collection.name, collection.language, questions, Wording.RAREST_WORDS)
-    for search in searches[1:]:
-        chunked = parse_reference(f"chunks({search.size})").apply(model)
+    for row in chunks[1:]:
+        chunked = parse_reference(f"chunks({row.size})").apply(model)
         scores = evaluate(task, chunked, {"batch_size": 7, "show_progress_bar": False})
-        assert scores["ndcg_at_10"] == search.scores[Wording.RAREST_WORDS]["ndcg_at_10"]
-        assert chunked.document_vectors == search.vectors > 4
+        assert scores["ndcg_at_10"] == pytest.approx(row.ndcg_at_10.value, abs=1e-5)
+        assert chunked.document_vectors == row.vectors > 4
 
 
 def test_the_largest_chunk_that_the_model_reads_is_one_of_the_sizes():

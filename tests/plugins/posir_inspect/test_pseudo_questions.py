@@ -1,7 +1,5 @@
 """Pseudo-questions quote their text, at controlled positions."""
 
-from collections import Counter
-
 import numpy as np
 import pytest
 
@@ -18,7 +16,7 @@ def collect(*texts: str) -> TextCollection:
 
 def test_spans_quote_the_question_and_every_tenth_is_asked_about():
     texts = invent_texts(8, 40)
-    questions = ask_questions(collect(*texts), [100] * 8, 1000)
+    questions = ask_questions(collect(*texts), [100] * 8)
     data = questions.build_data(Wording.VERBATIM)
     text = dict(zip(data.corpus["id"], data.corpus["text"], strict=True))
     evidence = data.evidence
@@ -31,17 +29,18 @@ def test_spans_quote_the_question_and_every_tenth_is_asked_about():
     assert [int(name.partition("-")[2]) for name in evidence.query_ids] == cells.position.tolist()
 
 
-def test_fewer_questions_stay_balanced():
-    questions = ask_questions(collect(*invent_texts(20, 40)), [100] * 20, 60).questions
-    assert len(questions) == 60
-    assert set(Counter(one.id.partition("-")[2] for one in questions).values()) == {6}
+def test_the_first_texts_have_their_own_questions():
+    questions = ask_questions(collect(*invent_texts(20, 40)), [100] * 20)
+    first = questions.first(6)
+    assert (len(first.documents), len(first.questions)) == (6, 60)
+    assert first.questions == questions.questions[:60]
 
 
 def test_repeated_and_short_sentences_are_not_asked_about():
     first, second = invent_texts(2, 3)
     header = "This paragraph is printed in every text of the collection."
     collection = collect(f"{header} {first} Too short.", f"{header} {second}")
-    asked = {one.wordings[Wording.VERBATIM] for one in ask_questions(collection, [9, 9], 100).questions}
+    asked = {question.wordings[Wording.VERBATIM] for question in ask_questions(collection, [9, 9]).questions}
     assert asked
     assert not asked & {header, "Too short."}
 

@@ -13,7 +13,7 @@ TOPICS = ("alpha beta gamma delta epsilon zeta eta theta", "iron zinc copper lea
 
 def build_task(*texts: str):
     collection = collect(*texts)
-    questions = ask_questions(collection, [len(one.text.split()) for one in collection.texts], 100)
+    questions = ask_questions(collection, [len(text.text.split()) for text in collection.texts])
     task = build_question_task("texts", "en", questions, Wording.VERBATIM)
     task.load_data()
     return task
@@ -25,16 +25,16 @@ def write_text(topic: str) -> str:
 
 
 def test_what_is_read_of_a_text_leads_to_its_unread_sentences():
-    found = measure_unread_baseline(build_task(*map(write_text, TOPICS)), 30)
-    assert found.shared_words == 1
-    assert found.chance == pytest.approx((1 + 1 / 1.58496) / 2, abs=1e-4)
+    baseline = measure_unread_baseline(build_task(*map(write_text, TOPICS)), 30)
+    assert baseline.shared_words == 1
+    assert baseline.chance == pytest.approx((1 + 1 / 1.58496) / 2, abs=1e-4)
 
 
 def test_nothing_is_found_by_words_of_other_topics():
     texts = [write_text(topic).partition(" Number 5")[0] for topic in TOPICS]
     swapped = [f"{start} {write_text(other)}" for start, other in zip(texts, reversed(TOPICS), strict=True)]
-    found = measure_unread_baseline(build_task(*swapped), 30)
-    assert found.shared_words < 0.8
+    baseline = measure_unread_baseline(build_task(*swapped), 30)
+    assert baseline.shared_words < 0.8
 
 
 def test_a_model_that_reads_everything_has_no_baseline():

@@ -90,8 +90,8 @@ def draw_row(texts: int, rng: np.random.Generator) -> list[ReportRow]:
         np.full(len(odds), 1000),
         np.full(len(odds), 250),
     )
-    found = DocumentRanks.from_ranks(RelativePositions(bins=10), evidence, ranks)
-    group = analyze_group(Observations.from_ranks(found))
+    result = DocumentRanks.from_ranks(RelativePositions(bins=10), evidence, ranks)
+    group = analyze_group(Observations.from_ranks(result))
     scores = {
         "queries": len(odds),
         "start_to_end": group.start_to_end,

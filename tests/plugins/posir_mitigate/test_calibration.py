@@ -61,11 +61,11 @@ def test_the_rule_agrees_with_a_plain_implementation(pooling, isolated):
     row = torch.rand(21, generator=torch.Generator().manual_seed(1))
     row[0] = 0.1
     row /= row.sum()
-    found = calibrate(row.reshape(1, 1, 1, -1), Baskets.of_batch(torch.ones(1, 21), pooling, 5), 0.7).flatten()
+    result = calibrate(row.reshape(1, 1, 1, -1), Baskets.of_batch(torch.ones(1, 21), pooling, 5), 0.7).flatten()
     size = 21 - len(isolated)
     isolated = {token: mass and 1 / (-(-size // 5) + 2) for token, mass in isolated.items()}
-    assert found.tolist() == pytest.approx(calibrate_row(row.tolist(), isolated, 5, 0.7), abs=1e-6)
-    assert found.sum() == pytest.approx(1)
+    assert result.tolist() == pytest.approx(calibrate_row(row.tolist(), isolated, 5, 0.7), abs=1e-6)
+    assert result.sum() == pytest.approx(1)
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean", "lasttoken"])
@@ -74,10 +74,10 @@ def test_rows_sum_to_1_also_where_one_token_takes_all(pooling):
     for temperature in (0.1, 1, 100):
         logits = torch.randn(3, 2, 4, 30, generator=torch.Generator().manual_seed(2)) * temperature
         weights = logits.masked_fill(mask[:, None, None, :] == 0, -torch.inf).softmax(dim=-1)
-        found = calibrate(weights, Baskets.of_batch(mask, pooling, 8), 0.5)
-        assert torch.allclose(found.sum(dim=-1), torch.ones(3, 2, 4), atol=1e-5)
-        assert (found >= 0).all()
-        assert (found.masked_select((mask == 0)[:, None, None, :].expand_as(found)) == 0).all()
+        result = calibrate(weights, Baskets.of_batch(mask, pooling, 8), 0.5)
+        assert torch.allclose(result.sum(dim=-1), torch.ones(3, 2, 4), atol=1e-5)
+        assert (result >= 0).all()
+        assert (result.masked_select((mask == 0)[:, None, None, :].expand_as(result)) == 0).all()
 
 
 def test_full_strength_gives_every_basket_the_same_mass_and_once_is_enough():
@@ -132,11 +132,11 @@ def test_gradients_of_the_plain_model_are_not_taken_for_its_own():
 @pytest.mark.parametrize(("share", "layers"), [(0.5, 2), (1, 4), (0.1, 1)])
 def test_the_last_layers_are_calibrated(share, layers, monkeypatch):
     model = build_encoder("bert", "cls")
-    found = []
-    monkeypatch.setattr("posir_mitigate.calibrated.calibrate_documents", lambda _parts, active, _name: found.append(active))
+    values = []
+    monkeypatch.setattr("posir_mitigate.calibrated.calibrate_documents", lambda _parts, active, _name: values.append(active))
     Calibrated(layers=share).apply(model)
     encoder_layers = model.model[0].auto_model.encoder.layer
-    calibrated = [number for number, layer in enumerate(encoder_layers) if id(layer.attention.self) in found[0].layers]
+    calibrated = [number for number, layer in enumerate(encoder_layers) if id(layer.attention.self) in values[0].layers]
     assert calibrated == list(range(4))[-layers:]
 
 

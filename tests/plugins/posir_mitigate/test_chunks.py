@@ -44,7 +44,7 @@ def test_token_chunks_are_slices_of_the_text(model):
     (tokens,) = find_tokenizer(model).find_tokens([TEXT])
     chunks = Chunking(6, 6).divide(TEXT, tokens)
     assert "".join("".join(chunks).split()) == "".join(TEXT.split())
-    counts = [len(found) for found in find_tokenizer(model).find_tokens(chunks)]
+    counts = [len(token) for token in find_tokenizer(model).find_tokens(chunks)]
     assert counts[:-1] == [6] * (len(counts) - 1)
     assert 0 < counts[-1] <= 6
 
@@ -53,10 +53,10 @@ def test_token_chunks_are_slices_of_the_text(model):
 def test_documents_of_one_chunk_have_the_plain_score_and_one_vector(model, method):
     texts, queries = TEXTS[1:], ["copper bell", "doctor"]
     mitigated = method.apply(model)
-    found = search(mitigated, texts, queries)
+    result = search(mitigated, texts, queries)
     assert mitigated.document_vectors == len(texts)
     expected = similarities(model, texts, queries)
-    assert [[found[str(q)][str(d)] for d in range(3)] for q in range(2)] == pytest.approx(expected, abs=1e-6)
+    assert [[result[str(q)][str(d)] for d in range(3)] for q in range(2)] == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.parametrize("method", [Chunks(60, combination=Combination.MEAN), BothOrders(20)])
@@ -69,11 +69,11 @@ def test_documents_of_one_chunk_have_the_plain_embedding(model, method):
 
 def test_the_maximum_is_that_of_the_chunks_in_any_order(model):
     queries = ["copper bell", "doctor", "years"]
-    found = search(Chunks(8).apply(model), TEXTS, queries)
+    result = search(Chunks(8).apply(model), TEXTS, queries)
     (tokens,) = find_tokenizer(model).find_tokens([TEXT])
     chunks = Chunking(8).divide(TEXT, tokens)
     expected = similarities(model, chunks, queries).max(axis=1)
-    assert [found[str(number)].get("0") for number in range(3)] == pytest.approx(expected.tolist(), abs=1e-6)
+    assert [result[str(number)].get("0") for number in range(3)] == pytest.approx(expected.tolist(), abs=1e-6)
     vectors = encode(model, chunks)
     order = np.random.default_rng(0).permutation(len(chunks))
     query_vectors = encode(model, queries, PromptType.query)
@@ -82,9 +82,9 @@ def test_the_maximum_is_that_of_the_chunks_in_any_order(model):
 
 
 def test_the_mean_is_that_of_the_chunks_vectors(model):
-    found = encode(Chunks(8, 8, Combination.MEAN).apply(model), TEXTS)
+    result = encode(Chunks(8, 8, Combination.MEAN).apply(model), TEXTS)
     (tokens,) = find_tokenizer(model).find_tokens([TEXT])
-    assert found[0] == pytest.approx(encode(model, Chunking(8, 8).divide(TEXT, tokens)).mean(axis=0), abs=1e-6)
+    assert result[0] == pytest.approx(encode(model, Chunking(8, 8).divide(TEXT, tokens)).mean(axis=0), abs=1e-6)
 
 
 def test_only_candidates_are_ranked_and_the_best_come_first(model):
@@ -92,21 +92,21 @@ def test_only_candidates_are_ranked_and_the_best_come_first(model):
     everything = search(mitigated, TEXTS, ["copper bell", "doctor"])
     assert [len(scores) for scores in everything.values()] == [3, 3]
     assert all(list(scores.values()) == sorted(scores.values(), reverse=True) for scores in everything.values())
-    found = search(mitigated, TEXTS, ["copper bell", "doctor"], top_ranked={"0": ["2", "1"]})
-    assert {query: set(scores) for query, scores in found.items()} == {"0": {"1", "2"}, "1": set()}
+    result = search(mitigated, TEXTS, ["copper bell", "doctor"], top_ranked={"0": ["2", "1"]})
+    assert {query: set(scores) for query, scores in result.items()} == {"0": {"1", "2"}, "1": set()}
 
 
 @pytest.mark.parametrize("method", [Chunks(8), LateChunks(8), LongLateChunks(8, overlap=4)])
 def test_batches_of_1_and_of_8_are_equal(model, method):
     mitigated = method.apply(model)
     vectorize = mitigated._vectorize
-    found = [
+    result = [
         vectorize(
             ModelEncoder(model, EncodingContext(**TASK, encode_kwargs={"batch_size": size, "show_progress_bar": False})), TEXTS
         )
         for size in (1, 8)
     ]
-    assert np.abs(found[0].vectors - found[1].vectors).max() < 1e-6
+    assert np.abs(result[0].vectors - result[1].vectors).max() < 1e-6
 
 
 @pytest.mark.parametrize("unit", list(ChunkUnit))
@@ -119,11 +119,11 @@ def test_late_chunks_averaged_by_length_give_back_the_plain_embedding(unit, prom
         ._vectorize
     )
     assert isinstance(vectorizer, LateVectorizer)
-    found = vectorizer(ModelEncoder(model, CONTEXT), TEXTS)
+    result = vectorizer(ModelEncoder(model, CONTEXT), TEXTS)
     lengths = np.array([end - start for text in TEXTS for start, end in vectorizer.tokenize(text, prompt, "eng-Latn").chunks])
-    starts = np.cumsum([0, *found.counts[:-1]])
-    average = np.add.reduceat(found.vectors * lengths[:, None], starts) / np.add.reduceat(lengths, starts)[:, None]
-    assert found.counts[0] > 3
+    starts = np.cumsum([0, *result.counts[:-1]])
+    average = np.add.reduceat(result.vectors * lengths[:, None], starts) / np.add.reduceat(lengths, starts)[:, None]
+    assert result.counts[0] > 3
     assert np.abs(average - encode(model, TEXTS)).max() < 1e-5
 
 
@@ -144,8 +144,8 @@ def test_both_orders_average_the_text_and_its_sentences_reversed(model):
     backwards = " ".join(SENTENCES[::-1])
     method = BothOrders()
     assert method.reverse(" ".join(SENTENCES), "eng-Latn") == backwards
-    found = encode(method.apply(model), [" ".join(SENTENCES)])
-    assert found[0] == pytest.approx(encode(model, [" ".join(SENTENCES), backwards]).mean(axis=0), abs=1e-6)
+    result = encode(method.apply(model), [" ".join(SENTENCES)])
+    assert result[0] == pytest.approx(encode(model, [" ".join(SENTENCES), backwards]).mean(axis=0), abs=1e-6)
 
 
 class WithoutTokenizer:

@@ -3,11 +3,12 @@
 import csv
 import io
 import json
+import re
 
 import pytest
 from typer.testing import CliRunner
 
-from posir_mitigate.mitigate_command import build_table, describe_changes
+from posir_mitigate.api import build_table, describe_changes
 from posir_mitigate.outcome import MitigationOutcome, ScoreChange
 from posir_mitigate.trials import open_task
 from posir_tasks.command.app import build_app
@@ -40,16 +41,16 @@ def invoke(*arguments):
 @pytest.mark.slow
 def test_methods_are_compared_with_the_plain_model_and_what_is_done_is_not_done_again(model, data, tmp_path, monkeypatch):
     monkeypatch.setenv("POSIR_EMBEDDINGS", str(tmp_path / "cache"))
-    arguments = (model, data, *METHODS, "--output-folder", tmp_path / "results")
+    arguments = (model, data, *METHODS, "--output", tmp_path / "results")
     first = invoke(*arguments, "--format", "json")
     assert "not tried: local/tiny+calibrated(0.5,128,0.5): calibrates the row of one pooled token" in first.stderr
-    found = json.loads(first.stdout)
-    assert [outcome["method"] for outcome in found["outcomes"]] == [
+    values = json.loads(first.stdout)
+    assert [outcome["method"] for outcome in values["outcomes"]] == [
         "plain",
         "chunks(8,4,max,tokens)",
         "chunks(4,2,mean,sentences)",
     ]
-    plain, chunks, mean = found["outcomes"]
+    plain, chunks, mean = values["outcomes"]
     assert (plain["time_ratio"], plain["vectors_per_document"], mean["vectors_per_document"]) == (1, 1, 1)
     assert chunks["vectors_per_document"] > 1
     assert chunks["seconds"] > 0
@@ -79,7 +80,7 @@ def test_methods_are_compared_with_the_plain_model_and_what_is_done_is_not_done_
 )
 def test_a_mistake_is_said_in_a_sentence(model, data, tmp_path, arguments, message):
     with pytest.raises(PosirError, match=message):
-        invoke(model, data, *arguments, "--output-folder", tmp_path / "results")
+        invoke(model, data, *arguments, "--output", tmp_path / "results")
 
 
 def test_a_folder_of_several_languages_is_one_task(data):
@@ -130,9 +131,22 @@ def test_significant_changes_are_marked_and_named():
         "Start to end is significantly different with one, two.",
     ]
     rows = build_table(outcomes).rows
-    assert rows[0] == ("plain", "50.0 [40.0, 60.0]", "", "+20.0 [+10.0, +30.0]", "", "0.300 [0.200, 0.400]", "", "2.5", "x 2.0")
-    assert [row[2] for row in rows] == ["", "+20.0*", "-10.0*", "+10.0"]
+    assert rows[0] == (
+        "plain",
+        "50.0 [40.0, 60.0]",
+        "",
+        "+20.0 [+10.0, +30.0]",
+        "",
+        "0.300 [0.200, 0.400]",
+        "",
+        "2.5",
+        "x 2.00",
+    )
+    assert [row[2].split(" [")[0] + "*" * row[2].endswith("*") for row in rows] == ["", "+20.0*", "-10.0*", "+10.0"]
+    assert re.fullmatch(r"\+20\.0 \[\+\d+\.\d, \+\d+\.\d\]\*", rows[1][2])
     # The p-value of PSI is that of the effect of position; PSI itself does not change with the second method.
-    assert [row[6] for row in rows] == ["", "-0.200*", "0.000", "0.000"]
+    assert [row[6].split(" [")[0] + "*" * row[6].endswith("*") for row in rows] == ["", "-0.200*", "0.000", "0.000"]
+    parts = [part.headings for part in build_table(outcomes).divided(80)]
+    assert [part for part in parts if "Change" in part[1:2]] == [], "no change is parted from its score"
     (sentence,) = describe_changes([outcomes[0], outcomes[3]])
     assert sentence == "No method changes nDCG@10, PSI or start to end significantly."

@@ -35,11 +35,12 @@ PROBES = ("--probe", "segment_similarity", "--probe", "gradient_saliency")
 
 
 def test_a_model_is_measured_and_shown_in_every_format(model, results):
-    arguments = ("probe", model, "--documents", 6, "--output-folder", results, *PROBES)
+    arguments = ("probe", model, "--documents", 6, "--output", results, *PROBES)
     text = invoke(*arguments)
     assert "local/tiny · PosIR-Mini" in text
     assert "start_to_end" in text
-    assert "Over the tokens that the model reads" in text
+    assert "Over the tokens that the model reads" not in text
+    assert "Over the tokens that the model reads" in invoke(*arguments, "--explain")
     rows = list(csv.DictReader(io.StringIO(invoke(*arguments, "--format", "csv"))))
     assert {row["probe"] for row in rows} == {"segment_similarity_3", "segment_similarity_10", "gradient_saliency"}
     assert len([row for row in rows if row["kind"] == "position"]) == 113
@@ -50,7 +51,7 @@ def test_a_model_is_measured_and_shown_in_every_format(model, results):
 @pytest.mark.slow
 def test_curves_are_written_as_a_page_and_pictures(model, results, tmp_path):
     page, folder = tmp_path / "page.html", tmp_path / "pictures"
-    invoke("probe", model, "--documents", 6, "--output-folder", results, *PROBES[:2], "--html", page, "--png", folder)
+    invoke("probe", model, "--documents", 6, "--output", results, *PROBES[:2], "--html", page, "--png", folder)
     assert "stella_en_400M_v5 on SQuAD v2" in page.read_text()
     assert sorted(file.name for file in folder.iterdir()) == [
         "PosIR-Mini.segment_similarity_10.png",
@@ -61,7 +62,7 @@ def test_curves_are_written_as_a_page_and_pictures(model, results, tmp_path):
 def test_domains_are_compared(model, tmp_path):
     for domain in ("sports", "law"):
         write_domain(tmp_path / "data", posir_tables(), domain=domain)
-    arguments = ("domain-similarity", model, "--data", tmp_path / "data", "--output-folder", tmp_path)
+    arguments = ("domain-similarity", model, "--data", tmp_path / "data", "--output", tmp_path)
     (row,) = csv.DictReader(io.StringIO(invoke(*arguments, "--format", "csv", "--png", tmp_path)))
     assert (row["first"], row["second"]) == ("eng-Latn/sports", "eng-Latn/law")
     assert float(row["similarity"]) == pytest.approx(1)
@@ -76,10 +77,10 @@ def test_plain_texts_are_measured_and_bad_files_named(model, tmp_path):
     for number, text in enumerate(invent_texts(6, 8)):
         (folder / f"{number}.txt").write_text(text)
     (folder / "scan.pdf").write_bytes(b"%PDF\x00")
-    arguments = ["probe", model, "--data", folder, "--output-folder", tmp_path, "--format", "json"]
-    result = CliRunner().invoke(build_app(), [str(one) for one in arguments])
+    arguments = ["probe", model, "--data", folder, "--output", tmp_path, "--format", "json"]
+    result = CliRunner().invoke(build_app(), [str(argument) for argument in arguments])
     assert "Skipped: 1 binary (scan.pdf)." in result.stderr
-    assert {one["probe"] for one in json.loads(result.stdout)["results"]} == {
+    assert {item["probe"] for item in json.loads(result.stdout)["results"]} == {
         "segment_similarity_3",
         "segment_similarity_10",
         "needle_insertion",

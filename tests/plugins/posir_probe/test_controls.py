@@ -48,8 +48,8 @@ def data():
     return ProbeData(documents, tuple(questions))
 
 
-def cosine(one, other):
-    return (unit_vectors(one) * unit_vectors(other)).sum(axis=-1)
+def cosine(first, other):
+    return (unit_vectors(first) * unit_vectors(other)).sum(axis=-1)
 
 
 def test_moving_evidence_does_not_change_an_order_blind_embedding(data):
@@ -61,9 +61,10 @@ def test_past_the_window_all_places_are_the_similarity_to_the_rest(data):
     values = run_probe(EvidenceMoving(), first_words, data).values
     past = [place for place in range(10) if place * (WORDS - 5) / 9 >= WINDOW]
     rests = [
-        data.documents[one.document][: one.span[0]] + data.documents[one.document][one.span[1] + 1 :] for one in data.questions
+        data.documents[question.document][: question.span[0]] + data.documents[question.document][question.span[1] + 1 :]
+        for question in data.questions
     ]
-    expected = cosine(order_blind([one.text for one in data.questions]), first_words(rests)).mean()
+    expected = cosine(order_blind([question.text for question in data.questions]), first_words(rests)).mean()
     np.testing.assert_allclose(values[past], expected, atol=EXACT)
     assert values[0] > values[past[0]] + 0.05
 
@@ -117,10 +118,10 @@ def test_questions_are_searched_in_the_whole_corpus_however_few_documents_are_me
         scores = {name: cosine(query, vector) for name, vector in vectors.items()}
         rank = 1 + sum(score > scores[question.document] for score in scores.values())
         gains.append(1 / np.log2(1 + rank) if rank <= 10 else 0.0)
-    found = run_probe(MirrorReversal(), decaying, sample)
+    probe = run_probe(MirrorReversal(), decaying, sample)
     assert (len(asked), len(sample.documents), len(sample.distractors)) == (3, 3, len(data.documents) - 3)
     # The original order of each group, and of its columns the sum.
-    assert found.sums[0::2, 1].sum() == pytest.approx(sum(gains))
+    assert probe.sums[0::2, 1].sum() == pytest.approx(sum(gains))
 
 
 def test_moved_evidence_is_searched_in_the_unchanged_corpus(data):

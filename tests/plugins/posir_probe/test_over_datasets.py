@@ -23,6 +23,7 @@ from posir_probe.inter_domain_similarity import (
     measure_domains,
 )
 from posir_probe.model_correlations import (
+    MMTEB,
     NDCG,
     correlate_architecture,
     correlate_benchmark,
@@ -63,8 +64,8 @@ def summary_of(model, shares, task="PosIR-Mini", **options):
     profile = profile_of(shares, **options)
     start_to_end = float(np.mean(shares[:2]) - np.mean(shares[-2:]))
     scores = {"psi": Estimate(float(1 - min(shares) / max(shares))), "start_to_end": Estimate(start_to_end)}
-    found = ResultScores((), {"all": scores}, ())
-    return TaskSummary(model, "1", task, ("default",), (), "1", ResultValues(separate_documents(profile)), found)
+    result = ResultScores((), {"all": scores}, ())
+    return TaskSummary(model, "1", task, ("default",), (), "1", ResultValues(separate_documents(profile)), result)
 
 
 def result_of(model, slope):
@@ -83,10 +84,11 @@ PUBLISHED_PSI = published_scores((PSI,))
 
 
 def test_spearman_with_mmteb_is_that_of_the_paper(tmp_path):
-    file = tmp_path / "mmteb.csv"
+    file = tmp_path / "scores.csv"
     file.write_text("model,score\n" + "".join(f"org/{name},{score}\n" for name, score in read_mmteb_scores().items()))
-    rows = correlate_benchmark(published_scores((NDCG,)), "mmteb", read_benchmark(file))
-    rho = {row.length: round(row.value, 2) for row in rows if row.task == "PosIR"}
+    assert read_benchmark(file) == read_benchmark(MMTEB)
+    rows = correlate_benchmark(published_scores((NDCG,)), "MMTEB", read_benchmark(MMTEB))
+    rho = {row.length: round(row.value.value, 2) for row in rows if row.task == "PosIR"}
     assert rho == {"all": 0.62, "Q1": 0.73, "Q2": 0.71, "Q3": 0.44, "Q4": 0.39}
     assert {row.models for row in rows if row.task == "PosIR"} == {10}
 
@@ -97,7 +99,7 @@ def test_psi_and_architecture_agree_with_scipy_over_the_published_models():
     metas = {name: {"n_parameters": 1_000 + place, "embed_dim": [8, 16]} for place, name in enumerate(PUBLISHED_PSI[key])}
     rows = {row.factor: row for row in correlate_architecture({key: PUBLISHED_PSI[key]}, metas, architectures)}
     psi = PUBLISHED_PSI[key]
-    assert rows["parameters"].value == pytest.approx(spearmanr(range(10), list(psi.values())).statistic)
+    assert rows["parameters"].value.value == pytest.approx(spearmanr(range(10), list(psi.values())).statistic)
     assert (rows["dimension"].models, rows["dimension"].value) == (10, None)
     known = [name for name in psi if name in architectures]
     kinds = {
@@ -106,7 +108,7 @@ def test_psi_and_architecture_agree_with_scipy_over_the_published_models():
     test = kruskal(*kinds.values())
     attention = rows["attention"]
     assert (attention.groups, attention.models) == ("bidirectional 6, causal 3", 9)
-    assert (attention.value, attention.p_value) == pytest.approx((test.statistic / 8, test.pvalue))
+    assert (attention.value.value, attention.p_value) == pytest.approx((test.statistic / 8, test.pvalue))
     assert attention.verdict == "no clear difference"
 
 
@@ -137,7 +139,10 @@ def test_own_results_stand_for_published_ones_and_files_for_more_models(tmp_path
     file.write_text("model,pooling\nmine,CLS\n")
     with pytest.raises(PosirError, match="no column positional_encoding, attention"):
         read_architecture_file(file)
-    with pytest.raises(PosirError, match="not a CSV file with the columns model,score"):
+    with pytest.raises(PosirError, match=r"no column score\. Expected a CSV file with the columns model,score"):
+        read_benchmark(file)
+    file.write_text("model;score\nmine;0.5\nother;n/a\n")
+    with pytest.raises(PosirError, match="row 3: field 'score': 'n/a' is not a number"):
         read_benchmark(file)
 
 
@@ -149,9 +154,9 @@ def test_rho_is_that_of_scipy_over_the_models_that_have_both():
     assert set(rows) == {PSI, START_TO_END}
     assert rows[PSI].models == 10
     assert rows[PSI].summary == "start_to_end"
-    assert rows[PSI].rho == pytest.approx(spearmanr(slopes[:10], np.round(drops[:10], 2)).statistic, abs=0.1)
+    assert rows[PSI].rho.value == pytest.approx(spearmanr(slopes[:10], np.round(drops[:10], 2)).statistic, abs=0.1)
     assert rows[START_TO_END].verdict == "predicts it"
-    assert rows[START_TO_END].low > 0
+    assert rows[START_TO_END].rho.low > 0
     assert len(build_table(list(rows.values())).rows) == 2
 
 
@@ -203,7 +208,7 @@ def test_every_tiny_sample_is_compared_with_its_task():
     assert [bucket.ndcg_at_10_of_complete for bucket in buckets] == pytest.approx(shares)
     assert len(draw_samples([row, *buckets])) == 1
     assert "SQuAD-PosQ-Tiny" in to_markdown(build_tables([row, *buckets])[1])
-    assert (row.sample, row.complete, row.queries, row.difference) == ("SQuAD-PosQ-Tiny", "SQuAD-PosQ", 2_400, 0)
+    assert (row.sample, row.complete, row.queries, row.difference.value) == ("SQuAD-PosQ-Tiny", "SQuAD-PosQ", 2_400, 0)
 
 
 def perturbed(model, data, seed):
@@ -218,7 +223,7 @@ def test_probes_are_averaged_over_models_of_a_positional_encoding_and_over_datas
     pairs = {(m, d): perturbed(m, d, 7 * place + (d == "b")) for place, m in enumerate(models) for d in ("a", "b")}
     results = [result for result, _ in pairs.values()]
     rows = group_results(results, {"needle_insertion": NeedleInsertion()}, read_architectures(), Kind.POSITIONAL_ENCODING)
-    found = {(row.data, row.group, row.model, row.position): row for row in rows}
+    outcome = {(row.data, row.group, row.model, row.position): row for row in rows}
     frame = pd.DataFrame(
         {"model": m, "data": d, "place": ("0%", "50%", "100%")[at % 3], "cosine": values[:, at].mean()}
         for (m, d), (_, values) in pairs.items()
@@ -227,15 +232,15 @@ def test_probes_are_averaged_over_models_of_a_positional_encoding_and_over_datas
     ape = frame[frame.model.isin(models[:2])]
     for place in ("0%", "50%", "100%"):
         position = f"mean over sizes · {place}"
-        group = found["mean of 2 datasets", "APE", "", position]
-        assert group.value == pytest.approx(ape[ape.place == place].cosine.mean())
+        group = outcome["mean of 2 datasets", "APE", "", position]
+        assert group.value.value == pytest.approx(ape[ape.place == place].cosine.mean())
         assert group.models == 2
-        assert group.low < group.value < group.high
+        assert group.value.low < group.value.value < group.value.high
         alone = frame[(frame.model == models[2]) & (frame.data == "b") & (frame.place == place)]
-        assert found["b", "RoPE", models[2], position].value == pytest.approx(alone.cosine.mean())
-    assert ("a", "unknown", "me/other", "mean over sizes · 0%") in found
-    assert ("a", "unknown", "", "mean over sizes · 0%") not in found
-    published = {(row.group, row.position): row.value for row in published_groups(["needle_insertion"])}
+        assert outcome["b", "RoPE", models[2], position].value.value == pytest.approx(alone.cosine.mean())
+    assert ("a", "unknown", "me/other", "mean over sizes · 0%") in outcome
+    assert ("a", "unknown", "", "mean over sizes · 0%") not in outcome
+    published = {(row.group, row.position): row.value.value for row in published_groups(["needle_insertion"])}
     assert published["RoPE", "mean over sizes · 0%"] == 0.8189
     tables = build_group_tables(rows)
     assert [table.title for table in tables] == [f"needle_insertion · {data}" for data in ("a", "b", "mean of 2 datasets")]
@@ -244,16 +249,16 @@ def test_probes_are_averaged_over_models_of_a_positional_encoding_and_over_datas
 
 def test_domains_are_compared_by_their_mean_embeddings():
     domains = {"one": ["a b", "a c"], "two": ["a b c"], "three": ["x y z"]}
-    found = inter_domain_similarity(order_blind, domains)
+    similarity = inter_domain_similarity(order_blind, domains)
     centroids = []
     for texts in domains.values():
         vectors = order_blind(texts).astype(float)
         centroids.append((vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).mean(axis=0))
     expected = [[a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a in centroids] for b in centroids]
-    np.testing.assert_allclose(found, expected, atol=1e-6)
+    np.testing.assert_allclose(similarity, expected, atol=1e-6)
     sums = {name: DomainSum.from_texts(order_blind, texts) for name, texts in domains.items()}
     halves = DomainSum.from_texts(order_blind, domains["one"][:1]) + DomainSum.from_texts(order_blind, domains["one"][1:])
-    np.testing.assert_allclose(compare_domains(sums | {"one": halves}), found, atol=1e-6)
+    np.testing.assert_allclose(compare_domains(sums | {"one": halves}), similarity, atol=1e-6)
     pairs = list_pairs(sums, "words")
     assert (pairs[0].first, pairs[0].second, len(pairs)) == ("two", "one", 3)
 

@@ -25,12 +25,13 @@ from posir_probe.results import read_results
 from posir_probe.segment_similarity import SegmentSimilarity
 from posir_probe.sources import ProbeSource, SourceSubset, SubsetData
 from posir_probe.sums import ProbeSums
-from posir_probe.tables import build_legend, build_rows, build_tables
+from posir_probe.tables import build_rows, build_tables, describe_probes
 from posir_tasks.embeddings.encoding import ModelEncoder, encode_distinct
 from posir_tasks.errors import PosirError
 from posir_tasks.results import result_files
 from posir_tasks.sources.mini import read_mini
 from posir_tasks.tasks.mini import PosIRMini
+from posir_tasks.text.spans import Span
 from tests.support.encoders import RecordingEncoder
 
 
@@ -122,8 +123,8 @@ def test_another_sample_or_revision_is_measured_anew(run, tmp_path):
 
 def test_a_probe_that_cannot_measure_the_model_does_not_stop_the_others(run, caplog):
     with caplog.at_level(logging.WARNING):
-        found = run_probes(run, [*PROBES, GradientSaliency()])
-    assert len(found) == len(PROBES)
+        probes = run_probes(run, [*PROBES, GradientSaliency()])
+    assert len(probes) == len(PROBES)
     assert "gradient_saliency was not measured: gradient_saliency needs the gradients" in caplog.text
 
 
@@ -137,8 +138,8 @@ def test_a_probe_without_questions_is_named_and_does_not_stop_the_others(model, 
     source = ProbeSource("texts", (SourceSubset("en", lambda: SubsetData("1", data)),))
     run = ProbeRun(ModelEncoder(model), source, tmp_path, 20)
     with caplog.at_level(logging.WARNING):
-        found = run_probes(run, [*PROBES, EvidenceMoving(), MirrorReversal()])
-    assert [one.probe for one in found] == ["segment_similarity_3", "segment_similarity_10"]
+        probes = run_probes(run, [*PROBES, EvidenceMoving(), MirrorReversal()])
+    assert [probe.probe for probe in probes] == ["segment_similarity_3", "segment_similarity_10"]
     assert "evidence_moving was not measured: texts has no questions with evidence, which it needs." in caplog.text
     assert "mirror_reversal was not measured" in caplog.text
     with pytest.raises(PosirError, match="has no questions with evidence"):
@@ -250,9 +251,9 @@ BAD = {"empty": " ", "short": "only three words", "whole": "all of it is evidenc
 
 def test_bad_input_is_counted_and_skipped():
     questions = (
-        ProbeQuestion("?", "whole", (0, len(BAD["whole"]))),
-        ProbeQuestion("?", "short", (5, 99)),
-        ProbeQuestion("?", "short", (3, 3)),
+        ProbeQuestion("?", "whole", Span(0, len(BAD["whole"]))),
+        ProbeQuestion("?", "short", Span(5, 99)),
+        ProbeQuestion("?", "short", Span(3, 3)),
     )
     data = ProbeData(BAD, questions)
     assert run_probe(SegmentSimilarity(10), order_blind, data).skipped == {"empty text": 1, "fewer than 10 words": 1}
@@ -272,7 +273,7 @@ def test_tables_have_sources_intervals_and_warnings(run):
     overview, *others = build_tables(rows)
     assert overview.headings[:4] == ("Model", "Data", "Probe", "Summary")
     assert len(others) == 4
-    legend = " ".join(build_legend(results, probes))
+    legend = " ".join(describe_probes(results, probes))
     assert "Delta_rev is not 0 for a model that is blind to order" in legend
     assert "past a model's window the similarity is that of any two texts" in legend
 

@@ -38,9 +38,9 @@ def printed_rows():
 
 def find_curve(probe, model, trained):
     (curve,) = [
-        one
-        for one in read_published_curves(probe)
-        if one.model.startswith(model) and one.model.endswith(f"trained on {trained}")
+        curve
+        for curve in read_published_curves(probe)
+        if curve.model.startswith(model) and curve.model.endswith(f"trained on {trained}")
     ]
     return curve
 
@@ -65,12 +65,12 @@ def test_table_12(model):
 
 def test_delta_diff_of_table_12_as_recomputed():
     curves = [find_curve("mirror_reversal", "ModernBERT-base", trained) for trained in ("begin", "uniform")]
-    found = []
+    result = []
     for curve in curves:
         by_name = dict(zip(curve.positions, curve.values, strict=True))
         values = np.array([by_name.get(name, np.nan) for name in MirrorReversal.positions])
-        found.append(float(MirrorReversal().summaries["delta_diff"](values)))
-    assert found == pytest.approx([0.358, 0.032], abs=1e-9)
+        result.append(float(MirrorReversal().summaries["delta_diff"](values)))
+    assert result == pytest.approx([0.358, 0.032], abs=1e-9)
 
 
 def test_ranges_of_untrained_models():
@@ -79,9 +79,9 @@ def test_ranges_of_untrained_models():
     for models, index in ((untrained, "range"), (last_token, "range_without_last")):
         for model, extent in models.items():
             (curve,) = [
-                one
-                for one in read_published_curves("segment_similarity_10")
-                if one.model.startswith(model) and one.model.endswith("untrained")
+                curve
+                for curve in read_published_curves("segment_similarity_10")
+                if curve.model.startswith(model) and curve.model.endswith("untrained")
             ]
             assert SegmentSimilarity(10).summaries[index](np.array(curve.values)) == pytest.approx(extent, abs=0.0011)
 

@@ -54,9 +54,9 @@ def test_a_fit_is_that_of_scipy_without_an_intercept():
 def test_as_many_sentences_as_dimensions_fit_exactly_and_repeated_ones_share_the_weight():
     rng = np.random.default_rng(2)
     assert fit_sentences(rng.standard_normal(6), rng.standard_normal((6, 6))).r_squared == pytest.approx(1)
-    one = rng.standard_normal(20)
-    np.testing.assert_allclose(fit_sentences(one, np.stack([one, one])).weights, np.full(2, np.sqrt(0.5)))
-    assert fit_sentences(np.zeros(20), np.stack([one])) is None
+    item = rng.standard_normal(20)
+    np.testing.assert_allclose(fit_sentences(item, np.stack([item, item])).weights, np.full(2, np.sqrt(0.5)))
+    assert fit_sentences(np.zeros(20), np.stack([item])) is None
 
 
 def test_pooled_r_is_that_of_linregress(data):
@@ -66,7 +66,7 @@ def test_pooled_r_is_that_of_linregress(data):
         sentences = split_at_periods(text)
         embedded = encode_distinct(first_words, [text, *sentences]).normalize()
         weights = lstsq(embedded.select(sentences).T.astype(float), embedded.select([text])[0].astype(float))[0]
-        lengths = np.array([len(one) for one in sentences])
+        lengths = np.array([len(sentence) for sentence in sentences])
         starts = (lengths.cumsum() - lengths) / lengths.sum()
         for series, places in enumerate((starts, starts + lengths / lengths.sum() / 2)):
             pooled[series][0].extend(places)

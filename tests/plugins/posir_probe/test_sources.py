@@ -30,7 +30,7 @@ def read(source: object, **options) -> ProbeData:
 
 
 def quote(data: ProbeData) -> list[tuple[str, str]]:
-    return [(one.document, data.documents[one.document][slice(*one.span)]) for one in data.questions]
+    return [(question.document, data.documents[question.document][slice(*question.span)]) for question in data.questions]
 
 
 def write_lines(file: Path, rows: list[dict]) -> None:
@@ -74,9 +74,9 @@ def test_evidence_of_a_beir_folder_is_found_in_every_relevant_document(beir):
         ("b", ""),
     ]
     assert data.questions[-1].span == NO_SPAN
-    found = run_probe(EvidenceLocation(), order_blind, data)
-    assert found.sums.sum() == 6
-    assert found.skipped == {"no evidence span": 1}
+    probe = run_probe(EvidenceLocation(), order_blind, data)
+    assert probe.sums.sum() == 6
+    assert probe.skipped == {"no evidence span": 1}
 
 
 def test_a_beir_folder_without_qrels_is_one_message(beir):
@@ -94,7 +94,7 @@ def test_a_squad_file_is_read_and_what_it_lacks_is_named(tmp_path):
     file.write_text(json.dumps({"data": [{"title": "Mill", "paragraphs": [{"context": MILL, "qas": questions}]}]}))
     source = open_probe_source(str(file))
     assert source.name == "mill-v2"
-    assert [(one.name, one.detail) for one in source.skipped] == [("2", "has no answer")]
+    assert [(skip.name, skip.detail) for skip in source.skipped] == [("2", "has no answer")]
     data = source.subsets[0].read().data
     assert [evidence for _, evidence in quote(data)] == ["1901"]
 
@@ -106,7 +106,7 @@ def test_plain_texts_have_no_questions_and_bad_files_are_named(tmp_path):
     (tmp_path / "scan.pdf").write_bytes(b"%PDF\x00")
     (tmp_path / "mixed.txt").write_text(f"{FERRY} Die Mühle brannte 1901 ab. Niemand wusste, warum, und niemand fragte danach.")
     source = open_probe_source(str(tmp_path))
-    assert {one.name: one.reason for one in source.skipped} == {
+    assert {skip.name: skip.reason for skip in source.skipped} == {
         "empty.txt": "empty",
         "scan.pdf": "binary",
         "mixed.txt": "in mixed languages",

@@ -19,15 +19,15 @@ def sums_of(values, names=None):
     return ProbeSums.from_means([f"p{column}" for column in range(values.shape[1])], names, values)
 
 
-def assert_same(one, other):
-    assert (one.statistic, one.positions, one.documents, one.skipped) == (
+def assert_same(first, other):
+    assert (first.statistic, first.positions, first.documents, first.skipped) == (
         other.statistic,
         other.positions,
         other.documents,
         other.skipped,
     )
-    np.testing.assert_allclose(one.sums, other.sums, atol=1e-9)
-    np.testing.assert_allclose(one.replicates, other.replicates, rtol=1e-5, atol=1e-4)
+    np.testing.assert_allclose(first.sums, other.sums, atol=1e-9)
+    np.testing.assert_allclose(first.replicates, other.replicates, rtol=1e-5, atol=1e-4)
 
 
 VALUES = st.lists(st.tuples(st.floats(-1, 1), st.floats(-1, 1)), min_size=1, max_size=12)
@@ -65,7 +65,7 @@ def test_pearson_is_that_of_scipy():
 
 def test_the_interval_of_a_mean_is_that_of_its_standard_error():
     values = np.random.default_rng(2).normal(5, 2, (2_000, 1))
-    estimate = sums_of(values).estimate(lambda found: found[..., 0])
+    estimate = sums_of(values).estimate(lambda result: result[..., 0])
     error = values.std() / np.sqrt(2_000)
     assert estimate.high - estimate.low == pytest.approx(2 * 1.96 * error, rel=0.2)
     assert estimate.low < values.mean() < estimate.high
@@ -76,7 +76,7 @@ def test_questions_about_one_document_are_drawn_together():
     names = [f"d{row // 10}" for row in range(600)]
     clustered = sums_of(values, names)
     independent = sums_of(values)
-    width = [one.high - one.low for one in (clustered.estimates()[0], independent.estimates()[0])]
+    width = [value.high - value.low for value in (clustered.estimates()[0], independent.estimates()[0])]
     assert clustered.documents == 60
     assert width[0] > 2 * width[1]
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posir_psi import psi
-from posir_psi.plugin import SCORES
+from posir_psi.declarations import SCORES
+from posir_psi.scores import psi
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.evidence import Evidence
 from posir_tasks.schemes import AbsolutePositions, RelativePositions
@@ -79,8 +79,8 @@ def compute(ranks):
 
 def test_scores_of_groups_and_bins_with_none_for_what_is_undefined():
     columns = np.array([(0, 100, 1_000, 100), (0, 100, 1_000, 400), (900, 1_000, 1_000, 500), (500, 500, 1_000, 600)]).T
-    found = Evidence(["a", "b", "c", "d"], ["x"] * 4, *columns)
-    groups, bins = compute(DocumentRanks.from_ranks(RelativePositions(), found, np.array([1, 0, 3, 0])))
+    evidence = Evidence(["a", "b", "c", "d"], ["x"] * 4, *columns)
+    groups, bins = compute(DocumentRanks.from_ranks(RelativePositions(), evidence, np.array([1, 0, 3, 0])))
     assert groups == {
         "all": {"queries": 4, "psi_as_published": 1.0},
         "q1": {"queries": 3, "psi_as_published": 0.0},
@@ -88,7 +88,7 @@ def test_scores_of_groups_and_bins_with_none_for_what_is_undefined():
         "q3": {"queries": 0, "psi_as_published": None},
         "q4": {"queries": 0, "psi_as_published": None},
     }
-    assert [one["queries"] for one in bins] == [2, *[0] * 8, 1, *[0] * 8, 1, 0]
+    assert [bin_["queries"] for bin_ in bins] == [2, *[0] * 8, 1, *[0] * 8, 1, 0]
 
 
 def test_a_profile_without_length_buckets_has_one_group_and_counts_shared_boundaries_in_both_bins():
@@ -96,4 +96,4 @@ def test_a_profile_without_length_buckets_has_one_group_and_counts_shared_bounda
     groups, bins = compute(DocumentRanks.from_ranks(AbsolutePositions(), evidence, np.array([1])))
     assert groups.keys() == {"all"}
     assert groups["all"]["queries"] == 1
-    assert [one["queries"] for one in bins] == [1, 1, 0, 0, 0, 0]
+    assert [bin_["queries"] for bin_ in bins] == [1, 1, 0, 0, 0, 0]

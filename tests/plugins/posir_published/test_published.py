@@ -14,13 +14,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from posir_psi import psi
+from posir_psi.scores import psi
 from posir_published import scores
+from posir_published.curves import published_curves
 from posir_published.mmteb import correlate_with_mmteb
 from posir_published.null_bound import bound_null_psi
 from posir_published.queries import BUCKET_QUERIES, find_query_count
 from posir_published.rows import PublishedRow, macro_average, published_bins, published_rows, published_tasks
-from posir_published.scores import LENGTHS, read_myopic_trap_scores, read_posir_scores, read_posq_scores
+from posir_published.scores import (
+    LENGTHS,
+    MOST_MEAN_ERROR,
+    MOST_PSI_ERROR,
+    read_myopic_trap_scores,
+    read_posir_bins,
+    read_posir_scores,
+    read_posq_scores,
+)
 from posir_published.training import PSI_REDUCTION, psi_reductions, read_training_scores
 from posir_tasks.command.app import build_app
 from posir_tasks.errors import PosirError
@@ -180,6 +189,54 @@ def test_scores_after_training_agree_with_the_papers_sentences():
     assert gains["external datasets"].tolist() == [6.8, 1.3, 1.7]
 
 
+# The curves of PosIR, read from figures.
+
+
+def test_curves_agree_with_the_published_means_and_psi_within_the_stated_errors():
+    printed = {(row.task, row.model, row.length): row for row in read_posir_scores()}
+    curves = read_posir_bins()
+    assert len(curves) == len({(curve.task, curve.model, curve.length) for curve in curves}) == 506
+    for curve in curves:
+        score = printed[curve.task, curve.model, curve.length]
+        assert len(curve.ndcg_at_10) == 20
+        assert np.mean(curve.ndcg_at_10) - score.ndcg_at_10 == pytest.approx(curve.mean_error, abs=1e-4)
+        assert float(psi(curve.ndcg_at_10)) - score.psi == pytest.approx(curve.psi_error, abs=1e-3)
+        assert abs(curve.mean_error) <= MOST_MEAN_ERROR
+        assert abs(curve.psi_error) <= MOST_PSI_ERROR
+
+
+def test_start_to_end_of_a_curve_is_its_first_seven_bins_minus_its_last_seven():
+    curves = {curve.model: curve for curve in published_curves("PosIR-English") if curve.length == "Q4"}
+    points = {model: round(100 * curve.start_to_end_unweighted, 1) for model, curve in curves.items()}
+    expected = {
+        model: round(100 * float(np.mean(curve.ndcg_at_10[:7]) - np.mean(curve.ndcg_at_10[-7:])), 1)
+        for model, curve in curves.items()
+    }
+    assert points == expected
+    assert (points["Qwen3-Embedding-4B"], points["NV-Embed-v2"], points["inf-retriever-v1"]) == (19.8, -31.9, -1.8)
+    assert "inf-retriever-v1-1.5b" not in curves, "its curve could not be read within the stated error"
+
+
+def test_an_average_curve_is_the_mean_over_the_tasks_that_have_one():
+    average = {(curve.model, curve.length): curve for curve in published_curves("PosIR")}["NV-Embed-v2", "Q4"]
+    bins = [row for row in read_posir_bins() if (row.model, row.length) == ("NV-Embed-v2", "Q4")]
+    monolingual = [row.ndcg_at_10 for row in bins if row.query_language == row.corpus_language]
+    assert (average.tasks, len(monolingual)) == (5, 5)
+    assert average.ndcg_at_10 == pytest.approx(np.mean(monolingual, axis=0))
+    assert published_curves("SQuAD-PosQ") == []
+
+
+def test_bins_of_posir_are_shown_by_length_with_the_precision_of_the_reading():
+    text = published("--bins", "-t", "PosIR-English")
+    assert re.search(r"NV-Embed-v2 +Q4 +[▁-█]{20} +32\.6 +44\.6 +64\.5 +-31\.9", text)
+    assert text.count("not weighted by queries") == 1
+    rows = json.loads(published("--bins", "-t", "PosIR-English", "--format", "json"))
+    assert len(rows) == 20 * len(published_curves("PosIR-English"))
+    assert {row["queries"] for row in rows} == {None}
+    assert all(abs(row["psi_error"]) <= MOST_PSI_ERROR for row in rows)
+    assert all("read from the authors' figures" in row["source"] for row in rows)
+
+
 # The averages.
 
 
@@ -236,8 +293,8 @@ def test_overall_score_of_posq_is_that_of_all_its_queries(task):
 
 def test_numbers_of_queries_are_those_of_the_papers():
     assert [sum(BUCKET_QUERIES[name]) for name in ("FineWeb-PosQ", "SQuAD-PosQ")] == [25_775, 93_401]
-    found = {name: str(find_query_count(name, "all")) for name in ("PosIR", "PosIR-English", "PosIR-German", "SQuAD-PosQ")}
-    assert found == {"PosIR": "421,708", "PosIR-English": "42,015", "PosIR-German": "about 42,170", "SQuAD-PosQ": "92,749"}
+    result = {name: str(find_query_count(name, "all")) for name in ("PosIR", "PosIR-English", "PosIR-German", "SQuAD-PosQ")}
+    assert result == {"PosIR": "421,708", "PosIR-English": "42,015", "PosIR-German": "about 42,170", "SQuAD-PosQ": "92,749"}
     assert {find_query_count("PosIR-English", length) for length in LENGTHS[1:]} == {None}
 
 
@@ -273,12 +330,12 @@ def test_null_psi_is_bounded_only_where_queries_per_bucket_are_known():
 
 
 def test_bias_is_significant_on_the_full_datasets_and_hardly_on_the_samples():
-    found = {
+    rows = {
         task: [row.psi_as_published > row.psi_null_p95_at_most + 0.002 for row in published_rows(task)]
         for task in published_tasks()
         if task in BUCKET_QUERIES
     }
-    assert found == {
+    assert rows == {
         "SQuAD-PosQ": [True] * 11,
         "FineWeb-PosQ": [True] * 11,
         # Rerankers, then late-interaction models, of which bge-m3-colbert is at its bound on SQuAD-PosQ-Tiny.
@@ -295,22 +352,22 @@ SPEARMAN = {"all": (0.62, 0.05), "Q1": (0.73, 0.01), "Q2": (0.71, 0.02), "Q3": (
 
 
 def test_spearman_coefficients_are_the_papers():
-    assert {one.length: round(one.rho, 2) for one in correlate_with_mmteb()} == {k: rho for k, (rho, _) in SPEARMAN.items()}
-    assert {one.models for one in correlate_with_mmteb()} == {10}
+    assert {item.length: round(item.rho, 2) for item in correlate_with_mmteb()} == {k: rho for k, (rho, _) in SPEARMAN.items()}
+    assert {item.models for item in correlate_with_mmteb()} == {10}
 
 
 def test_p_values_cut_to_the_printed_digit_are_the_papers():
-    for one in correlate_with_mmteb():
-        printed = SPEARMAN[one.length][1]
+    for item in correlate_with_mmteb():
+        printed = SPEARMAN[item.length][1]
         digit = 0.1 if printed >= 0.1 else 0.01
-        assert printed <= one.p_value < printed + digit
-        assert (one.printed_rho, one.printed_p_value) == SPEARMAN[one.length]
+        assert printed <= item.p_value < printed + digit
+        assert (item.printed_rho, item.printed_p_value) == SPEARMAN[item.length]
 
 
 def test_coefficients_from_the_averages_are_those_of_pandas_from_the_printed_table():
     ranks = table("mmteb.csv").drop(columns="model").rank()
     expected = ranks.corr()["mmteb_retrieval"].drop("mmteb_retrieval")
-    assert [one.rho for one in correlate_with_mmteb()] == pytest.approx(expected.tolist(), abs=1e-12)
+    assert [item.rho for item in correlate_with_mmteb()] == pytest.approx(expected.tolist(), abs=1e-12)
 
 
 # The command.
@@ -328,7 +385,7 @@ def test_table_names_the_source_of_published_results():
     text = published("-t", "PosIR-English", "-t", "FineWeb-PosQ")
     assert "PosIR-English · published, Zeng et al. 2026 (arXiv 2601.08363)" in text
     assert "FineWeb-PosQ · published, Zeng et al. 2025 (arXiv 2505.13950)" in text
-    assert "no intervals" in " ".join(text.split())
+    assert "without intervals" in " ".join(text.split())
     (line,) = (line.split() for line in text.splitlines() if line.startswith("NV-Embed-v2 "))
     row = next(row for row in published_rows("PosIR-English") if row.model == "NV-Embed-v2" and row.length == "all")
     assert line == [
@@ -347,8 +404,8 @@ def test_csv_and_json_hold_the_unrounded_rows_of_every_task():
     rows = [row for name in published_tasks() for row in published_rows(name)]
     from_json = json.loads(published("--format", "json", "--lengths"))
     from_csv = list(csv.DictReader(io.StringIO(published("--format", "csv", "--lengths"))))
-    assert [PublishedRow(**one) for one in from_json] == rows
-    assert [(one["model"], one["task"], one["length"], float(one["psi_as_published"])) for one in from_csv] == [
+    assert [PublishedRow(**row) for row in from_json] == rows
+    assert [(row["model"], row["task"], row["length"], float(row["psi_as_published"])) for row in from_csv] == [
         (row.model, row.task, row.length, row.psi_as_published) for row in rows
     ]
 
@@ -363,7 +420,7 @@ def test_markdown_is_a_table_with_its_note():
     cells = [line.strip("| ").split(" | ") for line in (heading, rule, *lines[:6])]
     assert {len(line) for line in cells} == {9}
     assert lines[9] == ""
-    assert "no intervals" in lines[10]
+    assert "without intervals" in lines[10]
 
 
 def test_bins_are_the_papers_with_the_queries_of_the_data():
@@ -371,7 +428,8 @@ def test_bins_are_the_papers_with_the_queries_of_the_data():
     bm25 = [(row["position"], row["queries"], row["ndcg_at_10"]) for row in rows if row["model"] == "BM25"]
     assert bm25 == [("beginning", 8_467, 0.8940), ("middle", 8_213, 0.9080), ("end", 9_095, 0.8836)]
     myopic_trap = table("myopic_trap.csv").query("task == 'FineWeb-PosQ-Raw'")
-    assert len(json.loads(published("--bins", "--format", "json"))) == table("posq.csv").ndcg_at_10.count() + len(myopic_trap)
+    posq = [row for row in json.loads(published("--bins", "--format", "json")) if not row["task"].startswith("PosIR")]
+    assert len(posq) == table("posq.csv").ndcg_at_10.count() + len(myopic_trap)
     assert "beginning" in published("--bins", "-t", "FineWeb-PosQ")
 
 
@@ -394,8 +452,7 @@ def test_mmteb_shows_computed_and_printed_coefficients():
     ("options", "message"),
     [
         (["-t", "PosIR-Hindi"], "'PosIR-Hindi'. Tasks with published results: PosIR, "),
-        (["-t", "PosIR-English", "--bins"], "but on SQuAD-PosQ"),
-        (["--lengths", "--bins"], "use one of the two"),
+        (["--lengths", "--bins"], "omit --lengths"),
         (["--mmteb", "-t", "PosIR"], "without --task"),
         (["--training", "--bins"], "without other options"),
     ],

@@ -21,7 +21,7 @@ from posir_report.figures import build_figures
 from posir_report.labels import model_labels, shorten_middle
 from posir_report.latex import render_latex
 from posir_report.page import render_report
-from posir_report.sparklines import draw_sparkline, sparklines
+from posir_report.sparklines import draw_profile, sparklines
 from posir_report.summary import build_rows, summarize
 from posir_report.tables import truncation_notes
 from posir_tasks.axes import Axes
@@ -84,8 +84,8 @@ def summaries(folder):
 
 @pytest.fixture(scope="module")
 def summary(summaries):
-    (one,) = (one for one in summaries if (one.model, one.task) == ("org/model", "PosIR-English"))
-    return one
+    (summary,) = (item for item in summaries if (item.model, item.task) == ("org/model", "PosIR-English"))
+    return summary
 
 
 @pytest.fixture(scope="module")
@@ -136,11 +136,12 @@ def test_every_panel_says_its_length_and_distinct_queries(raw, summary):
 def test_intervals_of_a_cell_hold_its_mean_and_are_missing_where_it_is_empty(summary):
     data = data_of(draw_curves(summary, build_cells(summary)))
     # A cell of one document has a mean, and no interval for new documents.
-    filled = data.low.notna()
+    filled = data.ndcg_at_10_low.notna()
     assert filled.sum() > 20
     assert not filled[data.queries == 0].any()
-    assert ((data.low <= data.ndcg_at_10) & (data.ndcg_at_10 <= data.high))[filled].all()
-    assert data.loc[data.queries == 0, ["ndcg_at_10", "low", "high", "null_low", "null_high"]].isna().all(axis=None)
+    assert ((data.ndcg_at_10_low <= data.ndcg_at_10) & (data.ndcg_at_10 <= data.ndcg_at_10_high))[filled].all()
+    unknown = ["ndcg_at_10", "ndcg_at_10_low", "ndcg_at_10_high", "null_low", "null_high"]
+    assert data.loc[data.queries == 0, unknown].isna().all(axis=None)
 
 
 def test_null_band_is_that_of_shuffled_queries(raw, summary):
@@ -168,7 +169,7 @@ def test_heat_map_shows_the_same_cells(summary):
 
 
 def test_models_are_compared_by_bins_over_all_lengths(raw, summaries):
-    models = [one for one in summaries if one.task == "PosIR-English"]
+    models = [summary for summary in summaries if summary.task == "PosIR-English"]
     data = data_of(draw_models(models)).set_index("model")
     for model, frame in {"org/model": raw, HOSTILE: drawn_queries(4)}.items():
         bins = frame.groupby("bin").ndcg
@@ -185,8 +186,9 @@ def test_sparse_bins_are_merged_and_empty_lengths_left_out(raw, summary):
     merged = raw[raw.length == 1].assign(bin=lambda frame: frame.bin // 4).groupby("bin").ndcg
     second = [cell for cell in cells if cell.length == LENGTHS[1]]
     assert [cell.queries for cell in second] == merged.size().tolist()
-    assert_same([cell.ndcg_at_10 for cell in second], merged.mean())
-    assert all(cell.low <= cell.ndcg_at_10 <= cell.high and cell.null_low < cell.null_high for cell in second)
+    assert_same([cell.ndcg_at_10.value for cell in second], merged.mean())
+    assert all(cell.ndcg_at_10.low <= cell.ndcg_at_10.value <= cell.ndcg_at_10.high for cell in second)
+    assert all(cell.null_band[0] < cell.null_band[1] for cell in second)
     assert (second[0].position, second[-1].end) == ("[0.00, 0.05] to (0.15, 0.20]", 1.0)
     chart = draw_curves(summary, cells)
     assert "Fifths of the document" in texts_of(chart)
@@ -196,14 +198,14 @@ def test_sparse_bins_are_merged_and_empty_lengths_left_out(raw, summary):
 
 
 def test_sparklines_are_on_one_axis_from_0_to_100(raw, summary):
-    line = draw_sparkline(summary.profile)
+    line = draw_profile(summary.profile)
     assert line == "".join("▁▂▃▄▅▆▇█"[int(8 * mean)] for mean in raw.groupby("bin").ndcg.mean())
-    assert [len(one) for one in sparklines([summary]).values()] == [20, 20, 5, 5, 5]
-    assert draw_sparkline(summary.profile.of_length(2)) == "·" * 5
+    assert [len(sparkline) for sparkline in sparklines([summary]).values()] == [20, 20, 5, 5, 5]
+    assert draw_profile(summary.profile.of_length(2)) == "·" * 5
 
 
 def test_psi_figure_has_no_panel_of_one_point_and_no_axis_past_100(summaries):
-    (figure,) = [one for one in build_figures(summaries) if one.kind == "psi-against-ndcg"]
+    (figure,) = [figure for figure in build_figures(summaries) if figure.kind == "psi-against-ndcg"]
     assert set(data_of(figure.chart).task) == {"PosIR-English"}
     best = cover_tenths([{"ndcg_at_10": 0.995, "ndcg_at_10_low": None, "ndcg_at_10_high": 0.999}], NDCG_FIELDS)
     assert best.to_dict()["domain"] == [0.9, 1.0]
@@ -211,7 +213,7 @@ def test_psi_figure_has_no_panel_of_one_point_and_no_axis_past_100(summaries):
 
 def test_psi_figure_shows_every_model_and_task(raw, summaries):
     data = data_of(draw_psi_against_ndcg(summaries))
-    expected = pd.DataFrame([build_rows(one)[0].columns() for one in summaries])
+    expected = pd.DataFrame([build_rows(summary)[0].columns() for summary in summaries])
     pd.testing.assert_frame_equal(data[expected.columns], expected, check_dtype=False)
     bins = raw.groupby("bin").ndcg.mean()
     row = data[(data.model == "org/model") & (data.task == "PosIR-English")].iloc[0]
@@ -220,14 +222,18 @@ def test_psi_figure_shows_every_model_and_task(raw, summaries):
 
 @pytest.mark.parametrize(("task", "bins", "title"), [("SQuAD-PosQ", 6, "First character"), ("FineWeb-PosQ", 3, "Part of the")])
 def test_posq_figures_keep_the_order_of_their_bins(raw, summaries, task, bins, title):
-    (one,) = (one for one in summaries if one.task == task)
+    (summary,) = (item for item in summaries if item.task == task)
     means = raw.groupby(raw.bin % bins).ndcg.mean()
-    for chart in (draw_curves(one, build_cells(one)), draw_heat_map(one, build_cells(one)), draw_models([one])):
+    for chart in (
+        draw_curves(summary, build_cells(summary)),
+        draw_heat_map(summary, build_cells(summary)),
+        draw_models([summary]),
+    ):
         data = data_of(chart)
         assert_same(data.ndcg_at_10, means)
-        assert data.position.tolist() == list(one.profile.positions)
+        assert data.position.tolist() == list(summary.profile.positions)
         specification = json.dumps(chart.to_dict())
-        assert f'"sort": {json.dumps(list(one.profile.positions))}' in specification
+        assert f'"sort": {json.dumps(list(summary.profile.positions))}' in specification
         assert title in specification
 
 
@@ -520,8 +526,8 @@ def test_a_subset_with_two_results_does_not_count_twice(raw, tmp_path):
 def test_subsets_in_several_files_are_pooled(raw, tmp_path):
     for place in ("sports", "game"):
         write_result(tmp_path / place, {place: profile_of(raw, RelativePositions())})
-    (one,) = summarize(read_results(tmp_path))
-    assert (one.subsets, one.profile.queries) == (("game", "sports"), 2 * len(raw))
+    (item,) = summarize(read_results(tmp_path))
+    assert (item.subsets, item.profile.queries) == (("game", "sports"), 2 * len(raw))
 
 
 def test_a_name_that_looks_like_markup_is_printed_as_it_is(folder):

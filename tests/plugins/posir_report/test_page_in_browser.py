@@ -9,30 +9,26 @@ from posir_report.page import render_report
 from posir_report.summary import summarize
 from posir_tasks.results import read_results
 from tests.leaderboard.test_board import profile
-from tests.support.browser import CHROMIUM
 from tests.support.results import write_result
 
-playwright = pytest.importorskip("playwright.sync_api")
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")]
+pytestmark = pytest.mark.slow
 #: Width of a page of A4 without its margins, in pixels.
 A4 = 688
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory):
+def page(tmp_path_factory, browser):
     folder = tmp_path_factory.mktemp("report")
     for seed, model in enumerate(("org/first", "org/second")):
         write_result(folder / "results", {"sports": profile(seed)}, model=model)
     summaries = summarize(read_results(folder / "results"))
     file = Path(folder / "report.html")
     file.write_text(render_report(summaries, build_figures(summaries)), encoding="utf-8")
-    with playwright.sync_playwright() as running:
-        browser = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        opened = browser.new_page(viewport={"width": A4, "height": 1000})
-        opened.goto(file.as_uri())
-        opened.wait_for_selector("#summary .chart svg.marks")
-        yield opened
-        browser.close()
+    opened = browser.new_page(viewport={"width": A4, "height": 1000})
+    opened.goto(file.as_uri())
+    opened.wait_for_selector("#summary .chart svg.marks")
+    yield opened
+    opened.close()
 
 
 def test_dark_figures_have_no_white_cards(page):

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -10,9 +11,12 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from posir_report.api import BRIEF
 from posir_report.columns import build_legend, default_columns
-from posir_report.published import merge_published
+from posir_report.findings import describe_effect, describe_findings
+from posir_report.published import merge_published, merge_published_bins
 from posir_report.recall import build_recall_rows
+from posir_report.sparklines import sparklines
 from posir_report.summary import (
     ReportRow,
     TaskSummary,
@@ -54,8 +58,8 @@ def drawn_queries(seed=1):
     start = (rng.random(len(domains)) * (characters - 60)).astype(int)
     tokens = np.where(characters // 4 <= 1_024, characters // 4, 1_000 + characters)
     frame = pd.DataFrame({"domain": domains, "start": start, "end": start + 50, "characters": characters, "tokens": tokens})
-    found = rng.random(len(frame)) < 0.9
-    frame["rank"] = np.where(found, rng.geometric(0.7 - 0.5 * start / characters), 0)
+    result = rng.random(len(frame)) < 0.9
+    frame["rank"] = np.where(result, rng.geometric(0.7 - 0.5 * start / characters), 0)
     return frame
 
 
@@ -162,13 +166,13 @@ def test_pooling_is_not_averaging_the_domains(raw, summary):
 
 
 def test_json_holds_the_unrounded_scores_and_a_readable_profile(raw, summary):
-    (one,) = json.loads(to_json([pooled_scores(summary, build_rows(summary))]))
-    assert (one["model"], one["task"], one["subsets"]) == ("org/model", "PosIR-English", sorted(DOMAINS))
-    scores = one["position_scores"]["all"]
+    (value,) = json.loads(to_json([pooled_scores(summary, build_rows(summary))]))
+    assert (value["model"], value["task"], value["subsets"]) == ("org/model", "PosIR-English", sorted(DOMAINS))
+    scores = value["position_scores"]["all"]
     assert scores["queries"] == len(raw)
     assert scores["ndcg_at_10"] == pytest.approx(raw.ndcg.mean(), abs=1e-9)
     assert scores["psi_as_published"] == pytest.approx(psi(raw.groupby("bin").ndcg.mean()), abs=1e-9)
-    assert PositionProfile.from_json(one["position_profile"]) == profile_of(raw)
+    assert PositionProfile.from_json(value["position_profile"]) == profile_of(raw)
 
 
 def columns_of(text, *names):
@@ -181,7 +185,7 @@ def test_csv_of_lengths_parses_back_to_the_same_rows(summary):
     rows = build_rows(summary)
     numbers = ["queries", "ndcg_at_10", "ndcg_at_10_low", "psi_as_published", "psi_high", "psi_null", "p_value"]
     records = [row.columns() for row in rows]
-    assert columns_of(to_csv(records), *numbers) == [[one.get(name) for one in records] for name in numbers]
+    assert columns_of(to_csv(records), *numbers) == [[record.get(name) for record in records] for name in numbers]
     assert [line.split(",")[3] for line in to_csv(records).splitlines()] == ["length", "all", *LENGTHS]
     assert rows[0].p_value is not None
     assert rows[3].psi_as_published is None
@@ -228,7 +232,7 @@ def test_models_and_tasks_are_not_pooled(raw, tmp_path):
     write_result(tmp_path, {"game": profile_of(parts["sports"])}, task="PosIR-German")
     write_result(tmp_path, {"game": profile_of(parts["news_media"])}, model="org/other")
     summaries = summarize(read_results(tmp_path))
-    assert {(one.model, one.task): one.profile.queries for one in summaries} == {
+    assert {(summary.model, summary.task): summary.profile.queries for summary in summaries} == {
         ("org/model", "PosIR-English"): 150,
         ("org/model", "PosIR-German"): 400,
         ("org/other", "PosIR-English"): 30,
@@ -240,14 +244,14 @@ def test_the_tasks_of_a_model_are_rows_of_one_table(raw, tmp_path):
     write_result(tmp_path, {"game": profile_of(parts["game"])})
     write_result(tmp_path, {"game": profile_of(parts["sports"])}, task="PosIR-German")
     write_result(tmp_path, {"game": profile_of(parts["news_media"])}, model="org/other")
-    rows = [row for one in summarize(read_results(tmp_path)) for row in build_rows(one)]
+    rows = [row for item in summarize(read_results(tmp_path)) for row in build_rows(item)]
     overview = overview_table(rows, COLUMNS)
     assert [row[:4] for row in overview.rows] == [
         ("org/model", "2 tasks", "PosIR-English", "150"),
         ("org/model", "2 tasks", "PosIR-German", "400"),
     ]
     shown = CliRunner().invoke(build_app(), ["report", str(tmp_path)]).stdout
-    assert shown.startswith("org/model · 2 tasks")
+    assert shown.index("org/model, PosIR-English: nDCG@10 ") < shown.index("org/model · 2 tasks")
     expected = [row[3:] for row in length_table(rows, COLUMNS).rows if row[0] == "org/model" and row[2] == "all"]
     assert [row[3:] for row in overview.rows] == expected
 
@@ -256,7 +260,7 @@ def test_a_run_with_other_settings_is_not_pooled_with_the_first(raw, tmp_path):
     profile = profile_of(raw)
     write_result(tmp_path, {"game": profile})
     write_result(tmp_path, {"game": profile}, experiment="batch_size_8")
-    assert [one.profile.queries for one in summarize(read_results(tmp_path))] == [len(raw)] * 2
+    assert [item.profile.queries for item in summarize(read_results(tmp_path))] == [len(raw)] * 2
 
 
 def test_a_part_of_a_task_is_marked(raw, tmp_path):
@@ -276,12 +280,39 @@ def test_the_command_prints_every_form(folder, summary):
     assert json.loads(printed("--format", "json")) == json.loads(to_json([pooled_scores(summary, build_rows(summary))]))
     assert printed("--format", "csv") == to_csv([row.columns() for row in mark_notable_bias(build_rows(summary))])
     assert printed("--format", "csv", "--bins") == to_csv([row.columns() for row in build_bin_rows(summary)])
-    unknown = "PosIR-English: The input window is unknown for org/model."
-    lengths = to_markdown(length_table(build_rows(summary), COLUMNS))
-    assert printed("--format", "markdown").strip() == f"{lengths}\n\n{unknown}"
+    finding = " ".join(describe_findings(build_rows(summary)))
+    lengths = to_markdown(length_table(build_rows(summary), COLUMNS, sparklines([summary])))
+    assert printed("--format", "markdown").strip() == f"{finding}\n\n{lengths}\n\n{BRIEF}"
     table = printed()
     assert "org/model · PosIR-English" in table
-    assert "Start to end: nDCG@10 of the first third" in " ".join(table.split())
+    assert "Start to end: nDCG@10 of the first third" not in " ".join(table.split())
+    explained = " ".join(printed("--explain").split())
+    assert "Start to end: nDCG@10 of the first third" in explained
+    assert "PosIR-English: The input window is unknown for org/model." in explained
+
+
+@pytest.mark.parametrize(
+    ("verdict", "words"),
+    [
+        (Verdict.PRIMACY, "evidence at the start is found better than at the end: start to end +24.1 (p 0.010)"),
+        (Verdict.NOT_SIGNIFICANT, "no significant effect of position: start to end +24.1 (p 0.010)"),
+        (Verdict.TOO_FEW, "7 documents are too few to test the effect of position"),
+        (
+            Verdict.TRUNCATION,
+            "start to end +24.1 is truncation, not bias: it reads 256 tokens, 58.9 % of the evidence ends beyond them, and "
+            "within them position has no significant effect (p 0.535)",
+        ),
+        (None, "the effect of position was not tested"),
+    ],
+)
+def test_a_finding_says_what_position_does(verdict, words):
+    scores = {"start_to_end": 0.241, "documents": 7, "window": 256, "ends_beyond_window": 0.589, "p_value_within_window": 0.535}
+    assert describe_effect(replace(EMPTY_ROW, verdict=verdict, p_corrected=0.01).with_scores(**scores)) == words
+
+
+def test_many_findings_are_counted():
+    rows = [replace(EMPTY_ROW, model=f"m/{number}", length="all", verdict=Verdict.PRIMACY) for number in range(7)]
+    assert list(describe_findings(rows)) == ["Effect of position over all lengths, 7 results: 7 primacy."]
 
 
 def test_published_models_are_sorted_among_the_results_by_ndcg_and_marked():
@@ -295,6 +326,31 @@ def test_published_models_are_sorted_among_the_results_by_ndcg_and_marked():
     assert [order_value(row) for row in whole] == sorted(map(order_value, whole), reverse=True)
     assert len(whole) == 11
     assert [row.model for row in whole if not row.model.endswith("(published)")] == ["mine/model"]
+
+
+def test_published_bins_stand_beside_ones_own_of_the_same_length(summary):
+    rows = merge_published_bins([summary])
+    own = [row for row in rows if row.model == "org/model"]
+    assert [(row.length, row.position) for row in own] == [
+        (length, position) for length in LENGTHS for position in summary.profile.positions
+    ], "the papers have no bins over all lengths"
+    queries = summary.profile.counts.sum(axis=2)
+    assert [row.queries for row in own] == queries.ravel().tolist()
+    (published,) = [
+        row
+        for row in rows
+        if (row.model, row.length, row.position) == ("Qwen3-Embedding-4B (published)", "Q4", summary.profile.positions[0])
+    ]
+    assert published.ndcg_at_10.interval is None
+    assert "Length" in [column.heading for column in bin_table(rows, bin_columns()).columns]
+    with pytest.raises(PosirError, match="No position bins are published on PosIR-Mini"):
+        merge_published_bins([replace(summary, task="PosIR-Mini")])
+
+
+def test_a_report_with_published_results_shows_their_curves_and_start_to_end(folder):
+    done = CliRunner().invoke(build_app(), ["report", str(folder), "--published"], env={"COLUMNS": "200"})
+    lines = [line for line in done.stdout.splitlines() if re.match(r"Q4 +[▁-█]", line)]
+    assert len(lines) > 9, "a curve of each model in the longest documents"
 
 
 def test_a_task_without_published_results_is_said():
@@ -326,9 +382,9 @@ def test_a_verdict_needs_a_p_value_that_is_significant_after_the_correction(summ
         judged = judge(*rows[:count])
         assert {row.verdict for row in judged} == {verdict}
         assert {cells[-1].partition(" (detectable")[0] for cells in length_table(judged, COLUMNS).rows} == {words}
-        found = judged[0].columns()
-        assert found["verdict"] == verdict
-        assert found["p_corrected"] == pytest.approx(0.02 * count)
+        columns = judged[0].columns()
+        assert columns["verdict"] == verdict
+        assert columns["p_corrected"] == pytest.approx(0.02 * count)
 
 
 def test_a_bias_that_is_not_significant_comes_with_what_could_have_been_found():
@@ -351,14 +407,14 @@ def test_a_length_that_has_all_queries_is_not_tested_twice():
     every, same, empty = (
         replace(EMPTY_ROW, length=length).with_scores(queries=48, p_value=0.03) for length in ("all", "Q4", "Q1")
     )
-    found = judge(every, empty.with_scores(queries=0, p_value=None), same)
-    assert [(row.p_corrected, row.verdict) for row in found] == [(0.03, "primacy"), (None, None), (0.03, "primacy")]
+    result = judge(every, empty.with_scores(queries=0, p_value=None), same)
+    assert [(row.p_corrected, row.verdict) for row in result] == [(0.03, "primacy"), (None, None), (0.03, "primacy")]
 
 
 def test_revisions_of_a_model_have_a_heading_and_a_column(folder):
     (only,) = summarize(read_results(folder))
     both = [only, replace(only, revision="0123456789abcdef")]
-    rows, bins = ([row for one in both for row in build(one)] for build in (build_rows, build_bin_rows))
+    rows, bins = ([row for summary in both for row in build(summary)] for build in (build_rows, build_bin_rows))
     labels = {"org/model @ rev1", "org/model @ 0123456789ab"}
     for table in (length_table(rows, COLUMNS), bin_table(bins, bin_columns())):
         assert {part.title for part in table.parts()} == {f"{label} · PosIR-English" for label in labels}
@@ -396,7 +452,7 @@ HUB = result_on({"sports": "c", "game": "c"}, revision="c" * 40)
     ],
 )
 def test_results_on_different_data_are_on_tasks_of_different_names(summaries, names):
-    assert [one.task for one in name_tasks_by_data(summaries)] == [f"PosIR-English{name}" for name in names]
+    assert [item.task for item in name_tasks_by_data(summaries)] == [f"PosIR-English{name}" for name in names]
 
 
 def test_every_form_of_the_report_separates_different_data(raw, tmp_path):
@@ -412,7 +468,7 @@ def test_every_form_of_the_report_separates_different_data(raw, tmp_path):
     }
     assert runner.invoke(app, ["report", str(tmp_path), "--latex"]).stdout.count(r"\begin{table*}") == 2
     document = json.loads(runner.invoke(app, ["report", str(tmp_path), "--format", "json"]).stdout)
-    assert [one["data_revision"] for one in document] == ["local-c1", "local-c2", "local-c1"]
+    assert [item["data_revision"] for item in document] == ["local-c1", "local-c2", "local-c1"]
 
 
 def test_a_legend_keeps_acronyms():

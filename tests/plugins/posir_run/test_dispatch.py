@@ -112,10 +112,10 @@ def test_every_job_has_one_outcome_whatever_crashes(seed, locations, crashes, fa
 
     engine = FakeEngine(sorted(locations), seed, outcome=outcome)
     outcomes = run(JOBS, engine)
-    assert Counter(one.job for one in outcomes) == Counter(JOBS)
+    assert Counter(outcome.job for outcome in outcomes) == Counter(JOBS)
     lost = {job for job, count in crashes.items() if count == ATTEMPTS}
-    assert {one.job for one in outcomes if isinstance(one, Failed)} == failing | lost
-    assert all("crashed" in one.reason for one in outcomes if one.job in lost)
+    assert {outcome.job for outcome in outcomes if isinstance(outcome, Failed)} == failing | lost
+    assert all("crashed" in outcome.reason for outcome in outcomes if outcome.job in lost)
     assert Counter(job for _, job in engine.submitted) == Counter(
         {job: 1 + crashes.get(job, 0) - (job in lost) for job in JOBS}
     )

@@ -64,7 +64,7 @@ def test_tasks_of_benchmarks_are_added_without_duplicates():
             r"no model .* Did you mean mteb/",
         ),
         ({"tasks": ["PosIR-Mini"], "revision": "older"}, r"Model revision older not found .* Expected 0_3_0"),
-        ({"tasks": ["PosIR-Mini"], "models": ["a", "b"], "revision": "r"}, r"--model-revision r: applies to one model"),
+        ({"tasks": ["PosIR-Mini"], "models": ["a", "b"], "revision": "r"}, r"--revision r: applies to one model"),
     ],
 )
 def test_an_unknown_name_is_reported_with_a_suggestion(options, message):

@@ -64,7 +64,7 @@ def save(workload, cache, failing=()):
 def saved(cache):
     """Return the scores on disk by subset, in the order of the file."""
     files = list(cache.cache_path.rglob("PosIR-English.json"))
-    return {one["hf_subset"]: one["main_score"] for file in files for one in json.loads(file.read_text())["scores"]["test"]}
+    return {item["hf_subset"]: item["main_score"] for file in files for item in json.loads(file.read_text())["scores"]["test"]}
 
 
 def test_a_result_is_saved_before_it_is_reported(workload, tmp_path):
@@ -83,8 +83,8 @@ def test_a_result_is_saved_before_it_is_reported(workload, tmp_path):
 def test_only_failed_jobs_are_missing_afterward(workload, tmp_path):
     cache = ResultCache(tmp_path)
     failing = {"sports", "game"}
-    failed = [one for one in save(workload, cache, failing) if isinstance(one, Failed)]
-    assert {one.job.subset for one in failed} == failing
+    failed = [item for item in save(workload, cache, failing) if isinstance(item, Failed)]
+    assert {item.job.subset for item in failed} == failing
     assert {job.subset for job in find_missing_jobs(workload, cache)} == failing
     assert set(saved(cache)) == {*DOMAINS} - failing
     list(save(workload, cache))

@@ -20,10 +20,10 @@ from posir_significance.observations import Observations
 @given(st.lists(st.floats(0, 1), max_size=12))
 def test_holm_agrees_with_its_definition(p_values):
     plain = []
-    for one in p_values:
+    for value in p_values:
         # The largest of the corrected values up to this one, by the step-down procedure.
         order = sorted(p_values)
-        place = max(k for k, other in enumerate(order) if other == one)
+        place = max(k for k, other in enumerate(order) if other == value)
         plain.append(min(1.0, max(order[k] * (len(order) - k) for k in range(place + 1))))
     np.testing.assert_allclose(holm(p_values), plain)
 
@@ -60,9 +60,9 @@ def observe(gains, positions, documents):
 
 
 def test_documents_whose_gains_or_positions_are_all_equal_say_nothing_of_position():
-    found = observe([1, 0, 1, 1, 0, 1, 0.5], [0, 1, 0, 3, 2, 2, 1], [0, 0, 1, 1, 2, 2, 3])
-    assert count_informative(found, found.documents) == 1
-    assert count_informative(found, found.lengths) == 4
+    result = observe([1, 0, 1, 1, 0, 1, 0.5], [0, 1, 0, 3, 2, 2, 1], [0, 0, 1, 1, 2, 2, 3])
+    assert count_informative(result, result.documents) == 1
+    assert count_informative(result, result.lengths) == 4
     assert count_informative(observe([], [], []), np.zeros(0, np.int64)) == 0
 
 

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from posir_report.summary import TaskSummary, build_rows
-from posir_significance.analysis import analyze, assign_thirds
+from posir_significance.analysis import analyze
 from posir_significance.direction import fit_trend
-from posir_significance.true_score_model import bin_midpoints
 from posir_significance.verdict import Verdict
-from posir_tasks.plugin_api.manager import score_result
+from posir_tasks.plugin_api.scoring import score_result
 from posir_tasks.profile import NDCG_AT_10, RANKS
 from posir_tasks.scores import ResultValues
+from posir_tasks.thirds import assign_thirds, bin_midpoints
 from tests.support.scores import score_groups
 from tests.support.simulation import build_profile, draw_counts, rank_distributions, separate_documents
 
@@ -67,9 +67,9 @@ def test_contrast_of_one_length_is_the_difference_of_the_thirds():
     counts = draw_counts(np.linspace(0.8, 0.4, 6), 900, 2)
     gains, queries = counts @ NDCG_AT_10, counts.sum(axis=1)
     by_hand = gains[:2].sum() / queries[:2].sum() - gains[4:].sum() / queries[4:].sum()
-    found = analyze(separate_documents(build_profile(counts))).overall.start_to_end
-    assert found.value == pytest.approx(by_hand)
-    assert found.interval[0] < by_hand < found.interval[1]
+    start_to_end = analyze(separate_documents(build_profile(counts))).overall.start_to_end
+    assert start_to_end.value == pytest.approx(by_hand)
+    assert start_to_end.interval[0] < by_hand < start_to_end.interval[1]
 
 
 def test_thirds():
@@ -82,10 +82,10 @@ def test_thirds():
 def test_trend_of_a_straight_line():
     counts = np.zeros((6, len(RANKS)), np.int64)
     counts[:, 0], counts[:, -1] = [90, 80, 0, 60, 50, 40], [10, 20, 0, 40, 50, 60]
-    found = fit_trend(counts)
-    assert found.slope == pytest.approx(-0.6)
-    assert found.spearman == pytest.approx(-1)
-    assert found.slope_p_value < 1e-6
+    trend = fit_trend(counts)
+    assert trend.slope == pytest.approx(-0.6)
+    assert trend.spearman == pytest.approx(-1)
+    assert trend.slope_p_value < 1e-6
     counts[1:] = 0
     assert fit_trend(counts).slope is None
 
@@ -94,15 +94,15 @@ def test_correlations_are_those_of_their_definitions():
     shares = np.array([0.5, 0.8, 0.6, 0.6, 0.3, 0.4])
     counts = np.zeros((6, len(RANKS)), np.int64)
     counts[:, 0], counts[:, -1] = (100 * shares).round(), (100 * (1 - shares)).round()
-    found = fit_trend(counts)
+    trend = fit_trend(counts)
     places = (np.arange(6) + 0.5) / 6
     deviations = places - places.mean(), shares - shares.mean()
     r = deviations[0] @ deviations[1] / np.sqrt((deviations[0] @ deviations[0]) * (deviations[1] @ deviations[1]))
-    assert (found.pearson, found.r_squared) == (pytest.approx(r), pytest.approx(r**2))
+    assert (trend.pearson, trend.r_squared) == (pytest.approx(r), pytest.approx(r**2))
     # Tau-b: the one tied pair is in the denominator once.
     signs = [np.sign(shares[b] - shares[a]) for a in range(6) for b in range(a + 1, 6)]
-    assert found.kendall == pytest.approx(sum(signs) / np.sqrt(15 * np.count_nonzero(signs)))
-    assert 0.05 < found.kendall_p_value < 0.3
+    assert trend.kendall == pytest.approx(sum(signs) / np.sqrt(15 * np.count_nonzero(signs)))
+    assert 0.05 < trend.kendall_p_value < 0.3
     counts[:, 0] = counts[:, -1] = 50
     flat = fit_trend(counts)
     assert (flat.slope, flat.r_squared, flat.pearson, flat.kendall, flat.kendall_p_value) == (0, None, None, None, None)
@@ -110,6 +110,6 @@ def test_correlations_are_those_of_their_definitions():
 
 def test_three_bins_in_order_have_no_p_value():
     """SciPy's is 0 for a rank correlation of 1, which three bins have by chance in one of three cases."""
-    found = fit_trend(expected_counts([0.7, 0.5, 0.3], 100))
-    assert found.spearman == pytest.approx(-1)
-    assert found.spearman_p_value is None
+    trend = fit_trend(expected_counts([0.7, 0.5, 0.3], 100))
+    assert trend.spearman == pytest.approx(-1)
+    assert trend.spearman_p_value is None

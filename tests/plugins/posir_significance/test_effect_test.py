@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks.simulation import draw_clustered
-from posir_psi import psi
+from posir_psi.scores import psi
 from posir_significance.analysis import analyze_group
 from posir_significance.correction import holm
 from posir_significance.effect_test import find_p_value
@@ -36,11 +36,11 @@ def simulate(structure, icc, effect, size, queries, draws):
     truth, difference = float(psi(means)), means[:third].mean() - means[-third:].mean()
     rows = []
     for seed in range(draws):
-        found = analyze_group(draw_clustered(structure, queries, icc, means, np.random.default_rng(seed)))
-        low, high = found.psi.interval
-        start, end = found.start_to_end.interval
+        group = analyze_group(draw_clustered(structure, queries, icc, means, np.random.default_rng(seed)))
+        low, high = group.psi.interval
+        start, end = group.start_to_end.interval
         rows.append(
-            (found.test.p_value < 0.05, low - 1e-9 <= truth <= high, start <= difference <= end, (found.psi.value - truth) ** 2)
+            (group.test.p_value < 0.05, low - 1e-9 <= truth <= high, start <= difference <= end, (group.psi.value - truth) ** 2)
         )
     significant, covered, contrast, squares = np.mean(rows, axis=0)
     return significant, covered, contrast, squares**0.5
@@ -170,7 +170,7 @@ def test_the_level_holds_for_few_queries_of_a_good_model():
     """Nearly all gains are 1: sums of few of them are far from normal."""
     means = curve("flat", 0, 0.95)
     drawn = (draw_clustered("independent", 80, 0.0, means, np.random.default_rng([seed, 3])) for seed in range(150))
-    assert sum(analyze_group(one).test.p_value < 0.05 for one in drawn) <= 16
+    assert sum(analyze_group(draw).test.p_value < 0.05 for draw in drawn) <= 16
 
 
 def share_of_small_p_values(evidence, size, repeats):
@@ -216,9 +216,9 @@ def test_an_interval_of_psi_without_significance_reaches_the_steepest_line_that_
     """Questions near each other say little about distant positions; the posterior would follow the prior to small effects."""
     means, covered, insignificant = curve("linear", 0.3), 0, 0
     for seed in range(60):
-        found = analyze_group(draw_clustered("near", 500, 0.2, means, np.random.default_rng([seed, 6])))
-        if found.test.p_value >= 0.05:
+        group = analyze_group(draw_clustered("near", 500, 0.2, means, np.random.default_rng([seed, 6])))
+        if group.test.p_value >= 0.05:
             insignificant += 1
-            covered += found.psi.interval[0] <= psi(means) <= found.psi.interval[1]
+            covered += group.psi.interval[0] <= psi(means) <= group.psi.interval[1]
     assert insignificant >= 30
     assert covered / insignificant >= 0.9

@@ -21,10 +21,10 @@ def test_the_wilson_interval_of_a_proportion_is_scipys():
 
 def test_the_standard_error_of_independent_queries_is_that_of_their_mean():
     gains = np.random.default_rng(1).random(400)
-    found = estimate_mean(gains, np.arange(400))
-    assert found.value == pytest.approx(gains.mean())
-    assert found.standard_error == pytest.approx(stats.sem(gains), rel=0.01)
-    assert found.design_effect == pytest.approx(1, abs=0.01)
+    mean = estimate_mean(gains, np.arange(400))
+    assert mean.value == pytest.approx(gains.mean())
+    assert mean.standard_error == pytest.approx(stats.sem(gains), rel=0.01)
+    assert mean.design_effect == pytest.approx(1, abs=0.01)
 
 
 def test_queries_of_one_cluster_that_score_alike_are_worth_one():
@@ -39,10 +39,10 @@ def test_the_mean_of_group_means_has_the_error_of_its_groups():
     sizes = (50, 150)
     strata = np.repeat([0, 1], sizes)
     gains = np.concatenate([rng.random(50) / 2, 0.5 + rng.random(150) / 2])
-    found = estimate_mean(gains, np.arange(200), 0.5 / np.array(sizes)[strata], strata)
+    mean = estimate_mean(gains, np.arange(200), 0.5 / np.array(sizes)[strata], strata)
     errors = [stats.sem(gains[strata == group]) for group in (0, 1)]
-    assert found.value == pytest.approx((gains[:50].mean() + gains[50:].mean()) / 2)
-    assert found.standard_error == pytest.approx(np.hypot(*errors) / 2, rel=0.1)
+    assert mean.value == pytest.approx((gains[:50].mean() + gains[50:].mean()) / 2)
+    assert mean.standard_error == pytest.approx(np.hypot(*errors) / 2, rel=0.1)
 
 
 def test_one_cluster_has_no_interval_and_no_query_no_mean():

@@ -13,15 +13,15 @@ def test_a_query_on_a_shared_boundary_has_two_memberships():
     starts = np.array([100, 50, 9_999, 250])
     evidence = Evidence(["a", "b", "c", "d"], ["x", "x", "y", "z"], starts, starts + 1)
     ranks = DocumentRanks.from_ranks(AbsolutePositions(), evidence, np.array([1, 2, 3, 0]))
-    found = Observations.from_ranks(ranks)
-    assert sorted(found.gains.tolist()) == sorted([1.0, NDCG_AT_10[1], 0.5, 0.0])
-    assert sorted(zip(found.gains[found.query].round(3).tolist(), found.position.tolist(), strict=True)) == [
+    result = Observations.from_ranks(ranks)
+    assert sorted(result.gains.tolist()) == sorted([1.0, NDCG_AT_10[1], 0.5, 0.0])
+    assert sorted(zip(result.gains[result.query].round(3).tolist(), result.position.tolist(), strict=True)) == [
         (0.0, 2),
         (0.631, 0),
         (1.0, 0),
         (1.0, 1),
     ]
-    assert len(set(found.documents.tolist())) == 3
+    assert len(set(result.documents.tolist())) == 3
 
 
 def test_ranks_and_profile_give_the_same_bins():

@@ -56,8 +56,8 @@ def test_the_null_covariance_of_independent_gains_is_near_that_of_permutations_w
         for _ in range(300)
     ]
     permuted = np.cov(np.array([effect.effects for effect in drawn]).T)
-    found = estimate_effect(observations).null_covariance
-    assert found == pytest.approx(permuted, abs=0.3 * np.diag(permuted).mean())
+    null_covariance = estimate_effect(observations).null_covariance
+    assert null_covariance == pytest.approx(permuted, abs=0.3 * np.diag(permuted).mean())
 
 
 def test_two_questions_on_a_place_that_succeed_or_fail_together_widen_the_covariance():

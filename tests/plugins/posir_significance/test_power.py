@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.simulation import draw_clustered, true_means
-from posir_psi import psi
-from posir_significance.analysis import assign_thirds
+from posir_psi.scores import psi
 from posir_significance.effect_test import run_effect_test
 from posir_significance.position_effect import estimate_effect
 from posir_significance.power import (
@@ -19,8 +18,9 @@ from posir_significance.power import (
     required_sample,
     standardized_effect,
 )
-from posir_significance.true_score_model import EffectModels, bin_midpoints
+from posir_significance.true_score_model import EffectModels
 from posir_tasks.errors import PosirError
+from posir_tasks.thirds import assign_thirds, bin_midpoints
 from tests.support.commands import run
 
 DESIGNS = [
@@ -37,11 +37,11 @@ def simulated_power(structure, design, target, draws):
     size = required_sample(design, target)
     means = true_means("linear", size.psi, design.ndcg_at_10, design.bins)
     assert float(psi(means)) == pytest.approx(size.psi)
-    found = 0
+    result = 0
     for seed in range(draws):
         drawn = draw_clustered(structure, size.questions, design.icc, means, np.random.default_rng(seed))
-        found += run_effect_test(estimate_effect(drawn), design.bins).p_value < 0.05
-    return found / draws
+        result += run_effect_test(estimate_effect(drawn), design.bins).p_value < 0.05
+    return result / draws
 
 
 @pytest.mark.parametrize(("structure", "design", "target"), DESIGNS[:2])
@@ -78,9 +78,9 @@ def test_the_detectable_effect_of_data_of_the_stated_size_is_the_stated_one(stru
         np.full(design.bins, design.ndcg_at_10),
         np.random.default_rng(1),
     )
-    found = detectable_effect(estimate_effect(drawn), design.bins)
-    assert found.start_to_end == pytest.approx(size.start_to_end, rel=0.12)
-    assert found.psi == pytest.approx(size.psi, rel=0.15)
+    effect = detectable_effect(estimate_effect(drawn), design.bins)
+    assert effect.start_to_end == pytest.approx(size.start_to_end, rel=0.12)
+    assert effect.psi == pytest.approx(size.psi, rel=0.15)
 
 
 def test_both_targets_describe_the_same_line():
@@ -130,11 +130,11 @@ def test_the_command_prints_a_table_and_json():
     shown = run("posir", *arguments).stdout
     assert "nDCG@10 70, 20 bins, 5 per document" in shown
     assert "+5.0" in shown
-    found = json.loads(run("posir", *arguments, "--format", "json").stdout)
+    values = json.loads(run("posir", *arguments, "--format", "json").stdout)
     expected = required_sample(Design(0.7, 20, 5, 0.2), StartToEnd(0.05))
-    assert found["rows"][0]["questions"] == expected.questions
-    assert found["rows"][1]["psi"] == pytest.approx(0.2)
-    assert found["questions_per_document"] == 5
+    assert values["rows"][0]["questions"] == expected.questions
+    assert values["rows"][1]["psi"] == pytest.approx(0.2)
+    assert values["questions_per_document"] == 5
 
 
 def test_the_command_needs_an_effect():

@@ -48,10 +48,10 @@ def write_model(folder: Path, model: str, missed: float) -> DocumentRanks:
     evidence, rng = draw_evidence(), np.random.default_rng(len(model))
     truncated = TruncatedEvidence(WINDOW, evidence.estimate_beyond(WINDOW), CountedWith.TOKENIZER)
     ranks = np.where(rng.random(QUESTIONS) < missed * (truncated.beyond > 0), 0, rng.geometric(0.6, QUESTIONS))
-    found = DocumentRanks.from_ranks(SCHEME, evidence, ranks, truncated.beyond)
+    result = DocumentRanks.from_ranks(SCHEME, evidence, ranks, truncated.beyond)
     coverage = WindowCoverage.from_ranks(truncated, SCHEME, evidence, ranks)
-    write_result(folder, {"sports": found}, model=model, window_coverage=coverage.to_json())
-    return found
+    write_result(folder, {"sports": result}, model=model, window_coverage=coverage.to_json())
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def rows(folder: Path) -> dict[tuple[str, str], ReportRow]:
-    return {(row.model, row.length): row for one in summarize(read_results(folder)) for row in build_rows(one)}
+    return {(row.model, row.length): row for item in summarize(read_results(folder)) for row in build_rows(item)}
 
 
 def run(*arguments: object) -> str:
@@ -112,7 +112,7 @@ def test_summary_chart_and_sentence_agree(folder, rows):
         describe_verdict(row, row.verdict) for row in overall
     }
     chart = json.dumps(draw_psi_against_ndcg(summaries).to_dict())
-    sentences = list(truncation_notes([one.model for one in summaries], summaries))
+    sentences = list(truncation_notes([summary.model for summary in summaries], summaries))
     for model, sentence in zip(MODELS, sentences, strict=True):
         verdict = rows[model, "all"].verdict
         assert f'"verdict": "{verdict}"' in chart
@@ -136,9 +136,9 @@ def test_the_leaderboard_agrees(folder, rows):
 def test_an_inspection_of_the_same_scores_agrees(folder, rows):
     for result in read_results(folder):
         (scores,) = json.loads(result.file.read_text(encoding="utf-8"))["scores"]["test"]
-        for found in build_rows(read_summary(scores, result.task)):
-            row = rows[result.model, found.length]
-            shown = Scores.from_row(found)
+        for outcome in build_rows(read_summary(scores, result.task)):
+            row = rows[result.model, outcome.length]
+            shown = Scores.from_row(outcome)
             assert (shown.p_value, shown.p_corrected, shown.bias) == (row.p_value, row.p_corrected, row.verdict)
 
 

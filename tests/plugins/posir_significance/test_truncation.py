@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from posir_psi import psi
+from posir_psi.scores import psi
 from posir_tasks.tokens import CountedWith
 from posir_tasks.window_coverage import WindowCoverage
 from tests.support.scores import score_groups
@@ -22,9 +22,9 @@ def test_short_documents_at_late_positions_do_not_pass_for_position_bias():
     coverage = WindowCoverage(512, nothing, nothing, profile, CountedWith.TOKENIZER)
     ranks = separate_documents(profile)
     ranks = replace(ranks, sets=tuple(replace(part, beyond=np.zeros_like(part.ranks)) for part in ranks.sets))
-    found = score_groups(profile, ranks, coverage)["all"]
+    group = score_groups(profile, ranks, coverage)["all"]
     profile_psi = float(psi(profile.by_position()))
     assert profile_psi > 0.08
-    assert found["psi_within_window"] < 0.03
-    assert found["p_value_within_window"] > 0.2
-    assert abs(found["start_to_end_within_window"]) < 0.01
+    assert group["psi_within_window"] < 0.03
+    assert group["p_value_within_window"] > 0.2
+    assert abs(group["start_to_end_within_window"]) < 0.01

@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from posir_stats.api import compute_statistics
 from posir_stats.charts import build_figures
-from posir_stats.plugin import compute_statistics
-from posir_stats.tables import build_document, build_records, build_tables, summarize_lengths
+from posir_stats.tables import build_document, build_records, build_tables, describe_data, describe_source, summarize_lengths
 from posir_tasks.cells import pool
 from posir_tasks.command.app import build_app
 from posir_tasks.display.tables import to_csv, to_json, to_markdown
@@ -238,7 +238,8 @@ def test_csv_parses_back_to_the_same_rows(described):
 
 
 def markdown(described):
-    return "\n\n".join(map(to_markdown, build_tables(described)))
+    tables = map(to_markdown, build_tables(described))
+    return "\n\n".join([describe_data(described), *tables, describe_source(described)])
 
 
 def markdown_tables(text):
@@ -261,13 +262,15 @@ def test_markdown_has_a_table_for_every_kind_and_language(described):
     assert sizes[0][-2:] == ["words/query", "words/document"]
     assert float(sizes[4][-2]) == pytest.approx(rows["eng-Latn", "all"]["query_words"], abs=0.05)
     kinds = tables[f"{POSIR_FOLDER} · all languages · queries by length of the relevant document and by type"]
-    assert kinds[2][5] == f"{rows['all', 'all']['question']:.1%}"
+    assert kinds[2][5] == f"{rows['all', 'all']['question'] * 100:.1f} %"
     positions = tables[f"{POSIR_FOLDER} · jpn-Jpan · queries by position of the evidence"]
     assert [int(line[1].split()[0]) for line in positions[2:]] == rows["jpn-Jpan", "sports"]["histogram"]["all"]
 
 
 def test_bars_are_as_long_as_the_counts_are_large(described):
-    (sheet,) = [one for one in build_tables(described) if one.title.endswith("eng-Latn · queries by position of the evidence")]
+    (sheet,) = [
+        table for table in build_tables(described) if table.title.endswith("eng-Latn · queries by position of the evidence")
+    ]
     for column in range(1, len(sheet.headings)):
         cells = [line[column].split() for line in sheet.rows]
         counts = [int(cell[0]) for cell in cells]
@@ -383,7 +386,7 @@ def test_the_command_prints_every_form(folder, described):
         assert (done.exit_code, done.stdout.strip()) == (0, text.strip())
     table = run(folder).stdout
     assert f"{POSIR_FOLDER} · all languages · queries by position of the evidence" in table
-    assert "by a rule of posir" in " ".join(table.split())
+    assert "by a rule of posir" in " ".join(run(folder, "--explain").stdout.split())
 
 
 @pytest.mark.slow
@@ -413,13 +416,13 @@ def test_a_folder_without_data_and_a_domain_without_a_file_are_refused(tmp_path)
 
 
 def test_a_part_of_a_folder_can_be_named_and_the_folder_above_it(folder, drawn):
-    def found(named):
+    def find(named):
         return [(subset.language, subset.domain) for subset in open_data(named).subsets]
 
     language, domain = min(drawn)
-    assert found(folder) == found(folder.parent) == sorted(drawn)
-    assert found(folder / language) == [key for key in sorted(drawn) if key[0] == language]
-    assert found(folder / language / domain) == [(language, domain)]
+    assert find(folder) == find(folder.parent) == sorted(drawn)
+    assert find(folder / language) == [key for key in sorted(drawn) if key[0] == language]
+    assert find(folder / language / domain) == [(language, domain)]
 
 
 def test_a_language_without_data_is_refused(folder, monkeypatch):

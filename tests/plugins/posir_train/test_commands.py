@@ -40,8 +40,10 @@ def invoke(*arguments):
 
 
 def test_composed_data_is_read(data):
-    found = read_examples(open_dataset(str(data)))
-    assert sorted({one.document.corpus for one in found.examples}) == [f"eng-Latn/facts_{number}" for number in (1, 2, 3)]
+    examples = read_examples(open_dataset(str(data)))
+    assert sorted({example.document.corpus for example in examples.examples}) == [
+        f"eng-Latn/facts_{number}" for number in (1, 2, 3)
+    ]
 
 
 @pytest.mark.slow
@@ -72,7 +74,7 @@ def test_a_model_is_trained_and_compared(model, data, squad, tmp_path):
         assert str(tmp_path.parent) not in file.read_text()
     assert f"POSIR_DATA={output}/training/held-out mteb run -t PosIR-English -m {model}" in text
     assert "local/tuned" in invoke(
-        "probe", output, "--documents", 2, "--probe", "segment_similarity_3", "--output-folder", tmp_path / "r"
+        "probe", output, "--documents", 2, "--probe", "segment_similarity_3", "--output", tmp_path / "r"
     )
     with pytest.raises(PosirError, match=r"not empty\. Continue it with --resume, or choose another --output"):
         invoke("train", model, *options)

@@ -33,38 +33,38 @@ def test_evidence_is_at_each_position_and_spans_are_true(sources, kind):
     assert len(corpora[0]) + skipped.total() == len(sources)
     assert len(corpora[0]) > 20
     for examples in corpora:
-        counts = Counter(one.position for one in examples)
+        counts = Counter(example.position for example in examples)
         assert max(counts.values()) - min(counts[position] for position in Position) <= 1
-        assert all(one.evidence == original[one.id].evidence for one in examples)
-        lengths = [len(tokens) for tokens in TOKENS.find_tokens([one.document.text for one in examples])]
+        assert all(example.evidence == original[example.id].evidence for example in examples)
+        lengths = [len(tokens) for tokens in TOKENS.find_tokens([example.document.text for example in examples])]
         assert max(lengths) <= 90 + 3
     positions = [{examples[row].position for examples in corpora} for row in range(len(corpora[0]))]
-    assert all(found == set(Position) for found in positions)
+    assert all(position == set(Position) for position in positions)
 
 
 def test_windows_are_parts_of_their_documents(sources):
     corpora, _ = compose_each(sources, WindowComposer(90), seed=1)
     original = {source.example.id: source.example for source in sources}
-    for one in corpora[0]:
-        text = original[one.id].document.text
-        start = text.index(one.document.text)
+    for item in corpora[0]:
+        text = original[item.id].document.text
+        start = text.index(item.document.text)
         assert text[start - 1 : start] in ("", " ")
-        assert one.start + start == original[one.id].start
-        assert one.document.article == original[one.id].document.article
+        assert item.start + start == original[item.id].start
+        assert item.document.article == original[item.id].document.article
 
 
 def test_mosaics_have_passages_of_their_own_group_only(sources):
     composer = build_mosaic_composer(sources, 90, 4, seed=1)
     corpora, _ = compose_each(sources, composer, seed=1)
-    for one in corpora[0]:
-        members = [article for article, group in composer.groups.items() if group == one.document.article]
+    for item in corpora[0]:
+        members = [article for article, group in composer.groups.items() if group == item.document.article]
         texts = " ".join(source.example.document.text for source in sources if source.example.document.article in members)
-        assert all(part in texts for part in one.document.text.split("\n\n"))
+        assert all(part in texts for part in item.document.text.split("\n\n"))
 
 
 def test_positions_are_drawn_by_weight(sources):
     examples, _ = compose_weighted(sources, WindowComposer(90), (0, 0, 1), seed=1)
-    assert {one.position for one in examples} == {Position.END}
+    assert {example.position for example in examples} == {Position.END}
     assert examples == compose_weighted(sources, WindowComposer(90), (0, 0, 1), seed=1)[0]
 
 
@@ -79,12 +79,14 @@ def test_composed_domains_are_valid_and_read_back(sources, tmp_path):
     corpora, _ = compose_each(sources, WindowComposer(90), seed=1)
     for target, examples in zip(list_targets("eng-Latn", "facts", tmp_path, 3), corpora, strict=True):
         write_examples(examples, (), target, TOKENS)
-    found = read_examples(open_dataset(str(tmp_path)))
-    written = {(f"eng-Latn/facts_{number}", one.id): one for number, examples in enumerate(corpora, 1) for one in examples}
-    assert len(found.examples) == len(written)
-    for one in found.examples:
-        expected = written[one.document.corpus, one.id]
-        assert (one.evidence, one.position, one.document.article) == (
+    result = read_examples(open_dataset(str(tmp_path)))
+    written = {
+        (f"eng-Latn/facts_{number}", example.id): example for number, examples in enumerate(corpora, 1) for example in examples
+    }
+    assert len(result.examples) == len(written)
+    for example in result.examples:
+        expected = written[example.document.corpus, example.id]
+        assert (example.evidence, example.position, example.document.article) == (
             expected.evidence,
             expected.position,
             expected.document.article,

@@ -9,9 +9,10 @@ from torch import nn
 
 from posir_significance.observations import Observations
 from posir_tasks.errors import ScoreError
-from posir_train.evaluation import CRITERION, Measurement, PositionEvaluator, compute_scores, measure
+from posir_train.evaluation import Measurement, measure
 from posir_train.examples import TrainingDocument
 from posir_train.layout import list_tasks, write_dataset
+from posir_train.position_evaluator import CRITERION, compute_scores
 from posir_train.report import TrainingComparison
 from tests.plugins.posir_train.texts import build_examples
 
@@ -30,14 +31,14 @@ class ListModel(SentenceTransformer):
         return np.eye(len(self.places))[[self.places[text] for text in texts]]
 
     def encode_query(self, texts, **_):
-        found = []
+        values = []
         by_text = {example.question: example for example in DATA.examples}
         for example in map(by_text.get, texts):
             own = self.places[example.document.text]
             vector = np.zeros(len(self.places))
             vector[own], vector[(own + 1) % len(vector)] = self.weights[example.position], 0.5
-            found.append(vector)
-        return np.array(found)
+            values.append(vector)
+        return np.array(values)
 
 
 @pytest.fixture(scope="module")
@@ -47,34 +48,34 @@ def held_out(tmp_path_factory):
 
 def test_ranks_and_scores_by_position(held_out):
     base = measure(ListModel([1.0, 1.0, 1.0]), held_out)
-    found = measure(ListModel([1.0, 1.0, 0.1]), held_out)
-    scores = compute_scores(found, base)
+    result = measure(ListModel([1.0, 1.0, 0.1]), held_out)
+    scores = compute_scores(result.ranks, base.ranks)
     assert scores["start_to_end"] == pytest.approx(1 - 1 / np.log2(3))
     assert scores["start_to_end_low"] < scores["start_to_end"] < scores["start_to_end_high"]
     assert [scores[f"ndcg_at_10_{name}"] for name in ("begin", "middle", "end")] == pytest.approx([1, 1, 1 / np.log2(3)])
     assert scores["psi_low"] <= scores["psi"] <= scores["psi_high"]
-    assert found.unrelated_cosine == 0
+    assert result.unrelated_cosine == 0
 
 
 def test_the_criterion_prefers_less_bias_unless_ndcg_is_lost(held_out):
     base = measure(ListModel([1.0, 0.1, 0.1]), held_out)
     biased, even, lost = (
-        compute_scores(measure(ListModel(weights), held_out), base)[CRITERION]
+        compute_scores(measure(ListModel(weights), held_out).ranks, base.ranks)[CRITERION]
         for weights in ([1.0, 1.0, 0.1], [1.0, 1.0, 1.0], [0.1, 0.1, 0.1])
     )
     assert lost < 0 < biased < even
 
 
 def test_measurements_are_read_back(held_out):
-    found = measure(ListModel([1.0, 1.0, 0.1]), held_out)
-    again = Measurement.from_json(found.to_json())
-    assert again.ranks == found.ranks
-    assert again.unrelated_cosine == found.unrelated_cosine
+    result = measure(ListModel([1.0, 1.0, 0.1]), held_out)
+    again = Measurement.from_json(result.to_json())
+    assert again.ranks == result.ranks
+    assert again.unrelated_cosine == result.unrelated_cosine
 
 
 def test_articles_are_clusters(held_out):
-    found = measure(ListModel([1.0, 1.0, 1.0]), held_out)
-    assert len(np.unique(Observations.from_ranks(found.ranks).clusters)) == len(DATA.articles)
+    result = measure(ListModel([1.0, 1.0, 1.0]), held_out)
+    assert len(np.unique(Observations.from_ranks(result.ranks).clusters)) == len(DATA.articles)
 
 
 def test_documents_without_a_question_are_searched(tmp_path):
@@ -84,7 +85,8 @@ def test_documents_without_a_question_are_searched(tmp_path):
     dataset = write_dataset(data, tmp_path / "held-out")
     vectors = np.random.default_rng(0).normal(size=(300, 8))
     places = {
-        text: row for row, text in enumerate([*(one.text for one in data.corpus), *(one.question for one in data.examples)])
+        text: row
+        for row, text in enumerate([*(corpu.text for corpu in data.corpus), *(example.question for example in data.examples)])
     }
 
     class Model(ListModel):
@@ -93,7 +95,7 @@ def test_documents_without_a_question_are_searched(tmp_path):
 
         encode_query = encode_document
 
-    found = measure(Model([1, 1, 1]), dataset).ranks.profile
+    profile = measure(Model([1, 1, 1]), dataset).ranks.profile
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     corpus = unit[: len(data.corpus)]
     gains = []
@@ -101,7 +103,7 @@ def test_documents_without_a_question_are_searched(tmp_path):
         scores = corpus @ unit[len(corpus) + row]
         rank = 1 + (scores > scores[data.corpus.index(example.document)]).sum()
         gains.append(1 / np.log2(1 + rank) if rank <= 10 else 0)
-    assert found.score() == pytest.approx(np.mean(gains), abs=1e-6)
+    assert profile.score() == pytest.approx(np.mean(gains), abs=1e-6)
 
 
 def test_mteb_finds_the_same_figures_in_the_folder(held_out, monkeypatch):
@@ -112,9 +114,9 @@ def test_mteb_finds_the_same_figures_in_the_folder(held_out, monkeypatch):
     scores = mteb.evaluate(model, mteb.get_task(name), cache=None, co2_tracker=False).task_results[0].scores["test"][0]
     expected = scores["position_scores"]["all"]
     for score, key in (("nDCG@10", "ndcg_at_10"), ("start to end", "start_to_end"), ("PSI", "psi")):
-        found = next(change.before for change in changes if change.score == score)
+        before = next(change.before for change in changes if change.score == score)
         figures = expected[key], *expected[f"{key}_interval"]
-        assert (found.value, found.low, found.high) == pytest.approx(figures, abs=1e-6)
+        assert (before.value, before.low, before.high) == pytest.approx(figures, abs=1e-6)
 
 
 def test_nan_is_refused(held_out):
@@ -124,15 +126,3 @@ def test_nan_is_refused(held_out):
 
     with pytest.raises(ScoreError, match="NaN"):
         measure(Model([1, 1, 1]), held_out)
-
-
-def test_the_evaluator_keeps_its_measurements(held_out):
-    base = measure(ListModel([1.0, 1.0, 1.0]), held_out)
-
-    class Model(ListModel):
-        model_card_data = type("Card", (), {"set_evaluation_metrics": lambda *_: None})()
-
-    evaluator = PositionEvaluator(held_out, base)
-    scores = evaluator(Model([1.0, 1.0, 0.1]), steps=7)
-    assert evaluator.primary_metric in scores
-    assert set(evaluator.measured) == {7}

@@ -13,25 +13,25 @@ from tests.support.datasets import posir_tables, write_domain
 
 def test_squad_json_is_read_with_its_articles(tmp_path):
     data = build_examples()
-    found = read_examples(open_dataset(str(write_squad(tmp_path / "made.json", data))))
-    assert [(one.question, one.start, one.evidence) for one in found.examples] == [
-        (one.question, one.start, one.evidence) for one in data.examples
+    examples = read_examples(open_dataset(str(write_squad(tmp_path / "made.json", data))))
+    assert [(example.question, example.start, example.evidence) for example in examples.examples] == [
+        (example.question, example.start, example.evidence) for example in data.examples
     ]
-    assert found.articles == data.articles
+    assert examples.articles == data.articles
 
 
 def test_a_folder_is_read(posir_folder):
-    found = read_examples(open_dataset(str(posir_folder)))
-    assert found.examples
-    assert all(one.evidence.strip() and one.document.corpus == "eng-Latn/sports" for one in found.examples)
+    examples = read_examples(open_dataset(str(posir_folder)))
+    assert examples.examples
+    assert all(example.evidence.strip() and example.document.corpus == "eng-Latn/sports" for example in examples.examples)
 
 
 def test_corpora_are_pooled_with_distinct_ids(tmp_path):
     for domain in ("sports", "game"):
         write_domain(tmp_path / "data", posir_tables(), domain=domain)
     data = pool_corpora(read_examples(open_dataset(str(tmp_path / "data"))))
-    assert len({one.id for one in data.examples}) == len(data.examples)
-    assert len({one.document.corpus for one in data.examples}) == 1
+    assert len({example.id for example in data.examples}) == len(data.examples)
+    assert len({example.document.corpus for example in data.examples}) == 1
 
 
 def test_data_without_answers_is_refused(tmp_path):
@@ -66,7 +66,7 @@ def test_articles_with_the_same_text_are_one():
     first, second = data.documents[:2]
     copy = replace(first, id="copy", article=second.article)
     merged = merge_articles([*data.examples, Example("q", "What?", copy, 0, 3)])
-    assert len({one.document.article for one in merged}) == 2
+    assert len({example.document.article for example in merged}) == 2
 
 
 @pytest.mark.parametrize(("articles", "share"), [(1, 0.5), (3, 0.5), (10, 0.0), (10, 1.0)])

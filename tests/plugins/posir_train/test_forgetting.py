@@ -17,11 +17,11 @@ from tests.plugins.posir_train.texts import write_squad
 def test_queries_are_paired():
     before = {str(row): 0.5 for row in range(40)}
     after = {name: 0.5 - 0.2 * (int(name) % 4 > 0) for name in reversed(list(before))}
-    found = compare_queries("SciFact", before, after)
-    assert found.title == "forgetting check SciFact, nDCG@10"
-    assert found.before.value == pytest.approx(0.5)
-    assert found.difference.value == pytest.approx(-0.15)
-    assert found.p_value < 0.001
+    queries = compare_queries("SciFact", before, after)
+    assert queries.title == "forgetting check SciFact, nDCG@10"
+    assert queries.before.value == pytest.approx(0.5)
+    assert queries.difference.value == pytest.approx(-0.15)
+    assert queries.p_value < 0.001
     assert compare_queries("SciFact", before, before).p_value == 1
 
 
@@ -32,11 +32,11 @@ def test_data_with_evidence_is_measured_by_position(tmp_path):
     forgetting_check = open_forgetting_check(str(write_squad(tmp_path / "facts.json", DATA)))
     models = ListModel([1.0, 1.0, 1.0]), ListModel([1.0, 1.0, 0.1])
     result = forgetting_check.compare(*models, NOTHING)
-    found = {change.score: change for change in correct(result.changes)}
+    changes = {change.score: change for change in correct(result.changes)}
     assert {change.forgetting_check for change in result.changes} == {"facts"}
-    assert found[NDCG].verdict == "worse"
-    assert found[f"{NDCG}, begin"].difference.value == 0
-    assert found[START_TO_END].verdict == "more biased"
+    assert changes[NDCG].verdict == "worse"
+    assert changes[f"{NDCG}, begin"].difference.value == 0
+    assert changes[START_TO_END].verdict == "more biased"
     questions = f"Forgetting check facts: {len(DATA.examples)} questions about {len(DATA.articles)} articles."
     assert result.notes[0] == questions
     trained = replace(NOTHING, articles={*DATA.articles[:2]})

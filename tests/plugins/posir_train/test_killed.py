@@ -63,8 +63,8 @@ def test_killed_ten_times_it_goes_on(tmp_path):
         assert run_process(tmp_path, output, rng.randint(3, operations // 4), resume=kills > 1) == -signal.SIGKILL
         assert not (output / "modules.json").exists() or (output / "model.safetensors").exists()
     assert run_process(tmp_path, output, None, resume=True) == 0
-    expected, found = (load_file(one / "model.safetensors") for one in (tmp_path / "unbroken", output))
-    assert all(torch.equal(expected[name], found[name]) for name in expected)
+    expected, result = (load_file(value / "model.safetensors") for value in (tmp_path / "unbroken", output))
+    assert all(torch.equal(expected[name], result[name]) for name in expected)
 
 
 def run_process(*arguments, resume):

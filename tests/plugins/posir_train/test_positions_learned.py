@@ -23,9 +23,9 @@ def windows(squad_data):
     sources = tokenize_examples(data, load_tokenizer(str(get_model_path())))
     corpora, _ = compose_each(sources, WindowComposer(126), seed=42)
     return data.select(
-        replace(one, document=replace(one.document, corpus=f"eng-Latn/covid_{number}"))
+        replace(example, document=replace(example.document, corpus=f"eng-Latn/covid_{number}"))
         for number, examples in enumerate(corpora, start=1)
-        for one in examples
+        for example in examples
     )
 
 
@@ -57,24 +57,24 @@ def run(windows, folder, positions, steps=24, base=None, name=None):
 
 def test_a_model_finds_what_it_was_trained_on_and_is_cured(windows, folder):
     begin, end, uniform = (run(windows, folder, positions) for positions in ("begin", "end", "uniform"))
-    assert_biased(begin, found="begin", lost="end")
+    assert_biased(begin, learned="begin", lost="end")
     assert begin[START_TO_END].after.value > 0.3
-    assert_biased(end, found="end", lost="begin")
+    assert_biased(end, learned="end", lost="begin")
     assert end[START_TO_END].after.value < -0.3
     assert uniform[NDCG].verdict == "better"
     assert all(uniform[f"{NDCG}, {position.title}"].verdict == "better" for position in Position)
     cured = run(windows, folder, "uniform", steps=48, base=str(folder / "begin"), name="cured")
     assert (cured[START_TO_END].verdict, cured[PSI].verdict, cured[NDCG].verdict) == ("less biased", "less biased", "better")
     assert max(cured[score].p_corrected for score in (START_TO_END, PSI, NDCG)) < 0.001
-    for one in (uniform, cured):
-        assert abs(one[START_TO_END].after.value) < 0.12
-        assert one[PSI].after.value < begin[PSI].after.value / 2
+    for value in (uniform, cured):
+        assert abs(value[START_TO_END].after.value) < 0.12
+        assert value[PSI].after.value < begin[PSI].after.value / 2
 
 
-def assert_biased(changes, found, lost):
+def assert_biased(changes, learned, lost):
     """Assert that a position is found better and another worse than before, with p < 0.001, and that PSI is above 0.4."""
     assert changes[PSI].after.value > 0.4
-    assert (changes[f"{NDCG}, {found}"].verdict, changes[f"{NDCG}, {lost}"].verdict) == ("better", "worse")
+    assert (changes[f"{NDCG}, {learned}"].verdict, changes[f"{NDCG}, {lost}"].verdict) == ("better", "worse")
     assert changes[START_TO_END].verdict == changes[PSI].verdict == "more biased"
-    scores = (START_TO_END, PSI, f"{NDCG}, {found}", f"{NDCG}, {lost}")
+    scores = (START_TO_END, PSI, f"{NDCG}, {learned}", f"{NDCG}, {lost}")
     assert max(changes[score].p_corrected for score in scores) < 0.001

@@ -4,11 +4,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from posir_significance.analysis import assign_thirds
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.estimates import Difference, Estimate
 from posir_tasks.evidence import Evidence
 from posir_tasks.schemes import RelativePositions
+from posir_tasks.thirds import assign_thirds
 from posir_tasks.tokens import CountedWith
 from posir_tasks.window_coverage import TruncatedEvidence, WindowCoverage
 from posir_train.evaluation import Measurement
@@ -31,20 +31,20 @@ DATA = build_examples(articles=25, questions=9)
 
 SCHEME = RelativePositions()
 EVIDENCE = Evidence(
-    query_ids=[one.id for one in DATA.examples],
-    document_ids=[one.document.id for one in DATA.examples],
-    starts=np.array([one.start for one in DATA.examples]),
-    ends=np.array([one.end for one in DATA.examples]),
-    characters=np.array([len(one.document.text) for one in DATA.examples]),
+    query_ids=[example.id for example in DATA.examples],
+    document_ids=[example.document.id for example in DATA.examples],
+    starts=np.array([example.start for example in DATA.examples]),
+    ends=np.array([example.end for example in DATA.examples]),
+    characters=np.array([len(example.document.text) for example in DATA.examples]),
     tokens=np.full(len(DATA.examples), 100),
 )
 THIRDS = assign_thirds(20)[SCHEME.cells(EVIDENCE).position]
 
 
-def measurement(found, cosine=0.1, seed=0, beyond=None):
+def measurement(result, cosine=0.1, seed=0, beyond=None):
     """Return a model that ranks a document first with these probabilities by third, else in the tenth place."""
     rng = np.random.default_rng(seed)
-    ranks = np.array([1 if rng.random() < found[third] else 10 for third in THIRDS], np.int64)
+    ranks = np.array([1 if rng.random() < result[third] else 10 for third in THIRDS], np.int64)
     truncated = None if beyond is None else TruncatedEvidence(40, beyond, CountedWith.TOKENIZER)
     coverage = WindowCoverage.from_ranks(truncated, SCHEME, EVIDENCE, ranks) if truncated else None
     return Measurement(DocumentRanks.from_ranks(SCHEME, EVIDENCE, ranks, beyond), coverage, cosine)
@@ -62,20 +62,20 @@ def verdicts(before, after):
 
 
 def test_a_cure_is_better_and_less_biased():
-    found = verdicts(BIASED, EVEN)
-    assert (found[NDCG], found[START_TO_END], found[PSI]) == ("better", "less biased", "less biased")
-    assert found[f"{NDCG}, end"] == "better"
-    assert found[COSINE] == ""
+    result = verdicts(BIASED, EVEN)
+    assert (result[NDCG], result[START_TO_END], result[PSI]) == ("better", "less biased", "less biased")
+    assert result[f"{NDCG}, end"] == "better"
+    assert result[COSINE] == ""
 
 
 def test_the_other_way_is_worse_and_more_biased():
-    found = verdicts(EVEN, BIASED)
-    assert (found[NDCG], found[START_TO_END], found[PSI]) == ("worse", "more biased", "more biased")
+    result = verdicts(EVEN, BIASED)
+    assert (result[NDCG], result[START_TO_END], result[PSI]) == ("worse", "more biased", "more biased")
 
 
 def test_chance_is_not_significant():
-    found = verdicts(EVEN, measurement([0.85, 0.85, 0.85], seed=2))
-    assert {value for score, value in found.items() if score != COSINE} == {"not significant"}
+    result = verdicts(EVEN, measurement([0.85, 0.85, 0.85], seed=2))
+    assert {value for score, value in result.items() if score != COSINE} == {"not significant"}
 
 
 @pytest.mark.parametrize(
@@ -111,10 +111,10 @@ def test_positions_are_corrected_together_and_nothing_else():
         for change in compare(BIASED, EVEN)
         if change.p_value is not None
     ]
-    found = {change.score: change.p_corrected for change in correct(changes)}
-    positions = [p_value for score, p_value in found.items() if score.startswith(f"{NDCG}, ")]
+    result = {change.score: change.p_corrected for change in correct(changes)}
+    positions = [p_value for score, p_value in result.items() if score.startswith(f"{NDCG}, ")]
     assert positions == pytest.approx([0.09] * 3)
-    assert found[NDCG] == found[START_TO_END] == found[PSI] == 0.03
+    assert result[NDCG] == result[START_TO_END] == result[PSI] == 0.03
 
 
 def test_differences_are_those_of_the_scores():
@@ -142,28 +142,28 @@ def test_less_bias_is_never_said_without_the_loss(after, verdict):
 def test_the_loss_is_that_of_the_same_questions():
     lost = compare(BIASED, measurement([0.2, 0.2, 0.2], seed=1))
     changes = correct([*compare(BIASED, EVEN), *(replace(change, forgetting_check="others") for change in lost)])
-    found = {change.title: change.verdict for change in changes}
-    assert found[START_TO_END] == "less biased"
-    assert "but worse" in found[f"forgetting check others, {START_TO_END}"]
+    verdicts = {change.title: change.verdict for change in changes}
+    assert verdicts[START_TO_END] == "less biased"
+    assert "but worse" in verdicts[f"forgetting check others, {START_TO_END}"]
 
 
 def test_truncation_is_said_of_both_models():
     beyond = np.where(THIRDS == 0, 0, 2)
     before, after = measurement([0.9, 0.5, 0.2], beyond=beyond), measurement([0.5, 0.5, 0.5])
-    one, other = TrainingComparison(before, after, ("base", "trained")).truncation
+    first, other = TrainingComparison(before, after, ("base", "trained")).truncation
     share = f"{100 * np.mean(beyond > 0):.1f}"
-    assert one.startswith(
+    assert first.startswith(
         f"base reads the first 40 tokens of a document. By the model's own tokenizer, for {share} % of the quer"
     )
-    assert "where the model cannot find it. Over the other" in one
+    assert "where the model cannot find it. Over the other" in first
     assert other == "The input window is unknown for trained."
 
 
 def test_a_collapse_is_named():
     changes = correct(compare(BIASED, measurement([0.3, 0.3, 0.3], cosine=0.98)))
-    found = find_warnings(changes)
-    assert "cosine of unrelated texts has risen from 0.10 to 0.98" in found[0]
-    assert "nDCG@10 is significantly below" in found[1]
+    result = find_warnings(changes)
+    assert "cosine of unrelated texts has risen from 0.10 to 0.98" in result[0]
+    assert "nDCG@10 is significantly below" in result[1]
     assert find_warnings(correct(compare(BIASED, EVEN))) == []
 
 
@@ -171,6 +171,8 @@ def test_the_table_has_every_score():
     changes = correct(compare(BIASED, EVEN))
     table = build_table(changes, "title", [])
     assert (
-        [row[0] for row in table.rows] == [change.score for change in changes] == [one["score"] for one in to_records(changes)]
+        [row[0] for row in table.rows]
+        == [change.score for change in changes]
+        == [record["score"] for record in to_records(changes)]
     )
     assert table.rows[0][1].startswith(f"{100 * BIASED.ranks.profile.score():.1f} [")

@@ -69,7 +69,9 @@ def test_without_groups_a_batch_is_a_random_draw(windows):
     """Built-in or Learned has no groups of articles."""
     batches = plan(windows, per_article=1).form_batches(8, seed=1, epoch=0)
     neighbors = [
-        windows[one].document.article == windows[other].document.article for batch in batches for one, other in pairwise(batch)
+        windows[first].document.article == windows[other].document.article
+        for batch in batches
+        for first, other in pairwise(batch)
     ]
     assert sum(neighbors) / len(neighbors) < 2 / 8
 
@@ -78,7 +80,7 @@ def test_without_groups_a_batch_is_a_random_draw(windows):
 def windows():
     sources = tokenize_examples(build_examples(articles=8, questions=12, sentences=60), EstimatedTokenizer())
     corpora, _ = compose_each(sources, WindowComposer(90), seed=1)
-    return [one for examples in corpora for one in examples]
+    return [example for examples in corpora for example in examples]
 
 
 @pytest.mark.parametrize("positions", ["begin", "uniform", "2,1,1", "1,0,3"])
@@ -110,12 +112,12 @@ def test_batches_are_full_and_of_one_length(windows):
 def test_no_document_answers_two_questions_of_a_batch(windows):
     for batch in plan(windows).form_batches(8, seed=1, epoch=0):
         examples = [windows[row] for row in batch]
-        assert len({one.question for one in examples}) == len(examples)
+        assert len({example.question for example in examples}) == len(examples)
         assert not any(
-            one.is_answered_by(other.document.text)
-            for one in examples
+            example.is_answered_by(other.document.text)
+            for example in examples
             for other in examples
-            if one is not other and one.document.article == other.document.article
+            if example is not other and example.document.article == other.document.article
         )
 
 
@@ -134,7 +136,7 @@ def test_epochs_differ_and_are_reproducible(windows):
 
 
 def test_lengths_without_all_positions_are_left_out(windows):
-    lengths = [900 if one.position == Position.END else 100 for one in windows]
+    lengths = [900 if window.position == Position.END else 100 for window in windows]
     with pytest.raises(PosirError, match="no length has all positions"):
         plan(windows, lengths=lengths)
     assert plan(windows, "end", lengths=lengths).form_batches(8, seed=1, epoch=0)
@@ -142,13 +144,13 @@ def test_lengths_without_all_positions_are_left_out(windows):
 
 def test_an_empty_position_is_named(windows):
     with pytest.raises(PosirError, match=r"no question has its evidence at end .*begin \d+, middle \d+, end 0"):
-        plan([one for one in windows if one.position != Position.END])
+        plan([window for window in windows if window.position != Position.END])
 
 
 def test_questions_about_one_article_are_refused(windows):
-    one = [replace(example, document=replace(example.document, article="same")) for example in windows]
+    item = [replace(example, document=replace(example.document, article="same")) for example in windows]
     with pytest.raises(PosirError, match="about one document or article, same"):
-        plan(one)
+        plan(item)
 
 
 def test_batches_that_cannot_be_filled_are_smaller():
@@ -160,6 +162,6 @@ def test_batches_that_cannot_be_filled_are_smaller():
 
 def test_questions_that_answer_each_other_are_refused():
     data = build_examples(articles=2, questions=3)
-    same = [replace(one, question="What?") for one in data.examples]
+    same = [replace(example, question="What?") for example in data.examples]
     with pytest.raises(PosirError, match="no two questions can be in one batch"):
         plan(same).form_batches(8, seed=1, epoch=0)

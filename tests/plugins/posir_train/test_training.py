@@ -28,9 +28,9 @@ def data():
     source = build_examples(articles=10, questions=6)
     corpora, _ = compose_each(tokenize_examples(source, EstimatedTokenizer()), WindowComposer(40), seed=1)
     return source.select(
-        replace(one, document=replace(one.document, corpus=f"eng-Latn/c{number}"))
-        for number, found in enumerate(corpora)
-        for one in found
+        replace(item, document=replace(item.document, corpus=f"eng-Latn/c{number}"))
+        for number, result in enumerate(corpora)
+        for item in result
     )
 
 
@@ -61,8 +61,8 @@ def weights(folder):
     return load_file(folder / "model.safetensors")
 
 
-def same(one, other):
-    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+def same(first, other):
+    return first.keys() == other.keys() and all(torch.equal(first[name], other[name]) for name in first)
 
 
 @pytest.fixture(scope="module")
@@ -118,8 +118,8 @@ def test_another_seed_gives_another_model(settings, data, unbroken, tmp_path):
     ],
 )
 def test_every_way_to_train_gives_a_model(settings, data, tmp_path, changes):
-    found = train(change(settings, **changes), RunFolder(tmp_path / "model"), data)
-    assert found.steps in (2, 4, 6)
+    result = train(change(settings, **changes), RunFolder(tmp_path / "model"), data)
+    assert result.steps in (2, 4, 6)
     assert (tmp_path / "model" / "modules.json").exists()
 
 
@@ -222,8 +222,8 @@ def test_an_incomplete_checkpoint_is_removed(tmp_path):
 
 
 def test_a_model_filters_by_margin(settings, data, model, tmp_path):
-    found = train(change(settings, rerankers=(model,), margin=-2.0, max_steps=1), RunFolder(tmp_path / "all"), data)
-    assert found.data.training.notes == ("left out: 0 questions with a margin below -2",)
+    result = train(change(settings, rerankers=(model,), margin=-2.0, max_steps=1), RunFolder(tmp_path / "all"), data)
+    assert result.data.training.notes == ("left out: 0 questions with a margin below -2",)
     filtered = change(settings, positions="1,1,1", rerankers=(model,), margin=0.0, max_steps=1)
-    found = train(filtered, RunFolder(tmp_path / "some"), data)
-    assert "with a margin below 0" in found.data.training.notes[0]
+    result = train(filtered, RunFolder(tmp_path / "some"), data)
+    assert "with a margin below 0" in result.data.training.notes[0]

@@ -34,9 +34,13 @@ def write_squad(file: Path, data: Examples) -> Path:
         {
             "context": document.text,
             "qas": [
-                {"id": one.id, "question": one.question, "answers": [{"text": one.evidence, "answer_start": one.start}]}
-                for one in data.examples
-                if one.document == document
+                {
+                    "id": example.id,
+                    "question": example.question,
+                    "answers": [{"text": example.evidence, "answer_start": example.start}],
+                }
+                for example in data.examples
+                if example.document == document
             ],
         }
         for document in data.documents

@@ -1,13 +1,25 @@
-"""`posir --help` lists every command in the panel of its purpose."""
+"""`posir --help` lists every command in the panel of its purpose, and imports none of them."""
 
+import json
 import re
+from importlib.metadata import entry_points
 
-import typer
-from typer.main import get_command
+import numpy as np
+import pytest
+from typer.testing import CliRunner
 
+from posir_tasks.command import lazy
 from posir_tasks.command.app import build_app
+from posir_tasks.errors import PosirError
+from posir_tasks.plugin_api import Command
 from posir_tasks.plugin_api.panels import PANELS
-from tests.support.commands import run
+from tests.support.cli import leaf_commands
+from tests.support.commands import python, run
+from tests.support.results import write_result
+from tests.support.simulation import build_profile, draw_counts
+
+#: Packages that take longer to import than the rest of the command line.
+HEAVY = {"numpy", "scipy", "scipy.stats", "polars", "pyarrow", "pandas", "pydantic", "datasets", "altair", "mteb", "torch"}
 
 
 def commands_by_panel(help_text):
@@ -28,22 +40,92 @@ def test_every_command_is_in_a_panel_and_the_panels_are_in_order():
     del panels["Options"]
     assert tuple(panels) == PANELS
     listed = [name for names in panels.values() for name in names]
-    assert sorted(listed) == sorted(get_command(build_app()).commands)
+    assert sorted(listed) == sorted({name.partition(" ")[0] for name in leaf_commands()})
     assert panels["Leaderboard"] == ["submit", "check-results", "leaderboard"]
+    assert panels["Which is better?"][0] == "compare"
+
+
+def test_posir_alone_prints_the_same_help():
+    alone = run("posir")
+    assert (alone.returncode, alone.stdout) == (0, run("posir", "--help").stdout)
+
+
+def test_summaries_are_sentences_that_fit_a_terminal():
+    commands = lazy.declared_commands()
+    assert {command.name for command in commands if len(command.summary) > 60 or not command.summary.endswith(".")} == set()
+
+
+def imported_after(*arguments):
+    """The top-level modules that a command has imported in a process of its own when it ends."""
+    done = python(
+        f"""
+import json, sys
+from posir_tasks.command.app import run_app
+sys.argv = ["posir", *{arguments!r}]
+try:
+    run_app()
+except SystemExit:
+    pass
+print(json.dumps(sorted({{name.partition(".")[0] for name in sys.modules}} | ({{"scipy.stats"}} & sys.modules.keys()))))
+"""
+    )
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_help_imports_nothing_heavy_and_no_command():
+    modules = imported_after("--help")
+    assert modules & HEAVY == set()
+    assert {point.value.partition(".")[0] for point in entry_points(group="posir")} <= modules
+
+
+@pytest.mark.parametrize("command", ["report", "rescore", "published"])
+def test_commands_that_read_results_import_neither_mteb_nor_what_they_do_not_use(command, tmp_path):
+    results = ()
+    if command != "published":
+        write_result(tmp_path, {"": build_profile(draw_counts(np.full(20, 0.5), 40, 0))})
+        results = (str(tmp_path),)
+    assert imported_after(command, *results) & (HEAVY - {"numpy", "scipy", "pydantic"}) == set()
+
+
+class Plugins:
+    """In place of the loaded plugins."""
+
+    def __init__(self, **declare):
+        self._declare = declare
+
+    def callers(self, hook):
+        assert hook == "posir_commands"
+        yield from self._declare.items()
 
 
 def test_a_plugin_that_cannot_add_its_commands_is_named_and_the_others_stay(monkeypatch, caplog):
-    def fail(app):  # noqa: ARG001
+    def fail():
         raise ImportError("typer moved it\nmore")
 
-    def add(app):
-        app.command("extra", rich_help_panel="Their own")(lambda: typer.echo("ran"))
+    extra = Command("extra", "os:getcwd", "Show the folder.", "Their own")
+    same = Command("doctor", "os:getpid", "Show the process.")
+    plugins = Plugins(broken=fail, working=lambda: [[extra]], clash=lambda: [[same]], old=lambda: [["name"]])
+    monkeypatch.setattr(lazy, "loaded_plugins", lambda: plugins)
+    assert [command.name for command in lazy.declared_commands()] == ["mteb", "tasks", "doctor", "rescore", "extra"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "posir plugin 'broken' could not add its commands: ImportError: typer moved it",
+        "posir plugin 'clash' declared a command 'doctor', which is posir_tasks.command.doctor:doctor; omitted",
+        "posir plugin 'old' declared 'name', which is no posir_tasks.plugin_api.Command; omitted",
+    ]
 
-    class Plugins:
-        def callers(self, hook):
-            assert hook == "posir_commands"
-            yield from (("broken", fail), ("working", add))
 
-    monkeypatch.setattr("posir_tasks.plugin_api.manager.loaded_plugins", Plugins)
-    assert [*get_command(build_app()).commands] == ["tasks", "doctor", "rescore", "extra"]
-    assert "'broken' could not add its commands: ImportError: typer moved it" in caplog.text
+@pytest.mark.parametrize(
+    ("target", "problem"),
+    [
+        ("gone.module:run", "ModuleNotFoundError: No module named 'gone'"),
+        ("os:gone", "AttributeError: module 'os' has no attribute 'gone'"),
+    ],
+)
+def test_a_command_that_cannot_be_imported_is_listed_and_says_why_when_it_is_called(monkeypatch, target, problem):
+    declared = Command("extra", target, "Do more.")
+    monkeypatch.setattr(lazy, "loaded_plugins", lambda: Plugins(working=lambda: [[declared]]))
+    assert "Do more." in CliRunner().invoke(build_app(), ["--help"]).output
+    called = CliRunner().invoke(build_app(), ["extra"])
+    assert isinstance(called.exception, PosirError)
+    assert str(called.exception).startswith(f"`posir extra` cannot be imported from {target}: {problem}.")

@@ -3,29 +3,20 @@
 import typer
 from typer.testing import CliRunner
 
-from posir_tasks.command.app import build_app
 from posir_tasks.command.progress_option import with_progress
 from posir_tasks.display.progress import track
+from tests.support.cli import leaf_commands
 
 #: Commands that train, encode, evaluate, ask a language model or read many files.
 LONG = {
     "train", "compose", "build run", "build rate-translations",
-    "inspect", "probe", "domain-similarity", "mitigate", "run", "plan", "report", "stats",
+    "window", "inspect", "score-chunks", "score", "probe", "domain-similarity", "mitigate", "run", "plan", "report", "stats",
     "import", "validate", "compare", "rescore", "check-results", "submit", "leaderboard build",
 }  # fmt: skip
 
 
-def commands(group, path=()):
-    for name, command in group.commands.items():
-        if hasattr(command, "commands"):
-            yield from commands(command, (*path, name))
-        else:
-            yield " ".join((*path, name)), command
-
-
 def test_every_long_command_has_the_option():
-    app = typer.main.get_command(build_app())
-    options = {name: {option for one in command.params for option in one.opts} for name, command in commands(app)}
+    options = {name: {option for item in command.params for option in item.opts} for name, command in leaf_commands().items()}
     assert {name for name, given in options.items() if "--quiet" in given} == LONG
 
 

@@ -1,5 +1,7 @@
 """Numbers as text."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +18,9 @@ from posir_tasks.display.numbers import (
 )
 from posir_tasks.estimates import Estimate
 from posir_tasks.scores import Unit
+
+#: Units of real numbers.
+SIGNED = (Unit.PERCENT, Unit.POINTS, Unit.INDEX, Unit.P_VALUE, Unit.NUMBER)
 
 
 def test_missing_values_have_one_mark():
@@ -56,3 +61,11 @@ def test_numbers_are_printed_as_the_papers_print_them(text, expected):
 @given(st.floats(0, 1))
 def test_no_p_value_is_printed_as_zero(value):
     assert format_p_value(value) != "0.000"
+
+
+@given(st.floats(-1e6, 1e6))
+def test_no_number_is_a_zero_with_a_sign(value):
+    estimate = Estimate(value, (value - 1e-6, value + 1e-6))
+    for text in (format_score(unit, estimate if unit is Unit.POINTS else value) for unit in SIGNED):
+        assert not re.search(r"[-+]0(\.0+)?(?![\d.])", text)
+        assert "\N{MINUS SIGN}" not in text

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from rich.console import Console
 
+from posir_tasks.display.presentation import TableResult, present
 from posir_tasks.display.tables import (
     LATEX_SPECIAL,
     Column,
@@ -183,10 +184,23 @@ def test_csv_and_json_hold_the_records_unrounded():
     ],
 )
 def test_a_command_prints_each_format(format_, expected, capsys):
-    print_as(format_, [TABLE], RECORDS, legend=["How to read it."])
+    print_as(format_, [TABLE], RECORDS)
     assert capsys.readouterr().out == expected
 
 
-def test_a_command_prints_the_table_with_its_legend(capsys):
-    print_as(OutputFormat.TEXT, [TABLE], RECORDS, legend=["How to read it."])
-    assert capsys.readouterr().out.splitlines()[-1] == "How to read it."
+def test_a_terminal_explains_only_if_asked_to(capsys):
+    shown = TableResult(rows=RECORDS, tables=[TABLE], sentences=["Found."], notes=["How to read it."], further=["In depth."])
+    present(shown, OutputFormat.TEXT)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "Found."
+    assert lines[-2:] == ["How to read it.", "--explain says what every column means."]
+    present(shown, OutputFormat.TEXT, explain=True)
+    assert capsys.readouterr().out.splitlines()[-2:] == ["How to read it.", "In depth."]
+    assert "In depth." in shown.to_html()
+
+
+def test_columns_of_a_group_are_not_parted():
+    columns = (Column("Method"), *(Column(name, group=group) for group in "AB" for name in (group, "Change")))
+    table = Table(columns, (("plain", *("0123456789",) * 4),))
+    assert [part.headings for part in table.divided(40)] == [("Method", "A", "Change"), ("Method", "B", "Change")]
+    assert [part.headings for part in table.divided(10)] == [("Method", "A", "Change"), ("Method", "B", "Change")]

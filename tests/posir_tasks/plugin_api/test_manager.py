@@ -13,7 +13,8 @@ import pytest
 from posir_tasks.estimates import Estimate
 from posir_tasks.evidence import Evidence
 from posir_tasks.plugin_api import hookimpl, manager
-from posir_tasks.plugin_api.manager import load_plugins, score_result
+from posir_tasks.plugin_api.manager import load_plugins
+from posir_tasks.plugin_api.scoring import score_result
 from posir_tasks.profile import PositionProfile
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.scores import ResultValues, Score
@@ -75,7 +76,7 @@ def scores_of(profile, monkeypatch, caplog):
 
     def scores(*points):
         plugins = load_plugins(points)
-        monkeypatch.setattr(manager, "loaded_plugins", lambda: plugins)
+        monkeypatch.setattr("posir_tasks.plugin_api.scoring.loaded_plugins", lambda: plugins)
         caplog.clear()
         with caplog.at_level(logging.WARNING):
             return dict(score_result(ResultValues(separate_documents(profile)))["all"]), [
@@ -103,9 +104,9 @@ def problems(*points):
 )
 def test_a_plugin_that_cannot_be_loaded_says_why_and_the_others_work(broken, said, scores_of):
     points = [Point("broken", broken), Point("after", scoring(a=1)), Point("before", scoring(b=2))]
-    found = problems(*points)
-    assert set(found) == {"broken"}
-    assert said in found["broken"]
+    result = problems(*points)
+    assert set(result) == {"broken"}
+    assert said in result["broken"]
     assert scores_of(*points) == ({"a": 1, "b": 2}, [])
 
 

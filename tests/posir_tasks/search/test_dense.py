@@ -50,8 +50,8 @@ def ranks_both_ways(model: GivenEmbeddings, top_k: int) -> tuple[np.ndarray, np.
     hits = dense.search_dense(model, corpus, queries, context, top_k=top_k, timer=TimingStack())
     search = SearchEncoderWrapper(model)
     search.index(corpus, **TASK_ARGUMENTS, encode_kwargs={})
-    found = search.search(queries, **TASK_ARGUMENTS, top_k=top_k, encode_kwargs={"show_progress_bar": False})
-    return rank_hits(hits, positives).ranks, rank_results(found, positives).ranks
+    results = search.search(queries, **TASK_ARGUMENTS, top_k=top_k, encode_kwargs={"show_progress_bar": False})
+    return rank_hits(hits, positives).ranks, rank_results(results, positives).ranks
 
 
 @settings(max_examples=40)

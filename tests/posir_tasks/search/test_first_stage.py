@@ -11,8 +11,8 @@ from mteb.timing import TimingStack
 
 from posir_tasks.embeddings.context import EncodingContext
 from posir_tasks.ranks import Hits
-from posir_tasks.search.dispatch import SearchRequest
-from posir_tasks.search.first_stage import load_first_stage, sort_candidates
+from posir_tasks.search.dispatch import SearchRequest, sort_candidates
+from posir_tasks.search.first_stage import load_first_stage
 from posir_tasks.sources.mini import read_mini
 from posir_tasks.tasks.mini import PosIRMini
 
@@ -29,9 +29,9 @@ def test_candidates_are_sorted_by_score_then_by_id_both_descending(documents, da
         )
     )
     ordered = sort_candidates(Hits(np.array(documents), np.array(scores), IDS)).to_list()
-    for rows, of_query, found in zip(documents, scores, ordered, strict=True):
+    for rows, of_query, ordering in zip(documents, scores, ordered, strict=True):
         best = sorted(((score, IDS[row]) for row, score in zip(rows, of_query, strict=True)), reverse=True)
-        assert found == [name for _, name in best]
+        assert ordering == [name for _, name in best]
 
 
 @pytest.mark.parametrize("damage", ["cut off", "empty", "another table"])

@@ -117,14 +117,14 @@ LOADERS = {
 
 def received(model, request, monkeypatch) -> dict[str, list[int]]:
     """Run a model on the relevant documents by mteb's own code; return the tokens that it reads, by document."""
-    found: dict[str, list[int]] = {}
+    values: dict[str, list[int]] = {}
     module = model.model[0]
     original = module.preprocess
 
     def preprocess(inputs, **options):
         features = original(inputs, **options)
-        for one, ids in zip(inputs, features["input_ids"].tolist(), strict=True):
-            found[one if isinstance(one, str) else one[1]] = ids
+        for item, ids in zip(inputs, features["input_ids"].tolist(), strict=True):
+            values[item if isinstance(item, str) else item[1]] = ids
         return features
 
     monkeypatch.setattr(module, "preprocess", preprocess)
@@ -138,7 +138,7 @@ def received(model, request, monkeypatch) -> dict[str, list[int]]:
     else:
         encode = model.encode if hasattr(model, "encode") else model._encode
         encode(documents, prompt_type=PromptType.document, **arguments)
-    return found
+    return values
 
 
 @pytest.mark.parametrize("loader", LOADERS.values(), ids=LOADERS)
@@ -274,5 +274,5 @@ def test_truncation_of_xquad_by_minilm(squad_data, tmp_path, code, language, est
     model = SentenceTransformerEncoderWrapper(SentenceTransformer(str(get_model_path()), device="cpu"))
     truncated = find_truncated(model, request_of(data), data.evidence)
     assert truncated is not None
-    found = [data.evidence.estimate_beyond(256), truncated.beyond]
-    assert [round(100 * float(np.mean(beyond > 0)), 1) for beyond in found] == [estimated, counted]
+    values = [data.evidence.estimate_beyond(256), truncated.beyond]
+    assert [round(100 * float(np.mean(beyond > 0)), 1) for beyond in values] == [estimated, counted]

@@ -115,18 +115,18 @@ def usable(value, least=1):
 
 def first_of_each_id(rows):
     """The rows with an id, of several with the same id the first."""
-    found = {}
+    values = {}
     for row in rows:
         if row["_id"] and "\0" not in row["_id"]:
-            found.setdefault(row["_id"], row)
-    return found
+            values.setdefault(row["_id"], row)
+    return values
 
 
 def readable_rows(corpus, queries, qrels):
     """Each query that can be evaluated with its document, None where there is none."""
     texts = first_of_each_id(corpus)
     judged = [row for row in qrels if None not in row.values() and np.isfinite(float(row["score"])) and row["score"] > 0]
-    found = []
+    values = []
     for name, query in first_of_each_id(queries).items():
         span, positives = query["pos_char_span"] or [], {row["corpus-id"] for row in judged if row["query-id"] == name}
         has_text = query["text"] and query["text"].strip()
@@ -135,8 +135,8 @@ def readable_rows(corpus, queries, qrels):
         )
         if has_text and has_place and len(positives & texts.keys()) == 1:
             (document,) = positives & texts.keys()
-            found.append(query | {"document": document})
-    return found or None
+            values.append(query | {"document": document})
+    return values or None
 
 
 def expected(folder, corpus_folder, *, same_language):
@@ -203,19 +203,22 @@ def check(root, corpus_language):
     same_language = corpus_language == LANGUAGE
     folder, corpus_folder = root / LANGUAGE / "sports", root / corpus_language / "sports"
     is_valid, right = expected(folder, corpus_folder, same_language=same_language)
-    ((_, found),) = inspect_subsets(root, [SubsetKey(LANGUAGE, corpus_language, "sports")])
-    assert (not found.problems) == is_valid, found.problems
-    assert all(problem.file.startswith(str(root)) for problem in found.problems)
+    ((_, subset),) = inspect_subsets(root, [SubsetKey(LANGUAGE, corpus_language, "sports")])
+    assert (not subset.problems) == is_valid, subset.problems
+    assert all(problem.file.startswith(str(root)) for problem in subset.problems)
     data, refusal = read_or_refused(read_domain, LocalRepository(root), LANGUAGE, corpus_language, "sports")
     assert (data is None) == (right is None), refusal
     if data is not None:
         compare(data, right)
         removed = data.tolerated.keys() == {"queries_removed"}
-        assert (not data.tolerated or removed) == (is_valid or is_valid_but_for_titles(found)), (data.tolerated, found.problems)
+        assert (not data.tolerated or removed) == (is_valid or is_valid_but_for_titles(subset)), (
+            data.tolerated,
+            subset.problems,
+        )
 
 
-def is_valid_but_for_titles(found):
-    return all(problem.field == "pos_title" for problem in found.problems)
+def is_valid_but_for_titles(result):
+    return all(problem.field == "pos_title" for problem in result.problems)
 
 
 @settings(max_examples=150)

@@ -75,11 +75,11 @@ def test_ids_in_order_are_accepted_for_translations_and_refused_for_others(tmp_p
 def test_xquad_is_paired_by_its_questions_and_refused_by_order(squad_data, tmp_path, code):
     """The first paragraph of one language is missing beside the complete English file."""
     language = XQUAD[code]
-    english, other = (list(read_squad_json([squad_data / f"xquad.{one}.json"])) for one in ("en", code))
+    english, other = (list(read_squad_json([squad_data / f"xquad.{value}.json"])) for value in ("en", code))
     imported(english, tmp_path)
     imported(other[1:], tmp_path, language=language)
-    found = inspect(tmp_path, language)
-    assert (found.problems, found.warnings) == (
+    inspection = inspect(tmp_path, language)
+    assert (inspection.problems, inspection.warnings) == (
         [],
         [f"{language}-eng-Latn/sports: 239 documents in {language}, 240 in eng-Latn"],
     )
@@ -103,13 +103,13 @@ def test_xquad_is_paired_by_its_questions_and_refused_by_order(squad_data, tmp_p
 
 
 def test_a_shift_in_a_part_is_a_warning_that_names_it(squad_data, tmp_path):
-    english, german = (list(read_squad_json([squad_data / f"xquad.{one}.json"])) for one in ("en", "de"))
+    english, german = (list(read_squad_json([squad_data / f"xquad.{name}.json"])) for name in ("en", "de"))
     imported(with_ids_by_order(english), tmp_path)
     imported([*with_ids_by_order(german[:200]), *with_ids_by_order(german[200:-1], 201)], tmp_path, language=GERMAN)
-    found = inspect(tmp_path)
-    assert found.problems == []
-    assert "consecutive documents, from d20" in found.warnings[1]
-    assert "may not be translations of those of the same id; for 1" in found.warnings[1]
+    inspection = inspect(tmp_path)
+    assert inspection.problems == []
+    assert "consecutive documents, from d20" in inspection.warnings[1]
+    assert "may not be translations of those of the same id; for 1" in inspection.warnings[1]
 
 
 def test_lengths_decide_where_the_texts_are_not_at_hand(tmp_path):
@@ -140,8 +140,8 @@ def test_nothing_more_is_read_from_the_hub(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
     fetched = []
     monkeypatch.setattr(HubRepository, "fetch", lambda _, path: fetched.append(path) or root / path)
-    found = inspect_domain(HubRepository("org/data", "main"), GERMAN, ENGLISH, "sports")
-    assert (found.problems, found.warnings) == ([], [])
+    domain = inspect_domain(HubRepository("org/data", "main"), GERMAN, ENGLISH, "sports")
+    assert (domain.problems, domain.warnings) == ([], [])
     assert fetched == [
         "eng-Latn/sports/corpus.parquet",
         "deu-Latn/sports/queries.parquet",

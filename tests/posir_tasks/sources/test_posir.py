@@ -28,7 +28,9 @@ def with_cell(tables, table, field, row, value):
     """The tables with one value changed; a list also changes the type where it must."""
     values = tables[table][field].to_list()
     values[row] = value
-    numbers = [number for one in values for number in (one if isinstance(one, list) else [one]) if isinstance(number, int)]
+    numbers = [
+        number for value in values for number in (value if isinstance(value, list) else [value]) if isinstance(number, int)
+    ]
     kind = pl.UInt64 if max(numbers, default=0) >= 2**63 else None
     column = pl.Series(field, values, pl.List(kind) if kind and isinstance(value, list) else kind, strict=False)
     return tables | {table: tables[table].with_columns(column)}
@@ -140,11 +142,11 @@ def test_spans_count_code_points(tmp_path):
     data = read(tmp_path)
     text = dict(zip(data.corpus["id"], data.corpus["text"], strict=True))
     evidence = data.evidence
-    found = [
+    result = [
         text[document][start:end]
         for document, start, end in zip(evidence.document_ids, evidence.starts, evidence.ends, strict=True)
     ]
-    assert found == [words for _, _, words in asked.values()]
+    assert result == [words for _, _, words in asked.values()]
     for encoding, unit in (("utf-8", 1), ("utf-16-le", 2)):
         wrong = len(texts["emoji"].encode(encoding)) // unit
         write_domain(tmp_path, with_cell(tables, "queries", "pos_char_length", 0, wrong))

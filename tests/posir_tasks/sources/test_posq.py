@@ -312,7 +312,7 @@ def test_tiny_fineweb_is_the_authors_shuffle_by_class_with_each_question_once(tm
         for question, _, label in [row for row in queries if name in row[2]][:12]:
             expected.setdefault(question, (last[question], label))
     tiny = sample_tiny_fineweb(whole, 12)
-    found = {question: (passage, label) for (question, passage), label in zip(pairs(tiny), tiny.evidence.labels, strict=True)}
-    assert list(found.items()) == list(expected.items())
-    assert len(tiny.queries) == len(found) < 36
+    values = {question: (passage, label) for (question, passage), label in zip(pairs(tiny), tiny.evidence.labels, strict=True)}
+    assert list(values.items()) == list(expected.items())
+    assert len(tiny.queries) == len(values) < 36
     assert tiny.corpus["text"][:] == whole.corpus["text"][:]

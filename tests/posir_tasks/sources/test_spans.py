@@ -148,7 +148,7 @@ def test_another_unicode_form_is_named_and_never_taken(form):
 
 
 @pytest.mark.parametrize(
-    ("files", "distance", "found", "of"),
+    ("files", "distance", "result", "of"),
     [
         ("jaquad/*/*.json", REPAIR_DISTANCE, 27, 35_687),
         ("jaquad/*/*.json", 32, 2_091, 35_687),
@@ -157,7 +157,7 @@ def test_another_unicode_form_is_named_and_never_taken(form):
         ("covidqa.json", REPAIR_DISTANCE, 0, 1_146),
     ],
 )
-def test_the_same_text_is_rarely_near_once_more(squad_data, files, distance, found, of):
+def test_the_same_text_is_rarely_near_once_more(squad_data, files, distance, result, of):
     """What REPAIR_DISTANCE rests on: how often another place would be taken for the right one, were that lost."""
     answers = [
         (paragraph["context"], qa["answers"][0]["text"], qa["answers"][0]["answer_start"])
@@ -168,4 +168,4 @@ def test_the_same_text_is_rarely_near_once_more(squad_data, files, distance, fou
     ]
     right = [answer for answer in answers if answer[0].startswith(*answer[1:])]
     places = [find_occurrences(text, context, max(0, start - distance), start + distance) for context, text, start in right]
-    assert (sum(len(near) > 1 for near in places), len(right)) == (found, of)
+    assert (sum(len(near) > 1 for near in places), len(right)) == (result, of)

@@ -50,13 +50,13 @@ def raising():
     raise ZeroDivisionError("division by zero")
 
 
-def found(*plugins, taken=()):
+def collect(*plugins, taken=()):
     points = [Point(f"plugin{number}", plugin) for number, plugin in enumerate(plugins)]
     return collect_tasks(load_plugins(points), dict.fromkeys(taken, "mteb.tasks.theirs"))
 
 
 def test_a_plugins_tasks_are_found_with_the_plugin_they_are_from():
-    tasks = found(giving(Good), module(posir_scores=lambda: {}), giving(named("Other"), named("Third"))).tasks
+    tasks = collect(giving(Good), module(posir_scores=lambda: {}), giving(named("Other"), named("Third"))).tasks
     assert {name: (given.plugin, given.task.metadata.name) for name, given in tasks.items()} == {
         "Good": ("plugin0", "Good"),
         "Other": ("plugin2", "Other"),
@@ -68,7 +68,7 @@ def test_a_hook_may_yield():
     def posir_task_classes():
         yield Good
 
-    assert list(found(module(posir_task_classes=posir_task_classes)).tasks) == ["Good"]
+    assert list(collect(module(posir_task_classes=posir_task_classes)).tasks) == ["Good"]
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_a_hook_may_yield():
     ],
 )  # fmt: skip
 def test_a_task_that_would_not_run_is_refused_and_the_others_are_kept(task, said):
-    given = found(giving(task, Good), giving(named("After")), taken=["NFCorpus"])
+    given = collect(giving(task, Good), giving(named("After")), taken=["NFCorpus"])
     (problem,) = given.problems
     assert problem.startswith("plugin 'plugin0': ")
     assert said in problem
@@ -112,7 +112,7 @@ def test_a_task_that_would_not_run_is_refused_and_the_others_are_kept(task, said
     ids=["raises", "nothing", "one class", "text", "number"],
 )
 def test_a_hook_that_returns_no_list_is_reported_and_the_others_are_kept(broken, said):
-    given = found(broken, giving(Good))
+    given = collect(broken, giving(Good))
     (problem,) = given.problems
     assert problem.startswith("plugin 'plugin0' could not provide its tasks: ")
     assert said in problem
@@ -120,7 +120,7 @@ def test_a_hook_that_returns_no_list_is_reported_and_the_others_are_kept(broken,
 
 
 def test_of_two_tasks_with_one_name_the_first_is_kept():
-    given = found(giving(Good), giving(changed()))
+    given = collect(giving(Good), giving(changed()))
     assert given.tasks["Good"].task is Good
     assert given.problems == (
         "plugin 'plugin1': task theirs.Changed: the name 'Good' is taken by plugin 'plugin0'; choose another",
@@ -128,12 +128,12 @@ def test_of_two_tasks_with_one_name_the_first_is_kept():
 
 
 def test_a_plugin_cannot_use_a_name_twice():
-    given = found(giving(Good, changed()))
+    given = collect(giving(Good, changed()))
     assert given.tasks["Good"].task is Good
     assert "is taken by plugin 'plugin0'" in given.problems[0]
 
 
 def test_data_that_a_package_ships_in_the_posir_layout_is_a_task_in_one_line(posir_folder):
-    given = found(giving(build_folder_task(posir_folder, name="Shipped", language="eng-Latn")))
+    given = collect(giving(build_folder_task(posir_folder, name="Shipped", language="eng-Latn")))
     assert given.problems == ()
     assert [subset.partition("@")[0] for subset in given.tasks["Shipped"].task().hf_subsets] == ["sports"]

@@ -55,13 +55,13 @@ def domains(task):
 
 
 @pytest.mark.parametrize(
-    ("place", "found"),
+    ("place", "result"),
     [(".", ["game", "sports"]), ("eng-Latn", ["game", "sports"]), ("eng-Latn/sports", ["sports"])],
     ids=["layout", "language", "domain"],
 )
-def test_a_folder_is_the_layout_or_a_part_of_it(folder, place, found):
+def test_a_folder_is_the_layout_or_a_part_of_it(folder, place, result):
     task = create(folder / place)
-    assert domains(task) == found
+    assert domains(task) == result
     (_, scores) = evaluate(task).popitem()
     assert PositionProfile.from_json(scores["position_profile"]).queries == 4
     assert scores["position_run"]["missing_subsets"] == []

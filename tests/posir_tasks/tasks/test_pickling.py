@@ -16,8 +16,8 @@ from tests.support.datasets import posir_tables, write_domain
 def describe(task):
     """Return what a process knows of a task: its subsets, and whether mteb finds it by its name."""
     task.load_data()
-    found = mteb.get_task(task.metadata.name)
-    return task.metadata.name, len(task.dataset[task.hf_subsets[0]]["test"]["queries"]), type(found) is type(task)
+    loaded_task = mteb.get_task(task.metadata.name)
+    return task.metadata.name, len(task.dataset[task.hf_subsets[0]]["test"]["queries"]), type(loaded_task) is type(task)
 
 
 def fail(_):
@@ -43,9 +43,9 @@ def test_tasks_and_errors_pass_to_and_from_a_new_process(posir_folder, monkeypat
         mteb.get_task("PosIR-Mini"),
     ]
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        found = list(pool.map(describe, tasks))
-        assert found[0] == ("PosIR-Persian-English", 4, True)
-        assert found[1:] == [("PosIR-English", 4, True), ("Pickled", 4, True), ("PosIR-Mini", 720, True)]
+        result = list(pool.map(describe, tasks))
+        assert result[0] == ("PosIR-Persian-English", 4, True)
+        assert result[1:] == [("PosIR-English", 4, True), ("Pickled", 4, True), ("PosIR-Mini", 720, True)]
         with pytest.raises(ProblemsError) as raised:
             pool.submit(fail, 0).result()
     assert str(raised.value) == "a.parquet: field 'text': is blank\nb.parquet: is missing"

@@ -11,8 +11,8 @@ WHITE_SPACE = st.text(st.sampled_from("AB. !?ab\u3000\u2009\u00a0\n\té日。"),
 @given(st.one_of(WHITE_SPACE, st.text(max_size=30)), st.sampled_from(["en", "de", "ja", "th", "xx"]))
 @example("!? B\u3000.\u3000 !?", "en")
 def test_sentences_are_in_order_and_lose_nothing_but_white_space(text, language):
-    found = find_sentences(text, language)
-    places = [0, *(place for sentence in found for place in sentence), len(text)]
+    sentences = find_sentences(text, language)
+    places = [0, *(place for sentence in sentences for place in sentence), len(text)]
     assert places == sorted(places)
     assert not "".join(text[end:start] for end, start in zip(places[::2], places[1::2], strict=True)).strip()
 

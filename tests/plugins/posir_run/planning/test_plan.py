@@ -14,7 +14,7 @@ from posir_run.planning.calibration import Duration, Speed, SpeedCalibration, me
 from posir_run.planning.plan import ModelSpeed, build_plan
 from posir_run.planning.samples import Samples
 from posir_run.planning.sizes import SubsetSize, TextCounts
-from posir_run.planning.tables import build_table
+from posir_run.planning.tables import build_table, describe_plan, explain_estimates
 from posir_tasks.command.app import build_app
 from posir_tasks.display.tables import print_tables
 from posir_tasks.embeddings.format import EmbeddingFormat
@@ -82,7 +82,8 @@ def test_the_time_is_not_estimated_without_a_measurement():
     ],
 )
 def test_a_table_explains_its_estimates(model, sentence, capsys):
-    print_tables(Console(width=400), [build_table(plan(model))])
+    estimated = plan(model)
+    print_tables(Console(width=400), [build_table(estimated)], [describe_plan(estimated), *explain_estimates(estimated)])
     assert sentence in capsys.readouterr().out
 
 
@@ -101,9 +102,9 @@ def clock(monkeypatch):
 def test_a_round_is_long_enough_to_be_timed(monkeypatch):
     monkeypatch.setattr(calibration, "ROUND_SECONDS", 7)
     encoded = []
-    found = measure_speed(encoded.append, ["x" * 8] * 100, len)
+    speed = measure_speed(encoded.append, ["x" * 8] * 100, len)
     assert [len(texts) for texts in encoded] == [1, 2, 4, 8, 8, 8, 8]
-    assert found == Speed(8, (9 / 64,) * 3)
+    assert speed == Speed(8, (9 / 64,) * 3)
 
 
 @pytest.mark.usefixtures("clock")

@@ -51,8 +51,8 @@ STATED = {
 
 @pytest.mark.parametrize("case", STATED)
 def test_a_span_is_read_from_every_documented_field(tmp_path, case):
-    found = import_beir(tmp_path, **STATED[case])
-    assert found.skipped == []
+    imported = import_beir(tmp_path, **STATED[case])
+    assert imported.skipped == []
     assert read_back(tmp_path / "out") == [("When?", TEXT, "1999")]
     folder = tmp_path / "out/eng-Latn/sports"
     assert pl.read_parquet(folder / "corpus.parquet").rows() == [("d1", TEXT), ("d2", "Nobody asks.")]
@@ -60,8 +60,8 @@ def test_a_span_is_read_from_every_documented_field(tmp_path, case):
 
 
 def test_a_title_is_that_of_the_article_and_no_part_of_the_text(tmp_path):
-    found = import_beir(tmp_path, corpus=[{"_id": "d1", "title": "Zoë", "text": TEXT}])
-    assert found.titles == {"d1": "Zoë"}
+    imported = import_beir(tmp_path, corpus=[{"_id": "d1", "title": "Zoë", "text": TEXT}])
+    assert imported.titles == {"d1": "Zoë"}
     folder = tmp_path / "out/eng-Latn/sports"
     assert pl.read_parquet(folder / "corpus.parquet").rows() == [("d1", TEXT)]
     assert pl.read_parquet(folder / "queries.parquet")["pos_title"].to_list() == ["Zoë"]
@@ -105,8 +105,8 @@ UNUSABLE = {
 @pytest.mark.parametrize("case", UNUSABLE)
 def test_an_unusable_query_is_skipped_and_named(tmp_path, case):
     queries, rows, reason = UNUSABLE[case]
-    found = import_beir(tmp_path, queries=[QUERY, *queries], qrels=[WITH_SPAN, ("q1", "d1", 1, START, START + 4), *rows])
-    (skipped,) = found.skipped
+    imported = import_beir(tmp_path, queries=[QUERY, *queries], qrels=[WITH_SPAN, ("q1", "d1", 1, START, START + 4), *rows])
+    (skipped,) = imported.skipped
     assert skipped.question == "q2"
     assert reason in skipped.reason
     assert read_back(tmp_path / "out") == [("When?", TEXT, "1999")]
@@ -160,17 +160,19 @@ def test_evidence_of_scifact_is_read_by_the_numbers_of_its_sentences(tmp_path):
     ]
     qrels = [HEADER, *((query["_id"], "d", 1) for query in queries)]
     write_beir(tmp_path, corpus=[{"_id": "d", "text": text}], queries=queries, qrels=qrels)
-    found = collect_questions(read_beir(tmp_path, ReadOptions()), "scifact", repair=False)
-    assert {name: text[slice(*query["pos_char_span"])] for name, query in found.queries.items()} == {
+    questions = collect_questions(read_beir(tmp_path, ReadOptions()), "scifact", repair=False)
+    assert {name: text[slice(*query["pos_char_span"])] for name, query in questions.queries.items()} == {
         "1": "It burned in 1901. Nobody knew why.",
         "2": "It was built again.",
         "3": "The mill stood by the river.",
         "3#2": "It was built again.",
         "5": "",
     }
-    assert {name: skipped.reason for name, skipped in found.unsuited.items()} == {
+    assert {name: skipped.reason for name, skipped in questions.unsuited.items()} == {
         "3": "states several answers or spans, which differ",
         "3#2": "states several answers or spans, which differ",
         "5": "states neither the text of its answer nor both start and end",
     }
-    assert [(one.question, one.reason) for one in found.skipped] == [("4", "names sentence 9 of its document, which has 4")]
+    assert [(skip.question, skip.reason) for skip in questions.skipped] == [
+        ("4", "names sentence 9 of its document, which has 4")
+    ]

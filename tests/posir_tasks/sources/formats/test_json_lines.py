@@ -41,14 +41,14 @@ ANSWERED = {
 
 @pytest.mark.parametrize("case", ANSWERED)
 def test_an_answer_is_stated_in_any_of_the_documented_ways(tmp_path, case):
-    found = import_lines(tmp_path, ANSWERED[case])
-    assert (found.skipped, found.titles) == ([], {})
+    imported = import_lines(tmp_path, ANSWERED[case])
+    assert (imported.skipped, imported.titles) == ([], {})
     assert read_back(tmp_path / "out") == [("When?", TEXT, "1999")]
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
 def test_ids_titles_blank_lines_and_documents_without_a_question(tmp_path, encoding):
-    found = import_lines(
+    imported = import_lines(
         tmp_path,
         record(id="q1", document="d1", answer="1999", title="Zoë"),
         "",
@@ -57,9 +57,9 @@ def test_ids_titles_blank_lines_and_documents_without_a_question(tmp_path, encod
         encoding=encoding,
     )
     folder = tmp_path / "out/eng-Latn/sports"
-    assert list(found.documents.values()) == [TEXT, "Nobody asks."]
-    assert next(iter(found.documents)) == "d1"
-    assert found.titles == {"d1": "Zoë"}
+    assert list(imported.documents.values()) == [TEXT, "Nobody asks."]
+    assert next(iter(imported.documents)) == "d1"
+    assert imported.titles == {"d1": "Zoë"}
     assert pl.read_parquet(folder / "qrels/test.parquet").rows() == [("q1", "d1", 1), ("2", "d1", 1)]
 
 
@@ -86,8 +86,8 @@ UNUSABLE = {
 @pytest.mark.parametrize("case", UNUSABLE)
 def test_an_unusable_question_is_skipped_and_named_by_its_line(tmp_path, case):
     bad, reason = UNUSABLE[case]
-    found = import_lines(tmp_path, record(answer="2001"), bad)
-    (skipped,) = found.skipped
+    imported = import_lines(tmp_path, record(answer="2001"), bad)
+    (skipped,) = imported.skipped
     assert (skipped.file, skipped.question) == (str(tmp_path / "a.jsonl"), "line 2")
     assert reason in skipped.reason
     assert [evidence for *_, evidence in read_back(tmp_path / "out")] == ["2001"]
@@ -131,7 +131,7 @@ def test_another_encoding_and_a_missing_file_are_named(tmp_path):
 def test_ids_that_are_given_never_collide_with_stated_ones(tmp_path, order):
     texts = ("A text without an id.", "Another text without an id.", "A text with an id.")
     stated = ({}, {}, {"document": "sports_1"})
-    lines = [{"context": texts[one], "question": "Which?", "answer": texts[one].split()[0]} | stated[one] for one in order]
+    lines = [{"context": texts[item], "question": "Which?", "answer": texts[item].split()[0]} | stated[item] for item in order]
     import_lines(tmp_path, *lines)
     documents = pl.read_parquet(tmp_path / "out/eng-Latn/sports/corpus.parquet")
     assert dict(documents.select("text", "_id").iter_rows())[texts[2]] == "sports_1"

@@ -166,16 +166,16 @@ def expected_span(text, answer, start, end, *, repair):
     if answer is not None and not answer.strip():
         return None
     if start is None:
-        found = places(answer, 0, len(text)) if answer is not None and end is None else []
-        return (found[0], found[0] + len(answer)) if len(found) == 1 else None
+        result = places(answer, 0, len(text)) if answer is not None and end is None else []
+        return (result[0], result[0] + len(answer)) if len(result) == 1 else None
     if answer is None:
         return (start, end) if end is not None and 0 <= start < end <= len(text) and text[start:end].strip() else None
     if start in places(answer, start, 0) and end in (None, start + len(answer)):
         return start, start + len(answer)
     for match, at in ((answer, start), (answer.strip(), start + answer.index(answer.strip()))) if repair else ():
-        found = places(match, at, 5)
-        if found:
-            return (found[0], found[0] + len(match)) if len(found) == 1 else None
+        result = places(match, at, 5)
+        if result:
+            return (result[0], result[0] + len(match)) if len(result) == 1 else None
     return None
 
 
@@ -356,14 +356,14 @@ def check(passages, folder, expected, *contents, repair):
     except BROKEN:
         said = []
     output = folder / "out"
-    found, refusal = outcome(passages, output, repair=repair)
-    assert (found is None) == (not said), refusal
-    if found is None:
+    result, refusal = outcome(passages, output, repair=repair)
+    assert (result is None) == (not said), refusal
+    if result is None:
         assert str(folder) in refusal or refusal.startswith("There is no question with a usable answer")
         assert not output.exists()
     else:
         assert read_back(output) == said
-        assert repair or not found.repaired
+        assert repair or not result.repaired
 
 
 def outcome(passages, output, *, repair):

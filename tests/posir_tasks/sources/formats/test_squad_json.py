@@ -48,13 +48,13 @@ def test_what_is_imported_is_read_back_with_its_spans(tmp_path):
     second = question("2", "When was she back?", "2001", CONTEXT.index("2001"))
     third = question("3", "What flies?", "Time", 0)
     file = write_json(tmp_path / "a.json", [(CONTEXT, [first, second]), ("Time flies.", [third]), ("Nobody asks.", [])])
-    found = import_files([file], tmp_path / "out")
+    imported = import_files([file], tmp_path / "out")
     assert read_back(tmp_path / "out") == [
         ("When did she fly?", CONTEXT, "1999"),
         ("When was she back?", CONTEXT, "2001"),
         ("What flies?", "Time flies.", "Time"),
     ]
-    assert (list(found.documents.values()), found.skipped) == ([CONTEXT, "Time flies.", "Nobody asks."], [])
+    assert (list(imported.documents.values()), imported.skipped) == ([CONTEXT, "Time flies.", "Nobody asks."], [])
     queries = pl.read_parquet(tmp_path / "out/eng-Latn/sports/queries.parquet")
     assert queries["pos_token_length"].to_list() == [estimate_tokens(CONTEXT)] * 2 + [3]
     assert queries["pos_char_length"].to_list() == [len(CONTEXT)] * 2 + [11]
@@ -104,11 +104,11 @@ BAD_QUESTIONS = {
 def test_an_unusable_question_is_skipped_and_named(tmp_path, case):
     bad, reason = BAD_QUESTIONS[case]
     file = write_json(tmp_path / "a.json", [(CONTEXT, [bad, question("good", "Who?", "Zoë", 0)]), ("Alone.", [bad])])
-    found = import_files([file], tmp_path / "out")
+    imported = import_files([file], tmp_path / "out")
     assert read_back(tmp_path / "out") == [("Who?", CONTEXT, "Zoë")]
-    assert [(one.file, one.question) for one in found.skipped] == [(str(file), "bad")] * 2
-    assert reason in found.skipped[0].reason
-    assert list(found.documents.values()) == [CONTEXT, "Alone."]
+    assert [(skip.file, skip.question) for skip in imported.skipped] == [(str(file), "bad")] * 2
+    assert reason in imported.skipped[0].reason
+    assert list(imported.documents.values()) == [CONTEXT, "Alone."]
 
 
 def article(**paragraph):
@@ -189,8 +189,8 @@ PUBLISHED = {
 @pytest.mark.parametrize("case", PUBLISHED)
 def test_published_layouts_are_read(tmp_path, case, encoding):
     (tmp_path / "a.json").write_text(json.dumps(PUBLISHED[case], ensure_ascii=False), encoding=encoding)
-    found = import_files([tmp_path / "a.json"], tmp_path / "out")
-    assert (read_back(tmp_path / "out"), found.skipped) == ([("When did she fly?", CONTEXT, "1999")], [])
+    imported = import_files([tmp_path / "a.json"], tmp_path / "out")
+    assert (read_back(tmp_path / "out"), imported.skipped) == ([("When did she fly?", CONTEXT, "1999")], [])
 
 
 def test_a_file_with_one_row_per_line_is_read_whatever_its_name(tmp_path):
@@ -210,9 +210,9 @@ def test_unanswerable_questions_are_told_from_wrong_ones(tmp_path):
         question("4", "Why?", "", 0) | plausible,
         {"id": "5", "question": "Why?"} | plausible,
     ]
-    found = import_files([write_json(tmp_path / "a.json", [(CONTEXT, asked)])], tmp_path / "out")
-    assert [(one.question, one.reason) for one in found.skipped] == [(str(name), UNANSWERABLE) for name in range(2, 6)]
-    assert len(found.queries) == 1
+    imported = import_files([write_json(tmp_path / "a.json", [(CONTEXT, asked)])], tmp_path / "out")
+    assert [(skip.question, skip.reason) for skip in imported.skipped] == [(str(name), UNANSWERABLE) for name in range(2, 6)]
+    assert len(imported.queries) == 1
 
 
 def test_a_missing_file_is_named(tmp_path, valid):
@@ -242,8 +242,8 @@ def test_a_surrogate_pair_in_an_escape_is_one_code_point(tmp_path):
 )
 def test_real_data_is_imported_in_full(squad_data, tmp_path, files, language, documents, questions, skipped):
     paths = sorted(squad_data.glob(files))
-    found = import_files(paths, tmp_path, language)
-    assert (len(found.documents), len(found.queries), len(found.skipped)) == (documents, questions, skipped)
+    imported = import_files(paths, tmp_path, language)
+    assert (len(imported.documents), len(imported.queries), len(imported.skipped)) == (documents, questions, skipped)
     data = read_domain(LocalRepository(tmp_path), language, language, "sports")
     assert (len(data.corpus), len(data.queries)) == (documents, questions)
 
@@ -259,10 +259,10 @@ def test_the_title_is_the_cluster_of_an_articles_documents(tmp_path):
     file = tmp_path / "a.json"
     file.write_text(json.dumps({"data": data}))
     import_files([file], tmp_path / "out")
-    found = read_domain(LocalRepository(tmp_path / "out"), "eng-Latn", "eng-Latn", "sports")
-    assert found.evidence.clusters == ("Bees", "Cats", "Bees", "")
-    assert found.corpus.column_names == found.queries.column_names == ["id", "text"]
-    columns = DocumentRanks.from_ranks(RelativePositions(), found.evidence, np.ones(4, int)).columns
+    domain = read_domain(LocalRepository(tmp_path / "out"), "eng-Latn", "eng-Latn", "sports")
+    assert domain.evidence.clusters == ("Bees", "Cats", "Bees", "")
+    assert domain.corpus.column_names == domain.queries.column_names == ["id", "text"]
+    columns = DocumentRanks.from_ranks(RelativePositions(), domain.evidence, np.ones(4, int)).columns
     assert (len(np.unique(columns.documents)), len(np.unique(columns.clusters))) == (4, 3)
 
 
@@ -278,8 +278,8 @@ def test_xquad_has_240_documents_in_48_articles(squad_data, tmp_path):
 def test_repair_recovers_what_is_off_by_a_few_characters(squad_data, tmp_path):
     """The 234 answers of COVID-QA that are not where it says are found independently: the nearest equal text."""
     file = squad_data / "covidqa.json"
-    found = import_files([file], tmp_path, repair=True)
-    assert (len(found.documents), len(found.queries), len(found.skipped)) == (98, 1_380, 0)
+    imported = import_files([file], tmp_path, repair=True)
+    assert (len(imported.documents), len(imported.queries), len(imported.skipped)) == (98, 1_380, 0)
     off = {}
     for article in json.loads(file.read_text())["data"]:
         for paragraph in article["paragraphs"]:
@@ -290,4 +290,4 @@ def test_repair_recovers_what_is_off_by_a_few_characters(squad_data, tmp_path):
                     nearest = min(places, key=lambda place: abs(place - answer["answer_start"]))
                     off[str(qa["id"])] = nearest - answer["answer_start"]
     assert Counter(off.values()) == {-1: 196, 3: 28, 2: 10}
-    assert {one.question: one.span.start - one.answer.start for one in found.repaired} == off
+    assert {repair.question: repair.span.start - repair.answer.start for repair in imported.repaired} == off

@@ -1,61 +1,65 @@
 "use strict";
-// The answers above the table, computed from the rows of the chosen data.
+// The answers above the table, computed from the rows that pass the filters, at the chosen length.
 
 {
   const { el, known } = board;
 
-  /** Return the best row by a score, and how many rows share its first rank. */
-  function best(rows, score) {
-    const found = rows.filter((row) => known(score(row)));
-    return found.reduce((first, row) => (!first || score(row) > score(first) ? row : first), null);
-  }
-
   const score = (row) => row.score;
+  const small = (row) => known(row.parameters) && row.parameters < 1e9;
+  const wide = (row) => board.RANGES.window.contains("8k and more", row.window);
 
   /** Models whose nDCG@10 is at least the median: a model that finds nothing loses nothing. */
   function betterHalf(rows) {
     const scores = rows.map(score).filter(known).sort((a, b) => a - b);
-    const median = scores[Math.floor(scores.length / 2)];
-    return rows.filter((row) => row.score >= median);
+    return rows.filter((row) => row.score >= scores[Math.floor(scores.length / 2)]);
   }
 
-  const QUESTIONS = [
+  /** Return the row with the highest value of a score, with those that read the same or, of nDCG@10, are tied with it. */
+  function best(rows, value, format) {
+    const scored = rows.filter((row) => known(value(row)));
+    const first = scored.reduce((top, row) => (!top || value(row) > value(top) ? row : top), null);
+    const ties = (row) => (value === score ? board.tied(first, row) : format(value(row)) === format(value(first)));
+    return first && [first, ...scored.filter((row) => row !== first && ties(row)).sort((a, b) => value(b) - value(a))];
+  }
+
+  /** Return a question about the best model with a property, which some models do not state. */
+  const among = (title, has, unknown, patch) => ({
+    title,
+    find: (rows) => best(rows.filter(has), score),
+    text: ([row], rows) => {
+      const others = rows.filter((other) => unknown(other) && known(other.score));
+      const better = others.filter((other) => other.score > row.score).length;
+      return `nDCG@10 ${board.percent(row.score)}${better ? `; ${better} of unknown ${patch.size ? "size" : "window"} ${better === 1 ? "is" : "are"} better` : ""}`;
+    },
+    patch: { sort: "-score", ...patch },
+  });
+
+  const questions = (longest) => [
     {
-      title: "Best for long documents",
-      choose: (rows) => best(rows, (row) => row.q4),
-      text: (row) => `nDCG@10 ${board.percent(row.q4)} in Q4`,
+      title: "Best in long documents",
+      find: (rows, length) => (length === longest ? null : best(rows, (row) => row.q4, board.percent)),
+      text: ([row]) => `nDCG@10 ${board.percent(row.q4)} in Q4`,
       patch: { length: "Q4", sort: "-score" },
     },
     {
-      title: "Smallest loss, short to long",
-      note: "Among the half of models with the higher nDCG@10.",
-      choose: (rows) => best(betterHalf(rows), (row) => (known(row.loss) ? -row.loss : null)),
-      text: (row) => `${board.points(-row.loss)} points from Q1 to Q4`,
-      patch: { length: "all", sort: "loss" },
+      title: "Best kept from short to long",
+      note: "nDCG@10 in Q4 minus that in Q1, among the half of models with the higher nDCG@10.",
+      find: (rows) => best(betterHalf(rows), (row) => row.change, board.points),
+      text: ([row]) => `${board.points(row.change)} points from Q1 to Q4`,
+      patch: { sort: "-change" },
     },
-    {
-      title: "Best under 1B parameters",
-      choose: (rows) => best(rows.filter((row) => row.parameters && row.parameters < 1e9), score),
-      text: (row) => `nDCG@10 ${board.percent(row.score)}`,
-      patch: { length: "all", sort: "-score", size: "under 1B" },
-    },
-    {
-      title: "Best with a window of 8k or more",
-      choose: (rows) => best(rows.filter((row) => board.RANGES.window.contains("8k and more", row.window)), score),
-      text: (row) => `nDCG@10 ${board.percent(row.score)}`,
-      patch: { length: "all", sort: "-score", window: "8k and more" },
-    },
+    among("Best under 1B parameters", small, (row) => !known(row.parameters), { size: "under 1B" }),
+    among("Best with a window of 8k or more", wide, (row) => !known(row.window), { window: "8k and more" }),
   ];
 
-  function answer({ title, note, text, patch }, row, state) {
-    const { benchmark, data, theme } = state;
-    const target = { ...board.defaults(), benchmark, data, theme, ...patch };
+  function answer({ title, note, text, patch }, found, rows, state) {
+    const target = { ...state, page: "1", ...patch };
     const link = el(
       "a",
       { href: board.hash(target), class: "answer", title: note },
       el("span", { class: "question" }, title),
-      board.name(row.label.split("/").at(-1), { class: "model" }),
-      el("span", { class: "faint" }, text(row)),
+      el("span", { class: "model" }, ...board.namesOf(found), found.length > 1 ? " (tie)" : ""),
+      el("span", { class: "faint" }, text(found, rows)),
     );
     link.addEventListener("click", (event) => {
       event.preventDefault();
@@ -64,16 +68,20 @@
     return el("li", {}, link);
   }
 
-  let shown = { rows: null, theme: null };
+  let shown = { rows: null, key: null };
 
-  /** Show the answers for the rows of all lengths. */
-  board.showAnswers = (rows, state) => {
-    if (shown.rows === rows && shown.theme === state.theme) return;
-    shown = { rows, theme: state.theme };
-    const comparable = rows.filter(board.isComparable);
-    const found = QUESTIONS.map((question) => [question, question.choose(comparable)]).filter(([, row]) => row);
+  /** Show the answers for the rows that pass the filters; one that repeats the first row of the table is left out. */
+  board.showAnswers = (rows, state, { length }, lengths) => {
+    const key = JSON.stringify(state);
+    if (shown.rows === rows && shown.key === key) return;
+    shown = { rows, key };
+    const passing = rows.filter((row) => board.isComparable(row) && board.passes(row, state));
+    const first = board.best(passing);
+    const answers = questions(lengths.at(-1))
+      .map((question) => [question, question.find(passing, length)])
+      .filter(([, found]) => found && !(found.length === 1 && found[0] === first));
     const place = board.byId("answers");
-    place.hidden = !found.length || comparable.length < 2;
-    place.replaceChildren(...found.map(([question, row]) => answer(question, row, state)));
+    place.hidden = !answers.length || passing.length < 2;
+    place.replaceChildren(...answers.map(([question, found]) => answer(question, found, passing, state)));
   };
 }

@@ -2,7 +2,7 @@
 // Charts by Vega, loaded with the first chart. Specifications come from the site's data.
 
 {
-  const { byId, el } = board;
+  const { byId, el, known } = board;
   const MAX_MARKED = 40;
   const MAX_NAMED = 15;
   // Estimated width of a letter of a label, in pixels.
@@ -64,10 +64,10 @@
    * Draw a chart in an element of the page. A chart that is there already gets the new rows.
    *
    * @param {Element} place
-   * @param {{name: string, rows: object[], low?: number, high?: number}} chart
+   * @param {{name: string, rows: object[], low?: number, high?: number, entries?: object}} chart With `entries`, of its legends.
    * @param {?function(string)} onclick Called with the id of the model of a clicked mark.
    */
-  board.draw = async (place, { name, rows, low = 0, high = 1 }, onclick = null) => {
+  board.draw = async (place, { name, rows, low = 0, high = 1, entries = {} }, onclick = null) => {
     const call = Symbol(name);
     requested.set(place, call);
     const [specifications] = await Promise.all([board.data("charts"), board.library("vega")]);
@@ -76,11 +76,12 @@
     const look = theme();
     const earlier = drawn.get(place);
     if (earlier?.name === name && earlier.look === look) {
-      await earlier.view.signal("low", low).signal("high", high).data("rows", rows).runAsync();
+      for (const [signal, value] of Object.entries({ low, high, ...entries })) earlier.view.signal(signal, value);
+      await earlier.view.data("rows", rows).runAsync();
       return;
     }
     earlier?.finalize();
-    const { view, finalize } = await vegaEmbed(place, filled(specifications[name], rows, { ...look.colors, low, high }), {
+    const { view, finalize } = await vegaEmbed(place, filled(specifications[name], rows, { ...look.colors, low, high, ...entries }), {
       mode: "vega",
       config: look.config,
       ast: true,
@@ -135,8 +136,10 @@
     const front = paretoFront(passing);
     const points = passing.map((row) => ({
       ...row,
-      // Of a published result only the observed PSI is known.
       psi: row.best_psi,
+      // Of a published result only the observed PSI is known, which chance increases; an estimate has no null.
+      psi_null: known(row.psi) ? null : row.psi_null,
+      psi_null_high: known(row.psi) ? null : row.psi_null_high,
       name: "",
       model: row.label,
       source: row.published ? "published" : "submitted",
@@ -147,7 +150,10 @@
     const scale = board.ends(points, "score", ...(points.some((one) => one.marked) ? ["score_low", "score_high"] : []));
     scale.high = Math.min(scale.high, 1);
     nameWithoutCollisions(points, scale, selected, panel.clientWidth);
-    return board.draw(panel.querySelector(".chart"), { name: "scatter", rows: points, ...scale }, (id) =>
+    const present = (name) => [...new Set(points.map((one) => one[name]))].sort();
+    const entries = { kinds: present("kind"), sources: present("source") };
+    panel.querySelector(".explanation").replaceChildren(explanation(points));
+    return board.draw(panel.querySelector(".chart"), { name: "scatter", rows: points, ...scale, entries }, (id) =>
       board.change({ models: id, tab: "models", task: "" }, { step: true }),
     );
   };
@@ -174,7 +180,7 @@
       const text = one.label.split("/").at(-1);
       const span = Math.min(text.length * LETTER, width / 2);
       const x = ((one.score - low) / (high - low)) * (width - 70);
-      const y = (one.psi / most) * 380;
+      const y = (1 - one.psi / most) * 380;
       const left = x > (width - 70) / 2 ? x - 8 - span : x + 8;
       const box = [left, left + span, y - 15, y];
       if (taken.some((other) => box[0] < other[1] && other[0] < box[1] && box[2] < other[3] && other[2] < box[3])) continue;
@@ -183,15 +189,22 @@
     }
   }
 
-  function scatterFigure() {
-    const caption = "PSI against nDCG@10: better to the right, less position bias above";
-    const below = el(
-      "p",
-      { class: "faint" },
-      "Each point is a model, larger with more parameters; diamonds are published results. Dashed: the models that no other exceeds in both (Pareto front). Lines: 95 % intervals. Gray: PSI under the null, from its mean to its 95th " +
-        `percentile; a point within it is no evidence of bias. Of more than ${MAX_MARKED} models, only those selected in the table have ` +
-        "lines and null ranges. A click opens the model; the table has the same numbers.",
-    );
-    return board.figure(caption, { below }).element;
+  const CAPTION = "Position sensitivity (PSI) against retrieval quality (nDCG@10)";
+  const scatterFigure = () => board.figure(CAPTION, { below: el("p", { class: "faint explanation" }) }).element;
+
+  /** Explain what the points have. */
+  function explanation(points) {
+    const some = (has) => points.some(has);
+    const marked = (one) => one.marked;
+    return [
+      "Further right: better retrieval. Further down: less dependent on the position of the evidence.",
+      some((one) => known(one.psi_low)) ? "Points: estimates of the true PSI." : "",
+      some((one) => one.published) ? `${points.every((one) => one.published) ? "Points" : "Diamonds"}: published results, whose observed PSI chance increases.` : "",
+      some((one) => marked(one) && (known(one.score_low) || known(one.psi_low))) ? "Lines: 95 % intervals." : "",
+      some((one) => marked(one) && known(one.psi_null_high)) ? "Gray: what the observed PSI shows if position has no effect, its central 90 %." : "",
+      some((one) => one.front) ? "Dashed: the models that no other exceeds in both." : "",
+      some((one) => !one.marked) ? `Of more than ${MAX_MARKED} models, only those selected in the table have lines.` : "",
+      "Larger points have more parameters. A click opens the model; the table has the same numbers.",
+    ].filter(Boolean).join(" ");
   }
 }

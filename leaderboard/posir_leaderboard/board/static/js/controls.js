@@ -25,6 +25,7 @@
       ["false", "Closed weights"],
       ["null", "Unknown"],
     ]);
+    byId("sort").replaceChildren(...SORTS.map(([value, text]) => el("option", { value }, text)));
     options("source", "All results", [
       ["submitted", "Submitted"],
       ["published", "Published in the papers"],
@@ -35,6 +36,17 @@
   function pill(name, value, text, title = null) {
     return el("label", { title }, el("input", { type: "radio", name, value }), el("span", {}, text));
   }
+
+  const SORTS = [
+    ["-score", "nDCG@10"],
+    ["-change", "Q1 to Q4, best kept first"],
+    ["-start_to_end", "Start to end"],
+    ["psi", "PSI, lowest first"],
+    ["label", "Name"],
+    ["parameters", "Size, smallest first"],
+    ["-window", "Window, largest first"],
+    ["kind", "Kind"],
+  ];
 
   function options(id, any, values) {
     const items = values.map((value) =>
@@ -93,6 +105,7 @@
     syncData(group, chosen);
     if (byId("search").value !== state.search) byId("search").value = state.search;
     for (const id of board.FILTERS) byId(id).value = state[id];
+    byId("sort").value = state.sort;
     byId("reset").disabled = !board.isFiltered(state);
     if (board.FILTERS.some((id) => state[id])) openFilters(true);
     document.documentElement.dataset.theme = state.theme;
@@ -103,8 +116,7 @@
       byId(`tab-${tab}`).tabIndex = active ? 0 : -1;
       byId(`panel-${tab}`).hidden = !active;
     }
-    for (const id of ["csv", "json", "narrow"]) byId(id).hidden = state.tab === "models";
-    byId("answers").classList.toggle("elsewhere", state.tab !== "table");
+    for (const id of ["csv", "json", "narrow"]) byId(id).classList.toggle("absent", state.tab === "models");
     const selected = board.models(state).length;
     byId("tab-models").textContent = selected ? `Models (${selected})` : "Models";
   };

@@ -46,18 +46,22 @@
 
   /** Return one large chart of the curves of the models on a task or an average, at one length; in the `place` of an earlier one, if any. */
   board.positions = (models, choice, length, figures, place) => {
-    const known = models.filter((model) => board.detailOf(model, choice)?.panels?.length);
+    const known = models.filter((model) => board.detailOf(model, choice)?.panels?.some(Boolean));
     const heading = `${board.titleOf(choice)}: by position of the evidence`;
-    if (!known.length) return section(heading, el("p", { class: "empty" }, "No positions are known of these results: the papers publish none for PosIR."));
+    if (!known.length) return section(heading, el("p", { class: "empty" }, "No positions are known of these results. Choose another length, language or model."));
     const details = known.map((model) => board.detailOf(model, choice));
-    const panelOf = (detail) => Math.max(detail.rows.length.indexOf(length), 0);
-    const rows = known.flatMap((model, at) => cells(model, details[at], panelOf(details[at]), models.length === 1));
-    const title = details[0].lengths[panelOf(details[0])];
-    const merged = details.some((detail) => detail.curves[panelOf(detail)]);
+    // Published curves exist by length alone, and not of every length.
+    const asked = details.filter((detail) => detail.panels[detail.rows.length.indexOf(length)]);
+    const panelOf = (detail) => (asked.length ? detail.rows.length.indexOf(length) : detail.panels.findLastIndex(Boolean));
+    const drawn = known.filter((model, at) => details[at].panels[panelOf(details[at])]);
+    const panels = drawn.map((model) => details[known.indexOf(model)]);
+    const rows = drawn.flatMap((model, at) => cells(model, panels[at], panelOf(panels[at]), models.length === 1));
+    const title = panels[0].lengths[panelOf(panels[0])];
+    const merged = panels.some((detail) => detail.curves[panelOf(detail)]);
     const figure = board.figure(title, { place, below: numbers(title, rows) });
     figure.element.classList.add("large");
-    figures.push({ place: figure.place, name: details[0].relative ? "curve" : "steps", rows, high: ends(rows, "ndcg_at_10", "high", "null_high").high });
-    const without = models.filter((model) => !known.includes(model)).map((model) => model.label);
+    figures.push({ place: figure.place, name: panels[0].relative ? "curve" : "steps", rows, high: ends(rows, "ndcg_at_10", "ndcg_at_10_high", "null_high").high });
+    const without = models.filter((model) => !drawn.includes(model)).map((model) => model.label);
     return section(
       heading,
       legend(models),
@@ -65,11 +69,14 @@
       el(
         "p",
         { class: "faint" },
-        `Across: ${lower(details[0].position_title)}. Line: mean over the queries with evidence at that position; shade or bar: 95 % interval.`,
+        `Across: ${lower(panels[0].position_title)}. Line: mean over the queries with evidence at that position.`,
+        rows.some((row) => board.known(row.ndcg_at_10_low)) ? " Shade or bar: 95 % interval." : "",
+        asked.length || length === details[0].rows.length[panelOf(details[0])] ? "" : " The papers have no curve of all lengths together; this is the longest known.",
         models.length === 1 ? " Gray: null band, which contains 95 % of bin means if position has no effect." : "",
         merged ? " Twenty bins are merged into five where one of them has fewer than 30 queries." : "",
         " “Document length” above switches the length.",
-        without.length ? ` Positions of ${without.join(", ")} are not known.` : "",
+        drawn.some((model) => model.published) && panels[0].relative ? " Published curves are read from the authors’ figures." : "",
+        without.length ? ` Positions of ${without.join(", ")} are not known here.` : "",
       ),
       download(rows, choice),
     );
@@ -81,7 +88,7 @@
     return el("button", { type: "button", class: "quiet", onclick: save }, "Positions as CSV");
   }
 
-  const POSITION_COLUMNS = ["model", "length", "position", "queries", "ndcg_at_10", "low", "high"];
+  const POSITION_COLUMNS = ["model", "length", "position", "queries", "ndcg_at_10", "ndcg_at_10_low", "ndcg_at_10_high"];
 
   /** Return the ends of a scale that contains the given columns of rows, in tenths. */
   function ends(rows, ...names) {
@@ -107,10 +114,7 @@
       ["Position", (row) => row.position],
       ["Queries", (row) => board.count(row.queries)],
       ["nDCG@10", (row) => board.percent(row.ndcg_at_10)],
-      [
-        "95 % interval",
-        (row) => (board.known(row.low) ? `${board.percent(row.low)} to ${board.percent(row.high)}` : board.DASH),
-      ],
+      ["95 % interval", (row) => board.intervalText(row, "ndcg_at_10") || board.DASH],
     ];
     return collapsed(caption, columns, rows);
   }
@@ -185,32 +189,38 @@
   const hatching = (model) =>
     Array.from({ length: STROKES }, (_, at) => ({ model: model.label, missing: true, middle: (at + 0.5) / STROKES }));
 
-  const relative = (model, task) => model.tasks.get(task.name)?.relative && model.tasks.get(task.name).panels.length > 0;
+  /** Return the panel of all lengths together, or that of the longest documents if only single lengths are known. */
+  const panelFor = (detail) => (detail.panels[0] ? 0 : detail.panels.length - 1);
 
-  /** Return a heat map for each model: tasks of a group down, positions across; one scale for all. */
+  function relative(model, task) {
+    const detail = model.tasks.get(task.name);
+    return Boolean(detail?.relative && detail.panels[panelFor(detail)]);
+  }
+
+  /** Return a heat map for each model: tasks of a group down, positions across; on a scale from 0 to 100. */
   board.heatMaps = (models, tasks, group, figures) => {
     const heat = models.map((model) =>
       tasks
         .filter((task) => models.some((one) => relative(one, task)))
         .flatMap((task, row) =>
-          (relative(model, task) ? cells(model, model.tasks.get(task.name), 0, false) : hatching(model)).map((cell) => ({
+          (relative(model, task) ? cells(model, model.tasks.get(task.name), panelFor(model.tasks.get(task.name)), false) : hatching(model)).map((cell) => ({
             ...cell,
             choice: task.label,
             row,
           })),
         ),
     );
-    const scale = ends(heat.flat(), "ndcg_at_10");
     const withBins = models.filter((_, at) => heat[at].some((cell) => !cell.missing));
     if (!withBins.length) return null;
-    const what = `nDCG@10 by ${group.dimension.toLowerCase()} and position of the evidence`;
     const maps = withBins.map((model) => {
+      const { length } = heat[models.indexOf(model)].find((cell) => !cell.missing);
+      const what = `nDCG@10 by ${group.dimension.toLowerCase()} and position of the evidence, ${length}`;
       const { place, element } = board.figure(models.length > 1 ? `${model.label}: ${what}` : what);
-      figures.push({ place, name: "heat", rows: heat[models.indexOf(model)], ...scale });
+      figures.push({ place, name: "heat", rows: heat[models.indexOf(model)] });
       return element;
     });
     const hatched = withBins.some((model) => heat[models.indexOf(model)].some((cell) => cell.missing));
-    const key = hatched ? el("p", { class: "faint" }, "Hatched: no result.") : null;
+    const key = hatched ? el("p", { class: "faint" }, "Hatched: no result, or no known curve.") : null;
     return section(`${group.name}: by ${group.dimension.toLowerCase()} and position`, el("div", { class: "figures" }, ...maps), key);
   };
 }

@@ -7,7 +7,7 @@
   let rows = [];
   let shown = null;
   let kept = { view: null, rows: new Map() };
-  const EMPTY = { models: [], partial: [], other_data: [], approximate: [], lengths: ["all"], columns: {}, scores: {}, revisions: {}, newest: null };
+  const EMPTY = { models: [], partial: [], other_data: [], approximate: [], lengths: ["all"], opening: "all", columns: {}, scores: {}, revisions: {}, newest: null };
 
   /** Most models that can be compared. */
   board.MAX_COMPARED = 4;
@@ -15,11 +15,12 @@
   /** Return the groups with at least one view. */
   board.groups = (of) => of.groups.filter((group) => group.views.length);
 
-  /** Return the group and the view of a state; the first if it names none that exists. */
+  /** Return the group and the view of a state; if it names none that exists, those that the board opens with: own results first. */
   function chosenBy(state) {
+    const named = (list, name) => list?.find((one) => one.name === name);
     const groups = board.groups(index);
-    const group = groups.find((one) => one.name === state.benchmark) ?? groups[0];
-    return { group, view: group?.views.find((one) => one.name === state.data) ?? group?.views[0] };
+    const group = named(groups, state.benchmark) ?? named(groups, index.opening) ?? groups[0];
+    return { group, view: named(group?.views, state.data) ?? named(group?.views, group?.opening) ?? group?.views[0] };
   }
 
   /** Select or deselect a model. */
@@ -35,7 +36,7 @@
     const named = [
       ["benchmark", state.benchmark && state.benchmark !== group?.name, state.benchmark, group?.name],
       ["data", state.data && state.data !== choice?.name, state.data, choice?.label],
-      ["length", state.length !== "all" && state.length !== length, state.length, length === "all" ? "all lengths" : length],
+      ["length", state.length && state.length !== length, state.length, length === "all" ? "all lengths" : length],
       ...board.FILTERS.map((id) => [`filter “${id}”`, !known(id), state[id], null]),
       ...board.models(state).map((id) => ["model", !index.models.id.includes(id), id, null]),
     ];
@@ -44,9 +45,9 @@
       .map(([what, , value, instead]) => `This board has no ${what} “${value}”${instead ? `; shown is ${instead}` : ""}.`);
   }
 
-  /** Return a promise of the columns of a length; a view has those of its first. */
+  /** Return a promise of the columns of a length; a view has those of the length that it opens with. */
   const columnsOf = async (choice, view, length) =>
-    length === view.lengths[0] ? view.columns : board.data(`lengths/${choice.file}-${view.lengths.indexOf(length)}`);
+    length === view.opening ? view.columns : board.data(`lengths/${choice.file}-${view.lengths.indexOf(length)}`);
 
   /** Return the rows of a view at a length; the same ones again while the view stays, so that what shows them can stay too. */
   function rowsAt(view, length, columns) {
@@ -63,7 +64,7 @@
     // The state may have changed while the data was loading.
     const state = board.state();
     if (chosenBy(state).view !== choice) return;
-    const length = view.lengths.includes(state.length) ? state.length : view.lengths[0];
+    const length = view.lengths.includes(state.length) ? state.length : view.opening;
     const columns = await columnsOf(choice, view, length);
     if (board.state() !== state) return;
     board.syncLengths(index, view.lengths, length);
@@ -73,15 +74,15 @@
     shown = { group, choice, length };
     board.showProvenance(index, view);
     board.notice(unknownParts(state, group, choice, length));
-    const first = rowsAt(view, view.lengths[0], view.columns);
-    board.showAnswers(first, state);
-    await panels[state.tab](state, columns, first);
+    board.showFinding(rows, state, shown, view.lengths);
+    board.showAnswers(rows, state, shown, view.lengths);
+    await panels[state.tab](state, columns, rowsAt(view, view.opening, view.columns));
   }
 
   const panels = {
-    table: (state, columns) => board.showTable(rows, columns, state, shown.length),
+    table: (state, columns) => board.showTable(rows, columns, state, shown),
     chart: (state) => board.showScatter(rows, state),
-    models: (state, _, first) => board.showModels(index, state, shown, first),
+    models: (state, _, opening) => board.showModels(index, state, shown, opening),
     matrix: (state) => board.showMatrix(index, state, shown, rows),
   };
 
@@ -112,6 +113,7 @@
   }
 
   function failed(error) {
+    document.documentElement.dataset.failed = "";
     board.say(`Error: ${error.message}. Reload the page to try again.`);
     throw error;
   }
@@ -123,7 +125,6 @@
     board.lengths = index.lengths;
     board.declare(index.columns);
     board.makeControls(index);
-    board.makeKey();
     downloads();
     board.onState((state) => busyWhile(show(state)).catch(failed));
     await busyWhile(show(board.state()));

@@ -28,16 +28,16 @@
     return matrix.columns.includes(state.domain) ? [matrix.columns.indexOf(state.domain)] : places;
   }
 
-  function shade(cell, value, [low, high], signed) {
-    const share = signed ? Math.abs(value) / Math.max(Math.abs(low), Math.abs(high), 0.01) : (value - low) / (high - low || 1);
+  /** Points of start to end that have the full color. */
+  const FULL = 0.5;
+
+  /** Color a cell by a score from 0 to 100, or by a difference, on a scale that is the same on every board. */
+  board.shade = (cell, value, signed = false) => {
+    if (!known(value)) return;
+    const share = signed ? Math.min(Math.abs(value) / FULL, 1) : value;
     cell.style.setProperty("--heat-share", `${Math.round(45 * share)}%`);
     if (signed) cell.classList.add(value < 0 ? "toward-end" : "toward-start");
-  }
-
-  function ends(cells) {
-    const values = cells.flat().filter(known);
-    return [Math.min(...values), Math.max(...values)];
-  }
+  };
 
   function head(names, redraw) {
     const sorted = (at) => (sortedBy?.at === at ? (sortedBy.down ? "descending" : "ascending") : null);
@@ -51,31 +51,30 @@
     return el("tr", {}, el("th", { scope: "col" }, "Model"), ...names.map(([at, title]) => cell(at, title)));
   }
 
-  function line(row, cells, places, scale, name) {
+  function line(row, cells, places, name) {
     const format = SCORES[name];
     const scores = places.map((at) => {
       const value = cells[at];
       if (!known(value)) return el("td", { class: "missing", title: "no result" }, el("span", { class: "unseen" }, "no result"));
       const cell = el("td", { class: "heat" }, format(value));
-      shade(cell, value, scale, name === "start_to_end");
+      board.shade(cell, value, name === "start_to_end");
       return cell;
     });
     return el("tr", {}, el("th", { scope: "row" }, board.name(row.label)), ...scores);
   }
 
   function draw(panel, matrix, { state, length, rows, what }) {
-    const name = SCORES[state.score] ? state.score : "score";
+    const name = SCORES[state.score] && matrix.lengths[length]?.[state.score]?.flat().some(known) !== false ? state.score : "score";
     const cells = (matrix.lengths[length] ?? Object.values(matrix.lengths)[0])[name];
-    const places = columnsOf(matrix, state);
     const passing = new Map(rows.filter((row) => board.passes(row, state)).map((row) => [row.model, row]));
     const lines = matrix.models.map((model, at) => [passing.get(model), cells[at]]).filter(([row]) => row);
+    const places = columnsOf(matrix, state).filter((at, _, every) => every.length === 1 || lines.some(([, values]) => known(values[at])));
     const key = ([row, values]) => (sortedBy && places.includes(sortedBy.at) ? values[sortedBy.at] : row.score) ?? null;
     const factor = sortedBy && !sortedBy.down ? 1 : -1;
     const order = (one, other) => (known(key(one)) ? (known(key(other)) ? (key(one) - key(other)) * factor : -1) : 1);
     lines.sort(order);
     const redraw = () => draw(panel, matrix, { state, length, rows, what });
     const shown = all ? lines : lines.slice(0, ROWS);
-    const scale = ends(lines.map(([, values]) => places.map((at) => values[at])));
     const more = () => {
       all = true;
       redraw();
@@ -88,7 +87,7 @@
           {},
           el("caption", { class: "unseen" }, `${titleOf(name, length)} of models by ${what}`),
           el("thead", {}, head(places.map((at) => [at, readable(matrix.columns[at])]), redraw)),
-          el("tbody", {}, ...shown.map(([row, values]) => line(row, values, places, scale, name))),
+          el("tbody", {}, ...shown.map(([row, values]) => line(row, values, places, name))),
         ),
       ),
       shown.length < lines.length ? el("button", { type: "button", class: "quiet", onclick: more }, `Show all ${lines.length}`) : "",
@@ -102,18 +101,20 @@
     if (board.state() !== state) return;
     if (!matrix) {
       board.say("");
-      panel.replaceChildren(el("p", { class: "empty" }, "These results have no domains. Choose an average, or another language."));
+      panel.replaceChildren(el("p", { class: "empty" }, "No results yet."));
       return;
     }
-    const what = view.average ? group.dimension.toLowerCase() : "domain";
+    const what = matrix.by;
     const domains = matrix.columns.map((name) => [name, readable(name)]);
+    const filled = Object.keys(SCORES).filter((name) => Object.values(matrix.lengths).some((cells) => cells[name].flat().some(known)));
+    const hatched = Object.values(matrix.lengths).some((cells) => cells.score.flat().some((value) => !known(value)));
     panel.replaceChildren(
       el(
         "div",
         { class: "row choices" },
-        choice("Score", "matrix-score", Object.keys(SCORES).map((name) => [name, titleOf(name, length)]), SCORES[state.score] ? state.score : "score"),
+        choice("Score", "matrix-score", filled.map((name) => [name, titleOf(name, length)]), filled.includes(state.score) ? state.score : "score"),
         choice(readable(what), "matrix-domain", [["", `All ${what}s`], ...domains], matrix.columns.includes(state.domain) ? state.domain : ""),
-        el("p", { class: "faint" }, view.average ? "Choose a language above to see its domains." : "All lengths. Choose the average above to see languages.", " Hatched: no result."),
+        el("p", { class: "faint" }, what === "domain" ? "All lengths together. " : "", "Color: a score from 0 to 100, a difference up to 50 points.", hatched ? " Hatched: no result." : ""),
       ),
       el("div", { class: "matrix" }),
     );

@@ -21,7 +21,7 @@
   /** Return the ids of the first rows by nDCG@10, those with known positions first, to open the tab with. */
   function firstOf(rows, state) {
     const ranked = rows.filter((row) => board.isComparable(row) && board.passes(row, state) && board.known(row.score));
-    const order = (one, other) => Boolean(other.curve) - Boolean(one.curve) || other.score - one.score;
+    const order = (one, other) => Boolean(other.curve) - Boolean(one.curve) || Boolean(one.published) - Boolean(other.published) || other.score - one.score;
     return ranked.sort(order).slice(0, OPENED_WITH).map((row) => row.id);
   }
 
@@ -51,7 +51,7 @@
     const selected = selectedOf(index, state);
     const models = selected.length ? selected : modelsOf(index, firstOf(rows, state));
     const key = JSON.stringify([models.map((model) => model.id), state.task, state.theme, choice?.name]);
-    board.say(selected.length || !models.length ? "" : "The first of the table. Select others there, or add them here.");
+    board.say(selected.length || !models.length ? "" : "The first with known positions. Select others in the table, or add them here.");
     if (key === drawn?.key && length === drawn.length) return drawLater();
     const [paired, ...files] = await Promise.all([
       choice && models.length > 1 ? board.data(`differences/${choice.file}`) : null,

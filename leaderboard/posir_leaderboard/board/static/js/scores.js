@@ -101,11 +101,11 @@
       { class: "scores" },
       el("b", {}, board.percent(row.score)),
       el("span", { class: "ends" }, board.scoreInterval(row)),
-      el("span", { class: "change" }, board.points(row.start_to_end)),
+      board.known(row.start_to_end ?? row.start_to_end_unweighted) ? el("span", { class: "change" }, board.points(row.start_to_end ?? row.start_to_end_unweighted)) : null,
       el("span", { class: "ends" }, board.intervalText(row, "start_to_end")),
     );
 
-  const KEY = () => el("p", { class: "faint" }, `${board.title("ndcg_at_10")}, in a length ${board.title("ndcg_at_10_as_published")}, and signed, ${board.title("start_to_end").toLowerCase()}, each with its 95 % interval.`);
+  const KEY = () => el("p", { class: "faint" }, `${board.title("ndcg_at_10")}, in a length ${board.title("ndcg_at_10_as_published")}, and signed, ${board.title("start_to_end").toLowerCase()}, each with its 95 % interval where it is known.`);
 
   /** Return scores by length: a row per model, which leaves room for all lengths. */
   board.byLength = (models, choice) => {
@@ -155,7 +155,7 @@
 
   /** Return differences of nDCG@10 to the first model on the same queries, with the p-values of a paired test. */
   board.differences = (models, paired, choice) => {
-    if (models.length < 2) return null;
+    if (models.length < 2 || models.every((model) => model.published)) return null;
     const heading = `Differences to ${models[0].label}`;
     const first = paired?.models.indexOf(models[0].at) ?? -1;
     const known = models.slice(1).filter((model) => first >= 0 && paired.models.includes(model.at));

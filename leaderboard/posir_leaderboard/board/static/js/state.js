@@ -5,7 +5,7 @@
   const DEFAULTS = {
     benchmark: "",
     data: "",
-    length: "all",
+    length: "",
     search: "",
     kind: "",
     size: "",

@@ -10,8 +10,9 @@
   let byPsi = false;
   const pageButtons = el("nav", { class: "pages", "aria-label": "Pages of the table" });
 
-  // Missing values come last in either sort order.
-  const last = (direction) => (a, b) => {
+  // Results that are not comparable come last in either sort order, and missing values last among their like.
+  const last = (direction) => ([later, a], [other, b]) => {
+    if (later !== other) return later - other;
     if (a === b) return 0;
     if (a === null) return 1;
     if (b === null) return -1;
@@ -31,15 +32,14 @@
       searchable: false,
       orderSequence: [first, first === "desc" ? "asc" : "desc"],
       data: null,
-      // Results that are not comparable come last in either order.
-      render: (_, type, row) => (type === "display" ? asElement(cell(row)) : board.isComparable(row) ? (value(row) ?? null) : null),
+      render: (_, type, row) => (type === "display" ? asElement(cell(row)) : [Number(!board.isComparable(row)), value(row) ?? null]),
     };
   }
 
   // DataTables interprets strings as markup, but not elements.
   const asElement = (content) => (typeof content === "string" ? el("span", {}, content) : content);
 
-  const fixed = (name, title, cell) => ({ ...column(name, title, () => null, cell), orderable: false });
+  const fixed = (name, title, cell, fills = null) => ({ ...column(name, title, () => null, cell), orderable: false, fills });
 
   const QUARTERS = ["q1", "q2", "q3", "q4"];
 
@@ -61,43 +61,29 @@
 
   const buildColumns = () => [
     fixed("select", "Compare", selector),
-    fixed("rank", "Rank", () => ""),
+    fixed("rank", "Rank", () => "", ({ rank, psi_rank }) => rank || psi_rank),
     column("label", "Model", (row) => row.label.toLowerCase(), modelCell, { first: "asc" }),
+    fixed("dot", "", dotCell, (row) => row.score),
+    fixed("behind", "Behind", behindCell, (row) => (shown.best ? row.behind : null)),
     column("score", "", (row) => row.score, scoreCell),
-    fixed("curve", "Over position", board.curve),
-    ...QUARTERS.map((name) => column(name, name.toUpperCase(), (row) => row[name], (row) => lengthCell(row, name))),
-    column("loss", "Q1 − Q4", (row) => row.loss, (row) => board.points(row.loss), { first: "asc" }),
-    { ...column("start_to_end", "", (row) => row.start_to_end, startToEndCell), declared: "start_to_end" },
-    { ...column("psi", "", (row) => row.best_psi, psiCell, { first: "asc" }), declared: "psi" },
+    fixed("curve", "Over position", curveCell, (row) => row.curve),
+    { ...column("start_to_end", "", (row) => row.effect, startToEndCell), fills: (row) => row.effect },
+    { ...column("psi", "", (row) => row.best_psi, psiCell, { first: "asc" }), declared: "psi", fills: (row) => row.best_psi },
     ...otherColumns(),
-    column(
-      "kind",
-      "Kind",
-      (row) => row.kind,
-      (row) => row.kind,
-      { first: "asc" },
-    ),
-    column(
-      "parameters",
-      "Size",
-      (row) => row.parameters,
-      (row) => board.short(row.parameters),
-    ),
-    column(
-      "window",
-      "Window",
-      (row) => row.window,
-      (row) => board.count(row.window),
-    ),
+    ...QUARTERS.map((name) => ({ ...column(name, name.toUpperCase(), (row) => row[name], (row) => lengthCell(row, name)), fills: (row) => row[name] })),
+    column("change", "Q1 to Q4", (row) => row.change, (row) => board.points(row.change)),
+    { ...column("kind", "Kind", (row) => row.kind, (row) => row.kind, { first: "asc" }), fills: (row) => row.kind },
+    { ...column("parameters", "Size", (row) => row.parameters, (row) => board.short(row.parameters)), fills: (row) => row.parameters },
+    { ...column("window", "Window", (row) => row.window, (row) => board.count(row.window)), fills: (row) => row.window },
   ];
   /** Columns that are shown while the table is sorted by them. */
-  const ON_DEMAND = ["loss", "psi"];
+  const ON_DEMAND = ["change", "psi", "kind", "parameters", "window"];
   let columns = [];
   const place = (name) => columns.findIndex((one) => one.name === name);
 
-  /** Return whether a row fills a column; published rows have no start to end, but perhaps a verdict. */
-  const isFilled = ({ declared }) =>
-    !declared || declared === "psi" || shown.rows.some((row) => board.known(row[declared]) || (declared === "start_to_end" && row.verdict && row.verdict !== board.DASH));
+  /** Return whether a row fills a column. */
+  const isFilled = ({ fills, declared }) =>
+    !(fills || declared) || shown.rows.some((row) => board.known(fills ? fills(row) : row[declared]) && (fills ? fills(row) : row[declared]) !== board.DASH);
 
   function selector(row) {
     const box = el("input", { type: "checkbox", "aria-label": `Compare ${row.label}`, onchange: () => board.toggle(row.id) });
@@ -114,7 +100,7 @@
       board.name(name),
     );
     const marks = [
-      row.published ? el("span", { class: "mark" }, "published") : null,
+      row.published && shown.mixed ? el("span", { class: "mark" }, "published") : null,
       row.origin ? el("span", { class: "mark" }, row.origin) : null,
       row.partial ? el("span", { class: "mark partial" }, `partial: ${row.partial}`) : null,
       row.other_data ? el("span", { class: "mark partial" }, row.other_data) : null,
@@ -129,7 +115,7 @@
       { type: "button", class: "expand", "aria-expanded": "false", "aria-label": `Details of ${row.label}`, onclick: toggleDetails },
       "▸",
     );
-    return el("div", { class: "model-cell" }, expand, link, el("div", { class: "marks" }, ...marks));
+    return el("div", { class: "model-cell" }, expand, link, el("div", { class: "marks" }, ...marks), dotCell(row));
   }
 
   async function toggleDetails({ currentTarget }) {
@@ -148,7 +134,7 @@
         ? null
         : [board.title("psi"), [board.valueText(row, "psi"), interval && `(${interval})`].filter(Boolean).join(" ")],
       [board.title("psi_as_published"), board.valueText(row, "psi_as_published")],
-      [board.title("psi_null"), board.nullRange(row) || (row.published ? "counts not published" : board.DASH)],
+      [`${board.title("psi_null")}, of the observed one`, board.nullRange(row) || (row.published ? "counts not published" : board.DASH)],
       ["p of any position effect, corrected for lengths", board.valueText(row, "p_corrected")],
       ["p before correction", board.valueText(row, "p_value")],
       [board.title("verdict"), board.valueText(row, "verdict")],
@@ -192,22 +178,38 @@
     return scored(board.percent(row.score), board.scoreInterval(row));
   }
 
+  const dotCell = (row) => (board.known(row.score) ? board.dot(row, shown.ends, shown.best?.score) : "");
+
+  /** Return how far a row is behind the best, in points, and whether that is a tie. */
+  function behindCell(row) {
+    if (row === shown.best) return el("span", { class: "standing" }, "best");
+    if (!shown.best || !board.known(row.behind)) return board.DASH;
+    const tie = board.tied(shown.best, row) ? el("span", { class: "standing tie", title: "The difference is not significant." }, "tie") : null;
+    return el("div", { class: "behind" }, el("span", { class: "value" }, board.points(row.behind)), tie);
+  }
+
+  const curveCell = (row) => el("div", {}, board.curve(row, shown.curveEnds), board.known(row.effect) ? el("span", { class: "effect" }, board.points(row.effect)) : null);
+
   function lengthCell(row, name) {
-    const [low, high] = shown.heat;
     const cell = el("span", { class: "heat" }, board.percent(row[name]));
-    if (board.known(row[name])) cell.style.setProperty("--heat-share", `${Math.round((45 * (row[name] - low)) / (high - low || 1))}%`);
+    board.shade(cell, row[name]);
     return cell;
   }
 
   function startToEndCell(row) {
-    if (!board.known(row.start_to_end)) return board.chip(row.verdict);
-    const { start_to_end: value, start_to_end_low: low, start_to_end_high: high } = row;
-    return scored(board.points(value), board.intervalText(row, "start_to_end"), board.differenceGlyph(value, low, high, shown.limit), board.chip(row.verdict));
+    if (!board.known(row.effect)) return board.DASH;
+    const value = board.points(row.effect);
+    if (!board.known(row.start_to_end)) {
+      const tasks = row.curve_tasks && `${row.curve_tasks} of ${shown.tasks} ${shown.dimension}s`;
+      return el("div", { class: "scored" }, el("span", { class: "value" }, value), board.differenceGlyph(row.effect, null, null, shown.limit), tasks ? el("span", { class: "ends" }, tasks) : null);
+    }
+    const { start_to_end_low: low, start_to_end_high: high } = row;
+    return scored(value, board.intervalText(row, "start_to_end"), board.differenceGlyph(row.effect, low, high, shown.limit), board.chip(row.verdict));
   }
 
   function psiCell(row) {
-    const range = board.nullRange(row);
-    return scored(board.valueText(row, "psi", "best_psi"), board.intervalText(row, "psi"), range ? el("span", { class: "faint" }, `null ${range}`) : null);
+    if (!board.known(row.best_psi)) return board.DASH;
+    return scored(board.valueText(row, "psi", "best_psi"), board.intervalText(row, "psi"), board.known(row.psi) ? null : el("span", { class: "faint" }, "observed"));
   }
 
   function queriesText(row) {
@@ -221,7 +223,7 @@
 
   /** Return the rows of a view at a length for the table, the chart and the downloads, from the columns of that length. */
   board.rowsOf = (index, view, columns, length) => {
-    return view.models.map((model, at) => {
+    const rows = view.models.map((model, at) => {
       const row = Object.fromEntries(Object.entries(columns).map(([name, values]) => [name, values[at]]));
       for (const [name, values] of Object.entries(index.models)) row[name] = values[model];
       for (const name of QUARTERS) row[name] = view.scores[name.toUpperCase()]?.[at] ?? null;
@@ -232,14 +234,25 @@
         partial: view.partial[at],
         other_data: view.other_data[at],
         approximate: view.approximate[at],
-        loss: board.known(row.q1) && board.known(row.q4) ? row.q1 - row.q4 : null,
+        change: board.known(row.q1) && board.known(row.q4) ? row.q4 - row.q1 : null,
+        effect: row.start_to_end ?? row.start_to_end_unweighted,
         text: `${row.label} ${row.revision}`.toLowerCase(),
       });
     });
+    const best = board.best(rows.filter(board.isComparable));
+    for (const row of rows) row.behind = best && board.isComparable(row) && board.known(row.score) ? row.score - best.score : null;
+    return rows;
   };
 
+  /** Return the row with the highest nDCG@10; null if none has one. */
+  board.best = (rows) => rows.filter((row) => board.known(row.score)).reduce((best, row) => (!best || row.score > best.score ? row : best), null);
+
+  /** Return whether a row is not significantly behind one with a higher score, as far as their ranks say, or reads the same. */
+  board.tied = (better, row) =>
+    better.rank && row.rank ? row.rank[0] <= better.rank[0] : board.percent(better.score) === board.percent(row.score);
+
   /** Show rows with the filters, order and page of a state. */
-  board.showTable = (rows, scores, state, length) => {
+  board.showTable = (rows, scores, state, { length, group, choice }) => {
     const key = drawKey(state);
     // Drawn only if needed: a redrawn row loses the keyboard focus.
     if (shown?.rows === rows && shown.key === key) {
@@ -247,8 +260,18 @@
       return;
     }
     if (shown?.rows !== rows) {
-      const cells = rows.flatMap((row) => QUARTERS.map((name) => row[name])).filter(board.known);
-      shown = { rows, length, limit: board.differenceLimit(scores), heat: [Math.min(...cells), Math.max(...cells)] };
+      const comparable = rows.filter(board.isComparable);
+      shown = {
+        rows,
+        length,
+        mixed: rows.some((row) => row.published) && rows.some((row) => !row.published),
+        best: comparable.length > 1 ? board.best(comparable) : null,
+        ends: board.ends(rows, "score", "score_low", "score_high"),
+        curveEnds: board.curveEnds(rows),
+        limit: board.differenceLimit(scores),
+        tasks: group?.views.filter((view) => view.averaged).length,
+        dimension: group?.dimension.toLowerCase(),
+      };
       const ranked = rows.filter((row) => row.rank).length;
       const paired = rows.reduce((sum, row) => sum + (row.rank ? row.paired : 0), 0) / 2;
       byId("pairs").textContent = `${paired} of ${(ranked * (ranked - 1)) / 2} in the table`;
@@ -256,9 +279,10 @@
         table.clear().rows.add(rows);
         columns.forEach((one, at) => table.column(at).visible(isFilled(one), false));
       }
-      byId("table").classList.toggle("no-lengths", !cells.length);
+      byId("table").classList.toggle("no-effect", !rows.some((row) => board.known(row.effect)));
       // Only then: a table that scrolls by itself has no sticky head.
       byId("table").classList.toggle("others", otherColumns().some(isFilled));
+      byId("key").replaceChildren(...board.key(rows, shown));
     }
     const page = Math.max(Number(state.page) || 1, 1) - 1;
     if (table) table.order(orderOf(state.sort)).draw();
@@ -299,7 +323,8 @@
       },
       // Set before the rows are in the page, so that there is only one layout.
       rowCallback: (node, row) => {
-        node.cells[place("rank")].textContent = board.range(byPsi ? row.psi_rank : row.rank);
+        const rank = node.querySelector("td.rank");
+        if (rank) rank.textContent = board.range(byPsi ? row.psi_rank : row.rank);
       },
     });
     table.search.fixed("filters", (_, row) => passes(row, board.state()));
@@ -311,27 +336,30 @@
     offerUnranked();
   }
 
-  const passes = (row, state) => (state.unranked || board.isComparable(row)) && board.passes(row, state);
+  const passes = (row, state) => (state.unranked !== "hidden" || board.isComparable(row)) && board.passes(row, state);
 
-  /** Offer the results that are not comparable, which are hidden until asked for. */
+  /** Offer to hide the results that are not comparable, which stand below the others. */
   function offerUnranked() {
     const state = board.state();
-    const hidden = shown.rows.filter((row) => !board.isComparable(row) && board.passes(row, state)).length;
+    const unranked = shown.rows.filter((row) => !board.isComparable(row) && board.passes(row, state)).length;
     const place = byId("unranked");
     if (!place) return;
-    place.hidden = !hidden;
-    const text = state.unranked ? "Hide them" : "Show";
-    const what = `${hidden} ${hidden === 1 ? "result is" : "results are"} not comparable (partial, or on other data) and not ranked. `;
-    const change = () => board.change({ unranked: state.unranked ? "" : "shown", page: "1" });
-    place.replaceChildren(what, el("button", { type: "button", class: "quiet", "aria-expanded": Boolean(state.unranked), onclick: change }, text));
+    place.hidden = !unranked;
+    const hidden = state.unranked === "hidden";
+    const what = `${unranked} ${unranked === 1 ? "result is" : "results are"} not comparable (partial, or on other data), and so not ranked and last. `;
+    const change = () => board.change({ unranked: hidden ? "" : "hidden", page: "1" });
+    place.replaceChildren(what, el("button", { type: "button", class: "quiet", "aria-expanded": !hidden, onclick: change }, hidden ? "Show" : "Hide"));
   }
 
-  /** Head the differences by the ends of their axis. */
-  function labelLimit() {
-    const header = table.column(place("start_to_end")).header();
+  const ends = ({ low, high }) => `${Math.round(low * 100)} to ${Math.round(high * 100)}`;
+
+  /** Head the drawings by the ends of their axes. */
+  function labelAxes() {
     const limit = Math.round(shown.limit * 100);
-    const text = shown.rows.some((row) => board.known(row.start_to_end)) ? `−${limit} to +${limit}` : "";
-    (header.querySelector(".tokens") ?? header.appendChild(el("span", { class: "tokens" }))).textContent = text;
+    for (const [name, text] of [["start_to_end", `−${limit} to +${limit}`], ["dot", ends(shown.ends)], ["curve", ends(shown.curveEnds)]]) {
+      const header = table.column(place(name)).header();
+      (header.querySelector(".tokens") ?? header.appendChild(el("span", { class: "tokens" }))).textContent = text;
+    }
   }
 
   // DataTables interprets titles as markup.
@@ -344,6 +372,7 @@
   function labelScores() {
     columns.forEach(({ declared }, at) => declared && labelHeader(table.column(at).header(), declared));
     const header = table.column(place("start_to_end")).header();
+    labelHeader(header, "start_to_end");
     header.title += ` ${board.title("verdict")}: ${board.describe("verdict")}`;
   }
 
@@ -354,6 +383,7 @@
     labelHeader(header, board.scoreKey(length));
     const tokens = header.querySelector(".tokens") ?? header.appendChild(el("span", { class: "tokens" }));
     tokens.textContent = length === "all" ? "" : `in ${length}`;
+    table.column(place("dot")).header().querySelector(".dt-column-title").textContent = "nDCG@10";
   }
 
   /** Head the length cells by their tokens. */
@@ -378,7 +408,7 @@
     table.column(place("rank")).header().querySelector(".dt-column-title").textContent = byPsi ? "Rank by PSI" : "Rank";
     for (const name of ON_DEMAND) table.table().node().classList.toggle(`by-${name}`, sortedBy(table).name === name);
     board.offerPages(pageButtons, { page, pages }, (at) => table.page(at).draw("page"));
-    labelLimit();
+    labelAxes();
     labelLength();
     updateRows();
   }
@@ -386,7 +416,7 @@
   // Updates without drawing: selected models, links, and the number of models.
   function updateRows() {
     const { recordsDisplay, recordsTotal } = table.page.info();
-    const offered = board.state().unranked ? recordsTotal : shown.rows.filter(board.isComparable).length;
+    const offered = board.state().unranked === "hidden" ? shown.rows.filter(board.isComparable).length : recordsTotal;
     board.sayCount(recordsDisplay, offered);
     offerUnranked();
     const selected = board.models(board.state());

@@ -17,7 +17,7 @@
     ["Queries", number("queries", board.count)],
     // A model has the score that it is ranked by, a position its mean.
     [(row) => board.title(row.score_key ?? "ndcg_at_10"), (row) => (known(row.score) ? percent(row.score) : number("ndcg_at_10", percent)(row))],
-    ["95 % interval", (row) => board.scoreInterval(row) || between(row.low, row.high, percent)],
+    ["95 % interval", (row) => (known(row.score) ? board.scoreInterval(row) : board.intervalText(row, "ndcg_at_10"))],
     ["Null band", (row) => between(row.null_low, row.null_high, percent)],
     [() => board.title("start_to_end"), number("start_to_end", points)],
     ["95 % interval", (row) => board.intervalText(row, "start_to_end")],

@@ -1,0 +1,179 @@
+"""The sections of an inspection: verdicts and the numbers behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from posir_inspect.budget import WorkEstimate
+from posir_inspect.inspection import ChunkRow, Fading, ModelInspection, Scores
+from posir_inspect.pseudo_questions import Wording
+from posir_inspect.shared_words import UnreadBaseline
+from posir_tasks.display.numbers import format_count, format_estimate, format_percent, format_score
+from posir_tasks.display.progress import format_seconds
+from posir_tasks.display.sections import DisplaySection
+from posir_tasks.display.tables import Table, build_columns
+from posir_tasks.display.wording import pluralize
+from posir_tasks.scores import Unit
+from posir_tasks.sources.formats.passages import describe_skipped
+
+READING, FADING = "How far the model reads", "Where evidence fades"
+CHUNKS, CHUNKERS = "Which chunk size serves these texts", "Which chunker serves these texts"
+LEGEND = (
+    "Queries: sentences of the texts, kept in them, by default their rarest words, which favors small chunks. Start to end: "
+    "first minus last third; 95 % intervals."
+)
+WORDINGS = {Wording.VERBATIM: "verbatim", Wording.RAREST_WORDS: "rarest words"}
+
+
+def build_sections(inspection: ModelInspection) -> Iterator[DisplaySection]:
+    """Yield the texts, then the verdicts and tables of each answer that is known; under 48 lines of 80 columns."""
+    skipped = describe_skipped(inspection.skipped, examples=1)
+    yield DisplaySection(f"{inspection.model} · {describe_texts(inspection)}", (skipped,) if skipped else ())
+    yield DisplaySection(READING, (inspection.window.sentence, describe_unread(inspection)))
+    if inspection.work:
+        yield DisplaySection(sentences=(describe_work(inspection.work),))
+    if inspection.fading is None:
+        return
+    if not inspection.fading:
+        yield DisplaySection(FADING, ("Not enough texts to say: no sentence of 5 to 80 words occurs only once.",))
+        return
+    rarest = inspection.fading[-1]
+    sampled = describe_sample(inspection.fading_texts, inspection)
+    sentences = (rarest.verdict.sentence, *describe_window(rarest), describe_positions(rarest), *sampled)
+    yield DisplaySection(FADING, sentences, (wording_table(inspection.fading),))
+    if inspection.chunk_verdict:
+        sampled = describe_sample(inspection.chunk_texts, inspection)
+        command = describe_command(inspection)
+        choice = (inspection.chunk_verdict.sentence, *command, *describe_chunks(inspection), *sampled)
+        title = CHUNKERS if any(row.chunker for row in inspection.chunks) else CHUNKS
+        yield DisplaySection(title, choice, (chunk_table(inspection.chunks),))
+
+
+def describe_work(work: WorkEstimate) -> str:
+    """Return how long the rest takes."""
+    planned = f"The rest takes at most about {format_seconds(work.seconds)}: {work.tokens:,} tokens to encode (--budget)"
+    return planned + (
+        f"; all {work.all_tokens:,} would take {format_seconds(work.all_seconds)} (--all)."
+        if work.all_tokens > work.tokens
+        else "."
+    )
+
+
+def describe_sample(texts: int, inspection: ModelInspection) -> Iterator[str]:
+    """Yield of which texts an answer is, unless it is of all."""
+    excerpts = f" in excerpts of at most {inspection.excerpt_tokens:,} tokens" if inspection.excerpt_tokens else ""
+    if texts < inspection.texts:
+        yield f"This is of {texts:,} of the texts{excerpts if texts == inspection.chunk_texts else ''}, drawn at random."
+    elif excerpts and texts == inspection.chunk_texts and inspection.chunk_verdict:
+        yield f"This is of the texts{excerpts}."
+
+
+def describe_command(inspection: ModelInspection) -> Iterator[str]:
+    """Yield how to run the model with the chosen size of chunks, unless whole texts are chosen."""
+    if inspection.chunked_model:
+        yield f"Run them with -m '{inspection.chunked_model}'."
+
+
+def describe_texts(inspection: ModelInspection) -> str:
+    """Return how many texts of which source and length are inspected."""
+    examined = inspection.texts + len(inspection.skipped)
+    sample = f", a sample of {inspection.texts_found:,}" if inspection.texts_found > examined else ""
+    estimated = ", estimated" if inspection.tokens_estimated else ""
+    counts = inspection.languages
+    languages = ", ".join(f"{count:,} {code}" for code, count in counts.items()) if len(counts) > 1 else next(iter(counts))
+    return (
+        f"{pluralize(inspection.texts, 'text')} of {inspection.source}{sample} ({languages}), median "
+        f"{inspection.median_tokens:,.0f} tokens{estimated}"
+    )
+
+
+def describe_unread(inspection: ModelInspection) -> str:
+    """Return in a sentence how much of the texts is never read."""
+    unread = inspection.unread
+    if not unread.texts_cut:
+        return "All of these texts are read to the end."
+    share = format_estimate(unread.share, format_percent)
+    return f"{share} % of these texts is never read: {unread.texts_cut:,} of {inspection.texts:,} are longer."
+
+
+def describe_window(fading: Fading) -> Iterator[str]:
+    """Yield the score of questions about what is read, and about what is not, in a sentence, if any is not read."""
+    if fading.questions_beyond:
+        yield (
+            f"nDCG@10 is {format_percent(fading.within)} for sentences that the model reads, and "
+            f"{format_percent(fading.beyond)} for the {format_count(fading.questions_beyond)} that it does not"
+            + _explain_unread(fading.beyond_baseline)
+        )
+
+
+def _explain_unread(baseline: UnreadBaseline | None) -> str:
+    if baseline is None:
+        return "."
+    return (
+        ": unread sentences share topic and words with what is read of their text, in which BM25 finds them with "
+        f"{format_percent(baseline.shared_words)}, and a random order with {format_percent(baseline.chance)}."
+    )
+
+
+def wording_table(fading: tuple[Fading, ...]) -> Table:
+    """Return a row for each wording of the questions; below the last, one for each length of texts."""
+    headings = ("Wording; tokens", "Queries", "nDCG@10", "Start to end", "PSI", "PSI under the null")
+    rarest = fading[-1]
+    rows = [_score_row(WORDINGS[wording.wording], wording.scores) for wording in fading]
+    if len(rarest.by_length) > 1:
+        rows += [
+            _score_row(f"  {name.partition(': ')[2].removesuffix(' tokens')}", scores)
+            for name, scores in rarest.by_length.items()
+        ]
+    return Table(build_columns(headings, headings[1:]), tuple(rows))
+
+
+def _score_row(name: str, scores: Scores) -> tuple[str, ...]:
+    return (
+        name,
+        format_count(scores.questions),
+        format_percent(scores.ndcg_at_10.value if scores.ndcg_at_10 else None),
+        # Unsigned, to save width.
+        format_score(Unit.PERCENT, scores.start_to_end),
+        format_score(Unit.INDEX, scores.psi),
+        format_score(Unit.INDEX, scores.psi_null),
+    )
+
+
+def describe_positions(fading: Fading) -> str:
+    """Return nDCG@10 by tenth of the text, from the first to the last."""
+    scores = (format_percent(score.value if score else None, ".0f") for score in fading.by_position)
+    return f"By tenth of the text: {' '.join(scores)}."
+
+
+def chunk_table(chunks: tuple[ChunkRow, ...]) -> Table:
+    """Return a row for whole texts and each chunk size, or each splitter with the tokens that it makes to encode."""
+    tokens = any(row.chunker for row in chunks)
+    headings = ("Chunks", "Vectors", *(["Tokens"] if tokens else []), "nDCG@10", "Gain", "Start to end")
+    rows = tuple(
+        (
+            name_chunks(row),
+            format_count(row.vectors),
+            *([format_count(row.counts.tokens)] if tokens else []),
+            format_estimate(row.ndcg_at_10, format_percent),
+            "" if row is chunks[0] else format_estimate(row.gain, format_percent),
+            format_estimate(row.start_to_end, format_percent),
+        )
+        for row in chunks
+    )
+    return Table(build_columns(headings, headings[1:]), rows)
+
+
+def name_chunks(row: ChunkRow) -> str:
+    """Return the name of a row of chunks."""
+    return row.chunker or ("whole texts" if row.size is None else f"{row.size:,} tokens")
+
+
+def describe_chunks(inspection: ModelInspection) -> Iterator[str]:
+    """Yield which chunks of splitters are longer than the model reads, or not in their text."""
+    for row in inspection.chunks:
+        chunks = f"of {pluralize(row.vectors, 'chunk')}"
+        if row.counts.cut:
+            yield f"{row.chunker}: {row.counts.cut:,} {chunks} are longer than the model reads."
+        if row.counts.lost:
+            yield f"{row.chunker}: {row.counts.lost:,} {chunks} are not in their text, and are encoded as they are."

@@ -1,0 +1,175 @@
+"""The public functions of this package: `posir.probe` and `posir.correlate`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from posir_report.summary import summarize
+from posir_tasks.display.presentation import Presentable, TableResult
+from posir_tasks.display.progress import track
+from posir_tasks.display.sections import DisplaySection
+from posir_tasks.errors import PosirError
+from posir_tasks.results import read_results
+from posir_tasks.sources.opening import DataReference
+
+if TYPE_CHECKING:
+    from posir_probe.results import ProbeResult
+    from posir_probe.tables import IndexRow
+    from posir_tasks.display.charts.figures import Figure
+    from posir_tasks.sources.formats.passages import SkippedText
+
+#: Most documents of a subset.
+DOCUMENTS = 1_000
+
+
+@dataclass(frozen=True, repr=False)
+class ProbeMeasurements(Presentable):
+    """The values that probes of a model measured."""
+
+    results: tuple[ProbeResult, ...]
+    """One for each probe."""
+    folder: Path
+    """Folder of results, in which other models' results on the same data are drawn beside these."""
+    skipped: tuple[SkippedText, ...] = ()
+    """Texts and questions that cannot be used."""
+
+    @property
+    def title(self) -> str:
+        """Subject in a few words."""
+        return "Probes"
+
+    def sections(self) -> tuple[DisplaySection, ...]:
+        """Return the summaries, the values by position, and the curves."""
+        from posir_probe.tables import build_tables
+
+        return (DisplaySection(tables=tuple(build_tables(self.records())), draw=self._draw),)
+
+    def records(self) -> list[IndexRow]:
+        """Return a row for each summary and each position of every probe."""
+        from posir_probe.catalog import all_probes
+        from posir_probe.tables import build_rows
+
+        return build_rows(self.results, all_probes())
+
+    def document(self) -> dict[str, Any]:
+        """Return the rows, and the additive values that they are computed from."""
+        return {"rows": self.records(), "results": [result.to_json() for result in self.results]}
+
+    def legend(self) -> list[str]:
+        """Return how to read the intervals."""
+        from posir_probe.tables import INTERVALS
+
+        return [INTERVALS]
+
+    def explanation(self) -> list[str]:
+        """Return notes of the probes, and what was skipped."""
+        from posir_probe.catalog import all_probes
+        from posir_probe.tables import describe_probes
+
+        return describe_probes(self.results, all_probes())
+
+    def _draw(self) -> Sequence[Figure]:
+        from posir_probe.catalog import all_probes
+        from posir_probe.figures import build_figures
+        from posir_probe.results import read_results as read_probe_results
+
+        shown = {(result.data, result.probe) for result in self.results}
+        others = [result for result in read_probe_results(self.folder) if (result.data, result.probe) in shown]
+        distinct = {
+            (result.model, result.revision, result.experiment, result.data, result.probe): result
+            for result in (*self.results, *others)
+        }
+        return build_figures(list(distinct.values()), all_probes())
+
+
+def probe(
+    model: str | Path,
+    data: DataReference = "PosIR-Mini",
+    *,
+    probes: Sequence[str] = (),
+    revision: str | None = None,
+    documents: int = DOCUMENTS,
+    seed: int = 1,
+    words: tuple[int, int] | None = None,
+    min_tokens: int = 0,
+    column: str | None = None,
+    output_folder: str | Path = "results",
+    batch_size: int = 32,
+) -> ProbeMeasurements:
+    """Measure how a model's embeddings depend on where in a text something is; what has a result is not measured again.
+
+    Args:
+        model: A registered model, a local folder, or an endpoint.
+        data: A task, a file or folder of questions or plain texts, a dataset on the Hub, or a list of texts.
+        probes: Names of probes, or their beginnings; empty for all.
+        revision: Revision of the model.
+        documents: Most documents of each domain, drawn at random.
+        seed: Seed of the random sample.
+        words: Draw texts of more than the first and fewer than the second number of words.
+        min_tokens: Draw documents of at least so many tokens.
+        column: Column or field of plain texts.
+        output_folder: Folder for results, as in `mteb run`; these are in `probes` beside them.
+        batch_size: Number of texts encoded at a time.
+
+    Returns:
+        A row for each summary and each position of every probe, with 95 % intervals by bootstrap over documents; the unit is
+        that of the probe, such as cosine similarity in [-1, 1].
+
+    Raises:
+        PosirError: There is no such model, probe or data, or the probe cannot be used with them.
+
+    Examples:
+        >>> import posir
+        >>> measured = posir.probe("./my-model", probes=["mirror"], documents=3, output_folder="my-results")
+        >>> measured.to_polars()["kind"].unique().sort().to_list()
+        ['position', 'summary']
+    """
+    with track("Loading"):
+        from posir_probe.catalog import select_probes
+        from posir_probe.probe import Selection
+        from posir_probe.probing import ProbeRun, run_probes
+        from posir_probe.sources import open_probe_source
+        from posir_tasks.embeddings.encoding import load_encoder
+
+        selection = Selection(seed, words, min_tokens)
+        chosen = select_probes(probes)
+        source = open_probe_source(data, column=column, limit=documents, selection=selection)
+        encoder = load_encoder(str(model), revision, batch_size=batch_size)
+    results = run_probes(ProbeRun(encoder, source, Path(output_folder), documents, selection), chosen)
+    return ProbeMeasurements(tuple(results), Path(output_folder), tuple(source.skipped))
+
+
+def correlate(results: str | Path) -> TableResult:
+    """Correlate what probes measure with PSI and the difference from start to end, over models.
+
+    Args:
+        results: A folder with results of `posir.evaluate` and `posir.probe` on several models.
+
+    Returns:
+        A row for each probe, task and score: Spearman's rho in [-1, 1] with its 95 % interval, and a verdict.
+
+    Raises:
+        PosirError: There are no results of tasks or of probes in the folder.
+
+    Examples:
+        >>> import posir
+        >>> posir.probe("./my-model", probes=["mirror"], documents=3, output_folder="my-results")
+        ProbeMeasurements: Probes...
+        >>> posir.evaluate("./my-model", "PosIR-Mini", output_folder="my-results")[0].task
+        'PosIR-Mini'
+        >>> posir.correlate("my-results").to_polars()["rho"].to_list()
+        [None, None]
+    """
+    from posir_probe.catalog import all_probes
+    from posir_probe.correlation import build_table
+    from posir_probe.correlation import correlate as correlate_probes
+    from posir_probe.results import read_results as read_probe_results
+
+    folder = Path(results)
+    rows = correlate_probes(read_probe_results(folder), summarize(read_results(folder)), all_probes())
+    if not rows:
+        raise PosirError(f"{folder}: no results of probes. Run `posir probe MODEL --output {folder}` first.")
+    return TableResult(title="Probes against retrieval scores", rows=rows, tables=[build_table(rows)])

@@ -1,0 +1,189 @@
+"""The public function of this package: `posir.read_results`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from posir_report.colder import EndPreference, preference_table, read_end_preferences
+from posir_report.columns import build_legend, choose_columns, select_columns
+from posir_report.findings import describe_findings
+from posir_report.labels import model_labels
+from posir_report.sparklines import sparklines
+from posir_report.summary import ReportRow, TaskSummary, build_rows, mark_notable_bias, summarize
+from posir_report.tables import document_notes, length_table, overview_table, pooled_scores, truncation_notes_by_task
+from posir_tasks import results as result_files
+from posir_tasks.display.presentation import Presentable, to_paragraphs
+from posir_tasks.display.sections import DisplaySection
+from posir_tasks.display.wording import pluralize
+from posir_tasks.errors import PosirError
+from posir_tasks.results import NoProfileError, SubsetResult
+
+if TYPE_CHECKING:
+    import altair as alt
+
+    from posir_tasks.display.charts.figures import Figure
+
+BRIEF = (
+    "nDCG@10 and start to end (first minus last third of the document) x 100. PSI: 1 - worst / best position bin, estimated; "
+    "as published, it contains chance. Intervals: 95 % for new documents, not corrected. p: any effect of position, "
+    "Holm-corrected."
+)
+NOTE = "nDCG@10 and differences of it x 100. 95 % intervals are for new documents, each by itself: they are not corrected."
+CURVE_NOTE = (
+    "Over position: nDCG@10 from the start to the end of documents, on an axis from 0 to 100, a character for each position "
+    "bin; twenty equal bins are merged into five where one has fewer than 30 queries."
+)
+
+
+@dataclass(frozen=True, repr=False)
+class Results(Presentable, Sequence[SubsetResult]):
+    """Results of models, one for each subset of a task: `results[0].profile`; tables pool the subsets of a task."""
+
+    subset_results: tuple[SubsetResult, ...]
+    """Ordered by model, task and subset."""
+    keys: tuple[str, ...] = ()
+    """Keys of the scores that are shown; empty for the default ones."""
+    preferences: tuple[EndPreference, ...] = ()
+    """Results of mteb's own ColDeRReranking, which have a table of their own."""
+
+    @overload
+    def __getitem__(self, index: int) -> SubsetResult: ...
+    @overload
+    def __getitem__(self, index: slice) -> Results: ...
+    def __getitem__(self, index: int | slice) -> SubsetResult | Results:
+        """Return a result, or results that are shown alike."""
+        if isinstance(index, slice):
+            return replace(self, subset_results=self.subset_results[index])
+        return self.subset_results[index]
+
+    def __len__(self) -> int:
+        """Return the number of subsets with a result."""
+        return len(self.subset_results)
+
+    @cached_property
+    def summaries(self) -> list[TaskSummary]:
+        """Each model on each task, all its subsets pooled."""
+        return summarize(self.subset_results)
+
+    @cached_property
+    def rows(self) -> list[ReportRow]:
+        """A row for each model, task and length, `all` lengths first."""
+        return mark_notable_bias(chain(*map(build_rows, self.summaries)))
+
+    @property
+    def title(self) -> str:
+        """Subject in a few words."""
+        models, tasks = ({getattr(summary, field) for summary in self.summaries} for field in ("model", "task"))
+        return f"{pluralize(len(models), 'model')} on {pluralize(len(tasks), 'task')}"
+
+    def sections(self) -> list[DisplaySection]:
+        """Return the findings, an overview of the models that have several tasks, then every length."""
+        columns, curves = choose_columns(self.keys), sparklines(self.summaries)
+        overview = overview_table(self.rows, columns, curves)
+        lengths = length_table(self.rows, columns, curves)
+        tables = (overview, lengths) if overview.rows else (lengths,)
+        scored = [DisplaySection(tables=tables, draw=self._draw_chosen)] if self.subset_results else []
+        return [
+            *to_paragraphs(describe_findings(self.rows)),
+            *scored,
+            *(DisplaySection(tables=(preference_table(self.preferences),)) for _ in self.preferences[:1]),
+        ]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return every row with all its scores, or those that were chosen."""
+        if not self.keys:
+            return [row.columns() for row in self.rows]
+        return [select_columns(row, choose_columns(self.keys)) for row in self.rows]
+
+    def document(self) -> list[dict[str, Any]]:
+        """Return all pooled scores and the position profile of each model on each task, then results of ColDeRReranking."""
+        pooled = [pooled_scores(summary, summary.select(self.rows)) for summary in self.summaries]
+        return [*pooled, *(preference.columns() for preference in self.preferences)]
+
+    def legend(self) -> list[str]:
+        """Return how to read the numbers."""
+        return [NOTE if self.keys else BRIEF] if self.subset_results else []
+
+    def explanation(self) -> list[str]:
+        """Return notes on truncation and on these documents, and what every column means."""
+        if not self.subset_results:
+            return []
+        documents = document_notes(model_labels(self.summaries), self.summaries)
+        meaning = f"{NOTE} {build_legend(choose_columns(self.keys))}"
+        return [*truncation_notes_by_task(self.summaries), *documents, meaning, CURVE_NOTE]
+
+    def figures(self) -> list[Figure]:
+        """Return every chart: the models of each task, each model by itself, and all tasks together."""
+        from posir_report.figures import build_figures
+
+        return build_figures(self.summaries)
+
+    def to_html(self) -> str:
+        """Return the report as a page of a single file that needs no network."""
+        from posir_report.page import render_report
+
+        return render_report(self.summaries, self.figures(), self.preferences)
+
+    def plot(self, task: str | None = None) -> alt.VConcatChart:
+        """Draw nDCG@10 over the position of the evidence, or PSI against nDCG@10 for several tasks.
+
+        Args:
+            task: The task to draw; None for all.
+
+        Returns:
+            A chart of Altair, which a notebook shows and `chart.save("chart.png")` writes.
+
+        Raises:
+            PosirError: There are no results on this task.
+        """
+        tasks = {summary.task for summary in self.summaries}
+        if task is not None and task not in tasks:
+            raise PosirError(f"There are no results on a task '{task}'. There are results on {', '.join(sorted(tasks))}.")
+        charts = [figure for figure in self._draw_chosen() if task in (None, figure.task)]
+        return next((figure for figure in charts if figure.task is None and len(tasks) > 1), charts[0]).chart
+
+    def _draw_chosen(self) -> Sequence[Figure]:
+        """Return the charts that put models side by side, and the curves of a model that is alone on its task."""
+        figures = self.figures()
+        compared = [figure for figure in figures if figure.model is None]
+        tasks = {figure.task for figure in compared}
+        return [*compared, *(figure for figure in figures if figure.kind == "curves" and figure.task not in tasks)]
+
+
+def read_results(path: str | Path, *, columns: Collection[str] = ()) -> Results:
+    """Read the results of `mteb run`, `mteb.evaluate` or `posir.evaluate` that have a position profile.
+
+    Args:
+        path: The folder of results; folders below it are searched.
+        columns: Keys of the scores to show, as in `posir report --columns`; empty for the default ones.
+
+    Returns:
+        A sequence with the result of each subset, ordered by model, task and subset. As a data frame it has a row for each
+        model, task and length: scores in [0, 1] with 95 % intervals, p-values and verdicts.
+
+    Raises:
+        PosirError: There is no such folder; there is neither such a result nor one of mteb's ColDeRReranking in it; or one of
+            them cannot be read.
+
+    Examples:
+        >>> import posir
+        >>> results = posir.read_results("results")
+        >>> results[0].task, results[0].profile.queries
+        ('PosIR-Mini', 120)
+        >>> results.to_polars().select("model", "length", "queries").row(0)
+        ('mteb/baseline-bm25s', 'all', 120)
+    """
+    choose_columns(tuple(columns))
+    preferences = tuple(read_end_preferences(Path(path)))
+    try:
+        subset_results = result_files.read_results(Path(path))
+    except NoProfileError:
+        if not preferences:
+            raise
+        subset_results = []
+    return Results(tuple(subset_results), tuple(columns), preferences)

@@ -1,0 +1,159 @@
+"""`posir report`: the tables and charts of results."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from posir_report.api import CURVE_NOTE, NOTE, Results, read_results
+from posir_report.colder import TASK
+from posir_report.columns import build_legend, choose_columns, known_columns, with_published_scores
+from posir_report.findings import describe_findings
+from posir_report.latex import render_latex
+from posir_report.published import merge_published, merge_published_bins, published_sparklines
+from posir_report.recall import RECALL_COLUMNS, build_recall_rows
+from posir_report.sparklines import sparklines
+from posir_report.summary import build_bin_rows, build_rows
+from posir_report.tables import bin_columns, bin_table, length_table, pooled_scores
+from posir_tasks.command.explain_option import Explain
+from posir_tasks.command.format_option import format_option
+from posir_tasks.command.progress_option import with_progress
+from posir_tasks.display.presentation import TableResult, present, write_charts
+from posir_tasks.display.tables import OutputFormat, Table, build_columns, print_as, to_latex
+from posir_tasks.errors import PosirError
+from posir_tasks.scores import ScoreInfo
+
+
+@with_progress
+def report(
+    results: Annotated[Path, typer.Argument(help="The --output-folder of `mteb run`.")],
+    bins: Annotated[bool, typer.Option("--bins", help="Show nDCG@10 of every position bin.")] = False,
+    recall: Annotated[bool, typer.Option("--recall", help="Show Recall@5, @10 and @100 of every position bin.")] = False,
+    format_: Annotated[OutputFormat, format_option(*OutputFormat)] = OutputFormat.TEXT,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Short for --format markdown.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Short for --format csv.")] = False,
+    latex: Annotated[bool, typer.Option("--latex", help="Short for --format latex: tables as in the papers.")] = False,
+    published: Annotated[bool, typer.Option("--published", help="Include the published results of the same tasks.")] = False,
+    columns: Annotated[
+        str, typer.Option(help="Keys of the scores to show, separated by commas; `--columns help` lists them.")
+    ] = "",
+    html: Annotated[Path | None, typer.Option(help="File for tables and charts as one page that needs no network.")] = None,
+    png: Annotated[Path | None, typer.Option(help="Folder for the charts as PNG files.")] = None,
+    explain: Explain = False,
+) -> None:
+    """Show nDCG@10 and PSI of every model and task, overall and by length, with intervals and PSI under the null."""
+    flags = {OutputFormat.MARKDOWN: markdown, OutputFormat.CSV: csv, OutputFormat.LATEX: latex}
+    chosen = choose_format({format_, *(name for name, given in flags.items() if given)} - {OutputFormat.TEXT})
+    check_options(chosen, bins=bins, recall=recall, published=published)
+    if columns == "help":
+        print_as(OutputFormat.TEXT, [column_table()], [])
+        return
+    chosen_columns = choose_columns([key.strip() for key in columns.split(",") if key.strip()])
+    shown = read_results(results, columns=[column.key for column in chosen_columns] if columns else ())
+    if not shown and (bins or recall or published or html or png or chosen is OutputFormat.LATEX):
+        raise PosirError(
+            f"{results}: no result with a position profile, only {TASK}, which has one table. Omit all options, or run a task "
+            "of `posir tasks`."
+        )
+    write_charts(shown, png, html)
+    if chosen is OutputFormat.LATEX and not columns:
+        typer.echo(render_latex(shown.summaries))
+    elif chosen is OutputFormat.LATEX:
+        table = length_table(shown.rows, chosen_columns)
+        typer.echo(to_latex(replace(table, notes=(NOTE, build_legend(chosen_columns))), label="tab:posir"))
+    elif recall:
+        present(tabulate_recall(shown), chosen, explain=explain)
+    elif bins and published:
+        present(tabulate_bins_with_published(shown), chosen, explain=explain)
+    elif bins:
+        present(tabulate_bins(shown), chosen, explain=explain)
+    elif published:
+        curves = chosen is OutputFormat.TEXT
+        present(tabulate_with_published(shown, chosen_columns, curves=curves), chosen, explain=explain)
+    else:
+        present(shown, chosen, explain=explain)
+
+
+def choose_format(requested: set[OutputFormat]) -> OutputFormat:
+    """Return the requested format, or the default; raise PosirError if several are requested."""
+    if len(requested) > 1:
+        raise PosirError(f"Several output formats: {', '.join(sorted(requested))}. Give one; --html and --png go with any.")
+    return requested.pop() if requested else OutputFormat.TEXT
+
+
+def check_options(format_: OutputFormat, *, bins: bool, recall: bool, published: bool) -> None:
+    """Raise PosirError if options cannot be combined."""
+    if recall and (bins or published or format_ is OutputFormat.LATEX):
+        raise PosirError("--recall is a table of its own. Omit --bins, --published and --latex.")
+    if published and format_ in (OutputFormat.JSON, OutputFormat.LATEX):
+        raise PosirError(f"--published goes with text, markdown and csv, not with {format_}.")
+    if bins and format_ is OutputFormat.LATEX:
+        raise PosirError("LaTeX output has only the tables of the papers. Omit --bins, or use --csv, --markdown or the table.")
+
+
+def tabulate_bins(shown: Results) -> TableResult:
+    """Return a row per position bin."""
+    rows = [row for summary in shown.summaries for row in build_bin_rows(summary)]
+    return TableResult(
+        title=shown.title,
+        rows=[row.columns() for row in rows],
+        tables=[bin_table(rows, bin_columns())],
+        values=list(map(pooled_scores, shown.summaries, map(build_rows, shown.summaries))),
+        sentences=tuple(describe_findings(shown.rows)),
+        notes=[NOTE],
+        further=[build_legend(bin_columns())],
+    )
+
+
+def tabulate_recall(shown: Results) -> TableResult:
+    """Return a row for all queries and per position bin."""
+    rows = [row for summary in shown.summaries for row in build_recall_rows(summary)]
+    return TableResult(
+        title=shown.title,
+        rows=[row.columns() for row in rows],
+        tables=[bin_table(rows, RECALL_COLUMNS)],
+        notes=["Recall x 100."],
+        further=[build_legend(RECALL_COLUMNS)],
+    )
+
+
+def tabulate_with_published(shown: Results, columns: Sequence[ScoreInfo], *, curves: bool) -> TableResult:
+    """Return a row per length, the published results among them, with curves over position if wanted."""
+    merged = merge_published(shown.rows)
+    scores = with_published_scores(columns, merged)
+    drawn = {**sparklines(shown.summaries), **published_sparklines(merged)} if curves else {}
+    return TableResult(
+        title=shown.title,
+        rows=[row.columns() for row in merged],
+        tables=[length_table(merged, scores, drawn)],
+        sentences=tuple(describe_findings(shown.rows)),
+        notes=[NOTE],
+        further=[build_legend(scores), *([CURVE_NOTE] if drawn else [])],
+    )
+
+
+def tabulate_bins_with_published(shown: Results) -> TableResult:
+    """Return a row per position bin, by length as the papers give them, with the published ones after one's own."""
+    rows = merge_published_bins(shown.summaries)
+    columns = [column for column in bin_columns() if any(row.scores.get(column.key) is not None for row in rows)]
+    return TableResult(
+        title=shown.title,
+        rows=[row.columns() for row in rows],
+        tables=[bin_table(rows, columns)],
+        sentences=tuple(describe_findings(shown.rows)),
+        notes=[NOTE],
+        further=[build_legend(columns)],
+    )
+
+
+def column_table() -> Table:
+    """Return a table of everything that `--columns` takes."""
+    return Table(
+        build_columns(("Key", "Title", "Shown by default", "Description", "Source")),
+        tuple(
+            (column.key, column.title, "yes" if column.column else "", column.description, column.citation)
+            for column in known_columns()
+        ),
+    )

@@ -1,0 +1,12 @@
+"""The hook implementation: `posir score`."""
+
+from __future__ import annotations
+
+from posir_tasks.plugin_api import Command, hookimpl
+from posir_tasks.plugin_api.panels import BIAS
+
+
+@hookimpl
+def posir_commands() -> list[Command]:
+    """Return the declarations."""
+    return [Command("score", "posir_score.score_command:score", "Score a run of any system, or any retriever.", BIAS)]

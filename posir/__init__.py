@@ -1,0 +1,67 @@
+"""PosIR in Python: one function for each question, in a flat namespace.
+
+Each function returns an immutable object that shows itself in a terminal and a notebook, and has `to_polars`, `to_pandas` and
+`to_json`. A user's mistake raises `PosirError`. Nothing is imported before it is used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from posir_build.api import build as build
+    from posir_compare.api import compare as compare
+    from posir_data.api import open_data as open_data
+    from posir_inspect.api import inspect as inspect
+    from posir_inspect.api import score_chunks as score_chunks
+    from posir_inspect.api import window as window
+    from posir_mitigate.api import mitigate as mitigate
+    from posir_probe.api import correlate as correlate
+    from posir_probe.api import probe as probe
+    from posir_psi.api import psi as psi
+    from posir_published.api import published as published
+    from posir_report.api import read_results as read_results
+    from posir_run.api import evaluate as evaluate
+    from posir_score.api import score as score
+    from posir_significance.api import power as power
+    from posir_stats.api import stats as stats
+    from posir_tasks.errors import PosirError as PosirError
+    from posir_train.api import PositionCurveCallback as PositionCurveCallback
+    from posir_train.api import PositionEvaluator as PositionEvaluator
+    from posir_train.api import train as train
+
+#: The module that defines each public name; type checkers read the same from the imports above.
+_MODULES = {
+    "PosirError": "posir_tasks.errors",
+    "PositionCurveCallback": "posir_train.api",
+    "PositionEvaluator": "posir_train.api",
+    "build": "posir_build.api",
+    "compare": "posir_compare.api",
+    "correlate": "posir_probe.api",
+    "evaluate": "posir_run.api",
+    "inspect": "posir_inspect.api",
+    "mitigate": "posir_mitigate.api",
+    "open_data": "posir_data.api",
+    "power": "posir_significance.api",
+    "probe": "posir_probe.api",
+    "psi": "posir_psi.api",
+    "published": "posir_published.api",
+    "read_results": "posir_report.api",
+    "score": "posir_score.api",
+    "stats": "posir_stats.api",
+    "train": "posir_train.api",
+    "score_chunks": "posir_inspect.api",
+    "window": "posir_inspect.api",
+}
+
+__all__ = list(_MODULES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'posir' has no attribute '{name}'; it has {', '.join(sorted(_MODULES))}")
+    value = globals()[name] = getattr(import_module(_MODULES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(_MODULES)

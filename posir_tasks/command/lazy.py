@@ -1,0 +1,100 @@
+"""Commands that help lists from their declarations, and that are imported only when they are called."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pkgutil import resolve_name
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from posir_tasks.errors import PosirError, summarize_error
+from posir_tasks.plugin_api import Command
+from posir_tasks.plugin_api.manager import loaded_plugins
+from posir_tasks.plugin_api.panels import BIAS, EXTEND, PANELS, RUN
+
+logger = logging.getLogger(__name__)
+
+OWN_COMMANDS = (
+    Command("mteb", "posir_tasks.command.mteb_command:app", "Call mteb, as in posir mteb run -t PosIR-Mini -m MODEL.", BIAS),
+    Command("tasks", "posir_tasks.command.tasks:tasks", "List the tasks that `mteb run -t` accepts.", RUN),
+    Command("doctor", "posir_tasks.command.doctor:doctor", "Check the installation, plugins and access to data.", EXTEND),
+    Command(
+        "rescore", "posir_tasks.command.rescore:rescore_command", "Recompute scores of saved results without the model.", EXTEND
+    ),
+)
+
+
+class LazyCommand(TyperCommand):
+    """Stands for a declared command in help, and is replaced by the command itself when it is called."""
+
+    def __init__(self, declared: Command) -> None:
+        super().__init__(declared.name, help=declared.summary, rich_help_panel=declared.panel)
+        self.declared = declared
+
+    def load(self) -> Any:
+        """Import the command.
+
+        Returns:
+            A command of Click, or a group of them.
+
+        Raises:
+            PosirError: It cannot be imported.
+        """
+        try:
+            target = resolve_name(self.declared.target)
+        except (ImportError, AttributeError) as error:
+            raise PosirError(
+                f"`posir {self.declared.name}` cannot be imported from {self.declared.target}: {summarize_error(error)}. "
+                "Install the package that it is part of again."
+            ) from error
+        if not isinstance(target, typer.Typer):
+            app = typer.Typer(add_completion=False)
+            app.command(self.declared.name)(target)
+            target = app
+        return typer.main.get_command(target)
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Parse arguments with the imported command, which its context then runs."""
+        return self.load().make_context(info_name, args, parent, **extra)
+
+
+class LazyGroup(TyperGroup):
+    """The commands of posir and of all plugins, in the order of their panels."""
+
+    def __init__(self, **attributes: Any) -> None:
+        commands = {command.name: LazyCommand(command) for command in declared_commands()}
+        super().__init__(**attributes | {"commands": commands})
+
+
+def declared_commands() -> list[Command]:
+    """Return the commands of posir and of all plugins by panel; warn about each that cannot be used."""
+    commands: dict[str, Command] = {}
+    for owner, command in _declared():
+        if not isinstance(command, Command):
+            logger.warning("posir plugin '%s' declared %r, which is no posir_tasks.plugin_api.Command; omitted", owner, command)
+        elif command.name in commands:
+            logger.warning(
+                "posir plugin '%s' declared a command '%s', which is %s; omitted",
+                owner,
+                command.name,
+                commands[command.name].target,
+            )
+        else:
+            commands[command.name] = command
+    return sorted(commands.values(), key=lambda command: [*PANELS, command.panel].index(command.panel))
+
+
+def _declared() -> Iterator[tuple[str, object]]:
+    """Yield the owner of each declared command, and the command."""
+    for own in OWN_COMMANDS:
+        yield "posir_tasks", own
+    for name, caller in loaded_plugins().callers("posir_commands"):
+        try:
+            declared = [command for answer in caller() for command in answer]
+        except Exception as error:
+            logger.warning("posir plugin '%s' could not add its commands: %s", name, summarize_error(error))
+            continue
+        yield from ((name, command) for command in declared)

@@ -1,0 +1,232 @@
+"""The base of all objects that public functions return: each shows itself in terminal and notebook and becomes a data frame.
+
+A command prints such an object in the format that is asked for (`present`) and writes its charts (`write_charts`), so that
+Python and the command line show the same.
+"""
+
+from __future__ import annotations
+
+import io
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich.console import Console
+
+from posir_tasks.display.sections import DisplaySection
+from posir_tasks.display.tables import (
+    OutputFormat,
+    Table,
+    build_frame,
+    print_tables,
+    to_csv,
+    to_json,
+)
+from posir_tasks.display.wording import escape_controls, pluralize
+from posir_tasks.errors import PosirError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+
+    from posir_tasks.display.charts.figures import Figure
+
+#: Rows and columns of characters of the table in a `repr`.
+REPR_ROWS, REPR_WIDTH = 5, 100
+#: Width of a complete text, so that no table is divided.
+UNLIMITED = 10_000
+
+
+class Presentable(ABC):
+    """An immutable result of a public function.
+
+    Subclasses are frozen dataclasses with `repr=False`; whatever is shown or exported follows from title, sections and records.
+    """
+
+    @property
+    @abstractmethod
+    def title(self) -> str:
+        """Subject in a few words: the heading of the page."""
+
+    @abstractmethod
+    def sections(self) -> Sequence[DisplaySection]:
+        """Return what a terminal, Markdown and a page show, in order."""
+
+    @abstractmethod
+    def records(self) -> Sequence[Any]:
+        """Return dataclasses or mappings of the same fields: the rows of data frame and CSV, not rounded."""
+
+    def document(self) -> object:
+        """Return what JSON holds; the records, unless there is more to it than rows."""
+        return self.records()
+
+    def legend(self) -> Sequence[str]:
+        """Return the paragraphs on how to read the tables that a terminal always shows: few lines."""
+        return ()
+
+    def explanation(self) -> Sequence[str]:
+        """Return all further paragraphs, for a page and `--explain`."""
+        return ()
+
+    def to_polars(self) -> pl.DataFrame:
+        """Return the rows as a polars DataFrame; an estimate `x` has the columns `x`, `x_low` and `x_high`."""
+        return build_frame(self.records())
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return the rows as a pandas DataFrame, with the columns of `to_polars`.
+
+        Raises:
+            PosirError: pandas is not installed.
+        """
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise PosirError("pandas is not installed: pip install pandas. `to_polars` needs no further package.") from error
+        return pd.DataFrame(self.to_polars().to_dict(as_series=False))
+
+    def to_json(self) -> str:
+        """Return everything as JSON, not rounded, as the command prints it with `--format json`."""
+        return to_json(self.document())
+
+    def to_html(self) -> str:
+        """Return a page of a single file that needs no network, as the command writes it with `--html`."""
+        from posir_tasks.display.page import render_sections
+
+        return render_sections(self.title, self.sections(), [*self.legend(), *self.explanation()])
+
+    def figures(self) -> list[Figure]:
+        """Return the charts of all sections."""
+        return [figure for section in self.sections() for figure in section.figures()]
+
+    def print_on(self, console: Console, *, explain: bool = False) -> None:
+        """Print sections and legend, and all further paragraphs if asked to explain."""
+        for section in self.sections():
+            section.print_on(console)
+        self.print_legend(console, explain=explain)
+
+    def print_legend(self, console: Console, *, explain: bool) -> None:
+        """Print the legend, and all further paragraphs if asked to explain."""
+        print_tables(console, [], [*self.legend(), *(self.explanation() if explain else ())])
+
+    def __str__(self) -> str:
+        """Return the complete text, as the command prints it outside a terminal."""
+        stream = io.StringIO()
+        self.print_on(Console(file=stream, highlight=False, width=UNLIMITED, force_terminal=False))
+        return stream.getvalue().rstrip()
+
+    def __repr__(self) -> str:
+        """Return the findings in a few lines, or the beginning of the first table if there are none."""
+        sections = self.sections()
+        findings = [
+            f"{section.title}: {section.sentences[0]}" if section.title else section.sentences[0]
+            for section in sections
+            if section.sentences
+        ]
+        shown = findings or _abbreviate(next((table for section in sections for table in section.tables), None))
+        return escape_controls("\n".join([f"{type(self).__name__}: {self.title}", *shown]))
+
+    def _repr_html_(self) -> str:
+        """Return tables and charts for a notebook: a fragment without scripts that loads nothing from a network."""
+        from posir_tasks.display.page import render_fragment
+
+        return render_fragment(self.title, self.sections(), [*self.legend(), *self.explanation()])
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class TableResult(Presentable):
+    """Rows, and the tables and charts that show them."""
+
+    title: str = ""
+    rows: Sequence[Any]
+    """Dataclasses or mappings of the same fields."""
+    tables: Sequence[Table]
+    values: object = None
+    """The value that JSON holds; None for the rows."""
+    sentences: Sequence[str] = ()
+    """Findings, a paragraph each, above the tables."""
+    notes: Sequence[str] = ()
+    """Paragraphs on how to read the tables: few lines."""
+    further: Sequence[str] = ()
+    """All further paragraphs, for a page and `--explain`."""
+    draw: Callable[[], Sequence[Figure]] | None = None
+    """Draws the charts; None if there are none."""
+
+    def sections(self) -> tuple[DisplaySection, ...]:
+        """Return the sentences, then the tables."""
+        return (*to_paragraphs(self.sentences), DisplaySection(tables=tuple(self.tables), draw=self.draw))
+
+    def records(self) -> Sequence[Any]:
+        """Return the rows."""
+        return self.rows
+
+    def document(self) -> object:
+        """Return what JSON holds."""
+        return self.rows if self.values is None else self.values
+
+    def legend(self) -> Sequence[str]:
+        """Return how to read the tables."""
+        return self.notes
+
+    def explanation(self) -> Sequence[str]:
+        """Return all further paragraphs."""
+        return self.further
+
+
+def to_paragraphs(sentences: Iterable[str]) -> Iterator[DisplaySection]:
+    """Yield a section for each finding, so that it is a paragraph of its own."""
+    for sentence in sentences:
+        yield DisplaySection(sentences=(sentence,))
+
+
+def _abbreviate(table: Table | None) -> list[str]:
+    """Return the lines of a table's first rows, in those of its columns that fit; without a table, none."""
+    part = next(table.parts(), None) if table else None
+    if table is None or part is None:
+        return []
+    first = next(replace(part, rows=part.rows[:REPR_ROWS], notes=()).divided(REPR_WIDTH))
+    stream = io.StringIO()
+    print_tables(Console(file=stream, highlight=False, width=UNLIMITED, force_terminal=False), [first])
+    lines = [line.rstrip() for line in stream.getvalue().rstrip().splitlines()]
+    omitted = len(table.rows) - len(first.rows)
+    return [*lines, *([f"... and {pluralize(omitted, 'row')} more; print it to see all"] if omitted else [])]
+
+
+def present(shown: Presentable, format_: OutputFormat, *, explain: bool = False) -> None:
+    """Print what a function returned on standard output; a terminal shows all explanations only if asked to."""
+    match format_:
+        case OutputFormat.JSON:
+            typer.echo(shown.to_json())
+        case OutputFormat.CSV:
+            typer.echo(to_csv(shown.records()), nl=False)
+        case OutputFormat.MARKDOWN:
+            paragraphs = map(escape_controls, [*shown.legend(), *(shown.explanation() if explain else ())])
+            typer.echo("\n\n".join([*(section.to_markdown() for section in shown.sections()), *paragraphs]))
+        case OutputFormat.TEXT:
+            console = Console(highlight=False)
+            shown.print_on(console, explain=explain)
+            print_hint(console, shown, explain=explain)
+
+
+def print_hint(console: Console, shown: Presentable, *, explain: bool) -> None:
+    """Print how to see all explanations if there are further ones."""
+    if shown.explanation() and not explain:
+        print_tables(console, [], ["--explain says what every column means."])
+
+
+def write_charts(shown: Presentable, png: Path | None, html: Path | None) -> None:
+    """Write the charts to a folder and the page to a file, each if given; raise PosirError if that fails."""
+    if png or html:
+        # Altair takes a second to import.
+        from posir_tasks.display.charts.figures import export
+
+        export(shown.figures() if png else [], png, html, shown.to_html)
+
+
+def to_values(values: float | Iterable[float] | None) -> tuple[float, ...]:
+    """Return the values of an argument that takes a number or several; none for None."""
+    if values is None:
+        return ()
+    return (float(values),) if isinstance(values, int | float) else tuple(map(float, values))

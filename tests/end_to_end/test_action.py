@@ -1,0 +1,85 @@
+"""The steps of `action.yml`, run as GitHub runs them: each script in a file, with bash, and inputs as variables only."""
+
+import re
+import subprocess
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+import yaml
+
+from tests.support.commands import BIN, CLEAN
+from tests.support.comparison import write_run
+
+ACTION = yaml.safe_load((Path(__file__).parents[2] / "action.yml").read_text(encoding="utf-8"))
+INSTALL, COMPARE = ACTION["runs"]["steps"]
+EXPRESSION = re.compile(r"\$\{\{ inputs\.([a-z-]+) \}\}")
+
+
+def run_step(step, folder, inputs, path=BIN):
+    """Run a step with inputs; return its exit status, its outputs and the job's summary."""
+    defaults = {name: declared.get("default", "") for name, declared in ACTION["inputs"].items()}
+    environment = {
+        name: EXPRESSION.sub(lambda match: (defaults | inputs)[match[1]], value) for name, value in step.get("env", {}).items()
+    }
+    files = {"GITHUB_STEP_SUMMARY": folder / "summary.md", "GITHUB_OUTPUT": folder / "output"}
+    for file in files.values():
+        file.write_text("")
+    script = folder / "step.sh"
+    script.write_text(step["run"])
+    github = {name: str(file) for name, file in files.items()} | {"GITHUB_ACTION_PATH": "/the action"}
+    done = subprocess.run(
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", str(script)],
+        cwd=folder,
+        env=CLEAN | github | environment | {"PATH": f"{path}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    outputs = dict(line.split("=", 1) for line in files["GITHUB_OUTPUT"].read_text().splitlines())
+    return done, outputs, files["GITHUB_STEP_SUMMARY"].read_text()
+
+
+def test_inputs_are_not_part_of_a_script():
+    assert not [step["name"] for step in ACTION["runs"]["steps"] if "${{" in step["run"]]
+
+
+def test_the_verdict_is_the_exit_status_an_output_and_the_summary(tmp_path):
+    for name, model, seed in (("base", "org/a", 1), ("new", "org/b", 5)):
+        write_run(tmp_path / "all results" / name, model, seed)
+    folders = {name: str(tmp_path / "all results" / name) for name in ("base", "new")}
+    limits = {"fail-if": "psi > -0.99\n\n  start_to_end > 99\n", "tasks": "PosIR-English", "junit": "reports/gate.xml"}
+    done, outputs, summary = run_step(COMPARE, tmp_path, folders | limits)
+    assert (done.returncode, outputs) == (1, {"verdict": "fails"}), done.stderr
+    assert summary == done.stdout
+    assert summary.startswith("### The gate fails · org/b against org/a")
+    suite = ElementTree.parse(tmp_path / "reports" / "gate.xml").getroot()
+    assert [suite.get(name) for name in ("tests", "failures", "errors")] == ["2", "1", "0"]
+
+
+@pytest.mark.parametrize(("status", "verdict"), [(0, "passes"), (1, "fails"), (2, "cannot be said"), (137, "cannot be said")])
+def test_inputs_become_options_and_nothing_in_them_is_run(tmp_path, status, verdict):
+    posir = write_command(tmp_path, "posir", f"exit {status}")
+    limit = "psi > 0.1'; touch pwned; $(touch pwned) `touch pwned`"
+    inputs = {"base": "--help", "new": "a b", "fail-if": f"{limit}\n \npsi < 1", "lengths": "all\nQ4", "strict": "true"}
+    done, outputs, summary = run_step(COMPARE, tmp_path, inputs, path=posir.parent)
+    limits = f"--fail-if={limit}|--fail-if=psi < 1|--lengths=all|--lengths=Q4"
+    assert summary == done.stdout == f"compare|--format|markdown|{limits}|--strict|--|--help|a b|"
+    assert (done.returncode, outputs) == (status, {"verdict": verdict})
+    assert not (tmp_path / "pwned").exists()
+
+
+def write_command(folder, name, last_line=""):
+    """Write a command that prints its arguments."""
+    command = folder / "bin" / name
+    command.parent.mkdir(exist_ok=True)
+    command.write_text(f'#!/bin/sh\nprintf "%s|" "$@"\n{last_line}\n')
+    command.chmod(0o755)
+    return command
+
+
+def test_posir_is_installed_from_the_action_unless_it_is_there(tmp_path):
+    python = write_command(tmp_path, "python")
+    assert run_step(INSTALL, tmp_path, {}, path=python.parent)[0].stdout == "-m|pip|install|--quiet|/the action|"
+    assert run_step(INSTALL, tmp_path, {})[0].stdout == ""

@@ -1,0 +1,67 @@
+"""The documentation site: strictly built from the pages and the code, readable without a network."""
+
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser
+
+from tests.support.commands import BIN
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a site that was built without warnings."""
+    folder = tmp_path_factory.mktemp("site")
+    for name in ("docs", "docs_site"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("reference"))
+    shutil.copy(ROOT / "zensical.toml", folder)
+    subprocess.run([sys.executable, "docs_site/reference.py"], cwd=folder, check=True)
+    built = subprocess.run([BIN / "zensical", "build", "--strict"], cwd=folder, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stdout + built.stderr
+    return folder / "site"
+
+
+def pages_of(entry: object) -> Iterator[str]:
+    """Yield the files below an entry of the navigation."""
+    if isinstance(entry, str):
+        yield entry
+    else:
+        for part in entry.values() if isinstance(entry, dict) else entry:
+            yield from pages_of(part)
+
+
+def test_the_navigation_has_every_page(site: Path):
+    project = tomllib.loads((site.parent / "zensical.toml").read_text())["project"]
+    docs = site.parent / "docs"
+    files = [file.relative_to(docs).as_posix() for file in docs.rglob("*.md") if "upstream" not in file.parts]
+    assert sorted(pages_of(project["nav"])) == sorted(files)
+
+
+def test_the_reference_has_every_command_and_declared_score(site: Path):
+    commands = (site / "reference" / "commands.html").read_text()
+    assert {"posir report", "posir compare", "posir build"} <= set(re.findall(r"<code>(posir [a-z-]+)</code>", commands))
+    assert "start_to_end" in (site / "reference" / "scores.html").read_text()
+
+
+def test_pages_load_nothing_from_other_servers(site: Path):
+    sources = re.compile(
+        r'<(?:script|img|iframe)[^>]*\ssrc="(https?:[^"]+)|<link[^>]*\srel="(?:stylesheet|preload)"[^>]*href="(https?:[^"]+)'
+    )
+    assert [match.group() for file in site.rglob("*.html") for match in sources.finditer(file.read_text())] == []
+
+
+def test_search_works_in_a_folder_without_a_server(site: Path, browser: Browser):
+    with browser.new_context(offline=True) as context:
+        page = context.new_page()
+        page.goto((site / "index.html").as_uri())
+        page.get_by_role("button", name="Search").first.click()
+        page.locator("input[aria-label=Search]").press_sequentially("truncation", delay=30)
+        page.get_by_text("Truncation is not bias").first.wait_for(timeout=10_000)

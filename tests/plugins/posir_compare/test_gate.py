@@ -1,0 +1,210 @@
+"""The gate: limits on the change of a metric, tested by intervals that hold together."""
+
+import errno
+import json
+import shutil
+from dataclasses import replace
+from unittest.mock import Mock
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from scipy.special import stdtrit
+from typer.testing import CliRunner
+
+import posir
+from posir_compare.comparison import Metric, ModelComparison, compare
+from posir_compare.gate import GateVerdict, check, parse_limit
+from posir_significance.scores import SCORES
+from posir_tasks.command.app import build_app
+from posir_tasks.errors import PosirError
+from posir_tasks.estimates import Difference
+from tests.support.comparison import DOMAINS, draw_evidence, pair_runs, write_run
+from tests.support.results import describe_run
+
+PASSES, FAILS, UNDECIDED = GateVerdict
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A baseline, the same model once more, and one that finds hardly anything."""
+    output = tmp_path_factory.mktemp("gate")
+    write_run(output / "base", "org/a", 1)
+    write_run(output / "same", "org/a", 1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tests.support.comparison.draw_ranks", lambda count, seed: np.arange(count) % 7 + 3 + seed % 2)
+        write_run(output / "worse", "org/b", 1)
+    return output
+
+
+@pytest.fixture(scope="module")
+def comparison(folder):
+    return compare(pair_runs(folder / "base", folder / "worse"))
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(build_app(), ["compare", *map(str, arguments)])
+
+
+def with_interval(comparison, metric, low, high):
+    """Return the comparison of all lengths with a change whose interval is given, whatever its level."""
+    change = Difference((low + high) / 2, (low, high), interval_at=lambda _: (low, high))
+    rows = [replace(row, difference=change) for row in comparison.rows if row.metric is metric and row.length == "all"]
+    return ModelComparison(tuple(rows), ())
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict", "strict_verdict"),
+    [(0.06, 0.1, FAILS, FAILS), (0.04, 0.1, PASSES, FAILS), (-0.1, 0.04, PASSES, PASSES), (0.05, 0.06, PASSES, FAILS)],
+)
+def test_a_limit_fails_if_the_whole_interval_is_beyond_it(comparison, low, high, verdict, strict_verdict):
+    above = with_interval(comparison, Metric.START_TO_END, low, high)
+    assert check(above, ["start_to_end > 5"]).verdict is verdict
+    assert check(above, ["start_to_end > 5"], strict=True).verdict is strict_verdict
+    below = with_interval(comparison, Metric.START_TO_END, -high, -low)
+    assert check(below, ["start_to_end < -5"]).verdict is verdict
+    assert check(below, ["start_to_end < -5"], strict=True).verdict is strict_verdict
+
+
+def test_limits_are_in_the_units_that_changes_are_printed_in():
+    assert parse_limit("ndcg_at_10<-1").value == -0.01
+    assert parse_limit(" start_to_end > +.5 ").value == 0.005
+    assert parse_limit("psi > 0.1").value == 0.1
+
+
+def test_metrics_are_the_declared_scores():
+    titles = {score.key: score.title.casefold() for score in SCORES}
+    assert all(titles[metric.key] == metric.casefold() for metric in Metric)
+
+
+def test_the_level_follows_from_the_number_of_limited_sides(comparison):
+    """Student's interval of the corrected level, never below the one that is printed."""
+    (row,) = (row for row in comparison.rows if row.metric is Metric.NDCG and row.length == "all")
+    alone = check(comparison, ["ndcg_at_10 < -1", "ndcg_at_10 > 1"])
+    assert alone.level == pytest.approx(0.95)
+    assert {limit.change.interval for limit in alone.limits} == {row.difference.interval}
+    lengths = ["all", "Q1", "Q2", "Q3", "Q4"]
+    gate = check(comparison, ["ndcg_at_10 < -1", "psi > 0.1"], lengths)
+    assert gate.level == pytest.approx(1 - 2 * 0.05 / 10)
+    assert check(comparison, ["ndcg_at_10 < -1", "ndcg_at_10 < -2"], lengths).level == pytest.approx(1 - 2 * 0.05 / 5)
+    (wide,) = (limit.change for limit in gate.limits if limit.length == "all" and limit.metric is Metric.NDCG)
+    degrees = 1 / sum((size / 500) ** 2 for size in [5] * 100) - 1
+    ratio = stdtrit(degrees, 1 - 0.005) / stdtrit(degrees, 0.975)
+    assert wide.high - wide.low == pytest.approx(ratio * (row.difference.high - row.difference.low))
+    narrow, wider = (tested.limits[-1].change for tested in (check(comparison, ["psi > 0.1"], ["Q4"]), gate))
+    assert wider.low < narrow.low < narrow.high < wider.high
+
+
+def test_a_model_passes_against_itself_and_fails_against_a_better_one(folder):
+    limits = ("--fail-if", "ndcg_at_10 < -1", "--fail-if", "start_to_end > 5")
+    same = invoke(folder / "base", folder / "same", *limits, "--strict")
+    assert (same.exit_code, same.stdout.startswith("The gate passes · ")) == (0, True)
+    worse = invoke(folder / "base", folder / "worse", *limits)
+    assert (worse.exit_code, worse.stdout.startswith("The gate fails · org/b against org/a")) == (1, True)
+
+
+def test_what_cannot_be_said(folder, tmp_path):
+    limit = ("--fail-if", "ndcg_at_10 < -1")
+    few = {"game": draw_evidence(90, 1)}
+    for name, options in {
+        "few": {"domains": few},
+        "few-too": {"domains": few},
+        "part": {"domains": {"game": DOMAINS["game"]}},
+        "other": {"position_run": describe_run("r", queries="q1")},
+        "known": {"position_run": describe_run("r", queries="q0")},
+    }.items():
+        write_run(tmp_path / name, "org/c", 3, **options)
+    shutil.copytree(folder / "base", tmp_path / "both")
+    write_run(tmp_path / "both", "org/a", 1, task="PosIR-German")
+    for arguments, reason in (
+        ((tmp_path / "few", tmp_path / "few-too"), "too few documents: 18 of at least 20"),
+        ((folder / "base", tmp_path / "part"), "not compared: sports"),
+        ((tmp_path / "known", tmp_path / "other"), "skipped subsets whose data differ (queries"),
+        ((folder / "base", tmp_path / "nowhere"), "no such folder"),
+        (("--results", folder / "base", "org/a", "org/z"), "no results of a model 'org/z'"),
+        ((tmp_path / "both", folder / "same"), "has no results of it"),
+        ((folder / "base", folder / "same", folder / "worse"), "one model against one baseline; found: "),
+    ):
+        done = invoke(*arguments, *limit, "--format", "json")
+        gate = json.loads(done.stdout)
+        assert (done.exit_code, gate["verdict"]) == (2, "cannot be said"), reason
+        assert any(reason in limit["reason"] for limit in gate["limits"]), gate
+    assert invoke(tmp_path / "both", folder / "same", *limit, "--task", "PosIR-English").exit_code == 0
+
+
+def test_an_undefined_change_cannot_be_said(comparison):
+    undefined = ModelComparison(tuple(replace(row, difference=None) for row in comparison.rows), ())
+    assert check(undefined, ["psi > 0.1"]).verdict is UNDECIDED
+    assert check(comparison, ["psi > 0.1"], ["Q9"]).limits[0].reason == "there are no questions of this length"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--fail-if", "ndcg_at_10 = 5"], "'ndcg_at_10 = 5' is no limit."),
+        (["--fail-if", "ndcg < -1"], "there is no metric ndcg. Choose from ndcg_at_10, start_to_end, psi."),
+        (["--fail-if", "psi > 0.1", "--junit", "FOLDER"], "cannot be written"),
+        (["--strict"], "give --fail-if, too"),
+    ],
+)
+def test_mistakes_are_no_verdict(folder, arguments, message):
+    given = [str(folder) if argument == "FOLDER" else argument for argument in arguments]
+    done = invoke(folder / "base", folder / "same", *given)
+    assert done.exit_code == 2
+    assert message in " ".join(line.strip(" │") for line in done.stderr.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "message"),
+    [
+        ("posir_compare.api.compare", KeyError("lost"), "KeyError: 'lost'"),
+        ("posir_compare.api.compare", MemoryError("all of it"), "MemoryError: all of it"),
+        ("posir_compare.compare_command.choose_sources", TypeError("of a plugin"), "TypeError: of a plugin"),
+    ],
+)
+def test_a_crash_is_no_verdict(folder, tmp_path, monkeypatch, name, error, message):
+    monkeypatch.setattr(name, Mock(side_effect=error))
+    limit = ("--fail-if", "ndcg_at_10 < -1", "--format", "json", "--junit", tmp_path / "gate.xml")
+    done = invoke(folder / "base", folder / "worse", *limit)
+    gate = json.loads(done.stdout)
+    assert (done.exit_code, gate["verdict"], gate["limits"][0]["reason"]) == (2, "cannot be said", message)
+    assert ElementTree.parse(tmp_path / "gate.xml").getroot().get("errors") == "1"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [RuntimeError("torn"), PosirError("no table"), OSError(errno.ENOSPC, "full"), BrokenPipeError(errno.EPIPE, "closed")],
+    ids=lambda error: type(error).__name__,
+)
+def test_output_that_fails_is_no_verdict(folder, monkeypatch, error):
+    monkeypatch.setattr("posir_compare.compare_command.print_as", Mock(side_effect=error))
+    # Of a full disk, the command redirects the real standard output.
+    monkeypatch.setattr("os.dup2", Mock())
+    assert invoke(folder / "base", folder / "worse", "--fail-if", "ndcg_at_10 < -1").exit_code == 2
+
+
+def test_a_comparison_in_python_is_checked(folder):
+    comparison = posir.compare([folder / "base", folder / "worse"])
+    assert comparison.check(["ndcg_at_10 < -1"]).verdict is FAILS
+    assert comparison.check(["ndcg_at_10 < -99"], lengths=["all", "Q4"], strict=True).verdict is PASSES
+
+
+def test_no_limit_is_refused(comparison):
+    with pytest.raises(PosirError, match="There is no limit"):
+        check(comparison, [])
+
+
+def test_junit_has_a_case_for_each_limit(folder, tmp_path):
+    file = tmp_path / "reports" / "gate.xml"
+    limits = ("--fail-if", "ndcg_at_10 < -1", "--fail-if", "ndcg_at_10 < -99", "--junit", file)
+    assert invoke(folder / "base", folder / "worse", *limits).exit_code == 1
+    suite = ElementTree.parse(file).getroot()
+    assert [suite.get(name) for name in ("tests", "failures", "errors")] == ["2", "1", "0"]
+    failed, passed = suite
+    assert (failed.get("name"), failed.find("failure").get("message")) == (
+        "ndcg_at_10 < -1, all",
+        "the whole interval is beyond the limit",
+    )
+    assert [child.tag for child in passed] == ["system-out"]
+    invoke(folder / "base", tmp_path / "nowhere", *limits)
+    assert ElementTree.parse(file).getroot().get("errors") == "2"

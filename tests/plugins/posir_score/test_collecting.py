@@ -1,0 +1,228 @@
+"""Retrievers that answer, and all the ways in which they do not."""
+
+import asyncio
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posir_score.alignment import Missing, SubsetQueries
+from posir_score.collecting import (
+    MAX_FAILURES,
+    MAX_FAILURES_AT_START,
+    AnswerError,
+    CollectionSettings,
+    collect_run,
+    read_hits,
+)
+from posir_score.run_files import Rankings
+from posir_tasks.errors import PosirError
+from posir_tasks.sources.judgments import Judgments
+
+QUERIES = {f"q{number}": f"text {number}" for number in range(20)}
+DATA = [SubsetQueries("all", Judgments(QUERIES, {query: {"d": 1} for query in QUERIES}), frozenset("d"), 20, "1")]
+FAST = CollectionSettings(k=3, retries=1, timeout=5, backoff=0)
+
+
+def collect(search: Any, folder: Path, missing: Missing = Missing.ERROR, settings: CollectionSettings = FAST) -> Rankings:
+    run, _ = collect_run(search, "mine", DATA, missing, settings, folder)
+    return dict(run.by_subset["all"])
+
+
+def test_answers_are_cut_at_k_and_ordered(tmp_path: Path):
+    rankings = collect(lambda _query, _k: ["d4", "d1", "d2", "d3"], tmp_path)
+    assert rankings == {query: {"d4": 4, "d1": 3, "d2": 2} for query in QUERIES}
+
+
+def test_coroutines_objects_and_functions_that_return_coroutines_are_asked_at_the_same_time(tmp_path: Path):
+    class Client:
+        most = active = 0
+
+        async def __call__(self, query: str, k: int) -> list[tuple[str, float]]:
+            self.active += 1
+            self.most = max(self.most, self.active)
+            await asyncio.sleep(0.01)
+            self.active -= 1
+            return [(query, k)]
+
+    client = Client()
+    expected = {query: {text: 3.0} for query, text in QUERIES.items()}
+    assert collect(client, tmp_path / "object") == expected
+    assert client.most == FAST.concurrency
+    assert collect(lambda query, k: client(query, k), tmp_path / "lambda") == expected
+
+
+def test_synchronous_retrievers_run_in_a_bounded_number_of_threads(tmp_path: Path):
+    threads = set()
+
+    def search(query: str, k: int) -> list[str]:
+        threads.add(threading.get_ident())
+        time.sleep(0.005)
+        return [query] * k
+
+    collect(search, tmp_path, settings=CollectionSettings(concurrency=2))
+    assert len(threads) == 2
+    assert threading.get_ident() not in threads
+
+
+def test_it_works_where_an_event_loop_runs(tmp_path: Path):
+    async def notebook() -> Rankings:
+        return collect(lambda query, _k: [query], tmp_path)
+
+    # In a thread of its own: the browser of other tests keeps an event loop in the main thread.
+    with ThreadPoolExecutor(1) as thread:
+        assert len(thread.submit(asyncio.run, notebook()).result()) == len(QUERIES)
+
+
+def test_a_search_that_fails_once_is_repeated(tmp_path: Path):
+    asked = Counter[str]()
+
+    def search(query: str, _k: int) -> list[str]:
+        asked[query] += 1
+        if asked[query] == 1:
+            raise ConnectionError("refused")
+        return ["d"]
+
+    assert len(collect(search, tmp_path)) == len(QUERIES)
+
+
+def fail_for(text: str, failure: Callable[[], Any]) -> Any:
+    """Return a retriever that fails for one query, and the texts that it was asked for."""
+    asked = Counter[str]()
+
+    def search(query: str, _k: int) -> Any:
+        asked[query] += 1
+        return failure() if query == text else ["d"]
+
+    return search, asked
+
+
+def raise_error() -> None:
+    raise RuntimeError("no\nline")
+
+
+@pytest.mark.parametrize(
+    ("failure", "reason", "attempts"),
+    [
+        (raise_error, "the retriever raised RuntimeError: no, in 2 attempts", 2),
+        (lambda: time.sleep(30), "no answer within 0.2 seconds, in 2 attempts", 2),
+        (lambda: None, "the retriever returned NoneType; it must return a list of ids", 1),
+        (lambda: [("d", float("nan"))], "hit 1, d, has the score nan; it must be a finite number", 1),
+        (lambda: [{"id": 1}], "hit 1 is {'id': 1}; it must be an id or (id, score)", 1),
+        (lambda: [(f"d{n}", n / 10) for n in range(12)], "the scores rise from the first hit to the last, 0 to 1.1", 1),
+    ],
+)
+def test_a_query_that_fails_stops_nothing_else_and_a_rerun_asks_for_it_alone(
+    failure: Callable[[], Any], reason: str, attempts: int, tmp_path: Path
+):
+    search, asked = fail_for("text 7", failure)
+    settings = CollectionSettings(k=3, retries=1, timeout=0.2, backoff=0)
+    with pytest.raises(PosirError, match=f"^mine: query q7: {re.escape(reason)}.* 19 of 20 queries are answered and kept"):
+        collect(search, tmp_path, settings=settings)
+    assert asked["text 7"] == attempts
+    again, asked = fail_for("", raise_error)
+    assert set(collect(again, tmp_path)) == set(QUERIES)
+    assert list(asked) == ["text 7"]
+
+
+def test_a_failing_query_scores_zero_if_that_is_allowed(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    search, _ = fail_for("text 7", raise_error)
+    assert set(collect(search, tmp_path, Missing.ZERO)) == set(QUERIES) - {"q7"}
+    assert "query q7: the retriever raised RuntimeError: no, in 2 attempts; it is scored 0" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("missing", "message", "most"),
+    [
+        (Missing.ERROR, r"0 of 25 queries are answered and kept.* --missing zero scores queries that fail as 0", MAX_FAILURES),
+        (Missing.ZERO, r"all 20 queries that were asked for failed, so nothing can be scored\). Mend", MAX_FAILURES_AT_START),
+    ],
+)
+def test_a_retriever_that_always_fails_is_not_asked_to_the_end(missing: Missing, message: str, most: int, tmp_path: Path):
+    asked = Counter[str]()
+
+    def search(query: str, _k: int) -> list[str]:
+        asked[query] += 1
+        raise ConnectionError
+
+    texts = {f"q{number}": f"text {number}" for number in range(25)}
+    data = [SubsetQueries("all", Judgments(texts, {query: {"d": 1} for query in texts}), frozenset("d"), 25, "1")]
+    with pytest.raises(PosirError, match=message):
+        collect_run(search, "mine", data, missing, CollectionSettings(concurrency=1, retries=0), tmp_path)
+    assert len(asked) == most
+
+
+def test_any_number_of_queries_may_fail_if_they_score_zero(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    def search(query: str, _k: int) -> list[str]:
+        if query != "text 0":
+            raise ConnectionError
+        return ["d"]
+
+    settings = CollectionSettings(concurrency=1, retries=0)
+    assert set(collect(search, tmp_path, Missing.ZERO, settings)) == {"q0"}
+    assert "19 of 20 queries failed and are scored 0" in caplog.text
+
+
+def test_errors_of_code_are_not_met_twice(tmp_path: Path):
+    search, asked = fail_for("text 7", lambda: None.search)  # type: ignore[attr-defined]
+    with pytest.raises(PosirError, match=r"query q7: the retriever raised AttributeError: [^,]*[.] 19 of 20"):
+        collect(search, tmp_path)
+    assert asked["text 7"] == 1
+
+
+def test_a_retriever_that_returns_nothing_is_refused_and_asked_anew(tmp_path: Path):
+    with pytest.raises(PosirError, match=r"mine: 20 queries returned nothing, and no query returned a document"):
+        collect(lambda _query, _k: [], tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_repeated_hits_are_counted_as_rows_of_a_run_are(tmp_path: Path):
+    run, _ = collect_run(lambda _query, _k: ["d", "e", "d"], "mine", DATA, Missing.ERROR, FAST, tmp_path)
+    assert run.duplicates == len(QUERIES)
+    # An interrupted run has kept the number.
+    again, _ = collect_run(lambda _query, _k: ["d"], "mine", DATA, Missing.ERROR, FAST, tmp_path)
+    assert again.duplicates == len(QUERIES)
+
+
+def test_a_line_that_a_killed_process_left_incomplete_is_asked_for_again(tmp_path: Path):
+    collect(lambda _query, _k: ["d"], tmp_path)
+    (file,) = tmp_path.iterdir()
+    file.write_text(file.read_text()[:-5])
+    search, asked = fail_for("", raise_error)
+    assert len(collect(search, tmp_path)) == len(QUERIES)
+    assert len(asked) == 1
+
+
+def test_several_subsets_need_a_retriever_that_tells_them_apart(tmp_path: Path):
+    data = [SubsetQueries(name, Judgments({"q": name}, {"q": {"d": 1}}), frozenset("d"), 1) for name in "ab"]
+    with pytest.raises(PosirError, match=r"the data has 2 subsets.*parameter `subset`"):
+        collect_run(lambda _query, _k: ["d"], "mine", data, Missing.ERROR, FAST, tmp_path)
+    run, _ = collect_run(lambda _query, _k, subset: [subset], "mine", data, Missing.ERROR, FAST, tmp_path)
+    assert run.by_subset == {"a": {"q": {"a": 1}}, "b": {"q": {"b": 1}}}
+
+
+VALUES = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=3))
+
+
+@given(answer=st.one_of(VALUES, st.lists(st.one_of(VALUES, st.tuples(VALUES, VALUES))), st.dictionaries(VALUES, VALUES)))
+def test_any_answer_is_a_ranking_or_refused_in_a_sentence(answer: object):
+    try:
+        scores = read_hits(answer).scores
+    except AnswerError:
+        return
+    assert list(scores.values()) == sorted(scores.values(), reverse=True)
+
+
+@given(names=st.lists(st.text("abc", min_size=1, max_size=2)))
+def test_ids_alone_keep_their_order(names: list[str]):
+    ranked = read_hits(names)
+    assert list(ranked.scores) == list(dict.fromkeys(names))
+    assert ranked.duplicates == len(names) - len(set(names))

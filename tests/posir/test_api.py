@@ -1,0 +1,216 @@
+"""`import posir`: names, documentation with examples that run, and what functions return."""
+
+import doctest
+import inspect
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+import posir
+from posir_tasks.command.app import build_app
+from posir_tasks.display.presentation import Presentable
+from tests.support.comparison import draw_evidence, write_run
+from tests.support.human_answers import Truth, mini_documents, write_documents
+from tests.support.language_model_server import NO_FAILURES, serve_language_model
+from tests.support.models import write_tiny_model
+
+#: Packages that take long to import.
+HEAVY = {"altair", "datasets", "mteb", "numpy", "pandas", "polars", "pydantic", "scipy", "torch", "typer"}
+#: The documents of a reader.
+TEXTS = mini_documents()[:3]
+FUNCTIONS = [name for name in posir.__all__ if name.islower()]
+
+
+@pytest.fixture(scope="session")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a reader who has results of BM25 and MiniLM on PosIR-Mini, a model and data."""
+    folder = tmp_path_factory.mktemp("reader")
+    write_tiny_model(folder / "my-model")
+    write_documents(folder / "texts", TEXTS)
+    (folder / "squad.json").write_text(json.dumps({"data": [write_article(number) for number in range(6)]}))
+    for seed, model in enumerate(("mteb/baseline-bm25s", "sentence-transformers/all-MiniLM-L6-v2")):
+        write_run(folder / "results", model, seed, {"default": draw_evidence(120)}, task="PosIR-Mini")
+    return folder
+
+
+def write_article(number: int) -> dict[str, object]:
+    """Return an article of SQuAD with a question about its first and one about its last words."""
+    text = f"Bell {number} was cast in copper. " + "It hung there for many years until the tower fell. " * 8 + f"Year {number}."
+    answers = {f"Bell {number}": 0, f"Year {number}": text.index("Year")}
+    questions = [
+        {"id": f"{number}-{start}", "question": f"What of {answer}?", "answers": [{"text": answer, "answer_start": start}]}
+        for answer, start in answers.items()
+    ]
+    return {"title": f"Bell {number}", "paragraphs": [{"context": text, "qas": questions}]}
+
+
+def test_importing_posir_imports_nothing_slow():
+    code = "import sys, posir; print(*{name.partition('.')[0] for name in sys.modules}, dir(posir))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not HEAVY & set(done.stdout.split())
+
+
+def test_names_are_public_and_documented():
+    assert dir(posir) == sorted(posir.__all__)
+    for name in FUNCTIONS:
+        function = getattr(posir, name)
+        documentation = inspect.getdoc(function) or ""
+        assert inspect.isfunction(function), name
+        assert all(f"\n{heading}:\n" in documentation for heading in ("Returns", "Raises", "Examples")), name
+        described = set(re.findall(r"^    (\w+): ", documentation, re.MULTILINE))
+        assert {parameter.lstrip("*") for parameter in inspect.signature(function).parameters} <= described, name
+        assert inspect.signature(function).return_annotation is not inspect.Signature.empty
+    with pytest.raises(AttributeError, match="it has PosirError, "):
+        posir.powr  # noqa: B018
+
+
+@pytest.fixture(scope="module", autouse=True)
+def language_model() -> Iterator[None]:
+    """Serve what people asked about the reader's texts as the language model of the environment."""
+    with serve_language_model(Truth(TEXTS), rates=dict(NO_FAILURES)) as server, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OPENAI_BASE_URL", server.url)
+        yield
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_examples_run(name: str, reader: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(reader)
+    function = getattr(posir, name)
+    for test in doctest.DocTestFinder(recurse=False).find(function, name, globs={}):
+        assert test.examples
+        assert doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test).failed == 0
+
+
+#: Settings of a short training of a model with a small window.
+QUICK = {"max_steps": 1, "batch_size": 4, "held_out": 0.4, "budget": "most", "drop_beyond": True}
+NAMES = {"language": "eng-Latn", "domain": "harbour", "sample": {"lengths": "any"}}
+RETURNED = {
+    "power": lambda _: posir.power(psi=[0.1, 0.2], start_to_end=0.05),
+    "read_results": lambda reader: posir.read_results(reader / "results"),
+    "read_results_of_columns": lambda reader: posir.read_results(str(reader / "results"), columns=["psi"]),
+    "compare": lambda reader: posir.compare(reader / "results"),
+    "stats": lambda _: posir.stats("PosIR-Mini"),
+    "published": lambda _: posir.published("SQuAD-PosQ"),
+    "open_data": lambda reader: posir.open_data(reader / "squad.json"),
+    "open_texts": lambda _: posir.open_data(pl.Series(["A text.", "Another text."])),
+    "evaluate": lambda reader: posir.evaluate("mteb/baseline-bm25s", "PosIR-Mini", output_folder=reader / "bm25"),
+    "probe": lambda reader: posir.probe(
+        reader / "my-model", reader / "squad.json", probes=["segment_similarity_3"], output_folder=reader / "probes"
+    ),
+    "mitigate": lambda reader: posir.mitigate(
+        reader / "my-model", reader / "squad.json", methods=["chunks(32)"], output_folder=reader / "mitigated"
+    ),
+    "train": lambda reader: posir.train(
+        reader / "my-model", reader / "squad.json", positions="begin", output=reader / "trained", **QUICK
+    ),
+    "build": lambda reader: posir.build(
+        reader / "texts", output=reader / "built", work=reader / "work", **NAMES, llm={"model": "my-llm"}, stage="locate"
+    ),
+    "inspect": lambda reader: posir.inspect(reader / "my-model", "PosIR-Mini", budget=5_000),
+}
+
+
+class Fragment(HTMLParser):
+    """A parser of HTML whose tags must be closed in order; it counts cells."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.cells = 0
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:  # noqa: ARG002
+        if tag != "img":
+            self.open.append(tag)
+        self.cells += tag == "td"
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+@pytest.mark.parametrize("name", RETURNED)
+def test_what_functions_return_shows_itself_and_becomes_a_data_frame(name: str, reader: Path):
+    shown = RETURNED[name](reader)
+    assert isinstance(shown, Presentable)
+    assert 2 <= len(repr(shown).splitlines()) <= 12
+    assert repr(shown).startswith(type(shown).__name__)
+    frame = shown.to_polars()
+    assert frame.height == len(shown.records()) > 0
+    assert frame.to_dicts() == pl.from_pandas(shown.to_pandas()).to_dicts()
+    numbers = set(walk_numbers(json.loads(shown.to_json())))
+    for column in frame.select(pl.col(pl.Float64)).iter_columns():
+        assert {value for value in column if value is not None} <= numbers, column.name
+    fragment = Fragment()
+    html = shown._repr_html_()
+    fragment.feed(html)
+    fragment.close()
+    assert not fragment.open
+    assert fragment.cells > 0
+    assert not re.search(r"https?:|//\w", re.sub(r"base64,[^\"]*", "", html))
+    with pytest.raises(AttributeError):
+        shown.title = "changed"
+
+
+def walk_numbers(value: object) -> Iterator[float]:
+    """Yield every number in a JSON value."""
+    if isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from walk_numbers(item)
+    elif isinstance(value, int | float):
+        yield value
+
+
+COMMANDS = {
+    "power": ("power", "--psi", "0.1", "--psi", "0.2", "--difference", "5"),
+    "read_results": ("report", "results"),
+    "compare": ("compare", "results"),
+    "stats": ("stats", "PosIR-Mini"),
+    "published": ("published", "--task", "SQuAD-PosQ"),
+}
+
+
+def invoke(*arguments: str) -> str:
+    """Run a command and return what it prints on standard output."""
+    return CliRunner().invoke(build_app(), arguments, catch_exceptions=False).stdout
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_commands_print_what_functions_return(name: str, reader: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(reader)
+    shown = RETURNED[name](Path())
+    assert invoke(*COMMANDS[name], "--format", "json") == shown.to_json() + "\n"
+    hint = "\n--explain says what every column means." if shown.explanation() else ""
+    assert invoke(*COMMANDS[name]).rstrip() == str(shown) + hint
+
+
+MISTAKES = {
+    "nowhere: no such folder": lambda: posir.read_results("nowhere"),
+    "Which effect": lambda: posir.power(),
+    "fractions, not percentages": lambda: posir.power(psi=10),
+    "divide percentages": lambda: posir.psi([58.3, 40.1]),
+    "must be numbers": lambda: posir.psi(["a"]),
+    "undefined": lambda: posir.psi([0, None]),
+    "no such column": lambda: posir.read_results("results", columns=["pis"]),
+    "no results of a model 'gpt'": lambda: posir.compare("results", "gpt", "baseline-bm25s"),
+    "`posir tasks` lists the tasks": lambda: posir.evaluate("mteb/baseline-bm25s", "PosIR-Minni"),
+    "Give the column with the texts": lambda: posir.open_data(pl.DataFrame({"text": ["A text."]})),
+    "no published results for a task": lambda: posir.published("MSMARCO"),
+    "positions: 'front' is not allowed": lambda: posir.train("my-model", "squad.json", output="refused", positions="front"),
+    "did you mean learning_rate": lambda: posir.train("my-model", "squad.json", output="refused", learningrate=1),
+    "output: Field required": lambda: posir.build("texts", **NAMES, llm={"model": "my-llm"}),
+    "needs two models": lambda: posir.compare("results", "baseline-bm25s"),
+}
+
+
+@pytest.mark.parametrize("message", MISTAKES)
+def test_mistakes_are_posir_errors(message: str, reader: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(reader)
+    with pytest.raises(posir.PosirError, match=re.escape(message)):
+        MISTAKES[message]()

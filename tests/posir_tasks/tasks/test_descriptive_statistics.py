@@ -1,0 +1,63 @@
+"""mteb's descriptive statistics of posir's tasks: shipped, calculated, and never those of other data."""
+
+import mteb
+import pytest
+
+from posir_tasks.errors import DataError
+from posir_tasks.tasks import metadata
+from posir_tasks.tasks.base import build_folder_task
+from tests.support.datasets import posir_tables, write_domain
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("POSIR_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def test_the_shipped_statistics_are_those_of_the_texts(tmp_path, monkeypatch):
+    task = mteb.get_task("PosIR-Mini")
+    shipped = task.metadata.descriptive_stats
+    assert (shipped["test"]["num_queries"], shipped["test"]["num_documents"], task.metadata.n_samples) == (
+        720,
+        72,
+        {"test": 792},
+    )
+    assert task.calculate_descriptive_statistics() == shipped
+    assert not task.data_loaded
+    monkeypatch.setattr(metadata, "SHIPPED_STATISTICS", tmp_path)
+    assert task.metadata.descriptive_stats is None
+    assert task.calculate_descriptive_statistics() == shipped
+
+
+def build(folder, **options):
+    return build_folder_task(folder, name="Mine", language="eng-Latn", **options)()
+
+
+def test_a_folder_has_the_statistics_of_its_present_data(tmp_path, cache):
+    for domain in ("game", "sports"):
+        write_domain(tmp_path / "mine", posir_tables(), domain=domain)
+    task = build(tmp_path / "mine")
+    assert task.metadata.descriptive_stats is None
+    statistics = task.calculate_descriptive_statistics()
+    by_subset = statistics["test"]["hf_subset_descriptive_stats"]
+    assert list(by_subset) == task.hf_subsets
+    assert statistics["test"]["num_queries"] == sum(subset["num_queries"] for subset in by_subset.values()) == 8
+    (file,) = (cache / "descriptive_stats").iterdir()
+    assert build(tmp_path / "mine").metadata.descriptive_stats == statistics
+    file.write_text('{"test": {"num_', encoding="utf-8")
+    assert build(tmp_path / "mine").calculate_descriptive_statistics() == statistics
+    write_domain(tmp_path / "mine", posir_tables(), domain="travel")
+    assert build(tmp_path / "mine").metadata.descriptive_stats is None
+
+
+def test_a_local_copy_of_posir_has_statistics_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setenv("POSIR_DATA", str(tmp_path))
+    write_domain(tmp_path / "PosIR-Benchmark-v1", posir_tables(), domain="game")
+    task = mteb.get_task("PosIR-English")
+    assert task.calculate_descriptive_statistics()["test"]["num_queries"] == 4
+    write_domain(tmp_path / "PosIR-Benchmark-v1", posir_tables(), domain="sports")
+    assert mteb.get_task("PosIR-English").calculate_descriptive_statistics()["test"]["num_queries"] == 8
+    part = mteb.get_task("PosIR-English", hf_subsets=["game"])
+    with pytest.raises(DataError, match="this task lacks sports"):
+        part.calculate_descriptive_statistics(overwrite_results=True)

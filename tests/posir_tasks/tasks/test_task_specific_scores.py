@@ -1,0 +1,72 @@
+"""Scores of plugins and of a user's subclass, reported through mteb's `task_specific_scores`."""
+
+import mteb
+import pytest
+from mteb.abstasks.retrieval import AbsTaskRetrieval
+
+from posir_tasks import PositionTask
+from posir_tasks.errors import PosirError
+from posir_tasks.tasks.mini import PosIRMini
+
+BM25 = "mteb/baseline-bm25s"
+
+
+class WithOwnScore(PosIRMini):
+    """The task of a user, with a score of queries and one of results beside posir's."""
+
+    def task_specific_scores(self, scores, qrels, results, hf_split, hf_subset):
+        given = super().task_specific_scores(scores, qrels, results, hf_split=hf_split, hf_subset=hf_subset)
+        first = [max(results[query], key=results[query].get) in relevant for query, relevant in qrels.items()]
+        mean = sum(score["ndcg_cut_10"] for score in scores.values()) / len(scores)
+        return {**given, "own_ndcg": mean, "own_accuracy": sum(first) / len(first), "where": f"{hf_subset}, {hf_split}"}
+
+
+class WithoutScores(PosIRMini):
+    """A task of a user that reports nothing beside mteb's scores."""
+
+    task_specific_scores = AbsTaskRetrieval.task_specific_scores
+
+
+class WithCopiedScores(PosIRMini):
+    """A task of a user that changes what posir's scores are computed from."""
+
+    def task_specific_scores(self, scores, qrels, results, hf_split, hf_subset):
+        return super().task_specific_scores(dict(scores), qrels, results, hf_split, hf_subset)
+
+
+def evaluate(task: PositionTask, **options):
+    result = mteb.evaluate(mteb.get_model(BM25), task, cache=None, show_progress_bar=False, **options)
+    return result.task_results[0].scores["test"][0]
+
+
+@pytest.fixture(scope="module")
+def scores():
+    return evaluate(PosIRMini())
+
+
+@pytest.mark.parametrize("saved", [False, True], ids=["arrays", "predictions"])
+def test_a_subclass_adds_scores_to_those_of_posir(scores, tmp_path, saved):
+    extended = evaluate(WithOwnScore(), prediction_folder=tmp_path if saved else None)
+    added = {name: extended[name] for name in extended.keys() - scores.keys()}
+    assert added == {
+        "own_ndcg": pytest.approx(scores["ndcg_at_10"], abs=1e-6),
+        "own_accuracy": pytest.approx(scores["accuracy"], abs=1e-2),
+        "where": "default, test",
+    }
+    names = extended["position_run"].pop("plugin_score_names")
+    assert names == sorted({*scores["position_run"]["plugin_score_names"], *added})
+    rest = {name: value for name, value in scores.items() if name != "position_run"}
+    assert {name: extended[name] for name in rest} == rest
+
+
+def test_without_the_method_there_are_mtebs_scores_and_additive_values(scores):
+    plain = evaluate(WithoutScores())
+    assert "psi" in scores
+    assert {*scores} - {*plain} == {*scores["position_run"]["plugin_score_names"]}
+    assert plain["position_run"]["plugin_score_names"] == []
+    assert plain["position_profile"] == scores["position_profile"]
+
+
+def test_changed_scores_are_refused():
+    with pytest.raises(PosirError, match="pass them on to super"):
+        evaluate(WithCopiedScores(), raise_error=True)

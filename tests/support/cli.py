@@ -1,0 +1,22 @@
+"""The commands of `posir` with their options, imported."""
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+from posir_tasks.command.lazy import LazyCommand, declared_commands
+
+
+@cache
+def leaf_commands() -> Mapping[str, Any]:
+    """Return every command that runs something, by its name with those of its groups, such as `build sample`."""
+    return dict(leaves({command.name: LazyCommand(command).load() for command in declared_commands()}))
+
+
+def leaves(commands: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    """Yield the commands in a mapping and in the groups among them, by name."""
+    for name, command in commands.items():
+        if hasattr(command, "commands"):
+            yield from leaves(command.commands, (*path, name))
+        else:
+            yield " ".join((*path, name)), command
