@@ -179,7 +179,7 @@ def rate_translations_command(
     Any data with the same document ids in several languages will do, such as what `posir build` writes, and PosIR itself.
     Several translation systems are rated on the same documents.
     """
-    from posir_build.estimate import add_up, build_estimate_table
+    from posir_build.estimate import add_up, describe_plan
     from posir_build.translation_ratings import (
         RatingSettings,
         plan_ratings,
@@ -197,7 +197,7 @@ def rate_translations_command(
             typer.echo(str(file))
     elif plan:
         estimates = [add_up("rate translations", [settings.llm], [plan_ratings(sample, count_tokens)])]
-        print_as(format_, [build_estimate_table(estimates, [settings.llm], sample.notes)], estimates)
+        present(describe_plan(estimates, [settings.llm], sample.notes), format_)
     else:
         show_ratings(settings, sample, {sheet: read_rating_sheet(sheet, sample) for sheet in people or ()}, png, format_)
 
@@ -248,7 +248,7 @@ def show_ratings(
 def show_plan(settings: BuildSettings, format_: OutputFormat) -> None:
     """Print what the stages take at most; Sample is run for that, and what has been answered is counted."""
     from posir_build.documents import check_source
-    from posir_build.estimate import build_estimate_table, estimate_stages
+    from posir_build.estimate import describe_plan, estimate_stages
     from posir_build.pipeline import Tools, load_results, locked, run_stages
     from posir_build.preflight import check_folders
     from posir_build.run import describe_usage
@@ -259,9 +259,9 @@ def show_plan(settings: BuildSettings, format_: OutputFormat) -> None:
         tools = Tools(settings)
         results = run_stages(tools, "sample") | load_results(tools)
         estimates = time_rerankers(settings, estimate_stages(settings, results), results["sample"].documents)
+    sampled = [f"sample: {note}" for note in results["sample"].notes]
     answered = [f"Answered before, and not paid again: {usage}" for usage in describe_usage(tools)]
-    table = build_estimate_table(estimates, settings.list_llms(), [*results["sample"].notes, *answered])
-    print_as(format_, [table], estimates)
+    present(describe_plan(estimates, settings.list_llms(), [*sampled, *answered]), format_)
 
 
 def time_rerankers(

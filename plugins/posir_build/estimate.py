@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from posir_build import ask, locate, translate, verify
-from posir_build.language_model import compute_cost
+from posir_build.language_model import compute_cost, format_cost
 from posir_build.prompts import PromptTemplate
 from posir_build.records import Document, StageResult
 from posir_build.settings import AskMethod, BuildSettings, LanguageModelSettings, RelevanceRule, RemovalRule, RerankRule
-from posir_tasks.display.numbers import format_count, format_number
+from posir_tasks.display.numbers import MISSING, format_count, format_number
+from posir_tasks.display.presentation import TableResult
 from posir_tasks.display.progress import format_seconds
 from posir_tasks.display.tables import Table, build_columns
+from posir_tasks.display.wording import pluralize
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.tokens import BYTES_PER_TOKEN, estimate_tokens
 
@@ -39,7 +41,7 @@ class StageEstimate:
     input_tokens: int
     output_tokens: int
     cost: float
-    """Cost of the calls in the currency of the prices."""
+    """Cost of the calls in the currency of the prices, `llm.prices.currency`."""
     reranker_pairs: int = 0
     reranker_seconds: float = 0.0
     """Time of the rerankers in seconds on this machine, from a short benchmark; 0 without rerankers."""
@@ -171,12 +173,29 @@ def _estimate_translation(settings: BuildSettings, documents: Sequence[Document]
         yield Calls(translate.TRANSLATE_QUESTION, questions, questions * SENTENCE_TOKENS, SENTENCE_TOKENS)
 
 
-def build_estimate_table(
+def describe_plan(
     estimates: Sequence[StageEstimate], models: Sequence[LanguageModelSettings], notes: Sequence[str]
-) -> Table:
-    """Return the table of `posir build --plan`."""
-    headings = ("Stage", "Calls", "Input tokens", "Output tokens", "Cost", "Reranker pairs", "Reranking")
-    total = StageEstimate(
+) -> TableResult:
+    """Return what `posir build --plan` shows: the cost in a sentence, then a table of the stages."""
+    total = _add_estimates(estimates)
+    currency = next((model.prices.currency for model in models if model.prices.given), "")
+    names = ", ".join(dict.fromkeys(model.model for model in models))
+    cost = f"{format_cost(total.cost, currency)} for " if currency else ""
+    sentence = (
+        f"At most {cost}{pluralize(total.calls, 'call')} of {names}: {total.input_tokens:,} input and "
+        f"{total.output_tokens:,} output tokens."
+    )
+    return TableResult(
+        title="Plan of a build",
+        rows=estimates,
+        tables=[_build_estimate_table([*estimates, total], currency)],
+        sentences=[sentence],
+        notes=[*notes, *_explain_plan(models, timed=total.reranker_seconds > 0)],
+    )
+
+
+def _add_estimates(estimates: Sequence[StageEstimate]) -> StageEstimate:
+    return StageEstimate(
         "total",
         sum(estimate.calls for estimate in estimates),
         sum(estimate.input_tokens for estimate in estimates),
@@ -185,26 +204,42 @@ def build_estimate_table(
         sum(estimate.reranker_pairs for estimate in estimates),
         sum(estimate.reranker_seconds for estimate in estimates),
     )
-    prices = "; ".join(f"{model.prices.input:g} and {model.prices.output:g} ({model.model})" for model in models)
-    return Table(
-        columns=build_columns(headings, headings[1:]),
-        rows=tuple(
-            (
-                estimate.stage,
-                format_count(estimate.calls),
-                format_count(estimate.input_tokens),
-                format_count(estimate.output_tokens),
-                format_number(estimate.cost, ",.2f"),
-                format_count(estimate.reranker_pairs),
-                format_seconds(estimate.reranker_seconds) if estimate.reranker_seconds else "",
-            )
-            for estimate in (*estimates, total)
-        ),
-        title=f"At most, for {', '.join(dict.fromkeys(model.model for model in models))}",
-        notes=(
-            f"If nothing is discarded, at prices per million input and output tokens of {prices}; tokens are estimated. "
-            "Repeated attempts and thinking come on top. Reranking: time on this machine, from a few pairs; less where pairs "
-            "share texts, since an embedder encodes each text once.",
-            *notes,
-        ),
+
+
+def _build_estimate_table(estimates: Sequence[StageEstimate], currency: str) -> Table:
+    """Return the table of a plan, the total last; without prices or rerankers it has no columns of them."""
+    reranked = any(estimate.reranker_pairs for estimate in estimates)
+    costs = [f"Cost ({currency})"] if currency else []
+    headings = ("Stage", "Calls", "Input tokens", "Output tokens", *costs, *(["Reranker pairs", "Reranking"] * reranked))
+    rows = (
+        (
+            estimate.stage,
+            format_count(estimate.calls),
+            format_count(estimate.input_tokens),
+            format_count(estimate.output_tokens),
+            *([format_number(estimate.cost, ",.2f")] * len(costs)),
+            *([format_count(estimate.reranker_pairs), _format_time(estimate.reranker_seconds)] if reranked else []),
+        )
+        for estimate in estimates
     )
+    return Table(build_columns(headings, headings[1:]), tuple(rows))
+
+
+def _format_time(seconds: float) -> str:
+    return format_seconds(seconds) if seconds else MISSING
+
+
+def _explain_plan(models: Sequence[LanguageModelSettings], *, timed: bool) -> Iterator[str]:
+    """Yield what the numbers of a plan assume."""
+    prices = "; ".join(
+        f"{model.prices.input:g} and {model.prices.output:g} {model.prices.currency} ({model.model})"
+        for model in models
+        if model.prices.given
+    )
+    at = f" Prices per million input and output tokens: {prices}." if prices else ""
+    yield f"If nothing is discarded; tokens are estimated. Repeated attempts and thinking come on top.{at}"
+    if timed:
+        yield (
+            "Reranking: time on this machine, from a few pairs; less where pairs share texts, since an embedder encodes each "
+            "text once."
+        )

@@ -119,6 +119,11 @@ def compute_cost(prices: Prices, input_tokens: float, output_tokens: float) -> f
     return (input_tokens * prices.input + output_tokens * prices.output) / 1e6
 
 
+def format_cost(cost: float, currency: str) -> str:
+    """Format an amount of money: `1.27 USD`; what is above 0 and rounds to 0 is `under 0.01 USD`."""
+    return f"under 0.01 {currency}" if 0 < cost < 0.005 else f"{cost:,.2f} {currency}"
+
+
 class Budget:
     """The cost of the calls so far, and its limit."""
 
@@ -146,9 +151,9 @@ class Budget:
                 return expected
             if not self._in_flight:
                 raise BudgetError(
-                    f"the budget of {self._limit:g} is spent: {self._calls:,} calls cost {self._spent:.4g}, and the next "
-                    f"one is expected to cost {expected:.2g}. All answers are saved; raise llm.budget and run again to "
-                    "continue."
+                    f"the budget of {self._limit:g} {self._prices.currency} is spent: {self._calls:,} calls cost "
+                    f"{self._spent:.4g}, and the next one is expected to cost {expected:.2g}. All answers are saved; raise "
+                    "llm.budget and run again to continue."
                 )
             await asyncio.sleep(BUDGET_SECONDS)
 

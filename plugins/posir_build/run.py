@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from posir_build.audit import MarginPool, MarginRange, audit_ranges, count_pools, list_checked, summarize_audit
 from posir_build.call_log import Usage
 from posir_build.documents import check_source
-from posir_build.language_model import compute_cost
+from posir_build.language_model import compute_cost, format_cost
 from posir_build.pipeline import (
     STAGE_NAMES,
     Tools,
@@ -30,9 +30,10 @@ from posir_build.stage_report import (
     build_rows,
     build_tables,
     describe_audit,
+    describe_kept,
     describe_lost_documents,
 )
-from posir_tasks.display.presentation import Presentable
+from posir_tasks.display.presentation import Presentable, to_paragraphs
 from posir_tasks.display.sections import DisplaySection
 from posir_tasks.display.tables import Table, to_markdown
 from posir_tasks.display.wording import pluralize
@@ -69,8 +70,8 @@ class BuildReport(Presentable):
         return (*build_margin_tables(self.pools, self.ranges), *build_tables(self.rows, self.notes))
 
     def sections(self) -> tuple[DisplaySection, ...]:
-        """Return the tables."""
-        return (DisplaySection(tables=self.tables),)
+        """Return what is kept in a sentence, then the tables."""
+        return (*to_paragraphs(describe_kept(self.rows)), DisplaySection(tables=self.tables))
 
     def records(self) -> list[dict[str, Any]]:
         """Return a row for each of `rows`, with its reasons as JSON."""
@@ -153,7 +154,7 @@ def describe_usage(tools: Tools) -> list[str]:
     described = []
     for (model, prompt), used in usage.items():
         cost = compute_cost(prices[model], used.input_tokens, used.output_tokens) if model in prices else 0
-        price = f", cost {cost:.4g}" if cost else ""
+        price = f", {format_cost(cost, prices[model].currency)}" if cost else ""
         described.append(
             f"{model}, {prompt}: {pluralize(used.calls, 'call')}, {used.input_tokens:,} input tokens, "
             f"{used.output_tokens:,} output tokens{price}"

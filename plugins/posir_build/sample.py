@@ -91,7 +91,7 @@ def sample_documents(
     duplicates = NearDuplicates(settings.near_duplicate) if settings.near_duplicate else None
     kept: list[Document] = []
     notes: list[str] = []
-    with track("Filter documents", settings.documents) as advance:
+    with track("Filter documents", sum(map(min, quotas, map(len, grouped)))) as advance:
         for bucket, quota, group in zip(buckets, quotas, grouped, strict=True):
             before = len(kept)
             for document in sorted(group, key=lambda document: seeded_order(seed, document.id)):
@@ -104,7 +104,7 @@ def sample_documents(
                     kept.append(document)
                     advance()
             if len(kept) - before < quota:
-                filled = f"{pluralize(len(kept) - before, 'document')} of {quota:,}"
+                filled = f"{len(kept) - before:,} of {pluralize(len(group), 'document')}; {quota:,} wanted"
                 notes.append(f"{bucket.minimum:,} to {bucket.maximum:,} {unit}: {filled}" if len(buckets) > 1 else filled)
     read = sum(map(len, grouped)) + unread
     kept.sort(key=lambda document: document.id)

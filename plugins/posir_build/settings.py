@@ -24,10 +24,17 @@ Count = Annotated[int, Field(ge=1)]
 
 
 class Prices(Section):
-    """Prices for a million tokens, in any currency."""
+    """Prices for a million tokens; all language models of a build have prices in one currency."""
 
     input: Annotated[float, Field(ge=0)] = 0.0
     output: Annotated[float, Field(ge=0)] = 0.0
+    currency: Annotated[str, Field(pattern=r"^\S{1,8}$")] = "USD"
+    """Currency of the prices and the budget, in which costs are printed."""
+
+    @property
+    def given(self) -> bool:
+        """Whether there are any prices."""
+        return bool(self.input or self.output)
 
 
 class StructuredOutput(StrEnum):
@@ -76,7 +83,7 @@ class LanguageModelSettings(Section):
 
     @model_validator(mode="after")
     def _budget_needs_prices(self) -> Self:
-        if self.budget is not None and not (self.prices.input or self.prices.output):
+        if self.budget is not None and not self.prices.given:
             raise ValueError("a budget needs prices")
         return self
 
@@ -436,6 +443,9 @@ class BuildSettings(Section):
             raise ValueError(f"translate.languages: {repeated} is the language of the documents, or named twice; remove it")
         if self.held_out_folder.resolve() == self.output.resolve():
             raise ValueError(f"balance.held_out_output: {self.output} is the output too; the parts need a folder each")
+        currencies = sorted({model.prices.currency for model in self.list_llms() if model.prices.given})
+        if len(currencies) > 1:
+            raise ValueError(f"prices in {' and '.join(currencies)} cannot be added up; give all of them in one currency")
         return self
 
     @property

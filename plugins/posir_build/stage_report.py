@@ -109,6 +109,18 @@ def _check_rows(result: StageResult, settings: BuildSettings) -> list[StageRow]:
     ]
 
 
+def describe_kept(rows: Sequence[StageRow]) -> list[str]:
+    """Return in a sentence how many documents the sample has, and how many of the questions asked are left."""
+    sample = next((row for row in rows if row.stage == "sample"), None)
+    stages = [row for row in rows if row.unit == "questions" and ":" not in row.stage]
+    parts = [f"{sample.kept:,} of {pluralize(sample.taken, 'document')} sampled"] if sample else []
+    if stages:
+        asked, left = stages[0].taken, stages[-1].kept
+        share = f" ({format_percent(left / asked)} %)" if asked else ""
+        parts.append(f"{left:,} of {pluralize(asked, 'question')} kept{share} after {stages[-1].stage}")
+    return [f"{'; '.join(parts)}."] if parts else []
+
+
 def describe_audit(rates: Mapping[str, float]) -> list[str]:
     """Return a note on the rates of `summarize_audit`, beside those published for a margin of 0.3; none without an audit."""
     parts = (

@@ -135,7 +135,7 @@ def test_the_key_is_read_from_the_named_variable_and_never_shown(server, tmp_pat
 
 def test_the_budget_stops_the_run_and_a_larger_one_continues_it(server, tmp_path):
     prices = {"input": 100.0, "output": 400.0}
-    with pytest.raises(BudgetError, match=r"the budget of 0.5 is spent: .* calls cost 0\.4.*raise llm.budget"):
+    with pytest.raises(BudgetError, match=r"the budget of 0.5 USD is spent: .* calls cost 0\.4.*raise llm.budget"):
         ask(connect(tmp_path, server, prices=prices, budget=0.5, in_flight=3))
     answered = sum(server.answered.values())
     spent = (server.input_tokens * 100 + server.output_tokens * 400) / 1e6

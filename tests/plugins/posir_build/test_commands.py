@@ -1,6 +1,7 @@
 """`posir build` as a user calls it."""
 
 import json
+import re
 
 import pytest
 import typer
@@ -51,16 +52,20 @@ def test_plan_build_sample_and_agreement(app, tmp_path, monkeypatch):
         assert [item["stage"] for item in plan] == ["ask", "locate", "verify", "false-negatives", "translate"]
         assert plan[0]["calls"] == 3 * len(MADE)
         assert not server.answered
+        first, _, heading = call(app, config, "--plan", "--set", "llm.prices.currency=EUR").splitlines()[:3]
+        assert re.fullmatch(r"At most (under )?0\.\d\d EUR for [\d,]+ calls of human: [\d,]+ input and .*", first)
+        assert heading.split("  ")[-1].strip() == "Cost (EUR)"
         assert "is not finished" in call(app, "sample", "5", config, fails=True)
         report = json.loads(call(app, config, "--stage", "ask", "--format", "json"))
         assert [stage["stage"] for stage in report["stages"]] == ["sample", "ask"]
         assert not (tmp_path / "data").exists()
         printed = call(app, "run", config)
+        assert printed.startswith(f"{len(MADE)} of {len(MADE)} documents sampled; ")
         assert "data/made/eng-Latn/harbour: " in printed
         assert "false negatives were not searched for" in printed
         assert "97.8" not in printed
         assert f"human, total: {sum(server.answered.values())} calls" in printed
-        assert "\nsample: 6 documents of 1,000\n" in printed
+        assert "\nsample: 6 of 6 documents; 1,000 wanted\n" in printed
         plan = call(app, config, "--plan")
         assert f"Answered before, and not paid again: human, total: {sum(server.answered.values())} calls" in plan
         assert "| verify: leave-span-out |" in (tmp_path / "harbour-build" / "report.md").read_text()

@@ -58,6 +58,13 @@ def test_overrides_take_precedence_and_need_no_file(tmp_path):
         ({"sample": {"lengths": "six"}}, r"field 'sample.lengths': Input should be posir, five, any, or a list of"),
         ({"ask": {"draws": 4}}, r"field 'ask.draws': Input should be less than or equal to 3"),
         ({"llm": {"model": "m", "budget": 5}}, r"field 'llm': a budget needs prices"),
+        (
+            {
+                "llm": {"model": "m", "prices": {"input": 1}},
+                "verify": {"llm": {"model": "judge", "prices": {"input": 1, "currency": "EUR"}}},
+            },
+            r"prices in EUR and USD cannot be added up; give all of them in one currency",
+        ),
         ({"llm": {"model": "m", "endpoints": ["http://me:secret@host/v1"]}}, r"field 'llm.endpoints'.*must not contain a user"),
         ({"llm": {"model": "m", "endpoints": []}}, r"at least one address"),
         ({"sample": {"lengths": [{"minimum": 9, "maximum": 2, "share": 1}]}}, r"minimum 9 is greater than maximum 2"),

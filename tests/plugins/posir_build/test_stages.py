@@ -88,7 +88,7 @@ def test_sample_fills_length_buckets_in_proportion_and_names_short_ones():
     ]
     result = sample(rows, lengths=buckets, documents=9, near_duplicate=None, check_language=False)
     assert [sum(document.id.startswith(f"{size}-") for document in result.documents) for size in (10, 200, 400)] == [5, 3, 0]
-    assert result.notes == ("300 to 399 tokens: 0 documents of 1",)
+    assert result.notes == ("300 to 399 tokens: 0 of 0 documents; 1 wanted",)
     assert result.reasons() == {"length outside the buckets": 6}
     again = sample(rows[::-1], lengths=buckets, documents=9, near_duplicate=None, check_language=False)
     assert again.documents == result.documents
