@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from posir_probe.api import probe as probe
     from posir_psi.api import psi as psi
     from posir_published.api import published as published
+    from posir_published.api import published_mmteb as published_mmteb
+    from posir_published.api import published_training as published_training
     from posir_report.api import read_results as read_results
     from posir_run.api import evaluate as evaluate
     from posir_score.api import score as score
@@ -45,6 +47,8 @@ _MODULES = {
     "probe": "posir_probe.api",
     "psi": "posir_psi.api",
     "published": "posir_published.api",
+    "published_mmteb": "posir_published.api",
+    "published_training": "posir_published.api",
     "read_results": "posir_report.api",
     "score": "posir_score.api",
     "stats": "posir_stats.api",

@@ -1,4 +1,4 @@
-"""The public function of this package: `posir.published`."""
+"""The public functions of this package: `posir.published`, `posir.published_training` and `posir.published_mmteb`."""
 
 from __future__ import annotations
 
@@ -7,19 +7,34 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from posir_published.curves import PositionCurve, published_curves
+from posir_published.findings import (
+    describe_bins,
+    describe_curves,
+    describe_mmteb,
+    describe_scores,
+    describe_training,
+)
+from posir_published.mmteb import correlate_with_mmteb
 from posir_published.rows import PublishedBin, PublishedRow, published_bins, published_rows, published_tasks
 from posir_published.tables import (
     BINS_NOTE,
     CURVES_BRIEF,
     CURVES_NOTE,
+    MMTEB_BRIEF,
+    MMTEB_NOTE,
     POSQ_NOTE,
     ROWS_BRIEF,
     ROWS_NOTE,
+    TRAINING_BRIEF,
+    TRAINING_NOTE,
     bins_table,
+    correlations_table,
     curves_table,
     rows_table,
+    training_tables,
 )
-from posir_tasks.display.presentation import Presentable
+from posir_published.training import psi_reductions, read_training_scores
+from posir_tasks.display.presentation import Presentable, TableResult, to_paragraphs
 from posir_tasks.display.sections import DisplaySection
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
@@ -59,12 +74,13 @@ class PublishedResults(Presentable):
         return [] if self._scores else [curve for task in self.tasks for curve in published_curves(task)]
 
     def sections(self) -> tuple[DisplaySection, ...]:
-        """Return the table of scores; or a line for each curve of PosIR, and one for each position bucket of PosQ."""
+        """Return findings, then the scores; or a line for each curve of PosIR, and one for each position bucket of PosQ."""
         if self._scores:
-            return (DisplaySection(tables=(rows_table(self._scores),)),)
+            return (*to_paragraphs(describe_scores(self._scores)), DisplaySection(tables=(rows_table(self._scores),)))
         buckets = [row for row in self.rows if isinstance(row, PublishedBin) and row.length == "all"]
         tables = [*([curves_table(self._curves)] if self._curves else []), *([bins_table(buckets)] if buckets else [])]
-        return (DisplaySection(tables=tuple(tables)),)
+        findings = (*describe_curves(self._curves), *describe_bins(buckets))
+        return (*to_paragraphs(findings), DisplaySection(tables=tuple(tables)))
 
     def records(self) -> tuple[PublishedRow, ...] | tuple[PublishedBin, ...]:
         """Return the rows."""
@@ -101,6 +117,58 @@ def published(tasks: str | Iterable[str] | None = None, *, lengths: bool = False
         return PublishedResults(names, tuple(_read_bins(names)))
     rows = (row for name in names for row in published_rows(name) if lengths or row.length == "all")
     return PublishedResults(names, tuple(rows))
+
+
+def published_training() -> TableResult:
+    """Get what the papers report of models trained on evidence at chosen positions; nothing is downloaded.
+
+    Returns:
+        nDCG@10, PSI and cosines after each training, and by how much evidence at all positions lowers PSI, in [0, 1], without
+        intervals. Every row names its source.
+
+    Raises:
+        PosirError: Never.
+
+    Examples:
+        >>> import posir
+        >>> training = posir.published_training().to_polars()
+        >>> training.filter(model="Qwen3-0.6B", data="SQuAD-PosQ", measure="psi")["value"].to_list()
+        [0.395, 0.283, 0.409, 0.068]
+    """
+    scores = [*read_training_scores(), *psi_reductions(read_training_scores())]
+    return TableResult(
+        title="Published results of trained models",
+        rows=scores,
+        tables=training_tables(scores),
+        sentences=[describe_training(scores)],
+        notes=[TRAINING_BRIEF],
+        further=[TRAINING_NOTE],
+    )
+
+
+def published_mmteb() -> TableResult:
+    """Correlate PosIR with MMTEB retrieval over the ten models of the paper (arXiv 2601.08363, Table 2).
+
+    Returns:
+        Spearman's rho in [-1, 1] and its p-value, computed and as printed, over all lengths and for each length bucket.
+
+    Raises:
+        PosirError: Never.
+
+    Examples:
+        >>> import posir
+        >>> [round(row.rho, 2) for row in posir.published_mmteb().rows]
+        [0.62, 0.73, 0.71, 0.44, 0.39]
+    """
+    rows = correlate_with_mmteb()
+    return TableResult(
+        title="PosIR and MMTEB retrieval",
+        rows=rows,
+        tables=[correlations_table(rows)],
+        sentences=[describe_mmteb(rows)],
+        notes=[MMTEB_BRIEF],
+        further=[MMTEB_NOTE],
+    )
 
 
 def _select_tasks(tasks: Iterable[str] | None) -> tuple[str, ...]:

@@ -5,13 +5,10 @@ from typing import Annotated
 import typer
 
 from posir_published import api
-from posir_published.mmteb import correlate_with_mmteb
-from posir_published.tables import correlations_table, training_tables
-from posir_published.training import psi_reductions, read_training_scores
 from posir_tasks.command.explain_option import Explain
 from posir_tasks.command.format_option import TableFormat
 from posir_tasks.display.presentation import present
-from posir_tasks.display.tables import OutputFormat, print_as
+from posir_tasks.display.tables import OutputFormat
 from posir_tasks.errors import PosirError
 
 
@@ -29,11 +26,9 @@ def published(
     """Show nDCG@10 and PSI of the models and tasks in the papers, with their source."""
     check_views(task=bool(task), lengths=lengths, bins=bins, mmteb=mmteb, training=training)
     if training:
-        scores = [*read_training_scores(), *psi_reductions(read_training_scores())]
-        print_as(format_, training_tables(scores), scores)
+        present(api.published_training(), format_, explain=explain)
     elif mmteb:
-        by_length = correlate_with_mmteb()
-        print_as(format_, [correlations_table(by_length)], by_length)
+        present(api.published_mmteb(), format_, explain=explain)
     else:
         present(api.published(task or None, lengths=lengths, bins=bins), format_, explain=explain)
 

@@ -12,14 +12,15 @@ from posir_tasks.display.numbers import MISSING, format_number, format_p_value, 
 from posir_tasks.display.sparklines import draw_sparkline
 from posir_tasks.display.tables import Table, build_columns
 
-#: Text for what the papers do not give.
-NOT_GIVEN = "not given"
+NDCG = "ndcg_at_10"
+#: Titles of measures of trained models; those of cosines follow from their keys.
+MEASURES = {NDCG: "nDCG@10", PSI: "PSI"}
 #: Headings of columns of text; the others are numbers.
 TEXTS = ("Task", "Model", "Length", "Position", "Over position", "Notable bias", "Measure", "Data", "Source")
 
 ROWS_BRIEF = (
     "nDCG@10 x 100 and PSI (1 - worst / best position bin) as published, without intervals: chance adds to PSI, most with few "
-    "queries."
+    "queries. –: not given."
 )
 CURVES_BRIEF = (
     "nDCG@10 x 100 without intervals; curves are read from the authors' figures. Thirds: means of their bins, not weighted by "
@@ -38,10 +39,11 @@ POSQ_NOTE = (
     f"rerankers were run on the Tiny samples. {NOTABLE_BIAS.title}: {NOTABLE_BIAS.description} The PSI of FineWeb-PosQ-Raw "
     "are computed from its buckets, as its paper prints none."
 )
+TRAINING_BRIEF = "As published, without intervals; each model was trained once. nDCG@10 x 100."
 TRAINING_NOTE = (
-    "As published, without intervals; each model was trained once. nDCG@10 x 100. PSI reduction: 1 - PSI after training on "
-    "uniform evidence / worst PSI after training on evidence at one position, computed here. Cosines: between a document and "
-    "the document with text inserted or removed at a place, mean over both kinds."
+    "PSI reduction: 1 - PSI after training on uniform evidence / worst PSI after training on evidence at one position, "
+    "computed here. Cosines: between a document and the document with text inserted or removed at a place, mean over "
+    "both kinds."
 )
 BINS_NOTE = (
     "nDCG@10 x 100 as published, without intervals. The queries are those of the dataset; the paper gives none per model."
@@ -53,28 +55,30 @@ CURVES_NOTE = (
     "numbers are not published, and so without intervals. Start to end: first minus last third. An average is over the tasks "
     "whose curves are known, and tasks are their number."
 )
+MMTEB_BRIEF = (
+    "Spearman's rho over models between the MMTEB retrieval score and PosIR's average nDCG@10 over its ten languages; p is "
+    "two-sided and not corrected."
+)
 MMTEB_NOTE = (
-    "Spearman's rho between the MMTEB retrieval score and the macro average of nDCG@10 over PosIR's ten monolingual tasks; p "
-    "is two-sided and not corrected for the five tests. The paper truncates its p-values to one digit; here they are rounded "
-    "to three decimals."
+    "There are five tests, which are not independent. The paper truncates its p-values to one digit; here they are rounded to "
+    "three decimals."
 )
 
 
 def rows_table(rows: Sequence[PublishedRow]) -> Table:
     """Return a table with a line per model, task and length."""
-    marked = any(row.notable_bias is not None for row in rows)
     return _build_table(
-        ("Model", "Length", "Queries", "nDCG@10", "PSI", "PSI under the null at most", *([NOTABLE_BIAS.title] * marked)),
+        ("Model", "Length", "Queries", "nDCG@10", "PSI", "PSI under the null at most", NOTABLE_BIAS.title),
         (
             (
                 row.task,
                 row.model,
                 row.length,
                 _format_queries(row),
-                format_percent(row.ndcg_at_10, ".2f"),
+                format_percent(row.ndcg_at_10),
                 format_psi(row.psi_as_published),
                 _format_bound(row),
-                *([describe_notable(row.notable_bias) or MISSING] * marked),
+                describe_notable(row.notable_bias) or MISSING,
                 row.source,
             )
             for row in rows
@@ -86,10 +90,7 @@ def bins_table(rows: Iterable[PublishedBin]) -> Table:
     """Return a table with a line per model, task and position bucket."""
     return _build_table(
         ("Model", "Position", "Queries", "nDCG@10"),
-        (
-            (row.task, row.model, row.position, _format_queries(row), format_percent(row.ndcg_at_10, ".2f"), row.source)
-            for row in rows
-        ),
+        ((row.task, row.model, row.position, _format_queries(row), format_percent(row.ndcg_at_10), row.source) for row in rows),
     )
 
 
@@ -114,7 +115,7 @@ def curves_table(curves: Sequence[PositionCurve]) -> Table:
                 curve.length,
                 *([str(curve.tasks)] * averages),
                 draw_sparkline(curve.ndcg_at_10),
-                *(format_percent(score, ".1f") for score in curve.thirds),
+                *(format_percent(score) for score in curve.thirds),
                 format_points(curve.start_to_end_unweighted),
                 curve.source,
             )
@@ -126,7 +127,7 @@ def curves_table(curves: Sequence[PositionCurve]) -> Table:
 def correlations_table(rows: Iterable[MMTEBCorrelation]) -> Table:
     """Return a table with a line per length."""
     return _build_table(
-        ("Length", "Models", "Spearman", "p", "printed Spearman", "printed p"),
+        ("Length", "Models", "Spearman", "p", "Spearman as printed", "p as printed"),
         (
             (
                 "PosIR and MMTEB retrieval",
@@ -140,7 +141,6 @@ def correlations_table(rows: Iterable[MMTEBCorrelation]) -> Table:
             )
             for row in rows
         ),
-        MMTEB_NOTE,
     )
 
 
@@ -160,33 +160,38 @@ def training_tables(scores: Sequence[TrainingScore]) -> list[Table]:
             (
                 data,
                 model,
-                measure,
+                MEASURES.get(measure, measure.replace("_", ", ")),
                 *(_format_measure(measure, value) for value in values.values()),
-                *([format_percent(reductions.get((data, model)) if measure == PSI else None)] * reduced),
+                *([_format_reduction(reductions.get((data, model)) if measure == PSI else None)] * reduced),
                 source,
             )
             for (source, data, model, measure), values in rows
         )
         numbers = set(columns) - set(TEXTS)
-        tables.append(Table(build_columns(columns, numbers), cells, notes=(TRAINING_NOTE,), split_by="{Data} · {Source}"))
+        tables.append(Table(build_columns(columns, numbers), cells, split_by="{Data} · {Source}", keys=2))
     return tables
 
 
+def _format_reduction(value: float | None) -> str:
+    return MISSING if value is None else f"{format_percent(value)} %"
+
+
 def _format_measure(measure: str, value: float) -> str:
-    return format_percent(value) if measure == "ndcg_at_10" else format_number(value, ".3f")
+    return format_percent(value) if measure == NDCG else format_number(value, ".3f")
 
 
-def _build_table(headings: Sequence[str], rows: Iterable[tuple[str, ...]], *notes: str) -> Table:
-    """Return a table that a terminal shows by task and source."""
+def _build_table(headings: Sequence[str], rows: Iterable[tuple[str, ...]]) -> Table:
+    """Return a table that a terminal shows by task and source, without columns that no row fills."""
     columns = ("Task", *headings, "Source")
-    return Table(build_columns(columns, set(columns) - set(TEXTS)), tuple(rows), notes=notes, split_by="{Task} · {Source}")
+    table = Table(build_columns(columns, set(columns) - set(TEXTS)), tuple(rows), split_by="{Task} · {Source}", keys=2)
+    return table.without_empty_columns()
 
 
 def _format_queries(row: PublishedRow | PublishedBin) -> str:
-    return NOT_GIVEN if row.queries is None else str(QueryCount(row.queries, row.queries_exact))
+    return MISSING if row.queries is None else str(QueryCount(row.queries, row.queries_exact))
 
 
 def _format_bound(row: PublishedRow) -> str:
     if row.psi_null_mean_at_most is None:
-        return NOT_GIVEN
+        return MISSING
     return f"{format_psi(row.psi_null_mean_at_most)} to {format_psi(row.psi_null_p95_at_most)}"

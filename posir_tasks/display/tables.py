@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from posir_tasks.display.numbers import MISSING
 from posir_tasks.display.wording import escape_controls
 from posir_tasks.estimates import Estimate
 from posir_tasks.scores import estimate_to_json, flatten
@@ -91,11 +92,18 @@ class Table:
         keys = [self.headings.index(name) for name in names]
         remaining = [index for index in range(len(self.columns)) if index not in keys]
         for values, rows in groupby(self.rows, key=lambda row: [row[key] for key in keys]):
-            yield replace(
-                replace(self, rows=tuple(rows))._select(remaining),
-                title=self.split_by.format_map(dict(zip(names, values, strict=True))),
-                split_by="",
-            )
+            part = replace(self, rows=tuple(rows))._select(remaining)
+            title = self.split_by.format_map(dict(zip(names, values, strict=True)))
+            yield replace(part, title=title, split_by="").without_empty_columns()
+
+    def without_empty_columns(self) -> Table:
+        """Return the table without columns in which no row has a value; those that identify a row stay."""
+        filled = [
+            index
+            for index in range(len(self.columns))
+            if index < self.keys or not self.rows or any(row[index] not in ("", MISSING) for row in self.rows)
+        ]
+        return self._select(filled)
 
     def divided(self, width: int) -> Iterator[Table]:
         """Yield the table if it fits a width, or else tables with consecutive columns of it; no column is left out."""
