@@ -333,8 +333,8 @@ def test_the_first_screen_answers_the_question(visit, address, data):
     assert "2026-01-31 as its file states" in provenance
     page.page.check("input[value=Q4]", force=True)
     assert page.state() == {"length": "Q4"}
-    expect(page.page.locator("th.score .tokens")).to_have_text("in Q4")
-    expect(page.page.locator("th.score .dt-column-title")).to_have_text("nDCG@10 (as published)")
+    expect(page.page.locator("th.score .tokens")).to_have_text("as published, in Q4")
+    expect(page.page.locator("th.score .dt-column-title")).to_have_text("nDCG@10")
     page.page.click("#answers .answer:has-text('short to long')")
     assert page.state() == {"length": "Q4", "sort": "-change"}
     assert page.column("change")[0].startswith(("+", "−", "0.0"))
@@ -1029,6 +1029,8 @@ def test_print_keeps_the_choices_and_is_light(visit, published):
     assert page.page.eval_on_selector_all("[role=tab]", shown) == ["Table"]
     assert all(page.page.is_visible(f"th.q{number}") for number in (1, 2, 3, 4))
     assert page.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    widths = page.page.eval_on_selector_all(".model-cell .model-name", "names => names.map((name) => name.offsetWidth)")
+    assert min(widths) > 60, "names are not squeezed into the column of the arrow, which is not printed"
     assert page.page.pdf(prefer_css_page_size=True).startswith(b"%PDF")
 
 

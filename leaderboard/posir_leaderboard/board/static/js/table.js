@@ -381,8 +381,11 @@
     const header = table.column(place("score")).header();
     const { length } = shown;
     labelHeader(header, board.scoreKey(length));
+    // What qualifies the score stands below it, so that the narrow column has a heading of two lines.
+    const [, title, qualifier] = board.title(board.scoreKey(length)).match(/^(.*?)(?: \((.*)\))?$/);
+    header.querySelector(".dt-column-title").textContent = title;
     const tokens = header.querySelector(".tokens") ?? header.appendChild(el("span", { class: "tokens" }));
-    tokens.textContent = length === "all" ? "" : `in ${length}`;
+    tokens.textContent = [qualifier, length === "all" ? "" : `in ${length}`].filter(Boolean).join(", ");
     table.column(place("dot")).header().querySelector(".dt-column-title").textContent = "nDCG@10";
   }
 
