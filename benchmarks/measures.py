@@ -1,0 +1,84 @@
+"""What every measure of position bias shows of embedders whose bias is known, as a Markdown table (docs/measures.md).
+
+Embedders are weighted means of fixed word vectors; texts are PosIR-Mini's. No model is needed.
+Use: python benchmarks/measures.py [DOCUMENTS]
+"""
+
+import sys
+import tempfile
+
+import numpy as np
+from mteb.types import PromptType
+
+import posir
+from posir_probe.catalog import builtin_probes
+from posir_probe.controls import WordMean, decaying, first_words, order_blind
+from posir_probe.probe import ModelProbe, ProbeData, TextProbe, run_probe
+from posir_report.summary import build_rows, summarize
+from posir_score.collecting import Retriever
+from posir_tasks.display.numbers import format_estimate, format_number, format_percent, format_points, format_psi
+from posir_tasks.sources.mini import read_mini
+
+EMBEDDERS = {
+    "order-blind": order_blind,
+    "reads 128 words": first_words,
+    "start counts more": decaying,
+    "end counts more": WordMean(lambda words: np.exp(-3.0 * np.arange(words)[::-1] / words)),
+    "middle counts less": WordMean(lambda words: 0.05 + np.abs(2 * np.arange(words) / max(words - 1, 1) - 1)),
+}
+
+
+#: Probes of the data alone, of several languages, and of gradients, which word vectors do not have.
+LEFT_OUT = ("evidence_location", "query_types", "sentence_regression_scatter", "gradient_saliency", "permutation_languages")
+
+
+def to_retriever(embedder: WordMean) -> Retriever:
+    """Return a search of PosIR-Mini by cosine."""
+    corpus = read_mini().corpus
+    names = list(corpus["id"])
+    documents = embedder(list(corpus["text"]))
+    documents /= np.linalg.norm(documents, axis=1, keepdims=True)
+
+    def search(query: str, k: int) -> list[tuple[str, float]]:
+        scores = documents @ embedder([query], PromptType.query)[0]
+        return [(names[row], float(scores[row])) for row in np.argsort(-scores, kind="stable")[:k]]
+
+    return search
+
+
+def measure_retrieval() -> dict[str, list[str]]:
+    """Return the row of each measure of retrieval."""
+    with tempfile.TemporaryDirectory() as folder:
+        scored = [
+            posir.score(to_retriever(embedder), "PosIR-Mini", name="control", output=f"{folder}/{number}")
+            for number, embedder in enumerate(EMBEDDERS.values())
+        ]
+        rows = [next(row for summary in summarize(run.results) for row in build_rows(summary)) for run in scored]
+    return {
+        "nDCG@10": [format_estimate(row.ndcg_at_10, format_percent) for row in rows],
+        "start to end (points)": [format_estimate(row.start_to_end, format_points) for row in rows],
+        "PSI": [format_estimate(row.psi, format_psi) for row in rows],
+        "PSI as published": [format_psi(row.psi_as_published) for row in rows],
+    }
+
+
+def measure_probe(probe: TextProbe | ModelProbe, data: ProbeData) -> list[str]:
+    """Return the first summary of a probe for each embedder."""
+    summary = next(iter(probe.summaries.values()))
+    estimates = [run_probe(probe, embedder, data).estimate(summary) for embedder in EMBEDDERS.values()]
+    return [format_estimate(estimate, lambda value: format_number(value, "+.3f")) for estimate in estimates]
+
+
+if __name__ == "__main__":
+    documents = int(sys.argv[1]) if len(sys.argv) > 1 else 60
+    data = ProbeData.from_position_data(read_mini()).sample(documents)
+    print(f"{len(data.documents)} documents, {len(data.questions)} questions; all 720 questions for retrieval\n")
+    print("| measure |", " | ".join(EMBEDDERS), "|")
+    print("|---" * (len(EMBEDDERS) + 1) + "|")
+    rows = measure_retrieval()
+    for probe in builtin_probes():
+        if not probe.name.startswith(LEFT_OUT):
+            rows[f"`{probe.name}`, `{next(iter(probe.summaries))}`"] = measure_probe(probe, data)
+            print(probe.name, file=sys.stderr, flush=True)
+    for name, row in rows.items():
+        print(f"| {name} |", " | ".join(row), "|")
