@@ -1,4 +1,4 @@
-"""What every measure of position bias shows of embedders whose bias is known, as a Markdown table (docs/measures.md).
+"""Measures of position bias on embedders whose bias is known: the Markdown table of docs/measures.md.
 
 Embedders are weighted means of fixed word vectors; texts are PosIR-Mini's. No model is needed.
 Use: python benchmarks/measures.py [DOCUMENTS]
