@@ -58,6 +58,12 @@ class PersonaQuery(ModelAnswer):
     reasoning: str
 
 
+class OtherWordsQuestion(ModelAnswer):
+    """A question that a sentence answers, in other words than the sentence's (ours)."""
+
+    question: str
+
+
 class CitedEvidence(ModelAnswer):
     """A passage that answers a question."""
 

@@ -19,6 +19,7 @@ from posir_tasks.text.splitters import name_splitters
 
 if TYPE_CHECKING:
     from posir_inspect.inspection import ModelInspection
+    from posir_inspect.other_words import QuestionWriter
     from posir_inspect.scored_chunkers import ScoredChunkers
     from posir_inspect.window import WindowReading
     from posir_tasks.display.charts.figures import Figure
@@ -105,7 +106,13 @@ class Inspection(Presentable):
 
     def records(self) -> list[InspectionRow]:
         """Return a row for each wording and length of whole texts, and for each chunk size or splitter."""
-        model, fading, chunks = self.findings.model, self.findings.fading or (), self.findings.chunks
+        from posir_inspect.pseudo_questions import Wording
+
+        model, fading, other = self.findings.model, self.findings.fading or (), self.findings.other_words
+        compared = {
+            Wording.RAREST_WORDS: self.findings.chunks,
+            Wording.OTHER_WORDS: other.chunks.rows if other and other.chunks else (),
+        }
         whole = [
             InspectionRow(
                 model=model,
@@ -124,13 +131,14 @@ class Inspection(Presentable):
                 chunker=chunk.chunker,
                 vectors=chunk.vectors,
                 tokens=chunk.counts.tokens,
-                wording=fading[-1].wording.value,
-                questions=fading[-1].scores.questions,
+                wording=wording.wording.value,
+                questions=wording.scores.questions,
                 ndcg_at_10=chunk.ndcg_at_10,
                 start_to_end=chunk.start_to_end,
                 gain=chunk.gain,
             )
-            for chunk in chunks
+            for wording in reversed(fading)
+            for chunk in compared.get(wording.wording, ())
             if chunk.size is not None or chunk.chunker is not None
         ]
 
@@ -171,6 +179,8 @@ def inspect(
     budget: int | None = BUDGET,
     batch_size: int = 32,
     chunkers: Sequence[Callable[[str], Any]] = (),
+    question_writer: str | None = None,
+    llm: str | None = None,
     output: str | Path | None = None,
     show: Callable[[Inspection], object] = lambda _: None,
 ) -> Inspection:
@@ -186,6 +196,9 @@ def inspect(
         batch_size: Number of texts encoded at a time.
         chunkers: Functions that divide a text into a list of texts, such as `splitter.split_text` of LangChain; they are
             compared with each other and with whole texts, in place of chunk sizes.
+        question_writer: An embedder, named as `model` is, that writes questions in other words; another than `model`, which
+            would favor itself.
+        llm: A language model that writes them in its place: `MODEL`, or `MODEL@ADDRESS`.
         output: Folder for the results of the pseudo-questions, as `mteb run` writes them; None to save nothing.
         show: Called with what is known whenever there is a further answer.
 
@@ -204,6 +217,8 @@ def inspect(
         ['rarest-words']
     """
     splitters = tuple(name_splitters(chunkers))
+    if question_writer and llm:
+        raise PosirError("--question-writer and --llm both write questions in other words. Give one of them.")
     with track("Reading texts"):
         collection = read_texts(texts, column=column, limit=sys.maxsize // 2 if budget is None else MAX_TEXTS)
     # A mistake in a chunker should not cost the time to load the model.
@@ -218,10 +233,38 @@ def inspect(
 
         encoder = load_encoder(str(model), revision, batch_size=batch_size)
         counter = ModelTokenizer.load(str(tokenizer)) if tokenizer else find_tokenizer(encoder.model)
-    setup = Setup(encoder, counter, collection, budget, splitters)
+    writer = open_question_writer(question_writer, llm, [text.text for text in collection.texts], batch_size)
+    setup = Setup(encoder, counter, collection, budget, splitters, writer)
     with measure(encoder.model):
         known = inspect_model(setup, Path(output) if output else None, lambda part: show(Inspection(part)))
     return Inspection(known)
+
+
+def open_question_writer(
+    question_writer: str | None, llm: str | None, texts: Sequence[str], batch_size: int
+) -> QuestionWriter | None:
+    """Return what writes questions in other words, an embedder or a language model; None without either.
+
+    Args:
+        question_writer: An embedder.
+        llm: A language model.
+        texts: The user's texts, whose words an embedder chooses from.
+        batch_size: Number of texts that the embedder encodes at a time.
+    """
+    if llm:
+        from posir_inspect.asked_language_model import open_writer
+
+        return open_writer(llm, texts)
+    if not question_writer:
+        return None
+    from posir_inspect.other_words import EmbedderWriter, build_vocabulary
+    from posir_tasks.embeddings.encoding import EmbeddingMemory, load_encoder
+
+    with track("Loading the model that writes questions"):
+        encoder = load_encoder(question_writer, batch_size=batch_size)
+    # Chunks are compared by questions about the same sentences as whole texts.
+    remembering = replace(encoder, memory=EmbeddingMemory())
+    return EmbedderWriter(str(encoder.model.mteb_model_meta.name), remembering, build_vocabulary(texts))
 
 
 def window(

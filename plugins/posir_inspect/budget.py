@@ -9,7 +9,7 @@ from itertools import accumulate
 
 from posir_data.texts import TextCollection
 from posir_inspect.divisions import Division
-from posir_inspect.pseudo_questions import QuestionSet, Wording
+from posir_inspect.pseudo_questions import WITHOUT_MODEL, QuestionSet, Wording
 from posir_inspect.verdicts import MIN_TEXTS
 from posir_tasks.text.tokenizer import Tokenizer
 
@@ -43,24 +43,32 @@ class Costs:
     whole: tuple[int, ...]
     """The text as far as the model reads it."""
     questions: tuple[int, ...]
-    """Its questions in their rarest words."""
+    """Its questions in their rarest words and, if there are any, in other words, of which as many tokens are assumed."""
     verbatim: tuple[int, ...]
     chunks: tuple[int, ...]
     """Its chunks in all divisions."""
 
     @classmethod
-    def count(cls, questions: QuestionSet, divisions: Sequence[Division], window: int | None, tokenizer: Tokenizer) -> Costs:
+    def count(
+        cls,
+        questions: QuestionSet,
+        divisions: Sequence[Division],
+        window: int | None,
+        tokenizer: Tokenizer,
+        *,
+        in_other_words: bool = False,
+    ) -> Costs:
         """Count the tokens of texts, questions and chunks; special tokens are not counted."""
         lengths = list(questions.tokens.values())
         rows = {name: row for row, name in enumerate(questions.documents)}
-        asked = {wording: [0] * len(lengths) for wording in Wording}
+        asked = {wording: [0] * len(lengths) for wording in WITHOUT_MODEL}
         for wording, counts in asked.items():
             texts = [question.wordings[wording] for question in questions.questions]
             for question, tokens in zip(questions.questions, tokenizer.count_all(texts), strict=True):
                 counts[rows[question.document]] += tokens
         return cls(
             tuple(min(length, window or length) for length in lengths),
-            tuple(asked[Wording.RAREST_WORDS]),
+            tuple(tokens * (1 + in_other_words) for tokens in asked[Wording.RAREST_WORDS]),
             tuple(asked[Wording.VERBATIM]),
             tuple(sum(division.estimate_tokens(length) for division in divisions) for length in lengths),
         )

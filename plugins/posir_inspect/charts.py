@@ -25,7 +25,8 @@ def draw_positions(inspection: ModelInspection) -> alt.VConcatChart:
     axes = RelativePositions(bins=len(inspection.fading[0].by_position)).axes
     base = build_chart(list(chain.from_iterable(_position_rows(fading, axes) for fading in inspection.fading)))
     names = list(WORDINGS.values())
-    legend = alt.Legend(orient="top", title=None, symbolOpacity=1)
+    shown = [WORDINGS[fading.wording] for fading in inspection.fading]
+    legend = alt.Legend(orient="top", title=None, symbolOpacity=1, values=shown)
     color = alt.Color("wording:N", scale=cycle_scale(names, COLORS), legend=legend)
     dash = alt.StrokeDash("wording:N", scale=cycle_scale(names, DASHES), legend=legend)
     shape = alt.Shape("wording:N", scale=cycle_scale(names, SHAPES), legend=legend)

@@ -44,6 +44,14 @@ def inspect_command(
         list[str] | None,
         typer.Option(help="A function that divides a text, `module:function`, to compare with others and whole texts."),
     ] = None,
+    question_writer: Annotated[
+        str | None,
+        typer.Option(help="An embedder, other than MODEL, that writes questions in other words, from words of your texts."),
+    ] = None,
+    llm: Annotated[
+        str | None,
+        typer.Option(help="A language model that writes them instead: MODEL, or MODEL@ADDRESS of a chat API; costs its calls."),
+    ] = None,
     format_: TextFormat = OutputFormat.TEXT,
     html: Annotated[Path | None, typer.Option(help="File for verdicts and charts as one page that needs no network.")] = None,
     output: Annotated[
@@ -62,6 +70,8 @@ def inspect_command(
         budget=None if every else parse_budget(budget),
         batch_size=batch_size,
         chunkers=[TextSplitter(name, load_function("--chunker", name)) for name in chunker or ()],
+        question_writer=question_writer,
+        llm=llm,
         output=output,
         show=lambda known: print_new(console, known, shown) if format_ is OutputFormat.TEXT else None,
     )

@@ -26,10 +26,11 @@ from posir_inspect.budget import (
 )
 from posir_inspect.chunk_sizes import WholeTextSearch, choose_sizes
 from posir_inspect.divisions import ChunkCounts, Division, SplitterDivision, TokenDivision
+from posir_inspect.other_words import QuestionWriter
 from posir_inspect.paired_differences import compare_pairs, judge_pairs
-from posir_inspect.pseudo_questions import QuestionSet, Wording, ask_questions
+from posir_inspect.pseudo_questions import WITHOUT_MODEL, QuestionSet, Wording, ask_questions
 from posir_inspect.question_task import PseudoQuestionTask, build_question_task
-from posir_inspect.shared_words import UnreadBaseline, measure_unread_baseline
+from posir_inspect.shared_words import WordBaseline, measure_unread_baseline, measure_word_baseline
 from posir_inspect.verdicts import (
     MIN_TEXTS,
     SMALL,
@@ -130,14 +131,14 @@ class Fading:
     beyond: float | None
     """nDCG@10 of the questions about sentences that it does not read."""
     questions_beyond: int | None
-    beyond_baseline: UnreadBaseline | None
+    beyond_baseline: WordBaseline | None
     """nDCG@10 of the latter without the model; None if there are none."""
     verdict: InspectionVerdict
 
 
 @dataclass(frozen=True)
 class ChunkRow:
-    """A chunk size, and how well questions in their rarest words find their text by its best chunk."""
+    """A chunk size, and how well questions in one wording find their text by its best chunk."""
 
     size: int | None
     """Tokens; None for whole texts and the chunks of a splitter."""
@@ -149,6 +150,34 @@ class ChunkRow:
     start_to_end: Estimate | None
     gain: Estimate
     """Against whole texts, in nDCG@10."""
+
+
+@dataclass(frozen=True)
+class ChunkComparison:
+    """Chunk sizes compared by questions in one wording."""
+
+    rows: tuple[ChunkRow, ...]
+    verdict: ChunkVerdict
+    chunked_model: str | None
+    """The argument of `-m` that runs the model with the chosen size of chunks; None for whole texts."""
+
+
+@dataclass(frozen=True)
+class OtherWords:
+    """The questions in other words, and which chunk size they advise."""
+
+    writer: str
+    """Name of the model that wrote them."""
+    by_itself: bool
+    """Whether this is the inspected model."""
+    questions: int
+    """Questions about whole texts."""
+    unwritten: int
+    """Sentences that have a question in their rarest words and none in other words."""
+    words_alone: WordBaseline | None
+    """nDCG@10 of BM25 in whole texts; None if there are no questions."""
+    chunks: ChunkComparison | None = None
+    """None if it is not known yet, or there are no questions."""
 
 
 @dataclass(frozen=True)
@@ -185,6 +214,8 @@ class ModelInspection:
     """Longest excerpt of these texts in tokens; None if they are whole."""
     chunked_model: str | None = None
     """The argument of `-m` that runs the model with the chosen size of chunks; None for whole texts."""
+    other_words: OtherWords | None = None
+    """None without a model that writes questions in other words, or if they are not written yet."""
 
 
 @dataclass(frozen=True)
@@ -198,6 +229,8 @@ class Setup:
     """Most tokens that are encoded; None for everything."""
     splitters: tuple[TextSplitter, ...] = ()
     """Compared in place of sizes of chunks, if there are any."""
+    writer: QuestionWriter | None = None
+    """Writes questions in other words."""
 
     @property
     def model(self) -> EncoderProtocol:
@@ -281,7 +314,7 @@ def inspect_model(
     show(known)
     known = replace(known, **run.search_whole(output_folder))
     show(known)
-    known = replace(known, **run.search_chunks(known.fading_texts), encoded_tokens=run.count_encoded())
+    known = replace(known, **run.search_chunks(known.fading_texts, known.other_words), encoded_tokens=run.count_encoded())
     show(known)
     return known
 
@@ -295,11 +328,15 @@ class InspectionRun:
         self.options = cast("EncodeKwargs", setup.encoder.context.encode_kwargs)
         self.splitters = [self._try_splitter(splitter, reading) for splitter in setup.splitters]
         self.divisions = self._choose_divisions(max(questions.tokens.values()))
-        self.costs = Costs.count(questions, self.divisions, self.window, setup.counter)
+        self.costs = self._count_costs(questions, self.divisions)
         self.least_chunks = self._find_excerpts(EXCERPTS[-1], MIN_SEARCHED)[1]
         limit = max(int(MAX_PASSES * sum(questions.tokens.values())), self.least)
         self.budget = self.costs.total if setup.budget is None else min(setup.budget, limit)
-        self.wordings = list(Wording) if setup.budget is None else [Wording.RAREST_WORDS]
+        self.wordings = list(WITHOUT_MODEL) if setup.budget is None else [Wording.RAREST_WORDS]
+
+    def _count_costs(self, questions: QuestionSet, divisions: Sequence[Division]) -> Costs:
+        in_other_words = self.setup.writer is not None
+        return Costs.count(questions, divisions, self.window, self.setup.counter, in_other_words=in_other_words)
 
     def _choose_divisions(self, longest: int) -> Sequence[Division]:
         """Return the splitters, or else the sizes of chunks that divide a text of so many tokens."""
@@ -359,12 +396,31 @@ class InspectionRun:
                 if texts == most or is_narrow(search):
                     break
                 texts = min(2 * texts, most)
+        searches = dict.fromkeys(self.wordings, search)
+        other_words = None
+        if self.setup.writer:
+            other_words, written = self._ask_in_other_words(self.setup.writer, model, texts)
+            searches |= {Wording.OTHER_WORDS: written} if written else {}
         if output_folder is not None:
-            save_results(model, list(search.tasks.values()), self.options, output_folder)
-        fading = tuple(summarize_fading(search, wording, texts, self.window) for wording in self.wordings)
-        return {"fading": fading, "fading_texts": texts}
+            tasks = [search.tasks[wording] for wording, search in searches.items()]
+            save_results(model, tasks, self.options, output_folder)
+        # Questions in their rarest words last: verdicts are by them.
+        order = [wording for wording in (Wording.VERBATIM, Wording.OTHER_WORDS, Wording.RAREST_WORDS) if wording in searches]
+        fading = tuple(summarize_fading(searches[wording], wording, texts, self.window) for wording in order)
+        return {"fading": fading, "fading_texts": texts, "other_words": other_words}
 
-    def search_chunks(self, texts: int) -> dict[str, Any]:
+    def _ask_in_other_words(
+        self, writer: QuestionWriter, model: WholeTextSearch, texts: int
+    ) -> tuple[OtherWords, ChunkSearch | None]:
+        """Search with questions in other words about the first texts; None if there are none."""
+        questions = self.questions.first(texts).write_in_other_words(writer)
+        asked = len(questions.asked_in(Wording.OTHER_WORDS))
+        search = self._search(None, model, questions, [Wording.OTHER_WORDS]) if asked else None
+        baseline = measure_word_baseline(search.tasks[Wording.OTHER_WORDS]) if search else None
+        by_itself = writer.name == self.setup.model.mteb_model_meta.name
+        return OtherWords(writer.name, by_itself, asked, len(questions.questions) - asked, baseline), search
+
+    def search_chunks(self, texts: int, other_words: OtherWords | None = None) -> dict[str, Any]:
         """Search in whole texts and chunks of the same texts, or of excerpts of them if the texts are too long."""
         questions, divisions, excerpt = self.questions.first(texts), self.divisions, None
         if self.setup.budget is not None:
@@ -375,24 +431,34 @@ class InspectionRun:
             else:
                 questions, excerpt = self._cut(texts, left)
                 divisions = self._choose_divisions(min(excerpt, max(questions.tokens.values())))
+        wordings = [Wording.RAREST_WORDS]
+        if self.setup.writer and other_words and other_words.questions:
+            questions = questions.write_in_other_words(self.setup.writer)
+            wordings += [Wording.OTHER_WORDS] if questions.asked_in(Wording.OTHER_WORDS) else []
         whole = WholeTextSearch(self.setup.model, self.window, self.memory)
         searches = []
         with track("Searching chunks", 1 + len(divisions)) as advance:
             for division in (None, *divisions):
                 model = division.build_search(self.setup.model, self.memory) if division else whole
-                searches.append(self._search(division, model, questions, [Wording.RAREST_WORDS]))
+                searches.append(self._search(division, model, questions, wordings))
                 advance()
-        rows = compare_divisions(searches, questions, self.window)
-        texts = len(questions.documents)
-        verdict = judge_splitters(searches, texts) if self.splitters else judge_token_sizes(searches, texts)
-        name = f"{portable_name(self.setup.model.mteb_model_meta)}+chunks({verdict.size})" if verdict.size else None
+        rarest, *others = (self._compare(searches, questions, wording) for wording in wordings)
         return {
-            "chunks": rows,
-            "chunk_verdict": verdict,
-            "chunk_texts": texts,
+            "chunks": rarest.rows,
+            "chunk_verdict": rarest.verdict,
+            "chunk_texts": len(questions.documents),
             "excerpt_tokens": excerpt,
-            "chunked_model": name,
+            "chunked_model": rarest.chunked_model,
+            "other_words": replace(other_words, chunks=others[0]) if other_words and others else other_words,
         }
+
+    def _compare(self, searches: Sequence[ChunkSearch], questions: QuestionSet, wording: Wording) -> ChunkComparison:
+        """Compare whole texts and chunks by the questions in one wording."""
+        rows = compare_divisions(searches, questions, self.window, wording)
+        judge = judge_splitters if self.splitters else judge_token_sizes
+        verdict = judge(searches, len(questions.documents), wording)
+        name = f"{portable_name(self.setup.model.mteb_model_meta)}+chunks({verdict.size})" if verdict.size else None
+        return ChunkComparison(rows, verdict, name)
 
     def _cut(self, texts: int, budget: float) -> tuple[QuestionSet, int]:
         """Return excerpts of enough texts to compare, as long as the budget allows, with their own questions and length."""
@@ -412,7 +478,7 @@ class InspectionRun:
         collection = cut_excerpts(self.setup.collection, self.setup.counter, length, texts)
         questions = ask_questions(collection, self.setup.counter.count_all([text.text for text in collection.texts]))
         divisions = self._choose_divisions(min(length, max(questions.tokens.values())))
-        costs = Costs.count(questions, divisions, self.window, self.setup.counter)
+        costs = self._count_costs(questions, divisions)
         return questions, list(map(sum, zip(costs.whole, costs.questions, costs.chunks, strict=True)))
 
     def _search(
@@ -508,16 +574,18 @@ def _split_by_window(row: ReportRow, profile: PositionProfile) -> tuple[float | 
     return score.value if score else None, gain / beyond if beyond else None, beyond
 
 
-def compare_divisions(searches: Sequence[ChunkSearch], questions: QuestionSet, window: int | None) -> tuple[ChunkRow, ...]:
+def compare_divisions(
+    searches: Sequence[ChunkSearch], questions: QuestionSet, window: int | None, wording: Wording
+) -> tuple[ChunkRow, ...]:
     """Compare whole texts, of which a model reads so many tokens, with divisions into chunks.
 
-    Questions are in their rarest words, paired; documents are drawn by bootstrap.
+    Questions are paired; documents are drawn by bootstrap.
     """
-    draws, means = _draw_means(searches)
+    draws, means = _draw_means(searches, wording)
     whole = ChunkCounts(sum(min(length, window or length) for length in questions.tokens.values()))
     rows = []
     for number, search in enumerate(searches):
-        overall = build_rows(read_summary(search.scores[Wording.RAREST_WORDS], Wording.RAREST_WORDS))[0].start_to_end
+        overall = build_rows(read_summary(search.scores[wording], wording))[0].start_to_end
         division = search.division
         rows.append(
             ChunkRow(
@@ -533,27 +601,27 @@ def compare_divisions(searches: Sequence[ChunkSearch], questions: QuestionSet, w
     return tuple(rows)
 
 
-def judge_token_sizes(searches: Sequence[ChunkSearch], texts: int) -> ChunkVerdict:
+def judge_token_sizes(searches: Sequence[ChunkSearch], texts: int, wording: Wording) -> ChunkVerdict:
     """Choose a size of chunks."""
-    draws, means = _draw_means(searches)
+    draws, means = _draw_means(searches, wording)
     vectors = {search.division.size if search.division else None: search.vectors for search in searches}
     return judge_sizes(means, draws, vectors, texts)
 
 
-def judge_splitters(searches: Sequence[ChunkSearch], texts: int) -> ChunkVerdict:
+def judge_splitters(searches: Sequence[ChunkSearch], texts: int, wording: Wording) -> ChunkVerdict:
     """Say which splitter is best, or whether whole texts are."""
-    gains = dict(zip((search.name for search in searches), _list_gains(searches), strict=True))
-    pairs = compare_pairs(gains, searches[0].ranks(Wording.RAREST_WORDS).columns.documents)
+    gains = dict(zip((search.name for search in searches), _list_gains(searches, wording), strict=True))
+    pairs = compare_pairs(gains, searches[0].ranks(wording).columns.documents)
     verdict = judge_pairs(gains, pairs, texts, "nDCG@10", "texts")
     return ChunkVerdict(verdict.finding, verdict.sentence, verdict.texts_needed)
 
 
-def _draw_means(searches: Sequence[ChunkSearch]) -> tuple[Floats, Floats]:
+def _draw_means(searches: Sequence[ChunkSearch], wording: Wording) -> tuple[Floats, Floats]:
     """Return nDCG@10 of each search in bootstrap samples of documents, shape (draws, S), and in all, shape (S,)."""
-    gains = _list_gains(searches)
-    documents = searches[0].ranks(Wording.RAREST_WORDS).columns.documents
+    gains = _list_gains(searches, wording)
+    documents = searches[0].ranks(wording).columns.documents
     return bootstrap_means(gains, documents), np.array([gain.mean() for gain in gains])
 
 
-def _list_gains(searches: Sequence[ChunkSearch]) -> list[Floats]:
-    return [NDCG_AT_10[search.ranks(Wording.RAREST_WORDS).columns.ranks] for search in searches]
+def _list_gains(searches: Sequence[ChunkSearch], wording: Wording) -> list[Floats]:
+    return [NDCG_AT_10[search.ranks(wording).columns.ranks] for search in searches]

@@ -2,8 +2,8 @@
 
 The inverse cloze task of Lee et al. 2019 (arXiv 1906.00300, section 4), with two differences. There, the sentence is mostly
 removed from the text (in 90 % of the cases), so that what surrounds it is to be found; here it is kept, because it is the
-evidence whose position is controlled. And it is asked in two ways: verbatim, which flatters every model that recognizes a
-text's own words, and by its rarest words alone.
+evidence whose position is controlled. And it is asked in several ways: verbatim, which flatters every model that recognizes a
+text's own words, by its rarest words alone, and, if there is a model that writes them, in other words (`other_words`).
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ import math
 import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
 from datasets import Dataset
 
 from posir_data.texts import TextCollection
+from posir_inspect.other_words import QuestionWriter, WritingRequest, count_texts
 from posir_tasks.evidence import Evidence
 from posir_tasks.sources.data import PositionData
 from posir_tasks.text.scripts import is_unspaced
@@ -42,6 +43,12 @@ class Wording(StrEnum):
     """The sentence as it is."""
     RAREST_WORDS = "rarest-words"
     """The half of its words that the fewest texts have, in their order."""
+    OTHER_WORDS = "other-words"
+    """A question by an embedder or a language model that has none of its words; not about every sentence."""
+
+
+#: The wordings that need no model.
+WITHOUT_MODEL = (Wording.VERBATIM, Wording.RAREST_WORDS)
 
 
 @dataclass(frozen=True)
@@ -53,6 +60,7 @@ class PseudoQuestion:
     """Id of its text."""
     sentence: Span
     wordings: Mapping[Wording, str]
+    """The question in each wording that it has."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +72,8 @@ class QuestionSet:
     tokens: Mapping[str, int]
     """Length of each text in tokens, by its id."""
     questions: tuple[PseudoQuestion, ...]
+    languages: Mapping[str, str]
+    """Language of each text, by its id."""
 
     def first(self, texts: int) -> QuestionSet:
         """Return the first texts and the questions about them."""
@@ -73,22 +83,44 @@ class QuestionSet:
             {name: self.documents[name] for name in names},
             {name: self.tokens[name] for name in names},
             tuple(question for question in self.questions if question.document in kept),
+            {name: self.languages[name] for name in names},
         )
 
+    def asked_in(self, wording: Wording) -> tuple[PseudoQuestion, ...]:
+        """Return the questions that have a wording."""
+        return tuple(question for question in self.questions if wording in question.wordings)
+
+    def write_in_other_words(self, writer: QuestionWriter) -> QuestionSet:
+        """Return the questions in other words, too, where there are any."""
+        requests = [
+            WritingRequest(
+                question.sentence.of(self.documents[question.document]),
+                (self.documents[question.document],),
+                self.languages[question.document],
+            )
+            for question in self.questions
+        ]
+        questions = (
+            replace(question, wordings={**question.wordings, Wording.OTHER_WORDS: text}) if text else question
+            for question, text in zip(self.questions, writer.write(requests), strict=True)
+        )
+        return replace(self, questions=tuple(questions))
+
     def build_data(self, wording: Wording) -> PositionData:
-        """Return the questions in one wording as data of a position task."""
-        documents = [question.document for question in self.questions]
-        spans = np.array([question.sentence for question in self.questions], np.int64).reshape(-1, 2)
+        """Return the questions that have a wording as data of a position task."""
+        questions = self.asked_in(wording)
+        documents = [question.document for question in questions]
+        spans = np.array([question.sentence for question in questions], np.int64).reshape(-1, 2)
         return PositionData(
             corpus=Dataset.from_dict({"id": list(self.documents), "text": list(self.documents.values())}),
             queries=Dataset.from_dict(
                 {
-                    "id": [question.id for question in self.questions],
-                    "text": [question.wordings[wording] for question in self.questions],
+                    "id": [question.id for question in questions],
+                    "text": [question.wordings[wording] for question in questions],
                 }
             ),
             evidence=Evidence(
-                query_ids=[question.id for question in self.questions],
+                query_ids=[question.id for question in questions],
                 document_ids=documents,
                 starts=spans[:, 0],
                 ends=spans[:, 1],
@@ -113,7 +145,7 @@ def ask_questions(collection: TextCollection, tokens: Sequence[int]) -> Question
     documents = {name: text.text for name, text in zip(names, collection.texts, strict=True)}
     sentences = {name: find_sentences(text.text, text.language) for name, text in zip(names, collection.texts, strict=True)}
     repeated = Counter(normalize(span.of(documents[name])) for name, spans in sentences.items() for span in spans)
-    frequencies = Counter(word for text in documents.values() for word in set(find_terms(text)))
+    frequencies = count_texts(documents.values())
     questions = [
         PseudoQuestion(f"{name}-{part}", name, sentence, build_wordings(sentence.of(documents[name]), frequencies))
         for number, (name, spans) in enumerate(sentences.items())
@@ -123,7 +155,8 @@ def ask_questions(collection: TextCollection, tokens: Sequence[int]) -> Question
             random.Random(f"{SEED} {number}"),
         )
     ]
-    return QuestionSet(documents, dict(zip(names, tokens, strict=True)), tuple(questions))
+    languages = {name: text.language for name, text in zip(names, collection.texts, strict=True)}
+    return QuestionSet(documents, dict(zip(names, tokens, strict=True)), tuple(questions), languages)
 
 
 def normalize(sentence: str) -> str:
@@ -144,7 +177,10 @@ def draw_sentences(text: str, sentences: Sequence[Span], rng: random.Random) -> 
 
 
 def build_wordings(sentence: str, frequencies: Mapping[str, int]) -> dict[Wording, str]:
-    """Return a question in every wording; `frequencies` are the numbers of texts that have each word, in lower case."""
+    """Return a question as it is worded without a model.
+
+    `frequencies` are the numbers of texts that have each word, in lower case.
+    """
     return {Wording.VERBATIM: sentence, Wording.RAREST_WORDS: keep_rarest_words(sentence, frequencies)}
 
 

@@ -30,10 +30,11 @@ class PseudoQuestionTask(PositionTask):
 def build_question_task(source: str, language: str, questions: QuestionSet, wording: Wording) -> PseudoQuestionTask:
     """Return the task of the questions in one wording, named after the source of the texts; the language is as in `en`."""
     name = f"Inspect-{legible_name(source)}-{wording}"
+    asked = [content for question in questions.asked_in(wording) for content in (question.id, question.wordings[wording])]
     metadata = build_metadata(
         name,
         dataset=source,
-        revision=f"{LOCAL}-{digest(*questions.documents.values(), *(question.id for question in questions.questions)).hex()}",
+        revision=f"{LOCAL}-{digest(*questions.documents.values(), *asked).hex()}",
         languages=[next(iter(suggest_codes(language)), PIVOT.code)],
         description="Pseudo-questions: sentences of texts, to be found by position (Lee et al. 2019, arXiv 1906.00300).",
     )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from posir_inspect.budget import WorkEstimate
-from posir_inspect.inspection import ChunkRow, Fading, ModelInspection, Scores
+from posir_inspect.inspection import ChunkRow, Fading, ModelInspection, OtherWords, Scores
 from posir_inspect.pseudo_questions import Wording
-from posir_inspect.shared_words import UnreadBaseline
+from posir_inspect.shared_words import WordBaseline
+from posir_inspect.verdicts import ChunkVerdict, Finding, name_size
 from posir_tasks.display.numbers import format_count, format_estimate, format_percent, format_score
 from posir_tasks.display.progress import format_seconds
 from posir_tasks.display.sections import DisplaySection
@@ -17,12 +18,13 @@ from posir_tasks.scores import Unit
 from posir_tasks.sources.formats.passages import describe_skipped
 
 READING, FADING = "How far the model reads", "Where evidence fades"
+OTHER = "The same in other words"
 CHUNKS, CHUNKERS = "Which chunk size serves these texts", "Which chunker serves these texts"
 LEGEND = (
     "Queries: sentences of the texts, kept in them, by default their rarest words, which favors small chunks. Start to end: "
     "first minus last third; 95 % intervals."
 )
-WORDINGS = {Wording.VERBATIM: "verbatim", Wording.RAREST_WORDS: "rarest words"}
+WORDINGS = {Wording.VERBATIM: "verbatim", Wording.RAREST_WORDS: "rarest words", Wording.OTHER_WORDS: "other words"}
 
 
 def build_sections(inspection: ModelInspection) -> Iterator[DisplaySection]:
@@ -47,6 +49,34 @@ def build_sections(inspection: ModelInspection) -> Iterator[DisplaySection]:
         choice = (inspection.chunk_verdict.sentence, *command, *describe_chunks(inspection), *sampled)
         title = CHUNKERS if any(row.chunker for row in inspection.chunks) else CHUNKS
         yield DisplaySection(title, choice, (chunk_table(inspection.chunks),))
+        if inspection.other_words:
+            yield build_other_words(inspection, inspection.other_words)
+
+
+def build_other_words(inspection: ModelInspection, other: OtherWords) -> DisplaySection:
+    """Return who wrote the questions in other words, what words alone find, and which chunk size they advise."""
+    chunks, baseline = other.chunks, other.words_alone
+    unwritten = f"; about {pluralize(other.unwritten, 'sentence')} there is none" if other.unwritten else ""
+    sentences = [f"{pluralize(other.questions, 'question')} that {other.writer} wrote{unwritten}."]
+    if other.by_itself:
+        sentences.append("That is the inspected model: they favor it, and small chunks. Name another if you have one.")
+    if baseline:
+        shared, chance = format_percent(baseline.shared_words), format_percent(baseline.chance)
+        sentences.append(f"BM25 finds their texts with nDCG@10 {shared}, a random order with {chance}.")
+    if not chunks or not inspection.chunk_verdict:
+        return DisplaySection(OTHER, tuple(sentences))
+    sentences += [chunks.verdict.sentence, *describe_advice(inspection.chunk_verdict, chunks.verdict)]
+    return DisplaySection(OTHER, tuple(sentences), (chunk_table(chunks.rows),))
+
+
+def describe_advice(rarest: ChunkVerdict, other: ChunkVerdict) -> Iterator[str]:
+    """Yield whether questions in their rarest words and in other words advise the same size, where both do."""
+    if Finding.UNKNOWN in (rarest.finding, other.finding):
+        return
+    if rarest.size == other.size:
+        yield "The advice is that of questions in their rarest words."
+    else:
+        yield f"The advice differs: questions in their rarest words have {name_size(rarest.size)}."
 
 
 def describe_work(work: WorkEstimate) -> str:
@@ -106,7 +136,7 @@ def describe_window(fading: Fading) -> Iterator[str]:
         )
 
 
-def _explain_unread(baseline: UnreadBaseline | None) -> str:
+def _explain_unread(baseline: WordBaseline | None) -> str:
     if baseline is None:
         return "."
     return (

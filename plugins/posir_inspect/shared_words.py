@@ -6,6 +6,7 @@ texts that is read says how far words alone go.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,7 @@ from mteb.timing import TimingStack
 
 from posir_inspect.question_task import PseudoQuestionTask
 from posir_tasks.embeddings.context import EncodingContext
+from posir_tasks.evidence import Integers
 from posir_tasks.profile import DEPTH, NDCG_AT_10, rank_columns
 from posir_tasks.search.dispatch import SearchRequest
 from posir_tasks.search.first_stage import load_first_stage
@@ -21,16 +23,16 @@ from posir_tasks.tasks.metadata import SPLIT
 
 
 @dataclass(frozen=True)
-class UnreadBaseline:
-    """nDCG@10 of questions about unread sentences, without the model."""
+class WordBaseline:
+    """nDCG@10 of questions without the model."""
 
     shared_words: float
-    """Score of BM25 with the part of each text that is read."""
+    """Score of BM25; of questions about unread sentences, with the part of each text that is read."""
     chance: float
     """Expected if texts are ranked at random."""
 
 
-def measure_unread_baseline(task: PseudoQuestionTask, window: int) -> UnreadBaseline | None:
+def measure_unread_baseline(task: PseudoQuestionTask, window: int) -> WordBaseline | None:
     """Search for the texts of unread sentences in what is read of all texts; None if everything is read.
 
     Args:
@@ -44,11 +46,22 @@ def measure_unread_baseline(task: PseudoQuestionTask, window: int) -> UnreadBase
     names, texts = data.corpus["id"][:], data.corpus["text"][:]
     tokens = dict(zip(data.evidence.document_ids, data.evidence.tokens.tolist(), strict=True))
     read = [text[: len(text) * window // max(window, tokens.get(name, 0))] for name, text in zip(names, texts, strict=True)]
+    return _search_words(task, read, beyond)
+
+
+def measure_word_baseline(task: PseudoQuestionTask) -> WordBaseline:
+    """Search for the texts of all questions of a task by their words alone."""
+    return _search_words(task, task.data.corpus["text"][:], np.arange(len(task.data.queries)))
+
+
+def _search_words(task: PseudoQuestionTask, texts: Sequence[str], rows: Integers) -> WordBaseline:
+    """Search for the texts of some questions, shape (n,), with BM25 in texts, or parts of them, in the order of the corpus."""
+    data, names = task.data, task.data.corpus["id"][:]
     (subset,) = task.metadata.hf_subsets_to_langscripts
-    queries = data.queries.select(beyond)
+    queries = data.queries.select(rows)
     positives = data.evidence.positives()
     request = SearchRequest(
-        corpus=Dataset.from_dict({"id": names, "text": read}),
+        corpus=Dataset.from_dict({"id": names, "text": texts}),
         queries=queries,
         positives=positives,
         top_ranked=None,
@@ -59,4 +72,4 @@ def measure_unread_baseline(task: PseudoQuestionTask, window: int) -> UnreadBase
     hits = load_first_stage(request).top_ranked
     ranks = [hits[query].index(positives[query]) + 1 if positives[query] in hits[query] else 0 for query in queries["id"][:]]
     chance = float(NDCG_AT_10[: min(DEPTH, len(names))].sum()) / len(names)
-    return UnreadBaseline(float(NDCG_AT_10[rank_columns(np.array(ranks, np.int64))].mean()), chance)
+    return WordBaseline(float(NDCG_AT_10[rank_columns(np.array(ranks, np.int64))].mean()), chance)

@@ -47,6 +47,7 @@ RATES = {
     "prefix": 0.05,
     "untranslated": 0.03,
     "missing sentence": 0.02,
+    "same words": 0.1,
 }
 NO_FAILURES = dict.fromkeys(RATES, 0.0)
 #: Words of context on either side of an answer in a quote, and characters at most.
@@ -300,6 +301,11 @@ class Answers:
         ratings = {scale: chosen.choice([4, 5]) for scale in ("fluency", "accuracy", "style")}
         complete = 2 * len(call.part("translation")) > len(call.part("original"))
         return {"reasoning": "It reads well.", "completeness": 5 if complete else 2, **ratings}
+
+    def other_words(self, call: ChatCall) -> Any:
+        """Ask with every word written backward, or with the words themselves."""
+        words = call.part("sentence").split()
+        return {"question": " ".join(words if self.state.draw(call, "same words") else [word[::-1] for word in words])}
 
     def translate_question(self, call: ChatCall) -> Any:
         assert self.state.translate

@@ -165,6 +165,51 @@ def test_long_texts_are_compared_in_excerpts_and_answers_come_one_by_one():
     assert "in excerpts of at most 512 tokens" in show(inspection)
 
 
+class EveryOther:
+    """Writes a question about every other sentence: the sentence backward, which a model that is blind to order knows."""
+
+    name = "test/first-words"
+
+    def write(self, requests):
+        return [" ".join(reversed(request.sentence.split())) if row % 2 else None for row, request in enumerate(requests)]
+
+
+def test_questions_in_other_words_stand_beside_the_others():
+    encoder, texts = FirstWords(), invent_texts(8, 12)
+    setup = Setup(ModelEncoder(encoder), None, collect(*texts), 30_000, writer=EveryOther())
+    inspection = inspect_model(setup)
+    searched = encoder.encoded[encoder.encoded.index(texts[0]) :]
+    assert len(searched) == len(set(searched))
+    other = inspection.other_words
+    assert [fading.wording for fading in inspection.fading] == [Wording.OTHER_WORDS, Wording.RAREST_WORDS]
+    assert other.questions == inspection.fading[0].scores.questions == inspection.fading[1].scores.questions - other.unwritten
+    assert (other.writer, other.by_itself) == ("test/first-words", True)
+    # The same words in another order.
+    assert other.words_alone.shared_words == pytest.approx(1)
+    assert [row.size for row in other.chunks.rows] == [row.size for row in inspection.chunks]
+    assert other.chunks.rows[0].ndcg_at_10.value == pytest.approx(inspection.fading[0].scores.ndcg_at_10.value)
+    shown = show(inspection)
+    assert "The same in other words" in shown
+    assert "That is the inspected model" in " ".join(shown.split())
+    wordings = [row.wording for row in Inspection(inspection).records() if row.chunk_size]
+    assert wordings == sorted(wordings, reverse=True)
+    assert len(wordings) == 2 * (len(inspection.chunks) - 1)
+    assert Inspection(inspection).to_html().count('class="chart"') == 2
+
+
+def test_a_writer_without_a_question_is_said_so():
+    class Silent:
+        name = "silent"
+
+        def write(self, requests):
+            return [None] * len(requests)
+
+    inspection = inspect_model(Setup(ModelEncoder(FirstWords()), None, collect(*invent_texts(3, 6)), 30_000, writer=Silent()))
+    assert inspection.other_words.questions == 0
+    assert len(inspection.fading) == 1
+    assert "0 questions that silent wrote" in show(inspection)
+
+
 def test_the_measured_chunks_are_what_the_named_model_runs():
     model, collection = build_encoder(), collect(*invent_texts(4, 8))
     setup = Setup(ModelEncoder(model), find_tokenizer(model), collection, None)
