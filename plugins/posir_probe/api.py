@@ -96,6 +96,8 @@ def probe(
     words: tuple[int, int] | None = None,
     min_tokens: int = 0,
     column: str | None = None,
+    question_writer: str | None = None,
+    llm: str | None = None,
     output_folder: str | Path = "results",
     batch_size: int = 32,
 ) -> ProbeMeasurements:
@@ -111,6 +113,9 @@ def probe(
         words: Draw texts of more than the first and fewer than the second number of words.
         min_tokens: Draw documents of at least so many tokens.
         column: Column or field of plain texts.
+        question_writer: For `needle_distractors`: an embedder, other than `model`, that chooses near-misses of a sentence and
+            writes questions in other words.
+        llm: A language model that writes these questions in its place: `MODEL`, or `MODEL@ADDRESS`.
         output_folder: Folder for results, as in `mteb run`; these are in `probes` beside them.
         batch_size: Number of texts encoded at a time.
 
@@ -129,16 +134,22 @@ def probe(
     """
     with track("Loading"):
         from posir_probe.catalog import select_probes
-        from posir_probe.probe import Selection
+        from posir_probe.needles import NeedleWriter
+        from posir_probe.probe import Selection, needs_needles
         from posir_probe.probing import ProbeRun, run_probes
         from posir_probe.sources import open_probe_source
         from posir_tasks.embeddings.encoding import load_encoder
 
         selection = Selection(seed, words, min_tokens)
         chosen = select_probes(probes)
+        if (question_writer or llm) and not any(map(needs_needles, chosen)):
+            raise PosirError("--question-writer and --llm go with --probe needle_distractors.")
+        if llm and not question_writer:
+            raise PosirError("--llm writes questions; near-misses need an embedder, too. Add --question-writer.")
         source = open_probe_source(data, column=column, limit=documents, selection=selection)
         encoder = load_encoder(str(model), revision, batch_size=batch_size)
-    results = run_probes(ProbeRun(encoder, source, Path(output_folder), documents, selection), chosen)
+        writer = NeedleWriter(load_encoder(question_writer, batch_size=batch_size), llm) if question_writer else None
+    results = run_probes(ProbeRun(encoder, source, Path(output_folder), documents, selection, writer), chosen)
     return ProbeMeasurements(tuple(results), Path(output_folder), tuple(source.skipped))
 
 

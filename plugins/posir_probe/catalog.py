@@ -6,13 +6,14 @@ import logging
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
-from posir_probe import controlled_pairs, needle_insertion, permutation, text_removal
+from posir_probe import controlled_pairs, needle_distractors, needle_insertion, permutation, text_removal
 from posir_probe.controlled_pairs import ControlledPairs
 from posir_probe.evidence_dilution import EvidenceDilution
 from posir_probe.evidence_location import EvidenceLocation
 from posir_probe.evidence_moving import EvidenceMoving, EvidenceMovingRetrieval
 from posir_probe.gradient_saliency import GradientSaliency
 from posir_probe.mirror_reversal import MirrorReversal
+from posir_probe.needle_distractors import NeedleDistractors
 from posir_probe.needle_insertion import NeedleInsertion
 from posir_probe.permutation import Permutation
 from posir_probe.permuted_languages import PermutedLanguages
@@ -46,7 +47,7 @@ DEFAULT: tuple[TextProbe | ModelProbe, ...] = (
     MirrorReversal(),
     GradientSaliency(),
 )
-#: The other readings of a paper and its code.
+#: The other readings of a paper and its code, and probes that need a second model.
 VARIANTS: tuple[TextProbe | ModelProbe, ...] = (
     permutation.PARTS,
     PermutedLanguages(),
@@ -56,6 +57,8 @@ VARIANTS: tuple[TextProbe | ModelProbe, ...] = (
     GradientSaliency("gradient_saliency_max", 100.0),
     EvidenceLocation(midpoint=False),
     EvidenceMovingRetrieval(),
+    NeedleDistractors(),
+    needle_distractors.WINS,
 )
 
 

@@ -59,6 +59,13 @@ def probe(
         int, typer.Option(min=0, help="Draw documents of at least so many tokens: 1024 for figure 5 of PosIR.")
     ] = 0,
     column: Annotated[str | None, typer.Option(help="Column or field of plain texts.")] = None,
+    question_writer: Annotated[
+        str | None,
+        typer.Option(help="For needle_distractors: an embedder, other than MODEL, that writes questions in other words."),
+    ] = None,
+    llm: Annotated[
+        str | None, typer.Option(help="A language model that writes them instead: MODEL, or MODEL@ADDRESS of a chat API.")
+    ] = None,
     output_folder: OutputFolder = Path("results"),
     batch_size: BatchSize = 32,
     html: Html = None,
@@ -79,6 +86,8 @@ def probe(
         words=parse_bounds(words) if words else None,
         min_tokens=min_tokens,
         column=column,
+        question_writer=question_writer,
+        llm=llm,
         output_folder=output_folder,
         batch_size=batch_size,
     )

@@ -72,6 +72,20 @@ class Selection:
         return f"seed {self.seed}{words}{f', at least {self.tokens} tokens' if self.tokens else ''}"
 
 
+@dataclass(frozen=True)
+class Needle:
+    """A sentence of a document, a question about it, and sentences of other documents that are nearly its meaning."""
+
+    document: str
+    """Id of the document."""
+    question: str
+    sentence: str
+    rest: tuple[str, ...]
+    """The document's other sentences, in order."""
+    near_misses: tuple[str, ...]
+    """The most similar first."""
+
+
 #: Any document.
 ANY = Selection()
 
@@ -93,6 +107,8 @@ class ProbeData:
     """The documents in every language that all of them have, text by id, by language; empty where the data is of one."""
     room: int | None = None
     """Most of its tokens that fit the model's window, with the prompt; None if that is unknown."""
+    needles: tuple[Needle, ...] = ()
+    """Needles in documents, where there is a model that writes questions about them."""
 
     @classmethod
     def from_texts(cls, texts: Iterable[str]) -> ProbeData:
@@ -147,7 +163,8 @@ class ProbeData:
     def _select(self, names: Iterable[str]) -> ProbeData:
         documents = {name: self.documents[name] for name in names}
         questions = tuple(question for question in self.questions if question.document in documents)
-        return replace(self, documents=documents, questions=questions, distractors={})
+        needles = tuple(needle for needle in self.needles if needle.document in documents)
+        return replace(self, documents=documents, questions=questions, needles=needles, distractors={})
 
 
 @dataclass(frozen=True)
@@ -223,6 +240,15 @@ class ParallelProbe(Protocol):
 
 
 @runtime_checkable
+class NeedleProbe(Protocol):
+    """A probe of needles, whose questions another model writes."""
+
+    @property
+    def needs_needles(self) -> bool:
+        """Whether it is."""
+
+
+@runtime_checkable
 class SpreadProbe(Protocol):
     """A probe whose figure shows the standard deviation of its values, too."""
 
@@ -289,6 +315,11 @@ def select_long_enough(data: ProbeData) -> tuple[list[tuple[str, str]], Counter[
 def needs_translations(probe: TextProbe | ModelProbe) -> bool:
     """Return whether a probe measures documents in several languages."""
     return isinstance(probe, ParallelProbe) and probe.needs_translations
+
+
+def needs_needles(probe: TextProbe | ModelProbe) -> bool:
+    """Return whether a probe measures needles."""
+    return isinstance(probe, NeedleProbe) and probe.needs_needles
 
 
 def is_evidence(text: str, span: Span) -> bool:

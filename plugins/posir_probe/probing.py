@@ -7,8 +7,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from posir_probe.needles import NeedleWriter
 from posir_probe.permuted_languages import NOT_PARALLEL
-from posir_probe.probe import ANY, ModelProbe, ProbeData, Selection, TextProbe, needs_questions, needs_translations, run_plans
+from posir_probe.probe import (
+    ANY,
+    ModelProbe,
+    ProbeData,
+    Selection,
+    TextProbe,
+    needs_needles,
+    needs_questions,
+    needs_translations,
+    run_plans,
+)
 from posir_probe.results import ProbeResult, SubsetSums, load_result, result_file, result_folder, save_result
 from posir_probe.sources import ProbeSource, SubsetData, read_parallel
 from posir_probe.sums import ProbeSums
@@ -24,6 +35,7 @@ logger = logging.getLogger(__name__)
 BLOCK = 50
 #: Name of the documents of all languages among the subsets of a result.
 ALL_LANGUAGES = "all languages"
+NO_WRITER = "needs an embedder that writes questions in other words. Name one with --question-writer."
 
 
 @dataclass(frozen=True)
@@ -37,6 +49,8 @@ class ProbeRun:
     """Most documents of a subset."""
     selection: Selection = ANY
     """Documents that the sample is drawn from."""
+    writer: NeedleWriter | None = None
+    """Writes the questions of probes of needles."""
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -104,14 +118,20 @@ class ProbeRunner:
         """Yield for each subset the samples of the probes of texts and of questions, with these probes."""
         run = self._run
         parallel = [probe for probe in self._probes if needs_translations(probe)]
-        others = [probe for probe in self._probes if probe not in parallel]
+        about_needles = [probe for probe in self._probes if needs_needles(probe)]
+        if run.writer is None:
+            self.failures |= {probe.name: f"{probe.name} {NO_WRITER}" for probe in about_needles}
+        others = [probe for probe in self._probes if probe not in parallel and probe not in about_needles]
         groups = [[probe for probe in others if needs_questions(probe) is asked] for asked in (False, True)]
-        for subset in run.source.subsets if others else ():
+        for subset in run.source.subsets if others or (about_needles and run.writer) else ():
             texts = subset.read()
-            yield [
+            samples = [
                 (self._sample(subset.name, texts, asked_about=needs_questions(probes[0])), probes)
                 for probes in filter(None, groups)
             ]
+            if about_needles and run.writer:
+                samples.append((self._sample_needles(subset.name, texts, run.writer, about_needles), about_needles))
+            yield samples
         translated = read_parallel(run.source) if parallel else None
         if translated:
             yield [(self._sample(ALL_LANGUAGES, translated, asked_about=False), parallel)]
@@ -123,6 +143,17 @@ class ProbeRunner:
         data = replace(texts.data, tokenizer=run.tokenizer, room=find_room(run.encoder.model, run.encoder.context))
         sampled = data.sample(run.documents, run.selection, asked_about=asked_about)
         return Sample(subset, texts.revision, str(run.selection), sampled)
+
+    def _sample_needles(
+        self, subset: str, texts: SubsetData, writer: NeedleWriter, probes: Sequence[TextProbe | ModelProbe]
+    ) -> Sample:
+        """Return the sample of all documents with needles in it, unless all is measured; other writers make another sample."""
+        sample = self._sample(subset, texts, asked_about=False)
+        sample = replace(sample, selection=f"{sample.selection}, questions by {writer.name}")
+        known = [sample.find_done(self.results[probe.name]) for probe in probes]
+        if all(subset_sums and subset_sums.is_complete for subset_sums in known):
+            return sample
+        return replace(sample, data=writer.write(sample.data))
 
     def _measure_texts(self, probes: Sequence[TextProbe], sample: Sample, encoder: ModelEncoder) -> None:
         """Measure block by block; a block is skipped by the probes that have measured it."""
