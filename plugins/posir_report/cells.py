@@ -17,7 +17,7 @@ from posir_tasks.axes import Axes
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.estimates import Estimate, Interval
 from posir_tasks.schemes import ALL_LENGTHS
-from posir_tasks.scores import flatten
+from posir_tasks.scores import ResultValues, flatten
 
 #: Cells with fewer queries are marked: at nDCG@10 near 0.5 their 95 % interval is wider than 0.16.
 FEW = 100
@@ -106,6 +106,24 @@ def pool_lengths(ranks: DocumentRanks, *, merged: bool) -> list[ProfileCell]:
     if merged:
         return _merge_bins(profile.positions, observations, ALL_LENGTHS)
     return _build_bucket(ALL_LENGTHS, profile.positions, profile.counts.sum(axis=(0, 2)), _estimate_bucket(observations))
+
+
+def find_beyond(values: ResultValues, cell: ProfileCell) -> float | None:
+    """Return the share of the evidence of a cell, in [0, 1], that ends beyond the model's window; None if it is unknown.
+
+    Args:
+        values: The values that the cell is of.
+        cell: Of any bins, merged ones included, of one length bucket or of all.
+    """
+    coverage, profile = values.coverage, values.profile
+    if coverage is None or not cell.queries:
+        return None
+    bins = len(profile.positions)
+    places = slice(round(cell.start * bins), round(cell.end * bins))
+    titles = profile.axes.length_titles
+    lengths = slice(None) if cell.length == ALL_LENGTHS else titles.index(cell.length)
+    total, within = (one.counts[lengths, places].sum() for one in (profile, coverage.within_window))
+    return float(1 - within / total) if total else None
 
 
 def is_sparse(axes: Axes, queries: Integers) -> bool:

@@ -2,20 +2,24 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from itertools import chain
+from typing import Any, Literal
 
 import altair as alt
 
-from posir_report.cells import FEW, MIN_QUERIES, ProfileCell, pool_curve_cells
+from posir_report.cells import FEW, MIN_QUERIES, ProfileCell, find_beyond, pool_curve_cells
+from posir_report.findings import name_shortly, title_effect, title_lengths, title_models, title_sensitivity
 from posir_report.labels import model_labels, partial_suffix, shorten_middle
-from posir_report.summary import TaskSummary, build_rows
+from posir_report.summary import ReportRow, TaskSummary, build_rows
 from posir_report.tables import truncation_notes
 from posir_significance.verdict import describe_verdict
 from posir_tasks.cells import CellCounts
 from posir_tasks.display.charts.layers import (
     LENGTH,
+    MAX_LABELS,
     MEAN_TITLES,
     MODEL,
+    MOSTLY,
     PERCENT,
     POSITION,
     QUERIES,
@@ -23,27 +27,39 @@ from posir_tasks.display.charts.layers import (
     build_positions,
     cell_tooltips,
     curve,
+    describe_scores,
+    explain_window,
     facet_panels,
     heat_color,
     interval_rule,
+    mark_beyond,
     model_tooltips,
+    name_lines,
     null_band,
     number_tooltips,
     percent_tooltips,
     psi_null_range,
+    window_shade,
     with_percentages,
 )
 from posir_tasks.display.charts.theme import COLORS, DASHES, FAINT, INK, NULL, SHAPES, add_frame, build_chart, cycle_scale
-from posir_tasks.display.numbers import format_score
+from posir_tasks.display.numbers import format_percent, format_psi, format_score
+from posir_tasks.schemes import ALL_LENGTHS
 from posir_tasks.scores import Unit
 
+#: Height of a chart of several models.
+HEIGHT = 340
 #: Most models whose intervals are drawn over each other.
 MAX_INTERVALS = 4
-FEW_NOTE = f"Hollow points: fewer than {FEW} queries."
+FEW_NOTE = f" Hollow points: fewer than {FEW} queries."
 #: Fields that each axis of PSI against nDCG@10 must cover, and its margin in tenths.
 NDCG_FIELDS = ("ndcg_at_10", "ndcg_at_10_low", "ndcg_at_10_high")
 PSI_FIELDS = ("psi_shown", "psi_high", "psi_null_high")
 MARGIN = 0.2
+#: Height of a name as a share of a panel's, and the share of its width that a name may take.
+LINE, HALF = 0.08, 0.5
+#: What PSI against nDCG@10 shows, here and on the leaderboard.
+CAPTION = "Position sensitivity (PSI) against retrieval quality (nDCG@10)"
 #: Scores from here on are dark in the heat map, where text must be white.
 DARK = 0.72
 #: Most positions whose names are printed horizontally below a heat map.
@@ -51,37 +67,61 @@ HORIZONTAL = 6
 
 
 def draw_curves(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VConcatChart:
-    """Return nDCG@10 over position, a panel for each length bucket, with intervals and null bands."""
+    """Return nDCG@10 over position, a panel for each length bucket, with intervals, null bands and the model's window."""
     shown = {cell.length for cell in cells}
     panels = {length: title for length, title in length_titles(summary.profile.cell_counts()).items() if length in shown}
-    positions = build_positions(summary.profile.axes)
-    base = with_percentages(build_chart([{**cell.columns(), "panel": panels[cell.length]} for cell in cells]))
+    positions, window = build_positions(summary.profile.axes), find_window(summary)
+    values = mark_beyond(
+        [{**cell.columns(), "panel": panels[cell.length], "beyond_share": find_beyond(summary.values, cell)} for cell in cells],
+        window,
+    )
+    base = with_percentages(build_chart(values))
+    fill = _hollow_if_few(alt.value(COLORS[0]))
     layers = [
+        *window_shade(base, positions),
         null_band(base, NULL, positions),
         *curve(
             base,
             positions,
             alt.ColorValue(COLORS[0]),
             "rule",
-            point={"fill": _hollow_if_few(alt.value(COLORS[0])), "tooltip": [LENGTH, *cell_tooltips()]},
+            point={"fill": fill, "tooltip": [LENGTH, *cell_tooltips()]},
         ),
     ]
     width, height = (370, 190) if len(panels) > 1 else (720, 300)
+    chart = facet_panels(layers, panels.values(), width, height)
     overall = build_rows(summary)[0]
-    explanation = f"Line: mean nDCG@10 of the queries with evidence at that position. {FEW_NOTE}"
+    explanation = _explain_curves(summary, cells, overall, explain_window(values, window))
+    seen = " ".join(describe_scores(f"{panels[length]}: nDCG@10", _list_scores(cells, length)) for length in panels)
+    return add_frame(chart, title_effect(overall), name_run(summary), explanation, cite([summary]), seen)
+
+
+def _explain_curves(summary: TaskSummary, cells: Sequence[ProfileCell], overall: ReportRow, window: str) -> str:
+    """Return what the marks of curves are, and the verdict on position with the window's part in it."""
+    explanation = "Line: mean nDCG@10 of the queries with evidence at that position."
     if overall.start_to_end:
         change = format_score(Unit.POINTS, overall.start_to_end)
         explanation = f"From start to end, first minus last third, at all lengths: {change} points. {explanation}"
-    explanation += merging_note(summary, cells)
+    explanation += few_note(cells) + merging_note(summary, cells)
     if any(cell.ndcg_at_10 and cell.ndcg_at_10.interval for cell in cells):
+        explanation += " Vertical bars: 95 % intervals."
+    if any(cell.null_band for cell in cells):
         explanation += (
-            " Vertical bars: 95 % intervals. Gray: the null band, which contains 95 % of the means if position has no effect; "
-            "one of 20 positions lies outside by chance."
+            " Gray: the null band, which contains 95 % of the means if position has no effect; one of 20 positions lies "
+            "outside by chance."
         )
     bias = f"Position bias: {describe_verdict(overall, overall.verdict)}."
-    explanation = " ".join([bias, explanation, *truncation_notes([shorten_middle(summary.model)], [summary])])
-    chart = facet_panels(layers, panels.values(), width, height)
-    return add_frame(chart, "nDCG@10 by position of the evidence", name_run(summary), explanation, cite([summary]))
+    notes = truncation_notes([shorten_middle(summary.model)], [summary])
+    return " ".join([bias, explanation + window, *notes])
+
+
+def find_window(summary: TaskSummary) -> int | None:
+    """Return the tokens of a text that a model reads, if they are known."""
+    return summary.values.coverage.window if summary.values.coverage else None
+
+
+def _list_scores(cells: Sequence[ProfileCell], length: str) -> list[float | None]:
+    return [cell.ndcg_at_10.value if cell.ndcg_at_10 else None for cell in cells if cell.length == length]
 
 
 def draw_heat_map(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VConcatChart:
@@ -107,8 +147,8 @@ def draw_heat_map(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VCo
         "Darker is higher. Each cell has nDCG@10 x 100 and below it the number of queries. Small squares: fewer than "
         f"{FEW} queries, so the score is uncertain. Dash: no queries."
     )
-    title = f"nDCG@10 and queries by {'length of the document and ' if len(rows) > 1 else ''}position of the evidence"
-    return add_frame(chart, title, name_run(summary), explanation, cite([summary]))
+    seen = f"A table of {len(rows)} lengths by {len(axes.positions)} positions of the evidence."
+    return add_frame(chart, title_lengths(build_rows(summary)), name_run(summary), explanation, cite([summary]), seen)
 
 
 def _heat_layers(base: alt.Chart) -> list[alt.Chart]:
@@ -133,76 +173,188 @@ def _heat_layers(base: alt.Chart) -> list[alt.Chart]:
 
 def draw_models(summaries: Sequence[TaskSummary]) -> alt.VConcatChart:
     """Return nDCG@10 over position, all lengths together, of the models on one task in one scheme."""
-    axes, task = summaries[0].profile.axes, summaries[0].task
-    labels = [
-        f"{name} · {summary.profile.queries:,} queries"
-        for name, summary in zip(model_labels(summaries), summaries, strict=True)
-    ]
+    names, rows = model_labels(summaries), [build_rows(summary)[0] for summary in summaries]
+    chart, explanation, seen = compare_curves(summaries, names)
+    return add_frame(chart, title_models(names, rows), summaries[0].task, explanation, cite(summaries), seen)
+
+
+def compare_curves(summaries: Sequence[TaskSummary], names: Sequence[str]) -> tuple[alt.LayerChart, str, str]:
+    """Return the curves of models on one task over each other, what their marks are, and their scores in words.
+
+    Args:
+        summaries: Of one task and scheme.
+        names: A name for each.
+    """
+    labels = [f"{name} · {summary.profile.queries:,} queries" for name, summary in zip(names, summaries, strict=True)]
     curves = pool_curve_cells(summaries)
     values = [
         {**cell.columns(), "label": label, "model": summary.model}
         for label, summary, cells in zip(labels, summaries, curves, strict=True)
         for cell in cells
     ]
-    known = any(value.get("ndcg_at_10_low") is not None for value in values)
-    legible = known and len(summaries) <= MAX_INTERVALS
-    fill = _hollow_if_few({"field": "label", "type": "nominal", "scale": cycle_scale(labels, COLORS), "legend": None})
-    scores = percent_tooltips(MEAN_TITLES)
-    layers = curve(
-        with_percentages(build_chart(values)),
-        build_positions(axes),
-        color_by_model(labels),
-        "area" if legible else None,
-        line={"strokeDash": alt.StrokeDash("label:N", scale=cycle_scale(labels, DASHES), legend=None)},
-        point={"shape": shape_by_model(labels), "fill": fill, "tooltip": [MODEL, POSITION, QUERIES, *scores]},
-    )
-    explanation = f"All lengths together. Lines: mean of the queries with evidence at that position. {FEW_NOTE}"
-    explanation += merging_note(summaries[0], curves[0])
+    known, ends = any(value.get("ndcg_at_10_low") is not None for value in values), _list_ends(names, curves)
+    legible, named = known and len(summaries) <= MAX_INTERVALS, len(ends) == len(names) <= MAX_LABELS
+    legend = None if named else legend_of_models(labels)
+    color = alt.Color("label:N", scale=cycle_scale(labels, COLORS), legend=legend)
+    fill = {"field": "label", "type": "nominal", "scale": cycle_scale(labels, COLORS), "legend": legend}
+    positions = build_positions(summaries[0].profile.axes)
+    windows = find_window_ends(summaries, curves) if positions.equal_bins else []
+    layers = [
+        *_draw_window_ends(windows),
+        *curve(
+            with_percentages(build_chart(values)),
+            positions,
+            color,
+            "area" if legible else None,
+            line={"strokeDash": alt.StrokeDash("label:N", scale=cycle_scale(labels, DASHES), legend=legend)},
+            point={
+                "shape": alt.Shape("label:N", scale=cycle_scale(labels, SHAPES), legend=legend),
+                "fill": _hollow_if_few(fill),
+                "tooltip": [MODEL, POSITION, QUERIES, *percent_tooltips(MEAN_TITLES)],
+            },
+        ),
+        *(name_lines(ends, positions, summaries[0].profile.positions) if named else []),
+    ]
+    explanation = "All lengths together. Lines: mean of the queries with evidence at that position."
+    explanation += few_note(chain(*curves)) + merging_note(summaries[0], curves[0])
     if known:
         explanation += " Shaded: 95 % intervals." if legible else " Intervals are in the chart of each model."
-    chart = alt.layer(*layers).properties(width=740, height=340)
-    return add_frame(chart, "Models compared: nDCG@10 by position of the evidence", task, explanation, cite(summaries))
+    if windows:
+        explanation += " Dotted: from there on, most of the evidence is beyond the tokens that a model reads."
+    seen = " ".join(describe_scores(name, _list_scores(cells, ALL_LENGTHS)) for name, cells in zip(names, curves, strict=True))
+    return alt.layer(*layers).properties(width=740, height=HEIGHT), explanation, seen
+
+
+def _list_ends(names: Sequence[str], curves: Sequence[Sequence[ProfileCell]]) -> dict[str, float]:
+    """Return the last score of each model's curve by its short name; of models without any score, none."""
+    ends: dict[str, float] = {}
+    for name, cells in zip(names, curves, strict=True):
+        scores = [cell.ndcg_at_10.value for cell in cells if cell.ndcg_at_10]
+        short = name_shortly(name)
+        ends |= {name if short in ends else short: score for score in scores[-1:]}
+    return ends
+
+
+def find_window_ends(summaries: Sequence[TaskSummary], curves: Sequence[Sequence[ProfileCell]]) -> list[dict[str, Any]]:
+    """Return the windows of models, each with the position from which on most evidence is beyond it, if there is one."""
+    ends: dict[int, float] = {}
+    for summary, cells in zip(summaries, curves, strict=True):
+        shares = ((cell.start, find_beyond(summary.values, cell)) for cell in cells)
+        start = next((start for start, share in shares if share is not None and share > MOSTLY), None)
+        window = find_window(summary)
+        if start is not None and window is not None:
+            ends.setdefault(window, start)
+    return [{"x": start, "window": f"beyond {window:,} tokens"} for window, start in sorted(ends.items())]
+
+
+def _draw_window_ends(windows: Sequence[Mapping[str, Any]]) -> list[alt.Chart]:
+    """Return a dotted line where each window ends, named below; the names of several are at different heights."""
+    layers = []
+    for place, window in enumerate(windows):
+        base = build_chart([window]).encode(x=alt.X("x:Q"))
+        left = window["x"] <= HALF
+        layers += [
+            base.mark_rule(strokeDash=[2, 3], color=FAINT),
+            base.mark_text(align="left" if left else "right", dx=4 if left else -4, fontSize=11, color=INK).encode(
+                y=alt.value(HEIGHT - 10 - 14 * place), text="window:N"
+            ),
+        ]
+    return layers
 
 
 def draw_psi_against_ndcg(summaries: Sequence[TaskSummary]) -> alt.VConcatChart:
-    """Return PSI, which must be defined, against nDCG@10: a panel per task, a point per model, intervals and null."""
+    """Return PSI, which must be defined, against nDCG@10: a panel per task, a point per model.
+
+    A point is the estimate of the true PSI with its interval; where there is none, the observed PSI with PSI under the null.
+    """
     names = model_labels(summaries)
     labels, panels = list(dict.fromkeys(names)), task_titles(summaries)
+    rows = [build_rows(summary)[0] for summary in summaries]
     values = [
-        {**row.columns(), "psi_shown": row.best_psi, "label": name, "panel": panels[summary.task]}
-        for name, summary in zip(names, summaries, strict=True)
-        for row in build_rows(summary)[:1]
+        {**row.columns(), "psi_shown": row.best_psi, "label": name, "short": name_shortly(name), "panel": panels[row.task]}
+        # Chance adds to the observed PSI only, so an estimate has nothing to do with its null distribution.
+        | ({"psi_null": None, "psi_null_low": None, "psi_null_high": None} if row.psi else {})
+        for name, row in zip(names, rows, strict=True)
     ]
-    base = with_percentages(build_chart(values)).encode(
-        x=alt.X("ndcg_at_10:Q", title=SCORE, scale=cover_tenths(values, NDCG_FIELDS), axis=PERCENT),
-        y=alt.Y("psi_shown:Q", title="PSI", scale=cover_tenths(values, PSI_FIELDS, start=0)),
+    x_scale, y_scale = cover_tenths(values, NDCG_FIELDS), cover_tenths(values, PSI_FIELDS, start=0)
+    center = sum(x_scale.to_dict()["domain"]) / 2
+    named = can_name_points(values, x_scale, y_scale)
+    points = [{**value, "in_right_half": value["ndcg_at_10"] > center} for value in values]
+    base = with_percentages(build_chart(points)).encode(
+        x=alt.X("ndcg_at_10:Q", title=SCORE, scale=x_scale, axis=PERCENT), y=alt.Y("psi_shown:Q", title="PSI", scale=y_scale)
     )
-    color, task = color_by_model(labels), alt.Tooltip("task:N", title="Task")
-    layers = [
-        psi_null_range(base, NULL),
-        interval_rule(base, "ndcg_at_10", "x", color),
-        interval_rule(base, "psi", "y", color),
-        base.mark_point(size=70, opacity=1, filled=True, stroke="white", strokeWidth=0.6).encode(
-            color=color,
-            shape=shape_by_model(labels),
-            tooltip=[
-                MODEL,
-                task,
-                *model_tooltips(),
-                *number_tooltips({"p_corrected": "p"}),
-                alt.Tooltip("verdict:N", title="Position bias"),
-            ],
-        ),
-    ]
-    explanation = "Further right: better retrieval. Further down: less dependent on the position of the evidence."
-    if any(value.get("psi_null") is not None for value in values):
-        explanation += (
-            " Points: estimates of the true PSI; thin lines: 95 % intervals. Gray: what the observed PSI shows if position has "
-            "no effect, its central 90 %."
-        )
+    layers = _draw_points(base, labels, x_scale, y_scale, named=named)
+    if any(value.get("psi_null_high") is not None for value in values):
+        layers.insert(0, psi_null_range(base.transform_filter("isValid(datum.psi_null_high)"), NULL))
     chart = facet_panels(layers, panels.values(), 370 if len(panels) > 1 else 760, 300)
-    title = "Position sensitivity (PSI) against retrieval quality (nDCG@10)"
-    return add_frame(chart, title, "", explanation, cite(summaries))
+    seen = " ".join(
+        f"{row.task}, {name}: nDCG@10 {format_percent(row.ndcg_at_10.value if row.ndcg_at_10 else None)}, PSI "
+        f"{format_psi(row.best_psi)}."
+        for name, row in zip(names, rows, strict=True)
+    )
+    return add_frame(chart, title_sensitivity(names, rows), CAPTION, explain_points(values), cite(summaries), seen)
+
+
+def _draw_points(
+    base: alt.Chart, labels: Sequence[str], x_scale: alt.Scale, y_scale: alt.Scale, *, named: bool
+) -> list[alt.Chart]:
+    """Return intervals and points of models, with their names beside them or in a legend."""
+    legend = None if named else legend_of_models(labels)
+    color = alt.Color("label:N", scale=cycle_scale(labels, COLORS), legend=legend)
+    tooltips = [
+        MODEL,
+        alt.Tooltip("task:N", title="Task"),
+        *model_tooltips(),
+        *number_tooltips({"p_corrected": "p"}),
+        alt.Tooltip("verdict:N", title="Position bias"),
+    ]
+    points = base.mark_point(size=70, opacity=1, filled=True, stroke="white", strokeWidth=0.6).encode(
+        color=color, shape=alt.Shape("label:N", scale=cycle_scale(labels, SHAPES), legend=legend), tooltip=tooltips
+    )
+    sides: list[tuple[str, Literal["left", "right"], int]] = [
+        ("datum.in_right_half", "right", -8),
+        ("!datum.in_right_half", "left", 8),
+    ]
+    texts = [
+        base.transform_filter(side).mark_text(align=align, dx=dx, dy=-9, fontSize=11, color=INK).encode(text="short:N")
+        for side, align, dx in sides
+    ]
+    intervals = [
+        interval_rule(base, "ndcg_at_10", "x", color, x_scale),
+        interval_rule(base, "psi", "y", color, y_scale),
+    ]
+    return [*intervals, points, *(texts if named else [])]
+
+
+def explain_points(values: Sequence[Mapping[str, Any]]) -> str:
+    """Return what the points of PSI against nDCG@10 are, as the leaderboard does."""
+    estimated = any(value.get("psi") is not None for value in values)
+    observed = any(value.get("psi") is None for value in values)
+    intervals = any(value.get(f"{name}_low") is not None for value in values for name in ("ndcg_at_10", "psi"))
+    null = any(value.get("psi_null_high") is not None for value in values)
+    return " ".join(
+        [
+            "Further right: better retrieval. Further down: less dependent on the position of the evidence.",
+            *(["Points: estimates of the true PSI."] if estimated else []),
+            *([f"{'Other points' if estimated else 'Points'}: observed PSI, which chance increases."] if observed else []),
+            *(["Lines: 95 % intervals."] if intervals else []),
+            *(["Gray: what the observed PSI shows if position has no effect, its central 90 %."] if null else []),
+        ]
+    )
+
+
+def can_name_points(values: Sequence[Mapping[str, Any]], x_scale: alt.Scale, y_scale: alt.Scale) -> bool:
+    """Return whether few enough models have points so far from each other that their names do not overlap."""
+    if len({value["label"] for value in values}) > MAX_LABELS:
+        return False
+    (_, high), (left, right) = y_scale.to_dict()["domain"], x_scale.to_dict()["domain"]
+    return all(
+        abs(one["psi_shown"] - other["psi_shown"]) > LINE * high
+        or abs(one["ndcg_at_10"] - other["ndcg_at_10"]) > HALF * (right - left)
+        for place, one in enumerate(values)
+        for other in values[:place]
+        if one["panel"] == other["panel"]
+    )
 
 
 def _hollow_if_few(fill: Any) -> Any:
@@ -215,6 +367,11 @@ def cover_tenths(values: Iterable[Mapping[str, Any]], fields: Sequence[str], *, 
     shown: list[float] = [number for row in values for field in fields if (number := row.get(field)) is not None]
     low = math.floor(max(0.0, min(shown) * 10 - MARGIN)) / 10 if start is None else start
     return alt.Scale(domain=[low, min(10, math.ceil(max(shown) * 10 + MARGIN)) / 10])
+
+
+def few_note(cells: Iterable[ProfileCell]) -> str:
+    """Return a sentence that follows others if some of the cells have few queries."""
+    return FEW_NOTE if any(cell.few for cell in cells) else ""
 
 
 def merging_note(summary: TaskSummary, cells: Sequence[ProfileCell]) -> str:
@@ -251,14 +408,8 @@ def task_titles(summaries: Sequence[TaskSummary]) -> dict[str, str]:
     return titles
 
 
-def color_by_model(labels: Sequence[str]) -> alt.Color:
-    """Return a color for each model, with the legend below the chart, where long names have room."""
-    legend = alt.Legend(
+def legend_of_models(labels: Sequence[str]) -> alt.Legend:
+    """Return a legend below the chart, where long names have room."""
+    return alt.Legend(
         orient="bottom", columns=1 if max(map(len, labels)) > 46 else 2, title=None, symbolOpacity=1, symbolStrokeWidth=0
     )
-    return alt.Color("label:N", scale=cycle_scale(labels, COLORS), legend=legend)
-
-
-def shape_by_model(labels: Sequence[str]) -> alt.Shape:
-    """Return a shape for each model."""
-    return alt.Shape("label:N", scale=cycle_scale(labels, SHAPES), title=None)

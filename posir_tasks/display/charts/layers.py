@@ -12,6 +12,8 @@ from typing import Any, Literal
 import altair as alt
 
 from posir_tasks.axes import Axes
+from posir_tasks.display.charts.theme import BEYOND, INK, TEXT_COLORS, build_chart
+from posir_tasks.display.numbers import format_percent
 
 SCORE = "nDCG@10 (x 100)"
 PERCENT = alt.Axis(labelExpr="round(datum.value * 100)", tickCount=5, tickMinStep=0.01)
@@ -32,6 +34,15 @@ MODEL = alt.Tooltip("model:N", title="Model")
 LENGTH = alt.Tooltip("length:N", title="Length")
 POSITION = alt.Tooltip("position:N", title="Position")
 QUERIES = alt.Tooltip("queries:Q", title="Queries", format=",")
+
+#: Most lines that are named beside their ends; of more, a legend has the names.
+MAX_LABELS = 4
+#: Least distance between the names of lines on an axis of scores from 0 to 1, and how far above its end a name is.
+LABEL_GAP, LABEL_LIFT = 0.06, 0.05
+#: Most characters of such a name: the width of a telephone has room for them.
+LABEL_LETTERS = 26
+#: A position counts as beyond a model's window if more than this share of its evidence ends there.
+MOSTLY = 0.5
 
 #: A constant color, or one that a page sets.
 Shade = str | alt.ExprRef
@@ -106,6 +117,91 @@ def curve(
     ]
 
 
+def mark_beyond(rows: Iterable[Mapping[str, Any]], window: int | None) -> list[dict[str, Any]]:
+    """Return the rows of curves with `beyond`, whether most of their evidence is beyond the window, and its label at the first.
+
+    Args:
+        rows: Of cells in order, with the name of their `panel` if there are several, and `beyond_share` in [0, 1] or None.
+        window: Tokens of a text that the model reads; None if unknown.
+    """
+    labeled: set[Any] = set()
+    marked = []
+    for row in rows:
+        share = row.get("beyond_share")
+        beyond = window is not None and share is not None and share > MOSTLY
+        label = f"beyond {window:,} tokens" if beyond and row.get("panel") not in labeled else None
+        if beyond:
+            labeled.add(row.get("panel"))
+        marked.append({**row, "beyond": beyond, "beyond_label": label})
+    return marked
+
+
+def window_shade(base: alt.Chart, positions: Positions) -> list[alt.Chart]:
+    """Return a shade where most evidence is beyond the model's window, and its name; rows are those of `mark_beyond`."""
+    shade = base.transform_filter("datum.beyond").mark_rect(color=BEYOND)
+    named = base.transform_filter("isValid(datum.beyond_label)")
+    x = {"x": "start:Q"} if positions.equal_bins else {"x": positions.axis}
+    sides: list[tuple[str, Literal["left", "right"], int]] = [
+        ("datum.start <= 0.5", "left", 4),
+        ("datum.start > 0.5", "right", -4),
+    ]
+    return [
+        shade.encode(**positions.extent, y=alt.value(0), y2=alt.value("height")),
+        *(
+            named.transform_filter(side)
+            .mark_text(align=align, dx=dx, color=INK, fontSize=11)
+            .encode(**x, y=alt.value(10), text="beyond_label:N")
+            for side, align, dx in sides
+        ),
+    ]
+
+
+def explain_window(rows: Iterable[Mapping[str, Any]], window: int | None) -> str:
+    """Return a sentence that follows others if a chart has the shade of `window_shade`."""
+    shaded = any(row.get("beyond") for row in rows)
+    return f" Yellow: most of the evidence is beyond the {window:,} tokens that the model reads." if shaded else ""
+
+
+def name_lines(ends: Mapping[str, float], positions: Positions, names: Sequence[str]) -> list[alt.Chart]:
+    """Return the names of lines above their right ends, at heights that do not overlap, in dark versions of their colors.
+
+    Args:
+        ends: The last score of each line in [0, 1], by its name, in the order of the colors.
+        positions: The horizontal axis.
+        names: Names of the position bins.
+    """
+    x = positions.axis
+    layers = []
+    for place, (name, height) in enumerate(zip(ends, spread_heights(list(ends.values())), strict=True)):
+        text = name if len(name) <= LABEL_LETTERS else f"{name[: LABEL_LETTERS - 1]}…"
+        base = build_chart([{"middle": 1.0, "position": names[-1], "height": height, "name": text}])
+        encoded = base.encode(x=x, y=ndcg_axis("height"), text="name:N")
+        style: dict[str, Any] = {"align": "right", "dx": -3 if positions.equal_bins else 12, "fontSize": 12, "fontWeight": 600}
+        halo = encoded.mark_text(**style, stroke="white", strokeWidth=4, strokeJoin="round", color="white")
+        layers += [halo, encoded.mark_text(**style, color=TEXT_COLORS[place % len(TEXT_COLORS)])]
+    return layers
+
+
+def spread_heights(ends: Sequence[float]) -> list[float]:
+    """Return heights of names in [0, 1], above the ends of their lines in the same order, at least `LABEL_GAP` apart."""
+    order = sorted(range(len(ends)), key=ends.__getitem__)
+    heights = [min(ends[place] + LABEL_LIFT, 1 - LABEL_GAP / 2) for place in order]
+    for place in range(1, len(heights)):
+        heights[place] = max(heights[place], heights[place - 1] + LABEL_GAP)
+    overflow = max(0.0, heights[-1] - (1 - LABEL_GAP / 2)) if heights else 0.0
+    for place in reversed(range(len(heights))):
+        limit = heights[place + 1] - LABEL_GAP if place + 1 < len(heights) else heights[place] - overflow
+        heights[place] = min(heights[place], limit)
+    by_place = dict(zip(order, heights, strict=True))
+    return [by_place[place] for place in range(len(ends))]
+
+
+def describe_scores(name: str, scores: Iterable[float | None]) -> str:
+    """Return the scores of a line in words, for readers who do not see it: `nDCG@10 from start to end: 62, 39, 27.`"""
+    shown = ", ".join(format_percent(score, ".0f") for score in scores)
+    return f"{name} from start to end: {shown}."
+
+
 def heat_color(scale: alt.Scale) -> alt.Color:
     """Return the color of nDCG@10 in a heat map, with its legend below."""
     legend = alt.Legend(labelExpr="round(datum.value * 100)", orient="bottom", gradientLength=200)
@@ -118,9 +214,13 @@ def psi_null_range(base: alt.Chart, shade: Shade) -> alt.Chart:
     return bar
 
 
-def interval_rule(base: alt.Chart, field: str, channel: Literal["x", "y"], color: Color) -> alt.Chart:
-    """Return the 95 % intervals of a score as thin lines along a channel."""
-    ends = {channel: f"{field}_low:Q", f"{channel}2": f"{field}_high:Q"}
+def interval_rule(
+    base: alt.Chart, field: str, channel: Literal["x", "y"], color: Color, scale: alt.Scale | None = None
+) -> alt.Chart:
+    """Return the 95 % intervals of a score as thin lines along a channel, on its scale if it is given."""
+    encode = {"x": alt.X, "y": alt.Y}[channel]
+    low = encode(f"{field}_low:Q", scale=scale) if scale is not None else encode(f"{field}_low:Q")
+    ends = {channel: low, f"{channel}2": f"{field}_high:Q"}
     rule: alt.Chart = base.mark_rule(strokeWidth=1.3, opacity=0.75).encode(**ends, color=color)
     return rule
 

@@ -11,7 +11,10 @@ import altair as alt
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9")
 DASHES = ([1, 0], [6, 3], [2, 2], [9, 3, 2, 3], [12, 4])
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross")
-NULL, FAINT, INK = "#d4d4d4", "#666666", "#1a1a1a"
+#: The same colors for text, as dark as its contrast with white demands (at least 4.5 to 1).
+TEXT_COLORS = ("#005f96", "#a34700", "#00704f", "#97477a", "#000000", "#825900", "#1f6f9e")
+#: The null band, evidence beyond a model's window, and text.
+NULL, BEYOND, FAINT, INK = "#d4d4d4", "#faeccb", "#666666", "#1a1a1a"
 #: Characters per line of a title, and of the text above and below a chart; a chart is about 800 pixels wide.
 TITLE_WIDTH, TEXT_WIDTH = 84, 138
 
@@ -27,11 +30,24 @@ def build_chart(rows: Sequence[Mapping[str, Any]]) -> alt.Chart:
 
 
 def add_frame(
-    chart: alt.LayerChart | alt.FacetChart | alt.VConcatChart, title: str, subject: str, explanation: str, source: str
+    chart: alt.LayerChart | alt.FacetChart | alt.VConcatChart,
+    title: str,
+    subject: str,
+    explanation: str,
+    source: str,
+    seen: str = "",
 ) -> alt.VConcatChart:
     """Return a chart with a title of two lines and an explanation of its marks above, and its source below.
 
     A page, where text wraps by itself, takes the four texts from `usermeta` and draws the chart without them.
+
+    Args:
+        chart: Its marks and axes.
+        title: The finding.
+        subject: What it is of.
+        explanation: What the marks are.
+        source: Data and revisions.
+        seen: The numbers in a sentence, for readers who do not see the marks.
     """
     lines = [*wrap(title, TITLE_WIDTH), *wrap(subject, TITLE_WIDTH)]
     headed = alt.vconcat(chart).properties(title=alt.TitleParams(lines, subtitle=wrap(explanation), anchor="start", offset=14))
@@ -49,7 +65,7 @@ def add_frame(
         .configure_legend(labelFontSize=11, titleFontSize=11, labelLimit=640, titleFontWeight="normal", symbolSize=90)
     )
     framed.usermeta = {"title": title, "subject": subject, "explanation": explanation, "source": source}
-    framed.description = " ".join(filter(None, (f"{title}.", subject and f"{subject}.", explanation)))
+    framed.description = " ".join(filter(None, (f"{title}.", subject and f"{subject}.", seen, explanation)))
     return framed
 
 
