@@ -9,7 +9,15 @@ from posir_inspect.inspection import ChunkRow, Fading, ModelInspection, OtherWor
 from posir_inspect.pseudo_questions import Wording
 from posir_inspect.shared_words import WordBaseline
 from posir_inspect.verdicts import ChunkVerdict, Finding, name_size
-from posir_tasks.display.numbers import format_count, format_estimate, format_percent, format_score
+from posir_tasks.display.numbers import (
+    MISSING,
+    format_count,
+    format_estimate,
+    format_interval,
+    format_percent,
+    format_points,
+    format_score,
+)
 from posir_tasks.display.progress import format_seconds
 from posir_tasks.display.sections import DisplaySection
 from posir_tasks.display.tables import Table, build_columns
@@ -122,8 +130,8 @@ def describe_unread(inspection: ModelInspection) -> str:
     unread = inspection.unread
     if not unread.texts_cut:
         return "All of these texts are read to the end."
-    share = format_estimate(unread.share, format_percent)
-    return f"{share} % of these texts is never read: {unread.texts_cut:,} of {inspection.texts:,} are longer."
+    share = f"{format_percent(unread.share.value)} % {format_interval(unread.share, format_percent)}".rstrip()
+    return f"{share} of these texts is never read: {unread.texts_cut:,} of {inspection.texts:,} are longer."
 
 
 def describe_window(fading: Fading) -> Iterator[str]:
@@ -163,8 +171,7 @@ def _score_row(name: str, scores: Scores) -> tuple[str, ...]:
         name,
         format_count(scores.questions),
         format_percent(scores.ndcg_at_10.value if scores.ndcg_at_10 else None),
-        # Unsigned, to save width.
-        format_score(Unit.PERCENT, scores.start_to_end),
+        format_score(Unit.POINTS, scores.start_to_end),
         format_score(Unit.INDEX, scores.psi),
         format_score(Unit.INDEX, scores.psi_null),
     )
@@ -186,8 +193,8 @@ def chunk_table(chunks: tuple[ChunkRow, ...]) -> Table:
             format_count(row.vectors),
             *([format_count(row.counts.tokens)] if tokens else []),
             format_estimate(row.ndcg_at_10, format_percent),
-            "" if row is chunks[0] else format_estimate(row.gain, format_percent),
-            format_estimate(row.start_to_end, format_percent),
+            MISSING if row is chunks[0] else format_estimate(row.gain, format_points),
+            format_estimate(row.start_to_end, format_points),
         )
         for row in chunks
     )

@@ -15,6 +15,7 @@ from posir_report.summary import ReportRow
 from posir_significance.intervals import ALPHA, TAILS, Z
 from posir_significance.power import POWER, standardized_effect
 from posir_significance.verdict import Verdict, describe_verdict
+from posir_tasks.display.numbers import format_percent, format_points
 from posir_tasks.display.wording import pluralize
 from posir_tasks.estimates import Interval
 from posir_tasks.evidence import Integers
@@ -68,7 +69,7 @@ def judge_fading(rows: Sequence[ReportRow], texts: int, bins: int) -> Inspection
     if row.start_to_end is None or row.start_to_end.interval is None:
         return InspectionVerdict(Finding.UNKNOWN, "No question about the first or the last third of a text.", None)
     difference, (low, high) = row.start_to_end.value, row.start_to_end.interval
-    points = f"{abs(difference) * 100:.1f} points [{_ends(difference, (low, high))}]"
+    points = f"{format_percent(abs(difference))} points [{_ends(difference, (low, high))}]"
     significant_alone = row.verdict is not None and row.verdict.significant
     significant = texts >= MIN_TEXTS and significant_alone
     if significant and low > 0:
@@ -129,7 +130,7 @@ def count_needed(rows: Sequence[ReportRow], texts: int, bins: int) -> int:
 def _ends(difference: float, interval: Interval) -> str:
     """Return the ends of an interval in points, with the sign of the difference taken as positive."""
     low, high = interval if difference >= 0 else (-interval[1], -interval[0])
-    return f"{low * 100:.1f}, {high * 100:.1f}"
+    return f"{format_percent(low)}, {format_percent(high)}"
 
 
 def round_up(texts: float) -> int:
@@ -221,9 +222,9 @@ def _describe_choice(
     gain = float(means[chosen] - means[0])
     low, high = percentile_interval(draws[:, chosen] - draws[:, 0])
     return (
-        f"Chunks of {size} tokens {_compare_with_best(means, chosen)}: nDCG@10 {means[chosen] * 100:.1f}, {gain * 100:+.1f} "
-        f"points [{low * 100:.1f}, {high * 100:.1f}] against whole texts, with {vectors[size] / vectors[None]:.1f} times as "
-        "many vectors."
+        f"Chunks of {size} tokens {_compare_with_best(means, chosen)}: nDCG@10 {format_percent(means[chosen])}, "
+        f"{format_points(gain)} points [{format_points(low)}, {format_points(high)}] against whole texts, with "
+        f"{vectors[size] / vectors[None]:.1f} times as many vectors."
     )
 
 

@@ -50,7 +50,7 @@ LEGEND = (
     "95 % intervals for new documents. nDCG@10 x 100; start to end: first minus last third of the document, x 100; PSI: "
     "posterior median, with the effect of chunk edges. Change: to the plain model, on the same queries; * significant: "
     "p < 0.05, Holm-corrected for all methods of the table, and an interval without 0; intervals are not corrected. Vectors: "
-    "per document. Time: of encoding and searching the documents, against the plain model."
+    "per document. Time: of encoding queries and documents and searching, against the plain model."
 )
 
 
@@ -170,7 +170,7 @@ def build_table(outcomes: Sequence[MitigationOutcome]) -> Table:
             format_estimate(outcome.psi.value, format_psi),
             format_change(outcome.psi, format_psi_difference),
             format_number(outcome.vectors_per_document, ",.1f"),
-            f"x {format_number(outcome.time_ratio, ',.2f')}" if outcome.time_ratio is not None else MISSING,
+            format_ratio(outcome.time_ratio),
         )
         for outcome in outcomes
     )
@@ -179,9 +179,16 @@ def build_table(outcomes: Sequence[MitigationOutcome]) -> Table:
     return Table((Column("Method"), *scores, *cost), rows)
 
 
+def format_ratio(ratio: float | None) -> str:
+    """Format a ratio of times: `x 1.25`; `MISSING` for None."""
+    if ratio is None:
+        return MISSING
+    return "x <0.01" if ratio < 0.005 else f"x {format_number(ratio, ',.2f')}"
+
+
 def format_change(score: ScoreChange, form: Callable[[float | None], str]) -> str:
-    """Format a difference to the plain model, with a star if it is significant; empty for the plain model."""
-    return "" if score.difference is None else format_estimate(score.difference, form) + ("*" if score.significant else "")
+    """Format a difference to the plain model, with a star if it is significant; `MISSING` for the plain model."""
+    return MISSING if score.difference is None else format_estimate(score.difference, form) + ("*" if score.significant else "")
 
 
 def describe_changes(outcomes: Sequence[MitigationOutcome]) -> Iterator[str]:
@@ -189,18 +196,26 @@ def describe_changes(outcomes: Sequence[MitigationOutcome]) -> Iterator[str]:
     others = outcomes[1:]
     ndcg = [row for row in others if row.ndcg_at_10.significant]
     psi = [row for row in others if row.psi.significant]
+    start_to_end = [row for row in others if row.start_to_end.significant]
     kinds = {
-        "nDCG@10 is significantly better with": [row for row in ndcg if rises(row.ndcg_at_10)],
-        "nDCG@10 is significantly worse with": [row for row in ndcg if not rises(row.ndcg_at_10)],
-        "PSI is significantly lower with": [row for row in psi if not rises(row.psi)],
-        "PSI is significantly higher with": [row for row in psi if rises(row.psi)],
-        "Start to end is significantly different with": [row for row in others if row.start_to_end.significant],
+        "nDCG@10 is significantly better with": _list_changes([row for row in ndcg if rises(row.ndcg_at_10)], "ndcg_at_10"),
+        "nDCG@10 is significantly worse with": _list_changes([row for row in ndcg if not rises(row.ndcg_at_10)], "ndcg_at_10"),
+        "PSI is significantly lower with": _list_changes([row for row in psi if not rises(row.psi)], "psi"),
+        "PSI is significantly higher with": _list_changes([row for row in psi if rises(row.psi)], "psi"),
+        "Start to end is significantly different with": _list_changes(start_to_end, "start_to_end"),
     }
-    changes = {words: methods for words, methods in kinds.items() if methods}
-    for words, methods in changes.items():
-        yield f"{words} {', '.join(row.method for row in methods)}."
-    if not changes:
+    for words, changes in kinds.items():
+        if changes:
+            yield f"{words} {', '.join(changes)}."
+    if not any(kinds.values()):
         yield "No method changes nDCG@10, PSI or start to end significantly."
+
+
+def _list_changes(rows: Sequence[MitigationOutcome], name: str) -> list[str]:
+    """Return methods with the change of a score, the largest change first."""
+    form = format_psi_difference if name == "psi" else format_points
+    changes = [(row.method, difference.value) for row in rows if (difference := getattr(row, name).difference)]
+    return [f"{method} ({form(value)})" for method, value in sorted(changes, key=lambda change: -abs(change[1]))]
 
 
 def rises(score: ScoreChange) -> bool:

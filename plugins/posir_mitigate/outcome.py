@@ -16,8 +16,9 @@ from posir_tasks.display.progress import progress
 from posir_tasks.estimates import Difference, Estimate
 from posir_tasks.result_schema import INDEX_KEY
 
-#: Phase of an evaluation in which documents are encoded and searched, in mteb's result files.
-DOCUMENT_PHASE = "Searching corpus"
+#: How the names of phases in mteb's result files begin in which queries and documents are encoded and searched. Which phases
+#: there are depends on the kind of model: a search of chunks is one, "Encoding queries and documents".
+SEARCH_PHASES = ("Encoding ", "Searching ")
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class MitigationOutcome:
     psi: ScoreChange
     vectors_per_document: float
     seconds: float
-    """Wall time of encoding and searching the documents."""
+    """Wall time of encoding queries and documents and of searching."""
     time_ratio: float | None
     """Ratio of that time to the plain model's."""
     cost: str
@@ -117,7 +118,12 @@ def count_vectors(run: ModelRun, task: str) -> float:
 
 
 def measure_seconds(run: ModelRun, task: str) -> float:
-    """Return how long encoding and searching the documents took, in seconds."""
+    """Return how long encoding queries and documents and searching took, in seconds; phases may contain each other."""
     file = next(iter(run.by_subset(task).values())).file
     phases = json.loads(file.read_text(encoding="utf-8")).get("evaluation_phases") or []
-    return float(sum(phase["end"] - phase["start"] for phase in phases if phase["name"] == DOCUMENT_PHASE))
+    spans = sorted((phase["start"], phase["end"]) for phase in phases if phase["name"].startswith(SEARCH_PHASES))
+    seconds, reached = 0.0, float("-inf")
+    for start, end in spans:
+        seconds += max(0.0, end - max(start, reached))
+        reached = max(reached, end)
+    return seconds

@@ -11,13 +11,22 @@ from typing import TYPE_CHECKING, Any, overload
 
 from posir_report.colder import EndPreference, preference_table, read_end_preferences
 from posir_report.columns import build_legend, choose_columns, select_columns
-from posir_report.findings import describe_findings
+from posir_report.findings import describe_findings, describe_recall
 from posir_report.labels import model_labels
+from posir_report.recall import RECALL_COLUMNS, build_recall_rows
 from posir_report.sparklines import sparklines
-from posir_report.summary import ReportRow, TaskSummary, build_rows, mark_notable_bias, summarize
-from posir_report.tables import document_notes, length_table, overview_table, pooled_scores, truncation_notes_by_task
+from posir_report.summary import ReportRow, TaskSummary, build_bin_rows, build_rows, mark_notable_bias, summarize
+from posir_report.tables import (
+    bin_columns,
+    bin_table,
+    document_notes,
+    length_table,
+    overview_table,
+    pooled_scores,
+    truncation_notes_by_task,
+)
 from posir_tasks import results as result_files
-from posir_tasks.display.presentation import Presentable, to_paragraphs
+from posir_tasks.display.presentation import Presentable, TableResult, to_paragraphs
 from posir_tasks.display.sections import DisplaySection
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
@@ -128,6 +137,31 @@ class Results(Presentable, Sequence[SubsetResult]):
         from posir_report.page import render_report
 
         return render_report(self.summaries, self.figures(), self.preferences)
+
+    def bins(self) -> TableResult:
+        """Return nDCG@10 of every position bin: a row for each model, task and bin."""
+        rows = [row for summary in self.summaries for row in build_bin_rows(summary)]
+        return TableResult(
+            title=self.title,
+            rows=[row.columns() for row in rows],
+            tables=[bin_table(rows, bin_columns())],
+            values=list(map(pooled_scores, self.summaries, map(build_rows, self.summaries))),
+            sentences=tuple(describe_findings(self.rows)),
+            notes=[NOTE],
+            further=[build_legend(bin_columns())],
+        )
+
+    def recall(self) -> TableResult:
+        """Return Recall@5, @10 and @100: a row for each model and task, and for each position bin of them."""
+        rows = [row for summary in self.summaries for row in build_recall_rows(summary)]
+        return TableResult(
+            title=self.title,
+            rows=[row.columns() for row in rows],
+            tables=[bin_table(rows, RECALL_COLUMNS)],
+            sentences=tuple(describe_recall(self.summaries)),
+            notes=["Recall x 100, without intervals."],
+            further=[build_legend(RECALL_COLUMNS)],
+        )
 
     def plot(self, task: str | None = None) -> alt.VConcatChart:
         """Draw nDCG@10 over the position of the evidence, or PSI against nDCG@10 for several tasks.

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from posir_report.labels import full_labels, shorten_middle
-from posir_report.summary import ReportRow
+from posir_report.recall import RECALL, build_recall_rows
+from posir_report.summary import BinRow, ReportRow, TaskSummary
 from posir_report.tables import order_value
 from posir_significance.verdict import Verdict
 from posir_tasks.display.numbers import format_estimate, format_p_value, format_percent, format_points
@@ -17,6 +18,8 @@ from posir_tasks.scores import ALL
 MOST_SENTENCES = 6
 #: Most models that the title of a chart names, and most characters of such a name.
 MOST_NAMED, NAME_WIDTH = 3, 32
+#: Depth of the recall that a sentence names.
+DEPTH = 10
 #: The words of verdicts with a direction, which the difference from start to end follows.
 DIRECTIONS = {
     Verdict.PRIMACY: "evidence at the start is found better than at the end",
@@ -134,3 +137,22 @@ def title_lengths(rows: Sequence[ReportRow]) -> str:
 def name_shortly(label: str) -> str:
     """Return the name of a model without its organization, shortened."""
     return shorten_middle(label.rpartition("/")[2], NAME_WIDTH)
+
+
+def describe_recall(summaries: Iterable[TaskSummary]) -> Iterator[str]:
+    """Yield Recall@10 of each model and task, and of its first and last position bin; none if there are many."""
+    summaries = list(summaries)
+    if len(summaries) > MOST_SENTENCES:
+        return
+    several = len({summary.task for summary in summaries}) > 1
+    for label, summary in zip(full_labels(summaries), summaries, strict=True):
+        overall, *bins = build_recall_rows(summary)
+        known = [row for row in bins if row.scores[RECALL[DEPTH].key] is not None]
+        name = f"{label}, {summary.task}" if several else label
+        first, last = (f"{_format_recall(row)} at {row.position}" for row in (known[0], known[-1]))
+        yield f"{name}: Recall@{DEPTH} {_format_recall(overall)}; {first}, {last}."
+
+
+def _format_recall(row: BinRow) -> str:
+    value = row.scores[RECALL[DEPTH].key]
+    return format_percent(value if isinstance(value, float) else None)

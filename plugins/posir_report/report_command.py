@@ -13,10 +13,8 @@ from posir_report.columns import build_legend, choose_columns, known_columns, wi
 from posir_report.findings import describe_findings
 from posir_report.latex import render_latex
 from posir_report.published import merge_published, merge_published_bins, published_sparklines
-from posir_report.recall import RECALL_COLUMNS, build_recall_rows
 from posir_report.sparklines import sparklines
-from posir_report.summary import build_bin_rows, build_rows
-from posir_report.tables import bin_columns, bin_table, length_table, pooled_scores
+from posir_report.tables import bin_columns, bin_table, length_table
 from posir_tasks.command.explain_option import Explain
 from posir_tasks.command.format_option import format_option
 from posir_tasks.command.progress_option import with_progress
@@ -64,11 +62,11 @@ def report(
         table = length_table(shown.rows, chosen_columns)
         typer.echo(to_latex(replace(table, notes=(NOTE, build_legend(chosen_columns))), label="tab:posir"))
     elif recall:
-        present(tabulate_recall(shown), chosen, explain=explain)
+        present(shown.recall(), chosen, explain=explain)
     elif bins and published:
         present(tabulate_bins_with_published(shown), chosen, explain=explain)
     elif bins:
-        present(tabulate_bins(shown), chosen, explain=explain)
+        present(shown.bins(), chosen, explain=explain)
     elif published:
         curves = chosen is OutputFormat.TEXT
         present(tabulate_with_published(shown, chosen_columns, curves=curves), chosen, explain=explain)
@@ -91,32 +89,6 @@ def check_options(format_: OutputFormat, *, bins: bool, recall: bool, published:
         raise PosirError(f"--published goes with text, markdown and csv, not with {format_}.")
     if bins and format_ is OutputFormat.LATEX:
         raise PosirError("LaTeX output has only the tables of the papers. Omit --bins, or use --csv, --markdown or the table.")
-
-
-def tabulate_bins(shown: Results) -> TableResult:
-    """Return a row per position bin."""
-    rows = [row for summary in shown.summaries for row in build_bin_rows(summary)]
-    return TableResult(
-        title=shown.title,
-        rows=[row.columns() for row in rows],
-        tables=[bin_table(rows, bin_columns())],
-        values=list(map(pooled_scores, shown.summaries, map(build_rows, shown.summaries))),
-        sentences=tuple(describe_findings(shown.rows)),
-        notes=[NOTE],
-        further=[build_legend(bin_columns())],
-    )
-
-
-def tabulate_recall(shown: Results) -> TableResult:
-    """Return a row for all queries and per position bin."""
-    rows = [row for summary in shown.summaries for row in build_recall_rows(summary)]
-    return TableResult(
-        title=shown.title,
-        rows=[row.columns() for row in rows],
-        tables=[bin_table(rows, RECALL_COLUMNS)],
-        notes=["Recall x 100."],
-        further=[build_legend(RECALL_COLUMNS)],
-    )
 
 
 def tabulate_with_published(shown: Results, columns: Sequence[ScoreInfo], *, curves: bool) -> TableResult:

@@ -15,7 +15,7 @@ from posir_tasks.display.numbers import MISSING
 from posir_tasks.display.tables import Column, Table, build_columns
 from posir_tasks.display.wording import pluralize
 from posir_tasks.plugin_api.scoring import declared_scores
-from posir_tasks.scores import ALL, BINS_KEY, GROUPS_KEY, Score, ScoreInfo
+from posir_tasks.scores import ALL, BINS_KEY, GROUPS_KEY, Score, ScoreInfo, Unit
 
 #: Design effects from here on are worth a note.
 LARGE_DESIGN_EFFECT = 1.2
@@ -110,6 +110,7 @@ def summary_table(rows: Iterable[ReportRow], columns: Sequence[ScoreInfo], curve
             )
             for label, row in zip(full_labels(overall), overall, strict=True)
         ),
+        keys=2,
     )
 
 
@@ -138,7 +139,12 @@ def bin_columns() -> list[Score]:
 
 
 def _build_headings(columns: Iterable[ScoreInfo]) -> tuple[Column, ...]:
-    return tuple(Column(column.title, "right" if column.unit in NUMBERS else "left") for column in columns)
+    return tuple(Column(column.title, "right" if _is_plain_number(column) else "left") for column in columns)
+
+
+def _is_plain_number(column: ScoreInfo) -> bool:
+    """Return whether numbers of a column have no interval and as many decimals, so that they are aligned to the right."""
+    return column.unit in NUMBERS or (column.unit is Unit.PERCENT and not column.interval)
 
 
 def _curve_heading(curves: Mapping[RowKey, str]) -> tuple[str, ...]:

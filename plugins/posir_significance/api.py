@@ -6,8 +6,18 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from posir_significance.power import POWER, Design, SampleSize, StartToEnd, Target, TruePsi, build_table, required_sample
-from posir_tasks.display.presentation import Presentable, to_values
+from posir_significance.power import (
+    POWER,
+    Design,
+    SampleSize,
+    StartToEnd,
+    Target,
+    TruePsi,
+    build_table,
+    describe_sample,
+    required_sample,
+)
+from posir_tasks.display.presentation import Presentable, to_paragraphs, to_values
 from posir_tasks.display.sections import DisplaySection
 from posir_tasks.errors import PosirError
 
@@ -28,8 +38,10 @@ class PowerAnalysis(Presentable):
         return "Questions and documents that show an effect of position"
 
     def sections(self) -> tuple[DisplaySection, ...]:
-        """Return the table."""
-        return (DisplaySection(tables=(build_table(self.design, self.power, self.rows),)),)
+        """Return a sentence for the first and the last effect, then the table."""
+        ends = dict.fromkeys([self.rows[0], self.rows[-1]])
+        findings = (describe_sample(row, self.power) for row in ends)
+        return (*to_paragraphs(findings), DisplaySection(tables=(build_table(self.design, self.rows),)))
 
     def records(self) -> tuple[SampleSize, ...]:
         """Return a row for each effect."""

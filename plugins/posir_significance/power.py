@@ -19,8 +19,9 @@ from posir_significance.effect_test import FEWEST_CLUSTERS
 from posir_significance.intervals import TAILS, Z
 from posir_significance.observations import Floats, Integers
 from posir_significance.position_effect import SHARED_QUERIES, PositionEffect, pseudoinverse
-from posir_tasks.display.numbers import format_count, format_number, format_percent, format_psi
+from posir_tasks.display.numbers import format_count, format_points, format_psi
 from posir_tasks.display.tables import Table, build_columns
+from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
 from posir_tasks.thirds import assign_thirds, bin_midpoints
 
@@ -206,23 +207,36 @@ def required_sample(design: Design, target: Target, power: float = POWER) -> Sam
     return SampleSize(effect.start_to_end, effect.psi, questions, ceil(questions / per_document))
 
 
-def build_table(design: Design, power: float, rows: Sequence[SampleSize]) -> Table:
+def describe_sample(size: SampleSize, power: float) -> str:
+    """Return how many questions and documents show an effect, in a sentence."""
+    return (
+        f"{pluralize(size.questions, 'question')} on {pluralize(size.documents, 'document')} show a PSI of "
+        f"{format_psi(size.psi)}, {format_points(size.start_to_end)} points from start to end, "
+        f"with p < 0.05 and a probability of {power:g}."
+    )
+
+
+def build_table(design: Design, rows: Sequence[SampleSize]) -> Table:
     """Return the table of `posir power`."""
     fixed = "the document" if design.holds_documents_fixed else "its length"
     headings = ("Start to end", "PSI", "Questions", "Documents")
-    shown = (f"nDCG@10 {design.ndcg_at_10 * 100:g}", f"{design.bins} bins", f"{design.questions_per_document:g} per document")
+    shown = (
+        f"nDCG@10 {design.ndcg_at_10 * 100:g}",
+        f"{design.bins} bins",
+        f"{design.questions_per_document:g} questions per document",
+    )
     return Table(
         columns=build_columns(headings, headings),
         rows=tuple(
             (
-                format_percent(row.start_to_end, "+.1f"),
+                format_points(row.start_to_end),
                 format_psi(row.psi),
                 format_count(row.questions),
                 format_count(row.documents),
             )
             for row in rows
         ),
-        title=f"Needed for p < 0.05 with probability {format_number(power, 'g')} · {', '.join(shown)}",
+        title=f"Design · {', '.join(shown)}",
         notes=(
             f"For a linear decline, positions at random, and an intraclass correlation of {design.icc:g} within documents, "
             f"{design.bin_icc:g} within their bins; {fixed} is held fixed. A test needs at least {FEWEST_CLUSTERS} documents.",

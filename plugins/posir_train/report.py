@@ -19,6 +19,7 @@ from posir_significance.observations import Observations
 from posir_significance.verdict import describe_difference, is_significant
 from posir_tasks.display.numbers import (
     format_estimate,
+    format_number,
     format_p_value,
     format_percent,
     format_points,
@@ -193,7 +194,8 @@ def correct(changes: Sequence[Change]) -> list[Change]:
 def find_warnings(changes: Sequence[Change]) -> list[str]:
     """Return what must be known before the changes are believed."""
     collapses = [
-        f"The {change.title} has risen from {change.before.value:.2f} to {change.after.value:.2f}: the embeddings are "
+        f"The {change.title} has risen from {format_number(change.before.value, '.2f')} to "
+        f"{format_number(change.after.value, '.2f')}: the embeddings are "
         "collapsing. Embeddings that are all alike do not depend on position, which is no cure."
         for change in changes
         if change.score == COSINE and change.before and change.after and change.after.value - change.before.value > COLLAPSE

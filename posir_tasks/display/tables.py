@@ -29,6 +29,12 @@ if TYPE_CHECKING:
 
 #: Columns between two columns of a table, and fewest columns of a first column that is folded.
 GAP, MIN_WIDTH = 2, 12
+#: What a line of a paragraph does not part, and the mark of such a space: textwrap breaks at ASCII spaces only.
+INSEPARABLE = re.compile(
+    r"(?:[-+]?[\d.,]+ (?:% )?)?\[[-+\d.]+, [-+\d.]+\]|\d %|\bp <?[\d.]+|\b1 - |\S+ \([-+][\d.]+\)"
+    r"|\d (?:points|[A-Z]{3})\b"
+)
+NO_BREAK = "\N{NO-BREAK SPACE}"
 LATEX_SPECIAL = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -234,9 +240,20 @@ def print_tables(console: Console, tables: Iterable[Table], legend: Iterable[str
     _print_dimmed(console, map(escape_controls, legend))
 
 
-def print_paragraph(console: Console, text: str) -> None:
-    """Print a paragraph; outside a terminal it is one line."""
-    console.print(Text(escape_controls(text)), soft_wrap=not console.is_terminal)
+def print_paragraph(console: Console, text: str, style: str = "") -> None:
+    """Print a paragraph, on a terminal broken by `wrap`; outside it is one line."""
+    width = console.width if console.is_terminal else sys.maxsize
+    console.print(Text("\n".join(wrap(escape_controls(text), width)), style=style), soft_wrap=True)
+
+
+def wrap(text: str, width: int) -> list[str]:
+    """Return the lines of a paragraph, broken between words only, so that a path or a name can be copied.
+
+    A figure stays with its interval, unit or sign: `+4.2 [+1.0, +7.4]`, `58.9 %`, `p 0.035`, `chunks(64) (+32.8)`.
+    """
+    bound = INSEPARABLE.sub(lambda match: match[0].replace(" ", NO_BREAK), text)
+    lines = textwrap.wrap(bound, width, break_long_words=False, break_on_hyphens=False)
+    return [line.replace(NO_BREAK, " ") for line in lines]
 
 
 def _rich_table(table: Table, limit: int | None) -> RichTable:
@@ -253,11 +270,9 @@ def _rich_table(table: Table, limit: int | None) -> RichTable:
 
 
 def _print_dimmed(console: Console, paragraphs: Iterable[str]) -> None:
-    """Print paragraphs, on a terminal broken between words only, so that a path or a name can be copied."""
+    """Print paragraphs that say how to read what is above."""
     for paragraph in paragraphs:
-        width = console.width if console.is_terminal else sys.maxsize
-        lines = textwrap.wrap(paragraph, width, break_long_words=False, break_on_hyphens=False)
-        console.print(Text("\n".join(lines), style="dim"), soft_wrap=True)
+        print_paragraph(console, paragraph, "dim")
 
 
 def to_markdown(table: Table) -> str:

@@ -52,7 +52,7 @@ def test_a_server_is_inspected_and_one_that_refuses_texts_is_explained(texts):
     with serve_embeddings(model="bge-m3", window=30) as server:
         text = invoke("inspect", server.reference, texts)
     assert "It reads only 30 words of a text (about " in text
-    assert "although BAAI/bge-m3 claims 8,192 tokens. 58.3 [58.3, 58.3] % of these texts is never read" in text
+    assert "although BAAI/bge-m3 claims 8,192 tokens. 58.3 % [58.3, 58.3] of these texts is never read" in text
     with serve_embeddings(model="bge-m3", max_words=50) as server, pytest.raises(PosirError) as error:
         invoke("inspect", server.reference, texts)
     assert "It reads only 50 words of a text" in str(error.value)

@@ -4,12 +4,13 @@ import csv
 import io
 import json
 import re
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
 
-from posir_mitigate.api import build_table, describe_changes
-from posir_mitigate.outcome import MitigationOutcome, ScoreChange
+from posir_mitigate.api import build_table, describe_changes, format_ratio
+from posir_mitigate.outcome import MitigationOutcome, ScoreChange, measure_seconds
 from posir_mitigate.trials import open_task
 from posir_tasks.command.app import build_app
 from posir_tasks.errors import PosirError
@@ -125,28 +126,51 @@ def test_significant_changes_are_marked_and_named():
         outcome("three", 0.6, 0.1, 0.2),
     ]
     assert list(describe_changes(outcomes)) == [
-        "nDCG@10 is significantly better with one.",
-        "nDCG@10 is significantly worse with two.",
-        "PSI is significantly lower with one.",
-        "Start to end is significantly different with one, two.",
+        "nDCG@10 is significantly better with one (+20.0).",
+        "nDCG@10 is significantly worse with two (-10.0).",
+        "PSI is significantly lower with one (-0.200).",
+        "Start to end is significantly different with one (+20.0), two (-10.0).",
     ]
     rows = build_table(outcomes).rows
     assert rows[0] == (
         "plain",
         "50.0 [40.0, 60.0]",
-        "",
+        "–",
         "+20.0 [+10.0, +30.0]",
-        "",
+        "–",
         "0.300 [0.200, 0.400]",
-        "",
+        "–",
         "2.5",
         "x 2.00",
     )
-    assert [row[2].split(" [")[0] + "*" * row[2].endswith("*") for row in rows] == ["", "+20.0*", "-10.0*", "+10.0"]
+    assert [row[2].split(" [")[0] + "*" * row[2].endswith("*") for row in rows] == ["–", "+20.0*", "-10.0*", "+10.0"]
     assert re.fullmatch(r"\+20\.0 \[\+\d+\.\d, \+\d+\.\d\]\*", rows[1][2])
     # The p-value of PSI is that of the effect of position; PSI itself does not change with the second method.
-    assert [row[6].split(" [")[0] + "*" * row[6].endswith("*") for row in rows] == ["", "-0.200*", "0.000", "0.000"]
+    assert [row[6].split(" [")[0] + "*" * row[6].endswith("*") for row in rows] == ["–", "-0.200*", "0.000", "0.000"]
     parts = [part.headings for part in build_table(outcomes).divided(80)]
     assert [part for part in parts if "Change" in part[1:2]] == [], "no change is parted from its score"
     (sentence,) = describe_changes([outcomes[0], outcomes[3]])
     assert sentence == "No method changes nDCG@10, PSI or start to end significantly."
+
+
+@pytest.mark.parametrize(("ratio", "text"), [(None, "–"), (0.001, "x <0.01"), (0.28, "x 0.28"), (1234.5, "x 1,234.50")])
+def test_a_ratio_of_times_is_never_shown_as_0(ratio, text):
+    assert format_ratio(ratio) == text
+
+
+@pytest.mark.parametrize(
+    ("phases", "seconds"),
+    [
+        ([("Encoding queries", 0, 2), ("Searching corpus", 2, 10), ("Scoring", 10, 30)], 10),
+        ([("Encoding corpus", 0, 0), ("Encoding queries and documents", 1, 71), ("Counting tokens", 71, 80)], 70),
+        ([("Encoding queries and documents", 0, 10), ("Encoding queries", 1, 3), ("Searching corpus", 3, 9)], 10),
+        ([], 0),
+    ],
+    ids=["one vector", "chunks, searched in one phase", "phases within a phase", "none"],
+)
+def test_time_is_of_encoding_and_searching_in_whatever_phases(tmp_path, phases, seconds):
+    file = tmp_path / "result.json"
+    named = [{"name": name, "start": start, "end": end} for name, start, end in phases]
+    file.write_text(json.dumps({"evaluation_phases": named}))
+    run = SimpleNamespace(by_subset=lambda task: {task: SimpleNamespace(file=file)})
+    assert measure_seconds(run, "PosIR-Mini") == seconds

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from posir_report import api
 from posir_report.api import BRIEF
 from posir_report.columns import build_legend, default_columns
 from posir_report.findings import describe_effect, describe_findings
@@ -126,6 +127,15 @@ def test_recall_by_position_is_that_of_pandas(raw, folder, summary):
     done = CliRunner().invoke(build_app(), ["report", str(folder), "--recall", "--format", "csv"])
     printed = pd.read_csv(io.StringIO(done.stdout))
     assert printed.recall_at_5.tolist() == pytest.approx([row["recall_at_5"] for row in rows.values()])
+    shown = api.read_results(folder)
+    assert shown.recall().to_polars()["recall_at_5"].to_list() == pytest.approx(printed.recall_at_5.tolist())
+    text = CliRunner().invoke(build_app(), ["report", str(folder), "--recall"]).stdout
+    expected = ["all", summary.profile.positions[0], summary.profile.positions[-1]]
+    whole, first, last = (f"{100 * rows[position]['recall_at_10']:.1f}" for position in expected)
+    assert " ".join(text.split()).startswith(
+        f"{summary.model}: Recall@10 {whole}; {first} at {expected[1]}, {last} at {expected[2]}. "
+    )
+    assert shown.bins().to_polars()["ndcg_at_10"].is_not_null().any()
     refused = CliRunner().invoke(build_app(), ["report", str(folder), "--recall", "--bins"])
     assert "table of its own" in str(refused.exception)
 

@@ -27,6 +27,7 @@ from posir_tasks.display.tables import (
     to_json,
     to_latex,
     to_markdown,
+    wrap,
 )
 
 TABLE = Table(
@@ -204,3 +205,36 @@ def test_columns_of_a_group_are_not_parted():
     table = Table(columns, (("plain", *("0123456789",) * 4),))
     assert [part.headings for part in table.divided(40)] == [("Method", "A", "Change"), ("Method", "B", "Change")]
     assert [part.headings for part in table.divided(10)] == [("Method", "A", "Change"), ("Method", "B", "Change")]
+
+
+FIGURES = (
+    "+4.2 [+1.0, +7.4]",
+    "58.9 %",
+    "72.1 % [68.5, 75.0]",
+    "p 0.035",
+    "p <0.001",
+    "1 - worst",
+    "chunks(64) (+32.8)",
+    "0.18 USD",
+)
+
+
+@pytest.mark.parametrize("figure", FIGURES)
+def test_a_line_parts_no_figure_from_its_interval_unit_or_sign(figure):
+    for width in range(30, 60):
+        lines = wrap(f"An effect of position of a model on a task: {figure} and no more is said in this sentence.", width)
+        assert max(map(len, lines)) <= width
+        assert any(figure in line for line in lines), (width, lines)
+
+
+@given(st.lists(st.sampled_from([*FIGURES, "a", "longer", "word,", "/path/to/a-file"]), min_size=1), st.integers(20, 120))
+def test_wrapping_keeps_every_word(words, width):
+    text = " ".join(words)
+    assert " ".join(wrap(text, width)) == text
+
+
+def test_a_part_has_no_column_that_no_row_fills_but_what_identifies_it():
+    rows = (("one", "a", "–", "1", ""), ("one", "b", "–", "2", ""), ("two", "–", "3", "–", "x"))
+    table = Table(build_columns(("Task", "Model", "p", "Score", "Mark")), rows, split_by="{Task}")
+    assert [part.headings for part in table.parts()] == [("Model", "Score"), ("Model", "p", "Mark")]
+    assert table.without_empty_columns() == table
