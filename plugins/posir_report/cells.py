@@ -122,7 +122,7 @@ def find_beyond(values: ResultValues, cell: ProfileCell) -> float | None:
     places = slice(round(cell.start * bins), round(cell.end * bins))
     titles = profile.axes.length_titles
     lengths = slice(None) if cell.length == ALL_LENGTHS else titles.index(cell.length)
-    total, within = (one.counts[lengths, places].sum() for one in (profile, coverage.within_window))
+    total, within = (counted.counts[lengths, places].sum() for counted in (profile, coverage.within_window))
     return float(1 - within / total) if total else None
 
 

@@ -349,11 +349,11 @@ def can_name_points(values: Sequence[Mapping[str, Any]], x_scale: alt.Scale, y_s
         return False
     (_, high), (left, right) = y_scale.to_dict()["domain"], x_scale.to_dict()["domain"]
     return all(
-        abs(one["psi_shown"] - other["psi_shown"]) > LINE * high
-        or abs(one["ndcg_at_10"] - other["ndcg_at_10"]) > HALF * (right - left)
-        for place, one in enumerate(values)
+        abs(value["psi_shown"] - other["psi_shown"]) > LINE * high
+        or abs(value["ndcg_at_10"] - other["ndcg_at_10"]) > HALF * (right - left)
+        for place, value in enumerate(values)
         for other in values[:place]
-        if one["panel"] == other["panel"]
+        if value["panel"] == other["panel"]
     )
 
 
