@@ -9,6 +9,7 @@ from posir_report.labels import full_labels, shorten_middle
 from posir_report.recall import RECALL, build_recall_rows
 from posir_report.summary import BinRow, ReportRow, TaskSummary
 from posir_report.tables import order_value
+from posir_significance.effect_test import FEWEST_CLUSTERS
 from posir_significance.verdict import Verdict
 from posir_tasks.display.numbers import format_estimate, format_p_value, format_percent, format_points
 from posir_tasks.display.wording import pluralize
@@ -52,7 +53,10 @@ def describe_effect(row: ReportRow) -> str:
         case None:
             return "the effect of position was not tested"
         case Verdict.TOO_FEW:
-            return f"{pluralize(row.get('documents', int) or 0, 'document')} are too few to test the effect of position"
+            documents = pluralize(number := row.get("documents", int) or 0, "document")
+            if number < FEWEST_CLUSTERS:
+                return f"{documents} are too few to test the effect of position"
+            return f"too few of {documents} have queries that score differently to test the effect of position"
         case Verdict.TRUNCATION:
             return f"{start_to_end} is truncation, not bias: {_describe_window(row)}"
         case verdict:

@@ -44,7 +44,12 @@ def resolve_hybrid(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta 
     Raises:
         PosirError: There are not at least two models, one of them does not exist, occurs twice, or only reranks.
     """
-    if not (name.startswith(START) and name.endswith(END)):
+    if not name.startswith(START):
+        return None
+    if not name.endswith(END):
+        # With a method after it, `hybrid(A,B)+chunks(64)`, it is of another kind.
+        if name.count("(") > name.count(")"):
+            raise PosirError(f"{name}: a parenthesis is not closed. {FORM}")
         return None
     from mteb.models import ModelMeta
 

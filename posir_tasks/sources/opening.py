@@ -175,6 +175,10 @@ def open_data(reference: DataReference, options: ReadOptions = DEFAULT_OPTIONS) 
         DataError: It cannot be read.
     """
     if not isinstance(reference, str | Path):
+        if not isinstance(reference, Iterable):
+            raise PosirError(
+                f"The data is {reference!r}, of type {type(reference).__name__}. Give {KINDS}, or a list of texts."
+            )
         return _open_strings(reference)
     path = Path(reference).expanduser()
     if path.is_dir():

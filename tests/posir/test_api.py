@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 import posir
 from posir_tasks.command.app import build_app
 from posir_tasks.display.presentation import Presentable
+from posir_tasks.display.tables import wrap
 from tests.support.comparison import draw_evidence, write_run
 from tests.support.human_answers import Truth, mini_documents, write_documents
 from tests.support.language_model_server import NO_FAILURES, serve_language_model
@@ -99,6 +100,12 @@ RETURNED = {
     "compare": lambda reader: posir.compare(reader / "results"),
     "stats": lambda _: posir.stats("PosIR-Mini"),
     "published": lambda _: posir.published("SQuAD-PosQ"),
+    "published_scores": lambda _: posir.published(["PosIR-English", "FineWeb-PosQ"], lengths=True),
+    "published_bins": lambda _: posir.published(["PosIR-English", "FineWeb-PosQ"], bins=True),
+    "published_training": lambda _: posir.published_training(),
+    "published_mmteb": lambda _: posir.published_mmteb(),
+    "bins": lambda reader: posir.read_results(reader / "results").bins(),
+    "recall": lambda reader: posir.read_results(reader / "results").recall(),
     "open_data": lambda reader: posir.open_data(reader / "squad.json"),
     "open_texts": lambda _: posir.open_data(pl.Series(["A text.", "Another text."])),
     "evaluate": lambda reader: posir.evaluate("mteb/baseline-bm25s", "PosIR-Mini", output_folder=reader / "bm25"),
@@ -147,6 +154,7 @@ def test_what_functions_return_shows_itself_and_becomes_a_data_frame(name: str, 
     numbers = set(walk_numbers(json.loads(shown.to_json())))
     for column in frame.select(pl.col(pl.Float64)).iter_columns():
         assert {value for value in column if value is not None} <= numbers, column.name
+    assert_well_written(shown)
     fragment = Fragment()
     html = shown._repr_html_()
     fragment.feed(html)
@@ -156,6 +164,21 @@ def test_what_functions_return_shows_itself_and_becomes_a_data_frame(name: str, 
     assert not re.search(r"https?:|//\w", re.sub(r"base64,[^\"]*", "", html))
     with pytest.raises(AttributeError):
         shown.title = "changed"
+
+
+def assert_well_written(shown: Presentable) -> None:
+    """Check that there is one minus sign, no negative zero and one percent style, and that a legend has at most six lines."""
+    text = str(shown)
+    assert not re.search(r"(?<![\w.,])-0(\.0+)?(?![\d.])", text)
+    assert "\N{MINUS SIGN}" not in text
+    assert not re.search(r"\d%", text)
+    assert sum(len(wrap(paragraph, 80)) for paragraph in shown.legend()) <= 6
+    assert max(decimals(text, "nDCG@10"), default=1) == 1
+
+
+def decimals(text: str, name: str) -> Iterator[int]:
+    """Yield the number of decimals of each number that follows a name in a sentence."""
+    yield from (len(number) for number in re.findall(rf"{name} [-+]?\d+\.(\d+)", text))
 
 
 def walk_numbers(value: object) -> Iterator[float]:
@@ -173,6 +196,9 @@ COMMANDS = {
     "compare": ("compare", "results"),
     "stats": ("stats", "PosIR-Mini"),
     "published": ("published", "--task", "SQuAD-PosQ"),
+    "published_training": ("published", "--training"),
+    "published_mmteb": ("published", "--mmteb"),
+    "recall": ("report", "results", "--recall"),
 }
 
 
@@ -201,6 +227,7 @@ MISTAKES = {
     "no results of a model 'gpt'": lambda: posir.compare("results", "gpt", "baseline-bm25s"),
     "`posir tasks` lists the tasks": lambda: posir.evaluate("mteb/baseline-bm25s", "PosIR-Minni"),
     "Give the column with the texts": lambda: posir.open_data(pl.DataFrame({"text": ["A text."]})),
+    "The data is None, of type NoneType. Give ": lambda: posir.open_data(None),
     "no published results for a task": lambda: posir.published("MSMARCO"),
     "positions: 'front' is not allowed": lambda: posir.train("my-model", "squad.json", output="refused", positions="front"),
     "did you mean learning_rate": lambda: posir.train("my-model", "squad.json", output="refused", learningrate=1),
