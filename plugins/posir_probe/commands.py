@@ -210,12 +210,13 @@ def subset_validity(
     png: Png = None,
 ) -> None:
     """Compare the position profiles of Tiny samples with those of the complete tasks, bucket by bucket."""
-    from posir_probe.subset_validity import build_tables, compare_tiny
+    from posir_probe.subset_validity import build_tables, compare_tiny, describe_validity
 
     rows = compare_tiny(summarize(read_results(results)))
     if not rows:
         raise PosirError(f"{results}: no model has results of both a Tiny sample, such as SQuAD-PosQ-Tiny, and its task.")
-    print_as(format_, build_tables(rows), rows)
+    sentences = list(describe_validity(rows))
+    present(TableResult(title="Samples and complete data", rows=rows, tables=build_tables(rows), sentences=sentences), format_)
     if html or png:
         # Altair takes a second to import, which no other command should pay for.
         from posir_probe.figures import draw_samples

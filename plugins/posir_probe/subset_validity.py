@@ -7,7 +7,7 @@ the queries of the sample, beside what random samples of this size would show.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -152,6 +152,17 @@ def _build_rows(names: tuple[str, str, str, str], tiny: TaskSummary, validity: S
             for bucket in validity.buckets
         ),
     ]
+
+
+def describe_validity(rows: Iterable[ValidityRow]) -> Iterator[str]:
+    """Yield for each model and sample how far it differs from the complete data, beside what is expected by chance."""
+    for row in rows:
+        if row.position == LARGEST:
+            yield (
+                f"{row.model}, {row.sample}: the largest difference to the complete data is "
+                f"{format_estimate(row.difference, format_percent)} points, by chance up to {format_percent(row.chance)}: "
+                f"{row.verdict}."
+            )
 
 
 def build_tables(rows: Iterable[ValidityRow]) -> list[Table]:

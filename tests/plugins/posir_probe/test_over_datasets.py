@@ -36,7 +36,7 @@ from posir_probe.needle_insertion import NeedleInsertion
 from posir_probe.probe import ProbeData
 from posir_probe.results import ProbeResult, SubsetSums
 from posir_probe.sources import ProbeSource, SourceSubset, SubsetData
-from posir_probe.subset_validity import build_tables, compare_tiny, subset_validity
+from posir_probe.subset_validity import build_tables, compare_tiny, describe_validity, subset_validity
 from posir_probe.sums import ProbeSums
 from posir_published.architectures import Architecture, Kind, read_architecture_file, read_architectures
 from posir_published.scores import read_mmteb_scores
@@ -208,6 +208,9 @@ def test_every_tiny_sample_is_compared_with_its_task():
     assert [bucket.ndcg_at_10_of_complete for bucket in buckets] == pytest.approx(shares)
     assert len(draw_samples([row, *buckets])) == 1
     assert "SQuAD-PosQ-Tiny" in to_markdown(build_tables([row, *buckets])[1])
+    (sentence,) = describe_validity([row, *buckets])
+    assert sentence.startswith(f"{row.model}, SQuAD-PosQ-Tiny: the largest difference to the complete data is ")
+    assert sentence.endswith(f"{row.verdict}.")
     assert (row.sample, row.complete, row.queries, row.difference.value) == ("SQuAD-PosQ-Tiny", "SQuAD-PosQ", 2_400, 0)
 
 

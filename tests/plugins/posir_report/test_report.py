@@ -320,6 +320,12 @@ def test_a_finding_says_what_position_does(verdict, words):
     assert describe_effect(replace(EMPTY_ROW, verdict=verdict, p_corrected=0.01).with_scores(**scores)) == words
 
 
+def test_too_few_documents_are_not_said_of_many_whose_queries_all_score_the_same():
+    row = replace(EMPTY_ROW, verdict=Verdict.TOO_FEW).with_scores(documents=72)
+    expected = "too few of 72 documents have queries that score differently to test the effect of position"
+    assert describe_effect(row) == expected
+
+
 def test_many_findings_are_counted():
     rows = [replace(EMPTY_ROW, model=f"m/{number}", length="all", verdict=Verdict.PRIMACY) for number in range(7)]
     assert list(describe_findings(rows)) == ["Effect of position over all lengths, 7 results: 7 primacy."]
