@@ -9,10 +9,22 @@ from typing import Any
 import altair as alt
 
 from posir_inspect.inspection import Fading, ModelInspection
-from posir_inspect.sections import WORDINGS, describe_texts, name_chunks
+from posir_inspect.sections import WORDINGS, describe_texts, name_chunks, title_chunks, title_positions
 from posir_tasks.axes import Axes
-from posir_tasks.display.charts.layers import build_positions, curve, interval_rule, ndcg_axis, number_tooltips
+from posir_tasks.display.charts.layers import (
+    build_positions,
+    curve,
+    describe_scores,
+    explain_window,
+    interval_rule,
+    mark_beyond,
+    name_lines,
+    ndcg_axis,
+    number_tooltips,
+    window_shade,
+)
 from posir_tasks.display.charts.theme import COLORS, DASHES, SHAPES, add_frame, build_chart, cycle_scale
+from posir_tasks.display.numbers import format_percent
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.scores import flatten
 
@@ -20,26 +32,42 @@ WIDTH, HEIGHT = 640, 280
 
 
 def draw_positions(inspection: ModelInspection) -> alt.VConcatChart:
-    """Return nDCG@10 over the position of the sentence, a curve for each wording."""
+    """Return nDCG@10 over the position of the sentence, a curve for each wording, and what the model does not read."""
     assert inspection.fading
     axes = RelativePositions(bins=len(inspection.fading[0].by_position)).axes
-    base = build_chart(list(chain.from_iterable(_position_rows(fading, axes) for fading in inspection.fading)))
-    names = list(WORDINGS.values())
-    shown = [WORDINGS[fading.wording] for fading in inspection.fading]
-    legend = alt.Legend(orient="top", title=None, symbolOpacity=1, values=shown)
-    color = alt.Color("wording:N", scale=cycle_scale(names, COLORS), legend=legend)
-    dash = alt.StrokeDash("wording:N", scale=cycle_scale(names, DASHES), legend=legend)
-    shape = alt.Shape("wording:N", scale=cycle_scale(names, SHAPES), legend=legend)
+    window, positions = inspection.window.tokens.high, build_positions(axes)
+    rows = list(chain.from_iterable(_position_rows(fading, axes) for fading in inspection.fading))
+    first = mark_beyond([row for row in rows if row["wording"] == WORDINGS[inspection.fading[-1].wording]], window)
+    names = [WORDINGS[fading.wording] for fading in inspection.fading]
+    color = alt.Color("wording:N", scale=cycle_scale(names, COLORS), legend=None)
+    dash = alt.StrokeDash("wording:N", scale=cycle_scale(names, DASHES), legend=None)
+    shape = alt.Shape("wording:N", scale=cycle_scale(names, SHAPES), legend=None)
     tooltip = [
         alt.Tooltip("wording:N"),
         *number_tooltips({"ndcg_at_10": "nDCG@10", "ndcg_at_10_low": "from", "ndcg_at_10_high": "to"}),
     ]
-    layers = curve(
-        base, build_positions(axes), color, "area", line={"strokeDash": dash}, point={"shape": shape, "tooltip": tooltip}
-    )
+    ends = {str(row["wording"]): float(row["ndcg_at_10"]) for row in rows}
+    known = any(row.get("ndcg_at_10_low") is not None for row in rows)
+    layers = [
+        *window_shade(build_chart(first), positions),
+        *curve(
+            build_chart(rows),
+            positions,
+            color,
+            "area" if known else None,
+            line={"strokeDash": dash},
+            point={"shape": shape, "tooltip": tooltip},
+        ),
+        *name_lines(ends, positions, axes.positions),
+    ]
     chart = alt.layer(*layers).properties(width=WIDTH, height=HEIGHT)
-    explanation = "Lines: mean nDCG@10 of the queries whose sentence is at that position. Shaded: 95 % intervals."
-    return add_frame(chart, "nDCG@10 by position of the sentence", inspection.model, explanation, _cite(inspection))
+    explanation = "Lines: mean nDCG@10 of the queries whose sentence is at that position."
+    explanation += (" Shaded: 95 % intervals." if known else "") + explain_window(first, window)
+    seen = " ".join(
+        describe_scores(f"Queries in {name}", [row["ndcg_at_10"] for row in rows if row["wording"] == name]) for name in names
+    )
+    title = title_positions(inspection.fading[-1])
+    return add_frame(chart, title, inspection.model, explanation, _cite(inspection), seen)
 
 
 def _position_rows(fading: Fading, axes: Axes) -> list[Mapping[str, Any]]:
@@ -51,6 +79,7 @@ def _position_rows(fading: Fading, axes: Axes) -> list[Mapping[str, Any]]:
             "start": row / bins,
             "middle": (row + 0.5) / bins,
             "end": (row + 1) / bins,
+            "beyond_share": fading.beyond_by_position[row] if fading.beyond_by_position else None,
             **flatten("ndcg_at_10", score),
         }
         for row, (name, score) in enumerate(zip(axes.positions, fading.by_position, strict=True))
@@ -76,7 +105,9 @@ def draw_chunks(inspection: ModelInspection) -> alt.VConcatChart:
     )
     chart = alt.layer(interval_rule(base, "ndcg_at_10", "y", color), points).properties(width=WIDTH, height=HEIGHT)
     explanation = "Points: queries in their rarest words, texts by their best chunk. Vertical bars: 95 % intervals."
-    return add_frame(chart, "nDCG@10 by chunks", inspection.model, explanation, _cite(inspection))
+    scores = (f"{name_chunks(row)}: {format_percent(row.ndcg_at_10.value)}" for row in inspection.chunks)
+    seen = f"nDCG@10 of {', '.join(scores)}."
+    return add_frame(chart, title_chunks(inspection), inspection.model, explanation, _cite(inspection), seen)
 
 
 def _cite(inspection: ModelInspection) -> str:

@@ -134,6 +134,12 @@ class Fading:
     beyond_baseline: WordBaseline | None
     """nDCG@10 of the latter without the model; None if there are none."""
     verdict: InspectionVerdict
+    beyond_by_position: tuple[float, ...] = ()
+    """Share of the sentences in every tenth of the texts that end beyond what the model reads, in [0, 1]."""
+    start_to_end_within: Estimate | None = None
+    """nDCG@10 of the first third minus that of the last, of the sentences that the model reads."""
+    p_value_within: float | None = None
+    """P-value of the effect of position on these; None if it was not tested."""
 
 
 @dataclass(frozen=True)
@@ -553,7 +559,17 @@ def summarize_fading(search: ChunkSearch, wording: Wording, texts: int, window: 
         questions_beyond=questions_beyond,
         beyond_baseline=measure_unread_baseline(search.tasks[wording], window) if window else None,
         verdict=judge_fading(rows, texts, len(profile.positions)),
+        beyond_by_position=_share_beyond(summary.values),
+        start_to_end_within=rows[0].start_to_end_within_window,
+        p_value_within=rows[0].p_value_within_window,
     )
+
+
+def _share_beyond(values: ResultValues) -> tuple[float, ...]:
+    """Return the share of the evidence of each position bin that ends beyond the window; 0 where there is none."""
+    total = values.profile.counts.sum(axis=(0, 2))
+    within = values.coverage.within_window.counts.sum(axis=(0, 2)) if values.coverage else total
+    return tuple((1 - within / np.maximum(total, 1)).clip(0, 1).tolist()) if total.any() else ()
 
 
 def read_summary(scores: Mapping[str, Any], task: str) -> TaskSummary:

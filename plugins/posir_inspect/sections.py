@@ -9,11 +9,13 @@ from posir_inspect.inspection import ChunkRow, Fading, ModelInspection, OtherWor
 from posir_inspect.pseudo_questions import Wording
 from posir_inspect.shared_words import WordBaseline
 from posir_inspect.verdicts import ChunkVerdict, Finding, name_size
+from posir_significance.intervals import ALPHA
 from posir_tasks.display.numbers import (
     MISSING,
     format_count,
     format_estimate,
     format_interval,
+    format_p_value,
     format_percent,
     format_points,
     format_score,
@@ -32,13 +34,22 @@ LEGEND = (
     "Queries: sentences of the texts, kept in them, by default their rarest words, which favors small chunks. Start to end: "
     "first minus last third; 95 % intervals."
 )
+#: What the finding on all sentences of a text says.
+FADES = {
+    Finding.LOWER: "evidence fades towards the end",
+    Finding.HIGHER: "evidence fades towards the start",
+    Finding.UNEVEN: "position matters, but start and end hardly differ",
+    Finding.NONE: "evidence does not fade",
+    Finding.UNKNOWN: "not enough texts to say whether evidence fades",
+}
 WORDINGS = {Wording.VERBATIM: "verbatim", Wording.RAREST_WORDS: "rarest words", Wording.OTHER_WORDS: "other words"}
 
 
 def build_sections(inspection: ModelInspection) -> Iterator[DisplaySection]:
     """Yield the texts, then the verdicts and tables of each answer that is known; under 48 lines of 80 columns."""
     skipped = describe_skipped(inspection.skipped, examples=1)
-    yield DisplaySection(f"{inspection.model} · {describe_texts(inspection)}", (skipped,) if skipped else ())
+    texts = f"Inspected: {describe_texts(inspection)}."
+    yield DisplaySection(sentences=tuple(filter(None, (state_verdict(inspection), texts, skipped))))
     yield DisplaySection(READING, (inspection.window.sentence, describe_unread(inspection)))
     if inspection.work:
         yield DisplaySection(sentences=(describe_work(inspection.work),))
@@ -59,6 +70,50 @@ def build_sections(inspection: ModelInspection) -> Iterator[DisplaySection]:
         yield DisplaySection(title, choice, (chunk_table(inspection.chunks),))
         if inspection.other_words:
             yield build_other_words(inspection, inspection.other_words)
+
+
+def state_verdict(inspection: ModelInspection) -> str:
+    """Return in a sentence how much of the texts the model reads, and whether evidence fades in what it reads."""
+    name, cut = inspection.model.rpartition("/")[2], inspection.unread.texts_cut > 0
+    median, read = f"{inspection.median_tokens:,.0f}", f"{inspection.window.tokens.high:,}"
+    reads = f"{read} of {median} tokens (median text)" if cut else "these texts to the end"
+    fading = inspection.fading[-1] if inspection.fading else None
+    clause = "" if fading is None else f"; {_describe_within(fading) if cut else FADES[fading.verdict.finding]}"
+    return f"{name} reads {reads}{clause}."
+
+
+def _describe_within(fading: Fading) -> str:
+    """Return in a clause whether evidence fades within what the model reads."""
+    if fading.verdict.finding is Finding.UNKNOWN:
+        return FADES[Finding.UNKNOWN]
+    if fading.p_value_within is None:
+        return "whether evidence fades within them could not be tested"
+    p_value = f"(p {format_p_value(fading.p_value_within)})"
+    if fading.p_value_within >= ALPHA:
+        return f"within them evidence does not fade significantly {p_value}"
+    change = fading.start_to_end_within.value if fading.start_to_end_within else 0.0
+    return f"within them {'evidence fades, too' if change > 0 else 'position matters, too'} {p_value}"
+
+
+def title_positions(fading: Fading) -> str:
+    """Return how nDCG@10 depends on the position of the sentence, as the title of a chart."""
+    change = fading.scores.start_to_end
+    points = format_percent(abs(change.value)) if change else None
+    match fading.verdict.finding:
+        case Finding.LOWER:
+            return f"nDCG@10 is {points} points lower in the last third of a text than in the first"
+        case Finding.HIGHER:
+            return f"nDCG@10 is {points} points higher in the last third of a text than in the first"
+        case finding:
+            return f"{FADES[finding][:1].upper()}{FADES[finding][1:]}"
+
+
+def title_chunks(inspection: ModelInspection) -> str:
+    """Return which chunks serve best, as the title of a chart; what it shows if that cannot be said."""
+    verdict = inspection.chunk_verdict
+    if verdict is None or verdict.finding is Finding.UNKNOWN:
+        return "Not enough texts to say which chunks serve best"
+    return verdict.sentence.partition(":")[0].rstrip(".")
 
 
 def build_other_words(inspection: ModelInspection, other: OtherWords) -> DisplaySection:

@@ -24,6 +24,7 @@ from posir_tasks.display.charts.layers import (
     POSITION,
     QUERIES,
     SCORE,
+    LayeredChart,
     build_positions,
     cell_tooltips,
     curve,
@@ -178,7 +179,7 @@ def draw_models(summaries: Sequence[TaskSummary]) -> alt.VConcatChart:
     return add_frame(chart, title_models(names, rows), summaries[0].task, explanation, cite(summaries), seen)
 
 
-def compare_curves(summaries: Sequence[TaskSummary], names: Sequence[str]) -> tuple[alt.LayerChart | alt.FacetChart, str, str]:
+def compare_curves(summaries: Sequence[TaskSummary], names: Sequence[str]) -> tuple[LayeredChart, str, str]:
     """Return the curves of models on one task over each other, what their marks are, and their scores in words.
 
     Args:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import altair as alt
 
 from posir_report.charts import length_titles
-from posir_stats.tables import DatasetStatistics
+from posir_stats.tables import DatasetStatistics, describe_spread
 from posir_tasks.axes import Axes
 from posir_tasks.display.charts.figures import Figure
 from posir_tasks.display.charts.layers import POSITION, QUERIES, build_positions, facet_panels
@@ -41,7 +41,8 @@ def pool_languages(dataset: DatasetStatistics) -> dict[str, Statistics]:
 def _frame(dataset: DatasetStatistics, chart: alt.VConcatChart, subject: str, total: Statistics) -> alt.VConcatChart:
     explanation = SPREAD if total.positions.axes.equal_bins else BUCKETS
     source = f"Source: {total.queries.texts:,} queries about {len(total.lengths):,} documents; {dataset.source}."
-    return add_frame(chart, "Position of the evidence", subject, explanation, source)
+    counts = ", ".join(f"{count:,}" for count in total.histogram()[ALL])
+    return add_frame(chart, describe_spread(total), subject, explanation, source, f"Queries from first to last bar: {counts}.")
 
 
 def draw_histograms(total: Statistics) -> alt.VConcatChart:

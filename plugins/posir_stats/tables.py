@@ -6,14 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from posir_tasks.display.numbers import MISSING, format_count, format_number, format_percent
 from posir_tasks.display.tables import Column, Table
 from posir_tasks.display.wording import pluralize
 from posir_tasks.sources.statistics import ALL, QUARTILES, Statistics, group_by_language
 from posir_tasks.sources.text_totals import CHARACTERS_PER_WORD, KEYWORDS, LengthCounts, QueryType, TextTotals
+from posir_tasks.thirds import assign_thirds
 
 #: Headings of the spread of lengths.
 LENGTH_HEADINGS = ("Mean", "SD", "Min", "25 %", "50 %", "75 %", "Max")
+#: Evidence is not spread evenly if a third of documents has this much more or less of it than its share of the bins.
+UNEVEN = 0.05
 #: Characters of the longest bar.
 BAR = 8
 EIGHTHS = "▏▎▍▌▋▊▉█"
@@ -101,7 +106,25 @@ def describe_data(statistics: DatasetStatistics) -> str:
     median = format_number(total.quartiles()[1], ",.0f")
     return (
         f"{statistics.name}: {total.queries.texts:,} queries on {pluralize(len(total.lengths), 'relevant document')} of "
-        f"{total.documents.texts:,}, median {median} {total.length_unit}."
+        f"{total.documents.texts:,}, median {median} {total.length_unit}. {describe_spread(total)}."
+    )
+
+
+def describe_spread(total: Statistics) -> str:
+    """Return where the evidence is, without a final stop: the shares of the thirds of documents, or the largest bucket."""
+    axes, counts = total.positions.axes, np.array(total.histogram()[ALL])
+    if not counts.any():
+        return "No evidence has a position"
+    if not axes.equal_bins:
+        place = int(counts.argmax())
+        return f"The most frequent position is {axes.positions[place]}, {format_percent(counts[place] / counts.sum())} %"
+    thirds = assign_thirds(len(counts))
+    shares = np.bincount(thirds, counts, 3) / counts.sum()
+    uneven = np.abs(shares - np.bincount(thirds, minlength=3) / len(counts)).max() > UNEVEN
+    first, middle, last = (format_percent(share) for share in shares)
+    return (
+        f"Evidence is {'not ' if uneven else ''}spread evenly: {first} % in the first third of documents, {middle} % in the "
+        f"middle, {last} % in the last"
     )
 
 

@@ -29,6 +29,8 @@ from posir_train.report import (
     correct,
     describe_changes,
     find_warnings,
+    summarize_measurement,
+    title_changes,
     to_records,
 )
 from posir_train.settings import RunFolder, TrainingSettings
@@ -38,7 +40,10 @@ from posir_train.training import TrainedModel
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-MARKDOWN_FILE, RESULTS_FILE = "report.md", "report.json"
+    from posir_report.summary import TaskSummary
+    from posir_tasks.display.charts.figures import Figure
+
+MARKDOWN_FILE, RESULTS_FILE, PAGE_FILE, CURVE_FILE = "report.md", "report.json", "report.html", "curve.png"
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -60,6 +65,8 @@ class TrainingReport(Presentable):
     """Warnings first, then what was left out, and what was trained on and measured with."""
     commands: tuple[str, ...]
     """Commands of a shell that repeat the figures of held-out articles."""
+    measured: tuple[TaskSummary, TaskSummary]
+    """The base model and the trained one on held-out articles."""
 
     @property
     def tables(self) -> tuple[Table, ...]:
@@ -69,7 +76,13 @@ class TrainingReport(Presentable):
 
     def sections(self) -> tuple[DisplaySection, ...]:
         """Return the findings, then the tables."""
-        return (*to_paragraphs(describe_changes(self.changes)), DisplaySection(tables=self.tables))
+        return (*to_paragraphs(describe_changes(self.changes)), DisplaySection(tables=self.tables, draw=self._draw))
+
+    def _draw(self) -> list[Figure]:
+        # Altair takes a second to import.
+        from posir_train.curve_picture import draw_before_after
+
+        return [draw_before_after(self.measured, title_changes(self.changes), self.title)]
 
     def records(self) -> list[dict[str, Any]]:
         """Return a row for each score and data."""
@@ -130,6 +143,10 @@ def build_report(
         curves=tuple(curves),
         notes=tuple(notes),
         commands=tuple(list_commands(settings, folder, trained.held_out)),
+        measured=(
+            summarize_measurement(base_name, trained.before),
+            summarize_measurement("The trained model", trained.after),
+        ),
     )
 
 
@@ -149,10 +166,20 @@ def list_commands(settings: TrainingSettings, folder: RunFolder, held_out: Datas
 
 
 def write_report(report: TrainingReport, model: SentenceTransformer) -> None:
-    """Write the report into the work folder, and into the model card."""
-    markdown = "\n\n".join(map(to_markdown, report.tables))
-    files = {RESULTS_FILE: report.to_json(), MARKDOWN_FILE: markdown}
+    """Write the report into the work folder, and into the model card with its curve before and after training."""
+    work_folder = RunFolder(report.folder).work_folder
+    sentences = list(describe_changes(report.changes))
+    markdown = "\n\n".join([*sentences, *map(to_markdown, report.tables)])
+    files = {RESULTS_FILE: report.to_json(), MARKDOWN_FILE: markdown, PAGE_FILE: report.to_html()}
     for name, text in files.items():
-        with atomic_write(RunFolder(report.folder).work_folder / name) as temporary:
+        with atomic_write(work_folder / name) as temporary:
             temporary.write_text(text, encoding="utf-8")
-    add_to_card(report.folder, markdown, model.model_card_data.base_model)
+    (figure,) = report.figures()
+    # Altair takes a second to import.
+    from posir_tasks.display.charts.figures import SCALE
+
+    with atomic_write(work_folder / CURVE_FILE) as temporary:
+        figure.chart.save(temporary, format="png", scale_factor=SCALE)
+    image = f"![{figure.title}]({work_folder.name}/{CURVE_FILE})"
+    card = "\n\n".join([*sentences, image, *map(to_markdown, report.tables)])
+    add_to_card(report.folder, card, model.model_card_data.base_model)

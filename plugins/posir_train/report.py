@@ -133,10 +133,10 @@ class TrainingComparison:
     def truncation(self) -> list[str]:
         """Sentences on the evidence beyond each model's window, as `posir report` has them."""
         pairs = zip(self.labels, (self.before, self.after), strict=True)
-        return list(truncation_notes(self.labels, [_summarize(label, measured) for label, measured in pairs]))
+        return list(truncation_notes(self.labels, [summarize_measurement(label, measured) for label, measured in pairs]))
 
 
-def _summarize(label: str, measured: Measurement) -> TaskSummary:
+def summarize_measurement(label: str, measured: Measurement) -> TaskSummary:
     """Return a measurement as `posir report` takes results."""
     values = ResultValues(measured.ranks, measured.coverage)
     return TaskSummary(label, "", "", ("",), (), "", values, score_result(values))
@@ -216,6 +216,17 @@ def describe_changes(changes: Sequence[Change]) -> Iterator[str]:
             *_, difference = _format(change)
             clauses.append(f"{change.score} {difference}" + (f", {change.verdict}" if change.verdict else ""))
         yield f"{'Training' if name is None else f'Forgetting check {name}'}: {'; '.join(clauses)}."
+
+
+def title_changes(changes: Sequence[Change]) -> str:
+    """Return how nDCG@10 and start to end changed on held-out articles, with the verdicts, as the title of a chart."""
+    chosen = [change for change in changes if change.forgetting_check is None and change.score in (NDCG, START_TO_END)]
+    clauses = []
+    for change in chosen:
+        if change.difference:
+            verdict = f" ({change.verdict})" if change.verdict else ""
+            clauses.append(f"{change.score} by {format_points(change.difference.value)}{verdict}")
+    return f"Training changes {' and '.join(clauses)}" if clauses else "nDCG@10 by position before and after training"
 
 
 def build_table(changes: Sequence[Change], title: str, notes: Sequence[str]) -> Table:

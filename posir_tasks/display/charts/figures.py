@@ -34,6 +34,11 @@ class Figure:
     chart: alt.VConcatChart
 
     @property
+    def title(self) -> str:
+        """Its finding."""
+        return str(self.chart.usermeta["title"])
+
+    @property
     def label(self) -> str:
         """Its title, subject and explanation, for screen readers."""
         return str(self.chart.description)

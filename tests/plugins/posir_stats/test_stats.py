@@ -6,6 +6,7 @@ import json
 import re
 import sys
 import unicodedata
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -17,11 +18,20 @@ from typer.testing import CliRunner
 
 from posir_stats.api import compute_statistics
 from posir_stats.charts import build_figures
-from posir_stats.tables import build_document, build_records, build_tables, describe_data, describe_source, summarize_lengths
+from posir_stats.tables import (
+    build_document,
+    build_records,
+    build_tables,
+    describe_data,
+    describe_source,
+    describe_spread,
+    summarize_lengths,
+)
 from posir_tasks.cells import pool
 from posir_tasks.command.app import build_app
 from posir_tasks.display.tables import to_csv, to_json, to_markdown
 from posir_tasks.errors import DataError, PosirError
+from posir_tasks.schemes import LabeledPositions, RelativePositions
 from posir_tasks.sources.formats.squad_json import read_squad_json
 from posir_tasks.sources.opening import open_data
 from posir_tasks.sources.statistics import group_by_language
@@ -449,3 +459,21 @@ def test_places_that_cannot_be_written_are_refused(folder, tmp_path):
     done = run(folder, "--png", tmp_path / "file")
     assert isinstance(done.exception, PosirError)
     assert (tmp_path / "file").read_text() == "kept"
+
+
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [
+        ([7] * 7 + [6] * 6 + [7] * 7, "spread evenly: 36.6 % in the first third of documents, 26.9 % in the middle, 36.6 % in"),
+        ([20] * 7 + [1] * 13, "not spread evenly: 91.5 % in the first third"),
+        ([0] * 20, "No evidence has a position"),
+    ],
+)
+def test_the_spread_of_evidence_is_said_in_a_sentence(counts, expected):
+    total = SimpleNamespace(positions=SimpleNamespace(axes=RelativePositions().axes), histogram=lambda: {"all": counts})
+    assert expected in describe_spread(total)
+
+
+def test_the_most_frequent_of_unequal_buckets_is_named():
+    total = SimpleNamespace(positions=SimpleNamespace(axes=LabeledPositions().axes), histogram=lambda: {"all": [3, 1, 0]})
+    assert describe_spread(total) == "The most frequent position is beginning, 75.0 %"

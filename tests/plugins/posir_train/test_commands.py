@@ -1,6 +1,7 @@
 """The commands, with a tiny model in a local folder."""
 
 import json
+from pathlib import Path
 
 import pytest
 from transformers.integrations import integration_utils
@@ -70,8 +71,18 @@ def test_a_model_is_trained_and_compared(model, data, squad, tmp_path):
     assert "Unknown](" not in card
     assert "The trained model reads the first 64 tokens of a document" in card
     assert "Forgetting check facts: The trained model reads the first 64 tokens" in card
-    for file in [output / "README.md", *(output / "training").glob("*.json"), output / "training" / "report.md"]:
-        assert str(tmp_path.parent) not in file.read_text()
+    assert "](training/curve.png)" in card
+    assert (output / "training" / "curve.png").read_bytes().startswith(b"\x89PNG")
+    assert '"before-after"' in (output / "training" / "report.html").read_text()
+    published = [file for file in output.rglob("*") if file.suffix in (".md", ".html", ".json", ".yaml")]
+    assert {file.name for file in published} >= {"README.md", "report.html", "report.md", "report.json"}
+    # Folders of the user's machine are nobody else's business; settings.yaml and checkpoints continue a run on this machine.
+    for file in published:
+        if file.name == "settings.yaml" or "checkpoints" in file.parts:
+            continue
+        text_of_file = file.read_text(encoding="utf-8")
+        for folder in (tmp_path.parent, Path.home()):
+            assert f"{folder}/" not in text_of_file, file
     assert f"POSIR_DATA={output}/training/held-out mteb run -t PosIR-English -m {model}" in text
     assert "local/tuned" in invoke(
         "probe", output, "--documents", 2, "--probe", "segment_similarity_3", "--output", tmp_path / "r"

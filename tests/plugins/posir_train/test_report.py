@@ -22,6 +22,7 @@ from posir_train.report import (
     build_table,
     correct,
     find_warnings,
+    title_changes,
     to_records,
 )
 from tests.plugins.posir_train.texts import build_examples
@@ -66,6 +67,12 @@ def test_a_cure_is_better_and_less_biased():
     assert (result[NDCG], result[START_TO_END], result[PSI]) == ("better", "less biased", "less biased")
     assert result[f"{NDCG}, end"] == "better"
     assert result[COSINE] == ""
+
+
+def test_the_title_of_the_curves_is_the_change_of_held_out_articles():
+    title = title_changes(correct(compare(BIASED, EVEN)))
+    assert re.fullmatch(r"Training changes nDCG@10 by \+[\d.]+ \(better\) and start to end by -[\d.]+ \(less biased\)", title)
+    assert title_changes([]) == "nDCG@10 by position before and after training"
 
 
 def test_the_other_way_is_worse_and_more_biased():
