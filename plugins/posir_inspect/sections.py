@@ -36,8 +36,8 @@ LEGEND = (
 )
 #: What the finding on all sentences of a text says.
 FADES = {
-    Finding.LOWER: "evidence fades towards the end",
-    Finding.HIGHER: "evidence fades towards the start",
+    Finding.LOWER: "evidence fades toward the end",
+    Finding.HIGHER: "evidence fades toward the start",
     Finding.UNEVEN: "position matters, but start and end hardly differ",
     Finding.NONE: "evidence does not fade",
     Finding.UNKNOWN: "not enough texts to say whether evidence fades",
