@@ -153,14 +153,17 @@ def probe(
     return ProbeMeasurements(tuple(results), Path(output_folder), tuple(source.skipped))
 
 
-def correlate(results: str | Path) -> TableResult:
-    """Correlate what probes measure with PSI and the difference from start to end, over models.
+def correlate(results: str | Path, *, families: str | Path | None = None) -> TableResult:
+    """Correlate what probes measure with PSI and the difference from start to end, over models: which probe predicts retrieval?
 
     Args:
         results: A folder with results of `posir.evaluate` and `posir.probe` on several models.
+        families: CSV file with the columns `model,family`: models of a family are variants of one model and not independent.
+            Of other models the family is the name before a `+`.
 
     Returns:
-        A row for each probe, task and score: Spearman's rho in [-1, 1] with its 95 % interval, and a verdict.
+        A row for each probe, task and score: Spearman's rho in [-1, 1] with its 95 % interval over models or families, the
+        p-value of a permutation, Holm-corrected for the probes, how many independent models would be needed, and a verdict.
 
     Raises:
         PosirError: There are no results of tasks or of probes in the folder.
@@ -175,12 +178,20 @@ def correlate(results: str | Path) -> TableResult:
         [None, None]
     """
     from posir_probe.catalog import all_probes
-    from posir_probe.correlation import build_table
+    from posir_probe.correlation import FURTHER, NOTES, build_table, describe_findings, read_families
     from posir_probe.correlation import correlate as correlate_probes
     from posir_probe.results import read_results as read_probe_results
 
     folder = Path(results)
-    rows = correlate_probes(read_probe_results(folder), summarize(read_results(folder)), all_probes())
+    known = read_families(Path(families)) if families else {}
+    rows = correlate_probes(read_probe_results(folder), summarize(read_results(folder)), all_probes(), known)
     if not rows:
         raise PosirError(f"{folder}: no results of probes. Run `posir probe MODEL --output {folder}` first.")
-    return TableResult(title="Probes against retrieval scores", rows=rows, tables=[build_table(rows)])
+    return TableResult(
+        title="Which probe predicts retrieval?",
+        rows=rows,
+        tables=[build_table(rows)],
+        sentences=describe_findings(rows),
+        notes=NOTES,
+        further=FURTHER,
+    )

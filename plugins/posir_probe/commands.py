@@ -124,14 +124,23 @@ def correlate(
         typer.Option(help="nDCG@10 against another benchmark: MMTEB, a CSV file with columns model,score, or mteb results."),
     ] = None,
     published: Annotated[bool, typer.Option("--published", help="Include the published results.")] = False,
+    families: Annotated[
+        Path | None, typer.Option(help="CSV file with columns model,family: models that are variants of one model.")
+    ] = None,
     format_: TableFormat = OutputFormat.TEXT,
+    explain: Explain = False,
 ) -> None:
-    """Show rank correlations over models: of probes, architecture or another benchmark with PSI and nDCG@10."""
+    """Show which probe predicts retrieval: rank correlations with PSI and start to end over models.
+
+    With --architecture or --benchmark: PSI or nDCG@10 against the models' architecture or another benchmark.
+    """
     if results is None and not published:
         raise PosirError("Give a folder with results, or --published.")
     if architecture or architectures or benchmark:
         from posir_probe.model_correlations import build_table as build_model_table
 
+        if families:
+            raise PosirError("--families goes with probes, not with --architecture or --benchmark.")
         rows = correlate_models(results, architectures, benchmark, published=published)
         print_as(format_, [build_model_table(rows)], rows)
         return
@@ -139,7 +148,7 @@ def correlate(
         raise PosirError(
             "--published goes with --architecture or --benchmark: probes of the papers' models have no raw results."
         )
-    present(api.correlate(results), format_)
+    present(api.correlate(results, families=families), format_, explain=explain)
 
 
 def probe_groups(

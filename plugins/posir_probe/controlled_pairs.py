@@ -31,7 +31,17 @@ import numpy as np
 from mteb.types import PromptType
 
 from posir_probe.controls import order_blind
-from posir_probe.probe import ProbeData, ProbePlan, ProbeQuestion, Summary, ignore_rounding, select_with_evidence, value_at
+from posir_probe.probe import (
+    POSITIVE_IS_START,
+    Preference,
+    ProbeData,
+    ProbePlan,
+    ProbeQuestion,
+    Summary,
+    ignore_rounding,
+    select_with_evidence,
+    value_at,
+)
 from posir_probe.sums import ProbeSums
 from posir_tasks.cells import Floats
 from posir_tasks.embeddings.encoding import Embeddings, encode_distinct
@@ -173,6 +183,7 @@ class ControlledPairs:
     statistic: str = "mean"
     convert: Callable[[Floats], Floats] = keep_difference
     """Maps differences of scores to what is summed."""
+    preference: Preference = POSITIVE_IS_START
 
     needs_questions: ClassVar[bool] = True
     source: ClassVar[str] = "arXiv 2503.05037, section 3"
@@ -236,4 +247,5 @@ WINS = ControlledPairs(
     "controlled_pairs_wins",
     "Share of pairs whose first document scores higher than the second, ties by half, by what both differ in",
     convert=count_wins,
+    preference=Preference(neutral=0.5),
 )

@@ -2,26 +2,50 @@
 
 from __future__ import annotations
 
-import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
-from scipy.stats import spearmanr
 
-from posir_probe.probe import ModelProbe, TextProbe
+from posir_probe.probe import DirectedProbe, ModelProbe, TextProbe
+from posir_probe.rank_correlation import (
+    FEWEST,
+    FEWEST_FOR_INTERVAL,
+    count_needed,
+    describe_needed,
+    estimate_family_rho,
+)
 from posir_probe.results import ProbeResult
 from posir_report.summary import TaskSummary, build_rows
-from posir_tasks.cells import Floats
-from posir_tasks.display.numbers import format_interval, format_number
+from posir_significance.correction import Hypothesis, correct_p_values
+from posir_significance.intervals import ALPHA
+from posir_tasks.csv_files import read_csv_rows
+from posir_tasks.display.numbers import format_interval, format_number, format_p_value
 from posir_tasks.display.tables import Table, build_columns
-from posir_tasks.estimates import Estimate, Interval
+from posir_tasks.display.wording import pluralize
+from posir_tasks.estimates import Estimate
 
-#: Fewest models for a correlation, and for its interval.
-FEWEST, FEWEST_FOR_INTERVAL = 3, 5
-#: Standard normal quantile of a two-sided 95 % interval.
-Z = 1.959964
 PSI, START_TO_END = "PSI", "start-to-end nDCG@10"
+FAMILY_FILE = "a file with the columns model,family"
+PREDICTS, OPPOSITE = "predicts it", "predicts the opposite"
+#: Model and revision.
+ModelKey = tuple[str, str]
+NOTES = (
+    "Spearman: over models, of a probe's first summary. Against start to end, positive values of the summary favor the start; "
+    "against PSI, which has no sign, it is the distance from no preference. 95 % intervals: for new models; if some are "
+    "variants of one (a family), for new families. p: permutation of families, Holm-corrected for the probes of a task and "
+    "score. Needed: independent models for an interval without 0 in 80 % of cases, if this were the true correlation.",
+)
+FURTHER = (
+    "Variants of a model, MODEL+METHOD and what --families names, are not independent. With families the interval is a "
+    "jackknife over them on Fisher's z with Student's t; without, that of Bonett & Wright (2000). A probe predicts a score if "
+    "p < 0.05 and the interval is without 0; otherwise it cannot be said.",
+    "Probe and retrieval are of the same data wherever a task has the name of the probe's data; a probe on other data is "
+    "correlated with every task. Probes that have the same value for all models, such as those of the data alone, are left "
+    "out. The models of a folder are no random sample: what holds for them need not hold for other kinds of models.",
+)
 
 
 @dataclass(frozen=True)
@@ -34,16 +58,56 @@ class ProbeCorrelation:
     task: str
     score: str
     models: int
+    families: int
+    """Groups of models that are independent of each other; as many as models if there are no variants."""
     rho: Estimate | None
     """None with fewer than three models, or if all have the same value."""
+    p_value: float | None
+    """Two-sided, Holm-corrected for the probes of a task and score."""
+    needed: int | None
+    """Independent models for an interval without 0 with a power of 80 % at this correlation; None if over 10,000 or unknown."""
     verdict: str
 
 
 def correlate(
-    results: Iterable[ProbeResult], summaries: Iterable[TaskSummary], probes: Mapping[str, TextProbe | ModelProbe]
+    results: Iterable[ProbeResult],
+    summaries: Iterable[TaskSummary],
+    probes: Mapping[str, TextProbe | ModelProbe],
+    families: Mapping[str, str] | None = None,
 ) -> list[ProbeCorrelation]:
-    """Correlate the first summary of every probe with both retrieval scores of every task, over the models that have both."""
-    probe_summaries: dict[tuple[str, str, str], dict[tuple[str, str], float]] = {}
+    """Correlate the first summary of every probe with both retrieval scores of every task, over the models that have both.
+
+    Args:
+        results: Results of probes; those on the data of a task are correlated with that task only.
+        summaries: Results of retrieval.
+        probes: The known probes by name.
+        families: Family by name of the model, with or without organization; of others it is the name without a method.
+    """
+    scores = read_scores(summaries)
+    tasks = {task for task, _ in scores}
+    rows, p_values = [], []
+    for (probe, data, name), values in read_summaries(results, probes).items():
+        for (task, score), y in scores.items():
+            x = {model: orient(value, probes[probe], score) for model, value in values.items()}
+            models = sorted(x.keys() & y.keys())
+            same = len(models) >= FEWEST and len({x[model] for model in models}) == 1
+            if same or (data in tasks and data != task):
+                continue
+            named = [find_family(model, families or {}) for model, _ in models]
+            rho, p_value = estimate_family_rho(np.array([x[m] for m in models]), np.array([y[m] for m in models]), named)
+            needed = count_needed(rho.value) if rho else None
+            rows.append(ProbeCorrelation(probe, data, name, task, score, len(models), len(set(named)), rho, None, needed, ""))
+            p_values.append(p_value)
+    tests = [Hypothesis(p_value, family=(row.task, row.score)) for row, p_value in zip(rows, p_values, strict=True)]
+    corrected = [replace(row, p_value=p_value) for row, p_value in zip(rows, correct_p_values(tests), strict=True)]
+    return sorted((replace(row, verdict=judge_row(row)) for row in corrected), key=lambda row: (row.task, row.score))
+
+
+def read_summaries(
+    results: Iterable[ProbeResult], probes: Mapping[str, TextProbe | ModelProbe]
+) -> dict[tuple[str, str, str], dict[ModelKey, float]]:
+    """Return the first summary of each probe on each dataset by model, with the name of the summary."""
+    summaries: dict[tuple[str, str, str], dict[ModelKey, float]] = {}
     for result in results:
         probe = probes.get(result.probe)
         if probe is None or result.experiment is not None:
@@ -51,18 +115,13 @@ def correlate(
         name, compute = next(iter(probe.summaries.items()))
         estimate = result.sums.estimate(compute)
         if estimate is not None:
-            probe_summaries.setdefault((result.probe, result.data, name), {})[result.model, result.revision] = estimate.value
-    scores = read_scores(summaries)
-    return [
-        _correlate(probe, data, name, task, score, [(x[model], y[model]) for model in sorted(x.keys() & y.keys())])
-        for (probe, data, name), x in probe_summaries.items()
-        for (task, score), y in scores.items()
-    ]
+            summaries.setdefault((result.probe, result.data, name), {})[result.model, result.revision] = estimate.value
+    return summaries
 
 
-def read_scores(summaries: Iterable[TaskSummary]) -> dict[tuple[str, str], dict[tuple[str, str], float]]:
+def read_scores(summaries: Iterable[TaskSummary]) -> dict[tuple[str, str], dict[ModelKey, float]]:
     """Return the estimates of PSI and start-to-end nDCG@10 of each task by model and revision."""
-    scores: dict[tuple[str, str], dict[tuple[str, str], float]] = {}
+    scores: dict[tuple[str, str], dict[ModelKey, float]] = {}
     for summary in summaries:
         model = summary.model, summary.revision
         row = build_rows(summary)[0]
@@ -72,74 +131,93 @@ def read_scores(summaries: Iterable[TaskSummary]) -> dict[tuple[str, str], dict[
     return scores
 
 
-def _correlate(
-    probe: str, data: str, summary: str, task: str, score: str, pairs: Sequence[tuple[float, float]]
-) -> ProbeCorrelation:
-    x, y = np.array(pairs, np.float64).reshape(-1, 2).T
-    rho, _ = estimate_rho(x, y)
-    return ProbeCorrelation(probe, data, summary, task, score, len(pairs), rho, judge(rho, len(pairs)))
+def orient(value: float, probe: TextProbe | ModelProbe, score: str) -> float:
+    """Return a summary as it is correlated: the preference for the start, or, with PSI, the size of the preference.
 
-
-def estimate_rho(x: Floats, y: Floats) -> tuple[Estimate | None, float | None]:
-    """Return Spearman's rho over models with its 95 % interval, and its two-sided p-value; None where undefined.
-
-    Args:
-        x: A value of each model, shape (n,).
-        y: Another of each, shape (n,).
+    Probes that measure no preference are taken as they are.
     """
-    if len(x) < FEWEST or len(set(x)) == 1 or len(set(y)) == 1:
-        return None, None
-    result = spearmanr(x, y)
-    rho = float(result.statistic)
-    return Estimate(rho, find_interval(rho, len(x))), float(result.pvalue)
+    if not isinstance(probe, DirectedProbe):
+        return value
+    preference = probe.preference.orient(value)
+    return abs(preference) if score == PSI else preference
 
 
-def find_interval(rho: float, models: int) -> Interval | None:
-    """Return the 95 % interval of Spearman's rho; None if there are too few models or the ranks agree completely.
+def read_families(file: Path) -> dict[str, str]:
+    """Return the family of each model of a CSV file with the columns `model` and `family`.
 
-    By Fisher's z, variance (1 + rho^2 / 2) / (n - 3) (Bonett & Wright 2000).
+    Raises:
+        DataError: The file cannot be read, or lacks a column.
     """
-    if models < FEWEST_FOR_INTERVAL or abs(rho) > 1 - 1e-12:
-        return None
-    z, half = math.atanh(rho), Z * math.sqrt((1 + rho**2 / 2) / (models - 3))
-    return math.tanh(z - half), math.tanh(z + half)
+    return {row["model"]: row["family"] for row in read_csv_rows(file, ("model", "family"), FAMILY_FILE)}
 
 
-def judge(rho: Estimate | None, models: int) -> str:
+def find_family(model: str, families: Mapping[str, str]) -> str:
+    """Return the family of a model, by its name or that without organization; else the name without a method."""
+    return families.get(model) or families.get(model.split("/", 1)[-1]) or model.split("+")[0]
+
+
+def judge_row(row: ProbeCorrelation) -> str:
     """Return what a correlation says."""
-    if models < FEWEST_FOR_INTERVAL:
-        return f"too few models to say: {models}; at least {FEWEST_FOR_INTERVAL} are needed"
+    units = "families" if row.families < row.models else "models"
+    return judge(row.rho, row.families, row.p_value, units)
+
+
+def judge(rho: Estimate | None, independent: int, p_value: float | None = None, units: str = "models") -> str:
+    """Return what a correlation over so many independent models or families says; without a p-value, its interval decides."""
+    if independent < FEWEST_FOR_INTERVAL:
+        return f"cannot be said: {independent} {units}, at least {FEWEST_FOR_INTERVAL} are needed"
     if rho is None:
         return "all models have the same value"
-    if rho.interval is None:
-        return "the ranks agree completely" if rho.value > 0 else "the ranks are reversed completely"
-    if rho.interval[0] <= 0 <= rho.interval[1]:
-        return f"too few models to say: {models}; for a correlation of this size {count_needed(rho.value)} are needed"
-    return "predicts it" if rho.value > 0 else "predicts the opposite"
+    if (rho.interval and rho.interval[0] <= 0 <= rho.interval[1]) or (p_value is not None and p_value >= ALPHA):
+        return f"cannot be said: {independent} {units}, {describe_needed(count_needed(rho.value))} are needed"
+    return PREDICTS if rho.value > 0 else OPPOSITE
 
 
-def count_needed(rho: float) -> str:
-    """Return about how many models an interval that excludes 0 needs at this correlation."""
-    strength = math.atanh(min(abs(rho), 0.999))
-    needed = 3 + (1 + rho**2 / 2) * (Z / strength) ** 2 if strength else math.inf
-    return f"about {math.ceil(needed):,}" if needed < 10_000 else "over 10,000"
+def describe_findings(rows: Sequence[ProbeCorrelation]) -> list[str]:
+    """Return a sentence for each retrieval score: which probes predict it on all tasks, which on some."""
+    return [_describe(score, [row for row in rows if row.score == score]) for score in dict.fromkeys(row.score for row in rows)]
+
+
+def _describe(score: str, rows: Sequence[ProbeCorrelation]) -> str:
+    tasks = len({row.task for row in rows})
+    total = Counter(row.probe for row in rows)
+    predicted = Counter(row.probe for row in rows if row.verdict == PREDICTS)
+    opposite = [row.probe for row in rows if row.verdict == OPPOSITE]
+    everywhere = [probe for probe, count in predicted.items() if count == total[probe]]
+    some = [f"{probe} ({count} of {total[probe]})" for probe, count in predicted.items() if count < total[probe]]
+    place = f"all {tasks} tasks" if tasks > 1 else rows[0].task
+    count = str(len(everywhere)) if everywhere else "none"
+    named = f": {', '.join(everywhere)}" if everywhere else ""
+    sentences = [f"Of {pluralize(len(total), 'probe')}, {count} {_verb(everywhere)} {score} on {place}{named}."]
+    if some:
+        sentences.append(f"On some: {', '.join(some)}.")
+    if opposite:
+        sentences.append(f"The opposite of what they claim: {', '.join(dict.fromkeys(opposite))}.")
+    undecided = [probe for probe in total if not predicted[probe] and probe not in opposite]
+    if undecided:
+        sentences.append(f"Cannot be said: {', '.join(undecided)}.")
+    return " ".join(sentences)
+
+
+def _verb(probes: Sequence[str]) -> str:
+    return "predict" if len(probes) > 1 else "predicts"
 
 
 def build_table(rows: Sequence[ProbeCorrelation]) -> Table:
     """Return a table with a line per probe, task and score."""
-    columns = build_columns(
-        ("Task", "Retrieval score", "Probe", "Data", "Summary", "Models", "Spearman", "95 % interval", "Verdict"),
-        ("Models", "Spearman"),
-    )
+    headings = ("Task", "Retrieval score", "Probe", "Data", "Summary", "Models", "Families", "Spearman", "95 % interval")
+    columns = build_columns((*headings, "p", "Needed", "Verdict"), ("Models", "Families", "Spearman", "p", "Needed"))
     cells = tuple(
-        (row.task, row.score, row.probe, row.data, row.summary, str(row.models), *format_rho(row.rho), row.verdict)
+        (
+            *(row.task, row.score, row.probe, row.data, row.summary, str(row.models), str(row.families)),
+            *format_rho(row.rho),
+            format_p_value(row.p_value),
+            describe_needed(row.needed).removeprefix("about ") if row.rho else format_number(None, ".2f"),
+            row.verdict,
+        )
         for row in rows
     )
-    note = (
-        "Over the models that have both results in this folder. The models of one folder are no random sample, and with many "
-        "probes some intervals exclude 0 by chance."
-    )
-    return Table(columns, cells, notes=(note,), split_by="{Task} · {Retrieval score}", keys=2)
+    return Table(columns, cells, split_by="{Task} · {Retrieval score}", keys=1)
 
 
 def format_rho(rho: Estimate | None) -> tuple[str, str]:

@@ -21,7 +21,16 @@ import numpy as np
 from mteb.types import PromptType
 
 from posir_probe.controls import order_blind
-from posir_probe.probe import ProbeData, ProbePlan, Summary, ignore_rounding, is_evidence, value_at
+from posir_probe.probe import (
+    POSITIVE_IS_START,
+    Preference,
+    ProbeData,
+    ProbePlan,
+    Summary,
+    ignore_rounding,
+    is_evidence,
+    value_at,
+)
 from posir_probe.sums import ProbeSums
 from posir_tasks.cells import Floats
 from posir_tasks.embeddings.encoding import Embeddings, encode_distinct
@@ -52,6 +61,7 @@ class EvidenceDilution:
     needs_questions: ClassVar[bool] = True
     title: ClassVar[str] = "Cosine of a question and the best chunk of its document, minus that of the document"
     source: ClassVar[str] = "our reading of the abstract of arXiv 2606.18781"
+    preference: ClassVar[Preference] = POSITIVE_IS_START
     notes: ClassVar[tuple[str, ...]] = (
         "Our reading of the abstract of arXiv 2606.18781. EDI is positive without position bias, since short texts score "
         "higher, and grows as chunks shrink: compare models by the same chunks only. Position shows in the last third minus "

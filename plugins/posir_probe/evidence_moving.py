@@ -16,6 +16,8 @@ from mteb.types import PromptType
 
 from posir_probe.mirror_reversal import ndcg, rank_relevant
 from posir_probe.probe import (
+    POSITIVE_IS_START,
+    Preference,
     ProbeData,
     ProbePlan,
     ProbeQuestion,
@@ -61,6 +63,7 @@ class EvidenceMoving:
     needs_questions: ClassVar[bool] = True
     title: ClassVar[str] = "Cosine of a question and its document"
     source: ClassVar[str] = "arXiv 2605.26578, section 6 and appendix F"
+    preference: ClassVar[Preference] = POSITIVE_IS_START
     notes: ClassVar[tuple[str, ...]] = (
         "Past a model's window all places are equal: the similarity to the rest of the document, not 0.",
     )
@@ -108,6 +111,7 @@ class EvidenceMovingRetrieval:
     needs_questions: ClassVar[bool] = True
     title: ClassVar[str] = "nDCG@10"
     source: ClassVar[str] = "arXiv 2404.04163, section 4.2"
+    preference: ClassVar[Preference] = POSITIVE_IS_START
     notes: ClassVar[tuple[str, ...]] = ("All documents of the data are searched, sampled or not.",)
 
     @property

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from mteb.types import PromptType
 
-from posir_probe.probe import ProbeData, Summary, select_with_evidence
+from posir_probe.probe import POSITIVE_IS_START, Preference, ProbeData, Summary, select_with_evidence
 from posir_probe.sums import ProbeSums
 from posir_tasks.cells import Floats
 from posir_tasks.display.progress import progress
@@ -122,6 +122,7 @@ class GradientSaliency:
     shows_spread: ClassVar[bool] = True
     title: ClassVar[str] = "Normalized gradient norm"
     source: ClassVar[str] = "arXiv 2601.08363, section 4.3"
+    preference: ClassVar[Preference] = POSITIVE_IS_START
     notes: ClassVar[tuple[str, ...]] = (
         "Over the tokens that the model reads: the end of the curve is the end of its window where a document is longer. Pairs "
         "with the middle of the evidence in the middle fifth of the document.",

@@ -21,7 +21,7 @@ import numpy as np
 from datasets import Dataset
 from mteb.types import PromptType
 
-from posir_probe.probe import ProbeData, Summary, select_with_evidence
+from posir_probe.probe import POSITIVE_IS_START, Preference, ProbeData, Summary, select_with_evidence
 from posir_probe.sums import ProbeSums
 from posir_tasks.cells import Floats
 from posir_tasks.embeddings.encoding import Encoder, Vectors, encode_distinct
@@ -139,6 +139,7 @@ class MirrorReversal:
     needs_questions: ClassVar[bool] = True
     title: ClassVar[str] = "nDCG@10"
     source: ClassVar[str] = "arXiv 2605.26578, appendix E"
+    preference: ClassVar[Preference] = POSITIVE_IS_START
     notes: ClassVar[tuple[str, ...]] = (
         "Delta_rev is not 0 for a model that is blind to order: it contains how difficult front and back questions are. "
         "Delta_diff, the difference of the changes, is 0 for it. All documents of the data are searched, sampled or not.",

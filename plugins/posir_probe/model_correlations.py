@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from scipy.stats import kruskal
 
-from posir_probe.correlation import PSI, START_TO_END, estimate_rho, format_rho, judge
+from posir_probe.correlation import PSI, START_TO_END, format_rho, judge
+from posir_probe.rank_correlation import estimate_rho
 from posir_published.architectures import Architecture, Kind, short_name
 from posir_published.rows import published_rows, published_tasks
 from posir_published.scores import read_mmteb_scores

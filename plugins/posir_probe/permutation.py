@@ -19,7 +19,16 @@ from typing import ClassVar, TypeAlias
 
 import numpy as np
 
-from posir_probe.probe import ProbeData, ProbePlan, Summary, ignore_rounding, select_long_enough, start_to_end
+from posir_probe.probe import (
+    POSITIVE_IS_START,
+    Preference,
+    ProbeData,
+    ProbePlan,
+    Summary,
+    ignore_rounding,
+    select_long_enough,
+    start_to_end,
+)
 from posir_probe.sums import ProbeSums
 from posir_tasks.cells import Floats
 from posir_tasks.embeddings.encoding import Embeddings
@@ -121,6 +130,7 @@ class Permutation:
 
     title: ClassVar[str] = "Cosine of a joined text and its segment at each place, over all orders of the segments"
     source: ClassVar[str] = "arXiv 2601.16934, permuted segments"
+    preference: ClassVar[Preference] = POSITIVE_IS_START
     notes: ClassVar[tuple[str, ...]] = (
         "Texts are cut so that the segments fit the model's window together. Documents are the sets of texts that are joined. "
         "An order-blind embedder has equal values; differences below 1e-6 are rounding errors and count as 0.",

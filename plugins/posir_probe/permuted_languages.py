@@ -19,7 +19,16 @@ from typing import ClassVar
 import numpy as np
 
 from posir_probe.permutation import PLACES, count_room, cut_to_tokens
-from posir_probe.probe import ProbeData, ProbePlan, Summary, ignore_rounding, select_long_enough, value_range
+from posir_probe.probe import (
+    POSITIVE_IS_START,
+    Preference,
+    ProbeData,
+    ProbePlan,
+    Summary,
+    ignore_rounding,
+    select_long_enough,
+    value_range,
+)
 from posir_probe.sums import ProbeSums
 from posir_tasks.cells import Floats
 from posir_tasks.embeddings.encoding import Embeddings
@@ -72,6 +81,7 @@ class PermutedLanguages:
     needs_translations: ClassVar[bool] = True
     title: ClassVar[str] = "Cosine of a joined text and its segment at each place, the first segment in another language"
     source: ClassVar[str] = "arXiv 2601.16934, permuted segments in two languages"
+    preference: ClassVar[Preference] = POSITIVE_IS_START
     notes: ClassVar[tuple[str, ...]] = (
         "The first segment is alone in its language. Only second_to_last is 0 for an order-blind embedder: both segments are "
         "of the same language. Documents are the sets of texts that are joined.",

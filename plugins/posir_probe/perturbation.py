@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from posir_probe.probe import ProbeData, ProbePlan, Summary, select_long_enough
+from posir_probe.probe import POSITIVE_IS_START, Preference, ProbeData, ProbePlan, Summary, select_long_enough
 from posir_probe.sums import ProbeSums
 from posir_tasks.cells import Floats
 from posir_tasks.embeddings.encoding import Embeddings
@@ -118,6 +118,7 @@ class PerturbationProbe:
     perturbation: Perturbation = field(repr=False)
 
     source: ClassVar[str] = SOURCE
+    preference: ClassVar[Preference] = POSITIVE_IS_START
 
     @property
     def positions(self) -> tuple[str, ...]:

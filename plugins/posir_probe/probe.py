@@ -33,6 +33,24 @@ Summary: TypeAlias = Callable[[Floats], Floats]
 
 
 @dataclass(frozen=True)
+class Preference:
+    """How the first summary of a probe shows which end of a text a model prefers."""
+
+    neutral: float = 0.0
+    """Value of the summary without a preference."""
+    sign: int = 1
+    """1 if larger values are a preference for the start, -1 if smaller ones are."""
+
+    def orient(self, value: float) -> float:
+        """Return the preference for the start: positive for the start, negative for the end."""
+        return self.sign * (value - self.neutral)
+
+
+#: Larger values are a preference for the start, 0 is none.
+POSITIVE_IS_START = Preference()
+
+
+@dataclass(frozen=True)
 class ProbeQuestion:
     """A question, and the span of its evidence in a document."""
 
@@ -255,6 +273,15 @@ class SpreadProbe(Protocol):
     @property
     def shows_spread(self) -> bool:
         """Whether it does."""
+
+
+@runtime_checkable
+class DirectedProbe(Protocol):
+    """A probe whose first summary says which end of a text a model prefers."""
+
+    @property
+    def preference(self) -> Preference:
+        """How it says so."""
 
 
 @runtime_checkable

@@ -15,7 +15,16 @@ from typing import ClassVar
 
 import numpy as np
 
-from posir_probe.probe import ProbeData, ProbePlan, Summary, select_long_enough, start_to_end, value_range
+from posir_probe.probe import (
+    POSITIVE_IS_START,
+    Preference,
+    ProbeData,
+    ProbePlan,
+    Summary,
+    select_long_enough,
+    start_to_end,
+    value_range,
+)
 from posir_probe.sums import ProbeSums
 from posir_tasks.embeddings.encoding import Embeddings
 
@@ -37,6 +46,7 @@ class SegmentSimilarity:
     segments: int = 10
 
     title: ClassVar[str] = "Cosine of a text and its segment"
+    preference: ClassVar[Preference] = POSITIVE_IS_START
 
     @property
     def name(self) -> str:

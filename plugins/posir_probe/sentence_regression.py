@@ -23,7 +23,7 @@ from typing import ClassVar
 import numpy as np
 
 from posir_probe.controls import order_blind
-from posir_probe.probe import ProbeData, ProbePlan, Summary
+from posir_probe.probe import Preference, ProbeData, ProbePlan, Summary
 from posir_probe.sums import ProbeSums
 from posir_tasks.cells import Floats
 from posir_tasks.digests import digest
@@ -135,6 +135,8 @@ class SentenceRegression:
     name: ClassVar[str] = "sentence_regression"
     title: ClassVar[str] = "r of position and weight"
     source: ClassVar[str] = SOURCE
+    #: Weights that fall with position favor the start.
+    preference: ClassVar[Preference] = Preference(sign=-1)
     notes: ClassVar[tuple[str, ...]] = (
         "Start positions, the paper's, make r negative without any bias, because a long sentence pushes its own relative start "
         "down. Compare with r of the order-blind control on the same texts, or read the midpoints.",

@@ -8,8 +8,7 @@ import pytest
 from scipy.stats import kruskal, spearmanr
 
 from posir_probe.controls import order_blind
-from posir_probe.correlation import PSI, START_TO_END, build_table, correlate, count_needed, find_interval
-from posir_probe.evidence_moving import EvidenceMoving
+from posir_probe.correlation import PSI
 from posir_probe.figures import draw_domains, draw_samples
 from posir_probe.groups import build_tables as build_group_tables
 from posir_probe.groups import group_results, published_groups
@@ -66,18 +65,6 @@ def summary_of(model, shares, task="PosIR-Mini", **options):
     scores = {"psi": Estimate(float(1 - min(shares) / max(shares))), "start_to_end": Estimate(start_to_end)}
     result = ResultScores((), {"all": scores}, ())
     return TaskSummary(model, "1", task, ("default",), (), "1", ResultValues(separate_documents(profile)), result)
-
-
-def result_of(model, slope):
-    values = np.tile(np.linspace(slope, 0, 10), (6, 1))
-    sums = ProbeSums.from_means(EvidenceMoving().positions, [f"d{row}" for row in range(6)], values)
-    return ProbeResult(model, "1", None, "PosIR-Mini", "evidence_moving", {"default": SubsetSums("1", "seed 1", 6, 6, sums)})
-
-
-def correlations(slopes, drops):
-    results = [result_of(f"m{number}", slope) for number, slope in enumerate(slopes)]
-    summaries = [summary_of(f"m{number}", np.linspace(0.9, 0.9 - drop, 6)) for number, drop in enumerate(drops)]
-    return {row.score: row for row in correlate(results, summaries, {"evidence_moving": EvidenceMoving()})}
 
 
 PUBLISHED_PSI = published_scores((PSI,))
@@ -144,35 +131,6 @@ def test_own_results_stand_for_published_ones_and_files_for_more_models(tmp_path
     file.write_text("model;score\nmine;0.5\nother;n/a\n")
     with pytest.raises(PosirError, match="row 3: field 'score': 'n/a' is not a number"):
         read_benchmark(file)
-
-
-def test_rho_is_that_of_scipy_over_the_models_that_have_both():
-    rng = np.random.default_rng(1)
-    slopes = rng.random(12)
-    drops = slopes / 2 + 0.4 * rng.random(12)
-    rows = correlations(slopes, drops[:10])
-    assert set(rows) == {PSI, START_TO_END}
-    assert rows[PSI].models == 10
-    assert rows[PSI].summary == "start_to_end"
-    assert rows[PSI].rho.value == pytest.approx(spearmanr(slopes[:10], np.round(drops[:10], 2)).statistic, abs=0.1)
-    assert rows[START_TO_END].verdict == "predicts it"
-    assert rows[START_TO_END].rho.low > 0
-    assert len(build_table(list(rows.values())).rows) == 2
-
-
-def test_too_few_models_are_told_with_how_many_would_do():
-    rows = correlations([0.1, 0.2, 0.3], [0.1, 0.3, 0.2])
-    assert rows[PSI].verdict == "too few models to say: 3; at least 5 are needed"
-    rows = correlations([0.1, 0.2, 0.3, 0.4, 0.5, 0.6], [0.1, 0.4, 0.2, 0.5, 0.3, 0.35])
-    assert rows[PSI].verdict.startswith("too few models to say: 6; for a correlation of this size about ")
-    assert correlations([0.1], [0.1])[PSI].rho is None
-
-
-def test_as_many_models_as_are_said_to_be_needed_are_enough():
-    needed = int(count_needed(0.6).removeprefix("about "))
-    assert find_interval(0.6, needed)[0] >= 0
-    assert find_interval(0.6, needed - 2)[0] < 0
-    assert count_needed(0.0) == "over 10,000"
 
 
 def test_a_sample_that_is_everything_differs_by_0():

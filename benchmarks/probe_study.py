@@ -1,0 +1,194 @@
+"""Which probe predicts retrieval? Probes and retrieval of models that differ in training, pooling and window: docs/predicts.md.
+
+Use: python benchmarks/probe_study.py STUDY COVIDQA.json XQUAD.json [PART/PARTS]
+     posir correlate STUDY/results --families STUDY/families.csv
+
+The base is all-MiniLM-L6-v2. It is read with mean, CLS and last-token pooling, as it is and after short trainings on windows of
+COVID-QA with the evidence at the beginning, at the end and everywhere, with windows of 128 and 256 tokens, and calibrated. The
+papers of COVID-QA that are trained on are not evaluated. STUDY holds data, models and results; run again to resume. PART/PARTS,
+such as 2/3, is for several processes that work on one study, each on its part of the weights; 0/1 only makes the data.
+"""
+
+import csv
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import posir
+from posir_tasks.sources.opening import open_data
+from posir_tasks.tasks.opened import open_data_task
+
+BASE = "sentence-transformers/all-MiniLM-L6-v2"
+POOLINGS, POSITIONS = ("mean", "cls", "lasttoken"), ("begin", "end", "uniform")
+UNTRAINED = "untrained"
+#: Tokens that a variant reads.
+WINDOWS = (128, 256)
+#: Calibration by pooling (docs/mitigate.md), in baskets of 32 tokens, since nothing happens below one basket.
+CALIBRATIONS = {"mean": "calibrated_mean(1,32)", "cls": "calibrated(1,32)", "lasttoken": "calibrated(1,32)"}
+#: Papers of COVID-QA that are trained on, and questions of each; the other papers are evaluated.
+TRAINED_PAPERS, TRAINED_QUESTIONS = 45, 2
+#: Documents of a dataset, and questions of each.
+DOCUMENTS, QUESTIONS = 40, 2
+PAIRS = ("controlled_pairs", "controlled_pairs_effect", "controlled_pairs_wins")
+REGRESSION = ("sentence_regression", "sentence_regression_fit", "sentence_regression_scatter")
+#: Documents that are probed: all by the first, since mirror reversal encodes them anyway; fewest by the last, which change
+#: texts most often.
+PROBED = {
+    ("mirror_reversal", "gradient_saliency"): 1_000,
+    ("segment_similarity", "permutation", "evidence_dilution", *REGRESSION): 9,
+    ("evidence_moving", *PAIRS, "needle_insertion", "text_removal"): 3,
+}
+TRAINING = {
+    "max_steps": 14,
+    "batch_size": 8,
+    "learning_rate": 2e-4,
+    "warmup": 3,
+    "schedule": "constant_with_warmup",
+    "held_out": 0.1,
+    "evaluations": 1,
+    "select": "last",
+    "budget": "most",
+}
+
+
+@dataclass(frozen=True)
+class StudyModel:
+    """A model of the study."""
+
+    pooling: str
+    training: str
+    window: int
+    calibrated: bool
+
+    @property
+    def weights(self) -> str:
+        """Weights and pooling: models that share them are variants of one model, a family."""
+        return f"{self.pooling}-{self.training}"
+
+    @property
+    def reference(self) -> str:
+        """Folder below `models`, and the calibration if there is one."""
+        folder = f"{self.weights}-{self.window}"
+        return f"{folder}+{CALIBRATIONS[self.pooling]}" if self.calibrated else folder
+
+
+def list_models() -> list[StudyModel]:
+    """Return the models, those first that answer most of the question, should the time not be enough for all."""
+    weights = [(pooling, training) for pooling in POOLINGS[:2] for training in (UNTRAINED, *POSITIONS)]
+    weights.sort(key=lambda pair: (UNTRAINED, *POSITIONS).index(pair[1]))
+    weights += [(POOLINGS[2], training) for training in (UNTRAINED, *POSITIONS)]
+    variants = [(WINDOWS[0], False), (WINDOWS[1], False), (WINDOWS[0], True)]
+    return [StudyModel(*pair, *variant) for variant in variants for pair in weights]
+
+
+def as_squad(name: str, paragraphs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return paragraphs in SQuAD format, each as an article."""
+    return {"data": [{"title": f"{name} {number}", "paragraphs": [paragraph]} for number, paragraph in enumerate(paragraphs)]}
+
+
+def thin(paragraph: dict[str, Any], questions: int) -> dict[str, Any]:
+    """Return a paragraph with evenly spaced questions of it."""
+    asked = sorted(paragraph["qas"], key=lambda item: item["answers"][0]["answer_start"])
+    step = max(1, len(asked) // questions)
+    return {**paragraph, "qas": asked[step // 2 :: step][:questions]}
+
+
+def read_paragraphs(file: Path) -> list[dict[str, Any]]:
+    """Return the paragraphs of a file in SQuAD format."""
+    return [paragraph for article in json.loads(file.read_text())["data"] for paragraph in article["paragraphs"]]
+
+
+def mini_paragraphs() -> Iterator[dict[str, Any]]:
+    """Yield the documents of PosIR-Mini and their questions in SQuAD format."""
+    data = open_data("PosIR-Mini").subsets[0].read()
+    texts = dict(zip(data.corpus["id"], data.corpus["text"], strict=True))
+    asked: dict[str, list[dict[str, Any]]] = {}
+    spans = data.place_spans()
+    for query, document, question, (start, end) in zip(
+        data.evidence.query_ids, data.evidence.document_ids, data.queries["text"], spans, strict=True
+    ):
+        answer = {"text": texts[document][start:end], "answer_start": start}
+        asked.setdefault(document, []).append({"id": query, "question": question, "answers": [answer]})
+    for document, questions in asked.items():
+        yield {"context": texts[document], "qas": questions}
+
+
+def make_data(study: Path, covid_qa: Path, xquad: Path) -> None:
+    """Write the data of training and the three datasets."""
+    folder = study / "data"
+    folder.mkdir(parents=True, exist_ok=True)
+    papers, passages = read_paragraphs(covid_qa), read_paragraphs(xquad)
+    chosen = {
+        "training-papers": [thin(paper, TRAINED_QUESTIONS) for paper in papers[:TRAINED_PAPERS]],
+        "held-out-papers": [thin(paper, QUESTIONS) for paper in papers[TRAINED_PAPERS:][:DOCUMENTS]],
+        "xquad": [thin(passage, QUESTIONS) for passage in passages[:: len(passages) // DOCUMENTS][:DOCUMENTS]],
+        "posir-mini": [thin(document, QUESTIONS) for document in list(mini_paragraphs())[:DOCUMENTS]],
+    }
+    for name, paragraphs in chosen.items():
+        (folder / f"{name}.json").write_text(json.dumps(as_squad(name, paragraphs)))
+    for source, output, tokens, positions in (
+        ("training-papers", "training", 126, "each"),
+        ("held-out-papers", "covid-windows", 250, "uniform"),
+    ):
+        options = ["--tokens", str(tokens), "--positions", positions, "--set", f"tokenizer={BASE}", "--quiet"]
+        place = ["--language", "eng-Latn", "--domain", "covid", "--output", str(folder / output)]
+        subprocess.run(["posir", "compose", str(folder / f"{source}.json"), *place, *options], check=True)
+
+
+def make_model(study: Path, model: StudyModel) -> None:
+    """Train weights that are not trained yet, and save them with each window."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.models import Pooling
+
+    saved = [study / "models" / f"{model.weights}-{window}" for window in WINDOWS]
+    if all(folder.exists() for folder in saved):
+        return
+    if model.training == UNTRAINED:
+        encoder = SentenceTransformer(BASE, device="cpu")
+        encoder[1] = Pooling(encoder.get_embedding_dimension(), pooling_mode=model.pooling)
+    else:
+        trained, data = study / "trained" / model.weights, study / "data" / "training"
+        if not (trained / "modules.json").exists():
+            shutil.rmtree(trained, ignore_errors=True)
+            print(posir.train(BASE, data, output=trained, positions=model.training, pooling=model.pooling, **TRAINING))
+        encoder = SentenceTransformer(str(trained), device="cpu")
+    for folder, window in zip(saved, WINDOWS, strict=True):
+        encoder.max_seq_length = window
+        encoder.save(str(folder))
+
+
+def measure(study: Path, model: StudyModel) -> None:
+    """Evaluate and probe a model on the three datasets; what has a result is not measured again."""
+    reference = str(study / "models" / model.reference)
+    for name in ("posir-mini.json", "xquad.json", "covid-windows"):
+        data = study / "data" / name
+        posir.evaluate(reference, open_data_task(open_data(data)), output_folder=study / "results")
+        for probes, documents in PROBED.items():
+            posir.probe(reference, data, probes=probes, documents=documents, output_folder=study / "results")
+        print(model.reference, name, flush=True)
+
+
+def write_families(study: Path) -> None:
+    """Write the file of `posir correlate --families`."""
+    with (study / "families.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(("model", "family"))
+        for model in list_models():
+            writer.writerow((model.reference, model.weights))
+
+
+if __name__ == "__main__":
+    study, covid_qa, xquad, *part = map(Path, sys.argv[1:])
+    number, parts = map(int, str(part[0]).split("/")) if part else (1, 1)
+    if not (study / "families.csv").exists():
+        make_data(study, covid_qa, xquad)
+        write_families(study)
+    for at, chosen in enumerate(list_models()):
+        if number and at % parts == number - 1:
+            make_model(study, chosen)
+            measure(study, chosen)
