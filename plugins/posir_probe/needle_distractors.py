@@ -20,7 +20,16 @@ import numpy as np
 from mteb.types import PromptType
 
 from posir_probe.controlled_pairs import count_wins, keep_difference
-from posir_probe.probe import Needle, ProbeData, ProbePlan, Summary, ignore_rounding, start_to_end
+from posir_probe.probe import (
+    POSITIVE_IS_START,
+    Needle,
+    Preference,
+    ProbeData,
+    ProbePlan,
+    Summary,
+    ignore_rounding,
+    start_to_end,
+)
 from posir_probe.sums import ProbeSums
 from posir_tasks.cells import Floats
 from posir_tasks.embeddings.encoding import Embeddings
@@ -68,6 +77,7 @@ class NeedleDistractors:
 
     needs_needles: ClassVar[bool] = True
     source: ClassVar[str] = "ours"
+    preference: ClassVar[Preference] = POSITIVE_IS_START
     notes: ClassVar[tuple[str, ...]] = (
         "Ours. The question has no word of needle, document and near-misses, so words in common lead nowhere. An order-blind "
         "embedder has the same value at all places. The embedder that wrote the questions is favored: compare models by "
