@@ -1,4 +1,4 @@
-"""Which probe predicts retrieval? Probes and retrieval of models that differ in training, pooling and window: docs/predicts.md.
+"""Study of which probe predicts retrieval, over models that differ in training, pooling and window: docs/predicts.md.
 
 Use: python benchmarks/probe_study.py STUDY COVIDQA.json XQUAD.json [PART/PARTS]
      posir correlate STUDY/results --families STUDY/families.csv

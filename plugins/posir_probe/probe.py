@@ -34,7 +34,7 @@ Summary: TypeAlias = Callable[[Floats], Floats]
 
 @dataclass(frozen=True)
 class Preference:
-    """How the first summary of a probe shows which end of a text a model prefers."""
+    """The relation of the first summary of a probe to the end of a text that a model prefers."""
 
     neutral: float = 0.0
     """Value of the summary without a preference."""
@@ -281,7 +281,7 @@ class DirectedProbe(Protocol):
 
     @property
     def preference(self) -> Preference:
-        """How it says so."""
+        """Relation of its first summary to the end."""
 
 
 @runtime_checkable
