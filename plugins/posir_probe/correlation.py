@@ -182,21 +182,25 @@ def _describe(score: str, rows: Sequence[ProbeCorrelation]) -> str:
     tasks = len({row.task for row in rows})
     total = Counter(row.probe for row in rows)
     predicted = Counter(row.probe for row in rows if row.verdict == PREDICTS)
-    opposite = [row.probe for row in rows if row.verdict == OPPOSITE]
+    opposite = Counter(row.probe for row in rows if row.verdict == OPPOSITE)
     everywhere = [probe for probe, count in predicted.items() if count == total[probe]]
-    some = [f"{probe} ({count} of {total[probe]})" for probe, count in predicted.items() if count < total[probe]]
+    some = {probe: count for probe, count in predicted.items() if count < total[probe]}
     place = f"all {tasks} tasks" if tasks > 1 else rows[0].task
     count = str(len(everywhere)) if everywhere else "none"
     named = f": {', '.join(everywhere)}" if everywhere else ""
     sentences = [f"Of {pluralize(len(total), 'probe')}, {count} {_verb(everywhere)} {score} on {place}{named}."]
     if some:
-        sentences.append(f"On some: {', '.join(some)}.")
+        sentences.append(f"On some: {_list_shares(some, total)}.")
     if opposite:
-        sentences.append(f"The opposite of what they claim: {', '.join(dict.fromkeys(opposite))}.")
-    undecided = [probe for probe in total if not predicted[probe] and probe not in opposite]
+        sentences.append(f"With the opposite sign: {_list_shares(opposite, total)}.")
+    undecided = [probe for probe in total if not predicted[probe] and not opposite[probe]]
     if undecided:
         sentences.append(f"Cannot be said: {', '.join(undecided)}.")
     return " ".join(sentences)
+
+
+def _list_shares(counts: Mapping[str, int], total: Mapping[str, int]) -> str:
+    return ", ".join(f"{probe} ({count} of {total[probe]})" for probe, count in counts.items())
 
 
 def _verb(probes: Sequence[str]) -> str:

@@ -1,5 +1,6 @@
 """Which probe predicts retrieval: joins, signs, families and findings, on made results."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -145,6 +146,8 @@ def test_probes_meet_retrieval_on_the_same_data_and_p_values_are_corrected_for_t
     sentence = next(finding for finding in findings if START_TO_END in finding)
     assert sentence.startswith(f"Of 2 probes, 1 predicts {START_TO_END} on all 2 tasks: evidence_moving.")
     assert sentence.endswith("Cannot be said: segment_similarity_10.")
+    flipped = [replace(row, verdict=OPPOSITE) if row.probe == "segment_similarity_10" else row for row in rows]
+    assert "With the opposite sign: segment_similarity_10 (2 of 2)." in describe_findings(flipped)[0]
     # Data of no task is correlated with every task; what is equal for all models says nothing.
     other = [result_of(f"m{number}", value, "C") for number, value in enumerate(values)]
     assert {(row.data, row.task) for row in correlate(other, summaries, PROBES)} == {("C", "A"), ("C", "B")}
