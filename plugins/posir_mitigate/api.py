@@ -36,6 +36,7 @@ DEFAULT_METHODS = (
     "late_chunks",
     "long_late_chunks",
     "calibrated",
+    "calibrated_first",
     "calibrated_mean",
     "both_orders",
 )
@@ -51,6 +52,10 @@ LEGEND = (
     "posterior median, with the effect of chunk edges. Change: to the plain model, on the same queries; * significant: "
     "p < 0.05, Holm-corrected for all methods of the table, and an interval without 0; intervals are not corrected. Vectors: "
     "per document. Time: of encoding queries and documents and searching, against the plain model."
+)
+SOURCES = (
+    "Sources. Chunks with one vector: DICE, arXiv 2606.18781. Late chunks: arXiv 2409.04701. calibrated_first: arXiv 2601.16934"
+    " (Findings of ACL 2026), with its defaults; calibrated: its follow-up, arXiv 2606.02737, as released in August 2026."
 )
 
 
@@ -87,7 +92,7 @@ class Mitigations(Presentable):
 
     def explanation(self) -> tuple[str, ...]:
         """Return what every column means, and what was not tried, which the command prints on the error stream, too."""
-        return (LEGEND, *self.not_tried)
+        return (LEGEND, SOURCES, *self.not_tried)
 
 
 def mitigate(

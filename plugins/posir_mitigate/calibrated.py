@@ -1,4 +1,8 @@
-"""Attention calibration as a method: which layers, which pooling, and an encoder that calibrates documents only."""
+"""Attention calibration as a method: which layers, which pooling, and an encoder that calibrates documents only.
+
+`calibrated_first` has the form and the defaults of arXiv 2601.16934 (Findings of ACL 2026), `calibrated` those of its
+follow-up, arXiv 2606.02737, and `calibrated_mean` those of the code that was released with it.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +26,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Calibrated:
-    """Calibrate the attention of the pooled token."""
+    """Calibrate the attention of the pooled token, as released for arXiv 2606.02737 (the follow-up of 2601.16934)."""
 
     NAME: ClassVar[str] = "calibrated"
     POOLING: ClassVar[tuple[str, ...]] = ("cls", "lasttoken")
+    FIRST_FORM: ClassVar[bool] = False
+    """Whether it has the form of arXiv 2601.16934."""
+    PAPER: ClassVar[str] = "arXiv 2606.02737"
 
     strength: Annotated[float, Field(ge=0, le=1)] = 0.5
     """0 is the plain model, 1 gives every basket of tokens the same attention."""
@@ -40,7 +47,7 @@ class Calibrated:
     @property
     def cost(self) -> str:
         """The cost: vectors per document, and work against the plain model."""
-        return "one vector; computes one row of attention per head and calibrated layer twice"
+        return f"one vector; computes one row of attention per head and calibrated layer twice ({self.PAPER})"
 
     @property
     def changed_metadata(self) -> dict[str, Any]:
@@ -58,10 +65,11 @@ class Calibrated:
             raise refuse(self, base, self._explain_pooling(parts.pooling_mode))
         model = parts.transformer.auto_model
         layers = find_layers(model)
-        # At least one layer; of N layers floor(N / 2) by default, as released for arXiv 2606.02737.
-        last = layers[-max(1, int(len(layers) * self.layers)) :]
+        last = layers[self._find_first_layer(len(layers)) :]
         modules = frozenset(id(module) for layer in last for module in layer.modules())
-        active = ActiveCalibration(AttentionCalibration(self.strength, self.basket), parts.pooling_mode, modules)
+        active = ActiveCalibration(
+            AttentionCalibration(self.strength, self.basket, self.FIRST_FORM), parts.pooling_mode, modules
+        )
         if not layers or not can_calibrate(parts, active, len(last)):
             raise refuse(
                 self,
@@ -71,10 +79,42 @@ class Calibrated:
             )
         return calibrate_documents(parts, active, str(self))
 
+    def _find_first_layer(self, layers: int) -> int:
+        """Return the first of N layers to calibrate: the last floor(N / 2) are by default, and always the last one."""
+        return layers - max(1, int(layers * self.layers))
+
     def _explain_pooling(self, mode: str) -> str:
         if mode == "mean":
             return f"calibrates the row of one pooled token, and this model is mean-pooled: use {CalibratedMean()}."
         return f"no rule for {mode} pooling; calibration knows cls, lasttoken and, as {CalibratedMean.NAME}, mean."
+
+
+@dataclass(frozen=True)
+class CalibratedFirst(Calibrated):
+    """Calibrate the attention of CLS, as the code of arXiv 2601.16934 (Findings of ACL 2026) does with its defaults.
+
+    CLS gets the share of a basket, the calibrated row replaces the plain one, and no text is too short. The paper has baskets
+    of 128 or 512 tokens and calibrates from layer floor(N / 2) on, or the last layer alone (`layers=0.01`). It has no queries:
+    here they are encoded as by the plain model, as with the follow-up. Its segments on their own are documents here, so
+    calibrated.
+    """
+
+    NAME: ClassVar[str] = "calibrated_first"
+    POOLING: ClassVar[tuple[str, ...]] = ("cls",)
+    FIRST_FORM: ClassVar[bool] = True
+    PAPER: ClassVar[str] = "arXiv 2601.16934"
+
+    strength: Annotated[float, Field(ge=0, le=1)] = 1.0
+    """0 is the plain model, 1 gives CLS and every basket of tokens the same attention."""
+
+    def _find_first_layer(self, layers: int) -> int:
+        return min(layers - 1, int(layers * (1 - self.layers)))
+
+    def _explain_pooling(self, mode: str) -> str:
+        other = {"lasttoken": Calibrated(), "mean": CalibratedMean()}.get(mode)
+        return f"is for CLS pooling, which arXiv 2601.16934 calibrates; this model pools by {mode}." + (
+            f" Use {other}." if other else ""
+        )
 
 
 @dataclass(frozen=True)
@@ -87,7 +127,7 @@ class CalibratedMean(Calibrated):
     @property
     def cost(self) -> str:
         """The cost: vectors per document, and work against the plain model."""
-        return "one vector; computes all attention weights of the calibrated layers twice"
+        return f"one vector; computes all attention weights of the calibrated layers twice ({self.PAPER})"
 
     def _explain_pooling(self, mode: str) -> str:
         other = f" Use {Calibrated()}." if mode in Calibrated.POOLING else ""

@@ -1,20 +1,23 @@
 """Attention calibration: the attention of the pooled token is made more even over the text, layer by layer.
 
-The method is of arXiv 2601.16934, this form of its follow-up, arXiv 2606.02737.
+Two forms of one method: that of arXiv 2601.16934 (Findings of ACL 2026), and that of its follow-up, arXiv 2606.02737.
 
 After the softmax, the row of the pooled token is changed in each head. Some tokens are isolated; the L others are cut from left
 to right into baskets of B tokens, and a shorter last basket has a full share. The calibrated row gives every basket the same
 mass, keeps the ratios inside a basket, and is mixed with the plain row: `strength` of the one, 1 - `strength` of the other.
-Texts of fewer than B tokens are encoded as by the plain model. Written from a description of the rule that the authors released
+Written from a description of the code of the first paper's experiments and of the rule that the authors released for the second
 in August 2026; no code of theirs was used:
 
-=========== =========== ==================================================
-pooling     isolated    mass of isolated tokens in the calibrated row
-=========== =========== ==================================================
-CLS         first       as in the plain row
-last token  first, last first: as in the plain row; last: 1 / (baskets + 2)
-mean        none        (every row is changed)
-=========== =========== ==================================================
+================ =========== ===================================================
+pooling          isolated    mass of isolated tokens in the calibrated row
+================ =========== ===================================================
+CLS (2601.16934) first       1 / (baskets + 1)
+CLS              first       as in the plain row
+last token       first, last first: as in the plain row; last: 1 / (baskets + 2)
+mean             none        (every row is changed)
+================ =========== ===================================================
+
+The follow-up encodes texts of fewer than B tokens as the plain model does; the first paper calibrates all.
 
 Ours: the mass of a last token never exceeds what the first one leaves.
 """
@@ -46,6 +49,8 @@ class AttentionCalibration:
     """Strength in [0, 1]: 0 leaves the attention as it is, 1 gives every basket the same mass."""
     basket: int
     """Tokens of a basket."""
+    first_form: bool = False
+    """Whether it has the form of arXiv 2601.16934: CLS gets a share like a basket, and no text is too short."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,19 +65,22 @@ class Baskets:
     """Most baskets of a text."""
     shared: Tensor
     """Whether each token is isolated and gets a share like a basket, bool, shape (B, T)."""
+    isolated: int
+    """How many tokens of a text are isolated."""
     long: Tensor
-    """Whether each text has as many tokens as a basket, bool, shape (B,)."""
+    """Whether each text has enough tokens to be calibrated, bool, shape (B,)."""
     rows: Tensor | None
     """The pooled token of each text, shape (B,); None for all."""
 
     @classmethod
-    def of_batch(cls, mask: Tensor, pooling: str, size: int) -> Baskets:
+    def of_batch(cls, mask: Tensor, pooling: str, size: int, *, first_form: bool = False) -> Baskets:
         """Return the baskets of a batch.
 
         Args:
             mask: 1 for tokens, 0 for padding on either side, shape (B, T).
             pooling: `cls`, `lasttoken` or `mean`.
             size: Tokens of a basket.
+            first_form: Whether CLS gets a share like a basket, and short texts are calibrated, too.
         """
         valid = mask.bool()
         places = torch.arange(mask.shape[1], device=mask.device)
@@ -82,9 +90,10 @@ class Baskets:
         content = valid & ~isolated
         count = int(-(-content.sum(dim=1).max() // size))
         baskets = ((content.cumsum(dim=1) - 1) // size).masked_fill(~content, count)
-        shared = is_last & ~is_first if pooling == "lasttoken" else torch.zeros_like(valid)
+        shared = is_last & ~is_first if pooling == "lasttoken" else is_first & torch.tensor(first_form)
         rows = {"cls": first, "lasttoken": last, "mean": None}[pooling]
-        return cls(valid, baskets, count, shared, content.sum(dim=1) >= size, rows)
+        long = content.sum(dim=1) >= (1 if first_form else size)
+        return cls(valid, baskets, count, shared, {"cls": 1, "lasttoken": 2, "mean": 0}[pooling], long, rows)
 
 
 def calibrate(weights: Tensor, baskets: Baskets, strength: float) -> Tensor:
@@ -103,7 +112,7 @@ def calibrate(weights: Tensor, baskets: Baskets, strength: float) -> Tensor:
     shared = baskets.shared[:, None, None, :]
     plain = weights.masked_fill(shared | (index < baskets.count), 0).sum(dim=-1, keepdim=True)
     rest = 1 - plain
-    share = torch.where(seen > 0, torch.minimum(1 / (seen + 2), rest), rest) * shared.any(dim=-1, keepdim=True)
+    share = torch.where(seen > 0, torch.minimum(1 / (seen + baskets.isolated), rest), rest) * shared.any(dim=-1, keepdim=True)
     target = (rest - share) / seen.clamp(min=1)
     ratios = torch.where(filled, target / masses.clamp(min=MIN_MASS), 1)
     # Isolated tokens keep their weight.
@@ -213,7 +222,9 @@ def calibrated_attention(loaded: Any, model: Any, active: ActiveCalibration) -> 
 
     def note_batch(_: Any, arguments: tuple[Any, ...]) -> None:
         features = arguments[0]
-        active.batch = Baskets.of_batch(features["attention_mask"], active.pooling, active.settings.basket)
+        active.batch = Baskets.of_batch(
+            features["attention_mask"], active.pooling, active.settings.basket, first_form=active.settings.first_form
+        )
 
     hook = loaded[0].register_forward_pre_hook(note_batch)
     token = ACTIVE.set(active)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,28 @@ class TransformerParts:
     def pooling_mode(self) -> str:
         """Name of the pooling, such as `cls`, `mean` or `lasttoken`."""
         return str(self.pooling.pooling_mode)
+
+
+def without_normalization(encoder: EncoderProtocol) -> EncoderProtocol | None:
+    """Return a model with the same weights whose vectors are as before it normalizes them; None if it does not, or elsewhere.
+
+    The modules that normalize are the last ones of a model of sentence-transformers that is loaded here.
+    """
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Normalize
+
+    loaded = getattr(encoder, "model", None)
+    if not isinstance(loaded, SentenceTransformer):
+        return None
+    kept = dict(loaded.named_children())
+    while len(kept) > 1 and isinstance(kept[last := next(reversed(kept))], Normalize):
+        del kept[last]
+    if len(kept) == len(loaded):
+        return None
+    stripped, raw = copy.copy(loaded), copy.copy(encoder)
+    stripped._modules = dict(kept)
+    raw.model = stripped  # type: ignore[attr-defined]
+    return raw
 
 
 def find_parts(method: Mitigation, model: MTEBModels) -> TransformerParts:

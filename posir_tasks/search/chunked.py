@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
-from typing import Any
 
-import numpy as np
 from mteb.models import EncoderProtocol
 from mteb.types import PromptType
 
 from posir_tasks.embeddings.context import EncodingContext
 from posir_tasks.embeddings.encoding import ModelEncoder, Vectors, encode_distinct
 from posir_tasks.errors import PosirError
+from posir_tasks.models.landmarks import find_text_window
 from posir_tasks.models.prompts import find_prompt
 from posir_tasks.search.maximum_search import DocumentVectors
 from posir_tasks.text.chunks import Chunking, ChunkUnit
@@ -46,11 +44,9 @@ class Chunker:
         self.check_room(encoder.model, encoder.context)
         return vectorize_chunks(encoder, self.divide(texts, encoder.context.corpus_language))
 
-    def average(self, encoder: ModelEncoder, texts: Sequence[str]) -> Vectors:
-        """Return the mean vector of each document's chunks, shape (n, dimensions)."""
-        chunks = self.vectorize(encoder, texts)
-        bounds = pairwise(accumulate(chunks.counts, initial=0))
-        return np.stack([chunks.vectors[start:end].mean(axis=0, dtype=np.float32) for start, end in bounds])
+    def pool(self, encoder: ModelEncoder, texts: Sequence[str], combine: Callable[[Vectors], Vectors]) -> Vectors:
+        """Return the vectors that a function makes of those of each document's chunks, shape (n, dimensions)."""
+        return self.vectorize(encoder, texts).pool(combine)
 
     def check_room(self, model: EncoderProtocol, context: EncodingContext | None = None) -> None:
         """Raise PosirError if a chunk does not fit the model's window, with its prompt for documents if a task is given."""
@@ -70,9 +66,8 @@ def vectorize_chunks(encoder: ModelEncoder, chunks: Sequence[Sequence[str]]) -> 
 
 def find_room(model: EncoderProtocol, context: EncodingContext | None = None) -> int | None:
     """Return the most tokens of a text that fit a model's window, with its prompt if a task is given; None if unknown."""
-    tokenizer, loaded = find_tokenizer(model), getattr(model, "model", None)
-    window: Any = getattr(loaded, "max_seq_length", None)
+    tokenizer, window = find_tokenizer(model), find_text_window(getattr(model, "model", None))
     if tokenizer is None or not window:
         return None
     prompt = find_prompt(model, context.task_metadata, PromptType.document) if context else None
-    return int(window) - tokenizer.special_tokens - (tokenizer.count(prompt.text) if prompt and prompt.text else 0)
+    return window - tokenizer.special_tokens - (tokenizer.count(prompt.text) if prompt and prompt.text else 0)

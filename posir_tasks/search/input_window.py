@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from mteb.models.sentence_transformer_wrapper import CrossEncoderWrapper
+from sentence_transformers import SentenceTransformer
 
 from posir_tasks.display.progress import progress
 from posir_tasks.errors import summarize_error
 from posir_tasks.evidence import Evidence, Integers, Truncation
+from posir_tasks.models.landmarks import LANDMARKS, LandmarkTransformer
 from posir_tasks.models.prompts import find_document_prompt, preprocess
-from posir_tasks.search.dispatch import SearchRequest, find_window
+from posir_tasks.search.dispatch import NO_LIMIT, SearchRequest, find_window
 from posir_tasks.tokens import CountedWith
 from posir_tasks.window_coverage import TruncatedEvidence
 
@@ -130,6 +132,12 @@ class InputReader:
         prompt = find_document_prompt(model, task_metadata)
         return None if prompt is None else cls(loaded, window, prompt, None)
 
+    @property
+    def _landmarks(self) -> LandmarkTransformer | None:
+        """The module that inserts landmarks; None if there is none."""
+        first = self.model[0] if isinstance(self.model, SentenceTransformer) else None
+        return first if isinstance(first, LandmarkTransformer) else None
+
     def join(self, query: str, document: str) -> ModelInput:
         """Return what the model reads of a document, or of a query and a document."""
         text = self.document_prefix + document
@@ -139,8 +147,13 @@ class InputReader:
         """Return whether the tokens of an input are those that the model itself makes of it."""
         (encoding,) = self._tokenize([text])
         argument = text if len(text) > 1 else text[0]
-        ids: list[int] = preprocess(self.model, [argument], task="document")["input_ids"][0].tolist()
-        return bool(ids == encoding.ids)
+        features = preprocess(self.model, [argument], task="document")
+        ids = features["input_ids"][0]
+        if LANDMARKS in features:
+            # Without landmarks, the one at the end included, the tokens are the first ones of the text.
+            plain = ids[features[LANDMARKS][0] == 0].tolist()
+            return bool(plain == encoding.ids[: len(plain)])
+        return bool(ids.tolist() == encoding.ids)
 
     def find_read(self, inputs: Sequence[ModelInput]) -> dict[ModelInput, tuple[int, float]]:
         """Return the interval of its document's characters that the model reads, for each input that it truncates."""
@@ -150,7 +163,11 @@ class InputReader:
 
     def _find_read_in(self, batch: Sequence[ModelInput]) -> Iterator[tuple[ModelInput, tuple[int, float]]]:
         from_end = self.model.tokenizer.truncation_side == "left"
+        landmarks = self._landmarks
         for text, encoding in zip(batch, self._tokenize(batch), strict=True):
+            if landmarks is not None:
+                yield from _find_read_beside_landmarks(text, encoding, landmarks)
+                continue
             if len(encoding) >= self.window:
                 tokens = range(len(encoding)) if from_end else reversed(range(len(encoding)))
                 places = (
@@ -162,10 +179,22 @@ class InputReader:
 
     def _may_be_truncated(self, text: ModelInput) -> bool:
         """Return whether the input may have more tokens than the window: a token takes at least one byte of normalized text."""
+        # Landmarks take room, too.
+        limit = (self._landmarks.text_window if self._landmarks else None) or self.window
         special: int = self.model.tokenizer.num_special_tokens_to_add(pair=len(text) > 1) + len(text)
-        return sum(len(unicodedata.normalize("NFKD", part).encode()) for part in text) + special > self.window
+        return sum(len(unicodedata.normalize("NFKD", part).encode()) for part in text) + special > limit
 
     def _tokenize(self, inputs: Sequence[ModelInput]) -> list[Encoding]:
         texts = map(list, zip(*inputs, strict=True))
         encodings: list[Encoding] = self.model.tokenizer(*texts, truncation=True, max_length=self.window).encodings
         return encodings
+
+
+def _find_read_beside_landmarks(
+    text: ModelInput, encoding: Encoding, transformer: LandmarkTransformer
+) -> Iterator[tuple[ModelInput, tuple[int, float]]]:
+    """Yield the interval of characters that a model with landmarks reads, if it truncates the text."""
+    places = [place for number in range(len(encoding)) if (place := encoding.token_to_chars(number)) and place[0] < place[1]]
+    read = transformer.count_read(len(places))
+    if read < len(places) or len(encoding) >= (transformer.max_seq_length or NO_LIMIT):
+        yield text, (0, places[read - 1][1] if read else 0)

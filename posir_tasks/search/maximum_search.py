@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -47,6 +48,11 @@ class DocumentVectors:
             for batch in split_queries(queries, len(self.vectors))
         ]
         return np.concatenate(batches)
+
+    def pool(self, combine: Callable[[Vectors], Vectors]) -> Vectors:
+        """Return the vector that a function makes of those of each document, shape (n, dimensions)."""
+        bounds = pairwise(accumulate(self.counts, initial=0))
+        return np.stack([combine(self.vectors[start:end]) for start, end in bounds])
 
 
 #: Returns the vectors of documents.
