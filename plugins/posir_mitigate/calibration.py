@@ -66,7 +66,7 @@ class Baskets:
     shared: Tensor
     """Whether each token is isolated and gets a share like a basket, bool, shape (B, T)."""
     isolated: int
-    """How many tokens of a text are isolated."""
+    """Number of isolated tokens of a text."""
     long: Tensor
     """Whether each text has enough tokens to be calibrated, bool, shape (B,)."""
     rows: Tensor | None

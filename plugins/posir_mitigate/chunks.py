@@ -58,7 +58,7 @@ class Combination(StrEnum):
     NORM_SOFTMAX_MEAN = "norm_softmax_mean"
     """The mean weighted by the softmax of the norms."""
     LMK_MEAN = "lmk_mean"
-    """Of the document in one pass, the mean of the states of a separator after each chunk."""
+    """The mean of the states of a separator after each chunk, of the document in one pass."""
 
 
 #: The combinations of vectors before they are normalized.

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable
 from contextlib import redirect_stderr
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from posir_tasks.display.progress import track
 from posir_tasks.errors import PosirError
 from posir_tasks.files import PART_SUFFIX, atomic_write, check_writable
 from posir_tasks.models.folder import digest_folder, is_model_folder
+from posir_tasks.models.landmarks import LandmarkTransformer
 from posir_tasks.settings_file import dump_settings
 from posir_tasks.sources.opening import Dataset, open_data
 from posir_train.evaluation import Measurement, measure
@@ -180,6 +182,9 @@ def build_trainer(
             evaluator=evaluator,
         )
     trainer.remove_callback(PrinterCallback)
+    if isinstance(model[0], LandmarkTransformer):
+        # Only the texts that are trained on have landmarks at varied distances.
+        trainer.data_collator.preprocess_fn = partial(model.preprocess, vary_landmarks=True)
     return trainer
 
 

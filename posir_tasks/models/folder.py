@@ -30,6 +30,8 @@ MODULES_FILE, CONFIG_FILE = "modules.json", "config.json"
 STRUCTURE_FILES = (MODULES_FILE, "router_config.json")
 #: Files that say what kind of model it is, in the order of mteb's `_resolve_loader`.
 KIND_SETTINGS = ("config_sentence_transformers.json", "sentence_bert_config.json", MODULES_FILE, CONFIG_FILE)
+#: Modules of posir that a model may have.
+OWN_MODULES = frozenset(f"posir_tasks.models.landmarks.{name}" for name in ("LandmarkTransformer", "LandmarkPooling"))
 #: Folder of templates that transformers reads beside a model's own files.
 TEMPLATES = "additional_chat_templates"
 #: Top-level files that do not affect embeddings: documentation, and the state of training.
@@ -70,6 +72,8 @@ class FolderLoader:
         """
         from safetensors import SafetensorError
 
+        if has_own_modules(self.folder):
+            options = {"trust_remote_code": True} | options
         try:
             model = self.wrapper(str(self.folder), **options)
         except (OSError, ValueError, SafetensorError) as error:
@@ -77,6 +81,21 @@ class FolderLoader:
         if digest_folder(self.folder) != revision:
             raise PosirError(f"{self.folder}: {name} changed while it was loaded. Run again when it is no longer written to.")
         return model
+
+
+def has_own_modules(folder: Path) -> bool:
+    """Return whether a model has modules of posir, which are installed, and none other that sentence-transformers has not.
+
+    sentence-transformers loads them only if it is told to trust code; then the folder itself must have none.
+    """
+    modules = _read_settings(folder, MODULES_FILE) or []
+    others = {module.get("type", "") for module in modules if not module.get("type", "").startswith("sentence_transformers.")}
+    return bool(others) and others <= OWN_MODULES and not any(folder.rglob("*.py")) and not _names_code(folder)
+
+
+def _names_code(folder: Path) -> bool:
+    """Return whether a settings file of transformers names code, of the folder or of the Hub."""
+    return any("auto_map" in file.read_text(encoding="utf-8") for file in folder.glob("*config.json"))
 
 
 def resolve_folder(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta | None:  # noqa: ARG001

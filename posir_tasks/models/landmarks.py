@@ -80,7 +80,7 @@ def insert_landmarks(
 
 @dataclass(frozen=True)
 class LandmarkSettings:
-    """Where landmarks are."""
+    """The places of landmarks in a text."""
 
     size: int = INFERENCE_SIZE
     """Tokens of a chunk before its landmark."""
@@ -147,7 +147,7 @@ class LandmarkTransformer(Transformer):
 
     @property
     def landmarks(self) -> LandmarkSettings:
-        """Where landmarks are."""
+        """The places of landmarks in a text."""
         return LandmarkSettings(
             self.landmark_size, tuple(self.landmark_varied_sizes), self.landmark_stride, self.landmark_whole
         )
