@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,8 @@ from posir_tasks.results import read_results
 from posir_tasks.sources.opening import DataReference
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from posir_probe.results import ProbeResult
     from posir_probe.tables import IndexRow
     from posir_tasks.display.charts.figures import Figure
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
 
 #: Most documents of a subset.
 DOCUMENTS = 1_000
+#: Most probes whose values a terminal shows without being asked.
+MOST_SECTIONS = 3
 
 
 @dataclass(frozen=True, repr=False)
@@ -39,13 +44,36 @@ class ProbeMeasurements(Presentable):
     @property
     def title(self) -> str:
         """Subject in a few words."""
-        return "Probes"
+        from posir_report.labels import short_labels
+
+        return f"Probes of {short_labels(self.results)[0]} on {self.results[0].data}"
 
     def sections(self) -> tuple[DisplaySection, ...]:
-        """Return the summaries, the values by position, and the curves."""
-        from posir_probe.tables import build_tables
+        """Return the verdict with the first summary of each probe; then each probe with its figure, summaries and values."""
+        from posir_probe.catalog import all_probes
+        from posir_probe.findings import describe_model
+        from posir_probe.tables import build_overview
 
-        return (DisplaySection(tables=tuple(build_tables(self.records())), draw=self._draw),)
+        verdict = describe_model(self.results, all_probes())
+        overview = build_overview(self.records(), all_probes())
+        return (DisplaySection(sentences=(verdict,), tables=(overview,)), *map(self._build_section, self.results))
+
+    def _build_section(self, result: ProbeResult) -> DisplaySection:
+        from posir_probe.catalog import all_probes
+        from posir_probe.tables import build_probe_tables, build_rows
+
+        probe = all_probes().get(result.probe)
+        tables = build_probe_tables(build_rows([result], all_probes()), probe)
+        title = probe.title if probe else result.probe
+        return DisplaySection(title=title, tables=tuple(tables), draw=lambda: self._draw(result))
+
+    def print_on(self, console: Console, *, explain: bool = False) -> None:
+        """Print the verdict and the overview; of many probes, the values of each only if asked to explain."""
+        verdict, *probes = self.sections()
+        verdict.print_on(console)
+        for section in probes if explain or len(probes) <= MOST_SECTIONS else ():
+            section.print_on(console)
+        self.print_legend(console, explain=explain)
 
     def records(self) -> list[IndexRow]:
         """Return a row for each summary and each position of every probe."""
@@ -59,30 +87,33 @@ class ProbeMeasurements(Presentable):
         return {"rows": self.records(), "results": [result.to_json() for result in self.results]}
 
     def legend(self) -> list[str]:
-        """Return how to read the intervals."""
-        from posir_probe.tables import INTERVALS
+        """Return how to read the intervals, and where all values are."""
+        from posir_probe.tables import INTERVALS, MORE
 
-        return [INTERVALS]
+        return [INTERVALS, *([MORE] if len(self.results) > MOST_SECTIONS else [])]
 
     def explanation(self) -> list[str]:
         """Return notes of the probes, and what was skipped."""
         from posir_probe.catalog import all_probes
-        from posir_probe.tables import describe_probes
+        from posir_probe.tables import describe_probe
 
-        return describe_probes(self.results, all_probes())
+        probes = all_probes()
+        return [note for result in self.results for note in describe_probe(result, probes.get(result.probe))]
 
-    def _draw(self) -> Sequence[Figure]:
+    def _draw(self, shown: ProbeResult) -> Sequence[Figure]:
+        """Return the figure of a probe, in which other models' results on the same data are drawn after this one's."""
         from posir_probe.catalog import all_probes
         from posir_probe.figures import build_figures
+
+        others = [result for result in self._others if (result.data, result.probe) == (shown.data, shown.probe)]
+        distinct = {(result.model, result.revision, result.experiment): result for result in (shown, *others)}
+        return build_figures([shown, *list(distinct.values())[1:]], all_probes())
+
+    @cached_property
+    def _others(self) -> list[ProbeResult]:
         from posir_probe.results import read_results as read_probe_results
 
-        shown = {(result.data, result.probe) for result in self.results}
-        others = [result for result in read_probe_results(self.folder) if (result.data, result.probe) in shown]
-        distinct = {
-            (result.model, result.revision, result.experiment, result.data, result.probe): result
-            for result in (*self.results, *others)
-        }
-        return build_figures(list(distinct.values()), all_probes())
+        return list(read_probe_results(self.folder))
 
 
 def probe(
@@ -171,7 +202,7 @@ def correlate(results: str | Path, *, families: str | Path | None = None) -> Tab
     Examples:
         >>> import posir
         >>> posir.probe("./my-model", probes=["mirror"], documents=3, output_folder="my-results")
-        ProbeMeasurements: Probes...
+        ProbeMeasurements: Probes of...
         >>> posir.evaluate("./my-model", "PosIR-Mini", output_folder="my-results")[0].task
         'PosIR-Mini'
         >>> posir.correlate("my-results").to_polars()["rho"].to_list()

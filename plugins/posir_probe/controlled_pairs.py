@@ -43,16 +43,18 @@ from posir_probe.probe import (
     value_at,
 )
 from posir_probe.sums import ProbeSums
+from posir_probe.view import CONTROL, Finding, Form, ProbeView, SummaryLabel, compare_sides, state_value
 from posir_tasks.cells import Floats
 from posir_tasks.embeddings.encoding import Embeddings, encode_distinct
 from posir_tasks.interventions import move_evidence
+from posir_tasks.scores import Unit
 from posir_tasks.text.sentences import UNKNOWN_LANGUAGE, find_sentences
 from posir_tasks.text.spans import Span
 from posir_tasks.text.words import find_terms
 
 POSITION, BREVITY, REPETITION, LITERAL_MATCH = "position", "brevity", "repetition", "literal match"
 KINDS = (POSITION, BREVITY, REPETITION, LITERAL_MATCH)
-SERIES = ("model", "order-blind control")
+SERIES = ("model", CONTROL)
 #: Sentences that a pair of repetition adds to the evidence of each document.
 ADDED = 2
 #: Fewest sentences beside the evidence.
@@ -174,16 +176,73 @@ def count_wins(differences: Floats) -> Floats:
     return wins
 
 
+#: What the first document of a pair has.
+FAVORED = {
+    POSITION: "evidence first",
+    BREVITY: "evidence alone",
+    REPETITION: "more mentions",
+    LITERAL_MATCH: "the question's form of a name",
+}
+
+
+def build_view(find: Finding, value: str, label: str, unit: Unit) -> ProbeView:
+    """Return the view of values by what the documents of a pair differ in."""
+    labels = {kind.replace(" ", "_"): SummaryLabel(label.format(name), unit) for kind, name in FAVORED.items()}
+    control = {f"order_blind_{name}": SummaryLabel(f"{CONTROL}: {FAVORED[name.replace('_', ' ')]}", unit) for name in labels}
+    return ProbeView(
+        find,
+        value=value,
+        place="Favored document",
+        form=Form.CATEGORIES,
+        unit=unit,
+        summaries=labels | control,
+        series={"model": ("", ""), CONTROL: ("", CONTROL)},
+        names=FAVORED,
+    )
+
+
+DIFFERENCES = build_view(
+    compare_sides(
+        partial(value_at, place=0),
+        "The document with the evidence first scores {} higher than the same with the evidence last",
+        "The document with the evidence last scores {} higher than the same with the evidence first",
+        "Documents with the evidence first and last are not shown to score differently",
+    ),
+    "Cosine with the question: favored document minus the other",
+    "Pairs: {}, minus the other",
+    Unit.INDEX,
+)
+EFFECTS = build_view(
+    compare_sides(
+        partial(value_at, place=0),
+        "Evidence first against evidence last makes {} standard deviations of the score",
+        "Evidence last against evidence first makes {} standard deviations of the score",
+        "Evidence first and last are not shown to differ in standard deviations of the score",
+        Unit.NUMBER,
+    ),
+    "Difference of the two documents in standard deviations over pairs",
+    "Standard deviations: {}",
+    Unit.NUMBER,
+)
+SHARES = build_view(
+    state_value("The document with the evidence first wins {} % of the pairs", partial(value_at, place=0), unit=Unit.PERCENT),
+    "Pairs that the favored document wins (%)",
+    "Wins (%): {}",
+    Unit.PERCENT,
+)
+
+
 @dataclass(frozen=True)
 class ControlledPairs:
     """The score of the first document of each pair against that of the second, for the model and an order-blind embedder."""
 
     name: str = "controlled_pairs"
-    title: str = "Cosine of a question and the first document of a pair, minus that of the second, by what both differ in"
+    title: str = "Pairs of documents that differ in one property"
     statistic: str = "mean"
     convert: Callable[[Floats], Floats] = keep_difference
     """Maps differences of scores to what is summed."""
     preference: Preference = POSITIVE_IS_START
+    view: ProbeView = DIFFERENCES
 
     needs_questions: ClassVar[bool] = True
     source: ClassVar[str] = "arXiv 2503.05037, section 3"
@@ -240,12 +299,14 @@ def score_pairs(embeddings: Embeddings, texts: Sequence[str], queries: Sequence[
 #: The mean difference in standard deviations over pairs, which is the paper's t divided by the root of its 250 pairs.
 EFFECT = ControlledPairs(
     "controlled_pairs_effect",
-    "Difference of the scores of a pair's two documents, in standard deviations over pairs, by what both differ in",
+    "Pairs of documents, in standard deviations",
     "effect_size",
+    view=EFFECTS,
 )
 WINS = ControlledPairs(
     "controlled_pairs_wins",
-    "Share of pairs whose first document scores higher than the second, ties by half, by what both differ in",
+    "Pairs of documents that the favored one wins",
     convert=count_wins,
     preference=Preference(neutral=0.5),
+    view=SHARES,
 )

@@ -32,12 +32,13 @@ from posir_probe.probe import (
     value_at,
 )
 from posir_probe.sums import ProbeSums
+from posir_probe.view import CONTROL, Form, ProbeView, SummaryLabel, compare_sides
 from posir_tasks.cells import Floats
 from posir_tasks.embeddings.encoding import Embeddings, encode_distinct
 from posir_tasks.text.chunks import Chunking
 from posir_tasks.text.spans import find_third
 
-SERIES = ("model", "order-blind control")
+SERIES = ("model", CONTROL)
 THIRDS = ("first third", "middle third", "last third")
 #: What the values of each series are means over.
 GROUPS = ("all questions", *THIRDS)
@@ -59,7 +60,6 @@ class EvidenceDilution:
     """Tokens of a chunk."""
 
     needs_questions: ClassVar[bool] = True
-    title: ClassVar[str] = "Cosine of a question and the best chunk of its document, minus that of the document"
     source: ClassVar[str] = "our reading of the abstract of arXiv 2606.18781"
     preference: ClassVar[Preference] = POSITIVE_IS_START
     notes: ClassVar[tuple[str, ...]] = (
@@ -68,6 +68,32 @@ class EvidenceDilution:
         "the first, beside that of an order-blind embedder on the same texts.",
     )
     positions: ClassVar[tuple[str, ...]] = tuple(f"{series} · {group}" for series, group in product(SERIES, GROUPS))
+
+    @property
+    def title(self) -> str:
+        """Title of what is measured."""
+        return f"Best chunk of {self.tokens} tokens and whole document"
+
+    @property
+    def view(self) -> ProbeView:
+        """Dilution of late evidence against that of early evidence."""
+        find = compare_sides(
+            partial(last_minus_first_third, series=0),
+            "A whole document dilutes evidence in its last third by {} more than evidence in its first",
+            "A whole document dilutes evidence in its first third by {} more than evidence in its last",
+            "Evidence in the first and the last third are not shown to be diluted differently",
+        )
+        labels = {"last_minus_first_third": "Dilution, last third minus first", "edi": "Dilution (EDI), all questions"}
+        control = {f"order_blind_{name}": SummaryLabel(f"{CONTROL}: {title.lower()}") for name, title in labels.items()}
+        return ProbeView(
+            find,
+            value="Cosine with the question: best chunk minus whole document",
+            place="Place of the evidence",
+            form=Form.CATEGORIES,
+            summaries={name: SummaryLabel(title) for name, title in labels.items()} | control,
+            series={"model": ("", ""), CONTROL: ("", CONTROL)},
+            contrast="last_minus_first_third",
+        )
 
     @property
     def summaries(self) -> Mapping[str, Summary]:

@@ -15,7 +15,9 @@ import numpy as np
 
 from posir_probe.probe import NO_END, ProbeData, ProbePlan, ProbeQuestion, Summary, select_with_evidence
 from posir_probe.sums import ProbeSums
+from posir_probe.view import Form, ProbeView, SummaryLabel, state_value
 from posir_tasks.embeddings.encoding import Embeddings
+from posir_tasks.scores import Unit
 
 BINS = 20
 
@@ -28,7 +30,6 @@ class EvidenceLocation:
     """Whether the middle of the evidence counts, as in PosIR, or its start."""
 
     needs_questions: ClassVar[bool] = True
-    title: ClassVar[str] = "Share of the questions"
     notes: ClassVar[tuple[str, ...]] = ("A property of the data; the model does not matter.",)
     positions: ClassVar[tuple[str, ...]] = tuple(f"{bin_ / BINS:.2f}-{(bin_ + 1) / BINS:.2f}" for bin_ in range(BINS))
 
@@ -36,6 +37,32 @@ class EvidenceLocation:
     def name(self) -> str:
         """`evidence_location`, or `evidence_location_start`."""
         return "evidence_location" if self.midpoint else "evidence_location_start"
+
+    @property
+    def title(self) -> str:
+        """Title of what is measured."""
+        return "Where the evidence is" if self.midpoint else "Where the evidence starts"
+
+    @property
+    def view(self) -> ProbeView:
+        """The first and the last quarter."""
+        first, last = (self.summaries[f"{name}_quarter"] for name in ("first", "last"))
+        verb = "is" if self.midpoint else "starts"
+        sentence = f"{{}} % of the evidence {verb} in the first quarter of its document, {{}} % in the last"
+        return ProbeView(
+            state_value(sentence, first, last, unit=Unit.PERCENT),
+            value="Questions (%)",
+            place=f"{'Middle' if self.midpoint else 'Start'} of the evidence, as a share of the document",
+            form=Form.BARS,
+            unit=Unit.PERCENT,
+            summaries={
+                "mean": SummaryLabel("Mean place of the evidence"),
+                "first_quarter": SummaryLabel("Evidence in the first quarter (%)", Unit.PERCENT),
+                "last_quarter": SummaryLabel("Evidence in the last quarter (%)", Unit.PERCENT),
+            },
+            shares={name: (bin_ + 0.5) / BINS for bin_, name in enumerate(self.positions)},
+            of_data=True,
+        )
 
     @property
     def source(self) -> str:

@@ -27,9 +27,14 @@ from posir_probe.probe import (
     value_range,
 )
 from posir_probe.sums import ProbeSums
+from posir_probe.view import SCORE, Form, ProbeView, SummaryLabel, compare_sides
 from posir_tasks.cells import Floats
 from posir_tasks.embeddings.encoding import Embeddings, Encoder, encode_distinct
 from posir_tasks.interventions import move_evidence
+from posir_tasks.scores import Unit
+
+#: Title of the axis of places.
+PLACE = "Place of the evidence, from the start of its document to the end"
 
 
 def peak(values: Floats) -> Floats:
@@ -42,6 +47,11 @@ def lowest(values: Floats) -> Floats:
     """Return the place, from 1, of the smallest value."""
     place: Floats = values.argmin(axis=-1) + 1.0
     return place
+
+
+def share_places(places: int) -> dict[str, float]:
+    """Return where the evidence is inserted, as a share of the rest of the document, by the name of the place."""
+    return {str(place + 1): place / (places - 1) for place in range(places)}
 
 
 def move_to_places(data: ProbeData, questions: Sequence[ProbeQuestion], places: int) -> list[str]:
@@ -61,12 +71,38 @@ class EvidenceMoving:
 
     name: ClassVar[str] = "evidence_moving"
     needs_questions: ClassVar[bool] = True
-    title: ClassVar[str] = "Cosine of a question and its document"
+    title: ClassVar[str] = "Evidence moved through its document"
     source: ClassVar[str] = "arXiv 2605.26578, section 6 and appendix F"
     preference: ClassVar[Preference] = POSITIVE_IS_START
     notes: ClassVar[tuple[str, ...]] = (
         "Past a model's window all places are equal: the similarity to the rest of the document, not 0.",
     )
+
+    @property
+    def view(self) -> ProbeView:
+        """The first place against the last."""
+        find = compare_sides(
+            start_to_end,
+            "Moving the evidence from start to end takes {} off the similarity of question and document",
+            "Moving the evidence from start to end adds {} to the similarity of question and document",
+            "Moving the evidence from start to end is not shown to change the similarity of question and document",
+        )
+        return ProbeView(
+            find,
+            value="Cosine of the question and its document",
+            place=PLACE,
+            form=Form.PLACES,
+            summaries={
+                "start_to_end": SummaryLabel("Similarity, evidence first minus last"),
+                "range_x1000": SummaryLabel("Range over the places, x 1,000", Unit.NUMBER),
+                "peak": SummaryLabel(f"Place of the highest value, of {self.places}", Unit.NUMBER),
+                "lowest": SummaryLabel(f"Place of the lowest value, of {self.places}", Unit.NUMBER),
+            },
+            names={name: f"place {name} of {self.places}" for name in self.positions},
+            shares=share_places(self.places),
+            contrast="start_to_end",
+            shows_window=True,
+        )
 
     @property
     def positions(self) -> tuple[str, ...]:
@@ -109,10 +145,38 @@ class EvidenceMovingRetrieval:
 
     name: ClassVar[str] = "evidence_moving_retrieval"
     needs_questions: ClassVar[bool] = True
-    title: ClassVar[str] = "nDCG@10"
+    title: ClassVar[str] = "Retrieval with the evidence moved"
     source: ClassVar[str] = "arXiv 2404.04163, section 4.2"
     preference: ClassVar[Preference] = POSITIVE_IS_START
     notes: ClassVar[tuple[str, ...]] = ("All documents of the data are searched, sampled or not.",)
+
+    @property
+    def view(self) -> ProbeView:
+        """The first place against the last."""
+        find = compare_sides(
+            self.summaries["start_to_end"],
+            "Moving the evidence from start to end costs {} points of nDCG@10",
+            "Moving the evidence from start to end gains {} points of nDCG@10",
+            "Moving the evidence from start to end is not shown to change nDCG@10",
+            Unit.POINTS,
+        )
+        return ProbeView(
+            find,
+            value=SCORE,
+            place=PLACE,
+            form=Form.PLACES,
+            unit=Unit.PERCENT,
+            summaries={
+                "start_to_end": SummaryLabel("nDCG@10, evidence first minus last", Unit.POINTS),
+                "range": SummaryLabel("Range over the places", Unit.POINTS),
+                "mean": SummaryLabel("Mean over the places", Unit.PERCENT),
+                "unchanged": SummaryLabel("Unchanged documents", Unit.PERCENT),
+            },
+            names={name: f"place {name} of {self.places}" for name in self.positions[1:]},
+            shares=share_places(self.places),
+            contrast="start_to_end",
+            shows_window=True,
+        )
 
     @property
     def positions(self) -> tuple[str, ...]:

@@ -2,208 +2,130 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
 import altair as alt
 import numpy as np
 
+from posir_probe.curves import MOST_INTERVALS, PANELS_PER_ROW, MeasuredCurve, draw_curves
 from posir_probe.inter_domain_similarity import DomainSum, compare_domains, strip_language
 from posir_probe.probe import AveragedProbe, ModelProbe, ScatterProbe, SpreadProbe, Summary, TextProbe
 from posir_probe.results import ProbeResult
 from posir_probe.subset_validity import LARGEST, ValidityRow
-from posir_published.probes import PublishedCurve, read_published_curves
+from posir_probe.sums import FEWEST_DOCUMENTS
+from posir_probe.view import CONTROL, SEPARATOR, Form, ProbeView, find_view
+from posir_published.probes import read_published_curves
+from posir_report.labels import short_labels
 from posir_tasks.display.charts.figures import Figure
-from posir_tasks.display.charts.theme import COLORS, NULL, add_frame, cycle_scale
+from posir_tasks.display.charts.theme import COLORS, add_frame, cycle_scale
+from posir_tasks.display.wording import pluralize
 from posir_tasks.estimates import Estimate
 from posir_tasks.scores import flatten
 
-#: Between the name of a panel and that of a position.
-SEPARATOR = " · "
-WIDTH, HEIGHT, PANELS_PER_ROW = 300, 190, 3
-#: Positions above which the axis is continuous.
-MOST_NAMES = 20
-#: Most models whose intervals are drawn over each other.
-MOST_INTERVALS = 4
+WIDTH, HEIGHT = 300, 190
 
 
 def build_figures(results: Sequence[ProbeResult], probes: Mapping[str, TextProbe | ModelProbe]) -> list[Figure]:
-    """Return a figure for each probe and dataset, with all models."""
+    """Return a figure for each probe and dataset, with all models; the title is the finding of the first."""
     groups: dict[tuple[str, str], list[ProbeResult]] = {}
     for result in results:
         groups.setdefault((result.probe, result.data), []).append(result)
-    return [Figure(probe, data, None, _frame(probe, data, group, probes.get(probe))) for (probe, data), group in groups.items()]
+    return [Figure(probe, data, None, _frame(group, probes.get(probe))) for (probe, data), group in groups.items()]
 
 
-def _frame(name: str, data: str, results: Sequence[ProbeResult], probe: TextProbe | ModelProbe | None) -> alt.VConcatChart:
-    chart = alt.vconcat(_draw(name, results, probe))
-    explanation = " ".join([*_describe(probe), _explain(results, probe)])
-    return add_frame(chart, probe.title if probe else name, data, explanation, _cite(results))
+def _frame(results: Sequence[ProbeResult], probe: TextProbe | ModelProbe | None) -> alt.VConcatChart:
+    view, first = find_view(probe), results[0]
+    shown = results[:1] if view.of_data else results
+    labels = short_labels(shown)
+    finding = view.find(first.sums) or (probe.title if probe else first.probe)
+    title = f"{labels[0]}: {finding}" if len(shown) > 1 else finding
+    subject = first.data if view.of_data else f"{', '.join(labels)}; {first.data}"
+    explanation = " ".join([*_describe_axes(view, probe), *_explain(shown, view, probe)])
+    framed = add_frame(alt.vconcat(_draw(shown, labels, view, probe)), title, subject, explanation, _cite(first, probe))
+    # The figure as a whole has an alternative text, and a mark without rows would be an image without one.
+    described: alt.VConcatChart = framed.configure_mark(aria=False)
+    return described
 
 
-def _describe(probe: TextProbe | ModelProbe | None) -> list[str]:
-    return [f"{probe.name}; {probe.source}."] if probe else []
+def _describe_axes(view: ProbeView, probe: TextProbe | ModelProbe | None) -> Iterator[str]:
+    value = view.value or (probe.title if probe else "")
+    vertical = (value, view.place) if view.form is not Form.CATEGORIES else (view.place, value)
+    for direction, axis in zip(("Vertical", "Horizontal"), vertical, strict=True):
+        if axis:
+            # A name such as Pearson's keeps its capital.
+            yield f"{direction}: {axis if axis[1:2].isupper() or axis.startswith('Pearson') else axis[0].lower() + axis[1:]}."
 
 
-def _explain(results: Sequence[ProbeResult], probe: TextProbe | ModelProbe | None) -> str:
-    models = {result.model for result in results}
+def _explain(results: Sequence[ProbeResult], view: ProbeView, probe: TextProbe | ModelProbe | None) -> Iterator[str]:
     known = any(estimate and estimate.interval for result in results for estimate in result.sums.estimates())
-    sentences = ["Shaded: 95 % intervals by bootstrap over documents."] if known and len(models) <= MOST_INTERVALS else []
-    if isinstance(probe, SpreadProbe) and probe.shows_spread:
-        sentences.append("Lighter: one standard deviation over pairs.")
-    if read_published_curves(results[0].probe):
-        sentences.append("Gray: published curves of other models on other data.")
-    return " ".join(sentences)
-
-
-def _cite(results: Sequence[ProbeResult]) -> str:
-    data = {f"{result.data} ({result.sums.documents:,} documents)" for result in results}
-    return f"Source: {', '.join(sorted(data))}."
-
-
-def _draw(name: str, results: Sequence[ProbeResult], probe: TextProbe | ModelProbe | None) -> alt.FacetChart | alt.LayerChart:
-    """Return the curves of one probe on one dataset, a panel for each series."""
     if isinstance(probe, ScatterProbe):
-        return _draw_scatter(results, probe)
-    spread = isinstance(probe, SpreadProbe) and probe.shows_spread
-    rows = [row for result in results for row in _model_rows(result, probe)]
-    published = [row for curve in read_published_curves(name) for row in _published_rows(curve)]
-    names = list(dict.fromkeys(split_position(position)[1] for result in results for position in result.sums.positions))
-    models = list(dict.fromkeys(row["model"] for row in rows))
-    layers = [
-        _line(names, published=True).mark_line(color=NULL, strokeWidth=1).encode(detail="model:N", tooltip=_tooltips()),
-        *(_spread_layers(names, models) if spread else []),
-        *_model_layers(names, models),
+        yield "Darker: more sentences."
+        return
+    if not known:
+        yield f"No intervals: fewer than {FEWEST_DOCUMENTS} documents."
+    elif view.form is Form.CATEGORIES or view.form is Form.BARS:
+        yield "Lines: 95 % intervals by bootstrap over documents."
+    elif len(results) <= MOST_INTERVALS:
+        yield "Shaded: 95 % intervals by bootstrap over documents."
+    if isinstance(probe, SpreadProbe) and probe.shows_spread:
+        yield "Lighter: one standard deviation over pairs."
+    if any(view.split(name)[1] == CONTROL for name in results[0].sums.positions):
+        yield f"Dark gray, square: an {CONTROL} on the same texts."
+    if read_published_curves(results[0].probe):
+        yield "Light gray: published values of other models on other data."
+
+
+def _cite(result: ProbeResult, probe: TextProbe | ModelProbe | None) -> str:
+    data = f"Source: {result.data}, {pluralize(result.sums.documents, 'document')}."
+    return f"{data} Method: {probe.source}." if probe else data
+
+
+def _draw(
+    results: Sequence[ProbeResult], labels: Sequence[str], view: ProbeView, probe: TextProbe | ModelProbe | None
+) -> alt.FacetChart | alt.LayerChart:
+    """Return the values of one probe on one dataset, a panel for each series."""
+    if isinstance(probe, ScatterProbe):
+        return _draw_scatter(results, labels, view, probe)
+    averages: Mapping[str, Summary] = probe.averages if isinstance(probe, AveragedProbe) else {}
+    measured = [
+        MeasuredCurve(label, result, averages, result.share_read if view.shows_window else None)
+        for label, result in zip(labels, results, strict=True)
     ]
-    panels = list(dict.fromkeys(row["panel"] for row in rows))
-    chart = alt.layer(*layers, data=alt.InlineData(values=[*rows, *published])).properties(width=WIDTH, height=HEIGHT)
-    if panels == [""]:
-        return chart
-    return chart.facet(facet=alt.Facet("panel:N", title=None, sort=panels), columns=PANELS_PER_ROW)
+    return draw_curves(measured, read_published_curves(results[0].probe), view, spread=isinstance(probe, SpreadProbe))
 
 
-def _draw_scatter(results: Sequence[ProbeResult], probe: ScatterProbe) -> alt.FacetChart:
+def _draw_scatter(
+    results: Sequence[ProbeResult], labels: Sequence[str], view: ProbeView, probe: ScatterProbe
+) -> alt.FacetChart:
     """Return the number of points in each cell of a plane, a panel for each series and model."""
     width, height = probe.cell_size
-    models = dict.fromkeys(result.model for result in results)
+    titles = {panel: view.split(f"{panel}{SEPARATOR}")[0] for panel, _, _ in probe.cells}
     rows = [
         {
-            "panel": panel if len(models) == 1 else f"{result.model}{SEPARATOR}{panel}",
+            "panel": f"{label}: {titles[panel]}" if len(results) > 1 else titles[panel],
             "x": x - width / 2, "x2": x + width / 2, "y": y - height / 2, "y2": y + height / 2, "points": points,
         }
-        for result in results
+        for label, result in zip(labels, results, strict=True)
         for (panel, x, y), points in zip(probe.cells, result.sums.sums[:, 0].tolist(), strict=True)
         if points
     ]  # fmt: skip
-    scale = alt.Scale(type="log", scheme="greys")
     panels = list(dict.fromkeys(row["panel"] for row in rows))
+    legend = alt.Legend(orient="top", gradientLength=200)
     chart: alt.FacetChart = (
         alt.Chart(alt.InlineData(values=rows))
         .mark_rect()
         .encode(
-            x=alt.X("x:Q", title="Position", scale=alt.Scale(domain=[0, 1])),
+            x=alt.X("x:Q", title=None, scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(tickCount=5)),
             x2="x2:Q",
-            y=alt.Y("y:Q", title="Weight", scale=alt.Scale(domain=[-1, 1])),
+            y=alt.Y("y:Q", title=None, scale=alt.Scale(domain=[-1, 1]), axis=alt.Axis(tickCount=5)),
             y2="y2:Q",
-            color=alt.Color("points:Q", title="Sentences", scale=scale),
+            color=alt.Color("points:Q", title="Sentences", scale=alt.Scale(type="log", scheme="greys"), legend=legend),
             tooltip=["x:Q", "y:Q", "points:Q"],
         )
         .properties(width=WIDTH, height=HEIGHT)
         .facet(facet=alt.Facet("panel:N", title=None, sort=panels), columns=PANELS_PER_ROW)
     )
     return chart
-
-
-def _spread_layers(names: Sequence[str], models: Sequence[str]) -> list[alt.Chart]:
-    """Return the bands of one standard deviation to either side of the published values and of the models'."""
-    color = alt.Color("model:N", title=None, scale=cycle_scale(models, COLORS))
-    low = alt.Y("sd_low:Q", title=None)
-    return [
-        _line(names, published=True).mark_area(opacity=0.1, color=NULL).encode(y=low, y2="sd_high:Q", detail="model:N"),
-        _line(names, published=False).mark_area(opacity=0.1).encode(y=low, y2="sd_high:Q", color=color),
-    ]
-
-
-def _model_layers(names: Sequence[str], models: Sequence[str]) -> list[alt.Chart]:
-    legend = alt.Legend(orient="top", columns=1, symbolOpacity=1)
-    color = alt.Color("model:N", title=None, scale=cycle_scale(models, COLORS), legend=legend)
-    base = _line(names, published=False)
-    low = alt.Y("value_low:Q", title=None)
-    band = base.mark_area(opacity=0.16).encode(y=low, y2="value_high:Q", color=color)
-    return [
-        *([band] if len(models) <= MOST_INTERVALS else []),
-        base.mark_line(strokeWidth=1.8, point=len(names) <= MOST_NAMES).encode(color=color, tooltip=_tooltips()),
-    ]
-
-
-def _line(names: Sequence[str], *, published: bool) -> alt.Chart:
-    """Return a chart of the published rows or of the others, with its axes, without marks.
-
-    What the values are is said above the chart: beside the axis there is no room for it.
-    """
-    axis = (
-        alt.X("order:Q", title="Position", axis=alt.Axis(tickCount=5))
-        if len(names) > MOST_NAMES
-        else alt.X("position:O", title=None, sort=list(names), axis=alt.Axis(labelAngle=0, labelLimit=90, labelOverlap=True))
-    )
-    chart: alt.Chart = (
-        alt.Chart().transform_filter(alt.datum.published == published).encode(x=axis, y=alt.Y("value:Q", title=None))
-    )
-    return chart
-
-
-def _tooltips() -> list[alt.Tooltip]:
-    fields = {"value": "Value", "value_low": "95 % interval, from", "value_high": "95 % interval, to"}
-    numbers = [alt.Tooltip(f"{field}:Q", title=title, format=".4f") for field, title in fields.items()]
-    return [alt.Tooltip("model:N", title="Model"), alt.Tooltip("position:N", title="Position"), *numbers]
-
-
-def _model_rows(result: ProbeResult, probe: TextProbe | ModelProbe | None) -> Iterable[dict[str, Any]]:
-    sums = result.sums
-    averages: Mapping[str, Summary] = probe.averages if isinstance(probe, AveragedProbe) else {}
-    named = [
-        *((name, sums.estimate(average)) for name, average in averages.items()),
-        *zip(sums.positions, sums.estimates(), strict=True),
-    ]
-    spread = sums.details.get("sd", np.full(len(sums.positions), np.nan))
-    deviations = [math.nan] * len(averages) + spread.tolist()
-    for order, (name, estimate) in enumerate(named):
-        if estimate is not None:
-            panel, position = split_position(name)
-            sd = deviations[order] if math.isfinite(deviations[order]) else 0.0
-            yield {
-                "model": result.model,
-                "panel": panel,
-                "position": position,
-                "order": order,
-                **flatten("value", estimate),
-                "sd_low": estimate.value - sd,
-                "sd_high": estimate.value + sd,
-                "published": False,
-            }
-
-
-def _published_rows(curve: PublishedCurve) -> Iterable[dict[str, Any]]:
-    deviations = curve.deviations or (0.0,) * len(curve.values)
-    for order, (name, value, sd) in enumerate(zip(curve.positions, curve.values, deviations, strict=True)):
-        panel, position = split_position(name)
-        yield {
-            "model": curve.model,
-            "panel": panel,
-            "position": position,
-            "order": order,
-            "value": value,
-            "sd_low": value - sd,
-            "sd_high": value + sd,
-            "published": True,
-        }
-
-
-def split_position(name: str) -> tuple[str, str]:
-    """Return the panel, empty if there is only one, and the place on the axis that the name of a position stands for."""
-    panel, _, position = name.rpartition(SEPARATOR)
-    return panel, position
 
 
 def draw_domains(sums: Mapping[str, Mapping[str, DomainSum]], model: str) -> Figure:

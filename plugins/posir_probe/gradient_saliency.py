@@ -22,6 +22,7 @@ from mteb.types import PromptType
 
 from posir_probe.probe import POSITIVE_IS_START, Preference, ProbeData, Summary, select_with_evidence
 from posir_probe.sums import ProbeSums
+from posir_probe.view import Form, ProbeView, SummaryLabel, compare_sides
 from posir_tasks.cells import Floats
 from posir_tasks.display.progress import progress
 from posir_tasks.embeddings.encoding import Encoder, Vectors, encode_distinct
@@ -117,10 +118,10 @@ class GradientSaliency:
     name: str = "gradient_saliency"
     percentile: float = PERCENTILE
     """The norm that becomes 1; 100 for the largest."""
+    title: str = "Gradient of tokens"
 
     needs_questions: ClassVar[bool] = True
     shows_spread: ClassVar[bool] = True
-    title: ClassVar[str] = "Normalized gradient norm"
     source: ClassVar[str] = "arXiv 2601.08363, section 4.3"
     preference: ClassVar[Preference] = POSITIVE_IS_START
     notes: ClassVar[tuple[str, ...]] = (
@@ -128,6 +129,31 @@ class GradientSaliency:
         "with the middle of the evidence in the middle fifth of the document.",
     )
     positions: ClassVar[tuple[str, ...]] = tuple(str(point) for point in range(POINTS))
+
+    @property
+    def view(self) -> ProbeView:
+        """The first tenth against the last."""
+        find = compare_sides(
+            self.summaries["start_to_end"],
+            "The first tenth of the tokens that the model reads pulls {} more than the last",
+            "The last tenth of the tokens that the model reads pulls {} more than the first",
+            "First and last tenth of the tokens that the model reads are not shown to pull differently",
+        )
+        return ProbeView(
+            find,
+            value="Norm of the gradient, divided by a pair's " + ("99th percentile" if self.percentile < 100 else "maximum"),
+            place="Place of the token, as a share of those that the model reads",
+            form=Form.PLACES,
+            summaries={
+                "start_to_end": SummaryLabel("Gradient, first minus last tenth"),
+                "first_tenth": SummaryLabel("Gradient of the first tenth"),
+                "middle_fifth": SummaryLabel("Gradient of the middle fifth"),
+                "last_tenth": SummaryLabel("Gradient of the last tenth"),
+            },
+            shares={str(point): point / (POINTS - 1) for point in range(POINTS)},
+            contrast="start_to_end",
+            in_window=True,
+        )
 
     @property
     def summaries(self) -> Mapping[str, Summary]:

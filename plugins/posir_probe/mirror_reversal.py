@@ -23,11 +23,13 @@ from mteb.types import PromptType
 
 from posir_probe.probe import POSITIVE_IS_START, Preference, ProbeData, Summary, select_with_evidence
 from posir_probe.sums import ProbeSums
+from posir_probe.view import SCORE, ProbeView, SummaryLabel, compare_sides
 from posir_tasks.cells import Floats
 from posir_tasks.embeddings.encoding import Encoder, Vectors, encode_distinct
 from posir_tasks.evidence import Integers
 from posir_tasks.host.private_names import TASKS_REGISTRY
 from posir_tasks.interventions import NO_SPAN, find_part, find_parts, reverse_parts
+from posir_tasks.scores import Unit
 from posir_tasks.search.dense import MAX_SIMILARITIES
 from posir_tasks.sources.data import PositionData
 from posir_tasks.tasks.base import PositionTask
@@ -137,16 +139,43 @@ class MirrorReversal:
 
     name: ClassVar[str] = "mirror_reversal"
     needs_questions: ClassVar[bool] = True
-    title: ClassVar[str] = "nDCG@10"
+    title: ClassVar[str] = "Retrieval from reversed documents"
     source: ClassVar[str] = "arXiv 2605.26578, appendix E"
     preference: ClassVar[Preference] = POSITIVE_IS_START
     notes: ClassVar[tuple[str, ...]] = (
-        "Delta_rev is not 0 for a model that is blind to order: it contains how difficult front and back questions are. "
-        "Delta_diff, the difference of the changes, is 0 for it. All documents of the data are searched, sampled or not.",
+        "After reversal, back minus front is not 0 for a model that is blind to order: it contains how difficult front and "
+        "back questions are. The difference of the changes is 0 for it. All documents are searched, sampled or not.",
     )
     positions: ClassVar[tuple[str, ...]] = tuple(
         f"{order} · {group}" for group in GROUP_NAMES for order in ("original", "reversed")
     )
+
+    @property
+    def view(self) -> ProbeView:
+        """The change of back questions against that of front questions."""
+        find = compare_sides(
+            delta_diff,
+            "Reversed documents help questions on the back {} points of nDCG@10 more than those on the front",
+            "Reversed documents help questions on the front {} points of nDCG@10 more than those on the back",
+            "Reversed documents are not shown to help questions on the back more or less than those on the front",
+            Unit.POINTS,
+        )
+        return ProbeView(
+            find,
+            value=SCORE,
+            place="Part of the original document with the evidence",
+            unit=Unit.PERCENT,
+            summaries={
+                "delta_diff": SummaryLabel("nDCG@10 by reversal, back minus front", Unit.POINTS),
+                "delta_rev": SummaryLabel("nDCG@10 reversed, back minus front", Unit.POINTS),
+                "front": SummaryLabel("nDCG@10 of front questions", Unit.PERCENT),
+                "FB": SummaryLabel("The same, documents reversed", Unit.PERCENT),
+                "back": SummaryLabel("nDCG@10 of back questions", Unit.PERCENT),
+                "BF": SummaryLabel("The same, documents reversed", Unit.PERCENT),
+            },
+            series={"original": ("", "documents as they are"), "reversed": ("", "documents reversed")},
+            contrast="delta_diff",
+        )
 
     @property
     def summaries(self) -> Mapping[str, Summary]:

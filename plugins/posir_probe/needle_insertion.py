@@ -32,8 +32,11 @@ class NeedleInsertion(PerturbationProbe):
     name: str = "needle_insertion"
     perturbation: Perturbation = field(default=PAPER, repr=False)
 
-    title: ClassVar[str] = "Cosine of a text and the text with a needle"
+    title: str = "Meaningless words inserted"
+
+    change: ClassVar[str] = "Inserting meaningless words"
+    changed: ClassVar[str] = "inserted"
     notes: ClassVar[tuple[str, ...]] = (
-        "Sizes and places of the paper; needle_insertion_code has those of its code. The needle divides words, as in the code, "
-        "so an order-blind model is not quite equal at all places. Tokens are those of the model, or estimated from bytes.",
+        "The needle divides words, as in the paper's code, so an order-blind model is not quite equal at all places. Tokens "
+        "are those of the model, or estimated from bytes.",
     )

@@ -30,6 +30,7 @@ from posir_probe.probe import (
     start_to_end,
 )
 from posir_probe.sums import ProbeSums
+from posir_probe.view import ProbeView, SummaryLabel, compare_sides
 from posir_tasks.cells import Floats
 from posir_tasks.embeddings.encoding import Embeddings
 from posir_tasks.interventions import find_parts
@@ -128,13 +129,36 @@ class Permutation:
     segments: int = 3
     group: Grouping = join_texts
 
-    title: ClassVar[str] = "Cosine of a joined text and its segment at each place, over all orders of the segments"
+    title: str = "Joined texts in all orders"
     source: ClassVar[str] = "arXiv 2601.16934, permuted segments"
     preference: ClassVar[Preference] = POSITIVE_IS_START
     notes: ClassVar[tuple[str, ...]] = (
         "Texts are cut so that the segments fit the model's window together. Documents are the sets of texts that are joined. "
         "An order-blind embedder has equal values; differences below 1e-6 are rounding errors and count as 0.",
     )
+
+    @property
+    def view(self) -> ProbeView:
+        """The first place against the last."""
+        parts = "parts of a text" if self.group is divide_text else "joined texts"
+        find = compare_sides(
+            self.summaries["start_to_end"],
+            f"In all orders of {self.segments} {parts}, the first is {{}} closer to the whole than the last",
+            f"In all orders of {self.segments} {parts}, the last is {{}} closer to the whole than the first",
+            f"In all orders of {self.segments} {parts}, first and last are not shown to differ",
+        )
+        return ProbeView(
+            find,
+            value="Cosine of the joined text and the segment at this place",
+            place="Place of the segment",
+            summaries={
+                "start_to_end": SummaryLabel(f"First minus last of {parts}"),
+                "relative_drop": SummaryLabel("Relative drop from first to last"),
+                "gini": SummaryLabel("Gini coefficient of the places"),
+            },
+            contrast="start_to_end",
+            in_window=True,
+        )
 
     @property
     def positions(self) -> tuple[str, ...]:
@@ -163,4 +187,4 @@ class Permutation:
 
 
 #: Segments are parts of one text: what is measured is within the window wherever the text is.
-PARTS = Permutation("permutation_parts", group=divide_text)
+PARTS = Permutation("permutation_parts", group=divide_text, title="Parts of a text in all orders")

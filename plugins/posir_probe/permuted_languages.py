@@ -30,6 +30,7 @@ from posir_probe.probe import (
     value_range,
 )
 from posir_probe.sums import ProbeSums
+from posir_probe.view import ProbeView, SummaryLabel, compare_sides
 from posir_tasks.cells import Floats
 from posir_tasks.embeddings.encoding import Embeddings
 from posir_tasks.errors import PosirError
@@ -79,13 +80,35 @@ class PermutedLanguages:
 
     name: ClassVar[str] = "permutation_languages"
     needs_translations: ClassVar[bool] = True
-    title: ClassVar[str] = "Cosine of a joined text and its segment at each place, the first segment in another language"
+    title: ClassVar[str] = "Joined texts in two languages"
     source: ClassVar[str] = "arXiv 2601.16934, permuted segments in two languages"
     preference: ClassVar[Preference] = POSITIVE_IS_START
     notes: ClassVar[tuple[str, ...]] = (
-        "The first segment is alone in its language. Only second_to_last is 0 for an order-blind embedder: both segments are "
-        "of the same language. Documents are the sets of texts that are joined.",
+        "The first segment is alone in its language. Only second minus last is 0 for an order-blind embedder: both segments "
+        "are of the same language. Documents are the sets of texts that are joined.",
     )
+
+    @property
+    def view(self) -> ProbeView:
+        """The second place against the last, which are of one language."""
+        find = compare_sides(
+            self.summaries["second_to_last"],
+            "Of two segments in one language, the earlier is {} closer to the joined text than the last",
+            "Of two segments in one language, the last is {} closer to the joined text than the earlier",
+            "Two segments in one language are not shown to differ by their place in the joined text",
+        )
+        return ProbeView(
+            find,
+            value="Cosine of the joined text and the segment",
+            place="Place of the segment",
+            summaries={
+                "second_to_last": SummaryLabel("Second minus last, of one language"),
+                "start_to_end": SummaryLabel("First minus last, of two languages"),
+                "language_range": SummaryLabel("Range of the languages' advantages"),
+            },
+            contrast="second_to_last",
+            in_window=True,
+        )
 
     @property
     def summaries(self) -> Mapping[str, Summary]:

@@ -16,11 +16,14 @@ import numpy as np
 
 from posir_probe.probe import POSITIVE_IS_START, Preference, ProbeData, ProbePlan, Summary, select_long_enough
 from posir_probe.sums import ProbeSums
+from posir_probe.view import ProbeView, SummaryLabel, compare_sides
 from posir_tasks.cells import Floats
 from posir_tasks.embeddings.encoding import Embeddings
 from posir_tasks.text.tokenizer import Tokenizer, TokenSpans
 
 SOURCE = "Bias Learning, OpenReview 4GD7a9Bo9A, section 3"
+#: Series of the means over all sizes.
+MEAN = "mean over sizes"
 
 
 #: Typesetters' filler; repeated, it is longer than any text.
@@ -85,7 +88,7 @@ class Perturbation:
     @property
     def averages(self) -> dict[str, Summary]:
         """Means over sizes at each place, which are what the paper's Table 2 prints."""
-        return {f"mean over sizes · {place:.0%}": partial(self._at, place=at) for at, place in enumerate(self.places)}
+        return {f"{MEAN} · {place:.0%}": partial(self._at, place=at) for at, place in enumerate(self.places)}
 
     def _at(self, values: Floats, place: int) -> Floats:
         """Return the mean over sizes at one place."""
@@ -119,6 +122,36 @@ class PerturbationProbe:
 
     source: ClassVar[str] = SOURCE
     preference: ClassVar[Preference] = POSITIVE_IS_START
+
+    change: ClassVar[str]
+    """Change of a text as a finding names it, such as `Inserting meaningless words`."""
+    changed: ClassVar[str]
+    """The same as a panel names it, such as `inserted`."""
+
+    @property
+    def view(self) -> ProbeView:
+        """A change at the start against the same at the end."""
+        start, end = self.summaries["start"], self.summaries["end"]
+        find = compare_sides(
+            lambda values: end(values) - start(values),
+            f"{self.change} at the start of a text lowers its cosine with the original by {{}} more than at the end",
+            f"{self.change} at the end of a text lowers its cosine with the original by {{}} more than at the start",
+            f"{self.change} at start and end of a text are not shown to differ in how they change it",
+        )
+        sizes = {f"{size:.0%} of the text": (f"{size:.0%} of the text {self.changed}", "") for size in self.perturbation.sizes}
+        return ProbeView(
+            find,
+            value="Cosine of the text and the changed text",
+            place="Place of the change",
+            summaries={
+                "relative_drop": SummaryLabel(f"Relative drop, {self.changed} at the start"),
+                "start": SummaryLabel(f"Cosine, {self.changed} at the start"),
+                "middle": SummaryLabel(f"Cosine, {self.changed} in the middle"),
+                "end": SummaryLabel(f"Cosine, {self.changed} at the end"),
+            },
+            series={**sizes, MEAN: ("Mean over all sizes", "")},
+            names={"0%": "start", "50%": "middle", "100%": "end"},
+        )
 
     @property
     def positions(self) -> tuple[str, ...]:

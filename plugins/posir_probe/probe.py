@@ -204,7 +204,7 @@ class Probe(Protocol):
 
     @property
     def title(self) -> str:
-        """Title of the value in charts, such as `Cosine of a text and its segment`."""
+        """Title of what is measured, as headings print it, such as `Whole text and its thirds`."""
 
     @property
     def source(self) -> str:

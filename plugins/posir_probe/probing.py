@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import islice
 from pathlib import Path
 
 from posir_probe.needles import NeedleWriter
@@ -33,6 +36,8 @@ logger = logging.getLogger(__name__)
 
 #: Documents whose texts are encoded together.
 BLOCK = 50
+#: Documents whose tokens are counted, of a random order.
+COUNTED = 200
 #: Name of the documents of all languages among the subsets of a result.
 ALL_LANGUAGES = "all languages"
 NO_WRITER = "needs an embedder that writes questions in other words. Name one with --question-writer."
@@ -67,9 +72,16 @@ class ProbeRun:
         """Return what an earlier run has saved of a probe, or an empty result."""
         file = result_file(self.folder, self.source.name, probe)
         if file.exists():
-            return load_result(file)
+            return replace(load_result(file), window=self.window)
         meta = self.encoder.model.mteb_model_meta
-        return ProbeResult(str(meta.name), str(meta.revision), meta.experiment_name, self.source.name, probe, {})
+        names = str(meta.name), str(meta.revision), meta.experiment_name, self.source.name, probe
+        return ProbeResult(*names, {}, self.window)
+
+    @property
+    def window(self) -> int | None:
+        """Most tokens of a text that the model reads, its special ones included; None where that is unknown."""
+        window = getattr(getattr(self.encoder.model, "model", None), "max_seq_length", None)
+        return int(window) if window else None
 
 
 @dataclass(frozen=True)
@@ -90,7 +102,13 @@ class Sample:
 
     def count(self, done: int, sums: ProbeSums) -> SubsetSums:
         """Return the sums of the first `done` documents."""
-        return SubsetSums(self.revision, self.selection, len(self.data.documents), done, sums)
+        return SubsetSums(self.revision, self.selection, len(self.data.documents), done, sums, self.tokens)
+
+    @cached_property
+    def tokens(self) -> int | None:
+        """Median tokens of its documents, over the first of them; None without documents."""
+        texts = list(islice(self.data.documents.values(), COUNTED))
+        return int(statistics.median(map(len, self.data.tokenizer.find_tokens(texts)))) if texts else None
 
 
 class ProbeRunner:

@@ -15,7 +15,9 @@ import numpy as np
 
 from posir_probe.probe import ProbeData, ProbePlan, Summary
 from posir_probe.sums import ProbeSums
+from posir_probe.view import Form, ProbeView, SummaryLabel, state_largest
 from posir_tasks.embeddings.encoding import Embeddings
+from posir_tasks.scores import Unit
 from posir_tasks.sources.text_totals import QUESTION
 from posir_tasks.text.scripts import is_unspaced
 
@@ -55,13 +57,26 @@ class QueryTypes:
 
     name: ClassVar[str] = "query_types"
     needs_questions: ClassVar[bool] = True
-    title: ClassVar[str] = "Share of the queries"
+    title: ClassVar[str] = "Question words"
     source: ClassVar[str] = "arXiv 2601.08363, A.2"
     notes: ClassVar[tuple[str, ...]] = (
         "A property of the data; the model does not matter. Word lists for English and Chinese only, and ours: the "
         "paper's are not published.",
     )
     positions: ClassVar[tuple[str, ...]] = TYPES
+
+    @property
+    def view(self) -> ProbeView:
+        """The most frequent type."""
+        return ProbeView(
+            state_largest("The most frequent type of question is '{}', with {} %", dict(enumerate(TYPES))),
+            value="Questions (%)",
+            place="Type of the question",
+            form=Form.CATEGORIES,
+            unit=Unit.PERCENT,
+            summaries={"claims": SummaryLabel("Claims among the questions (%)", Unit.PERCENT)},
+            of_data=True,
+        )
 
     @property
     def summaries(self) -> Mapping[str, Summary]:

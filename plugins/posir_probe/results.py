@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import statistics
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -38,6 +39,8 @@ class SubsetSums:
     done: int
     """Documents of the sample that have been measured, in order."""
     sums: ProbeSums
+    tokens: int | None = None
+    """Median length of the sample's documents in tokens of the model; None in older files."""
 
     @property
     def is_complete(self) -> bool:
@@ -57,6 +60,8 @@ class ProbeResult:
     """A task, or the name of a folder."""
     probe: str
     subsets: Mapping[str, SubsetSums]
+    window: int | None = None
+    """Most tokens of a text that the model reads, its special ones included; None where that is unknown."""
 
     @property
     def sums(self) -> ProbeSums:
@@ -67,6 +72,13 @@ class ProbeResult:
     def is_complete(self) -> bool:
         """Whether all subsets in it are complete."""
         return all(subset.is_complete for subset in self.subsets.values())
+
+    @property
+    def share_read(self) -> float | None:
+        """The share of a median document within the model's window, below 1; None where all is read, or that is unknown."""
+        lengths = [subset.tokens for subset in self.subsets.values() if subset.tokens]
+        share = self.window / statistics.median(lengths) if self.window and lengths else 1.0
+        return share if share < 1 else None
 
     def with_subset(self, name: str, subset: SubsetSums) -> ProbeResult:
         """Return the result with a subset replaced or added."""
@@ -81,12 +93,14 @@ class ProbeResult:
             "experiment": self.experiment,
             "data": self.data,
             "probe": self.probe,
+            "window": self.window,
             "subsets": {
                 name: {
                     "data_revision": subset.data_revision,
                     "selection": subset.selection,
                     "sampled": subset.sampled,
                     "done": subset.done,
+                    "tokens": subset.tokens,
                     "sums": subset.sums.to_json(),
                 }
                 for name, subset in self.subsets.items()
@@ -109,11 +123,13 @@ class ProbeResult:
                     int(subset["sampled"]),
                     int(subset["done"]),
                     ProbeSums.from_json(subset["sums"]),
+                    subset.get("tokens"),
                 )
                 for name, subset in data["subsets"].items()
             }
             model, revision = str(data["model"]), str(data["revision"])
-            return cls(model, revision, data["experiment"], str(data["data"]), str(data["probe"]), subsets)
+            names = str(data["data"]), str(data["probe"])
+            return cls(model, revision, data["experiment"], *names, subsets, data.get("window"))
 
 
 def result_folder(output: Path, meta: ModelMeta) -> Path:

@@ -26,6 +26,8 @@ from posir_probe.probe import (
     value_range,
 )
 from posir_probe.sums import ProbeSums
+from posir_probe.view import Form, ProbeView, SummaryLabel, compare_sides
+from posir_tasks.display.wording import ordinal
 from posir_tasks.embeddings.encoding import Embeddings
 
 #: Where the code of Zeng et al. 2025 cuts, as shares of the characters.
@@ -45,13 +47,49 @@ class SegmentSimilarity:
 
     segments: int = 10
 
-    title: ClassVar[str] = "Cosine of a text and its segment"
     preference: ClassVar[Preference] = POSITIVE_IS_START
 
     @property
     def name(self) -> str:
         """`segment_similarity_3` or `segment_similarity_10`."""
         return f"segment_similarity_{self.segments}"
+
+    @property
+    def title(self) -> str:
+        """Title of what is measured."""
+        return f"Whole text and its {self._parts}s"
+
+    @property
+    def _parts(self) -> str:
+        return {3: "third", 10: "tenth"}.get(self.segments, f"1/{self.segments} part")
+
+    @property
+    def view(self) -> ProbeView:
+        """The first part against the last."""
+        find = compare_sides(
+            start_to_end,
+            f"The first {self._parts} of a text is {{}} closer to the whole text than the last",
+            f"The last {self._parts} of a text is {{}} closer to the whole text than the first",
+            f"First and last {self._parts} of a text are not shown to differ in how close they are to the whole",
+        )
+        return ProbeView(
+            find,
+            value="Cosine of the text and the part",
+            place=f"Middle of the {self._parts}, as a share of the text",
+            form=Form.PLACES,
+            summaries={
+                "start_to_end": SummaryLabel(f"First minus last {self._parts} of a text"),
+                "range": SummaryLabel(f"Range over the {self._parts}s"),
+                "range_without_last": SummaryLabel(f"Range without the last {self._parts}"),
+            },
+            names={
+                name: f"{'last' if place == self.segments else ordinal(place)} {self._parts}"
+                for place, name in enumerate(self.positions, 1)
+            },
+            shares={name: (place + 0.5) / self.segments for place, name in enumerate(self.positions)},
+            contrast="start_to_end",
+            shows_window=True,
+        )
 
     @property
     def source(self) -> str:

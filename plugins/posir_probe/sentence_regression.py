@@ -25,14 +25,18 @@ import numpy as np
 from posir_probe.controls import order_blind
 from posir_probe.probe import Preference, ProbeData, ProbePlan, Summary
 from posir_probe.sums import ProbeSums
+from posir_probe.view import CONTROL, Form, ProbeView, SummaryLabel, compare_sides, state_value
 from posir_tasks.cells import Floats
 from posir_tasks.digests import digest
 from posir_tasks.embeddings.encoding import Embeddings, Vectors, encode_distinct
+from posir_tasks.scores import Unit
 from posir_tasks.text.sentences import split_at_periods
 
 #: Fewest sentences of each bucket, and how many more the next one needs.
 BUCKETS, WIDTH = (5, 15, 25, 35, 45, 55), 10
 BUCKET_NAMES = ("all", *(f"{low}-{low + WIDTH - 1}" for low in BUCKETS))
+#: Titles of the buckets.
+SIZES = {name: "all" if name == "all" else f"{name.replace('-', ' to ')} sentences" for name in BUCKET_NAMES}
 SOURCE = "Bias Learning, OpenReview 4GD7a9Bo9A, section 4"
 SERIES = tuple(
     f"{text}, {position}" for text in ("text", "shuffled", "order-blind control") for position in ("start", "midpoint")
@@ -133,7 +137,7 @@ class SentenceRegression:
     """Pearson's r of sentences' positions and weights, by number of sentences, with slope and p-value."""
 
     name: ClassVar[str] = "sentence_regression"
-    title: ClassVar[str] = "r of position and weight"
+    title: ClassVar[str] = "Weight of sentences by position"
     source: ClassVar[str] = SOURCE
     #: Weights that fall with position favor the start.
     preference: ClassVar[Preference] = Preference(sign=-1)
@@ -142,6 +146,35 @@ class SentenceRegression:
         "down. Compare with r of the order-blind control on the same texts, or read the midpoints.",
     )
     positions: ClassVar[tuple[str, ...]] = tuple(f"{series} · {bucket}" for series in SERIES for bucket in BUCKET_NAMES)
+
+    @property
+    def view(self) -> ProbeView:
+        """The sign of r of midpoints."""
+        find = compare_sides(
+            partial(_select, len(BUCKET_NAMES)),
+            "Later sentences weigh more: position and weight correlate with r = {}",
+            "Earlier sentences weigh more: position and weight correlate with r = -{}",
+            "Position and weight of sentences are not shown to correlate",
+        )
+        titles = {"": "", "shuffled_": "sentences shuffled: ", "order_blind_": f"{CONTROL}: "}
+        lines = {"text": "", "shuffled": "sentences shuffled", CONTROL: CONTROL}
+        return ProbeView(
+            find,
+            value="Pearson's r of position and weight",
+            place="Sentences of the text",
+            form=Form.CATEGORIES,
+            summaries={
+                f"r_{prefix}{at}": SummaryLabel(f"{title}r of {at}s" if title else f"r of sentences' {at}s and weights")
+                for at in ("midpoint", "start")
+                for prefix, title in titles.items()
+            },
+            series={
+                f"{text}, {at}": (f"Position: {at} of the sentence", line)
+                for text, line in lines.items()
+                for at in ("start", "midpoint")
+            },
+            names=SIZES,
+        )
 
     @property
     def summaries(self) -> Mapping[str, Summary]:
@@ -197,7 +230,7 @@ class SentenceRegressionFit:
     """Mean R2 and absolute error of the regression of texts on their sentences, by number of sentences."""
 
     name: ClassVar[str] = "sentence_regression_fit"
-    title: ClassVar[str] = "R2 and mean absolute error of the regression on sentences"
+    title: ClassVar[str] = "Fit of sentences to their text"
     source: ClassVar[str] = SOURCE
     notes: ClassVar[tuple[str, ...]] = (
         "R2 is in-sample and over dimensions; with as many sentences as dimensions it is 1. The error is per dimension.",
@@ -205,6 +238,23 @@ class SentenceRegressionFit:
     positions: ClassVar[tuple[str, ...]] = tuple(
         f"{measure} · {bucket}" for measure in ("R2", "MAE") for bucket in BUCKET_NAMES
     )
+
+    @property
+    def view(self) -> ProbeView:
+        """The explained share of the variance."""
+        return ProbeView(
+            state_value("The sentences of a text explain its embedding with R2 = {}", partial(_select, 0)),
+            value="Mean over texts",
+            place="Sentences of the text",
+            form=Form.CATEGORIES,
+            summaries={
+                "r_squared": SummaryLabel("R2 of sentences for their text"),
+                "mae": SummaryLabel("Mean absolute error per dimension"),
+            },
+            series={"R2": ("R2", ""), "MAE": ("Mean absolute error per dimension", "")},
+            shares_axis=False,
+            names=SIZES,
+        )
 
     @property
     def summaries(self) -> Mapping[str, Summary]:
@@ -235,7 +285,7 @@ class SentenceRegressionScatter:
     """Number of sentences by start position and weight, of texts and of shuffled texts, by number of sentences (Fig. 2)."""
 
     name: ClassVar[str] = "sentence_regression_scatter"
-    title: ClassVar[str] = "Weight of a sentence by its start position"
+    title: ClassVar[str] = "Starts and weights of single sentences"
     source: ClassVar[str] = SOURCE
     notes: ClassVar[tuple[str, ...]] = ("Shares of all points of texts and shuffled texts; CSV and JSON have every cell.",)
     cells: ClassVar[tuple[tuple[str, float, float], ...]] = tuple(
@@ -247,6 +297,22 @@ class SentenceRegressionScatter:
     )
     cell_size: ClassVar[tuple[float, float]] = (1 / COLUMNS, 2 / ROWS)
     positions: ClassVar[tuple[str, ...]] = tuple(f"{panel} · {x:.2f}, {y:+.2f}" for panel, x, y in cells)
+
+    @property
+    def view(self) -> ProbeView:
+        """The share of negative weights."""
+        (compute,) = self.summaries.values()
+        return ProbeView(
+            state_value("{} % of the sentences have a negative weight", compute, unit=Unit.PERCENT),
+            value="Weight of the sentence",
+            place="Start of the sentence, as a share of the text",
+            summaries={"negative_weights": SummaryLabel("Sentences with a negative weight (%)", Unit.PERCENT)},
+            series={
+                f"{text} · {bucket}": (f"{title}, {SIZES[bucket]}", "")
+                for text, title in (("text", "Texts"), ("shuffled", "Sentences shuffled"))
+                for bucket in BUCKET_NAMES[1:]
+            },
+        )
 
     @property
     def summaries(self) -> Mapping[str, Summary]:

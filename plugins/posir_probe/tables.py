@@ -8,13 +8,19 @@ from dataclasses import dataclass
 
 from posir_probe.probe import ModelProbe, TextProbe
 from posir_probe.results import ProbeResult
-from posir_tasks.display.numbers import format_count, format_interval, format_number, format_p_value
+from posir_probe.view import ProbeView, find_view, label_summary
+from posir_tasks.display.numbers import FORMATS, format_interval, format_number, format_p_value
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.estimates import Estimate
+from posir_tasks.scores import Unit
 
 #: Most positions that the terminal shows one by one; CSV and JSON have all.
 MAX_ROWS = 45
-INTERVALS = "Intervals: percentiles of a bootstrap over documents. The interval of a range does not correct its bias."
+#: Series of the model itself, beside a control.
+MODEL = "model"
+INTERVAL = "95 % interval"
+INTERVALS = "Intervals: 95 %, percentiles of a bootstrap over documents. The interval of a range does not correct its bias."
+MORE = "--explain prints all summaries and the values at every position; --html draws them."
 
 
 @dataclass(frozen=True)
@@ -81,52 +87,68 @@ def _row(
     )
 
 
-def build_tables(rows: Sequence[IndexRow]) -> list[Table]:
-    """Return a table of summaries, and one of values by position for each probe with few positions."""
+def build_overview(rows: Sequence[IndexRow], probes: Mapping[str, TextProbe | ModelProbe]) -> Table:
+    """Return a table with the first summary of each probe, and the name by which `--probe` takes the probe."""
+    cells = []
+    for (_, name), probe_rows in _group_rows(rows).items():
+        row = next((row for row in probe_rows if row.kind == "summary"), None)
+        if row is not None:
+            label = label_summary(probes.get(name), row.name)
+            cells.append((label.title, *_format_estimate(row.value, label.unit), name))
+    return _build_table(("Summary", "Value", INTERVAL, "Name for --probe"), cells, ("Value",))
+
+
+def build_probe_tables(rows: Sequence[IndexRow], probe: TextProbe | ModelProbe | None) -> list[Table]:
+    """Return the tables of one probe: its summaries, and its values by position if they are few."""
+    view = find_view(probe)
     summaries = [row for row in rows if row.kind == "summary"]
-    columns = build_columns(
-        ("Model", "Data", "Probe", "Summary", "Value", "95 % interval", "Documents"), ("Value", "Documents")
-    )
-    cells = tuple(
-        (row.model, row.data, row.probe, row.name, *_format_estimate(row.value), format_count(row.documents))
-        for row in summaries
-    )
-    overview = Table(columns, cells, split_by="{Model} · {Data}", keys=2)
-    return [overview, *_position_tables(rows)]
+    labels = [label_summary(probe, row.name) for row in summaries]
+    cells = [(label.title, *_format_estimate(row.value, label.unit)) for row, label in zip(summaries, labels, strict=True)]
+    first = [_build_table(("Summary", "Value", INTERVAL), cells, ("Value",))] if cells else []
+    positions = [row for row in rows if row.kind == "position" and row.value is not None]
+    return [*first, *([_build_position_table(positions, view)] if 0 < len(positions) <= MAX_ROWS else [])]
 
 
-def _position_tables(rows: Sequence[IndexRow]) -> Iterable[Table]:
-    by_probe: dict[tuple[str, str, str], list[IndexRow]] = {}
-    for row in rows:
-        if row.kind == "position" and row.value is not None:
-            by_probe.setdefault((row.model, row.data, row.probe), []).append(row)
-    for (_, data, probe), probe_rows in by_probe.items():
-        if len(probe_rows) <= MAX_ROWS:
-            line = ("Slope", "p") if any(row.slope is not None for row in probe_rows) else ()
-            cells = tuple(
-                (row.name, *_format_estimate(row.value), _format(row.slope), format_p_value(row.p_value))[: 3 + len(line)]
-                for row in probe_rows
-            )
-            columns = build_columns(("Position", "Value", "95 % interval", *line), ("Value", *line))
-            yield Table(columns, cells, title=f"{probe} · {data}, {probe_rows[0].model}; {probe_rows[0].source}")
-
-
-def describe_probes(results: Iterable[ProbeResult], probes: Mapping[str, TextProbe | ModelProbe]) -> list[str]:
-    """Return what must be known to read the values: notes of the probes, and what was skipped."""
-    results = list(results)
-    names = dict.fromkeys(result.probe for result in results)
-    notes = [f"{name}: {note}" for name in names if name in probes for note in probes[name].notes]
-    skipped = [
-        f"{result.probe}, {result.data}: skipped {', '.join(f'{count:,} ({reason})' for reason, count in reasons)}."
-        for result in results
-        if (reasons := sorted(result.sums.skipped.items()))
+def _build_position_table(rows: Sequence[IndexRow], view: ProbeView) -> Table:
+    named = [view.split(row.name) for row in rows]
+    series = [", ".join(filter(None, (panel, line))) for panel, line, _ in named]
+    keys = ("Series", "Position") if any(series) else ("Position",)
+    slopes = ("Slope", "p") if any(row.slope is not None for row in rows) else ()
+    cells = [
+        (
+            *((name or MODEL,) if len(keys) > 1 else ()),
+            position,
+            *_format_estimate(row.value, view.unit),
+            *((format_number(row.slope, ".3f"), format_p_value(row.p_value)) if slopes else ()),
+        )
+        for row, name, (_, _, position) in zip(rows, series, named, strict=True)
     ]
-    return [*dict.fromkeys(notes), *skipped]
+    return _build_table((*keys, "Value", INTERVAL, *slopes), cells, ("Value", *slopes), len(keys))
 
 
-def _format(value: float | None) -> str:
-    return format_number(value, ".3f")
+def _build_table(headings: Sequence[str], rows: Sequence[tuple[str, ...]], right: Sequence[str], keys: int = 1) -> Table:
+    """Return a table without the columns that no row fills."""
+    filled = [at for at, _ in enumerate(headings) if any(row[at] for row in rows)]
+    cells = tuple(tuple(row[at] for at in filled) for row in rows)
+    return Table(build_columns([headings[at] for at in filled], right), cells, keys=keys)
 
 
-def _format_estimate(estimate: Estimate | None) -> tuple[str, str]:
-    return _format(estimate.value if estimate else None), format_interval(estimate, _format)
+def _group_rows(rows: Iterable[IndexRow]) -> dict[tuple[str, str], list[IndexRow]]:
+    """Return rows by data and probe."""
+    groups: dict[tuple[str, str], list[IndexRow]] = {}
+    for row in rows:
+        groups.setdefault((row.data, row.probe), []).append(row)
+    return groups
+
+
+def describe_probe(result: ProbeResult, probe: TextProbe | ModelProbe | None) -> list[str]:
+    """Return what must be known to read the values of a probe: its notes, and what was skipped."""
+    title = probe.title if probe else result.probe
+    skipped = ", ".join(f"{count:,} ({reason})" for reason, count in sorted(result.sums.skipped.items()))
+    notes = [f"{title}: {' '.join(probe.notes)}"] if probe and probe.notes else []
+    return [*notes, *([f"{title}: skipped {skipped}."] if skipped else [])]
+
+
+def _format_estimate(estimate: Estimate | None, unit: Unit) -> tuple[str, str]:
+    form = FORMATS[unit]
+    return form(estimate.value if estimate else None), format_interval(estimate, form)

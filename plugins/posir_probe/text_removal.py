@@ -53,7 +53,8 @@ class TextRemoval(PerturbationProbe):
     name: str = "text_removal"
     perturbation: Perturbation = field(default=PAPER, repr=False)
 
-    title: ClassVar[str] = "Cosine of a text and the text with a part removed"
-    notes: ClassVar[tuple[str, ...]] = (
-        "Sentences are removed, as in the paper; text_removal_code removes tokens, with the code's sizes and places.",
-    )
+    title: str = "Part of a text removed"
+
+    change: ClassVar[str] = "Removing a part"
+    changed: ClassVar[str] = "removed"
+    notes: ClassVar[tuple[str, ...]] = ("Sentences are removed, as in the paper, unless the title says tokens.",)

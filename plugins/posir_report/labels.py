@@ -2,11 +2,24 @@
 
 from collections import defaultdict
 from collections.abc import Iterable
+from typing import Protocol
 
-from posir_report.summary import BinRow, ReportRow, TaskSummary
+from posir_report.summary import TaskSummary
 
 #: Characters of a model's name in a chart.
 NAME_WIDTH = 72
+
+
+class ModelRun(Protocol):
+    """Anything measured of a model."""
+
+    @property
+    def model(self) -> str:
+        """Name of the model."""
+
+    @property
+    def revision(self) -> str:
+        """Its revision."""
 
 
 def partial_suffix(subsets: int, missing: int) -> str:
@@ -23,7 +36,7 @@ def shorten_middle(name: str, width: int = NAME_WIDTH) -> str:
     return f"{name[: width - 1 - tail]}…{name[-tail:]}"
 
 
-def full_labels(runs: Iterable[TaskSummary | ReportRow | BinRow]) -> list[str]:
+def full_labels(runs: Iterable[ModelRun]) -> list[str]:
     """Return a label for each run: its model, and the revision if there are several of the model."""
     revisions = defaultdict(set)
     for run in (runs := list(runs)):
@@ -35,4 +48,11 @@ def model_labels(summaries: Iterable[TaskSummary], width: int = NAME_WIDTH) -> l
     """Return the full label of each summary, shortened to `width` characters unless two of them would become equal."""
     names = full_labels(summaries)
     short = {name: shorten_middle(name, width) for name in names}
+    return [short[name] for name in names] if len(set(short.values())) == len(short) else names
+
+
+def short_labels(runs: Iterable[ModelRun]) -> list[str]:
+    """Return the full label of each run without the model's organization, unless two models differ in it alone."""
+    names = full_labels(runs)
+    short = {name: name.rpartition("/")[2] for name in names}
     return [short[name] for name in names] if len(set(short.values())) == len(short) else names

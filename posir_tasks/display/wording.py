@@ -15,6 +15,15 @@ def pluralize(number: int, noun: str, plural: str | None = None) -> str:
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
+def ordinal(number: int) -> str:
+    """Return an ordinal number from 1, as a word up to tenth: `third`, `11th`."""
+    words = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+    if number <= len(words):
+        return words[number - 1]
+    suffix = "th" if number % 100 in {11, 12, 13} else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{suffix}"
+
+
 def escape_controls(text: str) -> str:
     """Return a text with escapes in place of what controls a terminal or the direction of writing, except lines and tabs."""
     return CONTROLS.sub(_escape, text)
