@@ -239,7 +239,7 @@ def _label_panel(lines: Sequence[Sequence[Row]], domain: tuple[float, float], na
     near = math.ceil(len(ends) * LABELED)
     first, last = find_points(ends[:near]), find_points(ends[::-1][:near])
     side, points = ("left", first) if measure_gap(first) >= measure_gap(last) else ("right", last)
-    heights = _spread_labels([_value(point) for point in points], domain)
+    heights = spread_labels([_value(point) for point in points], domain)
     return [
         {name: point[name] for name in ("panel", "position", "x", "order", "key", "model", "line")}
         | {"kind": LABEL_ROW, "value": height, "side": side, "ink": _label_color(point)}
@@ -255,7 +255,7 @@ def _value(row: Row) -> float:
     return float(row["value"])
 
 
-def _spread_labels(values: Sequence[float], domain: tuple[float, float]) -> list[float]:
+def spread_labels(values: Sequence[float], domain: tuple[float, float]) -> list[float]:
     """Return the heights of labels above ascending values, so that none covers another and all are inside the axis."""
     pixel = (domain[1] - domain[0]) / HEIGHT
     heights: list[float] = []

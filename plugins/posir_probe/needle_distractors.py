@@ -31,8 +31,10 @@ from posir_probe.probe import (
     start_to_end,
 )
 from posir_probe.sums import ProbeSums
+from posir_probe.view import Form, ProbeView, SummaryLabel, compare_sides
 from posir_tasks.cells import Floats
 from posir_tasks.embeddings.encoding import Embeddings
+from posir_tasks.scores import Unit
 
 SERIES = ("without distractors", "with distractors")
 #: Relative places of the needle.
@@ -66,14 +68,60 @@ def build_documents(needle: Needle) -> list[str]:
     return documents
 
 
+def build_view(positive: str, negative: str, value: str, unit: Unit, difference: Unit) -> ProbeView:
+    """Return the view of values by the needle's place, without and with distractors."""
+    find = compare_sides(
+        lambda values: start_to_end(values[..., len(PLACES) :]),
+        positive,
+        negative,
+        "A needle among near-misses is not shown to depend on being first or last",
+        difference,
+    )
+    return ProbeView(
+        find,
+        value=value,
+        place="Place of the needle, from the start of its document to the end",
+        form=Form.PLACES,
+        unit=unit,
+        summaries={
+            "start_to_end": SummaryLabel("Needle first minus last, distractors", difference),
+            "start_to_end_without": SummaryLabel("Needle first minus last, no distractors", difference),
+            "mean": SummaryLabel("Mean over places, distractors", unit),
+            "mean_without": SummaryLabel("Mean over places, no distractors", unit),
+            "cost_of_distractors": SummaryLabel("Mean without minus with distractors", difference),
+        },
+        series={"with distractors": ("", "among other near-misses"), "without distractors": ("", "alone")},
+        shares={f"{place:.0%}": place for place in PLACES},
+        contrast="start_to_end",
+        shows_window=True,
+    )
+
+
+DIFFERENCES = build_view(
+    "A needle among near-misses stands out by {} more at the start of its document than at the end",
+    "A needle among near-misses stands out by {} more at the end of its document than at the start",
+    "Cosine of the question and the document with its needle, minus that with a near-miss in its place",
+    Unit.INDEX,
+    Unit.INDEX,
+)
+SHARES = build_view(
+    "A needle among near-misses wins {} points more often at the start of its document than at the end",
+    "A needle among near-misses wins {} points more often at the end of its document than at the start",
+    "Documents that score higher with the needle than with a near-miss in its place (%)",
+    Unit.PERCENT,
+    Unit.POINTS,
+)
+
+
 @dataclass(frozen=True)
 class NeedleDistractors:
     """Score of the document with the needle minus that of the document with a near-miss in its place."""
 
     name: str = "needle_distractors"
-    title: str = "Cosine of a question and the document with its needle, minus that with a near-miss in its place"
+    title: str = "Needle against near-miss"
     convert: Callable[[Floats], Floats] = keep_difference
     """Maps differences of scores to what is summed."""
+    view: ProbeView = DIFFERENCES
 
     needs_needles: ClassVar[bool] = True
     source: ClassVar[str] = "ours"
@@ -115,6 +163,7 @@ class NeedleDistractors:
 
 WINS = NeedleDistractors(
     "needle_distractors_wins",
-    "Share of documents that score higher with the needle than with a near-miss in its place, ties by half",
+    "Needle wins against near-miss",
     count_wins,
+    SHARES,
 )

@@ -15,7 +15,7 @@ from posir_probe.catalog import all_probes, select_probes
 from posir_probe.controls import order_blind
 from posir_probe.evidence_location import EvidenceLocation
 from posir_probe.evidence_moving import EvidenceMoving
-from posir_probe.figures import build_figures, split_position
+from posir_probe.figures import build_figures
 from posir_probe.gradient_saliency import GradientSaliency
 from posir_probe.mirror_reversal import MirrorReversal, reverse_data, reverse_task
 from posir_probe.probe import ProbeData, ProbePlan, ProbeQuestion, TextProbe, run_probe
@@ -25,7 +25,7 @@ from posir_probe.results import read_results
 from posir_probe.segment_similarity import SegmentSimilarity
 from posir_probe.sources import ProbeSource, SourceSubset, SubsetData
 from posir_probe.sums import ProbeSums
-from posir_probe.tables import build_rows, build_tables, describe_probes
+from posir_probe.tables import build_overview, build_probe_tables, build_rows, describe_probe
 from posir_tasks.embeddings.encoding import ModelEncoder, encode_distinct
 from posir_tasks.errors import PosirError
 from posir_tasks.results import result_files
@@ -270,12 +270,18 @@ def test_tables_have_sources_intervals_and_warnings(run):
     probes = all_probes()
     rows = build_rows(results, probes)
     assert {row.kind for row in rows} == {"summary", "position"}
-    overview, *others = build_tables(rows)
-    assert overview.headings[:4] == ("Model", "Data", "Probe", "Summary")
-    assert len(others) == 4
-    legend = " ".join(describe_probes(results, probes))
-    assert "Delta_rev is not 0 for a model that is blind to order" in legend
+    overview = build_overview(rows, probes)
+    assert overview.headings == ("Summary", "Value", "95 % interval", "Name for --probe")
+    assert [row[-1] for row in overview.rows] == [result.probe for result in results]
+    summaries, positions = build_probe_tables(
+        [row for row in rows if row.probe == "mirror_reversal"], probes["mirror_reversal"]
+    )
+    assert "mirror_reversal" not in str((summaries, positions))
+    assert [row[:2] for row in positions.rows][:2] == [("documents as they are", "front"), ("documents reversed", "front")]
+    legend = " ".join(note for result in results for note in describe_probe(result, probes[result.probe]))
+    assert "back minus front is not 0 for a model that is blind to order" in legend
     assert "past a model's window the similarity is that of any two texts" in legend
+    assert not any(result.probe in legend for result in results)
 
 
 @pytest.mark.slow
@@ -284,9 +290,7 @@ def test_figures_have_every_model_and_the_published_curves(run):
     figures = build_figures(results, all_probes())
     assert [figure.kind for figure in figures] == [result.probe for result in results]
     text = json.dumps([figure.chart.to_dict() for figure in figures])
-    assert all(name in text for name in ("test/encoder", "BERT-base, trained on begin", "reversed"))
-    assert split_position("5% of the text · 0%") == ("5% of the text", "0%")
-    assert split_position("begin") == ("", "begin")
+    assert all(name in text for name in ("encoder", "BERT-base, trained on begin", "documents reversed"))
 
 
 def test_distinct_texts_of_no_plan_are_no_call():

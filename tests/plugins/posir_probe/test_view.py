@@ -1,0 +1,158 @@
+"""What people see of every probe: titles, findings and verdicts without identifiers; figures titled by their finding."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from posir_probe.api import ProbeMeasurements
+from posir_probe.catalog import builtin_probes
+from posir_probe.controlled_pairs import ControlledPairs
+from posir_probe.curves import HEIGHT, LABEL, find_domain, spread_labels
+from posir_probe.evidence_moving import EvidenceMoving
+from posir_probe.figures import build_figures
+from posir_probe.findings import describe_model
+from posir_probe.permutation import Permutation
+from posir_probe.results import ProbeResult, SubsetSums
+from posir_probe.segment_similarity import SegmentSimilarity
+from posir_probe.sums import ProbeSums
+from posir_probe.view import find_view, label_summary, state_value
+from posir_tasks.display.wording import ordinal
+
+PROBES = {probe.name: probe for probe in builtin_probes()}
+PLACES = tuple(f"first de, rest en · {place}" for place in ("first", "second", "third"))
+POSITIONS = {name: getattr(probe, "positions", PLACES) for name, probe in PROBES.items()}
+#: Probes whose values are shares of counts.
+SHARES = {"evidence_location", "evidence_location_start", "query_types", "sentence_regression_scatter"}
+IDENTIFIER = re.compile(r"\b[a-z0-9]+_[a-z0-9_]+\b")
+
+
+def measure(name, values=None, *, documents=8, model="org/mine", window=256, tokens=512):
+    """A result of a probe, by default with values that fall from the first position to the last."""
+    positions, names = POSITIONS[name], [f"d{at}" for at in range(documents)]
+    row = np.linspace(0.9, 0.1, len(positions)) if values is None else np.array(values, float)
+    noise = np.random.default_rng(1).normal(0, 0.01, (documents, len(positions)))
+    if name in SHARES or name == "sentence_regression":
+        statistic, columns = ("share", np.ones((noise.size, 1))) if name in SHARES else ("pearson", measure_moments(noise.size))
+        rows, of = np.tile(np.arange(len(positions)), documents), np.repeat(names, len(positions)).tolist()
+        sums = ProbeSums.from_columns(statistic, positions, of, rows, columns)
+    else:
+        sums = ProbeSums.from_means(positions, names, row + noise)
+    subset = SubsetSums("1", "", documents, documents, sums, tokens)
+    return ProbeResult(model, "1", None, "words", name, {"default": subset}, window)
+
+
+def measure_moments(points):
+    """Moments of points whose y falls with x."""
+    x = np.linspace(0, 1, points)
+    y = 1 - x + np.random.default_rng(3).random(points)
+    return np.stack([np.ones(points), x, y, x * x, y * y, x * y], axis=1)
+
+
+@pytest.mark.parametrize("name", PROBES)
+def test_people_read_titles_and_findings_instead_of_identifiers(name):
+    probe, result = PROBES[name], measure(name)
+    labels = [label_summary(probe, summary).title for summary in probe.summaries]
+    shown = [probe.title, find_view(probe).find(result.sums), *labels]
+    assert all(shown)
+    assert [text for text in [*shown, *probe.notes] if IDENTIFIER.search(text)] == []
+    assert len(label_summary(probe, next(iter(probe.summaries))).title) <= 40
+
+
+def test_every_probe_has_a_title_of_its_own():
+    titles = [probe.title for probe in PROBES.values()]
+    assert len(set(titles)) == len(titles)
+
+
+@pytest.mark.parametrize("name", PROBES)
+def test_the_title_of_a_figure_is_its_finding(name):
+    result = measure(name)
+    (figure,) = build_figures([result, replace(result, model="org/other")], PROBES)
+    finding = find_view(PROBES[name]).find(result.sums)
+    text = figure.chart.usermeta
+    assert finding in text["title"]
+    assert name not in figure.label
+    assert finding in figure.label
+    bands = [mark for mark in find_marks(figure.chart.to_dict()) if mark.get("type") == "area" and mark["opacity"] == 0.16]
+    assert ("Shaded" in text["explanation"]) == bool(bands)
+
+
+def find_marks(spec):
+    """All marks of a chart."""
+    own = [spec["mark"]] if "mark" in spec else []
+    inner = [*spec.get("vconcat", ()), *spec.get("layer", ()), *([spec["spec"]] if "spec" in spec else [])]
+    return [*own, *(mark for part in inner for mark in find_marks(part))]
+
+
+def test_a_finding_is_the_sign_of_a_difference_whose_interval_excludes_0():
+    find = find_view(EvidenceMoving()).find
+    falling, rising = np.linspace(0.9, 0.5, 10), np.linspace(0.5, 0.9, 10)
+    assert find(measure("evidence_moving", falling).sums).startswith("Moving the evidence from start to end takes 0.")
+    assert find(measure("evidence_moving", rising).sums).startswith("Moving the evidence from start to end adds 0.")
+    assert "is not shown to change" in find(measure("evidence_moving", np.full(10, 0.5)).sums)
+
+
+def test_the_verdict_names_the_end_that_weighs_more_and_the_window():
+    results = [measure("segment_similarity_3", (0.9, 0.6, 0.5)), measure("permutation", (0.5, 0.6, 0.9))]
+    probes = {"segment_similarity_3": SegmentSimilarity(3), "permutation": Permutation()}
+    verdict = describe_model(results, probes)
+    assert verdict.startswith("mine gives the beginning of a text more weight than its end: the first third of a text is 0.")
+    assert "Within its 256 tokens: in all orders of 3 joined texts, the last is 0." in verdict
+    assert verdict.endswith("It reads 256 tokens, 50% of a median document.")
+    few = describe_model([measure("permutation", (0.5, 0.6, 0.9), documents=3)], probes)
+    assert few.startswith("mine gives the end of a text more weight than its beginning: ")
+    assert few.endswith("3 documents are too few for intervals.")
+    pairs = describe_model([measure("controlled_pairs")], {"controlled_pairs": ControlledPairs()})
+    assert pairs.startswith("mine: The document with the evidence first scores ")
+
+
+def test_page_terminal_and_notebook_begin_with_the_verdict():
+    shown = ProbeMeasurements(tuple(measure(name) for name in ("segment_similarity_3", "permutation")), Path())
+    verdict = shown.sections()[0].sentences[0]
+    assert str(shown).startswith(verdict)
+    assert verdict in shown._repr_html_()
+    page = shown.to_html()
+    assert page.index(verdict) < page.index("<table") < page.index("<figure")
+    headings = re.findall(r"<h[123]>(.*?)</h", page)
+    assert headings[0] == "Probes of mine on words"
+    assert not any(IDENTIFIER.search(heading) for heading in headings)
+
+
+def test_a_result_keeps_its_window_and_one_without_is_read():
+    result = measure("segment_similarity_3")
+    assert ProbeResult.from_json(result.to_json()).share_read == 0.5
+    old = result.to_json()
+    del old["window"]
+    assert ProbeResult.from_json(old).share_read is None
+
+
+def test_axes_hold_0_and_labels_do_not_cover_each_other():
+    rows = [{"value": value} for value in (0.8030, 0.8055)]
+    assert find_domain(rows, ["value"]) == (0.0, pytest.approx(0.85))
+    assert find_domain([{"value": -0.02}, {"value": 0.13}], ["value"]) == (pytest.approx(-0.05), pytest.approx(0.15))
+    heights = spread_labels([0.5, 0.501, 0.98, 0.99], (0.0, 1.0))
+    assert all(high - low >= LABEL / HEIGHT - 1e-9 for low, high in pairwise(heights))
+    assert max(heights) <= 1
+
+
+def test_a_plugins_probe_without_a_view_is_shown_by_its_summaries():
+    class Plain:
+        name, title, source, notes = "plain", "Plain", "mine", ()
+        positions = ("a", "b")
+        summaries = {"biggest_value": lambda values: values.max(axis=-1)}  # noqa: RUF012
+
+    sums = ProbeSums.from_means(("a", "b"), ["d"], np.array([[0.25, 0.5]]))
+    assert find_view(Plain()).find(sums) == "Plain: biggest value 0.500"
+    assert label_summary(Plain(), "biggest_value").title == "Biggest value"
+    assert state_value("{}", lambda values: values[..., 0])(sums) == "0.250"
+
+
+def test_ordinals():
+    assert [ordinal(number) for number in (1, 3, 10, 11, 12, 21, 102, 111)] == [
+        "first", "third", "tenth", "11th", "12th", "21st", "102nd", "111th",
+    ]  # fmt: skip
