@@ -1,4 +1,4 @@
-"""How people see the values of a probe: titles of what is measured, the form of its figure, and its finding as a sentence."""
+"""Views: titles of what a probe measures, the form of its figure, and its finding as a sentence."""
 
 from __future__ import annotations
 
