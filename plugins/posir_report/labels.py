@@ -10,7 +10,7 @@ from posir_report.summary import TaskSummary
 NAME_WIDTH = 72
 
 
-class ModelRun(Protocol):
+class LabeledRun(Protocol):
     """Anything measured of a model."""
 
     @property
@@ -36,7 +36,7 @@ def shorten_middle(name: str, width: int = NAME_WIDTH) -> str:
     return f"{name[: width - 1 - tail]}…{name[-tail:]}"
 
 
-def full_labels(runs: Iterable[ModelRun]) -> list[str]:
+def full_labels(runs: Iterable[LabeledRun]) -> list[str]:
     """Return a label for each run: its model, and the revision if there are several of the model."""
     revisions = defaultdict(set)
     for run in (runs := list(runs)):
@@ -51,7 +51,7 @@ def model_labels(summaries: Iterable[TaskSummary], width: int = NAME_WIDTH) -> l
     return [short[name] for name in names] if len(set(short.values())) == len(short) else names
 
 
-def short_labels(runs: Iterable[ModelRun]) -> list[str]:
+def short_labels(runs: Iterable[LabeledRun]) -> list[str]:
     """Return the full label of each run without the model's organization, unless two models differ in it alone."""
     names = full_labels(runs)
     short = {name: name.rpartition("/")[2] for name in names}
