@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from posir_tasks.host.private_names import MODEL_REGISTRY
 from posir_tasks.models.endpoint_resolver import EndpointLoader
+from posir_tasks.models.landmarks import count_landmark_room
 from posir_tasks.models.names import resolve_bare_name
 from posir_tasks.models.reading_length import Bounds, ReadingLength
 from posir_tasks.search.dispatch import NO_LIMIT, find_window
@@ -28,6 +29,8 @@ class Claim:
     """Tokens, special ones included; None if it claims nothing."""
     model: str
     """Name of the model that claims it: for an endpoint, the registered model of the same name."""
+    landmark_room: int = 0
+    """Tokens of its window that landmarks take from a long text, which are not in `tokens`."""
 
 
 def find_claim(model: MTEBModels) -> Claim:
@@ -37,7 +40,8 @@ def find_claim(model: MTEBModels) -> Claim:
         registered, name = MODEL_REGISTRY.resolve(), meta.loader.endpoint.model
         registration = dict.get(registered, name) or resolve_bare_name(name, registered)
         return Claim(_finite(registration.max_tokens), registration.name) if registration else Claim(None, str(meta.name))
-    return Claim(_finite(meta.max_tokens) or find_window(model), str(meta.name))
+    window, room = _finite(meta.max_tokens) or find_window(model), count_landmark_room(getattr(model, "model", None))
+    return Claim(window - room if window else None, str(meta.name), room)
 
 
 def _finite(tokens: float | None) -> int | None:

@@ -73,7 +73,7 @@ class WindowReading(Presentable):
 
     def sections(self) -> tuple[DisplaySection, ...]:
         """Return the findings."""
-        sentences = [self.sentence, *self._describe_unread(), *self._describe_requirement()]
+        sentences = [self.sentence, *self._describe_landmarks(), *self._describe_unread(), *self._describe_requirement()]
         return (DisplaySection(self.title, tuple(sentences)),)
 
     def records(self) -> tuple[dict[str, Any], ...]:
@@ -110,6 +110,12 @@ class WindowReading(Presentable):
             "characters_read": reading.characters,
         }
         return {**row, "sentence": self.sentence, "measured_on": tried}
+
+    def _describe_landmarks(self) -> list[str]:
+        room, tokens = self.claim.landmark_room, self.claim.tokens
+        if not room or not tokens:
+            return []
+        return [f"Its window of {tokens + room:,} tokens holds {room:,} less of a long text for its landmarks."]
 
     def _describe_unread(self) -> list[str]:
         reading = self.reading

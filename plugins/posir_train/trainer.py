@@ -17,16 +17,18 @@ from sentence_transformers import SentenceTransformerTrainer
 from torch.utils.data import BatchSampler
 from transformers import TrainerCallback
 from transformers.integrations.integration_utils import get_reporting_integration_callbacks
-from transformers.trainer import TRAINER_STATE_NAME
+from transformers.trainer import TRAINER_STATE_NAME, TRAINING_ARGS_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from posir_tasks.display.progress import Advance
 from posir_tasks.errors import PosirError
-from posir_tasks.files import DISK_FULL
+from posir_tasks.files import DISK_FULL, atomic_write
 from posir_train.sampler import BatchPlan, PositionBatchSampler
 
 #: Free bytes below which an error of writing is one of a full disk.
 ALMOST_FULL = 2**24
+#: Key of the path of the best checkpoint in the state of the trainer.
+BEST_CHECKPOINT = "best_model_checkpoint"
 
 
 class PositionTrainer(SentenceTransformerTrainer):
@@ -90,6 +92,31 @@ def find_checkpoint(folder: Path) -> Path | None:
         except (OSError, ValueError, KeyError):
             shutil.rmtree(path, ignore_errors=True)
     return checkpoints[max(checkpoints)] if checkpoints else None
+
+
+def place_best_checkpoint(checkpoints: Path, parent: Path) -> None:
+    """Write into the checkpoints in a folder where the best of them is.
+
+    transformers writes its path, which is wrong once the folder is moved, and says how folders of the user are named.
+
+    Args:
+        checkpoints: The folder of the checkpoints.
+        parent: The folder in which the best one is said to be; `Path()` for its name alone.
+    """
+    for file in checkpoints.glob(f"{PREFIX_CHECKPOINT_DIR}-*/{TRAINER_STATE_NAME}"):
+        state = json.loads(file.read_text(encoding="utf-8"))
+        if best := state.get(BEST_CHECKPOINT):
+            state[BEST_CHECKPOINT] = str(parent / Path(best).name)
+            with atomic_write(file) as temporary:
+                temporary.write_text(json.dumps(state, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def anonymize_checkpoints(checkpoints: Path) -> None:
+    """Remove folders of the user from the checkpoints of a completed run, which can still be continued."""
+    place_best_checkpoint(checkpoints, Path())
+    # The arguments of the run, output folder included, which nothing reads: they are built from the settings.
+    for file in checkpoints.glob(f"{PREFIX_CHECKPOINT_DIR}-*/{TRAINING_ARGS_NAME}"):
+        file.unlink()
 
 
 @contextmanager

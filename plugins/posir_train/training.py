@@ -36,7 +36,16 @@ from posir_train.pads import PadsLoss
 from posir_train.position_evaluator import CRITERION, PositionEvaluator
 from posir_train.preparation import PreparedData, TrainingData, prepare_data
 from posir_train.settings import Objective, RunFolder, Select, TrainingSettings
-from posir_train.trainer import PositionTrainer, StepCounter, check_trackers, explain_failures, find_checkpoint, read_step
+from posir_train.trainer import (
+    PositionTrainer,
+    StepCounter,
+    anonymize_checkpoints,
+    check_trackers,
+    explain_failures,
+    find_checkpoint,
+    place_best_checkpoint,
+    read_step,
+)
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -98,11 +107,13 @@ def train(settings: TrainingSettings, folder: RunFolder, data: Examples, *, resu
     with explain_failures(folder.checkpoints):
         with track("Training", count_steps(settings, prepared.training) - read_step(checkpoint)) as advance:
             trainer.add_callback(StepCounter(advance))
+            place_best_checkpoint(folder.checkpoints, folder.checkpoints)
             trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
         best = trainer.state.best_global_step if settings.chosen in METRICS else None
         step = best or trainer.state.global_step
         after = measure(model, held_out, settings.mini_batch_size)
         save_model(model, folder.output)
+        anonymize_checkpoints(folder.checkpoints)
     return TrainedModel(model, prepared, held_out, before, after, step)
 
 

@@ -271,6 +271,14 @@ def find_text_window(model: Any) -> int | None:
     return int(window) if window else None
 
 
+def count_landmark_room(model: Any) -> int:
+    """Return how many tokens less of a long text a model reads for its landmarks; 0 for a model without any."""
+    first = next(iter(model), None) if isinstance(model, SentenceTransformer) else None
+    if not isinstance(first, LandmarkTransformer) or first.max_seq_length is None or first.text_window is None:
+        return 0
+    return int(first.max_seq_length) - first.text_window
+
+
 def window_for(model: Any, tokens: int) -> int:
     """Return the window in which a model reads a text of so many tokens, special ones at its ends included."""
     first = next(iter(model), None) if isinstance(model, SentenceTransformer) else None

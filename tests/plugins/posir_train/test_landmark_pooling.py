@@ -7,10 +7,12 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
+import posir
 from posir_mitigate.references import parse_reference
 from posir_tasks.errors import PosirError
 from posir_tasks.models.folder import has_own_modules
 from posir_tasks.models.landmarks import LandmarkTransformer
+from posir_tasks.models.reading_length import Bounds
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import load_model
 from posir_train.before_after import build_report, write_report
@@ -61,6 +63,13 @@ def test_report_and_card_say_what_the_window_holds_and_how_to_load_the_model(set
     for text in (" ".join(report.notes), (folder.output / "README.md").read_text()):
         assert "Its window of 64 tokens holds 6 less of a long text" in text
         assert "trust_remote_code=True" in text
+
+
+def test_the_window_of_a_model_with_landmarks_is_what_it_holds_of_a_text(trained):
+    reading = posir.window(trained[0].output)
+    assert (reading.tokens, reading.claim.tokens) == (Bounds(58, 58), 58)
+    assert "It reads 58 tokens of a text, 2 of them special, as it claims" in str(reading)
+    assert "Its window of 64 tokens holds 6 less of a long text for its landmarks." in str(reading)
 
 
 def test_training_varies_the_distance_of_landmarks_and_measuring_does_not(settings, trained, monkeypatch):

@@ -1,6 +1,7 @@
 """Training of a tiny model: what fails, what is continued, and what the result depends on."""
 
 import errno
+import itertools
 import os
 import resource
 import shutil
@@ -13,6 +14,7 @@ from sentence_transformers.sentence_transformer.losses import MultipleNegativesR
 
 from posir_tasks.errors import PosirError
 from posir_tasks.text.tokenizer import EstimatedTokenizer
+from posir_train import position_evaluator
 from posir_train.composing import WindowComposer, compose_each, tokenize_examples
 from posir_train.settings import Objective, Pooling, RunFolder, Select, TrainingSettings
 from posir_train.trainer import PositionTrainer, find_checkpoint
@@ -99,6 +101,23 @@ def test_a_continued_run_gives_the_same_model(settings, data, unbroken, tmp_path
     assert not (output / "modules.json").exists()
     train(settings, RunFolder(output), data, resume=True)
     assert same(weights(output), unbroken)
+
+
+def test_a_moved_run_has_no_folder_of_the_user_and_keeps_its_best_checkpoint(settings, data, tmp_path, monkeypatch):
+    evaluations = itertools.count(1)
+    compute = position_evaluator.compute_scores
+    monkeypatch.setattr(
+        position_evaluator, "compute_scores", lambda *ranks: compute(*ranks) | {"ndcg_at_10": 1 / next(evaluations)}
+    )
+    chosen, output, moved = change(settings, select=Select.NDCG), tmp_path / "model", tmp_path / "moved"
+    assert train(chosen, RunFolder(output), data).steps == 2
+    for file in (output / "training" / "checkpoints").rglob("*"):
+        assert file.is_dir() or str(tmp_path).encode() not in file.read_bytes(), file
+    best = weights(output)
+    assert not same(best, weights(output / "training" / "checkpoints" / "checkpoint-6"))
+    output.rename(moved)
+    assert train(chosen, RunFolder(moved), data, resume=True).steps == 2
+    assert same(weights(moved), best)
 
 
 def test_another_seed_gives_another_model(settings, data, unbroken, tmp_path):
