@@ -98,7 +98,7 @@ def select_probes(names: Sequence[str]) -> list[TextProbe | ModelProbe]:
     if not names:
         variants = {probe.name for probe in VARIANTS}
         return [probe for name, probe in probes.items() if name not in variants]
-    return list(dict.fromkeys(probe for name in names for probe in _find(name, probes)))
+    return list({probe.name: probe for name in names for probe in _find(name, probes)}.values())
 
 
 def _find(name: str, probes: dict[str, TextProbe | ModelProbe]) -> Iterable[TextProbe | ModelProbe]:

@@ -152,8 +152,13 @@ def read_families(file: Path) -> dict[str, str]:
 
 
 def find_family(model: str, families: Mapping[str, str]) -> str:
-    """Return the family of a model, by its name or that without organization; else the name without a method."""
-    return families.get(model) or families.get(model.split("/", 1)[-1]) or model.split("+")[0]
+    """Return the family of a model, or else of the model without its method; else that model's name.
+
+    Names may be without organization. A name with a method states all its arguments in results, and few of them in a user's file.
+    """
+    base = model.split("+")[0]
+    names = (model, model.split("/", 1)[-1], base, base.split("/", 1)[-1])
+    return next((families[name] for name in names if name in families), base)
 
 
 def judge_row(row: ProbeCorrelation) -> str:

@@ -56,7 +56,7 @@ def _state(result: ProbeResult, probes: Mapping[str, TextProbe | ModelProbe]) ->
 def _describe_window(result: ProbeResult, probes: Mapping[str, TextProbe | ModelProbe]) -> Iterator[str]:
     """Yield how much of a text the model reads, if that is less than all and matters to the result."""
     if result.share_read and result.window and find_view(probes[result.probe]).shows_window:
-        yield f"It reads {result.window:,} tokens, {result.share_read:.0%} of a median document."
+        yield f"It reads {result.window:,} tokens, {100 * result.share_read:.0f} % of a median document."
 
 
 def _describe_intervals(results: Sequence[ProbeResult]) -> Iterator[str]:

@@ -91,7 +91,7 @@ def build_view(positive: str, negative: str, value: str, unit: Unit, difference:
             "cost_of_distractors": SummaryLabel("Mean without minus with distractors", difference),
         },
         series={"with distractors": ("", "among other near-misses"), "without distractors": ("", "alone")},
-        shares={f"{place:.0%}": place for place in PLACES},
+        shares={f"{100 * place:.0f} %": place for place in PLACES},
         contrast="start_to_end",
         shows_window=True,
     )
@@ -131,7 +131,7 @@ class NeedleDistractors:
         "embedder has the same value at all places. The embedder that wrote the questions is favored: compare models by "
         "questions of another. Past the window, differences are 0.",
     )
-    positions: ClassVar[tuple[str, ...]] = tuple(f"{series} · {place:.0%}" for series, place in product(SERIES, PLACES))
+    positions: ClassVar[tuple[str, ...]] = tuple(f"{series} · {100 * place:.0f} %" for series, place in product(SERIES, PLACES))
 
     @property
     def summaries(self) -> Mapping[str, Summary]:

@@ -71,8 +71,8 @@ class Perturbation:
 
     @property
     def positions(self) -> tuple[str, ...]:
-        """Names of the conditions: `5% of the text · 0%`, places within sizes."""
-        return tuple(f"{size:.0%} of the text · {place:.0%}" for size in self.sizes for place in self.places)
+        """Names of the conditions: `5 % of the text · 0 %`, places within sizes."""
+        return tuple(f"{100 * size:.0f} % of the text · {100 * place:.0f} %" for size in self.sizes for place in self.places)
 
     @property
     def summaries(self) -> dict[str, Summary]:
@@ -88,7 +88,7 @@ class Perturbation:
     @property
     def averages(self) -> dict[str, Summary]:
         """Means over sizes at each place, which are what the paper's Table 2 prints."""
-        return {f"{MEAN} · {place:.0%}": partial(self._at, place=at) for at, place in enumerate(self.places)}
+        return {f"{MEAN} · {100 * place:.0f} %": partial(self._at, place=at) for at, place in enumerate(self.places)}
 
     def _at(self, values: Floats, place: int) -> Floats:
         """Return the mean over sizes at one place."""
@@ -138,7 +138,10 @@ class PerturbationProbe:
             f"{self.change} at the end of a text lowers its cosine with the original by {{}} more than at the start",
             f"{self.change} at start and end of a text are not shown to differ in how they change it",
         )
-        sizes = {f"{size:.0%} of the text": (f"{size:.0%} of the text {self.changed}", "") for size in self.perturbation.sizes}
+        sizes = {
+            f"{100 * size:.0f} % of the text": (f"{100 * size:.0f} % of the text {self.changed}", "")
+            for size in self.perturbation.sizes
+        }
         return ProbeView(
             find,
             value="Cosine of the text and the changed text",
@@ -150,7 +153,7 @@ class PerturbationProbe:
                 "end": SummaryLabel(f"Cosine, {self.changed} at the end"),
             },
             series={**sizes, MEAN: ("Mean over all sizes", "")},
-            names={"0%": "start", "50%": "middle", "100%": "end"},
+            names={"0 %": "start", "50 %": "middle", "100 %": "end"},
         )
 
     @property

@@ -303,7 +303,7 @@ class AveragedProbe(Protocol):
 
     @property
     def averages(self) -> Mapping[str, Summary]:
-        """Averages by the name of their position, as `mean over sizes · 0%`."""
+        """Averages by the name of their position, as `mean over sizes · 0 %`."""
 
 
 def run_plans(encoder: Encoder, plans: Sequence[ProbePlan]) -> list[ProbeSums]:

@@ -112,6 +112,8 @@ def test_variants_of_a_model_are_one_family(tmp_path):
     assert clustered.p_value > independent.p_value
     assert clustered.rho.low < independent.rho.low
     assert find_family("local/m3", read_families(file)) == "1"
+    assert find_family("local/m3+calibrated(1.0,32,0.5)", read_families(file)) == "1"
+    assert find_family("other/a+chunks(64,64,max)", {}) == "other/a"
     # Mitigated models are variants without a file.
     assert correlate_made([1, 2, 3], [0.1, 0.2, 0.3], names="m+chunks({},mean)")[PSI].families == 1
     with pytest.raises(PosirError, match="no column family"):

@@ -103,7 +103,7 @@ def test_the_verdict_names_the_end_that_weighs_more_and_the_window():
     verdict = describe_model(results, probes)
     assert verdict.startswith("mine gives the beginning of a text more weight than its end: the first third of a text is 0.")
     assert "Within its 256 tokens: in all orders of 3 joined texts, the last is 0." in verdict
-    assert verdict.endswith("It reads 256 tokens, 50% of a median document.")
+    assert verdict.endswith("It reads 256 tokens, 50 % of a median document.")
     few = describe_model([measure("permutation", (0.5, 0.6, 0.9), documents=3)], probes)
     assert few.startswith("mine gives the end of a text more weight than its beginning: ")
     assert few.endswith("3 documents are too few for intervals.")
