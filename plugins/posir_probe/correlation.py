@@ -154,7 +154,7 @@ def read_families(file: Path) -> dict[str, str]:
 def find_family(model: str, families: Mapping[str, str]) -> str:
     """Return the family of a model, or else of the model without its method; else that model's name.
 
-    Names may be without organization. A name with a method states all its arguments in results, and few of them in a user's file.
+    Names may be without organization. In results a name states all arguments of its method, in a user's file perhaps a few.
     """
     base = model.split("+")[0]
     names = (model, model.split("/", 1)[-1], base, base.split("/", 1)[-1])
