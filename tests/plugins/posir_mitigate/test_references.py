@@ -103,6 +103,6 @@ def test_probes_take_models_with_one_vector_per_text_and_refuse_others(tmp_path)
     folder = write_tiny_model(tmp_path / "tiny")
     arguments = ["--documents", "4", "--probe", "segment_similarity", "--output", str(tmp_path / "results")]
     result = CliRunner().invoke(build_app(), ["probe", f"{folder}+both_orders", *arguments])
-    assert "local/tiny+both_orders(1)" in result.stdout
+    assert "tiny+both_orders(1)" in result.stdout
     result = CliRunner().invoke(build_app(), ["probe", f"{folder}+chunks(8)", *arguments])
-    assert "give a model with one vector per text" in str(result.exception)
+    assert "Give a model with one vector per text" in str(result.exception)
