@@ -20,7 +20,7 @@ MAX_ROWS = 45
 MODEL = "model"
 INTERVAL = "95 % interval"
 INTERVALS = "Intervals: 95 %, percentiles of a bootstrap over documents. The interval of a range does not correct its bias."
-MORE = "--explain prints all summaries and the values at every position; --html draws them."
+MORE = "--html draws the values at every position."
 
 
 @dataclass(frozen=True)
