@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import posir
+from posir_inspect.api import Inspection
+from posir_mitigate.api import Mitigations
+from posir_probe.api import ProbeMeasurements
+from posir_probe.catalog import DEFAULT
+from posir_report.summary import summarize
+from posir_train.before_after import TrainingReport
 from tests.leaderboard.test_board import profile
+from tests.plugins.posir_inspect.test_inspection import run as inspect_texts
+from tests.plugins.posir_mitigate.test_mitigate_command import outcome
+from tests.plugins.posir_probe.test_view import measure
 from tests.posir_tasks.display.test_page_in_browser import SMALLEST, axe
+from tests.support.probed_encoders import FirstWords, invent_texts
 from tests.support.results import write_result
 
 pytestmark = pytest.mark.slow
@@ -25,7 +37,27 @@ def results(tmp_path_factory):
     return folder
 
 
+def report_training(results):
+    """Return the report of a training that made the first model the second."""
+    before, after = summarize(posir.read_results(results))
+    return TrainingReport(
+        title="all-MiniLM-L6-v2, trained on uniform",
+        settings={"seed": 1},
+        folder=Path("trained"),
+        steps=20,
+        changes=(),
+        curves=(),
+        notes=("20 steps.",),
+        commands=("posir train",),
+        measured=(before, after),
+    )
+
+
 BUILDERS = {
+    "inspect": lambda _: Inspection(inspect_texts(FirstWords(words=60), invent_texts(60, 15))).to_html(),
+    "mitigate": lambda _: Mitigations("org/first", (outcome("plain"), outcome("one", 0.7, 0.1, 0.01)), ()).to_html(),
+    "probe": lambda _: ProbeMeasurements(tuple(measure(probe.name) for probe in DEFAULT), Path()).to_html(),
+    "train": lambda results: report_training(results).to_html(),
     "report": lambda results: posir.read_results(results).to_html(),
     "stats": lambda _: posir.stats("PosIR-Mini").to_html(),
     "published": lambda _: posir.published().to_html(),
