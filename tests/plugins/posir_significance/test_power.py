@@ -128,7 +128,7 @@ def test_few_questions_show_nothing_and_neither_does_a_missing_third():
 def test_the_command_prints_a_table_and_json():
     arguments = ("power", "--difference", "5", "--psi", "0.2", "--ndcg", "70", "--questions-per-document", "5")
     shown = run("posir", *arguments).stdout
-    assert "nDCG@10 70, 20 bins, 5 per document" in shown
+    assert "nDCG@10 70, 20 bins, 5 questions per document" in shown
     assert "+5.0" in shown
     values = json.loads(run("posir", *arguments, "--format", "json").stdout)
     expected = required_sample(Design(0.7, 20, 5, 0.2), StartToEnd(0.05))
