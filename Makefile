@@ -3,25 +3,26 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # In order of file name, which starts the slow end-to-end tests first.
-PYTEST := $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/pytest -n auto --dist worksteal
 
 # For `test-oldest`: wheels only, since old source distributions may not build.
 OLDEST := .venv-oldest
 RELEASE := .venv-release
 OLDEST_INSTALL := $(OLDEST)/bin/uv pip install -q -p $(OLDEST)/bin/python -c constraints.txt --only-binary :all:
 
-.PHONY: demo test test-all test-oldest check wheel release-check docs browser clean
+.PHONY: demo test test-all test-oldest check lint wheel release-check docs browser clean
 
 demo: $(VENV)/ready
 	$(BIN)/mteb run -t PosIR-Mini -m mteb/baseline-bm25s --output-folder results/demo -v 1
 	$(BIN)/posir report results/demo
 
-test: check
-	$(PYTEST)
+# Types are checked beside the tests, which leave a core idle at their end.
+test: lint
+	$(BIN)/mypy & types=$$!; $(PYTEST); tests=$$?; wait $$types && exit $$tests
 
-# With the tests marked `slow`.
+# With the tests marked `slow`, and new random examples.
 test-all: check
-	$(PYTEST) -m ""
+	$(PYTEST) -m "" --hypothesis-profile random
 
 # With the oldest versions that pyproject.toml allows of everything that posir names; what those need is current, and so are the
 # test tools. pip gets PyTorch first: the build that constraints.txt selects.
@@ -34,10 +35,12 @@ test-oldest:
 	$(OLDEST_INSTALL) -e ".[test]"
 	$(OLDEST)/bin/pytest -n auto --dist loadfile --no-loadscope-reorder
 
-check: $(VENV)/ready-to-test
+check: lint
+	$(BIN)/mypy
+
+lint: $(VENV)/ready-to-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 
 # What would be published: an sdist, and a wheel built from it.
 wheel: $(VENV)/ready-to-test

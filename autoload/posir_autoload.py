@@ -2,11 +2,15 @@
 
 Python imports this module at startup, through `posir.pth`, or calls its `start`, through `posir.start` (3.15 and later). It
 puts a finder on `sys.meta_path`, and nothing else happens until mteb is imported. Every start of Python reads this file, so it
-is small, imports only what is loaded anyway, and never raises; the rest is in `posir_tasks.host`.
+is small, imports only what is loaded anyway, and never raises; the rest is in `posir_tasks.host`. Where this module is gone,
+`posir.pth` does nothing; where the rest is, mteb goes on after one warning.
 """
 
 import os
 import sys
+
+#: Why posir could not be imported.
+warned: list[Exception] = []
 
 #: The function in `posir_tasks.host.mteb_patches` that patches each module.
 PATCHES = {
@@ -25,9 +29,24 @@ class MtebFinder:
     def find_spec(name, path=None, target=None):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN205, D102
         if name not in PATCHES:
             return None
-        from posir_tasks.host.import_hook import find_patched_spec
+        try:
+            from posir_tasks.host.import_hook import find_patched_spec
 
-        return find_patched_spec(name, path, target, PATCHES[name])
+            return find_patched_spec(name, path, target, PATCHES[name])
+        except Exception as error:
+            warn_once(error)
+            return None
+
+
+def warn_once(error: Exception) -> None:
+    """Say on stderr that mteb goes on without posir's tasks: posir is incomplete, such as half uninstalled."""
+    if not warned and sys.stderr is not None:
+        print(
+            f"posir: mteb goes on without posir's tasks, because posir cannot be imported ({type(error).__name__}: {error}). "
+            "Run `pip install --force-reinstall --no-deps posir`, or `pip uninstall posir`.",
+            file=sys.stderr,
+        )
+    warned.append(error)
 
 
 def is_installed() -> bool:
@@ -43,9 +62,12 @@ def install() -> None:
     for name, patch in PATCHES.items():
         # A module that is still being imported has asked for posir's tasks itself.
         if name in sys.modules and not getattr(sys.modules[name].__spec__, "_initializing", False):
-            from posir_tasks.host.import_hook import apply_patch
+            try:
+                from posir_tasks.host.import_hook import apply_patch
 
-            apply_patch(patch, sys.modules[name])
+                apply_patch(patch, sys.modules[name])
+            except Exception as error:
+                warn_once(error)
 
 
 def start() -> None:

@@ -21,12 +21,12 @@ from scipy.optimize import brentq
 from scipy.special import expit, logit
 from scipy.stats import norm
 
-from posir_compare.comparison import Metric, compare_pair
-from posir_compare.model_runs import ModelRun, Pair
-from posir_compare.pairing import CommonResults
+from posir_compare.comparison import CommonResults, Metric, ModelRun, Pair, compare_pair
 from posir_psi.scores import psi
+from posir_significance.decision import ChangeState
 from posir_significance.observations import Floats, Integers
 from posir_tasks.axes import Axes
+from posir_tasks.document_keys import KEY_NAMES
 from posir_tasks.document_ranks import DocumentRanks, DocumentSet
 from posir_tasks.profile import NDCG_AT_10
 from posir_tasks.thirds import assign_thirds, bin_midpoints
@@ -149,8 +149,9 @@ def draw_ranks(model: SimulatedModel, icc: float, data: SimulatedData, index: in
     log_odds += spread * np.repeat(data.difficulty[index], data.sizes)
     columns = (norm.cdf(question)[:, None] > expit(THRESHOLDS + log_odds[:, None])).sum(axis=1)
     axes = Axes("simulated", ("all",), tuple(map(str, range(BINS))))
+    nothing, keys = np.zeros(0, np.int64), np.zeros((len(data.sizes), len(KEY_NAMES)), np.int64)
     block = DocumentSet(
-        "default", "d", str(id(data)), np.ones_like(data.sizes), data.sizes, data.bins, columns, np.zeros(0, np.int64)
+        "default", "d", str(id(data)), data.sizes, data.bins, columns, nothing, nothing, 0 * data.sizes, keys, None
     )
     return DocumentRanks(axes, tuple((0, (position,)) for position in range(BINS)), (block,))
 
@@ -193,25 +194,25 @@ def true_differences(models: tuple[SimulatedModel, SimulatedModel], structure: s
 def simulate(
     name: str, structure: str, icc: float, questions: int, paired: bool, replications: int
 ) -> dict[Metric, tuple[float, float]]:
-    """Return the share of p < 0.05 and of intervals that contain the true difference, by metric."""
+    """Return the shares of differences that are called better or worse, and of intervals that hold, by metric."""
     models = SETTINGS[name][:2]
     true = true_differences(models, structure)
     outcomes: dict[Metric, list[tuple[bool, bool]]] = {metric: [] for metric in Metric}
     for seed in range(replications):
         rng = np.random.default_rng([seed, questions, paired])
         for row in compare_pair(PAIR, draw_common_results(models, structure, questions, icc, paired, rng)):
-            if row.p_value is None or row.difference is None or row.difference.interval is None:
+            if row.difference is None or row.difference.interval is None:
                 continue
             low, high = row.difference.interval
             holds = low - 1e-9 <= true[row.metric] <= high + 1e-9
-            outcomes[row.metric].append((row.p_value < 0.05, holds))
+            outcomes[row.metric].append((row.metric_change.state in (ChangeState.BETTER, ChangeState.WORSE), holds))
     return {metric: tuple(np.mean(outcome, axis=0).tolist()) for metric, outcome in outcomes.items()}
 
 
 def format_line(job: tuple[str, str, float, int, bool, int]) -> str:
     """Return one line of the table."""
     name, structure, icc, questions, paired, _ = job
-    cells = " | ".join(f"{metric}: p < .05 {low:.3f}, holds {holds:.3f}" for metric, (low, holds) in simulate(*job).items())
+    cells = " | ".join(f"{metric}: differs {low:.3f}, holds {holds:.3f}" for metric, (low, holds) in simulate(*job).items())
     return f"{name:20s} {structure:12s} {icc:.1f} {questions:6,} {'paired' if paired else 'unpaired':8s} | {cells}"
 
 

@@ -1,4 +1,4 @@
-"""Coverage of the intervals of `posir correlate`, level and power of its test, by simulation of models in families.
+"""Coverage of the intervals of `posir study correlate`, level and power of its test, by simulation of models in families.
 
 Use: python benchmarks/correlate_coverage.py [DRAWS]
 
@@ -13,7 +13,7 @@ import sys
 import numpy as np
 from scipy.stats import spearmanr
 
-from posir_probe.rank_correlation import estimate_rho, jackknife_interval, permutation_p_value
+from posir_probe.correlation import estimate_rho, jackknife_interval, permutation_p_value
 from posir_tasks.cells import Floats
 from posir_tasks.estimates import Interval
 

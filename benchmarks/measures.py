@@ -6,14 +6,16 @@ Use: python benchmarks/measures.py [DOCUMENTS]
 
 import sys
 import tempfile
+from dataclasses import replace
 
 import numpy as np
 from mteb.types import PromptType
 
 import posir
-from posir_probe.catalog import builtin_probes
 from posir_probe.controls import WordMean, decaying, first_words, order_blind
-from posir_probe.probe import ModelProbe, ProbeData, TextProbe, run_probe
+from posir_probe.data import ProbeData
+from posir_probe.probe import Probe, run_probe
+from posir_probe.probing import builtin_probes
 from posir_report.summary import build_rows, summarize
 from posir_score.collecting import Retriever
 from posir_tasks.display.numbers import format_estimate, format_number, format_percent, format_points, format_psi
@@ -50,7 +52,7 @@ def measure_retrieval() -> dict[str, list[str]]:
     """Return the row of each measure of retrieval."""
     with tempfile.TemporaryDirectory() as folder:
         scored = [
-            posir.score(to_retriever(embedder), "PosIR-Mini", name="control", output=f"{folder}/{number}")
+            posir.score(to_retriever(embedder), data="PosIR-Mini", name="control", output=f"{folder}/{number}")
             for number, embedder in enumerate(EMBEDDERS.values())
         ]
         rows = [next(row for summary in summarize(run.results) for row in build_rows(summary)) for run in scored]
@@ -62,16 +64,17 @@ def measure_retrieval() -> dict[str, list[str]]:
     }
 
 
-def measure_probe(probe: TextProbe | ModelProbe, data: ProbeData) -> list[str]:
+def measure_probe(probe: Probe, data: ProbeData) -> list[str]:
     """Return the first summary of a probe for each embedder."""
-    summary = next(iter(probe.summaries.values()))
+    summary = probe.first_summary
     estimates = [run_probe(probe, embedder, data).estimate(summary) for embedder in EMBEDDERS.values()]
     return [format_estimate(estimate, lambda value: format_number(value, "+.3f")) for estimate in estimates]
 
 
 if __name__ == "__main__":
     documents = int(sys.argv[1]) if len(sys.argv) > 1 else 60
-    data = ProbeData.from_position_data(read_mini()).sample(documents)
+    # As the code of Bias Learning splits sentences, so that the table can be compared with the papers.
+    data = replace(ProbeData.from_position_data(read_mini()), split_at_periods=True).sample(documents)
     print(f"{len(data.documents)} documents, {len(data.questions)} questions; all 720 questions for retrieval\n")
     print("| measure |", " | ".join(EMBEDDERS), "|")
     print("|---" * (len(EMBEDDERS) + 1) + "|")

@@ -30,7 +30,7 @@ METHODS = (
     "chunks(sentences)",
     "late_chunks",
     "long_late_chunks",
-    "calibrated_mean",
+    "calibrated",
     "both_orders",
 )
 

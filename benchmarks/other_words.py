@@ -13,11 +13,9 @@ import numpy as np
 from mteb.types import PromptType
 
 from posir_data.texts import read_texts
-from posir_inspect.other_words import EmbedderWriter, build_vocabulary
-from posir_inspect.pseudo_questions import QuestionSet, Wording, ask_questions
-from posir_inspect.question_task import build_question_task
-from posir_inspect.shared_words import measure_word_baseline
+from posir_inspect.questions import QuestionSet, Wording, ask_questions, build_question_task, measure_word_baseline
 from posir_tasks.embeddings.encoding import EmbeddingMemory, Encoder, load_encoder, unit_vectors
+from posir_tasks.language_models.other_words import EmbedderWriter, build_vocabulary
 from posir_tasks.profile import DEPTH, NDCG_AT_10, rank_columns
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.tokenizer import EstimatedTokenizer

@@ -19,9 +19,8 @@ from zlib import crc32
 import numpy as np
 from scipy.special import ndtr
 
-from posir_compare.differences import find_differences
-from posir_compare.pairing import CommonResults
-from posir_significance.analysis import analyze_group
+from posir_significance.analysis import analyze, analyze_group
+from posir_significance.decision import ChangeState, compare_groups
 from posir_significance.observations import Floats, Integers, Observations
 from posir_significance.position_effect import estimate_effect
 from posir_tasks.cells import pool
@@ -278,19 +277,20 @@ def simulate_two(setting: ModelSetting, draws: int) -> Iterator[dict[str, float]
     for rng in list_generators(setting, draws):
         sample = draw_sample(setting, setting.documents, rng)
         first, second = (as_document_ranks(setting, sample, outcomes) for outcomes in draw_outcomes(setting, sample, rng))
-        differences = find_differences(CommonResults(first, second, ("s0",), ()))[0]
-        if not (differences.ndcg and differences.start_to_end and differences.psi):
+        change = compare_groups(analyze(first).overall, analyze(second).overall, paired=True)
+        ndcg, start_to_end, difference = (metric.difference for metric in (change.ndcg_at_10, change.start_to_end, change.psi))
+        if not (ndcg and start_to_end and difference):
             continue
         filled = np.flatnonzero(np.bincount(number_bins(setting, sample)))
         psi = b.psi(filled) - a.psi(filled)
         yield {
-            "p": rejects(differences.psi.p_value),
-            "p_ndcg": rejects(differences.ndcg.p_value),
-            "p_start_to_end": rejects(differences.start_to_end.p_value),
-            "ndcg": holds(differences.ndcg.interval, b.mean - a.mean),
-            "start_to_end": holds(differences.start_to_end.interval, b.start_to_end - a.start_to_end),
-            "psi": holds(differences.psi.interval, psi),
-            "error": (differences.psi.value - psi) ** 2,
+            "p": float(change.psi.state in (ChangeState.BETTER, ChangeState.WORSE)),
+            "p_ndcg": rejects(ndcg.p_value),
+            "p_start_to_end": rejects(start_to_end.p_value),
+            "ndcg": holds(ndcg.interval, b.mean - a.mean),
+            "start_to_end": holds(start_to_end.interval, b.start_to_end - a.start_to_end),
+            "psi": holds(difference.interval, psi),
+            "error": (difference.value - psi) ** 2,
             "true_psi": psi,
         }
 

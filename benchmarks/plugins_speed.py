@@ -14,16 +14,14 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from posir_compare.comparison import compare_pair
-from posir_compare.model_runs import ModelRun, Pair
-from posir_compare.pairing import CommonResults
+from posir_compare.comparison import CommonResults, ModelRun, Pair, compare_pair
 from posir_tasks.cells import pool
 from posir_tasks.document_ranks import DocumentRanks
-from posir_tasks.evidence import Evidence
+from posir_tasks.evidence import Evidence, ReadEvidence
 from posir_tasks.plugin_api.scoring import score_result
+from posir_tasks.read_part import KnownBy, ReadPart
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.scores import ResultValues
-from posir_tasks.window_coverage import TruncatedEvidence, WindowCoverage
 
 DOMAINS, QUESTIONS, WINDOW = 31, 1_355, 512
 
@@ -58,12 +56,9 @@ def main() -> None:
     for domain in range(DOMAINS + 1):
         evidence = draw_evidence(rng, domain)
         a, b = (np.minimum(rng.geometric(0.5, QUESTIONS), 100) for _ in range(2))
-        truncated = TruncatedEvidence.estimate(WINDOW, evidence, ["eng-Latn"])
-        assert truncated is not None
-        values = DocumentRanks.from_ranks(scheme, evidence, a, truncated.beyond, str(domain))
-        coverage = WindowCoverage.from_ranks(truncated, scheme, evidence, a)
-        results.append(ResultValues(values, coverage))
-        others.append(DocumentRanks.from_ranks(scheme, evidence, b, truncated.beyond, str(domain)))
+        placed = ReadEvidence.estimate(ReadPart.first(WINDOW, KnownBy.GIVEN), evidence, ["eng-Latn"])
+        results.append(ResultValues(DocumentRanks.from_ranks(scheme, evidence, a, placed, str(domain)), placed.read))
+        others.append(DocumentRanks.from_ranks(scheme, evidence, b, placed, str(domain)))
     score_result(results[0])
     with timed(f"scores of {DOMAINS} domains"):
         for result in results[1:]:

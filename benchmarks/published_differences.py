@@ -17,11 +17,11 @@ from itertools import combinations
 import numpy as np
 from scipy.special import ndtr
 
-from posir_published.queries import BUCKET_QUERIES
 from posir_published.rows import PublishedRow, published_rows, published_tasks
+from posir_published.scores import BUCKET_QUERIES
+from posir_significance.api import DISPERSION
 from posir_significance.correction import holm
 from posir_significance.intervals import ALPHA
-from posir_significance.power import DISPERSION
 
 LANGUAGE, BINS = 42_000, 20
 DESIGN_EFFECTS = (1, 2, 8)

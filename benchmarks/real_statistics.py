@@ -1,53 +1,91 @@
-"""Statistics of results with questions taken as independent, and from their documents.
+"""Decisions on results of models on real data.
 
-Use: python benchmarks/real_statistics.py RESULTS... (folders of mteb); each row is one subset.
+Use: python benchmarks/real_statistics.py RESULTS... (folders of mteb); each row is a model on all subsets of a task, or, with
+`--subsets`, on one of them.
+
+With `--deal 3`, questions are dealt at random into so many subsets 40 times; a line then has the share of deals in which p of
+any effect is below 0.05, and its range: questions of a document stay together in one cluster wherever they are.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from posir_report.summary import build_rows, summarize
-from posir_significance.verdict import describe_verdict
-from posir_tasks.display.numbers import format_p_value, format_score
-from posir_tasks.document_ranks import DocumentRanks
-from posir_tasks.results import SubsetResult, read_results
-from posir_tasks.scores import Unit
+from posir_significance.analysis import analyze, analyze_group
+from posir_significance.decision import decide
+from posir_significance.observations import Observations
+from posir_significance.sentences import format_contrast, label_state
+from posir_tasks.cells import pool
+from posir_tasks.display.numbers import format_estimate, format_p_value, format_percent, format_psi
+from posir_tasks.results import read_results
+from posir_tasks.scores import ResultValues
 
-SCORES = {"ndcg_at_10": Unit.PERCENT, "start_to_end": Unit.POINTS, "psi": Unit.INDEX, "psi_as_published": Unit.INDEX}
-
-HEADINGS = ("task", "model", "questions", "nDCG@10", "start to end", "PSI", "as published", "p", "direction", "design effect")
-
-
-def separate_queries(ranks: DocumentRanks) -> DocumentRanks:
-    """Return ranks in which every query has a document of its own."""
-    singles = [np.ones_like(part.ranks) for part in ranks.sets]
-    sets = zip(ranks.sets, singles, strict=True)
-    return replace(ranks, sets=tuple(replace(part, document_sizes=sizes, cluster_sizes=sizes) for part, sizes in sets))
+HEADINGS = (
+    "data", "model", "nDCG@10", "start to end", "not read", "read minus not read", "bias within what is read", "state", "PSI",
+    "as published", "by chance", "p",
+)  # fmt: skip
+DEALS = 40
 
 
-def format_row(result: SubsetResult, *, by_document: bool) -> str:
-    """Return a row of the table in Markdown."""
-    row = build_rows(summarize([result if by_document else replace(result, ranks=separate_queries(result.ranks))])[0])[0]
-    cells = [
-        result.task,
-        result.model.rpartition("/")[2],
-        "by document" if by_document else "independent",
-        *(format_score(unit, row.scores[key]) for key, unit in SCORES.items()),
-        format_p_value(row.p_corrected),
-        describe_verdict(row, row.verdict),
-        format_score(Unit.NUMBER, row.scores["design_effect"]),
-    ]
-    return f"| {' | '.join(cells)} |"
+def pool_results(folders: list[Path], *, subsets: bool) -> dict[tuple[str, str], ResultValues]:
+    """Return the values of each task and model over all subsets, or those of each subset."""
+    values: dict[tuple[str, str], list[ResultValues]] = {}
+    for folder in folders:
+        for result in read_results(folder):
+            name = f"{result.task} {result.subset}" if subsets else result.task
+            values.setdefault((name, result.model.rpartition("/")[2]), []).append(result.values)
+    return {key: pool(parts) for key, parts in values.items()}
+
+
+def format_cells(values: ResultValues) -> Iterator[str]:
+    """Yield the cells of a row in Markdown."""
+    group = analyze(values.ranks, values.read).overall
+    decision = decide(group)
+    yield format_estimate(decision.ndcg_at_10, format_percent)
+    yield format_contrast(decision, decision.start_to_end)
+    yield format_percent(decision.not_read)
+    yield format_contrast(decision, decision.not_read_difference)
+    yield format_contrast(decision, decision.bias_within_read)
+    yield label_state(decision)
+    yield format_estimate(decision.psi, format_psi)
+    yield format_psi(decision.psi_as_published)
+    yield format_estimate(decision.psi_chance, format_psi)
+    yield format_p_value(group.test.p_value if group.test else None)
+
+
+def deal(values: ResultValues, subsets: int) -> Iterator[float]:
+    """Yield p of any effect of position after questions are dealt at random into subsets.
+
+    A document's questions of one subset are its document there; the clusters stay.
+    """
+    observations = Observations.from_ranks(values.ranks, values.read)
+    for seed in range(DEALS):
+        subset = np.random.default_rng(seed).integers(0, subsets, len(observations.gains))
+        group = analyze_group(replace(observations, subsets=subset, documents=observations.documents * subsets + subset))
+        if group.test and group.test.p_value is not None:
+            yield group.test.p_value
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results", type=Path, nargs="+")
+    parser.add_argument("--deal", type=int, default=0, help="subsets")
+    parser.add_argument("--subsets", action="store_true", help="a row for each subset")
+    arguments = parser.parse_args()
+    print(f"| {' | '.join(HEADINGS)} |\n|{' --- |' * len(HEADINGS)}")
+    for (task, model), values in pool_results(arguments.results, subsets=arguments.subsets).items():
+        print(f"| {' | '.join((task, model, *format_cells(values)))} |")
+        if arguments.deal:
+            p_values = list(deal(values, arguments.deal))
+            below = np.mean(np.array(p_values) < 0.05)
+            print(f"Dealt into {arguments.deal}: {below:.3f} of {DEALS} below 0.05, {min(p_values):.3f} to {max(p_values):.3f}")
 
 
 if __name__ == "__main__":
-    print(f"| {' | '.join(HEADINGS)} |\n|{' --- |' * len(HEADINGS)}")
-    for folder in sys.argv[1:]:
-        for result in read_results(Path(folder)):
-            for by_document in (False, True):
-                print(format_row(result, by_document=by_document))
+    main()

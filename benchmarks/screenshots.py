@@ -15,8 +15,8 @@ from playwright.sync_api import Browser, sync_playwright
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from posir_leaderboard.board.build import build_site
-from posir_leaderboard.board.serve import create_server
-from posir_report.figures import build_figures
+from posir_leaderboard.board.folder import create_server
+from posir_report.charts import build_figures
 from posir_report.summary import summarize
 from posir_tasks.display.charts.figures import SCALE
 from posir_tasks.results import read_results

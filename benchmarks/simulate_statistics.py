@@ -5,10 +5,11 @@ Each draw is a dataset with known true scores, analyzed as a result is. nDCG@10 
 - `none`: no effect; independent questions, or five a document at random, near or confounded positions, JaQuAD's and COVID-QA's
   numbers of questions a document ("papers").
 - `effects`: the same with effects of four shapes.
+- `decision`: the rates of wrong and right decisions, of intervals that hold and of contradictions, each with its target.
 - `local`: questions about the same place of a document succeed or fail together; 40 documents of 30 questions and so on, and,
   with `--data`, the documents and positions of COVID-QA, JaQuAD and XQuAD; with and without effects.
 
-Use: OMP_NUM_THREADS=1 python benchmarks/simulate_statistics.py [--draws 200] [--jobs 2] [--table none|effects|local]
+Use: OMP_NUM_THREADS=1 python benchmarks/simulate_statistics.py [--draws 200] [--jobs 2] [--table none|effects|local|decision]
      [--data FOLDER] [--results FILE]
 
 With `--results`, every finished row is appended to a file, and rows in it are not simulated again.
@@ -21,19 +22,34 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from itertools import product
 from multiprocessing import Pool
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from simulation import Layout, draw_clustered, draw_gains, read_layout, true_means
+from scipy.optimize import brentq
+from simulation import (
+    Layout,
+    WindowedModel,
+    draw_clustered,
+    draw_gains,
+    draw_windowed,
+    read_layout,
+    true_means,
+)
 
 from posir_psi.scores import psi
 from posir_significance.analysis import analyze_group, estimate_bins
+from posir_significance.decision import ChangeState, Reason, State, compare_groups, decide_state
 from posir_significance.intervals import ALPHA
+from posir_significance.intervals import LEVEL as LEVEL_95
 from posir_significance.observations import Floats, Observations
+from posir_significance.regression import contrast_positions
 from posir_tasks.estimates import Estimate
 from posir_tasks.thirds import assign_thirds
 
@@ -140,7 +156,7 @@ def simulate(job: tuple[Setting, int, Path | None]) -> tuple[Setting, list[float
             (
                 group.test.p_value < ALPHA,
                 contains(group.ndcg, level),
-                contains(group.start_to_end, difference(observations, means)),
+                contains(group.position.start_to_end, difference(observations, means)),
                 contains(group.psi, true),
                 (group.psi.value - true) ** 2,
                 (float(psi(np.array(observed))) - true) ** 2,
@@ -170,12 +186,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--draws", type=int, default=200, help="simulated datasets per row")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
-    parser.add_argument("--table", choices=("none", "effects", "local"), help="only this table")
+    parser.add_argument("--table", choices=("none", "effects", "local", "decision"), help="only this table")
     parser.add_argument(
         "--data", type=Path, help="folder with covidqa.json, xquad.en.json, jaquad/dev/*.json, in SQuAD's format"
     )
     parser.add_argument("--results", type=Path, help="file of finished rows, to go on after an interruption")
     arguments = parser.parse_args()
+    if arguments.table == "decision":
+        print("| rate | target | measured |\n| --- | --- | --- |")
+        for rate in measure_decisions(arguments.draws, arguments.data):
+            low, high = min(rate.measured), max(rate.measured)
+            values = f"{low:.3f}" if low == high else f"{low:.3f} to {high:.3f}"
+            mark = "" if rate.least - 1e-9 <= low and high <= rate.most + 1e-9 else " **outside**"
+            print(f"| {rate.name} | {rate.target} | {values}{mark} |", flush=True)
+        return
     headings = ("structure", "ICC", "local", "questions", "bins", "effect", "true PSI", *HEADINGS)
     finished = read_finished(arguments.results, arguments.draws)
     for table in (arguments.table,) if arguments.table else ("none", "effects", "local"):
@@ -189,6 +213,201 @@ def main() -> None:
                     _, finished[setting] = next(new)
                     append(arguments.results, setting, arguments.draws, finished[setting])
                 print(format_row(setting, finished[setting]), flush=True)
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A rate in several settings, with its target."""
+
+    name: str
+    least: float
+    most: float
+    measured: tuple[float, ...]
+
+    @property
+    def target(self) -> str:
+        """The target in words."""
+        if self.least and self.most < 1:
+            return f"{self.least:g} to {self.most:g}"
+        return f"at least {self.least:g}" if self.least else f"at most {self.most:g}" if self.most else "0"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Shares of draws of a model."""
+
+    states: Mapping[State, float]
+    covered: tuple[float, ...]
+    """Intervals of bias, start to end, and read minus not read that hold."""
+    contradictions: float
+
+
+CONTRASTS = ("bias_within_read", "start_to_end", "not_read_difference")
+STRUCTURES = ("40x15", "100x6", "600x1", "25+")
+
+
+@cache
+def true_contrasts(model: WindowedModel, designs: int = 40) -> tuple[float, ...]:
+    """Return the true bias, start to end, and read minus not read, from expected gains; 0 where undefined."""
+    rows = []
+    for seed in range(designs):
+        observations, expected = draw_windowed(model, np.random.default_rng([seed, 1]))
+        position = contrast_positions(replace(observations, gains=expected))
+        rows.append([contrast.value if (contrast := getattr(position, name)) else 0.0 for name in CONTRASTS])
+    return tuple(np.mean(rows, axis=0).tolist())
+
+
+def find_bias(model: WindowedModel, value: float) -> WindowedModel:
+    """Return the model with this true bias within what is read."""
+    slope = brentq(lambda bias: true_contrasts(replace(model, bias=bias), 10)[0] - value, 0, 5, xtol=0.01)
+    return replace(model, bias=slope)
+
+
+@cache
+def decide_draws(model: WindowedModel, draws: int) -> Outcome:
+    """Return the decisions on draws of a model."""
+    states, covered, contradictions, true = Counter[State](), [], 0, true_contrasts(model)
+    for seed in range(draws):
+        observations, _ = draw_windowed(model, np.random.default_rng([seed, 2]))
+        position = contrast_positions(observations)
+        bias = position.bias_within_read
+        state, *_ = decide_state(bias, 0.05, len(np.unique(observations.clusters)))
+        states[state] += 1
+        contrasts = [getattr(position, name) for name in CONTRASTS]
+        covered.append([contains(contrast, value) for contrast, value in zip(contrasts, true, strict=True) if contrast])
+        contradictions += any((contrast.p_value < ALPHA) == contains(contrast, 0.0) for contrast in contrasts if contrast)
+        contradictions += state in (State.BIASED_TO_START, State.BIASED_TO_END) and contains(bias, 0.0)
+    shares = {state: states[state] / draws for state in State}
+    width = max(map(len, covered))
+    return Outcome(
+        shares, tuple(np.mean([row for row in covered if len(row) == width], axis=0).tolist()), contradictions / draws
+    )
+
+
+def list_models(structures: Iterable[str]) -> list[WindowedModel]:
+    """Return models without a bias, by window, loss beyond it and slope of length."""
+    windows = ((np.inf, 0.0), *product((0.3, 0.5, 0.8), (0.0, 1.5)))
+    models = [
+        WindowedModel(structure, window, loss=loss, length_slope=slope)
+        for structure, (window, loss), slope in product(structures, windows, (0.0, 1.0))
+    ]
+    variants: list[dict[str, Any]] = [{"place_sd": 1.2, "place": 0.15}, {"early": True}, {"level": 2.0}, {"level": -1.0}]
+    return [*models, *(WindowedModel(structure, 0.5, loss=1.5, **variant) for structure in structures for variant in variants)]
+
+
+def measure_decisions(draws: int, data: Path | None) -> Iterator[Rate]:
+    """Yield the rates of `docs/statistics.md`."""
+    biased = State.BIASED_TO_START, State.BIASED_TO_END
+    outcomes: list[Outcome] = []
+
+    def decide_models(models: Iterable[WindowedModel], *states: State) -> tuple[float, ...]:
+        decided = [decide_draws(model, draws) for model in models]
+        outcomes.extend(decided)
+        return tuple(sum(outcome.states[state] for state in states) for outcome in decided)
+
+    yield Rate("no bias, 40x15, 100x6, 600x1: 'biased'", 0.02, 0.08, decide_models(list_models(STRUCTURES[:3]), *biased))
+    yield Rate("no bias, 25+, 20x10: 'biased'", 0, 0.08, decide_models(list_models(("25+", "20x10")), *biased))
+    linear = [find_bias(WindowedModel(structure, 0.5, loss=1.5), 0.155) for structure in STRUCTURES]
+    steps = [find_bias(WindowedModel(structure, 0.5, loss=1.5, step=True), 0.16) for structure in STRUCTURES]
+    least = [find_bias(WindowedModel(structure, 0.5, loss=1.5), 0.12) for structure in STRUCTURES]
+    large = decide_models([*linear, *steps, *least], State.NO_BIAS)
+    yield Rate("bias of 12 to 16 points: 'no bias larger than 5 points'", 0, 0.01, large)
+    wrong = decide_models([*linear, *steps, *least], State.BIASED_TO_END)
+    yield Rate("bias of 12 to 16 points to the start: 'biased to the end'", 0, 0.01, wrong)
+    for model, power in zip(linear, (0.64, 0.62, 0.74, 0.25), strict=True):
+        name = f"linear bias of 15.5 points, window 0.5, {model.structure}: 'biased to the start'"
+        yield Rate(name, power, 1, decide_models([model], State.BIASED_TO_START))
+    edge = ("300x15", "700x6", "4000x1", *STRUCTURES)
+    models = [find_bias(WindowedModel(structure, 0.5, loss=1.5), 0.05) for structure in edge]
+    yield Rate("bias of 5 points: 'no bias larger than 5 points'", 0, 0.06, decide_models(models, State.NO_BIAS))
+    for level, ndcg in ((0.8, 0.81), (1.0, 0.84)):
+        flat = [WindowedModel("300x15", 0.5, loss=1.5, level=level)]
+        name = f"no bias, 300x15, window 0.5, nDCG@10 {ndcg}: 'no bias larger than 5 points'"
+        yield Rate(name, 0.65, 1, decide_models(flat, State.NO_BIAS))
+    covered = tuple(share for outcome in outcomes for share in outcome.covered)
+    yield Rate("intervals of bias, start to end, read minus not read hold", 0.91, 0.99, covered)
+    yield from measure_lengths(draws)
+    yield from measure_changes(draws)
+    contradictions = [max(outcome.contradictions for outcome in outcomes)]
+    yield from measure_psi(draws, data, contradictions)
+    yield Rate("contradictions of p, interval, state and PSI", 0, 0, tuple(contradictions))
+
+
+def measure_lengths(draws: int) -> Iterator[Rate]:
+    """Yield how often any of four lengths is called biased without a bias."""
+    model, level, wrong = WindowedModel("40x15", 0.5, loss=1.5), 1 - (1 - LEVEL_95) / 4, 0
+    for seed in range(draws):
+        rows = [draw_windowed(model, np.random.default_rng([seed, row, 3]))[0] for row in range(4)]
+        states = [decide_state(contrast_positions(row).bias_within_read, 0.05, 40, level)[0] for row in rows]
+        wrong += any(state in (State.BIASED_TO_START, State.BIASED_TO_END) for state in states)
+    yield Rate("four lengths without bias: any 'biased'", 0, 0.08, (wrong / draws,))
+
+
+def measure_changes(draws: int) -> Iterator[Rate]:
+    """Yield how often two equal models differ in any of three metrics."""
+    shares = []
+    for structure in STRUCTURES:
+        model, wrong = WindowedModel(structure), 0
+        for seed in range(draws):
+            answers = (np.random.default_rng([seed, 4, number]) for number in range(2))
+            a, b = (analyze_group(draw_windowed(model, np.random.default_rng([seed, 4]), answer)[0]) for answer in answers)
+            change = compare_groups(a, b, paired=True)
+            metrics = change.ndcg_at_10, change.start_to_end, change.psi
+            wrong += any(
+                metric.state in (ChangeState.BETTER, ChangeState.WORSE) or metric.reason is Reason.OTHER_SIDE
+                for metric in metrics
+            )
+        shares.append(wrong / draws)
+    yield Rate("two equal models: any of three metrics differs", 0, 0.08, tuple(shares))
+
+
+#: True PSI of the shapes, and structures of documents.
+SHAPES = {
+    "none": 0.0,
+    "linear": 0.17,
+    "step": 0.14,
+    "dip": 0.16,
+    "U": 0.13,
+    "last": 0.31,
+    "last two": 0.24,
+    "first": 0.31,
+    "first two": 0.24,
+    "bad bin": 0.31,
+}
+PSI_STRUCTURES = ("40x15", "100x6", "600x1", "covid-qa")
+
+
+def measure_psi(draws: int, data: Path | None, contradictions: list[float]) -> Iterator[Rate]:
+    """Yield how often the interval of PSI holds, and how often the published PSI is called larger than chance gives.
+
+    Args:
+        draws: Datasets of each setting.
+        data: Folder of COVID-QA; without it, documents with its numbers of questions.
+        contradictions: Shares of draws with a contradiction; extended.
+    """
+    layout = read_real("covid-qa", data) if data else None
+    held: dict[str, list[float]] = {}
+    larger = []
+    for structure, (shape, sensitivity) in product(PSI_STRUCTURES, SHAPES.items()):
+        own = structure == "covid-qa"
+        setting = Setting("papers" if own else structure, 0.2, 0.1, 1380 if own else 0, 20, shape, sensitivity)
+        true, covered, above, contradicted = float(psi(setting.means())), 0, 0, 0
+        for seed in range(draws):
+            drawn = draw(setting, layout if own else None, np.random.default_rng([seed, 5]))
+            group = analyze_group(drawn)
+            covered += contains(group.psi, true)
+            above += group.psi_as_published > group.psi_chance.high
+            ends = group.position.start_to_end.interval
+            contradicted += group.psi.low < max(ends[0], -ends[1]) - 1e-12
+        held.setdefault(structure, []).append(covered / draws)
+        contradictions.append(contradicted / draws)
+        if shape == "none":
+            larger.append(above / draws)
+    for structure, shares in held.items():
+        yield Rate(
+            f"PSI holds, {structure}, all shapes ({', '.join(f'{share:.2f}' for share in shares)})", 0.9, 1, tuple(shares)
+        )
+    yield Rate("no effect: published PSI above the 95th percentile of chance", 0.02, 0.08, tuple(larger))
 
 
 def append(file: Path | None, setting: Setting, draws: int, values: list[float]) -> None:

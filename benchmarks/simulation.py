@@ -19,7 +19,9 @@ from scipy.special import expit
 from scipy.stats import norm
 
 from posir_significance.observations import Floats, Integers, Observations
+from posir_tasks.evidence import TWELFTHS
 from posir_tasks.profile import NDCG_AT_10
+from posir_tasks.read_part import KnownBy, ReadPart
 from posir_tasks.thirds import bin_midpoints
 
 #: Log odds of a rank of at most 1 to 10 of a middling retriever.
@@ -33,6 +35,11 @@ EFFECTS: dict[str, Callable[[Floats], Floats]] = {
     "linear": lambda x: x,
     "step": lambda x: (x > 0.6).astype(np.float64),
     "dip": lambda x: 1 - (2 * x - 1) ** 2,
+    "U": lambda x: (2 * x - 1) ** 2,
+    "last": lambda x: (x > x[-2]).astype(np.float64),
+    "last two": lambda x: (x > x[-3]).astype(np.float64),
+    "first": lambda x: (x < x[1]).astype(np.float64),
+    "first two": lambda x: (x < x[2]).astype(np.float64),
     "bad bin": lambda x: (np.arange(len(x)) == len(x) // 2).astype(np.float64),
 }
 #: Length of the places whose questions share a difficulty, as a share of the document, and more than a document has of them.
@@ -181,3 +188,88 @@ def _scale(icc: float, mean: float) -> float:
         return float((NODE_WEIGHTS @ means**2 - mean**2) / (NODE_WEIGHTS @ squares - mean**2) - icc)
 
     return float(brentq(excess, 1e-3, 8)) if icc else 0.0
+
+
+#: Latent values above which an answer has rank 1, 2, 3, 4, 6 and 9 in the simulation of decisions; below the last, no rank.
+PROBIT_THRESHOLDS = np.array([0.0, -0.25, -0.4, -0.5, -0.65, -0.8])
+PROBIT_GAINS = np.append(1 / np.log2(1 + np.array([1, 2, 3, 4, 6, 9])), 0.0)
+#: Standard deviations of documents' difficulty and of their log length; length of the evidence (median document: 1).
+DOCUMENT_SD, LENGTH_SD, EVIDENCE = 0.7, 0.5, 0.06
+
+
+@dataclass(frozen=True)
+class WindowedModel:
+    """A model that reads the first part of documents, in the latent scale of a probit model of ranks."""
+
+    structure: str
+    """Documents and questions of each, such as `40x15`; `25+` is 25 documents, of which one has 40 % of 400 questions."""
+    window: float = np.inf
+    """Multiple of the median document."""
+    bias: float = 0.0
+    """Fall from the start of what is read to its end."""
+    loss: float = 0.0
+    """Fall of evidence that is not read."""
+    length_slope: float = 0.0
+    """Fall by log length."""
+    level: float = 0.8
+    """0.8 gives a mean nDCG@10 of about 0.8 over evidence that is read."""
+    place_sd: float = 0.5
+    """Standard deviation of the difficulty of places within a document."""
+    place: float = 0.075
+    """Length of a place, as a share of the document."""
+    step: bool = False
+    """Whether the fall is a step at 0.6 of what is read."""
+    early: bool = False
+    """Whether evidence is early in documents: Beta(1, 1.6) instead of uniform."""
+
+
+def draw_windowed(
+    model: WindowedModel, rng: np.random.Generator, answers: np.random.Generator | None = None
+) -> tuple[Observations, Floats]:
+    """Draw the observations of a model, and the expected gain of each question over documents and places, shape (n,).
+
+    Args:
+        model: The model.
+        rng: Random numbers.
+        answers: Those that tell two equal models apart; by default `rng`.
+    """
+    documents, questions = (25, 0) if model.structure == "25+" else map(int, model.structure.split("x"))
+    sizes = np.full(documents, questions) if questions else np.append(rng.multinomial(240, np.full(24, 1 / 24)), 160)
+    document = np.repeat(np.arange(documents), sizes)
+    length = np.exp(LENGTH_SD * rng.standard_normal(documents))[document]
+    place = rng.beta(1, 1.6, len(document)) if model.early else rng.random(len(document))
+    start = place * np.maximum(length - EVIDENCE, 0.0)
+    read = np.minimum(length, model.window)
+    middle, end = start + EVIDENCE / 2, start + EVIDENCE
+    z = np.clip(middle / read, 0, 1 - 1e-9)
+    fall = (z >= 0.6) - 0.4 if model.step else z - 0.5
+    unread = (end > read + 1e-12).astype(np.int64) + (start >= read)
+    latent = (
+        model.level - model.length_slope * np.log(length) - np.where(unread, model.loss * (1 + unread) / 3, model.bias * fall)
+    )
+    relative = np.clip(middle / length, 0, 1 - 1e-9)
+    _, number = np.unique(document * PLACES + (relative / model.place).astype(np.int64), return_inverse=True)
+    noise = (
+        DOCUMENT_SD * rng.standard_normal(documents)[document] + model.place_sd * rng.standard_normal(number.max() + 1)[number]
+    )
+    noise += (answers or rng).standard_normal(len(document))
+    spread = np.sqrt(1 + DOCUMENT_SD**2 + model.place_sd**2)
+    above = norm.cdf((latent[:, None] - PROBIT_THRESHOLDS) / spread)
+    steps = PROBIT_GAINS[:-1] - PROBIT_GAINS[1:]
+    gains = PROBIT_GAINS[((latent + noise)[:, None] < PROBIT_THRESHOLDS).sum(axis=1)]
+    everything = np.isinf(model.window)
+    observations = Observations(
+        gains=gains,
+        subsets=np.zeros_like(document),
+        lengths=np.zeros_like(document),
+        documents=document,
+        clusters=document,
+        query=np.arange(len(document)),
+        position=(20 * relative).astype(np.int64),
+        bins=20,
+        half_octaves=np.floor(2 * np.log2(600 * length)).astype(np.int64),
+        thirds=(3 * relative).astype(np.int64),
+        twelfths=np.where(unread, TWELFTHS - 1 + unread, (TWELFTHS * z).astype(np.int64)),
+        read=ReadPart.all(KnownBy.CLASS) if everything else ReadPart.first(256, KnownBy.MEASURED),
+    )
+    return observations, above @ steps

@@ -12,7 +12,7 @@ from typing import Any
 import altair as alt
 
 from posir_tasks.display.charts.theme import COLORS, add_frame, build_chart, cycle_scale
-from posir_train.positions import Position
+from posir_train.settings import Position
 
 BASE = "untrained"
 TITLE, SUBJECT = "nDCG@10 by position of the evidence", "all-MiniLM-L6-v2 on windows of COVID-QA"

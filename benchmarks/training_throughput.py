@@ -17,9 +17,9 @@ from sentence_transformers.sentence_transformer.losses import MultipleNegativesR
 from transformers import PrinterCallback
 
 from posir_train.examples import Example, TrainingDocument
-from posir_train.positions import Budget, PositionWeights
 from posir_train.sampler import BatchPlan, build_cells
-from posir_train.trainer import PositionTrainer
+from posir_train.settings import Budget, PositionWeights
+from posir_train.training import PositionTrainer
 
 ARTICLES, QUESTIONS, WORDS = 40, 12, 90
 

@@ -5,21 +5,34 @@ Usage, in the folder that has docs: python docs_site/reference.py
 
 import inspect
 from pathlib import Path
+from typing import Any
 
 import typer
 from typer.cli import get_docs_for_click
 
 import posir
-from posir_report.columns import known_columns
+from posir_report.tables import known_columns
 from posir_tasks.command.app import build_app
+from posir_tasks.command.lazy import LazyCommand
 
 FOLDER = Path("docs") / "reference"
 
 
 def render_commands() -> str:
     """Return Markdown of every command with its arguments and options."""
-    command = typer.main.get_command(build_app())
+    command: Any = typer.main.get_command(build_app())
+    _load_commands(command)
     return get_docs_for_click(obj=command, ctx=typer.Context(command), name="posir", title="Commands")
+
+
+def _load_commands(group: Any) -> None:
+    """Replace the declarations of a group's commands, and of the groups in it, by the commands."""
+    for name, declared in group.commands.items():
+        loaded = declared.load() if isinstance(declared, LazyCommand) else declared
+        loaded.name = name
+        group.commands[name] = loaded
+        if hasattr(loaded, "commands"):
+            _load_commands(loaded)
 
 
 def render_scores() -> str:

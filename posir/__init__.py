@@ -10,23 +10,26 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from posir_build.api import build as build
     from posir_compare.api import compare as compare
-    from posir_data.api import open_data as open_data
     from posir_inspect.api import inspect as inspect
-    from posir_inspect.api import score_chunks as score_chunks
     from posir_inspect.api import window as window
     from posir_mitigate.api import mitigate as mitigate
     from posir_probe.api import correlate as correlate
+    from posir_probe.api import domain_similarity as domain_similarity
     from posir_probe.api import probe as probe
+    from posir_probe.api import probe_groups as probe_groups
+    from posir_probe.api import subset_validity as subset_validity
     from posir_psi.api import psi as psi
     from posir_published.api import published as published
-    from posir_published.api import published_mmteb as published_mmteb
-    from posir_published.api import published_training as published_training
     from posir_report.api import read_results as read_results
     from posir_run.api import evaluate as evaluate
     from posir_score.api import score as score
     from posir_significance.api import power as power
     from posir_stats.api import stats as stats
+    from posir_tasks.command.doctor import doctor as doctor
+    from posir_tasks.command.rescore import rescore as rescore
+    from posir_tasks.command.tasks import tasks as tasks
     from posir_tasks.errors import PosirError as PosirError
+    from posir_tasks.sources.opening import open_data as open_data
     from posir_train.api import PositionCurveCallback as PositionCurveCallback
     from posir_train.api import PositionEvaluator as PositionEvaluator
     from posir_train.api import train as train
@@ -39,21 +42,24 @@ _MODULES = {
     "build": "posir_build.api",
     "compare": "posir_compare.api",
     "correlate": "posir_probe.api",
+    "doctor": "posir_tasks.command.doctor",
+    "domain_similarity": "posir_probe.api",
     "evaluate": "posir_run.api",
     "inspect": "posir_inspect.api",
     "mitigate": "posir_mitigate.api",
-    "open_data": "posir_data.api",
+    "open_data": "posir_tasks.sources.opening",
     "power": "posir_significance.api",
     "probe": "posir_probe.api",
+    "probe_groups": "posir_probe.api",
     "psi": "posir_psi.api",
     "published": "posir_published.api",
-    "published_mmteb": "posir_published.api",
-    "published_training": "posir_published.api",
     "read_results": "posir_report.api",
+    "rescore": "posir_tasks.command.rescore",
     "score": "posir_score.api",
     "stats": "posir_stats.api",
+    "tasks": "posir_tasks.command.tasks",
+    "subset_validity": "posir_probe.api",
     "train": "posir_train.api",
-    "score_chunks": "posir_inspect.api",
     "window": "posir_inspect.api",
 }
 

@@ -19,6 +19,8 @@ from posir_tasks.schemes import PositionScheme
 
 #: Version of the JSON form of counts and of moments. A reader refuses a newer one.
 SCHEMA = 1
+#: Largest count; no corpus has as many queries.
+MAX_COUNT = 10**12
 
 Floats = NDArray[np.float64]
 
@@ -75,9 +77,9 @@ def check_shapes(axes: Axes, per_cell: Iterable[NDArray[Any]], per_length: Itera
 
 
 def check_counts(*counts: Integers) -> None:
-    """Raise ValueError if a count is negative."""
-    if any(array.min(initial=0) < 0 for array in counts):
-        raise ValueError("a count is negative; counts are numbers of queries.")
+    """Raise ValueError if a count is negative, or so large that sums overflow."""
+    if any(array.min(initial=0) < 0 or array.max(initial=0) > MAX_COUNT for array in counts):
+        raise ValueError(f"a count is not between 0 and {MAX_COUNT:,}; counts are numbers of queries.")
 
 
 @contextmanager

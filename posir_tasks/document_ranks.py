@@ -8,6 +8,7 @@ so that they can be paired query by query.
 from __future__ import annotations
 
 import base64
+import logging
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,17 +23,25 @@ from numpy.typing import NDArray
 from posir_tasks.axes import Axes
 from posir_tasks.cells import reading_json
 from posir_tasks.digests import digest
+from posir_tasks.display.wording import sanitized
+from posir_tasks.document_keys import KEY_NAMES, digest_documents, link_documents, pack_keys, unpack_keys
 from posir_tasks.errors import ProfileError
-from posir_tasks.evidence import Evidence, Integers, Truncation
-from posir_tasks.profile import RANKS, PositionProfile, rank_columns
+from posir_tasks.evidence import TWELFTHS, Evidence, Floats, Integers, ReadEvidence, Unread
+from posir_tasks.profile import NDCG_AT_10, RANKS, PositionProfile, rank_columns
+from posir_tasks.result_schema import KEYS_KEY, RANKS_KEY, READ_RANKS_KEY
 from posir_tasks.schemes import PositionScheme
+from posir_tasks.tokens import CountedWith
+
+logger = logging.getLogger(__name__)
 
 #: Version of the JSON form. A reader refuses a newer one.
 SCHEMA = 1
 #: Bytes of a hash that orders documents and queries.
 HASH_BYTES = 8
-#: Bytes that a column may have when it is unpacked: far more than any dataset needs.
-MAX_COLUMN_BYTES = 2**25
+#: Most queries of a result that are read: 45 times those of SQuAD-PosQ, the largest task.
+MAX_QUERIES = 2**22
+#: Most bytes of a packed number.
+MAX_VARINT = 5
 
 Bytes = NDArray[np.uint8]
 #: The key of a cell: the length bucket and the position bins in which a query is counted.
@@ -46,40 +55,42 @@ class DocumentSet:
     subset: str
     """Name of the subset of the task: a domain, or a pair of languages."""
     documents: str
-    """Digest of the documents and their clusters: equal for the same documents."""
+    """Digest of the documents: equal for the same documents."""
     queries: str
     """Digest of the queries: with the same documents, equal for the same queries."""
-    cluster_sizes: Integers
-    """Documents of each cluster, shape (C,). A cluster is an article of several documents, or a document alone."""
     document_sizes: Integers
     """Queries of each document, shape (D,)."""
     cells: Integers
     """Index of each query's cell in `DocumentRanks.cell_keys`, shape (n,)."""
     ranks: Integers
     """Rank column of each query (`posir_tasks.profile.RANKS`), shape (n,)."""
-    beyond: Integers
-    """`Truncation` of each query's evidence, shape (n,); (0,) if the window is unknown."""
+    twelfths: Integers
+    """Twelfth of what the model reads that contains the middle of each query's evidence, 0 to 11, or `Unread`; shape (n,).
+
+    (0,) if it is unknown what the model reads, or where in it the evidence is."""
+    thirds: Integers
+    """Third of the document that contains it: 0, 1 or 2, shape (n,); (0,) if the places are unknown."""
+    half_octaves: Integers
+    """floor(2 log2 L) of each document with L tokens by the data's count, shape (D,)."""
+    document_keys: Integers
+    """Digests of each document, `KEY_NAMES`; 0 where unknown. Shape (D, 3)."""
+    counted_with: CountedWith | None
+    """The way in which the tokens before the evidence were counted; None if none had to be."""
 
     @property
-    def key(self) -> tuple[str, str, str, bytes]:
+    def key(self) -> tuple[str, str, str, bytes, bytes]:
         """The key by which sets are sorted."""
-        return self.documents, self.queries, self.subset, self.ranks.astype(np.uint8).tobytes()
+        ranks, twelfths = (column.astype(np.uint8).tobytes() for column in (self.ranks, self.twelfths))
+        return self.documents, self.queries, self.subset, ranks, twelfths
 
     def select(self, rows: NDArray[np.bool_]) -> DocumentSet:
         """Return the set with some of its queries; documents without a query stay."""
         owners = np.repeat(np.arange(len(self.document_sizes)), self.document_sizes)
         sizes = np.bincount(owners[rows], minlength=len(self.document_sizes))
         mask = blake2b(np.packbits(rows).tobytes(), key=self.queries.encode(), digest_size=HASH_BYTES).hexdigest()
-        return DocumentSet(
-            self.subset,
-            self.documents,
-            mask,
-            self.cluster_sizes,
-            sizes,
-            self.cells[rows],
-            self.ranks[rows],
-            np.zeros(0, np.int64),
-        )
+        columns = ("cells", "ranks", "twelfths", "thirds")
+        selected = {name: getattr(self, name)[rows] if len(getattr(self, name)) else getattr(self, name) for name in columns}
+        return replace(self, queries=mask, document_sizes=sizes, **selected)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,11 +100,22 @@ class QueryColumns:
     subsets: Integers
     """Number of each query's subset."""
     clusters: Integers
-    """Number of each query's cluster; equal across sets of the same documents."""
+    """Number of each query's cluster: documents of all sets that share a text, a title or an opening."""
     documents: Integers
-    """Number of each query's document; equal across sets of the same documents."""
+    """Number of each query's document; equal across sets for the same text."""
+    half_octaves: Integers
+    """floor(2 log2 L) of each query's document with L tokens."""
     cells: Integers
     ranks: Integers
+    twelfths: Integers
+    """Twelfth of what the model reads, 0 to 11, or `Unread`; shape (0,) if that of a query is unknown."""
+    thirds: Integers
+    """Third of the document, 0 to 2; shape (0,) if that of a query is unknown."""
+
+    @property
+    def gains(self) -> Floats:
+        """nDCG@10 of each query, in [0, 1]."""
+        return NDCG_AT_10[self.ranks]
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,8 +135,9 @@ class DocumentRanks:
         scheme: PositionScheme,
         evidence: Evidence,
         ranks: Integers,
-        beyond: Integers | None = None,
+        placed: ReadEvidence | None = None,
         subset: str = "default",
+        texts: Mapping[str, str] | None = None,
     ) -> DocumentRanks:
         """Group ranks by document.
 
@@ -122,8 +145,10 @@ class DocumentRanks:
             scheme: Assigns queries to cells.
             evidence: Of n queries.
             ranks: Rank of the relevant document of each query, from 1; 0 where it is not among the results. Shape (n,).
-            beyond: `Truncation` of the evidence, shape (n,); None if the window is unknown.
+            placed: The evidence relative to what the model reads; None if that is unknown.
             subset: Name of the subset of the task that they belong to.
+            texts: Texts of the relevant documents by id; without them, a document is known again in another subset by its
+                title alone.
         """
         cells, lengths = scheme.cells(evidence), scheme.length_buckets(evidence)
         bins: list[list[int]] = [[] for _ in range(len(evidence))]
@@ -133,8 +158,7 @@ class DocumentRanks:
         cell_keys = sorted(set(query_cells))
         places = {key: place for place, key in enumerate(cell_keys)}
         columns = [places[key] for key in query_cells]
-        beyond = np.zeros(0, np.int64) if beyond is None else beyond
-        part = _build_set(subset, evidence, np.array(columns, np.int64), rank_columns(ranks), beyond)
+        part = _build_set(subset, evidence, np.array(columns, np.int64), rank_columns(ranks), placed, texts or {})
         return cls(scheme.axes, tuple(cell_keys), (part,) if len(evidence) else ())
 
     def __add__(self, other: DocumentRanks) -> DocumentRanks:
@@ -163,24 +187,36 @@ class DocumentRanks:
     @cached_property
     def columns(self) -> QueryColumns:
         """The queries of all sets."""
-        clusters: list[Integers] = []
-        documents: list[Integers] = []
-        cluster_offset = document_offset = 0
+        owners, rows, offset, first = [], [], 0, 0
         for _, same in groupby(self.sets, key=lambda part: part.documents):
+            documents = 0
             for part in same:
-                owner = np.repeat(np.arange(len(part.document_sizes)), part.document_sizes)
-                article = np.repeat(np.arange(len(part.cluster_sizes)), part.cluster_sizes)
-                documents.append(owner + document_offset)
-                clusters.append(article[owner] + cluster_offset)
-            cluster_offset, document_offset = cluster_offset + len(part.cluster_sizes), document_offset + len(article)
-        nothing, names = [np.zeros(0, np.int64)], sorted({part.subset for part in self.sets})
-        subsets = [np.full(len(part.ranks), names.index(part.subset), np.int64) for part in self.sets]
+                documents = max(documents, len(part.document_sizes))
+                rows.append(np.repeat(np.arange(len(part.document_sizes)), part.document_sizes) + offset)
+                owners.append(np.arange(len(part.document_sizes)) + first + 1)
+                offset += len(part.document_sizes)
+            first += documents
+        nothing, names = np.zeros(0, np.int64), sorted({part.subset for part in self.sets})
+        row, owner = np.concatenate([*rows, nothing]), np.concatenate([*owners, nothing])
+        keys = np.concatenate([*(part.document_keys for part in self.sets), np.zeros((0, len(KEY_NAMES)), np.int64)]).T
+
+        def join(name: str) -> Integers:
+            return np.concatenate([*(getattr(part, name) for part in self.sets), nothing])
+
+        def join_known(name: str) -> Integers:
+            return join(name) if all(len(getattr(part, name)) == len(part.ranks) for part in self.sets) else nothing
+
         return QueryColumns(
-            subsets=np.concatenate(subsets or nothing),
-            clusters=np.concatenate(clusters or nothing),
-            documents=np.concatenate(documents or nothing),
-            cells=np.concatenate([part.cells for part in self.sets] or nothing),
-            ranks=np.concatenate([part.ranks for part in self.sets] or nothing),
+            subsets=np.repeat([names.index(part.subset) for part in self.sets], [len(part.ranks) for part in self.sets]).astype(
+                np.int64
+            ),
+            clusters=link_documents([owner, *keys])[row],
+            documents=link_documents([owner, keys[0]])[row],
+            half_octaves=join("half_octaves")[row],
+            cells=join("cells"),
+            ranks=join("ranks"),
+            twelfths=join_known("twelfths"),
+            thirds=join_known("thirds"),
         )
 
     @cached_property
@@ -207,9 +243,9 @@ class DocumentRanks:
         Raises:
             ProfileError: The window is unknown.
         """
-        if any(len(part.beyond) != len(part.ranks) for part in self.sets):
+        if any(len(part.twelfths) != len(part.ranks) for part in self.sets):
             raise ProfileError("The window of a result is unknown, so its queries within the window are, too.")
-        return self._select(part.select(part.beyond == Truncation.WITHIN) for part in self.sets)
+        return self._select(part.select(part.twelfths < TWELFTHS) for part in self.sets)
 
     def select_length(self, index: int) -> DocumentRanks:
         """Return the queries of one length bucket; the axes stay."""
@@ -218,77 +254,138 @@ class DocumentRanks:
     def _select(self, sets: Iterable[DocumentSet]) -> DocumentRanks:
         return DocumentRanks(self.axes, self.cell_keys, tuple(sorted(sets, key=lambda part: part.key)))
 
+    @property
+    def counted_with(self) -> CountedWith | None:
+        """The way in which the tokens before the evidence were counted; None if none had to be."""
+        ways = [part.counted_with for part in self.sets if part.counted_with]
+        return CountedWith.least_accurate(ways) if ways else None
+
     def to_json(self) -> dict[str, Any]:
-        """Return the value as plain JSON; the axes are those of the profile beside it."""
+        """Return the fields of a result that hold the value; the axes are those of the profile beside it."""
         return {
-            "schema": SCHEMA,
-            "cells": " ".join(_format_cell_key(key) for key in self.cell_keys),
-            "sets": [
-                {
-                    "subset": part.subset,
-                    "documents": part.documents,
-                    "queries": part.queries,
-                    **{name: pack_column(getattr(part, name)) for name in COLUMNS},
-                }
-                for part in self.sets
-            ],
+            RANKS_KEY: {
+                "schema": SCHEMA,
+                "cells": " ".join(_format_cell_key(key) for key in self.cell_keys),
+                "sets": [
+                    {"subset": part.subset, "documents": part.documents, "queries": part.queries, **_pack(part, RANK_COLUMNS)}
+                    for part in self.sets
+                ],
+            },
+            READ_RANKS_KEY: {
+                "schema": SCHEMA,
+                "sets": [
+                    {"counted_with": part.counted_with and part.counted_with.value, **_pack(part, READ_COLUMNS)}
+                    for part in self.sets
+                ],
+            },
+            KEYS_KEY: {
+                "schema": SCHEMA,
+                "sets": [
+                    {
+                        name: pack_keys(column)
+                        for name, column in zip(KEY_NAMES, part.document_keys.T, strict=True)
+                        if column.any()
+                    }
+                    for part in self.sets
+                ],
+            },
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any], axes: Axes) -> DocumentRanks:
+    def from_json(cls, data: Mapping[str, Any], axes: Axes, queries: int = MAX_QUERIES) -> DocumentRanks:
         """Read ranks by document.
 
         Args:
-            data: What `to_json` returned.
+            data: The fields of a result, as `to_json` returned them.
             axes: The axes of the profile beside it.
+            queries: Most queries of all sets together, which the profile beside it counts. Columns are unpacked up to that.
 
         Raises:
-            ProfileError: The JSON is damaged.
+            ProfileError: The JSON is missing or damaged.
             NewerSchemaError: A newer version of posir wrote it.
         """
-        with reading_json(data, SCHEMA, "ranks by document"):
-            cell_keys = tuple(_parse_cell_key(text) for text in data["cells"].split())
-            sets = [
-                DocumentSet(
-                    str(part["subset"]),
-                    str(part["documents"]),
-                    str(part["queries"]),
-                    *(unpack_column(part[name]) for name in COLUMNS),
-                )
-                for part in data["sets"]
-            ]
-            for part in sets:
-                _check_set(part, cell_keys, axes)
+        stored: list[list[Any]] = []
+        for key in (RANKS_KEY, READ_RANKS_KEY, KEYS_KEY):
+            if key not in data:
+                raise ProfileError(f"no field '{key}'. Run the model again.")
+            with reading_json(data[key], SCHEMA, f"field '{key}'"):
+                stored.append(data[key]["sets"])
+        with reading_json(data[RANKS_KEY], SCHEMA, "ranks by document"):
+            cell_keys = tuple(_parse_cell_key(text) for text in data[RANKS_KEY]["cells"].split())
+            _check_cell_keys(cell_keys, axes)
+            sets, left = [], min(queries, MAX_QUERIES)
+            _warn_of_unknown_fields(*stored)
+            for ranks, read, keys in zip(*stored, strict=True):
+                sets.append(_read_set(ranks, read, keys, left))
+                _check_set(sets[-1], len(cell_keys))
+                left -= len(sets[-1].ranks)
         return cls(axes, cell_keys, tuple(sorted(sets, key=lambda part: part.key)))
 
 
-COLUMNS = ("cluster_sizes", "document_sizes", "cells", "ranks", "beyond")
+RANK_COLUMNS = ("document_sizes", "cells", "ranks")
+READ_COLUMNS = ("twelfths", "thirds", "half_octaves")
 
 
-def _build_set(subset: str, evidence: Evidence, cells: Integers, ranks: Integers, beyond: Integers) -> DocumentSet:
+def _pack(part: DocumentSet, names: Iterable[str]) -> dict[str, str]:
+    return {name: pack_column(getattr(part, name)) for name in names}
+
+
+def _warn_of_unknown_fields(*stored: Sequence[Mapping[str, Any]]) -> None:
+    """Say which fields of sets another version of posir wrote."""
+    known = {"subset", "documents", "queries", "counted_with", *RANK_COLUMNS, *READ_COLUMNS, *KEY_NAMES}
+    unknown = {str(name) for rows in stored for row in rows for name in row} - known
+    if unknown:
+        logger.warning("fields of a newer version of posir are left out: %s", sanitized(", ".join(sorted(unknown)), 200))
+
+
+def _read_set(ranks: Mapping[str, Any], read: Mapping[str, Any], keys: Mapping[str, Any], most: int) -> DocumentSet:
+    """Return a set of at most so many queries from its rows of the three fields."""
+    columns = {name: unpack_column(ranks[name], most) for name in RANK_COLUMNS}
+    columns |= {name: unpack_column(read[name], most) for name in READ_COLUMNS}
+    documents, counted_with = len(columns["document_sizes"]), read["counted_with"]
+    digests = [unpack_keys(keys[name], documents) if name in keys else np.zeros(documents, np.int64) for name in KEY_NAMES]
+    return DocumentSet(
+        subset=str(ranks["subset"]),
+        documents=str(ranks["documents"]),
+        queries=str(ranks["queries"]),
+        **columns,
+        document_keys=np.stack(digests, axis=1),
+        counted_with=None if counted_with is None else CountedWith(counted_with),
+    )
+
+
+def _build_set(
+    subset: str, evidence: Evidence, cells: Integers, ranks: Integers, placed: ReadEvidence | None, texts: Mapping[str, str]
+) -> DocumentSet:
     characters = evidence.characters.tolist() if len(evidence.characters) else [0] * len(evidence)
     documents_and_sizes = list(zip(evidence.document_ids, characters, strict=True))
-    # Documents and titles repeat: each is hashed once.
+    # Documents repeat: each is hashed once.
     hashes = {row: digest(*row) for row in set(documents_and_sizes)}
-    document_keys = [hashes[row] for row in documents_and_sizes]
-    articles = {title: digest(title) for title in set(evidence.clusters) if title}
-    titles = evidence.clusters or [""] * len(evidence)
-    cluster_keys = [articles.get(title, key) for title, key in zip(titles, document_keys, strict=True)]
     query_keys = [digest(name) for name in evidence.query_ids]
-    keys = list(zip(cluster_keys, document_keys, cells.tolist(), query_keys, strict=True))
+    keys = list(zip((hashes[row] for row in documents_and_sizes), cells.tolist(), query_keys, strict=True))
     order = sorted(range(len(keys)), key=keys.__getitem__)
-    ordered = [keys[row] for row in order]
-    documents = [(pair, len(list(rows))) for pair, rows in groupby(ordered, key=lambda key: key[:2])]
-    clusters = [len(list(rows)) for _, rows in groupby(documents, key=lambda row: row[0][0])]
+    documents = [list(rows) for _, rows in groupby(order, key=lambda row: keys[row][0])]
+    first = [rows[0] for rows in documents]
+    complete = evidence.complete(texts) if texts else evidence
+    thirds = complete.twelfths() // (TWELFTHS // 3)
+    lengths = complete.tokens if len(complete.tokens) else np.ones(len(evidence), np.int64)
+    twelfths = placed.twelfths if placed else np.zeros(0, np.int64)
     return DocumentSet(
         subset=subset,
-        documents=_combine(part for pair, _ in documents for part in pair),
-        queries=_combine(key[3] for key in ordered),
-        cluster_sizes=np.array(clusters, np.int64),
-        document_sizes=np.array([size for _, size in documents], np.int64),
+        documents=_combine(keys[row][0] for row in first),
+        queries=_combine(keys[row][2] for row in order),
+        document_sizes=np.array([len(rows) for rows in documents], np.int64),
         cells=cells[order],
         ranks=ranks[order],
-        beyond=beyond[order] if len(beyond) else beyond,
+        twelfths=twelfths[order] if len(twelfths) else twelfths,
+        thirds=thirds[order] if len(thirds) else thirds,
+        half_octaves=np.floor(2 * np.log2(np.maximum(lengths[first], 1))).astype(np.int64),
+        document_keys=digest_documents(
+            [evidence.document_ids[row] for row in first],
+            dict(zip(evidence.document_ids, evidence.clusters, strict=True)) if evidence.clusters else {},
+            texts,
+        ),
+        counted_with=placed.counted_with if placed else None,
     )
 
 
@@ -330,28 +427,33 @@ def _varint(number: int) -> bytes:
     return bytes([*parts, number])
 
 
-def unpack_column(text: str) -> Integers:
+def unpack_column(text: str, most: int) -> Integers:
     """Return the numbers that `pack_column` packed.
 
+    A few characters can stand for millions of numbers, so memory is taken for `most` numbers at most.
+
     Raises:
-        ValueError: The text is not of that form, or has too many numbers.
+        ValueError: The text is not of that form, or has more than `most` numbers.
     """
     if not text.startswith("z"):
         size = int(text)
-        if not 0 <= size <= MAX_COLUMN_BYTES:
-            raise ValueError(f"a column of {size} numbers")
+        if not 0 <= size <= most:
+            raise ValueError(f"a column of {size:,} numbers, where {most:,} queries are left")
         return np.ones(size, np.int64)
     inflater = zlib.decompressobj()
     try:
-        raw = inflater.decompress(base64.b85decode(text[1:]), MAX_COLUMN_BYTES)
+        # With 0, all would be unpacked.
+        raw = inflater.decompress(base64.b85decode(text[1:]), max(1, MAX_VARINT * most))
     except zlib.error as error:
         raise ValueError(f"a column cannot be unpacked ({error})") from error
     if inflater.unconsumed_tail or not inflater.eof:
-        raise ValueError("a column is too long or incomplete")
+        raise ValueError(f"a column is incomplete, or has more numbers than the {most:,} queries that are left")
     values = np.frombuffer(raw, np.uint8).astype(np.int64)
     ends = np.flatnonzero(values < 128)
     if len(values) and (not len(ends) or ends[-1] != len(values) - 1):
         raise ValueError("a column is incomplete")
+    if len(ends) > most:
+        raise ValueError(f"a column of {len(ends):,} numbers, where {most:,} queries are left")
     if len(ends) == len(values):
         return values
     group = np.concatenate([[0], np.cumsum(values < 128)[:-1]])
@@ -362,16 +464,23 @@ def unpack_column(text: str) -> Integers:
     return np.bincount(group, weights=(values & 127) << shifts).astype(np.int64)
 
 
-def _check_set(part: DocumentSet, cell_keys: Sequence[CellKey], axes: Axes) -> None:
-    """Raise ValueError if the columns of a set do not fit each other or the axes."""
-    queries = len(part.ranks)
+def _check_cell_keys(cell_keys: Sequence[CellKey], axes: Axes) -> None:
+    """Raise ValueError if a cell is not one of the axes."""
     lengths, positions = len(axes.lengths), len(axes.positions)
+    for length, bins in cell_keys:
+        if not (0 <= length < lengths and all(0 <= bin_ < positions for bin_ in bins)):
+            raise ValueError(f"the cell {_format_cell_key((length, bins))} is none of the profile's")
+
+
+def _check_set(part: DocumentSet, cells: int) -> None:
+    """Raise ValueError if the columns of a set do not fit each other or the number of cells."""
+    queries, documents = len(part.ranks), len(part.document_sizes)
+    bounds = {"ranks": len(RANKS), "cells": cells, "twelfths": max(Unread) + 1, "thirds": 3, "half_octaves": 64}
     fits = (
-        part.cluster_sizes.sum() == len(part.document_sizes)
-        and part.document_sizes.sum() == queries == len(part.cells)
-        and len(part.beyond) in (0, queries)
-        and (not queries or (part.ranks.max() < len(RANKS) and part.cells.max() < len(cell_keys)))
-        and all(0 <= length < lengths and all(0 <= bin_ < positions for bin_ in bins) for length, bins in cell_keys)
+        part.document_sizes.sum() == queries == len(part.cells)
+        and len(part.half_octaves) == documents
+        and all(len(column) in (0, queries) for column in (part.twelfths, part.thirds))
+        and all(getattr(part, name).max(initial=-1) < bound for name, bound in bounds.items())
     )
     if not fits:
         raise ValueError("the columns of a set do not fit each other or the profile's cells")

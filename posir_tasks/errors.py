@@ -21,6 +21,11 @@ class ScoreError(PosirError):
 class ProfileError(PosirError):
     """A profile, or another value counted per cell, cannot be read, or two of them cannot be added."""
 
+    def __init__(self, message: str, field: str = "") -> None:
+        """Make the error; `field` is the key of the value that is wrong, as far as it is known."""
+        super().__init__(message)
+        self.field = field
+
 
 class NewerSchemaError(PosirError):
     """Data was written by a newer version of posir."""

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from posir_tasks.read_part import Part, ReadKind, ReadPart
+from posir_tasks.tokens import CountedWith, estimate_tokens
+
 Integers: TypeAlias = NDArray[np.int64]
+Floats: TypeAlias = NDArray[np.float64]
+#: Names of the thirds of a document in labels, in order.
+THIRDS = ("beginning", "middle", "end")
 
 
-class Truncation(IntEnum):
-    """The evidence of a query relative to a model's input window."""
+#: Number of equal parts of what a model reads by which the place of evidence in it is stored; four of them are a third.
+TWELFTHS = 12
 
-    WITHIN = 0
-    """The model reads all of the evidence."""
-    CUT = 1
-    """The evidence ends beyond the window."""
-    BEYOND = 2
-    """The evidence starts beyond the window."""
+
+class Unread(IntEnum):
+    """Evidence that a model does not read whole, in place of the twelfth of what it reads."""
+
+    CUT = 12
+    """The model reads a part of the evidence."""
+    BEYOND = 13
+    """The model reads none of the evidence."""
 
 
 @dataclass(frozen=True)
@@ -67,23 +76,132 @@ class Evidence:
             tuple(self.clusters[row] for row in rows) if self.clusters else (),
         )
 
-    def estimate_beyond(self, window: int) -> Integers:
-        """Estimate the truncation of each query's evidence at a window.
+    def complete(self, texts: Mapping[str, str]) -> Evidence:
+        """Return the evidence with the lengths that the data does not state, of the relevant documents' texts by id.
+
+        Tokens are estimated from bytes.
+        """
+        lengths = {name: (len(texts[name]), estimate_tokens(texts[name])) for name in dict.fromkeys(self.document_ids)}
+        characters, tokens = (np.array([lengths[name][column] for name in self.document_ids], np.int64) for column in range(2))
+        return replace(
+            self,
+            characters=self.characters if len(self.characters) else characters,
+            tokens=self.tokens if len(self.tokens) else tokens,
+        )
+
+    def twelfths(self) -> Integers:
+        """Return the twelfth of its document that contains the middle of each query's evidence: 0 to 11, shape (n,).
+
+        Of a labeled third it is the second twelfth; a label of several thirds counts as the middle one, which is in no
+        difference from start to end. Shape (0,) if the places or the documents' lengths are unknown.
+        """
+        if self.labels:
+            named = [[place for place, name in enumerate(THIRDS) if name in label] for label in self.labels]
+            return np.array([4 * (places[0] if len(places) == 1 else 1) + 1 for places in named], np.int64)
+        if not (len(self.starts) and len(self.characters)):
+            return np.zeros(0, np.int64)
+        ends = self.ends if len(self.ends) else self.starts
+        twelfths: Integers = (TWELFTHS // 2 * (self.starts + ends)) // np.maximum(self.characters, 1)
+        return twelfths.clip(0, TWELFTHS - 1)
+
+    def estimate_twelfths(self, read: ReadPart) -> Integers:
+        """Estimate which twelfth of what a model reads contains the middle of each query's evidence.
 
         A character's place in tokens is its share of the document's characters times the document's tokens, as the data
-        counts them.
+        counts them. With L tokens of the document, of which R are read, and the middle of the evidence t tokens after the
+        first of them that is read, it is the twelfth of t / R.
 
         Args:
-            window: Tokens of a document that the model reads.
+            read: The part of a document that the model reads.
 
         Returns:
-            `Truncation` of each query, shape (n,); (0,) if the documents' lengths are unknown.
+            0 to 11, or `Unread`, of each query, shape (n,); (0,) if it is unknown.
         """
-        if not (len(self.tokens) and len(self.characters)):
+        whole = self.twelfths()
+        if read.kind is ReadKind.ALL:
+            return whole
+        if read.kind is ReadKind.UNKNOWN or not (len(self.tokens) and len(whole)):
             return np.zeros(0, np.int64)
-        starts, ends = (column / self.characters * self.tokens for column in (self.starts, self.ends))
-        return np.select([starts >= window, ends > window], [Truncation.BEYOND, Truncation.CUT], Truncation.WITHIN)
+        lengths, limit = self.tokens, read.tokens or 0
+        is_whole = lengths <= limit
+        if is_whole.all():
+            return whole
+        if not len(self.characters) or not len(self.starts) or read.part is Part.SAMPLES:
+            return np.zeros(0, np.int64)
+        starts, ends = (
+            column / np.maximum(self.characters, 1) * lengths
+            for column in (self.starts, self.ends if len(self.ends) else self.starts)
+        )
+        tail = lengths - read.tokens_at_end
+        return np.where(is_whole, whole, place_in_parts(starts, ends, limit - read.tokens_at_end, tail, limit))
 
     def positives(self) -> dict[str, str]:
         """Map each query id to the id of its relevant document."""
         return dict(zip(self.query_ids, self.document_ids, strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class ReadEvidence:
+    """The evidence of n queries relative to what a model reads."""
+
+    read: ReadPart
+    twelfths: Integers
+    """Twelfth of what is read that contains the middle of the evidence, 0 to 11, or `Unread`; shape (n,), (0,) if unknown."""
+    counted_with: CountedWith | None = None
+    """The way in which tokens were counted; None if none had to be."""
+
+    @classmethod
+    def estimate(cls, read: ReadPart, evidence: Evidence, languages: Iterable[str]) -> ReadEvidence:
+        """Estimate the places from the token counts in the data, whose texts are in these languages."""
+        twelfths = evidence.estimate_twelfths(read)
+        counted = CountedWith.from_languages(languages) if read.kind is ReadKind.PART and len(twelfths) else None
+        return cls(read, twelfths, counted)
+
+
+@dataclass(frozen=True, eq=False)
+class TokensRead:
+    """The tokens of a corpus that a model reads, and those that it does not, by length bucket; estimated. Sums add."""
+
+    read: Integers
+    """Shape (L,)."""
+    not_read: Integers
+    """Shape (L,)."""
+
+    @classmethod
+    def estimate(cls, read: ReadPart, tokens: Integers, lengths: Integers, buckets: int) -> TokensRead | None:
+        """Count the tokens of n documents, of which a model reads a part; None if that is unknown.
+
+        Args:
+            read: The part.
+            tokens: Tokens of each document, shape (n,).
+            lengths: Length bucket of each document, shape (n,).
+            buckets: Number of length buckets.
+        """
+        if read.kind is ReadKind.UNKNOWN:
+            return None
+        whole = np.bincount(lengths, weights=tokens, minlength=buckets).astype(np.int64)
+        limit = tokens if read.tokens is None else np.minimum(tokens, read.tokens)
+        part = np.bincount(lengths, weights=limit, minlength=buckets).astype(np.int64)
+        return cls(part, whole - part)
+
+    def __add__(self, other: TokensRead) -> TokensRead:
+        if not isinstance(other, TokensRead):
+            return NotImplemented
+        return TokensRead(self.read + other.read, self.not_read + other.not_read)
+
+
+def place_in_parts(starts: Floats, ends: Floats, head: int | Integers, tail: int | Integers, read: int | Integers) -> Integers:
+    """Return which twelfth of what is read contains the middle of each span, or `Unread`; shape (n,).
+
+    Args:
+        starts: First token of each span, as a number of tokens from the start of the document that may be fractional.
+        ends: One past the last.
+        head: Tokens from the start of the document that are read.
+        tail: First token of the part at the end that is read; the document's length if none is.
+        read: Number of tokens that are read.
+    """
+    in_tail = starts >= tail
+    is_read = (ends <= head) | in_tail
+    middle = (starts + ends) / 2 - np.where(in_tail, tail - head, 0)
+    twelfths = np.floor(TWELFTHS * middle / np.maximum(read, 1)).astype(np.int64).clip(0, TWELFTHS - 1)
+    return np.select([is_read, (starts >= head) & (ends <= tail)], [twelfths, Unread.BEYOND], Unread.CUT)

@@ -7,17 +7,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
+import numpy as np
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, ValidationError
 
 from posir_tasks.data_versions import DataVersion
+from posir_tasks.display.progress import progress
 from posir_tasks.display.wording import sanitized
-from posir_tasks.document_ranks import DocumentRanks
+from posir_tasks.document_ranks import DocumentRanks, DocumentSet
 from posir_tasks.errors import PosirError, ProfileError, check_schema, summarize_error
+from posir_tasks.evidence import TWELFTHS
 from posir_tasks.files import atomic_write, find_files, folder_lock
+from posir_tasks.gate import GateError, read_json
 from posir_tasks.plugin_api.scoring import score_result
 from posir_tasks.profile import PositionProfile
-from posir_tasks.result_schema import COVERAGE_KEY, PROFILE_KEY, RANKS_KEY, RUN_KEY, SCHEMA, SCORE_NAMES_KEY
+from posir_tasks.read_part import Part, ReadKind
+from posir_tasks.result_schema import PROFILE_KEY, RANKS_KEY, READ_KEY, READ_RANKS_KEY, RUN_KEY, SCHEMA, SCORE_NAMES_KEY
+from posir_tasks.schemes import PositionScheme, RelativePositions, find_scheme
 from posir_tasks.scores import GROUPS_KEY, ResultValues
+from posir_tasks.tokens import CountedWith
 from posir_tasks.window_coverage import WindowCoverage
 
 logger = logging.getLogger(__name__)
@@ -26,6 +33,10 @@ logger = logging.getLogger(__name__)
 META_FILE = "model_meta.json"
 #: Folder below a revision in which mteb saves runs of a model with other settings, each in a folder of its own.
 EXPERIMENTS = "experiments"
+#: mteb writes NaN for its nAUC scores if the metric is the same for every query; no other number may be NaN.
+NAN_PREFIX = "nauc_"
+#: Most tokens of a text that a model reads; none reads a tenth.
+MAX_TOKENS = 10**9
 #: mteb rounds scores to this many decimals when it writes them.
 DECIMALS = 6
 
@@ -39,12 +50,20 @@ class SubsetResult:
     revision: str
     task: str
     subset: str
-    ranks: DocumentRanks
-    coverage: WindowCoverage | None
-    """None if the model's window or the documents' lengths are unknown."""
+    values: ResultValues
     run: Mapping[str, Any]
     """Record of the data that was read and of the model that was run, as the task made it."""
     file: Path
+
+    @property
+    def ranks(self) -> DocumentRanks:
+        """The ranks by document."""
+        return self.values.ranks
+
+    @property
+    def coverage(self) -> WindowCoverage | None:
+        """The evidence within the model's window; None if it reads all, or what it reads or the places are unknown."""
+        return self.values.coverage
 
     @property
     def profile(self) -> PositionProfile:
@@ -83,31 +102,44 @@ class ResultFile(BaseModel):
     scores: dict[str, list[dict[str, Any]]]
 
 
+class RunRecord(BaseModel):
+    """The record of a run in its result, as far as it is read; other fields are left as they are."""
+
+    model_config = ConfigDict(strict=True)
+
+    data_revision: str = ""
+    data_digest: dict[str, str] = {}
+    tolerated: dict[str, NonNegativeInt] = {}
+    missing_subsets: list[str] = []
+    plugin_score_names: list[str] = []
+    top_k: PositiveInt | None = None
+
+
 def read_results(folder: Path) -> list[SubsetResult]:
     """Read every result with a position profile below a folder, ordered by model, task and subset.
 
-    Files that are not results are skipped with a warning.
+    Files that are not results, or are damaged, are left out with a warning.
 
     Raises:
         NoProfileError: There is no such result.
-        PosirError: There is no such folder, or a result cannot be read.
+        PosirError: There is no such folder, or no result can be read.
     """
     results: list[SubsetResult] = []
-    foreign: list[ForeignFileError] = []
-    for file in result_files(folder):
+    left_out: list[PosirError] = []
+    for file in progress(list(result_files(folder)), "Reading results"):
         try:
-            results += read_result_file(file)
-        except ForeignFileError as error:
-            foreign.append(error)
-    if not results and foreign:
-        raise foreign[0]
+            results += list(read_result_file(file))
+        except (ForeignFileError, ProfileError) as error:
+            left_out.append(error)
+    if not results and left_out:
+        raise left_out[0]
     if not results:
         raise NoProfileError(
             f"{folder}: no result with a position profile below it. Create results with `mteb run -t PosIR-Mini -m MODEL "
             f"--output-folder {folder}`; `posir tasks` lists the tasks."
         )
-    for skipped in foreign:
-        logger.warning("skipped: %s", skipped)
+    for problem in left_out:
+        logger.warning("skipped: %s", problem)
     return sorted(results, key=lambda result: (result.model, result.revision, result.task, result.subset))
 
 
@@ -127,9 +159,11 @@ def load_result(file: Path) -> dict[str, Any]:
         ForeignFileError: It is not a task result of mteb.
     """
     try:
-        data: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        data: dict[str, Any] = read_json(file, nan_prefix=NAN_PREFIX)
         ResultFile.model_validate(data)
-    except (ValueError, RecursionError) as error:
+    except GateError as error:
+        raise ForeignFileError(f"{file}: not a task result of mteb ({error.problem}). Remove or rerun it.") from error
+    except ValidationError as error:
         raise ForeignFileError(f"{file}: not a task result of mteb ({summarize_error(error)}). Remove or rerun it.") from error
     return data
 
@@ -147,27 +181,84 @@ def read_result_file(file: Path) -> Iterator[SubsetResult]:
     data = sanitize_names(load_result(file))
     model, revision = read_model(file)
     for subset, scores in _profile_scores(data):
-        ranks, coverage = read_ranks(file, subset, scores)
-        yield SubsetResult(model, revision, data["task_name"], subset, ranks, coverage, scores.get(RUN_KEY, {}), file)
+        values = read_values(file, subset, scores)
+        yield SubsetResult(model, revision, data["task_name"], subset, values, scores.get(RUN_KEY, {}), file)
 
 
-def read_ranks(file: Path, subset: str, scores: Mapping[str, Any]) -> tuple[DocumentRanks, WindowCoverage | None]:
-    """Read the ranks by document of a subset's scores, and its window coverage; None if that is unknown.
+def read_values(file: Path, subset: str, scores: Mapping[str, Any]) -> ResultValues:
+    """Read the additive values among a subset's scores, and check them as far as they determine each other.
+
+    This is the one check of all that reads results: reports, comparisons, the leaderboard, submission and rescoring.
 
     Raises:
-        ProfileError: One of them is missing, damaged or of a newer schema. Names file and subset.
+        ProfileError: One of them is missing, damaged, impossible or of a newer schema. Names file and subset.
     """
     try:
-        check_schema(scores.get(RUN_KEY, {}).get("schema", SCHEMA), SCHEMA, "The result")
-        profile = PositionProfile.from_json(scores.get(PROFILE_KEY, {}))
-        if RANKS_KEY not in scores:
-            raise ProfileError(f"no field '{RANKS_KEY}', the ranks by document. Run the model again.")
-        ranks = DocumentRanks.from_json(scores[RANKS_KEY], profile.axes)
-        if ranks.profile != profile:
-            raise ProfileError("The position profile and the ranks by document disagree.")
-        return ranks, WindowCoverage.from_json(scores.get(COVERAGE_KEY, {}))
+        run = scores.get(RUN_KEY, {})
+        RunRecord.model_validate(run)
+        check_schema(run.get("schema", SCHEMA), SCHEMA, "The result")
+        values = ResultValues.from_json(scores)
+        problem = next(_find_problems(subset, values), None)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field, reason = ".".join(map(str, (RUN_KEY, *first["loc"]))), f"is {sanitized(first['input'])}. {first['msg']}"
+        raise ProfileError(f"{file}: subset '{subset}': field '{field}': {reason}", field) from error
     except (PosirError, AttributeError, TypeError) as error:
-        raise ProfileError(f"{file}: subset '{subset}': {error}") from error
+        field = error.field if isinstance(error, ProfileError) else ""
+        raise ProfileError(f"{file}: subset '{subset}': {error}", field) from error
+    if problem:
+        field, reason = problem
+        raise ProfileError(f"{file}: subset '{subset}': field '{field}': {reason}", field)
+    return values
+
+
+def _find_problems(subset: str, values: ResultValues) -> Iterator[tuple[str, str]]:
+    """Yield the field of each value of a subset that others contradict, and in which way."""
+    axes, read = values.ranks.axes, values.read
+    scheme = find_scheme(axes.scheme)
+    if scheme and axes.to_json() != scheme.axes.to_json():
+        yield f"{PROFILE_KEY}.axes", f"differs from the axes of the scheme {axes.scheme}"
+    if (read.tokens or 0) > MAX_TOKENS:
+        yield READ_KEY, f"{read.tokens:,} tokens are more than any model reads"
+    for part in values.ranks.sets:
+        if part.subset != subset:
+            yield RANKS_KEY, f"has ranks of the subset '{part.subset}'"
+        yield from _find_place_problems(part, values, scheme)
+
+
+def _find_place_problems(part: DocumentSet, values: ResultValues, scheme: PositionScheme | None) -> Iterator[tuple[str, str]]:
+    """Yield field and reason of contradicting places of evidence: twelfths of what is read, thirds, lengths, position bins.
+
+    Lengths of documents are known up to a half octave, by the count of tokens in the data.
+    """
+    read, thirds, twelfths = values.read, part.thirds, part.twelfths
+    if len(twelfths) and read.kind is ReadKind.UNKNOWN:
+        yield READ_RANKS_KEY, "has places in what the model reads, which is unknown"
+    shortest, longest = 2 ** (part.half_octaves / 2), 2 ** ((part.half_octaves + 1) / 2)
+    owner = np.repeat(np.arange(len(part.document_sizes)), part.document_sizes)
+    buckets, keys = values.ranks.cell_lengths[part.cells], values.ranks.cell_keys
+    if isinstance(scheme, RelativePositions):
+        bounds = np.array([0, *scheme.token_bounds, np.inf])
+        other = (longest[owner] <= bounds[buckets] + 1) | (shortest[owner] > bounds[buckets + 1])
+        # Data may state several lengths of one document, of which the half octave is that of one.
+        starts = np.cumsum(part.document_sizes) - part.document_sizes
+        if part.half_octaves.any() and np.logical_and.reduceat(other, starts).any():
+            yield READ_RANKS_KEY, "has lengths of documents that are in other length buckets"
+        bins = np.array([min(bins, default=0) for _, bins in keys], np.int64)[part.cells]
+        if len(thirds) and np.any((3 * bins > scheme.bins * (thirds + 1)) | (3 * (bins + 1) < scheme.bins * thirds)):
+            yield READ_RANKS_KEY, "has thirds of documents that are in other position bins"
+    if not len(twelfths) or not len(thirds):
+        return
+    is_whole = np.full(len(twelfths), read.kind is ReadKind.ALL)
+    if read.tokens and part.counted_with is not CountedWith.TOKENIZER and part.half_octaves.any():
+        is_whole |= longest[owner] <= read.tokens
+        is_late = np.full(len(twelfths), read.part is Part.FIRST) & (shortest[owner] * thirds / 3 >= read.tokens)
+        if np.any(is_late & (twelfths < TWELFTHS)):
+            yield READ_RANKS_KEY, f"has evidence as read that is after the first {read.tokens:,} tokens"
+    # The same place, rounded in tokens instead of characters, may be in the next twelfth.
+    is_elsewhere = (twelfths >= TWELFTHS) | (abs(twelfths - 4 * thirds - 1.5) > 2.5)
+    if np.any(is_whole & is_elsewhere):
+        yield READ_RANKS_KEY, "has other places of evidence in what the model reads than in documents it reads whole"
 
 
 def sanitize_names(value: Any) -> Any:
@@ -184,9 +275,9 @@ def sanitize_names(value: Any) -> Any:
 def read_model(file: Path) -> tuple[str, str]:
     """Return the model's name and revision, from mteb's `model_meta.json` or, failing that, from the folders' names."""
     try:
-        meta = json.loads((file.parent / META_FILE).read_text(encoding="utf-8"))
+        meta = read_json(file.parent / META_FILE)
         names = meta["name"], meta["revision"]
-    except (ValueError, KeyError, TypeError):
+    except (GateError, KeyError, TypeError):
         names = file.parent.parent.name.replace("__", "/", 1), file.parent.name
     model, revision = (sanitized(str(name), None) for name in names)
     return model, revision
@@ -215,7 +306,7 @@ def rescore(file: Path) -> int:
 
 
 def _rescore_subset(file: Path, subset: str, scores: dict[str, Any]) -> None:
-    values = ResultValues(*read_ranks(file, subset, scores))
+    values = read_values(file, subset, scores)
     run = scores.setdefault(RUN_KEY, {})
     old_names = set(run.get(SCORE_NAMES_KEY, ()))
     new = rounded(score_result(values).to_json(values.profile.positions, taken=scores.keys() - old_names))

@@ -3,6 +3,7 @@
 A scheme may put a query in several bins (SQuAD-PosQ's buckets share their boundaries) or in none.
 """
 
+import re
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
@@ -12,6 +13,8 @@ import numpy as np
 from posir_tasks.axes import Axes
 from posir_tasks.evidence import Evidence, Integers
 
+#: Most position bins of a scheme.
+MAX_BINS = 1000
 #: Title of a length bucket that holds documents of any length.
 ALL_LENGTHS = "All lengths"
 
@@ -76,6 +79,19 @@ class RelativePositions:
         edges = np.linspace(0, 1, self.bins + 1)
         position = np.maximum(np.searchsorted(edges, midpoint, side="left") - 1, 0)
         return QueryCells(np.arange(len(evidence)), self.length_buckets(evidence), position.astype(np.int64))
+
+
+def find_scheme(name: str) -> PositionScheme | None:
+    """Return the scheme whose axes have this name; None if it is none of the schemes here, but of a plugin."""
+    numbers = [int(number) for number in re.findall(r"\d{1,9}", name)]
+    schemes: list[PositionScheme] = []
+    if name.startswith("relative-") and numbers and 0 < numbers[0] <= MAX_BINS:
+        schemes.append(RelativePositions(numbers[0], tuple(numbers[1:])))
+    elif name.startswith("absolute-"):
+        schemes.append(AbsolutePositions(tuple(zip(numbers[::2], numbers[1::2], strict=False))))
+    elif name.startswith("label-"):
+        schemes.append(LabeledPositions(tuple(name.split("-")[1:])))
+    return next((scheme for scheme in schemes if scheme.axes.scheme == name), None)
 
 
 def token_length_titles(bounds: tuple[int, ...]) -> tuple[str, ...]:

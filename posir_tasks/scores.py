@@ -11,12 +11,19 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from typing import Any, TypeAlias
 
+import numpy as np
+
+from posir_tasks.cells import check_counts, check_shapes, format_counts, parse_counts, reading_json
 from posir_tasks.document_ranks import DocumentRanks
+from posir_tasks.errors import PosirError, ProfileError
 from posir_tasks.estimates import Estimate
-from posir_tasks.evidence import Integers
+from posir_tasks.evidence import Integers, TokensRead
 from posir_tasks.profile import PositionProfile
+from posir_tasks.read_part import UNKNOWN, ReadPart
+from posir_tasks.result_schema import PROFILE_KEY, READ_KEY, SCHEMA, TOKENS_READ_KEY
 from posir_tasks.window_coverage import WindowCoverage
 
 #: Value of a score; None where it is undefined.
@@ -33,7 +40,7 @@ RESERVED = frozenset((
     "open_weights", "license", "reference", "task", "data", "data_revision", "length", "position", "subsets",
     "missing_subsets", "p_corrected", "verdict", "score", "score_low", "score_high", "score_key", "best_psi", "curve_tasks",
     "rank", "rank_first", "rank_last", "psi_rank", "psi_rank_first", "psi_rank_last", "paired", "partial", "comparable",
-    "other_data", "approximate", "change", "effect", "behind", "text", "at",
+    "other_data", "standing", "approximate", "change", "effect", "behind", "text", "at",
     "q1", "q2", "q3", "q4", "curve", "null_band", "window_end",
 ))  # fmt: skip
 
@@ -70,13 +77,61 @@ class ResultValues:
     """The additive values of a result, which all its scores are computed from. Values of one model and scheme add."""
 
     ranks: DocumentRanks
-    coverage: WindowCoverage | None = None
-    """None if the model's window or the documents' lengths are unknown."""
+    read: ReadPart = UNKNOWN
+    """The part of a text that the model reads."""
+    tokens_read: TokensRead | None = None
+    """The tokens of the corpus that it reads; None if unknown."""
 
     @property
     def profile(self) -> PositionProfile:
         """The position profile of the ranks."""
         return self.ranks.profile
+
+    @cached_property
+    def coverage(self) -> WindowCoverage | None:
+        """The evidence within the model's window; None if it reads all, or what it reads or the places are unknown."""
+        return WindowCoverage.derive(self.ranks, self.read)
+
+    def __add__(self, other: ResultValues) -> ResultValues:
+        if not isinstance(other, ResultValues):
+            return NotImplemented
+        ranks, read = self.ranks + other.ranks, self.read + other.read
+        tokens_read = self.tokens_read + other.tokens_read if self.tokens_read and other.tokens_read else None
+        return ResultValues(ranks, read, tokens_read)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields of a result that hold the values."""
+        tokens = {name: format_counts(column) for name, column in vars(self.tokens_read).items()} if self.tokens_read else None
+        return {
+            PROFILE_KEY: self.profile.to_json(),
+            **self.ranks.to_json(),
+            READ_KEY: self.read.to_json(),
+            **({TOKENS_READ_KEY: {"schema": SCHEMA, **tokens}} if tokens else {}),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> ResultValues:
+        """Read what `to_json` returned; other fields are ignored.
+
+        Raises:
+            ProfileError: A field is missing or damaged, or two of them disagree.
+            NewerSchemaError: A newer version of posir wrote it.
+        """
+        profile = PositionProfile.from_json(data.get(PROFILE_KEY, {}))
+        ranks = DocumentRanks.from_json(data, profile.axes, profile.queries)
+        if ranks.profile != profile:
+            raise ProfileError("The position profile and the ranks by document disagree.")
+        read, tokens_read = ReadPart.from_json(data.get(READ_KEY, {})), None
+        if TOKENS_READ_KEY in data:
+            try:
+                with reading_json(data[TOKENS_READ_KEY], SCHEMA, "tokens that are read"):
+                    columns = [np.array(parse_counts(data[TOKENS_READ_KEY][name]), np.int64) for name in ("read", "not_read")]
+                    check_shapes(profile.axes, [], columns)
+                    check_counts(*columns)
+                    tokens_read = TokensRead(*columns)
+            except PosirError as error:
+                raise ProfileError(str(error), TOKENS_READ_KEY) from error
+        return cls(ranks, read, tokens_read)
 
     def groups(self) -> Iterator[QueryGroup]:
         """Yield all queries, then the queries of each length bucket if there are several."""

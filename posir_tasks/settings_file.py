@@ -14,7 +14,8 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import to_jsonable_python
 
-from posir_tasks.errors import PosirError, summarize_error
+from posir_tasks.errors import PosirError
+from posir_tasks.gate import GateError, parse_yaml, read_yaml
 
 #: Parts of pydantic's path to a problem that are no fields: the alternatives of a union.
 NOT_A_FIELD = re.compile(r"[\[(]")
@@ -25,7 +26,7 @@ WIDTH = 100
 class Section(BaseModel):
     """A part of the settings: immutable, and an unknown field is an error. The docstring of a field describes it."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 
 
 Settings = TypeVar("Settings", bound=Section)
@@ -152,12 +153,9 @@ def _read_yaml(kind: type[Section], file: Path) -> dict[str, Any]:
     required = ", ".join(name for name, field in kind.model_fields.items() if field.is_required())
     expected = f"a YAML file with settings{f', at least {required}' if required else ''}"
     try:
-        values = yaml.safe_load(file.read_text(encoding="utf-8-sig"))
-    except FileNotFoundError:
-        raise PosirError(f"{file}: no such file. Expected {expected}.") from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, ValueError, RecursionError) as error:
-        reason = " ".join(str(error).split()) if isinstance(error, yaml.YAMLError) else summarize_error(error)
-        raise PosirError(f"{file}: not a YAML file in UTF-8 ({reason}).") from None
+        values = read_yaml(file)
+    except GateError as error:
+        raise PosirError(f"{error}. Expected {expected}.") from None
     if not isinstance(values, dict):
         raise PosirError(f"{file}: has no fields; expected {expected}.")
     return values
@@ -179,9 +177,9 @@ def _apply_override(values: dict[str, Any], override: str) -> None:
     if not separator or not all(path):
         raise PosirError(f"--set {override}: expected field=value, such as seed=7.")
     try:
-        value = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError):
-        raise PosirError(f"--set {override}: the value is not YAML; put quotes around text with special characters.") from None
+        value = parse_yaml(text, f"--set {override}")
+    except GateError as error:
+        raise PosirError(f"{error}; put quotes around text with special characters.") from None
     for part in path[:-1]:
         section = values.setdefault(part, {})
         if not isinstance(section, dict):

@@ -4,8 +4,8 @@ A file is refused if reading or showing it could do harm: because of its size or
 leaves its folder or impersonates another model. Whether its scores are correct is checked in `validation`.
 """
 
-import json
-import math
+import re
+import time
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,26 +15,30 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
+from posir_tasks import gate
 from posir_tasks.display.wording import sanitized
-from posir_tasks.errors import PosirError
+from posir_tasks.errors import PosirError, ProfileError
 from posir_tasks.evidence import Integers
-from posir_tasks.result_schema import PROFILE_KEY
-from posir_tasks.results import META_FILE, SubsetResult, find_experiment, read_ranks
+from posir_tasks.models.references import ORIGINS, model_origin
+from posir_tasks.result_schema import DIGEST_KEY, PROFILE_KEY, RUN_KEY
+from posir_tasks.results import META_FILE, NAN_PREFIX, SubsetResult, find_experiment, read_values
 from posir_tasks.tasks.catalog import find_task
 
+#: Name of the file with the pins of data, at the root of a repository of results.
+PINS = "pins.json"
 #: Largest file that is read. A result with 31 subsets, the most of any task, takes 0.8 MiB.
 MAX_BYTES = 4 * 2**20
-#: Deepest nesting that is read. A result needs 7.
-MAX_DEPTH = 16
-#: Largest integer that is read, in a score; JSON readers of other languages store numbers as doubles.
-MAX_INTEGER = 2**53
 #: Largest count in a cell; the task with the most queries, SQuAD-PosQ, has 92,749.
 MAX_COUNT = 10**7
 #: Longest model name and longest revision, which are folder names. The longest in mteb have 89 and 81 characters.
 MAX_NAME = 128
-#: mteb writes NaN for its nAUC scores if the metric is the same for every query; no other number may be NaN.
-MAY_BE_NAN = "nauc_"
-
+#: Earliest date of a result, in seconds since 1970: the start of 2020.
+FIRST_DATE = 1_577_836_800
+#: Seconds by which another computer's clock may be ahead.
+CLOCK_SKEW = 86_400
+DIGEST = re.compile(r"[0-9a-f]{16}")
+#: How mteb writes a missing revision.
+NO_REVISION = "no_revision"
 #: Names of tasks, subsets, schemes, length buckets and position bins, such as `(0.05, 0.10]`.
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9(\[][A-Za-z0-9 ._,()\[\]-]*$", max_length=MAX_NAME)]
 #: Titles of a profile's axes, such as `Q2: 513 to 1,024 tokens`.
@@ -260,6 +264,23 @@ def read_entry(file: Path) -> Entry | None:
     )
 
 
+def origin_problems(entry: Entry) -> Iterator[EntryProblem]:
+    """Yield what a result of a third party lacks to show where it is from: a public model and revision, data, a date."""
+    if origin := model_origin(entry.model):
+        message = f"is {ORIGINS[origin]}, which nobody else can run; publish the model on the Hub and evaluate it by its name"
+        yield EntryProblem(str(entry.file), message, field="name")
+    elif entry.revision.startswith(NO_REVISION):
+        message = "names no revision; run mteb with a model whose revision is known, such as --model-revision COMMIT"
+        yield EntryProblem(str(entry.file), message, field="revision")
+    if not isinstance(entry.date, int | float) or not FIRST_DATE <= entry.date <= time.time() + CLOCK_SKEW:
+        message = f"is {sanitized(entry.date)}; must be the time of the evaluation in seconds since 1970, not in the future"
+        yield EntryProblem(str(entry.file), message, field="date")
+    for result in entry.subsets:
+        if not all(DIGEST.fullmatch(part) for part in (result.data.corpus, result.data.queries)):
+            message = "must have the digests 'corpus' and 'queries' of 16 hexadecimal digits each; run the task again"
+            yield EntryProblem(str(entry.file), message, result.subset, f"{RUN_KEY}.{DIGEST_KEY}")
+
+
 def _check_shape(shape: type[JsonShape], data: Any, file: Path, subset: str | None = None) -> None:
     """Raise EntryError for the first field of a JSON object that is missing or not what is allowed."""
     try:
@@ -276,17 +297,15 @@ def _subset_result(file: Path, model: str, revision: str, task: str, scores: Map
     _check_shape(SubsetScores, scores, file, scores.get("hf_subset"))
     subset = scores["hf_subset"]
     try:
-        ranks, coverage = read_ranks(file, subset, scores)
+        values = read_values(file, subset, scores)
     except PosirError as error:
-        message = sanitized(str(error).removeprefix(f"{file}: subset '{subset}': "), 500)
-        raise EntryError(file, message, subset, PROFILE_KEY) from error
-    counted: list[Integers] = [ranks.profile.counts, ranks.profile.totals]
-    if coverage:
-        within = coverage.within_window
-        counted += [coverage.starts_beyond, coverage.ends_beyond, within.counts, within.totals]
+        field = (error.field if isinstance(error, ProfileError) else "") or PROFILE_KEY
+        message = str(error).removeprefix(f"{file}: subset '{subset}': ").removeprefix(f"field '{field}': ")
+        raise EntryError(file, sanitized(message, 500), subset, field) from error
+    counted: list[Integers] = [values.profile.counts, values.profile.totals]
     if any(np.any((counts < 0) | (counts > MAX_COUNT)) for counts in counted):
         raise EntryError(file, f"has a count that is not between 0 and {MAX_COUNT:,}", subset, PROFILE_KEY)
-    return SubsetResult(model, revision, task, subset, ranks, coverage, scores["position_run"], file)
+    return SubsetResult(model, revision, task, subset, values, scores["position_run"], file)
 
 
 def read_json(file: Path) -> Any:
@@ -299,36 +318,6 @@ def read_json(file: Path) -> Any:
     if file.is_symlink() or not file.is_file():
         raise EntryError(file, "is missing, or is not a regular file; links are not followed")
     try:
-        if file.stat().st_size > MAX_BYTES:
-            raise EntryError(file, f"is larger than {MAX_BYTES // 2**20} MiB, the most that is read")
-        data = json.loads(file.read_text(encoding="utf-8"), object_pairs_hook=_reject_duplicate_keys)
-    except (OSError, ValueError, RecursionError) as error:
-        raise EntryError(
-            file, f"is not readable JSON in UTF-8 ({type(error).__name__}: {sanitized(str(error), 200)})"
-        ) from error
-    _check_values(file, data, ())
-    return data
-
-
-def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Build an object from its pairs; raise ValueError for a repeated key, of which readers take different values."""
-    members: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in members:
-            raise ValueError(f"the key '{sanitized(key)}' occurs twice in one object")
-        members[key] = value
-    return members
-
-
-def _check_values(file: Path, value: Any, path: tuple[str, ...]) -> None:
-    """Raise EntryError for a value nested too deeply, or a number that is NaN (except nAUC), infinite or too large."""
-    if isinstance(value, dict | list):
-        if len(path) >= MAX_DEPTH:
-            raise EntryError(file, f"is nested more than {MAX_DEPTH} deep", field=".".join(path))
-        for key, item in value.items() if isinstance(value, dict) else (("[]", item) for item in value):
-            _check_values(file, item, (*path, key))
-    elif isinstance(value, float) and not math.isfinite(value):
-        if not (math.isnan(value) and "".join(path[-1:]).startswith(MAY_BE_NAN)):
-            raise EntryError(file, f"is {value}; numbers must be finite; write null if undefined", field=".".join(path))
-    elif isinstance(value, int) and abs(value) > MAX_INTEGER:
-        raise EntryError(file, "is an integer beyond 2 ** 53", field=".".join(path))
+        return gate.read_json(file, max_bytes=MAX_BYTES, nan_prefix=NAN_PREFIX)
+    except gate.GateError as error:
+        raise EntryError(file, error.problem) from error

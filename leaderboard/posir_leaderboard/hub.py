@@ -3,18 +3,22 @@
 import hashlib
 import logging
 import re
-from collections.abc import Iterator, Mapping
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http.client import responses
+from pathlib import Path
 from typing import Any, Literal
 
-from huggingface_hub import CommitInfo, CommitOperationAdd, HfApi, get_token
+from huggingface_hub import CommitInfo, CommitOperationAdd, HfApi, get_token, snapshot_download
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
 from huggingface_hub.hf_api import RepoFile
 
+from posir_leaderboard.entries import PINS
 from posir_tasks.display.wording import sanitized
 from posir_tasks.errors import PosirError
 
@@ -222,3 +226,43 @@ def retry_delay(headers: Mapping[str, str]) -> float | None:
     except (ValueError, TypeError):  # not a date, or one without a time zone
         limit = RATE_LIMIT.search(headers.get("ratelimit", ""))
         return float(limit[1]) if limit else None
+
+
+#: Name of a dataset repository.
+REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+#: Files that are downloaded from one.
+FILES = ("results/**/*.json", "reproduced/**/*.json", PINS)
+
+
+def is_repository(results: str) -> bool:
+    """Return whether results name a dataset repository: there is no such folder, and the name is valid."""
+    return not Path(results).exists() and REPOSITORY.fullmatch(results) is not None
+
+
+@contextmanager
+def open_results(results: str, patterns: Sequence[str] = FILES) -> Iterator[Path]:
+    """Yield a folder of results, or a temporary copy of the files of a dataset repository on the Hub.
+
+    Raises:
+        PosirError: It is neither, or the repository cannot be read.
+    """
+    if not is_repository(results):
+        if not Path(results).is_dir():
+            raise PosirError(f"{results}: no such folder. Give the --output-folder of `mteb run`, or ORG/NAME on the Hub.")
+        yield Path(results)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        # Files in the Hub's cache are links, which are refused in untrusted results; so they are copied.
+        snapshot = download(results, patterns)
+        yield Path(shutil.copytree(snapshot, Path(folder) / "results"))
+
+
+def download(repository: str, patterns: Sequence[str]) -> str:
+    """Download a dataset repository's results to the Hub's cache; return their folder; raise PosirError on failure."""
+    try:
+        return snapshot_download(repository, repo_type="dataset", allow_patterns=list(patterns))
+    except (OSError, HfHubHTTPError) as error:
+        raise PosirError(
+            f"{repository}: no such folder, and no dataset repository of the Hub that can be read ({type(error).__name__}). "
+            "Give the --output-folder of `mteb run`, or ORG/NAME; for a private repository, log in with `hf auth login`."
+        ) from error

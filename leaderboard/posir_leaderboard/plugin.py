@@ -1,4 +1,4 @@
-"""The hook implementation: `posir submit`, `check-results` and `leaderboard`."""
+"""The hook implementation: `posir submit` and `leaderboard`."""
 
 from posir_tasks.plugin_api import Command, hookimpl
 from posir_tasks.plugin_api.panels import LEADERBOARD
@@ -10,15 +10,9 @@ def posir_commands() -> list[Command]:
     return [
         Command(
             "submit",
-            "posir_leaderboard.command.submission:submit",
+            "posir_leaderboard.commands:submit",
             "Check results, and send them to a leaderboard.",
             LEADERBOARD,
         ),
-        Command(
-            "check-results",
-            "posir_leaderboard.command.submission:check_results",
-            "Check results as `posir submit` does; send nothing.",
-            LEADERBOARD,
-        ),
-        Command("leaderboard", "posir_leaderboard.command.board:app", "Build, serve and publish a leaderboard.", LEADERBOARD),
+        Command("leaderboard", "posir_leaderboard.commands:app", "Build, serve and publish a leaderboard.", LEADERBOARD),
     ]

@@ -10,30 +10,34 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import polars as pl
+from datasets import Dataset
 from mteb.results import TaskResult
 
-from posir_leaderboard.dataset import SubsetFacts, subset_facts
-from posir_leaderboard.entries import Entry, EntryProblem
+from posir_leaderboard.entries import DIGEST, Entry, EntryProblem, origin_problems
 from posir_tasks import document_ranks
 from posir_tasks.cells import CellCounts
 from posir_tasks.display.progress import progress
 from posir_tasks.display.wording import sanitized
-from posir_tasks.document_ranks import DocumentRanks
+from posir_tasks.document_keys import TITLES
+from posir_tasks.document_ranks import DocumentRanks, DocumentSet
 from posir_tasks.errors import DataError
-from posir_tasks.evidence import Integers, Truncation
-from posir_tasks.models.references import ORIGINS, model_origin
+from posir_tasks.evidence import Evidence, Integers, ReadEvidence
 from posir_tasks.plugin_api.scoring import score_result
 from posir_tasks.profile import DEPTH, PositionProfile
 from posir_tasks.ranks import RankedQueries, retrieval_scores
 from posir_tasks.result_schema import (
-    COVERAGE_KEY,
     DIGEST_KEY,
+    KEYS_KEY,
     PROFILE_KEY,
     RANKS_KEY,
+    READ_RANKS_KEY,
     REVISION_KEY,
     RUN_KEY,
     SCHEMA,
@@ -41,24 +45,32 @@ from posir_tasks.result_schema import (
     TOLERATED_KEY,
 )
 from posir_tasks.results import DECIMALS, SubsetResult
-from posir_tasks.scores import ResultValues
-from posir_tasks.sources.posir_rules import CORPUS_KEYS
+from posir_tasks.sources.checks import CheckedTable, read_columns
+from posir_tasks.sources.data import count_tolerated
+from posir_tasks.sources.digests import digest_data, digest_queries
+from posir_tasks.sources.posir import REPO_ID, build_evidence, read_domain
+from posir_tasks.sources.posir_rules import CORPUS_KEYS, QRELS, QUERIES, TITLE, PosirTables, tolerate_tables
+from posir_tasks.sources.repository import (
+    HubRepository,
+    LocalRepository,
+    Repository,
+    check_environment,
+    data_folder,
+    folder_name,
+)
 from posir_tasks.tasks.catalog import find_task
 from posir_tasks.tokens import CountedWith
-from posir_tasks.window_coverage import TruncatedEvidence, WindowCoverage
 
 if TYPE_CHECKING:
     from posir_tasks.tasks.base import PositionTask
 
+
 COMMIT = re.compile(r"[0-9a-f]{40}")
-DIGEST = re.compile(r"[0-9a-f]{16}")
 #: Largest difference between a rounded number and its exact value: half a unit of the last decimal, and errors of summation.
 ROUNDING = 0.5 * 10**-DECIMALS + 1e-9
 #: Two names of one number if every query has one relevant document.
 SYNONYMS = {"map_at_": "mrr_at_", "nauc_map_at_": "nauc_mrr_at_", "nauc_precision_at_": "nauc_recall_at_"}
 NAUC = re.compile(r"nauc_(ndcg|map|mrr|recall|precision)_at_\d+_(max|std|diff1)")
-#: How mteb writes a missing revision.
-NO_REVISION = "no_revision"
 #: Most problems that are reported for one subset.
 MAX_PROBLEMS = 20
 
@@ -80,12 +92,7 @@ def validate_entry(entry: Entry) -> list[EntryProblem]:
 
 
 def _completeness_problems(entry: Entry, task: type[PositionTask]) -> Iterator[EntryProblem]:
-    if origin := model_origin(entry.model):
-        message = f"is {ORIGINS[origin]}, which nobody else can run; publish the model on the Hub and evaluate it by its name"
-        yield _problem(entry, message, field="name")
-    elif entry.revision.startswith(NO_REVISION):
-        message = "names no revision; run mteb with a model whose revision is known, such as --model-revision COMMIT"
-        yield _problem(entry, message, field="revision")
+    yield from origin_problems(entry)
     yield from _file_problems(entry, task)
     submitted, expected = {result.subset for result in entry.subsets}, set(task.metadata.hf_subsets)
     if expected - submitted:
@@ -131,7 +138,7 @@ def _subset_problems(
         return
     # Scores of impossible counts may take forever to compute.
     languages = task.metadata.hf_subsets_to_langscripts[result.subset]
-    problems = [*count_problems(task, facts, result, languages), *rank_problems(task, facts, result)]
+    problems = [*count_problems(task, facts, result), *rank_problems(task, facts, result, languages)]
     problems = problems or list(score_problems(task, facts, result, scores))
     for field, message in problems:
         yield _problem(entry, message, result.subset, field)
@@ -152,89 +159,50 @@ def check_revision(revision: object, recorded: object, pinned: str) -> str | Non
     return None
 
 
-def count_problems(
-    task: type[PositionTask], facts: SubsetFacts, result: SubsetResult, languages: Sequence[str]
-) -> Iterator[tuple[str, str]]:
+def count_problems(task: type[PositionTask], facts: SubsetFacts, result: SubsetResult) -> Iterator[tuple[str, str]]:
     """Yield the counts that differ from the dataset or are impossible, as field and message.
 
-    The numbers of queries by cell and by length depend on the dataset alone, and so do estimates of those beyond a window.
+    The numbers of queries by cell and by length depend on the dataset alone.
     """
     expected = CellCounts.from_evidence(task.scheme, facts.evidence)
     memberships = np.bincount(task.scheme.cells(facts.evidence).query, minlength=len(facts.evidence))
     fewest, most = int(memberships.min(initial=1)), int(memberships.max(initial=1))
     yield from _cell_problems(PROFILE_KEY, result.profile, expected)
     yield from _total_problems(PROFILE_KEY, result.profile, fewest, most)
-    coverage, field = result.coverage, f"{COVERAGE_KEY}.within_window"
-    if coverage is None:
-        return
-    within = coverage.within_window
-    if coverage.window < 1:
-        yield COVERAGE_KEY, "is given, but needs a window of at least 1 token"
-        return
-    if within.axes.to_json() != result.profile.axes.to_json():
-        yield f"{field}.axes", "differ from those of the profile"
-        return
-    if coverage.counted_with is CountedWith.TOKENIZER:
-        yield from _coverage_problems(coverage, expected)
-    else:
-        yield from _estimate_problems(task, facts, coverage, languages)
-    yield from _total_problems(field, within, fewest, most)
-    if np.any(within.counts > result.profile.counts) or np.any(within.totals > result.profile.totals):
-        yield field, "counts more queries at a rank than the profile that contains it"
 
 
-def _estimate_problems(
-    task: type[PositionTask], facts: SubsetFacts, coverage: WindowCoverage, languages: Sequence[str]
+def rank_problems(
+    task: type[PositionTask], facts: SubsetFacts, result: SubsetResult, languages: Sequence[str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield how window coverage differs from the estimate that the dataset gives."""
-    truncated = TruncatedEvidence.estimate(coverage.window, facts.evidence, languages)
-    if truncated is None:
-        yield COVERAGE_KEY, "is an estimate, which needs a dataset with document lengths"
-        return
-    if coverage.counted_with is not truncated.counted_with:
-        yield f"{COVERAGE_KEY}.counted_with", f"is {coverage.counted_with}; must be {truncated.counted_with} or tokenizer"
-    recomputed = WindowCoverage.from_ranks(truncated, task.scheme, facts.evidence, np.zeros(len(facts.evidence), np.int64))
-    yield from _array_problems(f"{COVERAGE_KEY}.starts_beyond", coverage.starts_beyond, recomputed.starts_beyond)
-    yield from _array_problems(f"{COVERAGE_KEY}.ends_beyond", coverage.ends_beyond, recomputed.ends_beyond)
-    yield from _cell_problems(f"{COVERAGE_KEY}.within_window", coverage.within_window, recomputed.within_window.cell_counts())
-
-
-def _coverage_problems(coverage: WindowCoverage, expected: CellCounts) -> Iterator[tuple[str, str]]:
-    """Yield what is impossible in window coverage that was counted with the model's tokenizer, which is not at hand here."""
-    starts, ends = coverage.starts_beyond, coverage.ends_beyond
-    if np.any((starts < 0) | (starts > ends)):
-        yield f"{COVERAGE_KEY}.starts_beyond", "must be between 0 and ends_beyond: evidence that starts beyond also ends there"
-    within = coverage.within_window.totals.sum(axis=1)
-    yield from _array_problems(f"{COVERAGE_KEY}.ends_beyond", ends + within, expected.totals)
-
-
-def rank_problems(task: type[PositionTask], facts: SubsetFacts, result: SubsetResult) -> Iterator[tuple[str, str]]:
-    """Yield what in the ranks by document is not of the dataset's queries, as field and message."""
-    coverage, unranked = result.coverage, np.zeros(len(facts.evidence), np.int64)
-    estimated = coverage is not None and coverage.counted_with is not CountedWith.TOKENIZER
-    beyond = facts.evidence.estimate_beyond(coverage.window) if coverage and estimated else None
-    expected = DocumentRanks.from_ranks(task.scheme, facts.evidence, unranked, beyond, result.subset)
+    """Yield what in the ranks by document, and in the places of the evidence, is not of the dataset's queries."""
+    evidence = facts.evidence
+    estimate = ReadEvidence.estimate(result.values.read, evidence, languages)
+    expected = DocumentRanks.from_ranks(task.scheme, evidence, np.zeros(len(evidence), np.int64), estimate, result.subset)
     pairs = list(zip(result.ranks.sets, expected.sets, strict=False))
     if not result.ranks.same_queries(expected):
         yield RANKS_KEY, "are not those of the dataset's queries and documents"
     elif any(a.subset != b.subset for a, b in pairs):
         yield RANKS_KEY, f"are not those of the subset '{result.subset}'"
-    elif (coverage is None or estimated) and any(not np.array_equal(a.beyond, b.beyond) for a, b in pairs):
-        yield RANKS_KEY, "state other queries beyond the window than the dataset"
-    elif coverage and not _agrees(result.ranks, coverage):
-        yield COVERAGE_KEY, "does not follow from the ranks by document"
+    else:
+        for stated, computed in pairs:
+            yield from _place_problems(stated, computed, evidence)
 
 
-def _agrees(ranks: DocumentRanks, coverage: WindowCoverage) -> bool:
-    """Return whether window coverage has the counts that follow from the ranks by document."""
-    if any(len(part.beyond) != len(part.ranks) for part in ranks.sets):
-        return False
-    lengths = [ranks.cell_lengths[part.cells] for part in ranks.sets]
-    for least, stated in ((Truncation.BEYOND, coverage.starts_beyond), (Truncation.CUT, coverage.ends_beyond)):
-        beyond = [length[part.beyond >= least] for length, part in zip(lengths, ranks.sets, strict=True)]
-        if not np.array_equal(np.bincount(np.concatenate(beyond), minlength=len(stated)), stated):
-            return False
-    return ranks.within_window().profile == coverage.within_window
+def _place_problems(stated: DocumentSet, computed: DocumentSet, evidence: Evidence) -> Iterator[tuple[str, str]]:
+    """Yield the places of evidence that the dataset contradicts; those by a model's tokenizer cannot be computed here."""
+    if len(evidence.tokens) and not np.array_equal(stated.half_octaves, computed.half_octaves):
+        yield READ_RANKS_KEY, "state other lengths of documents than the dataset"
+    if len(computed.thirds) and not np.array_equal(stated.thirds, computed.thirds):
+        yield READ_RANKS_KEY, "state other thirds of documents than the dataset"
+    if not np.array_equal(stated.document_keys[:, TITLES], computed.document_keys[:, TITLES]):
+        yield KEYS_KEY, "state other titles of articles than the dataset"
+    if stated.counted_with is CountedWith.TOKENIZER or not len(computed.twelfths):
+        return
+    if stated.counted_with is not computed.counted_with:
+        ways = f"{computed.counted_with} or tokenizer" if computed.counted_with else "null, as no tokens are counted"
+        yield f"{READ_RANKS_KEY}.counted_with", f"is {stated.counted_with}; must be {ways}"
+    elif not np.array_equal(stated.twelfths, computed.twelfths):
+        yield READ_RANKS_KEY, "state other places of the evidence than the dataset"
 
 
 def _cell_problems(field: str, profile: PositionProfile, expected: CellCounts) -> Iterator[tuple[str, str]]:
@@ -271,17 +239,15 @@ def score_problems(
     others = {name for name in scores if NAUC.fullmatch(name)} | {"mteb_version", "previous_results_model_meta"}
     languages = task.metadata.hf_subsets_to_langscripts[result.subset]
     fixed = {"hf_subset": result.subset, "languages": languages, "main_score": low[task.metadata.main_score]}
-    coverage = result.coverage.to_json() if result.coverage else {"window": None}
-    # The ranks are compared as a value above: another version of zlib packs the same ones into another text.
-    ranks = {**scores[RANKS_KEY], "schema": document_ranks.SCHEMA}
-    values = {PROFILE_KEY: result.profile.to_json(), COVERAGE_KEY: coverage, RANKS_KEY: ranks}
-    computed = score_result(ResultValues(result.ranks, result.coverage))
+    # Packed columns are compared as values above: another version of zlib packs the same ones into another text.
+    packed = {key: {**scores[key], "schema": document_ranks.SCHEMA} for key in (RANKS_KEY, READ_RANKS_KEY, KEYS_KEY)}
+    values = result.values.to_json() | packed
+    computed = score_result(result.values)
     added = computed.to_json(result.profile.positions, taken={*low, *others, *fixed, *values, RUN_KEY})
     run = {
         "schema": SCHEMA,
         REVISION_KEY: result.run.get(REVISION_KEY),
-        # A result need not record it: of the Hub's data, the revision says enough.
-        **({DIGEST_KEY: expected_digest(facts, result.run[DIGEST_KEY])} if DIGEST_KEY in result.run else {}),
+        DIGEST_KEY: expected_digest(facts, result.run.get(DIGEST_KEY)),
         TOLERATED_KEY: expected_tolerated(facts, stated_tolerated(result)),
         "missing_subsets": [],
         "top_k": max(task.k_values),
@@ -382,3 +348,60 @@ def differences(expected: Any, actual: Any, field: str = "") -> Iterator[tuple[s
 
 def _problem(entry: Entry, message: str, subset: str | None = None, field: str | None = None) -> EntryProblem:
     return EntryProblem(str(entry.file), message, subset, field)
+
+
+@dataclass(frozen=True, eq=False)
+class SubsetFacts:
+    """Facts of a subset's data."""
+
+    evidence: Evidence
+    tolerated: Mapping[str, int]
+    """Tolerated rows by rule; of the corpus only if it was read."""
+    digest: Mapping[str, str]
+    """Digests of the content of `queries` and, if it was read, `corpus`."""
+
+
+@lru_cache(maxsize=64)
+def subset_facts(task: type[PositionTask], subset: str, revision: str, *, with_corpus: bool = False) -> SubsetFacts:
+    """Read the evidence of a builtin task's subset; cached, since many models have results on the same subset.
+
+    The revision is a commit on the Hub, or that of a dataset that is not there. A folder `POSIR_DATA` is read regardless of it.
+    PosIR's corpora, gigabytes of text, are read only on request.
+
+    Raises:
+        DataError: The data cannot be read, or has another revision.
+    """
+    from posir_tasks.tasks.posir import PosirTask
+    from posir_tasks.tasks.posq import PosqTask
+
+    if issubclass(task, PosirTask) and with_corpus:
+        data = read_domain(_repository(REPO_ID, revision), task.language.code, task.corpus_language.code, subset)
+    elif issubclass(task, PosirTask):
+        return _posir_facts(_repository(REPO_ID, revision), task.language.code, subset)
+    elif issubclass(task, PosqTask):
+        data = task.read_from(_repository(task.repo_id, revision))
+    else:
+        data = task().read_subset(subset)
+        if data.revision != revision:
+            raise DataError(f"{task.metadata.name}: this version of posir has revision {data.revision}, not {revision}.")
+    return SubsetFacts(data.evidence, data.tolerated, digest_data(data.corpus, data.queries, data.evidence))
+
+
+def _repository(repo_id: str, revision: str) -> Repository:
+    check_environment()
+    folder = data_folder()
+    return LocalRepository(folder / folder_name(repo_id)) if folder else HubRepository(repo_id, revision)
+
+
+def _posir_facts(repository: Repository, language: str, domain: str) -> SubsetFacts:
+    queries, qrels = (repository.fetch(f"{language}/{domain}/{name}") for name in ("queries.parquet", "qrels/test.parquet"))
+    tables = PosirTables(
+        CheckedTable("", pl.DataFrame()),
+        CheckedTable(str(queries), read_columns(queries, QUERIES, {TITLE: pl.String})),
+        CheckedTable(str(qrels), read_columns(qrels, QRELS)),
+        same_language=True,
+    )
+    kept, tolerated = tolerate_tables(tables)
+    evidence = build_evidence(kept)
+    texts = Dataset.from_polars(kept.queries.frame.select(pl.col("_id").alias("id"), "text"))
+    return SubsetFacts(evidence, count_tolerated(tolerated), {"queries": digest_queries(texts, evidence)})

@@ -1,23 +1,10 @@
-"""The types of a language model's answers, and how they are read from what it writes."""
+"""The types of a language model's answers."""
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterator
-from typing import Any, Literal, TypeVar
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-
-from posir_build.call_log import Completion
-from posir_build.chat_client import replace_surrogates
-from posir_tasks.errors import summarize_error
-
-
-class ModelAnswer(BaseModel):
-    """An answer in JSON. Servers are asked for exactly these fields; others in an answer are ignored."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore", json_schema_extra={"additionalProperties": False})
+from posir_tasks.language_models.prompt import ModelAnswer
 
 
 class AskedQuestion(ModelAnswer):
@@ -35,7 +22,7 @@ class AskedQuestions(ModelAnswer):
     questions: list[AskedQuestion]
 
 
-class Summary(ModelAnswer):
+class DocumentSummary(ModelAnswer):
     """A summary of a document (PosQ)."""
 
     summary: str
@@ -56,12 +43,6 @@ class PersonaQuery(ModelAnswer):
     query: str
     answer: str
     reasoning: str
-
-
-class OtherWordsQuestion(ModelAnswer):
-    """A question that a sentence answers, in other words than the sentence's (ours)."""
-
-    question: str
 
 
 class CitedEvidence(ModelAnswer):
@@ -129,69 +110,3 @@ class TranslationRating(ModelAnswer):
     accuracy: Rating
     completeness: Rating
     style: Rating
-
-
-AnswerT = TypeVar("AnswerT", bound=BaseModel)
-
-#: Where JSON is looked for in an answer, at most.
-MAX_STARTS = 50
-#: Words with which models refuse, at the start of an answer.
-REFUSAL = re.compile(
-    r"\W*(i(['’]m| am)? (sorry|unable|not able)|i can(no|['’])t|i apologi[sz]e|as an ai|sorry\b|unfortunately|es tut mir leid|"
-    r"ich kann (das|dies|nicht)|désolé|je suis désolé|lo siento|mi dispiace|desculpe|извините|к сожалению|"
-    r"申し訳|すみません|抱歉|对不起|很抱歉|죄송|عذر|آسف|"
-    r"(ich kann|je ne peux pas|no puedo|non posso|não posso|я не могу|nie mogę|我?(无法|不能)|لا أستطيع|لا يمكنني).{0,30}"
-    r"(helfen|übersetz|aider|tradui|ayudar|traduc|aiutar|tradu[rz]|ajudar|помочь|перев|pomóc|przetłum|帮助|协助|翻译|مساعد|ترجم))",
-    re.IGNORECASE,
-)
-
-
-class UnusableAnswerError(Exception):
-    """An answer that cannot be used; the text is the reason."""
-
-
-def parse_answer(completion: Completion, answer: type[AnswerT]) -> AnswerT:
-    """Return the answer that a language model wrote, with or without text around its JSON.
-
-    Raises:
-        UnusableAnswerError: It refused, its answer was cut off, or there is no JSON with the fields of the answer.
-    """
-    problem = "the answer has no JSON"
-    for value in _find_values(completion.text):
-        if value is None:
-            problem = "the answer's JSON is incomplete"
-            continue
-        try:
-            return answer.model_validate(value)
-        except ValidationError as error:
-            if "incomplete" not in problem:
-                problem = f"the answer's JSON has other fields ({summarize_error(error)})"
-    if completion.finish_reason in ("refusal", "content_filter") or REFUSAL.match(completion.text):
-        raise UnusableAnswerError("the model refused")
-    raise UnusableAnswerError("the answer was cut off" if completion.finish_reason == "length" else problem)
-
-
-def _find_values(text: str) -> Iterator[Any]:
-    """Yield the JSON objects in a text, and None for each brace that begins none."""
-    decoder, start = json.JSONDecoder(), text.find("{")
-    for _ in range(MAX_STARTS):
-        if start < 0:
-            return
-        try:
-            value, end = decoder.raw_decode(text, start)
-            yield _clean(value)
-        except (ValueError, RecursionError):
-            yield None
-            end = start + 1
-        start = text.find("{", end)
-
-
-def _clean(value: Any) -> Any:
-    """Replace what UTF-8 cannot represent."""
-    if isinstance(value, str):
-        return replace_surrogates(value)
-    if isinstance(value, list):
-        return [_clean(item) for item in value]
-    if isinstance(value, dict):
-        return {key: _clean(item) for key, item in value.items()}
-    return value

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from posir_build.records import Document, Question, StageResult, by_id, seeded_order
-from posir_build.rules import compute_margin
 from posir_build.settings import RerankRule, VerifySettings
+from posir_tasks.models.rerankers import compute_margin
 from posir_tasks.text.spans import find_third
 
 AUDIT_CHECK = "audit"

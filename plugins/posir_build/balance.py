@@ -24,7 +24,7 @@ from posir_build.records import (
     seeded_order,
 )
 from posir_build.settings import FIVE_LENGTHS, SMALLEST, BalanceSettings, CellLengths
-from posir_significance.power import Design, TruePsi, required_sample
+from posir_significance.api import Design, TruePsi, required_sample
 from posir_tasks.errors import PosirError
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.text.spans import find_third

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from posir_run.engine_options import Address, EngineName, EngineOption, choose_engine
+from posir_run.run_command import Address, EngineName, EngineOption, choose_engine
 from posir_run.worker import Settings
 from posir_tasks.command.format_option import TableFormat
 from posir_tasks.command.progress_option import with_progress
@@ -153,7 +153,6 @@ def agreement_command(
     print_as(format_, [build_agreement_table(counted)], records)
 
 
-@app.command("rate-translations")
 @with_progress
 def rate_translations_command(
     config: Config = None,
@@ -218,11 +217,11 @@ def show_ratings(
         png: Folder for pictures; None for none.
         format_: Of what is printed.
     """
-    from posir_build.call_log import CallLog
-    from posir_build.language_model import LoggedLanguageModel
     from posir_build.pipeline import LOG_FILE, locked
     from posir_build.rating_scores import build_rating_tables, compare_ratings, score_ratings
     from posir_build.translation_ratings import rate_translations
+    from posir_tasks.language_models.asking import LoggedLanguageModel
+    from posir_tasks.language_models.call_log import CallLog
 
     with locked(settings.work):
         model = LoggedLanguageModel(settings.llm, CallLog(settings.work / LOG_FILE))
@@ -239,7 +238,7 @@ def show_ratings(
         {"translations": len(sample.translations), "scores": scores, "agreement": agreement, "notes": notes},
     )
     if png:
-        from posir_build.rating_charts import build_rating_figures
+        from posir_build.rating_scores import build_rating_figures
         from posir_tasks.display.charts.figures import export
 
         export(build_rating_figures(scores, agreement), png, None, str)
@@ -247,11 +246,10 @@ def show_ratings(
 
 def show_plan(settings: BuildSettings, format_: OutputFormat) -> None:
     """Print what the stages take at most; Sample is run for that, and what has been answered is counted."""
-    from posir_build.documents import check_source
     from posir_build.estimate import describe_plan, estimate_stages
     from posir_build.pipeline import Tools, load_results, locked, run_stages
-    from posir_build.preflight import check_folders
-    from posir_build.run import describe_usage
+    from posir_build.run import check_folders, describe_usage
+    from posir_build.sample import check_source
 
     check_folders(settings)
     check_source(settings)
@@ -271,9 +269,12 @@ def time_rerankers(
     wanted = {"verify": settings.verify.rerankers, "false-negatives": settings.false_negatives.rerankers}
     if not any(wanted.values()) or not documents:
         return estimates
-    from posir_build.reranker_speed import add_reranker_seconds
-    from posir_build.rerankers import ModelReranker
+    from posir_build.estimate import add_reranker_seconds
+    from posir_tasks.models.rerankers import ModelReranker
 
-    rerankers = {stage: [ModelReranker(reranker, settings.language) for reranker in chosen] for stage, chosen in wanted.items()}
+    rerankers = {
+        stage: [ModelReranker(reranker.reference, settings.language, logits=reranker.logits) for reranker in chosen]
+        for stage, chosen in wanted.items()
+    }
     with track("Time the rerankers"):
         return add_reranker_seconds(estimates, rerankers, documents)

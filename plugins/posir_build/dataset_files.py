@@ -11,12 +11,13 @@ import polars as pl
 from pydantic import TypeAdapter
 
 from posir_build.records import Document, Question, by_id
-from posir_data.target import Target, write_domain
+from posir_data.importing import Target, write_domain
 from posir_tasks.display.numbers import format_percent
 from posir_tasks.display.tables import to_json
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
 from posir_tasks.files import atomic_write
+from posir_tasks.gate import parse_json, read_json
 from posir_tasks.sources.checks import CheckedTable
 from posir_tasks.sources.posir_rules import CORPUS, QRELS, QUERIES, PosirTables
 
@@ -84,10 +85,7 @@ def read_constructions(output: Path) -> dict[str, dict[str, Any]]:
 
 def _read_files(output: Path, name: str) -> dict[str, Any]:
     """Return the JSON of every file of a name below a folder, by `<language>/<domain>`."""
-    return {
-        file.parent.relative_to(output).as_posix(): json.loads(file.read_text(encoding="utf-8"))
-        for file in sorted(output.glob(f"*/*/{name}"))
-    }
+    return {file.parent.relative_to(output).as_posix(): read_json(file) for file in sorted(output.glob(f"*/*/{name}"))}
 
 
 def record_human_check(folder: Path, agreement: Sequence[Mapping[str, Any]], judged: Collection[str]) -> None:
@@ -104,7 +102,7 @@ def record_human_check(folder: Path, agreement: Sequence[Mapping[str, Any]], jud
     file = folder / PROVENANCE_FILE
     if not file.is_file():
         raise PosirError(f"{folder}: has no {PROVENANCE_FILE}. Name the folder of a domain, such as data/NAME/eng-Latn/notes.")
-    known = {json.loads(line)["id"] for line in file.read_text(encoding="utf-8").splitlines()}
+    known = {parse_json(line, file)["id"] for line in file.read_text(encoding="utf-8").splitlines()}
     # A sample of a build with a held-out part has questions of both parts, and says as much about either.
     if not known.intersection(judged):
         raise PosirError(f"{folder}: has none of the {pluralize(len(judged), 'judged question')}. Name the domain they are of.")
@@ -144,12 +142,28 @@ def build_card(constructions: Mapping[str, Mapping[str, Any]], human_checks: Map
     return "\n".join(lines) + "\n"
 
 
-def _describe_models(settings: Mapping[str, Any]) -> str:
-    """Return which language model did what, as `questions and spans by A, grades by B`."""
-    work: dict[str, list[str]] = {}
+def list_answering_models(questions: Sequence[Question]) -> dict[str, list[str]]:
+    """Return the language models, as their servers name them, by what they did: questions, spans and grades."""
+    done: dict[str, set[str]] = {"questions": {question.model for question in questions}, "spans": set(), "grades": set()}
+    for verdict in (verdict for question in questions for verdict in question.verdicts):
+        if verdict.check == "located" or verdict.check.startswith(("relevance", "leave-span-out")):
+            done["spans" if verdict.check == "located" else "grades"].add(verdict.judge.rpartition(" ")[0])
+    return {result: sorted(models) for result, models in done.items()}
+
+
+def _describe_models(construction: Mapping[str, Any]) -> str:
+    """Return which language model did what, as `questions and spans by A (answered as A-2024), grades by B`."""
+    work: dict[tuple[str, ...], list[str]] = {}
+    settings = construction["settings"]
     for stage, result in (("ask", "questions"), ("locate", "spans"), ("verify", "grades")):
-        work.setdefault((settings[stage]["llm"] or settings["llm"])["model"], []).append(result)
-    return ", ".join(f"{' and '.join(results)} by `{model}`" for model, results in work.items())
+        asked = (settings[stage]["llm"] or settings["llm"])["model"]
+        others = [model for model in construction["answered_by"][result] if model != asked]
+        work.setdefault((asked, *others), []).append(result)
+    described = []
+    for (asked, *served), results in work.items():
+        names = f" (answered as {', '.join(f'`{name}`' for name in served)})" if served else ""
+        described.append(f"{' and '.join(results)} by `{asked}`{names}")
+    return ", ".join(described)
 
 
 def _describe_domain(path: str, construction: Mapping[str, Any]) -> list[str]:
@@ -159,7 +173,7 @@ def _describe_domain(path: str, construction: Mapping[str, Any]) -> list[str]:
         "",
         f"- {construction['documents']:,} documents from `{settings['documents']}` (license: {construction['license']}), "
         f"{construction['questions']:,} questions ({construction['part']})",
-        f"- {_describe_models(settings)}; method `{settings['ask']['method']}`, seed {settings['seed']}",
+        f"- {_describe_models(construction)}; method `{settings['ask']['method']}`, seed {settings['seed']}",
         "",
         "| stage | in | out | discarded because |",
         "| --- | ---: | ---: | --- |",

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from posir_build import ask, locate, translate, verify
-from posir_build.language_model import compute_cost, format_cost
-from posir_build.prompts import PromptTemplate
 from posir_build.records import Document, StageResult
-from posir_build.settings import AskMethod, BuildSettings, LanguageModelSettings, RelevanceRule, RemovalRule, RerankRule
+from posir_build.settings import AskMethod, BuildSettings, RelevanceRule, RemovalRule, RerankRule
 from posir_tasks.display.numbers import MISSING, format_count, format_number
 from posir_tasks.display.presentation import TableResult
 from posir_tasks.display.progress import format_seconds
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.display.wording import pluralize
+from posir_tasks.language_models.prompt import PromptTemplate
+from posir_tasks.language_models.settings import LanguageModelSettings, compute_cost, format_cost
+from posir_tasks.models.rerankers import BatchReranker, Pair
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.tokens import BYTES_PER_TOKEN, estimate_tokens
 
@@ -243,3 +245,46 @@ def _explain_plan(models: Sequence[LanguageModelSettings], *, timed: bool) -> It
             "Reranking: time on this machine, from a few pairs; less where pairs share texts, since an embedder encodes each "
             "text once."
         )
+
+
+#: Pairs of the benchmark. The first is scored before, which loads the model.
+PAIRS = 16
+#: Characters of a document that stand for a question.
+QUESTION_CHARACTERS = 80
+
+
+def add_reranker_seconds(
+    estimates: Sequence[StageEstimate], rerankers: Mapping[str, Sequence[BatchReranker]], documents: Sequence[Document]
+) -> list[StageEstimate]:
+    """Return estimates with the seconds that their rerankers take at most: if every pair has a text of its own.
+
+    Args:
+        estimates: Of the stages; their pairs are those of all rerankers of the stage together.
+        rerankers: By stage.
+        documents: Of the build; at least one.
+    """
+    longest = sorted(documents, key=lambda document: document.tokens)
+    texts = [longest[len(longest) * place // PAIRS].text for place in range(PAIRS)]
+    pairs = [(text[:QUESTION_CHARACTERS], text) for text in texts]
+    seconds = {
+        stage: [measure_seconds(reranker, pairs) for reranker in of_stage] for stage, of_stage in rerankers.items() if of_stage
+    }
+    return [
+        replace(
+            estimate,
+            reranker_seconds=sum(seconds[estimate.stage]) * estimate.reranker_pairs / len(seconds[estimate.stage]),
+        )
+        if estimate.stage in seconds
+        else estimate
+        for estimate in estimates
+    ]
+
+
+def measure_seconds(reranker: BatchReranker, pairs: Sequence[Pair]) -> float:
+    """Return how many seconds a reranker takes per pair, once it is loaded."""
+    for _ in reranker.score_batches([pairs[:1]]):
+        pass
+    started = time.perf_counter()
+    for _ in reranker.score_batches([pairs]):
+        pass
+    return (time.perf_counter() - started) / len(pairs)

@@ -17,14 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posir_build import rules
-from posir_build.language_model import BuiltValues, LanguageModel
+from posir_build.cluster import Reranker
 from posir_build.records import Discarded, Document, Question, QuestionVerdict, StageResult, by_id
-from posir_build.rerankers import Reranker
 from posir_build.settings import FalseNegativeSettings, RemovalRule
 from posir_build.verify import RELEVANCE
+from posir_tasks.language_models.asking import BuiltValues, LanguageModel
 
 if TYPE_CHECKING:
-    from posir_build.recall import Recall
+    from posir_build.cluster import Recall
 
 Scores = NDArray[np.float64]
 

@@ -7,20 +7,20 @@ questions: judgments of one question by several people are not independent, and 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
 from posir_build.balance import BalanceCell, CellScheme
 from posir_build.records import Document, Question, StageResult, by_id, seeded_order
-from posir_build.sheets import write_sheet_rows
 from posir_significance.intervals import wilson_interval
-from posir_tasks.csv_files import read_csv_rows
 from posir_tasks.display.numbers import format_count, format_interval, format_percent
-from posir_tasks.display.tables import Table, build_columns
+from posir_tasks.display.tables import Table, build_columns, format_csv
 from posir_tasks.errors import DataError
 from posir_tasks.estimates import Estimate
+from posir_tasks.files import atomic_write
+from posir_tasks.gate import read_csv_rows
 
 #: What a person judges, yes or no, each in a column.
 JUDGMENTS = {
@@ -83,6 +83,18 @@ def write_sheet(file: Path, result: StageResult, questions: Sequence[Question]) 
         verdicts = "; ".join(f"{verdict.check} {verdict.values}" for verdict in question.verdicts)
         rows.append((question.id, question.text, question.answer, mark_span(known[question.document], question), verdicts))
     write_sheet_rows(file, COLUMNS, rows)
+
+
+def write_sheet_rows(file: Path, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Write a CSV file for people to fill in; the last columns, for which a row has no cell, are left empty.
+
+    Raises:
+        PosirError: The file cannot be written.
+    """
+    filled = ([*(cell.replace("\r\n", "\n") for cell in row), *("" for _ in columns[len(row) :])] for row in rows)
+    with atomic_write(file) as part:
+        # With a byte-order mark, or spreadsheets take UTF-8 for something else.
+        part.write_text(format_csv(columns, filled), encoding="utf-8-sig", newline="")
 
 
 def mark_span(document: Document, question: Question) -> str:

@@ -11,13 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from posir_build import answers
-from posir_build.answers import UnusableAnswerError
-from posir_build.language_model import BuiltValues, LanguageModel
-from posir_build.matching import QuoteError, find_quote
-from posir_build.prompts import load_prompt
+from posir_build.matching import QuoteError, find_quote, number_sentences
 from posir_build.records import POSITIONS, Discarded, Document, Question, QuestionVerdict, StageResult, by_id
 from posir_build.settings import LocateSettings
-from posir_build.texts import number_sentences
+from posir_tasks.language_models.asking import BuiltValues, LanguageModel
+from posir_tasks.language_models.prompt import UnusableAnswerError, load_prompt
 from posir_tasks.sources.spans import find_occurrences
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.spans import Span, find_third

@@ -10,28 +10,102 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
+from pydantic import TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass as validated
 
 from posir_build import ask, false_negatives, locate, translate, verify
 from posir_build.ask import AskRequest, ask_questions
 from posir_build.balance import HELD_OUT, PUBLIC, SPLIT_CHECK, balance_questions, find_needed_questions
-from posir_build.call_log import CallLog
-from posir_build.dataset_files import read_constructions, write_card, write_dataset
-from posir_build.documents import digest_source, read_texts
-from posir_build.language_model import LanguageModel, LoggedLanguageModel
-from posir_build.records import Question, StageResult
-from posir_build.sample import sample_documents
+from posir_build.dataset_files import list_answering_models, read_constructions, write_card, write_dataset
+from posir_build.records import Discarded, Document, Question, StageResult
+from posir_build.sample import digest_source, read_texts, sample_documents
 from posir_build.settings import BuildSettings, RerankerSettings
-from posir_build.stage_files import StageFiles, compute_fingerprint
 from posir_build.stage_report import StageRow, build_rows, build_translation_rows
-from posir_data.target import Target
+from posir_data.importing import Target
+from posir_tasks.digests import digest_json
 from posir_tasks.display.progress import track
-from posir_tasks.errors import PosirError
+from posir_tasks.errors import PosirError, summarize_error
+from posir_tasks.files import atomic_write
+from posir_tasks.language_models.asking import LanguageModel, LoggedLanguageModel
+from posir_tasks.language_models.call_log import CallLog
 from posir_tasks.models.references import ModelReference
 from posir_tasks.text.tokenizer import load_tokenizer
 
 if TYPE_CHECKING:
-    from posir_build.cluster import StartEngine
-    from posir_build.recall import Recall
+    from posir_build.cluster import Recall, StartEngine
+
+#: Schema version of the files; raise it if the records change, and every stage is run again (answered calls are kept).
+SCHEMA = 2
+
+
+@validated(frozen=True)
+class StageFile:
+    """A result as it is saved. Texts of documents are in the file of the stage that sets them; other files have ids only."""
+
+    schema_version: int
+    stage: str
+    fingerprint: str
+    document_ids: tuple[str, ...]
+    documents: tuple[Document, ...] | None
+    questions: tuple[Question, ...]
+    discarded: tuple[Discarded, ...]
+    notes: tuple[str, ...]
+    counts: dict[str, int]
+
+
+ADAPTER = TypeAdapter(StageFile)
+
+
+def compute_fingerprint(*parts: Any) -> str:
+    """Return a digest of values that JSON can represent and of the schema of stage files."""
+    return digest_json([SCHEMA, *parts])
+
+
+class StageFiles:
+    """The results in a work folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def _file(self, stage: str) -> Path:
+        return self._folder / f"{stage}.json"
+
+    def load(self, stage: str, fingerprint: str, before: StageResult | None) -> StageResult | None:
+        """Return the result of a stage; None if there is none, or it depends on something that has changed.
+
+        Args:
+            stage: Name of the stage.
+            fingerprint: What it must have been computed from.
+            before: Result of the stage before, which has the texts of documents.
+        """
+        file = self._file(stage)
+        if not file.is_file():
+            return None
+        try:
+            stored = ADAPTER.validate_json(file.read_bytes())
+        except (OSError, ValidationError) as error:
+            raise PosirError(
+                f"{file}: cannot be read ({summarize_error(error)}). Remove it to run the stage again; answered calls are kept."
+            ) from error
+        if (stored.schema_version, stored.fingerprint) != (SCHEMA, fingerprint):
+            return None
+        documents = stored.documents
+        if documents is None:
+            known = {document.id: document for document in (before.documents if before else ())}
+            documents = tuple(known[name] for name in stored.document_ids)
+        return StageResult(documents, stored.questions, stored.discarded, stored.notes, stored.counts)
+
+    def save(self, stage: str, fingerprint: str, result: StageResult, before: StageResult | None) -> None:
+        """Write the result of a stage."""
+        known = set(before.documents) if before else set()
+        documents = None if known.issuperset(result.documents) else result.documents
+        ids = tuple(document.id for document in result.documents)
+        content = StageFile(
+            SCHEMA, stage, fingerprint, ids, documents, result.questions, result.discarded, result.notes, result.counts
+        )
+        with atomic_write(self._file(stage)) as part:
+            part.write_bytes(ADAPTER.dump_json(content, indent=1))
+
 
 #: Files of a work folder.
 LOG_FILE, LOCK_FILE = "calls.sqlite", "lock"
@@ -71,21 +145,23 @@ class Tools:
         """Return rerankers; models are loaded when they first score."""
         from datasets import disable_progress_bars
 
-        from posir_build.cluster import ClusterReranker
-        from posir_build.rerankers import LoggedReranker, ModelReranker
+        from posir_build.cluster import ClusterReranker, LoggedReranker
+        from posir_tasks.models.rerankers import ModelReranker
 
         # The stage has a bar of its own; that of `datasets` would appear for every batch.
         disable_progress_bars()
         language, start = self.settings.language, self._start_engine
-        return [
-            LoggedReranker(ClusterReranker(reranker, language, start) if start else ModelReranker(reranker, language), self.log)
+        opened = [
+            ClusterReranker(reranker.reference, language, start, logits=reranker.logits)
+            if start
+            else ModelReranker(reranker.reference, language, logits=reranker.logits)
             for reranker in wanted
         ]
+        return [LoggedReranker(reranker, self.log) for reranker in opened]
 
     def recall(self, model: ModelReference) -> Recall:
         """Return an embedder that finds the nearest texts."""
-        from posir_build.cluster import ClusterRecall
-        from posir_build.recall import EmbedderRecall
+        from posir_build.cluster import ClusterRecall, EmbedderRecall
 
         language = self.settings.language
         return ClusterRecall(model, language, self._start_engine) if self._start_engine else EmbedderRecall(model, language)
@@ -348,6 +424,7 @@ def _write_part(
         "part": part,
         "license": settings.license,
         "settings": settings_record(settings),
+        "answered_by": list_answering_models(result.questions),
         "stages": rows_as_records(rows),
         "content": compute_fingerprint(_list_content(result)),
     }

@@ -1,4 +1,4 @@
-"""The hook implementation: `posir build`."""
+"""The hook implementation: `posir build` and the study of translations."""
 
 from posir_tasks.plugin_api import Command, hookimpl
 from posir_tasks.plugin_api.panels import DATA
@@ -9,4 +9,7 @@ def posir_commands() -> list[Command]:
     """Return the declarations."""
     return [
         Command("build", "posir_build.commands:app", "Build a dataset of questions about your documents.", DATA),
+        Command(
+            "study rate-translations", "posir_build.commands:rate_translations_command", "Rate translations by a judge.", DATA
+        ),
     ]

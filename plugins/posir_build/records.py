@@ -21,7 +21,7 @@ class Document:
     id: str
     text: str
     tokens: int
-    """Its length."""
+    """Its length; of a translation, that of the original."""
     source: str
     """File and row that it was read from."""
 
@@ -50,6 +50,7 @@ class Question:
     position: str
     """The position that was asked for, one of `POSITIONS`; where the evidence is follows from `span`."""
     model: str
+    """The name that the server gives it."""
     prompt: str
     """Name and version of the prompt that it was asked for with."""
     details: dict[str, str] = field(default_factory=dict)

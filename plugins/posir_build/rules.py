@@ -9,9 +9,6 @@ from numpy.typing import NDArray
 
 Scores = NDArray[np.float64]
 
-#: Decimals of a margin.
-DECIMALS = 12
-
 
 def ranks_target_first(scores: Scores, target: int) -> bool:
     """Return whether every reranker scores the target segment above every other (PosQ, arXiv 2505.13950, appendix A.2).
@@ -21,15 +18,6 @@ def ranks_target_first(scores: Scores, target: int) -> bool:
         target: Index of the segment that has the evidence.
     """
     return bool((scores[:, [target]] > np.delete(scores, target, axis=1)).all())
-
-
-def compute_margin(scores: Scores, target: int) -> float:
-    """Return the margin of the target segment (Built-in or Learned, arXiv 2605.26578, section 3.1.3).
-
-    m = min over rerankers of [score of the target - highest score of another segment]; arguments as in `ranks_target_first`.
-    Rounding errors are removed: 0.7 - 0.4 is a margin of 0.3.
-    """
-    return round(float((scores[:, target] - np.delete(scores, target, axis=1).max(axis=1)).min()), DECIMALS)
 
 
 def needs_span(with_span: Scores, without_span: Scores) -> bool:

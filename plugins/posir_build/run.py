@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posir_build.audit import MarginPool, MarginRange, audit_ranges, count_pools, list_checked, summarize_audit
-from posir_build.call_log import Usage
-from posir_build.documents import check_source
-from posir_build.language_model import compute_cost, format_cost
+from posir_build.balance import check_psi
+from posir_build.dataset_files import read_constructions
 from posir_build.pipeline import (
     STAGE_NAMES,
     Tools,
@@ -19,10 +19,11 @@ from posir_build.pipeline import (
     locked,
     rows_as_records,
     run_stages,
+    settings_record,
     write_results,
 )
-from posir_build.preflight import check_build, check_folders
 from posir_build.records import StageResult
+from posir_build.sample import check_source
 from posir_build.settings import BuildSettings
 from posir_build.stage_report import (
     StageRow,
@@ -33,14 +34,79 @@ from posir_build.stage_report import (
     describe_kept,
     describe_lost_documents,
 )
+from posir_data.importing import Target
 from posir_tasks.display.presentation import Presentable, to_paragraphs
 from posir_tasks.display.sections import DisplaySection
 from posir_tasks.display.tables import Table, to_markdown
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
+from posir_tasks.language_models.call_log import Usage
+from posir_tasks.language_models.settings import compute_cost, format_cost
+from posir_tasks.models.references import ModelReference
 
 if TYPE_CHECKING:
     from posir_build.cluster import StartEngine
+
+
+def check_build(settings: BuildSettings) -> None:
+    """Check what a complete build reads and writes.
+
+    Raises:
+        PosirError: There are no documents, a folder cannot be used, a dataset of other settings is in the way, a reranker or
+            the embedder is unknown, or the PSI is not possible.
+    """
+    check_folders(settings)
+    check_source(settings)
+    for output in settings.outputs():
+        _check_output(settings, output)
+    check_psi(settings.balance)
+    _check_models(settings)
+
+
+def check_folders(settings: BuildSettings) -> None:
+    """Raise PosirError if a build would write among its documents, and read its own report and dataset card as documents."""
+    documents = Path(settings.documents).expanduser()
+    if documents.is_dir():
+        for name, folder in (("work", settings.work_folder), *(("output", output) for output in settings.outputs())):
+            if folder.resolve().is_relative_to(documents.resolve()):
+                raise PosirError(
+                    f"{name}: {folder}: is in the folder of the documents, {settings.documents}; its text files would be read "
+                    f"as documents. Set `{name}` to a folder outside, or move the documents to a folder of their own."
+                )
+
+
+def _check_output(settings: BuildSettings, output: Path) -> None:
+    parent = next(folder for folder in (output, *output.absolute().parents) if folder.exists())
+    if not (parent.is_dir() and os.access(parent, os.W_OK)):
+        raise PosirError(f"output: {output}: cannot be written, since {parent} is no writable folder. Set another `output`.")
+    constructions = read_constructions(output)
+    wanted = settings_record(settings)
+    for language in (settings.language, *settings.translate.languages):
+        folder = Target(language, settings.domain, output).folder
+        before = constructions.get(f"{language}/{settings.domain}", {}).get("settings")
+        if folder.exists() and before != wanted:
+            changed = [name for name, value in wanted.items() if before and before.get(name) != value]
+            reason = f"was built with other settings ({', '.join(changed)})" if before else "is not of `posir build`"
+            raise PosirError(
+                f"{folder}: already exists, and {reason}. Remove it, or set another `output` or `domain`; answered calls are "
+                "saved, and are not paid again."
+            )
+
+
+def _check_models(settings: BuildSettings) -> None:
+    rerankers, search = list(settings.verify.rerankers), settings.false_negatives
+    models = {ModelReference(reranker.model, reranker.revision) for reranker in rerankers}
+    if settings.ask.persona_embedder is not None:
+        models |= {ModelReference(settings.ask.persona_embedder)}
+    if search.embedder is not None:
+        models |= {ModelReference(search.embedder, search.revision)}
+        models |= {ModelReference(reranker.model, reranker.revision) for reranker in search.rerankers}
+    if models:
+        from posir_tasks.models.registry import find_model
+
+        for model in sorted(models, key=lambda model: model.name):
+            find_model(model)
+
 
 #: The report in the work folder.
 REPORT_FILE = "report.md"

@@ -7,18 +7,81 @@ discarded or named.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
-from posir_build.documents import BuildText
 from posir_build.records import Discarded, Document, StageResult, seeded_order
-from posir_build.settings import LengthBucket, LengthUnit, SampleSettings
+from posir_build.settings import BuildSettings, LengthBucket, LengthUnit, SampleSettings
+from posir_tasks.digests import digest
 from posir_tasks.display.progress import track
 from posir_tasks.display.wording import pluralize
-from posir_tasks.sources.formats.passages import SkippedText
+from posir_tasks.errors import DataError
+from posir_tasks.sources.formats.catalog import is_hub_name
+from posir_tasks.sources.formats.passages import Passage, SkippedText, describe_skipped
+from posir_tasks.sources.opening import Dataset, open_data
 from posir_tasks.text.language_detection import detect_other_language
 from posir_tasks.text.words import count_words
+
+
+@dataclass(frozen=True)
+class BuildText:
+    """A text as it was read."""
+
+    id: str
+    text: str
+    source: str
+    repeated_id: str = ""
+    """The id that its file states, if another file has it, too; `id` is then `FILE:ID`."""
+
+
+def open_source(settings: BuildSettings) -> Dataset:
+    """Open the documents of a build; raise PosirError if there are none of that name."""
+    return open_data(settings.documents, column=settings.text_field, id_column=settings.id_field, revision=settings.revision)
+
+
+def read_texts(settings: BuildSettings) -> Iterator[BuildText | SkippedText]:
+    """Yield the texts of a source, whose ids are unique, and what in it cannot be read.
+
+    An id that an earlier file has, too, gets the name of its file in front: `b.jsonl:3`.
+
+    Raises:
+        DataError: The source does not exist or cannot be read, or two texts of one file have one id.
+    """
+    names, in_files = set[str](), set[tuple[str, str]]()
+    for number, item in enumerate(open_source(settings).read_texts()):
+        if isinstance(item, SkippedText):
+            yield item
+            continue
+        stated = item.id or str(number)
+        name = f"{item.file}:{stated}" if stated in names else stated
+        if (item.file, stated) in in_files or name in names:
+            raise DataError(f"{item.where}: another document of this file has the id {stated!r} too; ids must be unique in it.")
+        names.add(name)
+        in_files.add((item.file, stated))
+        yield BuildText(name, item.text, item.where, stated if name != stated else "")
+
+
+def check_source(settings: BuildSettings) -> None:
+    """Raise DataError if a local source does not exist or has no text that can be read."""
+    path = Path(settings.documents).expanduser()
+    if not path.exists() and is_hub_name(settings.documents):
+        return
+    skipped = []
+    for item in open_source(settings).read_texts():
+        if isinstance(item, Passage):
+            return
+        skipped.append(item)
+    raise DataError(f"documents: {settings.documents}: has no text that can be read. {describe_skipped(skipped)}".rstrip())
+
+
+def digest_source(settings: BuildSettings) -> str:
+    """Return a digest of the content of local files; of a dataset on the Hub, of its name and the revision in the settings."""
+    local = Path(settings.documents).expanduser().exists()
+    return digest(settings.documents, settings.revision or "", open_source(settings).find_revision() if local else "").hex()
+
 
 #: Permutations of a MinHash, and words or characters of a shingle.
 PERMUTATIONS, SHINGLE = 128, 5
@@ -85,12 +148,18 @@ def sample_documents(
     buckets = settings.buckets()
     measures = {LengthUnit.TOKENS: count_tokens, LengthUnit.WORDS: count_words, LengthUnit.CHARACTERS: len}
     unit = settings.measured
-    discarded, grouped = _group_by_length(texts, buckets, count_tokens, measures[unit], unit)
+    repeated: list[BuildText] = []
+    discarded, grouped = _group_by_length(_note_repeated(texts, repeated), buckets, count_tokens, measures[unit], unit)
     unread = len(discarded)
     quotas = share_out(settings.documents, [bucket.share for bucket in buckets])
     duplicates = NearDuplicates(settings.near_duplicate) if settings.near_duplicate else None
     kept: list[Document] = []
     notes: list[str] = []
+    if repeated:
+        first = repeated[0]
+        notes.append(
+            f"{pluralize(len(repeated), 'document')} whose id an earlier file has, too: named FILE:ID, such as {first.id}"
+        )
     with track("Filter documents", sum(map(min, quotas, map(len, grouped)))) as advance:
         for bucket, quota, group in zip(buckets, quotas, grouped, strict=True):
             before = len(kept)
@@ -109,6 +178,14 @@ def sample_documents(
     read = sum(map(len, grouped)) + unread
     kept.sort(key=lambda document: document.id)
     return StageResult(tuple(kept), (), tuple(discarded), tuple(notes), {"documents read": read})
+
+
+def _note_repeated(texts: Iterable[BuildText | SkippedText], repeated: list[BuildText]) -> Iterator[BuildText | SkippedText]:
+    """Yield texts; add those whose ids were made unique to `repeated`."""
+    for text in texts:
+        if isinstance(text, BuildText) and text.repeated_id:
+            repeated.append(text)
+        yield text
 
 
 def _group_by_length(

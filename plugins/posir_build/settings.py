@@ -2,94 +2,22 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from enum import StrEnum
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, HttpUrl, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from posir_data.target import DOMAIN_NAME, DOMAIN_RULE
+from posir_data.importing import DOMAIN_NAME, DOMAIN_RULE
 from posir_tasks.errors import PosirError
 from posir_tasks.language_codes import check_code
+from posir_tasks.language_models.settings import Count, LanguageModelSettings
+from posir_tasks.models.references import ModelReference
 from posir_tasks.settings_file import Section
 
-#: Environment variable with the address of a server, as in OpenAI's client, and the address without it.
-ADDRESS_VARIABLE, OPENAI = "OPENAI_BASE_URL", "https://api.openai.com/v1"
-
 Share = Annotated[float, Field(ge=0, le=1)]
-Count = Annotated[int, Field(ge=1)]
-
-
-class Prices(Section):
-    """Prices for a million tokens; all language models of a build have prices in one currency."""
-
-    input: Annotated[float, Field(ge=0)] = 0.0
-    output: Annotated[float, Field(ge=0)] = 0.0
-    currency: Annotated[str, Field(pattern=r"^\S{1,8}$")] = "USD"
-    """Currency of the prices and the budget, in which costs are printed."""
-
-    @property
-    def given(self) -> bool:
-        """Whether there are any prices."""
-        return bool(self.input or self.output)
-
-
-class StructuredOutput(StrEnum):
-    """The way in which a server is asked for JSON."""
-
-    SCHEMA = "json_schema"
-    OBJECT = "json_object"
-    NONE = "none"
-
-
-class LanguageModelSettings(Section):
-    """A language model behind one or several OpenAI-compatible endpoints."""
-
-    model: Annotated[str, Field(min_length=1)]
-    """Name of the model on the servers."""
-    endpoints: tuple[HttpUrl, ...] = Field(default_factory=lambda: (HttpUrl(os.environ.get(ADDRESS_VARIABLE) or OPENAI),))
-    """Servers of the same model; each request goes to the one with the fewest in flight. Without any, the server in
-    `OPENAI_BASE_URL`, or else OpenAI's."""
-    key_variable: str = "OPENAI_API_KEY"
-    """Environment variable with the key."""
-    temperature: Annotated[float, Field(ge=0, le=2)] | None = 0.0
-    """null to leave it to the server; some models accept no other value than their default."""
-    max_tokens: Count = 4096
-    """Most tokens of an answer."""
-    structured_output: StructuredOutput = StructuredOutput.SCHEMA
-    in_flight: Annotated[int, Field(ge=1, le=1024)] = 32
-    """Most requests that are sent at the same time, over all endpoints."""
-    retries: Annotated[int, Field(ge=0, le=20)] = 8
-    """Repetitions of a request after a transient failure."""
-    timeout: Annotated[float, Field(gt=0)] = 300.0
-    """Seconds to wait for an answer."""
-    attempts: Annotated[int, Field(ge=1, le=5)] = 3
-    """Times that the model is asked until its answer can be read."""
-    prices: Prices = Prices()
-    budget: Annotated[float, Field(gt=0)] | None = None
-    """Most that the calls of this build may cost, at these prices; null for no limit."""
-
-    @field_validator("endpoints")
-    @classmethod
-    def _not_empty(cls, value: tuple[HttpUrl, ...]) -> tuple[HttpUrl, ...]:
-        if not value:
-            raise ValueError("at least one address is needed")
-        if any(url.username or url.password or url.query for url in value):
-            raise ValueError("an address must not contain a user, a password or a query; set the key in the environment")
-        return value
-
-    @model_validator(mode="after")
-    def _budget_needs_prices(self) -> Self:
-        if self.budget is not None and not self.prices.given:
-            raise ValueError("a budget needs prices")
-        return self
-
-    def addresses(self) -> list[str]:
-        """Return the base addresses of the servers."""
-        return [str(endpoint).rstrip("/") for endpoint in self.endpoints]
 
 
 class LengthBucket(Section):
@@ -253,6 +181,16 @@ class RerankerSettings(Section):
     """Name, folder, or endpoint."""
     revision: str | None = None
     scale: Scale = Scale.PROBABILITY
+
+    @property
+    def reference(self) -> ModelReference:
+        """The model with its revision."""
+        return ModelReference(self.model, self.revision)
+
+    @property
+    def logits(self) -> bool:
+        """Whether its scores are passed through the logistic function."""
+        return self.scale is Scale.LOGIT
 
 
 class RelevanceRule(StrEnum):

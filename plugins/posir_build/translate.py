@@ -16,13 +16,12 @@ from itertools import pairwise
 import numpy as np
 
 from posir_build import answers
-from posir_build.answers import REFUSAL, AnswerT, UnusableAnswerError
-from posir_build.language_model import BuiltValues, LanguageModel, Reply
-from posir_build.prompts import load_prompt
+from posir_build.matching import number_sentences
 from posir_build.records import Discarded, Document, Question, QuestionVerdict, StageResult
 from posir_build.settings import TranslateSettings
-from posir_build.texts import number_sentences
 from posir_tasks.language_codes import english_name
+from posir_tasks.language_models.asking import BuiltValues, LanguageModel, Reply
+from posir_tasks.language_models.prompt import REFUSAL, AnswerT, UnusableAnswerError, load_prompt
 from posir_tasks.text.language_detection import detect_other_language
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.spans import Span
@@ -70,6 +69,9 @@ class TranslatedDocument:
     """A document in the other language, with the places of its sentences in both."""
 
     document: Document
+    """Its `tokens` are those of the original, so that length buckets agree across languages (PosIR, section 2.4)."""
+    tokens: int
+    """Length of the translation itself."""
     original_sentences: Sequence[Span]
     sentences: Sequence[Span]
 
@@ -106,10 +108,10 @@ class Translator:
         """
         translated, discarded, repaired = self._translate_documents(documents)
         outliers = find_outliers(
-            [translation.document.tokens for translation in translated.values()], self.settings.lower, self.settings.upper
+            [translation.tokens for translation in translated.values()], self.settings.lower, self.settings.upper
         )
         for name in [name for name, is_outlier in zip(translated, outliers, strict=True) if is_outlier]:
-            tokens = translated.pop(name).document.tokens
+            tokens = translated.pop(name).tokens
             discarded.append(Discarded("length outlier", name, f"{tokens:,} tokens"))
         kept, dropped, prefixes = self._translate_questions(questions, translated)
         counts = {"prefixes removed": repaired + prefixes}
@@ -199,7 +201,7 @@ class Translator:
                 return None
             spans.append(Span(len(text), len(text) + len(bare)))
             text += bare + space
-        return TranslatedDocument(replace(document, text=text, tokens=self.count_tokens(text)), original, spans)
+        return TranslatedDocument(replace(document, text=text), self.count_tokens(text), original, spans)
 
     def _find_fault(self, text: str, original: str) -> str:
         """Return why a translation is discarded, or an empty text."""

@@ -19,15 +19,15 @@ from pydantic import Field, field_validator
 
 from posir_build import answers
 from posir_build.estimate import REASON_TOKENS, Calls
-from posir_build.language_model import BuiltValues, LanguageModel
-from posir_build.prompts import load_prompt
+from posir_build.human_check import write_sheet_rows
 from posir_build.records import seeded_order
-from posir_build.settings import Count, LanguageModelSettings
-from posir_build.sheets import write_sheet_rows
-from posir_tasks.csv_files import read_csv_rows
 from posir_tasks.digests import digest
 from posir_tasks.errors import DataError, PosirError
+from posir_tasks.gate import read_csv_rows
 from posir_tasks.language_codes import english_name
+from posir_tasks.language_models.asking import BuiltValues, LanguageModel
+from posir_tasks.language_models.prompt import load_prompt
+from posir_tasks.language_models.settings import Count, LanguageModelSettings
 from posir_tasks.settings_file import Section
 from posir_tasks.sources.formats.passages import Passage
 from posir_tasks.sources.opening import Dataset, Subset, open_data
@@ -37,7 +37,7 @@ RATE_TRANSLATION = load_prompt("rate_translation", answers.TranslationRating)
 SCALES = {"fluency": "Fluency", "accuracy": "Accuracy", "completeness": "Completeness", "style": "Style"}
 RATINGS = (1, 2, 3, 4, 5)
 SHEET_COLUMNS = ("id", "language", "original", "translation", *SCALES, "comment")
-COMMAND = "posir build rate-translations --sheets"
+COMMAND = "posir study rate-translations --sheets"
 #: What a sample is drawn with, beside the seed.
 PURPOSE = "rate translations"
 

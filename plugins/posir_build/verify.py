@@ -13,15 +13,15 @@ from functools import cached_property
 import numpy as np
 
 from posir_build import answers, rules
-from posir_build.answers import AnswerT
 from posir_build.audit import AUDIT_CHECK, choose_audited
-from posir_build.language_model import BuiltValues, LanguageModel, Reply
-from posir_build.prompts import PromptTemplate, load_prompt
+from posir_build.cluster import Reranker
+from posir_build.matching import remove_span, split_thirds
 from posir_build.records import Discarded, Document, Question, QuestionVerdict, StageResult, by_id
-from posir_build.rerankers import Reranker
 from posir_build.settings import RelevanceRule, RerankRule, VerifySettings
-from posir_build.texts import remove_span, split_thirds
 from posir_tasks.interventions import find_part
+from posir_tasks.language_models.asking import BuiltValues, LanguageModel, Reply
+from posir_tasks.language_models.prompt import AnswerT, PromptTemplate, load_prompt
+from posir_tasks.models.rerankers import compute_margin
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.spans import Span
 
@@ -127,7 +127,7 @@ class Verifier:
                 passed = rules.ranks_target_first(scores, 0)
                 return "" if passed else "a reranker prefers another segment", {}
             case RerankRule.MARGIN:
-                margin = rules.compute_margin(scores, 0)
+                margin = compute_margin(scores, 0)
                 return "" if margin >= self.settings.margin else "the margin of the segment is too small", {"margin": margin}
             case RerankRule.SPAN:
                 passed = rules.needs_span(scores[:, 0], scores[:, 1])

@@ -8,10 +8,21 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from posir_compare import comparison
-from posir_compare.comparison import ComparisonRow, ModelComparison
+from posir_compare.comparison import (
+    ComparisonRow,
+    ModelComparison,
+    ModelRun,
+    build_pairs,
+    choose_baseline,
+    collect_runs,
+    comparison_table,
+    describe_differences,
+    describe_levels,
+    select_by_name,
+    select_tasks,
+)
 from posir_compare.gate import Gate, check
-from posir_compare.model_runs import ModelRun, build_pairs, choose_baseline, collect_runs, select_by_name, select_tasks
-from posir_compare.tables import comparison_table, describe_differences
+from posir_significance.decision import Margins
 from posir_tasks.display.presentation import Presentable, to_paragraphs
 from posir_tasks.display.sections import DisplaySection
 from posir_tasks.errors import PosirError
@@ -22,15 +33,13 @@ from posir_tasks.scores import ALL
 ResultSource: TypeAlias = str | Path | Sequence[SubsetResult]
 
 BRIEF = (
-    "Difference: model minus baseline; nDCG@10 and start to end (first minus last third of the document) x 100. Intervals: "
-    "95 % for new documents, not corrected. p: Holm-corrected. significant: p below 0.05 and an interval without 0."
+    "Difference: model minus baseline; nDCG@10 and start to end (first minus last third of the document) x 100. Change: "
+    "better, worse or equivalent within the margin, as the interval says."
 )
 NOTE = (
-    "Difference: model minus baseline. nDCG@10 x 100; start to end: first minus last third of the document, x 100; PSI: "
-    "posterior median. 95 % intervals are for new documents, each by itself: they are not corrected. p is corrected for the "
-    "comparisons of a metric on a task that are shown (Holm), but for those with too few documents to be "
-    "significant, which have none. The p-value of PSI tests whether the effect of position differs. Verdict: significant needs "
-    "p below 0.05 and an interval without 0."
+    "Difference: model minus baseline. nDCG@10 x 100; start to end: first minus last third of the document, x 100, better "
+    "nearer to 0; PSI: posterior median, better lower. Intervals of scores are at 95 %. The change follows from the interval "
+    "of the difference alone: equivalent if it lies within the margin, better or worse if 0 is outside, else it cannot be said."
 )
 
 
@@ -84,17 +93,17 @@ class Comparison(Presentable):
         """Return the findings, then the table."""
         return (*to_paragraphs(describe_differences(self.rows)), DisplaySection(tables=(comparison_table(self.rows),)))
 
-    def records(self) -> tuple[ComparisonRow, ...]:
+    def records(self) -> list[dict[str, Any]]:
         """Return a row for each task, model, length and metric."""
-        return self.rows
+        return [row.columns() for row in self.rows]
 
     def document(self) -> dict[str, Any]:
         """Return baseline, rows and notes."""
-        return {"baseline": self.baseline, "comparisons": self.rows, "notes": self.notes}
+        return {"baseline": self.baseline, "comparisons": self.records(), "notes": self.notes}
 
     def legend(self) -> tuple[str, ...]:
         """Return how to read the numbers."""
-        return (BRIEF,)
+        return (f"{BRIEF} {describe_levels(self.rows)}",)
 
     def explanation(self) -> tuple[str, ...]:
         """Return what every column means, and the notes, which the command prints on the error stream, too."""
@@ -107,6 +116,7 @@ def compare(
     baseline: str | None = None,
     lengths: Collection[str] = (),
     tasks: Sequence[str] = (),
+    margins: Collection[str] = (),
 ) -> Comparison:
     """Compare models with a baseline in nDCG@10, in the effect of position and in PSI, paired by query where ranks allow it.
 
@@ -114,12 +124,13 @@ def compare(
         results: A folder of results, what `posir.read_results` or `posir.evaluate` returned, or several of these.
         models: Full names of models, or the part after the slash; without any, all models of the results.
         baseline: Model that the others are compared with; by default the first.
-        lengths: Lengths to compare: `all` or names of length buckets; empty for every one. Fewer are corrected for.
+        lengths: Lengths to compare: `all` or names of length buckets; empty for every one. Intervals of fewer are narrower.
         tasks: Names of tasks to compare; empty for all.
+        margins: The smallest differences that matter, in points: `5` for start to end, `ndcg_at_10=2`, `psi=10`.
 
     Returns:
-        A row for each task, model, length and metric: both scores and their difference in [-1, 1] with 95 % intervals, the
-        p-value before and after correction, and a verdict.
+        A row for each task, model, length and metric: both scores with 95 % intervals, their difference in [-1, 1] with its
+        simultaneous interval, and the state of the change.
 
     Raises:
         PosirError: There are no such results, models or lengths, or fewer than two models.
@@ -135,7 +146,7 @@ def compare(
     runs = collect_runs([_read(source) for source in _list_sources(results)])
     chosen = select_tasks(_select_runs(runs, models, baseline), tasks)
     pairs = build_pairs(chosen, choose_baseline(chosen, baseline))
-    return Comparison(tuple(run.label for run in chosen), comparison.compare(pairs, lengths))
+    return Comparison(tuple(run.label for run in chosen), comparison.compare(pairs, lengths, Margins.parse(margins)))
 
 
 def _list_sources(results: ResultSource | Sequence[ResultSource]) -> Sequence[ResultSource]:

@@ -11,8 +11,7 @@ import typer
 
 from posir_compare import api
 from posir_compare.api import Comparison
-from posir_compare.gate import parse_limit, refuse
-from posir_compare.gate_output import gate_table, write_junit
+from posir_compare.gate import gate_table, parse_limit, refuse, write_junit
 from posir_tasks.command.explain_option import Explain
 from posir_tasks.command.format_option import TableFormat
 from posir_tasks.command.progress_option import with_progress
@@ -45,10 +44,17 @@ def compare(
     lengths: Annotated[
         list[str] | None,
         typer.Option(
-            help="Length to compare: all or a length bucket; repeatable. Fewer rows are corrected for. With --fail-if, all."
+            help="Length to compare: all or a length bucket; repeatable. Intervals of fewer are narrower. With --fail-if, all."
         ),
     ] = None,
     task: Annotated[list[str] | None, typer.Option(help="Task to compare; repeatable. By default, all.")] = None,
+    margin: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="POINTS",
+            help="Smallest difference that matters: of start to end, such as 5, or KEY=POINTS for ndcg_at_10 or psi.",
+        ),
+    ] = None,
     fail_if: Annotated[
         list[str] | None,
         typer.Option(
@@ -64,11 +70,11 @@ def compare(
     format_: TableFormat = OutputFormat.TEXT,
     explain: Explain = False,
 ) -> None:
-    """Compare models with a baseline in nDCG@10 and position effect, by task and length, with intervals and p-values."""
+    """Say whether models are better, worse or equivalent to a baseline in nDCG@10, start to end and PSI, by task and length."""
 
     def find_comparison(lengths: Sequence[str]) -> Comparison:
         sources, models = choose_sources(given or [], results)
-        comparison = api.compare(sources, *models, baseline=baseline, lengths=lengths, tasks=task or ())
+        comparison = api.compare(sources, *models, baseline=baseline, lengths=lengths, tasks=task or (), margins=margin or ())
         if fail_if and len(comparison.models) > 2:
             names = ", ".join(comparison.models)
             raise PosirError(f"A gate tests one model against one baseline; found: {names}. Name two with --results.")

@@ -13,14 +13,22 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import product
+from pathlib import Path
+from xml.etree import ElementTree
 
-from posir_compare.comparison import ComparisonRow, Metric, ModelComparison
+from posir_compare.comparison import FORMATS, ComparisonRow, Metric, ModelComparison
 from posir_significance.correction import name_test
+from posir_significance.decision import ChangeState
 from posir_significance.effect_test import FEWEST_CLUSTERS
 from posir_significance.intervals import ALPHA, LEVEL
+from posir_significance.sentences import label_change
 from posir_tasks.command.undecided import UNDECIDED
+from posir_tasks.display.numbers import MISSING, format_count, format_estimate, format_number
+from posir_tasks.display.tables import Table, build_columns
+from posir_tasks.display.wording import escape_controls
 from posir_tasks.errors import PosirError
 from posir_tasks.estimates import Difference, Estimate, Interval
+from posir_tasks.files import atomic_write
 from posir_tasks.scores import ALL
 
 #: What a limit looks like.
@@ -81,6 +89,12 @@ class TestedLimit:
     change: Difference | None
     """b - a, with the interval that was tested."""
     reason: str
+    state: ChangeState | None = None
+    """State of the change, by its margin and the simultaneous interval of a comparison."""
+    compared: str = ""
+    """The state in words."""
+    answer: str = ""
+    """That state as a sentence."""
 
 
 @dataclass(frozen=True)
@@ -174,6 +188,9 @@ def _test(limit: Limit, row: ComparisonRow, level: float, *, strict: bool) -> Te
         b=row.b,
         change=change,
         reason=reason,
+        state=row.metric_change.state,
+        compared=label_change(row.metric_change),
+        answer=row.describe(),
     )
 
 
@@ -188,7 +205,7 @@ def _judge(limit: Limit, row: ComparisonRow, interval: Interval | None, *, stric
         return GateVerdict.PASSES, "the whole interval is within the limit"
     if strict:
         return GateVerdict.FAILS, "the interval is not wholly within the limit"
-    return GateVerdict.PASSES, "not significantly beyond the limit, nor within it: more questions would tell"
+    return GateVerdict.PASSES, "the interval is neither beyond the limit nor within it: more documents would tell"
 
 
 def _apply_gaps(comparison: ModelComparison, tested: Iterable[TestedLimit]) -> Iterator[TestedLimit]:
@@ -229,3 +246,83 @@ def _undecided(limit: Limit, task: str, length: str, baseline: str, model: str, 
         change=None,
         reason=reason,
     )
+
+
+HEADINGS = ("Verdict", "Limit", "Task", "Length", "Queries", "Baseline score", "Score", "Change", "Reason", "Compared")
+#: Elements of JUnit XML that say why a test case did not pass.
+JUNIT_ELEMENTS = {GateVerdict.FAILS: "failure", GateVerdict.UNDECIDED: "error"}
+
+
+def gate_table(gate: Gate) -> Table:
+    """Return a table with a line for each tested limit, and the verdict above it."""
+    models = dict.fromkeys(limit.model for limit in gate.limits if limit.model)
+    baseline = next((limit.baseline for limit in gate.limits if limit.baseline), "")
+    compared = f"{', '.join(models)} against {baseline}" if models else "nothing was compared"
+    level = format_number(100 * gate.level, ".4g")
+    headings = (*HEADINGS[:1], "Model", *HEADINGS[1:]) if len(models) > 1 else HEADINGS
+    return Table(
+        build_columns(headings, ["Queries"]),
+        tuple(_cells(limit, with_model=len(models) > 1) for limit in gate.limits),
+        title=f"The gate {_phrase(gate.verdict)} · {compared}",
+        notes=(
+            f"Change: model minus baseline, with its {level} % interval. Two equal models fail in at most 5 % of all cases.",
+        ),
+        keys=2,
+    )
+
+
+def _phrase(verdict: GateVerdict) -> str:
+    return "cannot be decided" if verdict is GateVerdict.UNDECIDED else verdict.value
+
+
+def _cells(limit: TestedLimit, *, with_model: bool) -> tuple[str, ...]:
+    score, difference = FORMATS[limit.metric]
+    return (
+        limit.verdict.value,
+        *([limit.model] if with_model else []),
+        limit.limit,
+        limit.task or MISSING,
+        limit.length or MISSING,
+        format_count(limit.queries),
+        format_estimate(limit.a, score),
+        format_estimate(limit.b, score),
+        format_estimate(limit.change, difference),
+        limit.reason,
+        limit.compared or MISSING,
+    )
+
+
+def write_junit(gate: Gate, file: Path) -> None:
+    """Write a gate as JUnit XML: a test case for each tested limit; what cannot be said is an error.
+
+    Raises:
+        PosirError: The file cannot be written.
+    """
+    count = {verdict: sum(limit.verdict is verdict for limit in gate.limits) for verdict in GateVerdict}
+    suite = ElementTree.Element(
+        "testsuite",
+        name="posir compare",
+        tests=str(len(gate.limits)),
+        failures=str(count[GateVerdict.FAILS]),
+        errors=str(count[GateVerdict.UNDECIDED]),
+    )
+    suite.extend(map(_test_case, gate.limits))
+    try:
+        with atomic_write(file) as temporary:
+            ElementTree.ElementTree(suite).write(temporary, encoding="utf-8", xml_declaration=True)
+    except OSError as error:
+        raise PosirError(f"{file}: cannot be written ({error.strerror}). Choose another --junit.") from error
+
+
+def _test_case(limit: TestedLimit) -> ElementTree.Element:
+    class_name, name = (
+        escape_controls(", ".join(filter(None, parts))) for parts in ((limit.task, limit.model), (limit.limit, limit.length))
+    )
+    case = ElementTree.Element("testcase", classname=class_name, name=name)
+    reason, element = escape_controls(limit.reason), JUNIT_ELEMENTS.get(limit.verdict)
+    attributes = {"message": reason} if element else {}
+    explanation = ElementTree.SubElement(case, element or "system-out", attributes)
+    explanation.text = f"change {format_estimate(limit.change, FORMATS[limit.metric][1])}: {reason}"
+    if limit.answer:
+        explanation.text += f". {escape_controls(limit.answer)}"
+    return case

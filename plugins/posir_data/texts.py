@@ -10,7 +10,6 @@ from typing import TypeVar
 
 from posir_tasks.digests import digest
 from posir_tasks.errors import PosirError
-from posir_tasks.sources.formats.options import ReadOptions
 from posir_tasks.sources.formats.passages import Passage, SkippedText, describe_skipped
 from posir_tasks.sources.opening import DataReference, Dataset, open_data
 from posir_tasks.text.language_detection import CONFUSED, detect_language
@@ -66,7 +65,7 @@ def read_texts(source: DataReference, *, column: str | None = None, limit: int =
     Raises:
         PosirError: There is no such source, or no text in it can be used.
     """
-    return select_texts(open_data(source, ReadOptions(column=column)), limit)
+    return select_texts(open_data(source, column=column), limit)
 
 
 def select_texts(opened: Dataset, limit: int, draw: Draw | None = None) -> TextCollection:

@@ -1,33 +1,37 @@
-"""The public functions of this package: `posir.window`, `posir.inspect` and `posir.score_chunks`."""
+"""The public functions of this package: `posir.window` and `posir.inspect`."""
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from posir_data.texts import read_texts
+from posir_tasks.command.functions import load_function
 from posir_tasks.display.presentation import Presentable
 from posir_tasks.display.progress import track
 from posir_tasks.display.sections import DisplaySection
 from posir_tasks.errors import PosirError
 from posir_tasks.estimates import Estimate
-from posir_tasks.sources.opening import DataReference, open_data
-from posir_tasks.text.splitters import name_splitters
+from posir_tasks.public import Option, public
+from posir_tasks.scores import ALL
+from posir_tasks.sources.opening import DataReference
+from posir_tasks.text.splitters import TextSplitter, name_splitters
 
 if TYPE_CHECKING:
     from posir_inspect.inspection import ModelInspection
-    from posir_inspect.other_words import QuestionWriter
-    from posir_inspect.scored_chunkers import ScoredChunkers
     from posir_inspect.window import WindowReading
+    from posir_significance.decision import Decision
     from posir_tasks.display.charts.figures import Figure
+    from posir_tasks.language_models.other_words import QuestionWriter
+
+Chunker: TypeAlias = Callable[[str], Any]
 
 #: Tokens that are encoded at most by default.
 BUDGET = 180_000
-#: Chunks that are retrieved for a question by default.
-RETRIEVED = 5
 #: Texts that are read at most within a budget; of more, a random sample.
 MAX_TEXTS = 1000
 EXPLANATION = (
@@ -37,19 +41,6 @@ EXPLANATION = (
     "cloze task, Lee et al. 2019, arXiv 1906.00300); the sentence stays in the text, as its position is what is compared. "
     "People ask in other words, so the scores are higher than those of their questions; compare positions and sizes, not "
     "models by these numbers.",
-)
-
-#: Fields of whole texts that are those of `posir_inspect.inspection.Scores`.
-SCORES = (
-    "questions",
-    "ndcg_at_10",
-    "start_to_end",
-    "psi",
-    "psi_as_published",
-    "psi_null",
-    "p_value",
-    "p_corrected",
-    "bias",
 )
 
 
@@ -67,21 +58,50 @@ class InspectionRow:
     tokens: int | None = None
     """Tokens of the chunks to encode; None for whole texts."""
     wording: str
-    length: str = "all"
+    length: str = ALL
     """`all`, or the title of a length bucket."""
-    questions: int | None
+    questions: int | None = None
     ndcg_at_10: Estimate | None
     """Mean over the questions, in [0, 1]."""
     start_to_end: Estimate | None
-    """nDCG@10 of the first third of the texts minus that of the last."""
-    gain: Estimate | None = None
-    """nDCG@10 of chunks minus that of whole texts."""
+    """nDCG@10 of the first third of the texts minus that of the last, within texts; its interval is at `level`."""
+    start_to_end_plain: float | None = None
+    """The same over all questions; nothing is held fixed."""
+    bias_within_read: Estimate | None = None
+    """nDCG@10 of the first third of what is read minus that of the last, at `level`."""
+    state: str | None = None
+    """State of the decision on bias within what is read, as in `posir report`."""
+    reason: str | None = None
+    """The reason why it cannot be said."""
+    margin: float | None = None
+    level: float | None = None
+    """Level of these intervals."""
+    documents: int | None = None
+    documents_needed: int | None = None
+    """About as many would tell."""
+    not_read: float | None = None
+    """Share of the questions whose sentence is not read."""
+    not_read_difference: Estimate | None = None
+    """nDCG@10 of sentences that are read minus that of others, at `level`."""
     psi: Estimate | None = None
     psi_as_published: float | None = None
-    psi_null: Estimate | None = None
+    psi_chance: Estimate | None = None
+    """PSI as published that chance alone gives."""
     p_value: float | None = None
-    p_corrected: float | None = None
-    bias: str | None = None
+    """The p-value of any effect of position over what is read."""
+    change: Estimate | None = None
+    """nDCG@10 of chunks minus that of whole texts, at 98.33 %."""
+    change_state: str | None = None
+    """`better`, `worse`, `equivalent` or `cannot_be_said`."""
+
+
+def _list_fields(decision: Decision) -> dict[str, Any]:
+    """Return a decision as fields of a row: differences with their intervals as estimates."""
+    values = decision.to_json()
+    names = [name for name in values if f"{name}_interval" in values]
+    estimates = {name: None if values[name] is None else Estimate(values[name], values[f"{name}_interval"]) for name in names}
+    own = {field.name for field in fields(InspectionRow)}
+    return {name: value for name, value in (values | estimates).items() if name in own}
 
 
 @dataclass(frozen=True, repr=False)
@@ -89,7 +109,9 @@ class Inspection(Presentable):
     """The inspection of a model on texts: how far it reads, where evidence fades, which chunk size serves."""
 
     findings: ModelInspection
-    """All values and verdicts, such as `findings.window` and `findings.chunk_verdict`."""
+    """All values, such as `findings.window` and `findings.fading[-1].decision`."""
+    full: bool = False
+    """Whether PSI, its values by chance and p-values are shown, too."""
 
     @property
     def title(self) -> str:
@@ -97,54 +119,91 @@ class Inspection(Presentable):
         return self.findings.model
 
     def sections(self) -> list[DisplaySection]:
-        """Return the texts, then each question with its verdict, tables and chart."""
+        """Return the texts, then the answer in its parts, with tables and charts."""
         from posir_inspect.sections import CHUNKERS, CHUNKS, FADING, build_sections
 
         charts = {FADING: self._draw_positions, CHUNKS: self._draw_chunks, CHUNKERS: self._draw_chunks}
         drawn = charts if self.findings.fading else {}
-        return [replace(section, draw=drawn.get(section.title)) for section in build_sections(self.findings)]
+        return [replace(section, draw=drawn.get(section.title)) for section in build_sections(self.findings, full=self.full)]
 
     def records(self) -> list[InspectionRow]:
         """Return a row for each wording and length of whole texts, and for each chunk size or splitter."""
-        from posir_inspect.pseudo_questions import Wording
+        return [*self._list_whole(), *self._list_chunks()]
 
-        model, fading, other = self.findings.model, self.findings.fading or (), self.findings.other_words
-        compared = {
-            Wording.RAREST_WORDS: self.findings.chunks,
-            Wording.OTHER_WORDS: other.chunks.rows if other and other.chunks else (),
-        }
-        whole = [
+    def _list_whole(self) -> list[InspectionRow]:
+        return [
             InspectionRow(
-                model=model,
-                vectors=self.findings.fading_texts if length == "all" else None,
-                wording=wording.wording.value,
+                model=self.findings.model,
+                vectors=self.findings.fading_texts if length == ALL else None,
+                wording=fading.wording.value,
                 length=length,
-                **{name: getattr(scores, name) for name in SCORES},
+                questions=group.questions,
+                **_list_fields(group.decision),
             )
-            for wording in fading
-            for length, scores in {"all": wording.scores, **wording.by_length}.items()
+            for fading in self.findings.fading or ()
+            for length, group in fading.groups.items()
         ]
-        return whole + [
+
+    def _list_chunks(self) -> list[InspectionRow]:
+        from posir_inspect.questions import Wording
+
+        other = self.findings.other_words
+        compared = {Wording.RAREST_WORDS: self.findings.chunks, Wording.OTHER_WORDS: other.chunks if other else None}
+        return [
             InspectionRow(
-                model=model,
-                chunk_size=chunk.size,
-                chunker=chunk.chunker,
-                vectors=chunk.vectors,
-                tokens=chunk.counts.tokens,
-                wording=wording.wording.value,
-                questions=wording.scores.questions,
-                ndcg_at_10=chunk.ndcg_at_10,
-                start_to_end=chunk.start_to_end,
-                gain=chunk.gain,
+                model=self.findings.model,
+                chunk_size=row.size,
+                chunker=row.chunker,
+                vectors=row.vectors,
+                tokens=row.counts.tokens,
+                wording=wording.value,
+                ndcg_at_10=row.ndcg_at_10,
+                start_to_end=row.start_to_end,
+                change=row.gain,
+                change_state=row.change.ndcg_at_10.state.value,
             )
-            for wording in reversed(fading)
-            for chunk in compared.get(wording.wording, ())
-            if chunk.size is not None or chunk.chunker is not None
+            for wording, comparison in compared.items()
+            for row in (comparison.rows if comparison else ())
+            if row.change is not None
         ]
 
     def document(self) -> dict[str, Any]:
-        """Return all values and verdicts, the reading length with the names of `posir window`."""
-        return {**vars(self.findings), "window": self.findings.window.document()}
+        """Return all values, the reading length with the names of `posir window`, and the rows."""
+        findings, other = self.findings, self.findings.other_words
+        chunks = {"chunks": findings.chunks, "chunks_in_other_words": other.chunks if other else None}
+        written = {name: value for name, value in vars(other).items() if name != "chunks"} if other else None
+        return {
+            **vars(findings),
+            "window": findings.window.document(),
+            "read": findings.window.read_part.to_json(),
+            "other_words": written,
+            "fading": [
+                {
+                    "wording": fading.wording,
+                    "by_position": fading.by_position,
+                    "not_read_by_position": fading.beyond_by_position,
+                    "ndcg_at_10_read": fading.within,
+                    "ndcg_at_10_not_read": fading.beyond,
+                    "not_read_without_model": fading.beyond_baseline,
+                    "groups": {
+                        name: {"questions": group.questions, **group.decision.to_json()}
+                        for name, group in fading.groups.items()
+                    },
+                }
+                for fading in findings.fading or ()
+            ],
+            **{
+                name: comparison
+                and {
+                    "chosen": comparison.advice.chosen,
+                    "decided": comparison.advice.decided,
+                    "chunked_model": comparison.chunked_model,
+                    "sentences": comparison.advice.sentences,
+                }
+                for name, comparison in chunks.items()
+            },
+            "rows": self.records(),
+        }
 
     def legend(self) -> tuple[str, ...]:
         """Return what the numbers are."""
@@ -169,37 +228,56 @@ class Inspection(Presentable):
         return [Figure("chunk-sizes", None, self.findings.model, draw_chunks(self.findings))]
 
 
+def _parse_budget(text: str) -> int:
+    """Return a number of tokens such as `500k`; raise PosirError if it is none."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([kM]?)", text.replace(",", ""))
+    tokens = round(float(match[1]) * {"": 1, "k": 1_000, "M": 1_000_000}[match[2]]) if match else 0
+    if tokens < 1:
+        raise PosirError(f"--budget {text}: not a number of tokens. Write a number such as 200000, 200k or 2M.")
+    return tokens
+
+
+def _parse_chunker(text: str) -> TextSplitter:
+    return TextSplitter(text, load_function("--chunker", text))
+
+
+@public(charts=True, streams=True)
 def inspect(
     model: str | Path,
-    texts: DataReference,
+    texts: Annotated[DataReference, Option(one_value=True)],
     *,
     revision: str | None = None,
     column: str | None = None,
     tokenizer: str | Path | None = None,
-    budget: int | None = BUDGET,
-    batch_size: int = 32,
-    chunkers: Sequence[Callable[[str], Any]] = (),
+    budget: Annotated[int, Option(parse=_parse_budget)] = BUDGET,
+    all_texts: bool = False,
+    batch_size: Annotated[int, Option(min=1)] = 32,
+    chunker: Annotated[Chunker | Iterable[Chunker] | None, Option(parse=_parse_chunker, metavar="MODULE:FUNCTION")] = None,
     question_writer: str | None = None,
     llm: str | None = None,
     output: str | Path | None = None,
-    show: Callable[[Inspection], object] = lambda _: None,
+    full: bool = False,
+    show: Annotated[Callable[[Inspection], object], Option(python_only=True)] = lambda _: None,
 ) -> Inspection:
     """Show how far a model reads, where evidence fades, and which chunk size serves these texts; no questions are needed.
 
     Args:
         model: A name known to mteb or the Hub, a folder, or an endpoint (`MODEL@ADDRESS`).
-        texts: A list of texts, a column of a DataFrame (polars or pandas), a file or folder, a task, or a dataset on the Hub.
+        texts: A file or folder of plain text, Markdown, JSON Lines or Parquet; any data with questions; a task; a dataset
+            on the Hub. In Python also a list of texts, or a column of a DataFrame (polars or pandas).
         revision: Revision of the model.
         column: Column or field with the text of a file.
         tokenizer: Tokenizer of a model behind an endpoint: a name on the Hub, or a folder.
-        budget: Most tokens that are encoded; texts are drawn at random, with a fixed seed. None for all texts and questions.
+        budget: Most tokens that are encoded, such as 500k or 2M; texts are drawn at random, with a fixed seed.
+        all_texts: Inspect all texts, with all questions and chunk sizes, whatever the budget.
         batch_size: Number of texts encoded at a time.
-        chunkers: Functions that divide a text into a list of texts, such as `splitter.split_text` of LangChain; they are
+        chunker: A function that divides a text into a list of texts, such as `splitter.split_text` of LangChain; several are
             compared with each other and with whole texts, in place of chunk sizes.
         question_writer: An embedder, named as `model` is, that writes questions in other words; another than `model`, which
             would favor itself.
         llm: A language model that writes them in its place: `MODEL`, or `MODEL@ADDRESS`.
-        output: Folder for the results of the pseudo-questions, as `mteb run` writes them; None to save nothing.
+        output: Folder for results, as in `mteb run`.
+        full: Show PSI, the PSI that chance alone gives and the p-value of any effect of position, too.
         show: Called with what is known whenever there is a further answer.
 
     Returns:
@@ -216,11 +294,12 @@ def inspect(
         >>> inspection.to_polars()["wording"].unique().sort().to_list()
         ['rarest-words']
     """
+    chunkers = [] if chunker is None else [*chunker] if isinstance(chunker, Iterable) else [chunker]
     splitters = tuple(name_splitters(chunkers))
     if question_writer and llm:
         raise PosirError("--question-writer and --llm both write questions in other words. Give one of them.")
     with track("Reading texts"):
-        collection = read_texts(texts, column=column, limit=sys.maxsize // 2 if budget is None else MAX_TEXTS)
+        collection = read_texts(texts, column=column, limit=sys.maxsize // 2 if all_texts else MAX_TEXTS)
     # A mistake in a chunker should not cost the time to load the model.
     for splitter in splitters:
         splitter.divide(collection.texts[0].text)
@@ -234,10 +313,10 @@ def inspect(
         encoder = load_encoder(str(model), revision, batch_size=batch_size)
         counter = ModelTokenizer.load(str(tokenizer)) if tokenizer else find_tokenizer(encoder.model)
     writer = open_question_writer(question_writer, llm, [text.text for text in collection.texts], batch_size)
-    setup = Setup(encoder, counter, collection, budget, splitters, writer)
+    setup = Setup(encoder, counter, collection, None if all_texts else budget, splitters, writer)
     with measure(encoder.model):
-        known = inspect_model(setup, Path(output) if output else None, lambda part: show(Inspection(part)))
-    return Inspection(known)
+        known = inspect_model(setup, Path(output) if output else None, lambda part: show(Inspection(part, full)))
+    return Inspection(known, full)
 
 
 def open_question_writer(
@@ -252,13 +331,13 @@ def open_question_writer(
         batch_size: Number of texts that the embedder encodes at a time.
     """
     if llm:
-        from posir_inspect.asked_language_model import open_writer
+        from posir_tasks.language_models.other_words import open_writer
 
         return open_writer(llm, texts)
     if not question_writer:
         return None
-    from posir_inspect.other_words import EmbedderWriter, build_vocabulary
     from posir_tasks.embeddings.encoding import EmbeddingMemory, load_encoder
+    from posir_tasks.language_models.other_words import EmbedderWriter, build_vocabulary
 
     with track("Loading the model that writes questions"):
         encoder = load_encoder(question_writer, batch_size=batch_size)
@@ -267,15 +346,16 @@ def open_question_writer(
     return EmbedderWriter(str(encoder.model.mteb_model_meta.name), remembering, build_vocabulary(texts))
 
 
+@public(undecided_by="require")
 def window(
     model: str | Path,
     *,
-    require: int | None = None,
-    max_tokens: int | None = None,
+    require: Annotated[int | None, Option(min=1)] = None,
+    max_tokens: Annotated[int | None, Option(min=1)] = None,
     tokenizer: str | Path | None = None,
     revision: str | None = None,
 ) -> WindowReading:
-    """Measure how many tokens of a text a model reads, from its embeddings alone; no texts are needed.
+    """Measure which part of a text a model reads, from its embeddings alone; no texts are needed.
 
     Two texts that are equal up to a cut and differ after it have the same embedding if the model reads no further than the cut.
     So it does not matter what its metadata says, or whether a server cuts texts without an error. An endpoint gets at most 40
@@ -283,7 +363,8 @@ def window(
 
     Args:
         model: A name known to mteb or the Hub, a folder, or an endpoint (`MODEL@ADDRESS`).
-        require: Tokens that the model should read, special ones included; `enough` of the result says whether it does.
+        require: Tokens that the model should read from the start without a gap, special ones included: `enough` of the result
+            says whether it does. Exit status 1 if it reads fewer, 2 if that cannot be said.
         max_tokens: Longest text that is tried; by default a quarter more than the model claims, at most 32,768.
         tokenizer: Tokenizer of a model behind an endpoint, a name on the Hub or a folder. Without it, the length is in words.
         revision: Revision of the model.
@@ -300,9 +381,6 @@ def window(
         >>> posir.window("all-MiniLM-L6-v2").tokens  # doctest: +SKIP
         Bounds(low=256, high=256)
     """
-    for name, number in (("require", require), ("max_tokens", max_tokens)):
-        if number is not None and (type(number) is not int or number < 1):
-            raise PosirError(f"{name}={number!r}: must be a whole number of tokens, at least one.")
     with track("Loading the model"):
         # mteb and PyTorch take seconds to import.
         from posir_inspect.window import measure_window
@@ -315,56 +393,3 @@ def window(
             encoder = load_encoder(str(model), revision)
         known = ModelTokenizer.load(str(tokenizer)) if tokenizer else find_tokenizer(encoder.model)
     return measure_window(encoder, known, required=require, max_tokens=max_tokens)
-
-
-def score_chunks(
-    model: str | Path,
-    data: str | Path,
-    chunkers: Sequence[Callable[[str], Any]],
-    *,
-    retrieve: int = RETRIEVED,
-    revision: str | None = None,
-    batch_size: int = 32,
-) -> ScoredChunkers:
-    """Score text splitters by what a model retrieves of the excerpts that answer questions.
-
-    Source: Smith & Troynikov 2024, Evaluating Chunking Strategies for Retrieval, as its code computes IoU, recall, precision
-    and precision Omega.
-
-    Args:
-        model: A name known to mteb or the Hub, a folder, or an endpoint (`MODEL@ADDRESS`).
-        data: Questions with the spans of their evidence, several of a question included: see docs/data.md.
-        chunkers: Functions that divide a text into a list of texts, such as `splitter.split_text` of LangChain.
-        retrieve: Chunks of all documents that are retrieved for a question.
-        revision: Revision of the model.
-        batch_size: Number of texts encoded at a time.
-
-    Returns:
-        Scores in [0, 1] with 95 % intervals, a row for each chunker over all documents and for each of a few documents;
-        `scoring` has all others.
-
-    Raises:
-        PosirError: There is no such model or data, a chunker does not divide a text, or a number is not positive.
-
-    Examples:
-        >>> import posir
-        >>> posir.score_chunks("all-MiniLM-L6-v2", "PosIR-Mini", [splitter.split_text])  # doctest: +SKIP
-    """
-    splitters = name_splitters(chunkers)
-    if not splitters or retrieve < 1:
-        raise PosirError("score_chunks needs at least one chunker, and at least one chunk to retrieve.")
-    opened = open_data(data)
-    with track("Loading the model"):
-        # mteb and PyTorch take seconds to import.
-        from posir_inspect.chunk_scoring import read_excerpts, score_splitters
-        from posir_inspect.scored_chunkers import ScoredChunkers
-        from posir_tasks.embeddings.encoding import load_encoder
-        from posir_tasks.text.tokenizer import EstimatedTokenizer, find_tokenizer
-
-        excerpts = read_excerpts(opened)
-        # A mistake in a chunker should not cost the time to load the model.
-        for splitter in splitters:
-            splitter.divide(next(iter(excerpts.documents.values())))
-        encoder = load_encoder(str(model), revision, batch_size=batch_size)
-        tokenizer = find_tokenizer(encoder.model) or EstimatedTokenizer()
-    return ScoredChunkers(score_splitters(encoder, tokenizer, excerpts, splitters, retrieve))

@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from posir_data.texts import TextCollection
-from posir_inspect.divisions import Division
-from posir_inspect.pseudo_questions import WITHOUT_MODEL, QuestionSet, Wording
-from posir_inspect.verdicts import MIN_TEXTS
+from posir_inspect.questions import WITHOUT_MODEL, QuestionSet, Wording
+from posir_inspect.splitting import Division
 from posir_tasks.text.tokenizer import Tokenizer
 
+#: Texts from which on most questions are decided: the first step of a search, and the fewest in which chunks are compared.
+MIN_TEXTS = 50
 #: Tokens that are encoded at most within a budget, in multiples of the tokens of the texts.
 MAX_PASSES = 3.0
 #: Share of the budget for the search in whole texts; the rest is for chunks.

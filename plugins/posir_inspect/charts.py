@@ -89,12 +89,14 @@ def _position_rows(fading: Fading, axes: Axes) -> list[Mapping[str, Any]]:
 
 def draw_chunks(inspection: ModelInspection) -> alt.VConcatChart:
     """Return nDCG@10 of every chunk size, with its number of vectors."""
+    chunks = inspection.chunks
+    assert chunks
     rows = [
         {
             "chunk": f"{name_chunks(row)} · {row.vectors:,} vectors",
             **flatten("ndcg_at_10", row.ndcg_at_10),
         }
-        for row in inspection.chunks
+        for row in chunks.rows
     ]
     labels = alt.Axis(labelExpr="split(datum.label, ' · ')", labelAngle=0, grid=False)
     base = build_chart(rows).encode(x=alt.X("chunk:O", title="Chunks", sort=[str(row["chunk"]) for row in rows], axis=labels))
@@ -105,9 +107,9 @@ def draw_chunks(inspection: ModelInspection) -> alt.VConcatChart:
     )
     chart = alt.layer(interval_rule(base, "ndcg_at_10", "y", color), points).properties(width=WIDTH, height=HEIGHT)
     explanation = "Points: queries in their rarest words, texts by their best chunk. Vertical bars: 95 % intervals."
-    scores = (f"{name_chunks(row)}: {format_percent(row.ndcg_at_10.value)}" for row in inspection.chunks)
+    scores = (f"{name_chunks(row)}: {format_percent(row.ndcg_at_10.value)}" for row in chunks.rows)
     seen = f"nDCG@10 of {', '.join(scores)}."
-    return add_frame(chart, title_chunks(inspection), inspection.model, explanation, _cite(inspection), seen)
+    return add_frame(chart, title_chunks(chunks), inspection.model, explanation, _cite(inspection), seen)
 
 
 def _cite(inspection: ModelInspection) -> str:

@@ -18,102 +18,68 @@ from posir_inspect.budget import (
     FIRST_TEXTS,
     MAX_PASSES,
     MIN_SEARCHED,
+    MIN_TEXTS,
     WHOLE_SHARE,
     Costs,
     WorkEstimate,
     cut_excerpts,
     fit,
 )
-from posir_inspect.chunk_sizes import WholeTextSearch, choose_sizes
-from posir_inspect.divisions import ChunkCounts, Division, SplitterDivision, TokenDivision
-from posir_inspect.other_words import QuestionWriter
-from posir_inspect.paired_differences import compare_pairs, judge_pairs
-from posir_inspect.pseudo_questions import WITHOUT_MODEL, QuestionSet, Wording, ask_questions
-from posir_inspect.question_task import PseudoQuestionTask, build_question_task
-from posir_inspect.shared_words import WordBaseline, measure_unread_baseline, measure_word_baseline
-from posir_inspect.verdicts import (
-    MIN_TEXTS,
-    SMALL,
-    ChunkVerdict,
-    Floats,
-    InspectionVerdict,
-    bootstrap_means,
-    judge_fading,
-    judge_sizes,
-    name_size,
-    percentile_interval,
+from posir_inspect.questions import (
+    WITHOUT_MODEL,
+    PseudoQuestionTask,
+    QuestionSet,
+    WordBaseline,
+    Wording,
+    ask_questions,
+    build_question_task,
+    measure_unread_baseline,
+    measure_word_baseline,
 )
-from posir_inspect.window import WindowReading, identify, measure_window
-from posir_report.summary import ReportRow, TaskSummary, build_bin_rows, build_rows
-from posir_significance.verdict import Verdict
+from posir_inspect.splitting import (
+    ChunkAdvice,
+    ChunkRow,
+    ChunkSearch,
+    Division,
+    SplitterDivision,
+    TokenDivision,
+    WholeTextSearch,
+    advise_chunks,
+    choose_sizes,
+    compare_divisions,
+)
+from posir_inspect.window import UnreadShare, WindowReading, identify, measure_unread, measure_window
+from posir_significance.analysis import estimate_bins
+from posir_significance.decision import Decision
+from posir_significance.observations import Observations
+from posir_significance.scores import decide_result
 from posir_tasks.display.progress import track
-from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.embeddings.context import EncodingContext
 from posir_tasks.embeddings.encoding import EmbeddingMemory, ModelEncoder
 from posir_tasks.errors import PosirError
 from posir_tasks.estimates import Estimate
+from posir_tasks.evidence import TWELFTHS
+from posir_tasks.language_models.other_words import QuestionWriter
 from posir_tasks.models.reading_length import ReadingLength
 from posir_tasks.models.references import portable_name
-from posir_tasks.plugin_api.scoring import score_result
-from posir_tasks.profile import NDCG_AT_10, PositionProfile
-from posir_tasks.result_schema import COVERAGE_KEY, PROFILE_KEY, RANKS_KEY
-from posir_tasks.scores import ResultValues
+from posir_tasks.read_part import ReadPart
+from posir_tasks.scores import ALL, ResultValues
 from posir_tasks.search.maximum_search import MaximumSearch
 from posir_tasks.sources.formats.passages import SkippedText
 from posir_tasks.tasks.metadata import SPLIT
 from posir_tasks.text.splitters import TextSplitter
 from posir_tasks.text.tokenizer import EstimatedTokenizer, ModelTokenizer, Tokenizer
-from posir_tasks.text.words import count_words
-from posir_tasks.window_coverage import WindowCoverage
 
 #: Texts whose encoding is timed.
 TIMED_TEXTS = 16
 
 
 @dataclass(frozen=True)
-class UnreadShare:
-    """The share of the texts that a model never reads."""
+class GroupDecision:
+    """The decision on the questions about texts of any length, or of one length bucket."""
 
-    share: Estimate
-    """Share of all tokens, words or characters of the texts, in [0, 1]; its interval is by bootstrap over texts."""
-    texts_cut: int
-    """Texts that are not read to their end."""
-
-
-@dataclass(frozen=True)
-class Scores:
-    """Scores of pseudo-questions about texts of any length, or of one length bucket; None where not defined."""
-
-    questions: int | None
-    ndcg_at_10: Estimate | None
-    """Mean with its 95 % interval, which is not corrected."""
-    start_to_end: Estimate | None
-    """nDCG@10 of the first third of the texts minus that of the last."""
-    psi: Estimate | None
-    psi_as_published: float | None
-    """PSI of the observed bins, to which chance adds."""
-    psi_null: Estimate | None
-    """PSI under the null hypothesis that position has no effect."""
-    p_value: float | None
-    p_corrected: float | None
-    """Corrected for the lengths."""
-    bias: Verdict | None
-    """Verdict as in `posir report`."""
-
-    @classmethod
-    def from_row(cls, row: ReportRow) -> Scores:
-        """Return the scores of a row of a report."""
-        return cls(
-            questions=row.queries,
-            ndcg_at_10=row.ndcg_at_10,
-            start_to_end=row.start_to_end,
-            psi=row.psi,
-            psi_as_published=row.psi_as_published,
-            psi_null=row.psi_null,
-            p_value=row.p_value,
-            p_corrected=row.p_corrected,
-            bias=row.verdict,
-        )
+    questions: int
+    decision: Decision
 
 
 @dataclass(frozen=True)
@@ -121,51 +87,34 @@ class Fading:
     """nDCG@10 of pseudo-questions in one wording by the position of their sentence."""
 
     wording: Wording
-    scores: Scores
-    by_length: Mapping[str, Scores]
-    """Scores by the title of the length bucket."""
+    groups: Mapping[str, GroupDecision]
+    """`all`, then by the title of the length bucket."""
     by_position: tuple[Estimate | None, ...]
     """nDCG@10 in every tenth of the texts."""
+    beyond_by_position: tuple[float, ...]
+    """Share of the sentences in every tenth of the texts that are not read, in [0, 1]; empty if unknown."""
     within: float | None
     """nDCG@10 of the questions about sentences that the model reads; None if there are none, or it is unknown."""
     beyond: float | None
     """nDCG@10 of the questions about sentences that it does not read."""
-    questions_beyond: int | None
+    questions_beyond: int
     beyond_baseline: WordBaseline | None
     """nDCG@10 of the latter without the model; None if there are none."""
-    verdict: InspectionVerdict
-    beyond_by_position: tuple[float, ...] = ()
-    """Share of the sentences in every tenth of the texts that end beyond what the model reads, in [0, 1]."""
-    start_to_end_within: Estimate | None = None
-    """nDCG@10 of the first third minus that of the last, of the sentences that the model reads."""
-    p_value_within: float | None = None
-    """P-value of the effect of position on these; None if it was not tested."""
 
-
-@dataclass(frozen=True)
-class ChunkRow:
-    """A chunk size, and how well questions in one wording find their text by its best chunk."""
-
-    size: int | None
-    """Tokens; None for whole texts and the chunks of a splitter."""
-    chunker: str | None
-    """Name of the splitter; None if there is none."""
-    vectors: int
-    counts: ChunkCounts
-    ndcg_at_10: Estimate
-    start_to_end: Estimate | None
-    gain: Estimate
-    """Against whole texts, in nDCG@10."""
+    @property
+    def decision(self) -> Decision:
+        """The decision on all questions."""
+        return self.groups[ALL].decision
 
 
 @dataclass(frozen=True)
 class ChunkComparison:
-    """Chunk sizes compared by questions in one wording."""
+    """Ways to split the texts, compared by questions in one wording."""
 
     rows: tuple[ChunkRow, ...]
-    verdict: ChunkVerdict
+    advice: ChunkAdvice
     chunked_model: str | None
-    """The argument of `-m` that runs the model with the chosen size of chunks; None for whole texts."""
+    """The argument of `-m` that runs the model with the chosen size of chunks; None for whole texts or a splitter."""
 
 
 @dataclass(frozen=True)
@@ -211,15 +160,12 @@ class ModelInspection:
     """None if it is not known yet."""
     fading_texts: int = 0
     """Texts that the questions were about, among which they were searched."""
-    chunks: tuple[ChunkRow, ...] = ()
-    chunk_verdict: ChunkVerdict | None = None
-    """None if it is not known yet, or there are no questions."""
+    chunks: ChunkComparison | None = None
+    """The result by questions in their rarest words; None if it is not known yet, or there are no questions."""
     chunk_texts: int = 0
     """Texts in which chunk sizes were compared."""
     excerpt_tokens: int | None = None
     """Longest excerpt of these texts in tokens; None if they are whole."""
-    chunked_model: str | None = None
-    """The argument of `-m` that runs the model with the chosen size of chunks; None for whole texts."""
     other_words: OtherWords | None = None
     """None without a model that writes questions in other words, or if they are not written yet."""
 
@@ -252,28 +198,6 @@ class Setup:
     def counter(self) -> Tokenizer:
         """The model's tokenizer, or an estimate."""
         return self.tokenizer or EstimatedTokenizer()
-
-
-@dataclass(frozen=True)
-class ChunkSearch:
-    """The scores of whole texts, or of a division into chunks, by wording, as a position task has them."""
-
-    division: Division | None
-    """None for whole texts."""
-    vectors: int
-    """Chunks of all texts, each of which is a vector in an index."""
-    scores: Mapping[Wording, Mapping[str, Any]]
-    tasks: Mapping[Wording, PseudoQuestionTask]
-
-    @property
-    def name(self) -> str:
-        """Name of the division in sentences."""
-        return (self.division.chunker if self.division else None) or name_size(self.division.size if self.division else None)
-
-    def ranks(self, wording: Wording) -> DocumentRanks:
-        """Return the ranks by document."""
-        scores = self.scores[wording]
-        return DocumentRanks.from_json(scores[RANKS_KEY], PositionProfile.from_json(scores[PROFILE_KEY]).axes)
 
 
 def inspect_model(
@@ -318,9 +242,9 @@ def inspect_model(
     run.require_budget()
     known = replace(known, work=run.estimate_work())
     show(known)
-    known = replace(known, **run.search_whole(output_folder))
+    known = run.search_whole(known, output_folder)
     show(known)
-    known = replace(known, **run.search_chunks(known.fading_texts, known.other_words), encoded_tokens=run.count_encoded())
+    known = replace(run.search_chunks(known), encoded_tokens=run.count_encoded())
     show(known)
     return known
 
@@ -329,7 +253,9 @@ class InspectionRun:
     """The searches of an inspection; together they encode each distinct text once."""
 
     def __init__(self, setup: Setup, questions: QuestionSet, reading: ReadingLength) -> None:
-        self.setup, self.questions, self.window = setup, questions, find_window(reading)
+        # Tokens of texts are counted without special ones.
+        self.setup, self.questions, self.read = setup, questions, reading.read_part()
+        self.window = self.read.tokens
         self.memory = EmbeddingMemory()
         self.options = cast("EncodeKwargs", setup.encoder.context.encode_kwargs)
         self.splitters = [self._try_splitter(splitter, reading) for splitter in setup.splitters]
@@ -346,7 +272,7 @@ class InspectionRun:
 
     def _choose_divisions(self, longest: int) -> Sequence[Division]:
         """Return the splitters, or else the sizes of chunks that divide a text of so many tokens."""
-        sizes = choose_sizes(self.setup.model, self.setup.encoder.context)
+        sizes = choose_sizes(self.setup.model, self.setup.encoder.context, self.window)
         return self.splitters or [TokenDivision(size) for size in sizes if size < longest]
 
     def _try_splitter(self, splitter: TextSplitter, reading: ReadingLength) -> SplitterDivision:
@@ -371,7 +297,7 @@ class InspectionRun:
         if self.setup.budget is not None and self.setup.budget < self.least:
             raise PosirError(
                 f"A budget of {self.setup.budget:,} tokens is too small: at least {self.least:,} are needed for {MIN_SEARCHED} "
-                "of these texts, whole and in chunks. Raise it with --budget, or encode everything with --all."
+                "of these texts, whole and in chunks. Raise it with --budget, or encode everything with --all-texts."
             )
 
     def count_encoded(self) -> int:
@@ -390,11 +316,11 @@ class InspectionRun:
         planned = min(self.budget, self.costs.total)
         return WorkEstimate(planned, planned / speed, self.costs.total, self.costs.total / speed)
 
-    def search_whole(self, output_folder: Path | None) -> dict[str, Any]:
-        """Search in whole texts, more and more of them until the interval is narrow or the budget is used."""
+    def search_whole(self, known: ModelInspection, output_folder: Path | None) -> ModelInspection:
+        """Add the search in whole texts, more and more of them until the interval is narrow or the budget is used."""
         most = self.most_texts
         texts = most if self.setup.budget is None else min(FIRST_TEXTS, most)
-        model = WholeTextSearch(self.setup.model, self.window, self.memory)
+        model = WholeTextSearch(self.setup.model, self.read, self.memory)
         with track("Searching whole texts") as advance:
             while True:
                 search = self._search(None, model, self.questions.first(texts), self.wordings)
@@ -412,8 +338,8 @@ class InspectionRun:
             save_results(model, tasks, self.options, output_folder)
         # Questions in their rarest words last: verdicts are by them.
         order = [wording for wording in (Wording.VERBATIM, Wording.OTHER_WORDS, Wording.RAREST_WORDS) if wording in searches]
-        fading = tuple(summarize_fading(searches[wording], wording, texts, self.window) for wording in order)
-        return {"fading": fading, "fading_texts": texts, "other_words": other_words}
+        fading = tuple(summarize_fading(searches[wording], wording, known.window.read_part) for wording in order)
+        return replace(known, fading=fading, fading_texts=texts, other_words=other_words)
 
     def _ask_in_other_words(
         self, writer: QuestionWriter, model: WholeTextSearch, texts: int
@@ -426,8 +352,9 @@ class InspectionRun:
         by_itself = writer.name == self.setup.model.mteb_model_meta.name
         return OtherWords(writer.name, by_itself, asked, len(questions.questions) - asked, baseline), search
 
-    def search_chunks(self, texts: int, other_words: OtherWords | None = None) -> dict[str, Any]:
-        """Search in whole texts and chunks of the same texts, or of excerpts of them if the texts are too long."""
+    def search_chunks(self, known: ModelInspection) -> ModelInspection:
+        """Add the search in whole texts and chunks of the same texts, or of excerpts of them if the texts are too long."""
+        texts, other_words = known.fading_texts, known.other_words
         questions, divisions, excerpt = self.questions.first(texts), self.divisions, None
         if self.setup.budget is not None:
             left = self.budget - self.costs.count_whole(texts)
@@ -441,7 +368,7 @@ class InspectionRun:
         if self.setup.writer and other_words and other_words.questions:
             questions = questions.write_in_other_words(self.setup.writer)
             wordings += [Wording.OTHER_WORDS] if questions.asked_in(Wording.OTHER_WORDS) else []
-        whole = WholeTextSearch(self.setup.model, self.window, self.memory)
+        whole = WholeTextSearch(self.setup.model, self.read, self.memory)
         searches = []
         with track("Searching chunks", 1 + len(divisions)) as advance:
             for division in (None, *divisions):
@@ -449,22 +376,22 @@ class InspectionRun:
                 searches.append(self._search(division, model, questions, wordings))
                 advance()
         rarest, *others = (self._compare(searches, questions, wording) for wording in wordings)
-        return {
-            "chunks": rarest.rows,
-            "chunk_verdict": rarest.verdict,
-            "chunk_texts": len(questions.documents),
-            "excerpt_tokens": excerpt,
-            "chunked_model": rarest.chunked_model,
-            "other_words": replace(other_words, chunks=others[0]) if other_words and others else other_words,
-        }
+        return replace(
+            known,
+            chunks=rarest,
+            chunk_texts=len(questions.documents),
+            excerpt_tokens=excerpt,
+            other_words=replace(other_words, chunks=others[0]) if other_words and others else other_words,
+        )
 
     def _compare(self, searches: Sequence[ChunkSearch], questions: QuestionSet, wording: Wording) -> ChunkComparison:
         """Compare whole texts and chunks by the questions in one wording."""
-        rows = compare_divisions(searches, questions, self.window, wording)
-        judge = judge_splitters if self.splitters else judge_token_sizes
-        verdict = judge(searches, len(questions.documents), wording)
-        name = f"{portable_name(self.setup.model.mteb_model_meta)}+chunks({verdict.size})" if verdict.size else None
-        return ChunkComparison(rows, verdict, name)
+        groups = [search.analyze(wording) for search in searches]
+        rows = compare_divisions(searches, groups, questions, self.window)
+        advice = advise_chunks(rows, groups)
+        named = portable_name(self.setup.model.mteb_model_meta)
+        chunked = f"{named}+chunks({advice.size})" if advice.size and advice.decided else None
+        return ChunkComparison(rows, advice, chunked)
 
     def _cut(self, texts: int, budget: float) -> tuple[QuestionSet, int]:
         """Return excerpts of enough texts to compare, as long as the budget allows, with their own questions and length."""
@@ -491,8 +418,8 @@ class InspectionRun:
         self, division: Division | None, model: MaximumSearch, questions: QuestionSet, wordings: Sequence[Wording]
     ) -> ChunkSearch:
         tasks = {wording: self._build_task(questions, wording) for wording in wordings}
-        scores = {wording: evaluate(task, model, self.options) for wording, task in tasks.items()}
-        return ChunkSearch(division, model.document_vectors, scores, tasks)
+        values = {wording: ResultValues.from_json(evaluate(task, model, self.options)) for wording, task in tasks.items()}
+        return ChunkSearch(division, model.document_vectors, values, tasks)
 
     def _build_task(self, questions: QuestionSet, wording: Wording) -> PseudoQuestionTask:
         return build_question_task(self.setup.collection.name, self.setup.collection.language, questions, wording)
@@ -502,29 +429,14 @@ class InspectionRun:
 
 
 def is_narrow(search: ChunkSearch) -> bool:
-    """Return whether the difference from start to end is known to `SMALL` either way.
+    """Return whether the bias is known to its margin either way.
 
     The width alone decides when to stop, so that intervals keep their coverage although they are looked at several times
     (Chow & Robbins 1965, Annals of Mathematical Statistics 36, on fixed-width intervals).
     """
-    row = build_rows(read_summary(search.scores[Wording.RAREST_WORDS], Wording.RAREST_WORDS))[0].start_to_end
-    return row is not None and row.interval is not None and row.interval[1] - row.interval[0] <= 2 * SMALL
-
-
-def measure_unread(texts: Sequence[str], reading: ReadingLength, tokenizer: ModelTokenizer | None) -> UnreadShare:
-    """Return the share of the texts beyond the reading length, in its unit."""
-    counters: dict[str, Callable[[str], int]] = {"words": count_words, "characters": len}
-    count = tokenizer.count if tokenizer and reading.unit == "tokens" else counters[reading.unit]
-    lengths = np.array([count(text.strip()) for text in texts], np.float64)
-    unread = np.zeros(len(texts)) if reading.complete else np.maximum(0.0, lengths - reading.bounds.high)
-    draws = bootstrap_means([unread, lengths], np.arange(len(texts)))
-    interval = percentile_interval(draws[:, 0] / draws[:, 1])
-    return UnreadShare(Estimate(float(unread.sum() / lengths.sum()), interval), int((unread > 0).sum()))
-
-
-def find_window(reading: ReadingLength) -> int | None:
-    """Return the tokens of a text that the model reads; None if it reads every text to its end."""
-    return None if reading.complete else (reading.tokens or reading.estimated_tokens).high
+    decision = decide_result(search.values[Wording.RAREST_WORDS])[0]
+    interval = decision.interval(decision.bias_within_read)
+    return interval is not None and interval[1] - interval[0] <= 2 * decision.margin
 
 
 def evaluate(task: PseudoQuestionTask, model: MaximumSearch, options: EncodeKwargs) -> Mapping[str, Any]:
@@ -542,102 +454,47 @@ def save_results(model: MaximumSearch, tasks: Sequence[PseudoQuestionTask], opti
     mteb.evaluate(model, tasks, cache=cache, overwrite_strategy="always", encode_kwargs=options, show_progress_bar=False)
 
 
-def summarize_fading(search: ChunkSearch, wording: Wording, texts: int, window: int | None) -> Fading:
-    """Return what the search of whole texts, of which a model reads so many tokens, says of one wording."""
-    summary = read_summary(search.scores[wording], wording)
-    profile, rows = summary.profile, build_rows(summary)
-    within, beyond, questions_beyond = _split_by_window(rows[0], profile)
+def summarize_fading(search: ChunkSearch, wording: Wording, read: ReadPart) -> Fading:
+    """Return what the search of whole texts says of one wording.
+
+    Args:
+        search: The search.
+        wording: The wording.
+        read: The part that the model reads, special tokens and prompt included, as it is said.
+    """
+    values = search.values[wording]
+    observations, profile = Observations.from_ranks(values.ranks, values.read), values.profile
+    decisions = [replace(decision, read=read) for decision in decide_result(values)]
+    titles = profile.axes.length_titles if len(decisions) > 1 else ()
+    counts = np.bincount(observations.lengths, minlength=len(titles)).tolist()
+    groups = {ALL: GroupDecision(profile.queries, decisions[0])} | {
+        title: GroupDecision(count, decision)
+        for title, count, decision in zip(titles, counts, decisions[1:], strict=False)
+        if count
+    }
+    is_read = observations.twelfths < TWELFTHS
+    beyond = observations.gains[~is_read] if len(is_read) else np.zeros(0)
+    within = observations.gains[is_read] if len(is_read) else np.zeros(0)
     return Fading(
         wording=wording,
-        scores=Scores.from_row(rows[0]),
-        by_length={
-            title: Scores.from_row(row) for title, row in zip(profile.axes.length_titles, rows[1:], strict=False) if row.queries
-        },
-        by_position=tuple(row.ndcg_at_10 for row in build_bin_rows(summary)),
-        within=within,
-        beyond=beyond,
-        questions_beyond=questions_beyond,
-        beyond_baseline=measure_unread_baseline(search.tasks[wording], window) if window else None,
-        verdict=judge_fading(rows, texts, len(profile.positions)),
-        beyond_by_position=_share_beyond(summary.values),
-        start_to_end_within=rows[0].start_to_end_within_window,
-        p_value_within=rows[0].p_value_within_window,
+        groups=groups,
+        by_position=tuple(estimate_bins(observations)),
+        beyond_by_position=_share_beyond(observations),
+        within=float(within.mean()) if len(within) else None,
+        beyond=float(beyond.mean()) if len(beyond) else None,
+        questions_beyond=len(beyond),
+        beyond_baseline=measure_unread_baseline(search.tasks[wording], values.read),
     )
 
 
-def _share_beyond(values: ResultValues) -> tuple[float, ...]:
-    """Return the share of the evidence of each position bin that ends beyond the window; 0 where there is none."""
-    total = values.profile.counts.sum(axis=(0, 2))
-    within = values.coverage.within_window.counts.sum(axis=(0, 2)) if values.coverage else total
-    return tuple((1 - within / np.maximum(total, 1)).clip(0, 1).tolist()) if total.any() else ()
-
-
-def read_summary(scores: Mapping[str, Any], task: str) -> TaskSummary:
-    """Return what a report of an evaluation shows."""
-    axes = PositionProfile.from_json(scores[PROFILE_KEY]).axes
-    ranks = DocumentRanks.from_json(scores[RANKS_KEY], axes)
-    values = ResultValues(ranks, WindowCoverage.from_json(scores[COVERAGE_KEY]))
-    return TaskSummary("", "", task, (), (), "", values, score_result(values))
-
-
-def _split_by_window(row: ReportRow, profile: PositionProfile) -> tuple[float | None, float | None, int | None]:
-    """Return nDCG@10 of the questions within and beyond the reading length, and the number of the latter."""
-    queries, score = row.get("queries_within_window", int), row.estimate("ndcg_at_10_within_window")
-    if queries is None:
-        return None, None, None
-    beyond = profile.queries - queries
-    gain = profile.score() * profile.queries - (score.value if score else 0.0) * queries
-    return score.value if score else None, gain / beyond if beyond else None, beyond
-
-
-def compare_divisions(
-    searches: Sequence[ChunkSearch], questions: QuestionSet, window: int | None, wording: Wording
-) -> tuple[ChunkRow, ...]:
-    """Compare whole texts, of which a model reads so many tokens, with divisions into chunks.
-
-    Questions are paired; documents are drawn by bootstrap.
-    """
-    draws, means = _draw_means(searches, wording)
-    whole = ChunkCounts(sum(min(length, window or length) for length in questions.tokens.values()))
-    rows = []
-    for number, search in enumerate(searches):
-        overall = build_rows(read_summary(search.scores[wording], wording))[0].start_to_end
-        division = search.division
-        rows.append(
-            ChunkRow(
-                size=division.size if division else None,
-                chunker=division.chunker if division else None,
-                vectors=search.vectors,
-                counts=division.count(questions) if division else whole,
-                ndcg_at_10=Estimate(float(means[number]), percentile_interval(draws[:, number])),
-                start_to_end=overall,
-                gain=Estimate(float(means[number] - means[0]), percentile_interval(draws[:, number] - draws[:, 0])),
-            )
-        )
-    return tuple(rows)
-
-
-def judge_token_sizes(searches: Sequence[ChunkSearch], texts: int, wording: Wording) -> ChunkVerdict:
-    """Choose a size of chunks."""
-    draws, means = _draw_means(searches, wording)
-    vectors = {search.division.size if search.division else None: search.vectors for search in searches}
-    return judge_sizes(means, draws, vectors, texts)
-
-
-def judge_splitters(searches: Sequence[ChunkSearch], texts: int, wording: Wording) -> ChunkVerdict:
-    """Say which splitter is best, or whether whole texts are."""
-    gains = dict(zip((search.name for search in searches), _list_gains(searches, wording), strict=True))
-    pairs = compare_pairs(gains, searches[0].ranks(wording).columns.documents)
-    verdict = judge_pairs(gains, pairs, texts, "nDCG@10", "texts")
-    return ChunkVerdict(verdict.finding, verdict.sentence, verdict.texts_needed)
-
-
-def _draw_means(searches: Sequence[ChunkSearch], wording: Wording) -> tuple[Floats, Floats]:
-    """Return nDCG@10 of each search in bootstrap samples of documents, shape (draws, S), and in all, shape (S,)."""
-    gains = _list_gains(searches, wording)
-    documents = searches[0].ranks(wording).columns.documents
-    return bootstrap_means(gains, documents), np.array([gain.mean() for gain in gains])
-
-
-def _list_gains(searches: Sequence[ChunkSearch], wording: Wording) -> list[Floats]:
-    return [NDCG_AT_10[search.ranks(wording).columns.ranks] for search in searches]
+def _share_beyond(observations: Observations) -> tuple[float, ...]:
+    """Return the share of the evidence of each position bin that is not read; 0 where there is none, empty if unknown."""
+    if observations.not_read is None:
+        return ()
+    unread = (
+        observations.twelfths[observations.query] >= TWELFTHS
+        if len(observations.twelfths)
+        else np.zeros(len(observations.query))
+    )
+    counts = np.bincount(observations.position, minlength=observations.bins)
+    return tuple((np.bincount(observations.position, unread, observations.bins) / np.maximum(counts, 1)).tolist())

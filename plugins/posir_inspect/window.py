@@ -1,30 +1,71 @@
-"""The number of tokens that a model reads, against the number that it claims."""
+"""The part of a text that a model reads, against the number of tokens that it claims."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from mteb.models import EncoderProtocol
 from mteb.types import PromptType
 
-from posir_inspect.claims import Claim, describe_reading, find_claim
+from posir_significance.intervals import TAILS
 from posir_tasks.display.presentation import Presentable
 from posir_tasks.display.progress import track
 from posir_tasks.display.sections import DisplaySection
 from posir_tasks.embeddings.encoding import ModelEncoder
+from posir_tasks.estimates import Estimate
+from posir_tasks.host.private_names import MODEL_REGISTRY
 from posir_tasks.models.endpoint_encoder import EndpointEncoder
+from posir_tasks.models.endpoint_resolver import EndpointLoader
+from posir_tasks.models.landmarks import count_landmark_room
+from posir_tasks.models.names import resolve_bare_name
 from posir_tasks.models.prompts import find_prompt
 from posir_tasks.models.reading_length import Bounds, ReadingLength, measure_reading_length
+from posir_tasks.read_part import Part, ReadKind, ReadPart
+from posir_tasks.search.dispatch import NO_LIMIT, find_window
 from posir_tasks.text.tokenizer import ModelTokenizer
+from posir_tasks.text.words import count_words
 from posir_tasks.tokens import BYTES_PER_TOKEN
+
+if TYPE_CHECKING:
+    from mteb.models.models_protocols import MTEBModels
+
+#: Estimated numbers of tokens are off by at most this factor.
+ESTIMATE_FACTOR = 1.5
+#: The same for frequent words, most of which are a token each.
+SYNTHETIC_FACTOR = 1.1
+#: Bootstrap samples of texts, and seed of the random numbers.
+DRAWS, SEED = 2000, 14
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The number of tokens that a model claims to read."""
+
+    tokens: int | None
+    """Tokens, special ones included; None if it claims nothing."""
+    model: str
+    """Name of the model that claims it: for an endpoint, the registered model of the same name."""
+    landmark_room: int = 0
+    """Tokens of its window that landmarks take from a long text, which are not in `tokens`."""
+
+
+@dataclass(frozen=True)
+class UnreadShare:
+    """The share of the texts that a model never reads."""
+
+    share: Estimate
+    """Share of all tokens, words or characters of the texts, in [0, 1]; its interval is by bootstrap over texts."""
+    texts_cut: int
+    """Texts that are not read to their end."""
 
 
 @dataclass(frozen=True, repr=False)
 class WindowReading(Presentable):
-    """The length of text that a model reads, measured from its embeddings alone."""
+    """The part of a text that a model reads, measured from its embeddings alone."""
 
     model: str
     revision: str | None
@@ -46,10 +87,23 @@ class WindowReading(Presentable):
     @property
     def tokens(self) -> Bounds:
         """Tokens that the model reads, special tokens and prompt included; an estimate if the tokenizer is unknown."""
-        if self.reading.tokens is None or self.special_tokens is None:
-            return self.reading.estimated_tokens
+        return self._count(self.reading)
+
+    @property
+    def tokens_from_start(self) -> Bounds:
+        """Tokens that it reads from the start of a text on without a gap, counted as `tokens`; 0 if it skips the start."""
+        return self._count(self.reading.from_start) if self.reading.from_start else Bounds(0, 0)
+
+    def _count(self, reading: ReadingLength) -> Bounds:
+        if reading.tokens is None or self.special_tokens is None:
+            return reading.estimated_tokens
         added = self.special_tokens + self.prompt_tokens
-        return Bounds(self.reading.tokens.low + added, self.reading.tokens.high + added)
+        return Bounds(reading.tokens.low + added, reading.tokens.high + added)
+
+    @property
+    def read_part(self) -> ReadPart:
+        """The part of a text that is read, as results store it; the upper bound where the number is not known exactly."""
+        return self.reading.read_part((self.special_tokens or 0) + self.prompt_tokens)
 
     @property
     def text_tokens(self) -> int:
@@ -62,13 +116,18 @@ class WindowReading(Presentable):
         return self.reading.characters.low if self.reading.unit == "characters" else self.text_tokens * BYTES_PER_TOKEN
 
     @property
+    def exit_status(self) -> int:
+        """1 if the model reads less than is required."""
+        return int(self.enough is False)
+
+    @property
     def enough(self) -> bool | None:
-        """Whether the model certainly reads what is required; None if nothing is."""
-        return None if self.required is None else self.tokens.low >= self.required
+        """Whether the model certainly reads what is required, from the start on without a gap; None if nothing is."""
+        return None if self.required is None else self.tokens_from_start.low >= self.required
 
     @property
     def sentence(self) -> str:
-        """A sentence on how far the model reads, and how that compares with what it claims."""
+        """A sentence on the part that the model reads, and how that compares with what it claims."""
         return describe_reading(self.reading, self.tokens, self.claim, self.special_tokens, self.prompt_tokens)
 
     def sections(self) -> tuple[DisplaySection, ...]:
@@ -82,8 +141,10 @@ class WindowReading(Presentable):
         row = {
             "model": self.model,
             "revision": self.revision,
+            "part": reading.part or ReadKind.ALL,
             "tokens": tokens.low,
             "tokens_high": None if reading.complete else tokens.high,
+            "tokens_from_start": self.tokens_from_start.low,
             "tokens_estimated": self.special_tokens is None,
             "special_tokens": self.special_tokens,
             "prompt_tokens": self.prompt_tokens,
@@ -123,14 +184,26 @@ class WindowReading(Presentable):
             return [f"The error for longer ones: {reading.refusal}."]
         if reading.complete:
             return []
-        characters = f"{self.characters_of_english:,} characters of English text"
-        return [f"What follows about the first {characters} does not change its embedding."]
+        match reading.part:
+            case Part.FIRST:
+                place = f"What follows about the first {self.characters_of_english:,} characters of English text"
+            case Part.LAST:
+                place = f"What precedes about the last {self.characters_of_english:,} characters of English text"
+            case Part.ENDS:
+                place = "What is between these"
+            case _:
+                place = "The rest"
+        return [f"{place} does not change its embedding."]
 
     def _describe_requirement(self) -> list[str]:
         if self.required is None:
             return []
-        verb = "This is" if self.enough else "This is not" if self.tokens.high < self.required else "This may not be"
-        return [f"{verb} enough: {self.required:,} tokens are required."]
+        read, needed = self.tokens_from_start, f"{self.required:,} tokens are required"
+        verb = "This is" if self.enough else "This is not" if read.high < self.required else "This may not be"
+        if self.reading.part in (None, Part.FIRST):
+            return [f"{verb} enough: {needed}."]
+        number = f"only {describe_bounds(read)} are read" if read.high else "the start of a long text is not read"
+        return [f"{verb} enough: {needed} from the start without a gap, {'of which ' if read.high else 'and '}{number}."]
 
 
 def measure_window(
@@ -141,7 +214,7 @@ def measure_window(
     required: int | None = None,
     max_tokens: int | None = None,
 ) -> WindowReading:
-    """Measure how far a model reads.
+    """Measure which part of a text a model reads.
 
     Args:
         encoder: The model.
@@ -168,6 +241,18 @@ def measure_window(
     return WindowReading(*identify(model), reading, special_tokens, prompt_tokens, claim, required)
 
 
+def measure_unread(texts: Sequence[str], reading: ReadingLength, tokenizer: ModelTokenizer | None) -> UnreadShare:
+    """Return the share of the texts beyond the reading length, in its unit."""
+    counters: dict[str, Callable[[str], int]] = {"words": count_words, "characters": len}
+    count = tokenizer.count if tokenizer and reading.unit == "tokens" else counters[reading.unit]
+    lengths = np.array([count(text.strip()) for text in texts], np.float64)
+    unread = np.zeros(len(texts)) if reading.complete else np.maximum(0.0, lengths - reading.bounds.high)
+    rng = np.random.default_rng(SEED)
+    draws = rng.multinomial(len(texts), np.full(len(texts), 1 / len(texts)), DRAWS) @ np.stack([unread, lengths], axis=1)
+    low, high = np.quantile(draws[:, 0] / draws[:, 1], TAILS).tolist()
+    return UnreadShare(Estimate(float(unread.sum() / lengths.sum()), (low, high)), int((unread > 0).sum()))
+
+
 def measure(model: EncoderProtocol, retries: int | None = None) -> AbstractContextManager[None]:
     """Return a context in which a server's truncation is not warned of, since it is measured; see `EndpointEncoder.measure`."""
     return model.measure(retries) if isinstance(model, EndpointEncoder) else nullcontext()
@@ -182,3 +267,97 @@ def count_prompt(encoder: ModelEncoder, tokenizer: ModelTokenizer | None) -> int
     """Return the tokens of a model's prompt for documents; 0 if there is none, or the prompt or tokenizer is unknown."""
     prompt = find_prompt(encoder.model, encoder.context.task_metadata, PromptType.document)
     return tokenizer.count(prompt.text) if tokenizer and prompt and prompt.text else 0
+
+
+def find_claim(model: MTEBModels) -> Claim:
+    """Return what the metadata of a model claims; of an endpoint, the metadata of the registered model of that name."""
+    meta = model.mteb_model_meta
+    if isinstance(meta.loader, EndpointLoader):
+        registered, name = MODEL_REGISTRY.resolve(), meta.loader.endpoint.model
+        registration = dict.get(registered, name) or resolve_bare_name(name, registered)
+        return Claim(_finite(registration.max_tokens), registration.name) if registration else Claim(None, str(meta.name))
+    window, room = _finite(meta.max_tokens) or find_window(model), count_landmark_room(getattr(model, "model", None))
+    return Claim(window - room if window else None, str(meta.name), room)
+
+
+def _finite(tokens: float | None) -> int | None:
+    return int(tokens) if tokens and tokens < NO_LIMIT else None
+
+
+def describe_reading(
+    reading: ReadingLength, total: Bounds, claim: Claim, special_tokens: int | None, prompt_tokens: int
+) -> str:
+    """Return in one sentence how far a model reads, and how that compares with what it claims.
+
+    Args:
+        reading: The length of the text that it reads.
+        total: Tokens that it reads, special ones and prompt included; an estimate if the tokenizer is unknown.
+        claim: The length that it claims to read.
+        special_tokens: Special tokens of a text; None if the tokenizer is unknown.
+        prompt_tokens: Tokens of its prompt for documents.
+    """
+    factor, at_start = 1.0, reading.at_start
+    if special_tokens is not None:
+        added = special_tokens + prompt_tokens
+        start = Bounds(at_start.tokens.low + added, at_start.tokens.high + added) if at_start and at_start.tokens else None
+        length = describe_part(reading.part, total, start, "tokens")
+        parts = _list_parts(special_tokens, prompt_tokens)
+    else:
+        factor = SYNTHETIC_FACTOR if reading.synthetic else ESTIMATE_FACTOR
+        start = at_start.in_unit(reading.unit) if at_start else None
+        length = describe_part(reading.part, reading.bounds, start, reading.unit)
+        parts = ""
+    about = "" if special_tokens is not None else _describe_estimate(reading)
+    if reading.complete:
+        claimed = f"; {claim.model} claims {claim.tokens:,} tokens" if claim.tokens else ""
+        return f"It reads {length} of a text{about}{parts}, as many as were tried{claimed}."
+    rest = "refuses longer texts" if reading.refusal else "ignores the rest without an error"
+    if claim.tokens is None:
+        return f"It reads {length} of a text{about}{parts}, and {rest}; it claims no length."
+    if total.high * factor < claim.tokens:
+        if special_tokens is not None:
+            number = length.removesuffix(" tokens")
+            return f"It reads only {number} of the {claim.tokens:,} tokens that {claim.model} claims{parts}, and {rest}."
+        return f"It reads only {length} of a text{about}, and {rest}, although {claim.model} claims {claim.tokens:,} tokens."
+    if total.low > claim.tokens * factor:
+        comparison = f"more than the {claim.tokens:,} tokens that {claim.model} claims"
+        return f"It reads {length} of a text{about}{parts}, {comparison}, and {rest}."
+    return f"It reads {length} of a text{about}{parts}, as it claims, and {rest}."
+
+
+def describe_part(part: Part | None, total: Bounds, at_start: Bounds | None, unit: str) -> str:
+    """Return the part of a text that is read, such as `the first 100 and the last 100 words`.
+
+    Args:
+        part: As in `ReadingLength`.
+        total: The length of all that is read.
+        at_start: Of both ends, the length at the start.
+        unit: Unit of the numbers.
+    """
+    if part is Part.ENDS and at_start is not None:
+        tail = Bounds(total.low - at_start.low, total.high - at_start.high)
+        return f"the first {describe_bounds(at_start)} and the last {describe_bounds(tail)} {unit}"
+    lead = {None: "at least", Part.SAMPLES: "samples of"}.get(part, f"the {part}")
+    return f"{lead} {describe_bounds(total)} {unit}"
+
+
+def _list_parts(special_tokens: int, prompt_tokens: int) -> str:
+    special = [f"{special_tokens} of them special"] if special_tokens else []
+    prompt = [f"{prompt_tokens} of its prompt"] if prompt_tokens else []
+    return "".join(f", {part}" for part in special + prompt)
+
+
+def _describe_estimate(reading: ReadingLength) -> str:
+    """Return how many tokens a length is whose tokenizer is unknown."""
+    if reading.synthetic:
+        return (
+            " of frequent English words, about a token each"
+            if reading.unit == "words"
+            else f" (about {describe_bounds(reading.estimated_tokens)} tokens)"
+        )
+    return f" (about {reading.estimated_tokens.high:,} tokens, estimated)"
+
+
+def describe_bounds(bounds: Bounds) -> str:
+    """Return a number, or the two that it is between."""
+    return f"{bounds.low:,}" if bounds.exact else f"{bounds.low:,} to {bounds.high:,}"

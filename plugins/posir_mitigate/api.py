@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from posir_significance.decision import ChangeState, MetricChange
+from posir_significance.sentences import label_change, metric_interval
 from posir_tasks.display.numbers import (
     MISSING,
     format_estimate,
@@ -23,9 +25,11 @@ from posir_tasks.display.progress import track
 from posir_tasks.display.sections import DisplaySection
 from posir_tasks.display.tables import Column, Table
 from posir_tasks.errors import PosirError
+from posir_tasks.estimates import Estimate
+from posir_tasks.public import Option, public
 
 if TYPE_CHECKING:
-    from posir_mitigate.outcome import MitigationOutcome, ScoreChange
+    from posir_mitigate.trials import MitigationOutcome
 
 #: Tried unless methods are named; those that do not work for a model are named below the table.
 DEFAULT_METHODS = (
@@ -36,26 +40,23 @@ DEFAULT_METHODS = (
     "late_chunks",
     "long_late_chunks",
     "calibrated",
-    "calibrated_first",
-    "calibrated_mean",
     "both_orders",
 )
 #: Scores, each with its change.
 SCORES = ("nDCG@10", "Start to end", "PSI")
 BRIEF = (
-    "nDCG@10 and start to end (first minus last third of the document) x 100. Intervals: 95 % for new documents, not "
-    "corrected. Change: to the plain model; * significant, Holm-corrected. Vectors: per document. Time: against "
-    "the plain model."
+    "nDCG@10 and start to end (first minus last third of the document) x 100, each with its 95 % interval for new documents. "
+    "Change: from the plain model, on the same questions, at 98.33 %, so that the three of a method hold together. Vectors: "
+    "per document. Time: against the plain model."
 )
 LEGEND = (
-    "95 % intervals for new documents. nDCG@10 x 100; start to end: first minus last third of the document, x 100; PSI: "
-    "posterior median, with the effect of chunk edges. Change: to the plain model, on the same queries; * significant: "
-    "p < 0.05, Holm-corrected for all methods of the table, and an interval without 0; intervals are not corrected. Vectors: "
-    "per document. Time: of encoding queries and documents and searching, against the plain model."
+    "PSI: posterior median, with the effect of chunk edges. Better: a higher nDCG@10, a start to end nearer to 0, a lower PSI. "
+    "Equivalent: the interval of the change is within the margin (2 points of nDCG@10, 5 of start to end, 10 of PSI). "
+    "Intervals are not corrected for the number of methods. Time: of encoding queries and documents and searching."
 )
 SOURCES = (
-    "Sources. Chunks with one vector: DICE, arXiv 2606.18781. Late chunks: arXiv 2409.04701. calibrated_first: arXiv 2601.16934"
-    " (Findings of ACL 2026), with its defaults; calibrated: its follow-up, arXiv 2606.02737, as released in August 2026."
+    "Sources. Chunks with one vector: the mean of DICE, arXiv 2606.18781. Late chunks: arXiv 2409.04701. calibrated: arXiv "
+    "2606.02737, as released in August 2026."
 )
 
 
@@ -84,46 +85,53 @@ class Mitigations(Presentable):
 
     def document(self) -> dict[str, Any]:
         """Return the outcomes, and what was not tried."""
-        return {"outcomes": self.outcomes, "not_tried": self.not_tried}
+        return {"outcomes": self.records(), "not_tried": self.not_tried}
 
     def legend(self) -> tuple[str, ...]:
         """Return how to read the numbers."""
         return (BRIEF,)
 
+    def warnings(self) -> tuple[str, ...]:
+        """Return what was not tried."""
+        return tuple(f"not tried: {reason}" for reason in self.not_tried)
+
     def explanation(self) -> tuple[str, ...]:
-        """Return what every column means, and what was not tried, which the command prints on the error stream, too."""
+        """Return what every column means, and what was not tried."""
         return (LEGEND, SOURCES, *self.not_tried)
 
 
+@public()
 def mitigate(
     model: str | Path,
     data: str | Path,
     *,
-    methods: Sequence[str] = DEFAULT_METHODS,
+    method: str | Iterable[str] | None = None,
     revision: str | None = None,
-    batch_size: int = 32,
-    output_folder: str | Path = "results",
+    batch_size: Annotated[int, Option(min=1)] = 32,
+    output: str | Path = "results",
 ) -> Mitigations:
-    """Try mitigations of position bias that need no training; what has a result is not run again.
+    """Try mitigations of position bias that need no training; run again to resume.
+
+    What works for the model is evaluated on the data and compared with the plain model, query by query.
 
     Args:
         model: A registered model, a local folder, or an endpoint.
         data: A task, or any other data with the spans of evidence.
-        methods: Methods with arguments, such as `chunks(64,mean)`; by default all that need no arguments.
+        method: A method with arguments, such as `chunks(64,mean)`; by default all that need no arguments.
         revision: Revision of the model.
         batch_size: Number of texts encoded at a time.
-        output_folder: Folder for results, as in `mteb run`.
+        output: Folder for results, as in `mteb run`.
 
     Returns:
-        A row for the plain model and for each method: nDCG@10, start to end and PSI in [-1, 1] with their change on the same
-        queries, vectors per document and seconds.
+        A row for the plain model and for each method: nDCG@10, start to end and PSI in [-1, 1], their change on the same
+        questions (better, worse, equivalent, cannot be said), vectors per document and seconds.
 
     Raises:
         PosirError: A name is unknown, the data has no evidence, or no method works for the model.
 
     Examples:
         >>> import posir
-        >>> mitigations = posir.mitigate("./my-model", "squad.json", methods=["chunks(32)"], output_folder="my-results")
+        >>> mitigations = posir.mitigate("./my-model", "squad.json", method="chunks(32)", output="my-results")
         >>> mitigations.to_polars()["method"].to_list()
         ['plain', 'chunks(32,16,max,tokens)']
     """
@@ -131,22 +139,22 @@ def mitigate(
         from datasets import disable_progress_bars
         from transformers.utils.logging import disable_progress_bar
 
-        from posir_mitigate.outcome import summarize_trials
         from posir_mitigate.references import parse_reference
-        from posir_mitigate.trials import TrialRequest, open_task, run_trials
+        from posir_mitigate.trials import TrialRequest, compare_trials, open_task, run_trials
         from posir_tasks.models.references import ModelReference
 
     disable_progress_bar()  # type: ignore[no-untyped-call]
     disable_progress_bars()
+    methods = DEFAULT_METHODS if method is None else [method] if isinstance(method, str) else method
     parsed = [parse_reference(text) for text in methods]
-    task, folder = open_task(str(data)), Path(output_folder)
+    task, folder = open_task(str(data)), Path(output)
     request = TrialRequest(ModelReference(str(model), revision), list(dict.fromkeys(parsed)), task, batch_size)
     with without_cache():
         trials = run_trials(request, folder)
     if not trials.mitigated:
         raise PosirError("no method works for this model. " + " ".join(trials.refused))
     with track("Comparing"):
-        outcomes = summarize_trials(trials, task.metadata.name, folder)
+        outcomes = compare_trials(trials, task.metadata.name, folder)
     return Mitigations(str(trials.plain.name), tuple(outcomes), tuple(trials.refused))
 
 
@@ -165,23 +173,25 @@ def without_cache() -> Iterator[None]:
 
 def build_table(outcomes: Sequence[MitigationOutcome]) -> Table:
     """Return a table with a line for each method."""
-    rows = tuple(
-        (
-            outcome.method,
-            format_estimate(outcome.ndcg_at_10.value, format_percent),
-            format_change(outcome.ndcg_at_10, format_points),
-            format_estimate(outcome.start_to_end.value, format_points),
-            format_change(outcome.start_to_end, format_points),
-            format_estimate(outcome.psi.value, format_psi),
-            format_change(outcome.psi, format_psi_difference),
-            format_number(outcome.vectors_per_document, ",.1f"),
-            format_ratio(outcome.time_ratio),
-        )
-        for outcome in outcomes
+    forms = (format_percent, format_points, format_psi)
+    rows = []
+    for outcome in outcomes:
+        scores = zip((outcome.ndcg_at_10, outcome.start_to_end, outcome.psi), forms, list_changes(outcome), strict=True)
+        cells = [
+            cell for value, form, change in scores for cell in (format_estimate(value, form), format_change(outcome, change))
+        ]
+        cost = format_number(outcome.vectors_per_document, ",.1f"), format_ratio(outcome.time_ratio)
+        rows.append((outcome.method, *cells, *cost))
+    scored = (Column(heading, group=score) for score in SCORES for heading in (score, "Change"))
+    return Table(
+        (Column("Method"), *scored, *(Column(heading, "right", "Cost") for heading in ("Vectors", "Time"))), tuple(rows)
     )
-    scores = (Column(heading, group=score) for score in SCORES for heading in (score, "Change"))
-    cost = (Column(heading, "right", "Cost") for heading in ("Vectors", "Time"))
-    return Table((Column("Method"), *scores, *cost), rows)
+
+
+def list_changes(outcome: MitigationOutcome) -> tuple[MetricChange | None, ...]:
+    """Return the change of each of `SCORES`; None for the plain model."""
+    change = outcome.change
+    return (change.ndcg_at_10, change.start_to_end, change.psi) if change else (None,) * len(SCORES)
 
 
 def format_ratio(ratio: float | None) -> str:
@@ -191,46 +201,37 @@ def format_ratio(ratio: float | None) -> str:
     return "x <0.01" if ratio < 0.005 else f"x {format_number(ratio, ',.2f')}"
 
 
-def format_change(score: ScoreChange, form: Callable[[float | None], str]) -> str:
-    """Format a difference to the plain model, with a star if it is significant; `MISSING` for the plain model."""
-    return MISSING if score.difference is None else format_estimate(score.difference, form) + ("*" if score.significant else "")
+def format_change(outcome: MitigationOutcome, metric: MetricChange | None) -> str:
+    """Format the state of a change with its interval; `MISSING` for the plain model."""
+    if metric is None or outcome.change is None:
+        return MISSING
+    interval = metric_interval(metric, outcome.change)
+    if metric.difference is None or interval is None:
+        return label_change(metric)
+    form = format_psi_difference if metric is outcome.change.psi else format_points
+    return f"{label_change(metric)}: {form(metric.difference.value)} [{form(interval[0])}, {form(interval[1])}]"
 
 
 def describe_changes(outcomes: Sequence[MitigationOutcome]) -> Iterator[str]:
-    """Yield a sentence for each kind of significant change, with the methods that make it."""
-    others = outcomes[1:]
-    ndcg = [row for row in others if row.ndcg_at_10.significant]
-    psi = [row for row in others if row.psi.significant]
-    start_to_end = [row for row in others if row.start_to_end.significant]
-    kinds = {
-        "nDCG@10 is significantly better with": _list_changes([row for row in ndcg if rises(row.ndcg_at_10)], "ndcg_at_10"),
-        "nDCG@10 is significantly worse with": _list_changes([row for row in ndcg if not rises(row.ndcg_at_10)], "ndcg_at_10"),
-        "PSI is significantly lower with": _list_changes([row for row in psi if not rises(row.psi)], "psi"),
-        "PSI is significantly higher with": _list_changes([row for row in psi if rises(row.psi)], "psi"),
-        "Start to end is significantly different with": _list_changes(start_to_end, "start_to_end"),
-    }
-    for words, changes in kinds.items():
-        if changes:
-            yield f"{words} {', '.join(changes)}."
-    if not any(kinds.values()):
-        yield "No method changes nDCG@10, PSI or start to end significantly."
-
-
-def _list_changes(rows: Sequence[MitigationOutcome], name: str) -> list[str]:
-    """Return methods with the change of a score, the largest change first."""
-    form = format_psi_difference if name == "psi" else format_points
-    changes = [(row.method, difference.value) for row in rows if (difference := getattr(row, name).difference)]
-    return [f"{method} ({form(value)})" for method, value in sorted(changes, key=lambda change: -abs(change[1]))]
-
-
-def rises(score: ScoreChange) -> bool:
-    """Return whether a score is higher than the plain model's."""
-    return score.difference is not None and score.difference.value > 0
+    """Yield a sentence for each score, with the methods by the state of their change."""
+    for place, score in enumerate(SCORES):
+        changes = [(outcome.method, list_changes(outcome)[place]) for outcome in outcomes[1:]]
+        parts = []
+        for state in ChangeState:
+            same = [(method, metric) for method, metric in changes if metric and metric.state is state]
+            if same:
+                parts.append(f"{label_change(same[0][1])} with {', '.join(method for method, _ in same)}")
+        yield f"{score}: {'; '.join(parts)}."
 
 
 def flatten(outcome: MitigationOutcome) -> dict[str, object]:
-    """Return an outcome as a row of CSV."""
-    row: dict[str, object] = {}
-    for name, value in vars(outcome).items():
-        row |= {f"{name}_{key}": item for key, item in vars(value).items()} if is_dataclass(value) else {name: value}
+    """Return an outcome as a row: its fields, and of the change of each score its state, difference and interval."""
+    row: dict[str, object] = {name: value for name, value in vars(outcome).items() if name != "change"}
+    for name, metric in zip(("ndcg_at_10", "start_to_end", "psi"), list_changes(outcome), strict=True):
+        interval = metric_interval(metric, outcome.change) if metric and outcome.change else None
+        row |= {
+            f"{name}_change": metric.state if metric else None,
+            f"{name}_difference": Estimate(metric.difference.value, interval) if metric and metric.difference else None,
+            f"{name}_documents_needed": metric.documents_needed if metric else None,
+        }
     return row

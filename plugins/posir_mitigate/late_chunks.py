@@ -16,8 +16,7 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from posir_mitigate.method import DividingMethod, refuse
-from posir_mitigate.transformer import TransformerParts, find_parts
+from posir_mitigate.method import DividingMethod, TransformerParts, find_parts, refuse
 from posir_tasks.display.progress import progress
 from posir_tasks.models.prompts import find_document_prompt
 from posir_tasks.search.maximum_search import DocumentVectors, MaximumSearch

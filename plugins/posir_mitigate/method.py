@@ -1,12 +1,14 @@
-"""The interface of a mitigation: a method with arguments that makes a model of mteb out of another one."""
+"""A mitigation: a method with arguments that makes a model of mteb out of another one; and the parts of a model it needs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import Field, fields
+from dataclasses import Field, dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 from mteb.models import CrossEncoderProtocol, EncoderProtocol, SearchProtocol
+from mteb.models.instruct_wrapper import InstructSentenceTransformerModel
+from mteb.models.sentence_transformer_wrapper import SentenceTransformerEncoderWrapper
 
 from posir_tasks.errors import PosirError
 from posir_tasks.text.chunks import Chunking, ChunkUnit
@@ -82,3 +84,41 @@ def require_encoder(method: Mitigation, model: MTEBModels) -> EncoderProtocol:
     if isinstance(model, CrossEncoderProtocol | SearchProtocol) or not isinstance(model, EncoderProtocol):
         raise refuse(method, model, "needs a model with one vector per text, unlike rerankers, BM25 and multi-vector models.")
     return model
+
+
+@dataclass(frozen=True)
+class TransformerParts:
+    """A loaded model: tokens to token states, pooling, and what follows it."""
+
+    encoder: EncoderProtocol
+    """mteb's model."""
+    loaded: Any
+    """The model of sentence-transformers."""
+    transformer: Any
+    """Its first module, with the model of transformers in `auto_model`."""
+    pooling: Any
+    after_pooling: tuple[Any, ...]
+
+    @property
+    def pooling_mode(self) -> str:
+        """Name of the pooling, such as `cls`, `mean` or `lasttoken`."""
+        return str(self.pooling.pooling_mode)
+
+
+def find_parts(method: Mitigation, model: MTEBModels) -> TransformerParts:
+    """Return the parts of a model.
+
+    Raises:
+        PosirError: It is not a model of sentence-transformers that is loaded here, with a transformer, then pooling.
+    """
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+
+    encoder = require_encoder(method, model)
+    loaded = getattr(model, "model", None)
+    known = isinstance(model, SentenceTransformerEncoderWrapper | InstructSentenceTransformerModel)
+    modules = list(loaded) if known and loaded is not None else []
+    if len(modules) < 2 or not isinstance(modules[0], Transformer) or not isinstance(modules[1], Pooling):
+        raise refuse(
+            method, model, "works inside models of sentence-transformers that are loaded here, with a transformer and pooling."
+        )
+    return TransformerParts(encoder, loaded, modules[0], modules[1], tuple(modules[2:]))

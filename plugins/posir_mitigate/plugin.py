@@ -22,6 +22,4 @@ def posir_model_resolvers() -> list[Resolver]:
 @hookimpl
 def posir_commands() -> list[Command]:
     """Return the declarations."""
-    return [
-        Command("mitigate", "posir_mitigate.mitigate_command:mitigate", "Try every mitigation that needs no training.", REMEDY)
-    ]
+    return [Command("mitigate", "posir_mitigate.api:mitigate", "Try every mitigation that needs no training.", REMEDY)]

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from difflib import get_close_matches
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
@@ -28,6 +29,16 @@ if TYPE_CHECKING:
 REFERENCE = re.compile(r"(?P<base>.+)\+(?P<method>[a-z_]+)(?:\((?P<arguments>[^()]*)\))?", re.DOTALL)
 
 
+@cache
+def list_methods() -> dict[str, type[Mitigation]]:
+    """Return all methods by name; PyTorch, which they import, takes seconds."""
+    from posir_mitigate.calibrated import Calibrated
+    from posir_mitigate.chunks import BothOrders, Chunks
+    from posir_mitigate.late_chunks import LateChunks, LongLateChunks
+
+    return {method.NAME: method for method in (Chunks, LateChunks, LongLateChunks, Calibrated, BothOrders)}
+
+
 def resolve_mitigated(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta | None:
     """Resolve a model with a method; None if the name is of another kind.
 
@@ -37,11 +48,10 @@ def resolve_mitigated(name: str, registered: Mapping[str, ModelMeta]) -> ModelMe
     match = REFERENCE.fullmatch(name)
     if match is None:
         return None
-    from posir_mitigate.catalog import METHODS
     from posir_tasks.models.folder import is_model_folder
 
     # `C+` and the like may end the name of a model; with arguments it is meant as a method.
-    if is_model_folder(Path(name).expanduser()) or (match["method"] not in METHODS and match["arguments"] is None):
+    if is_model_folder(Path(name).expanduser()) or (match["method"] not in list_methods() and match["arguments"] is None):
         return None
     return describe_mitigated(_find_base(match["base"], registered), parse_method(match["method"], match["arguments"] or ""))
 
@@ -98,13 +108,13 @@ def parse_method(name: str, arguments: str) -> Mitigation:
     Raises:
         PosirError: There is no such method, or an argument is not allowed.
     """
-    from posir_mitigate.catalog import METHODS
 
-    if name not in METHODS:
-        similar = get_close_matches(name, METHODS)
+    methods = list_methods()
+    if name not in methods:
+        similar = get_close_matches(name, methods)
         suggestion = f" Did you mean {' or '.join(similar)}?" if similar else ""
-        raise PosirError(f"'+{name}': no such method.{suggestion} The methods are {', '.join(METHODS)}.")
-    method = METHODS[name]
+        raise PosirError(f"'+{name}': no such method.{suggestion} The methods are {', '.join(methods)}.")
+    method = methods[name]
     values = _assign_arguments(method, [part.strip() for part in arguments.split(",") if part.strip()])
     try:
         parsed: Mitigation = TypeAdapter(method).validate_python(values)

@@ -1,4 +1,4 @@
-"""Trials: a model and each of its mitigations on a task, saved as `mteb run` does."""
+"""Trials: a model and each of its mitigations on a task, saved as `mteb run` does, and what each method gains and costs."""
 
 from __future__ import annotations
 
@@ -8,17 +8,24 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from posir_compare.comparison import ModelRun, Pair, find_common_results, read_model_runs
 from posir_mitigate.method import Mitigation
 from posir_mitigate.references import describe_mitigated
+from posir_run.dispatch import find_missing_subsets
 from posir_run.jobs import EvaluationJob, corpus_name, evaluate_subset, find_tasks
-from posir_run.runner import find_missing_subsets
-from posir_tasks.display.progress import track
+from posir_significance.analysis import GroupAnalysis, analyze
+from posir_significance.decision import Change, compare_groups
+from posir_tasks.display.progress import progress, track
 from posir_tasks.errors import PosirError
+from posir_tasks.estimates import Estimate
 from posir_tasks.files import check_writable
+from posir_tasks.gate import read_json
 from posir_tasks.host.result_saving import process_saver
 from posir_tasks.models.references import ModelReference, portable_name
 from posir_tasks.models.registry import find_model, load_model
-from posir_tasks.sources.formats.hub import is_hub_name
+from posir_tasks.result_schema import INDEX_KEY
+from posir_tasks.results import NAN_PREFIX
+from posir_tasks.sources.formats.catalog import is_hub_name
 from posir_tasks.sources.opening import open_data
 from posir_tasks.tasks.base import PositionTask
 from posir_tasks.tasks.opened import open_data_task
@@ -28,6 +35,11 @@ if TYPE_CHECKING:
     from mteb.models import ModelMeta
     from mteb.models.models_protocols import MTEBModels
     from mteb.types import EncodeKwargs
+
+
+#: How the names of phases in mteb's result files begin in which queries and documents are encoded and searched. Which phases
+#: there are depends on the kind of model: a search of chunks is one, "Encoding queries and documents".
+SEARCH_PHASES = ("Encoding ", "Searching ")
 
 
 @dataclass(frozen=True)
@@ -127,3 +139,65 @@ def save_results(
             result = evaluate_subset(model, job, encode_kwargs)
             process_saver().add(cache, result, meta, order=task.hf_subsets, encode_kwargs=encode_kwargs)
             advance()
+
+
+@dataclass(frozen=True)
+class MitigationOutcome:
+    """Scores, change and cost of a method. Scores are None where undefined."""
+
+    method: str
+    """`plain` for the model without any."""
+    queries: int
+    ndcg_at_10: Estimate | None
+    start_to_end: Estimate | None
+    psi: Estimate | None
+    change: Change | None
+    """The change from the plain model to the method, by the same questions; None for the plain model."""
+    vectors_per_document: float
+    seconds: float
+    """Wall time of encoding queries and documents and of searching."""
+    time_ratio: float | None
+    """Ratio of that time to the plain model's."""
+    cost: str
+
+
+def compare_trials(trials: Trials, task: str, folder: Path) -> list[MitigationOutcome]:
+    """Compare every mitigation with the plain model by the same questions; the plain model comes first."""
+    runs = {run.results[0].model: run for run in read_model_runs([folder]) if task in {result.task for result in run.results}}
+    plain = runs[str(trials.plain.name)]
+    seconds, outcomes = measure_seconds(plain, task), list[MitigationOutcome]()
+    for method, meta in progress(list(trials.mitigated.items()), "Comparing"):
+        run = runs[str(meta.name)]
+        common = find_common_results(Pair(plain, run, task))
+        a, b = analyze(common.a).overall, analyze(common.b).overall
+        if not outcomes:
+            outcomes.append(_describe("plain", a, None, (1.0, seconds, 1.0, "one vector")))
+        taken = measure_seconds(run, task)
+        cost = count_vectors(run, task), taken, taken / seconds if seconds else None, method.cost
+        outcomes.append(_describe(str(method), b, compare_groups(a, b, paired=common.paired is not None), cost))
+    return outcomes
+
+
+def _describe(
+    method: str, group: GroupAnalysis, change: Change | None, cost: tuple[float, float, float | None, str]
+) -> MitigationOutcome:
+    return MitigationOutcome(method, group.queries, group.ndcg, group.position.start_to_end, group.psi, change, *cost)
+
+
+def count_vectors(run: ModelRun, task: str) -> float:
+    """Return the vectors per document in the index: 1 unless the results say otherwise."""
+    sizes = [size for result in run.by_subset(task).values() if (size := result.run.get(INDEX_KEY))]
+    documents = sum(size["documents"] for size in sizes)
+    return sum(size["vectors"] for size in sizes) / documents if documents else 1.0
+
+
+def measure_seconds(run: ModelRun, task: str) -> float:
+    """Return how long encoding queries and documents and searching took, in seconds; phases may contain each other."""
+    file = next(iter(run.by_subset(task).values())).file
+    phases = read_json(file, nan_prefix=NAN_PREFIX).get("evaluation_phases") or []
+    spans = sorted((phase["start"], phase["end"]) for phase in phases if phase["name"].startswith(SEARCH_PHASES))
+    seconds, reached = 0.0, float("-inf")
+    for start, end in spans:
+        seconds += max(0.0, end - max(start, reached))
+        reached = max(reached, end)
+    return seconds

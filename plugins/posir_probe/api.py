@@ -1,26 +1,32 @@
-"""The public functions of this package: `posir.probe` and `posir.correlate`."""
+"""The public functions of this package: `posir.probe`, and the studies over models and datasets."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from posir_published.probes import Kind, read_architecture_file, read_architectures
 from posir_report.summary import summarize
 from posir_tasks.display.presentation import Presentable, TableResult
 from posir_tasks.display.progress import track
 from posir_tasks.display.sections import DisplaySection
 from posir_tasks.errors import PosirError
+from posir_tasks.public import Option, public
 from posir_tasks.results import read_results
+from posir_tasks.sources.formats.passages import describe_skipped
 from posir_tasks.sources.opening import DataReference
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rich.console import Console
 
     from posir_probe.results import ProbeResult
     from posir_probe.tables import IndexRow
+    from posir_published.probes import Architecture
     from posir_tasks.display.charts.figures import Figure
     from posir_tasks.sources.formats.passages import SkippedText
 
@@ -44,28 +50,27 @@ class ProbeMeasurements(Presentable):
     @property
     def title(self) -> str:
         """Subject in a few words."""
-        from posir_report.labels import short_labels
+        from posir_report.summary import short_labels
 
         return f"Probes of {short_labels(self.results)[0]} on {self.results[0].data}"
 
     def sections(self) -> tuple[DisplaySection, ...]:
         """Return the verdict with the first summary of each probe; then each probe with its figure, summaries and values."""
-        from posir_probe.catalog import all_probes
-        from posir_probe.findings import describe_model
-        from posir_probe.tables import build_overview
+        from posir_probe.probing import all_probes
+        from posir_probe.tables import build_overview, describe_model
 
         verdict = describe_model(self.results, all_probes())
         overview = build_overview(self.records(), all_probes())
         return (DisplaySection(sentences=(verdict,), tables=(overview,)), *map(self._build_section, self.results))
 
     def _build_section(self, result: ProbeResult) -> DisplaySection:
-        from posir_probe.catalog import all_probes
+        from posir_probe.probe import Probe
+        from posir_probe.probing import all_probes
         from posir_probe.tables import build_probe_tables, build_rows
 
-        probe = all_probes().get(result.probe)
+        probe = all_probes().get(result.probe) or Probe.unknown(result.probe)
         tables = build_probe_tables(build_rows([result], all_probes()), probe)
-        title = probe.title if probe else result.probe
-        return DisplaySection(title=title, tables=tuple(tables), draw=lambda: self._draw(result))
+        return DisplaySection(title=probe.title, tables=tuple(tables), draw=lambda: self._draw(result))
 
     def print_on(self, console: Console, *, explain: bool = False) -> None:
         """Print the verdict and the overview; of many probes, the values of each only if asked to explain."""
@@ -77,7 +82,7 @@ class ProbeMeasurements(Presentable):
 
     def records(self) -> list[IndexRow]:
         """Return a row for each summary and each position of every probe."""
-        from posir_probe.catalog import all_probes
+        from posir_probe.probing import all_probes
         from posir_probe.tables import build_rows
 
         return build_rows(self.results, all_probes())
@@ -94,16 +99,22 @@ class ProbeMeasurements(Presentable):
 
     def explanation(self) -> list[str]:
         """Return notes of the probes, and what was skipped."""
-        from posir_probe.catalog import all_probes
+        from posir_probe.probing import all_probes
         from posir_probe.tables import describe_probe
 
         probes = all_probes()
-        return [note for result in self.results for note in describe_probe(result, probes.get(result.probe))]
+        return [
+            note for result in self.results if (probe := probes.get(result.probe)) for note in describe_probe(result, probe)
+        ]
+
+    def warnings(self) -> list[str]:
+        """Return the texts and questions that cannot be used, in a line."""
+        return list(filter(None, [describe_skipped(self.skipped)]))
 
     def _draw(self, shown: ProbeResult) -> Sequence[Figure]:
         """Return the figure of a probe, in which other models' results on the same data are drawn after this one's."""
-        from posir_probe.catalog import all_probes
         from posir_probe.figures import build_figures
+        from posir_probe.probing import all_probes
 
         others = [result for result in self._others if (result.data, result.probe) == (shown.data, shown.probe)]
         distinct = {(result.model, result.revision, result.experiment): result for result in (shown, *others)}
@@ -116,39 +127,57 @@ class ProbeMeasurements(Presentable):
         return list(read_probe_results(self.folder))
 
 
+def parse_bounds(text: str) -> tuple[int, int]:
+    """Return the two numbers of `--words`."""
+    try:
+        low, high = map(int, text.split(","))
+    except ValueError:
+        low, high = 0, 0
+    if not 0 <= low < high - 1:
+        raise PosirError(f"--words {text}: expected two numbers with a number between them, such as 100,512.")
+    return low, high
+
+
+@public(charts=True)
 def probe(
     model: str | Path,
-    data: DataReference = "PosIR-Mini",
     *,
-    probes: Sequence[str] = (),
+    data: Annotated[DataReference, Option(one_value=True)] = "PosIR-Mini",
+    probe: str | Iterable[str] | None = None,
     revision: str | None = None,
-    documents: int = DOCUMENTS,
+    documents: Annotated[int, Option(min=1)] = DOCUMENTS,
     seed: int = 1,
-    words: tuple[int, int] | None = None,
-    min_tokens: int = 0,
+    words: Annotated[tuple[int, int] | None, Option(metavar="LOW,HIGH", parse=parse_bounds)] = None,
+    min_tokens: Annotated[int, Option(min=0)] = 0,
+    split_at_periods: bool = False,
     column: str | None = None,
     question_writer: str | None = None,
     llm: str | None = None,
-    output_folder: str | Path = "results",
-    batch_size: int = 32,
+    batch_size: Annotated[int, Option(min=1)] = 32,
+    output: str | Path = "results",
 ) -> ProbeMeasurements:
-    """Measure how a model's embeddings depend on where in a text something is; what has a result is not measured again.
+    """Measure how a model's embeddings depend on where in a text something is; run again to resume.
+
+    Results are saved beside mteb's, in the folder `probes` of the model.
 
     Args:
         model: A registered model, a local folder, or an endpoint.
-        data: A task, a file or folder of questions or plain texts, a dataset on the Hub, or a list of texts.
-        probes: Names of probes, or their beginnings; empty for all.
+        data: A task; a folder in the PosIR layout or of BEIR; a file or folder of questions or plain texts; or a dataset on the
+            Hub.
+        probe: A probe, or the beginning of its name; by default all but variants.
         revision: Revision of the model.
         documents: Most documents of each domain, drawn at random.
         seed: Seed of the random sample.
-        words: Draw texts of more than the first and fewer than the second number of words.
-        min_tokens: Draw documents of at least so many tokens.
+        words: Draw texts of more than LOW and fewer than HIGH words: 100,512 for table 4 of PosQ on SQuAD v2.
+        min_tokens: Draw documents of at least so many tokens: 1024 for figure 5 of PosIR.
+        split_at_periods: For sentence_regression and text_removal, split sentences at line breaks and periods followed by a
+            space, as the code of Bias Learning does, and not by the rules of the language.
         column: Column or field of plain texts.
-        question_writer: For `needle_distractors`: an embedder, other than `model`, that chooses near-misses of a sentence and
+        question_writer: For needle_distractors, an embedder, other than the model, that chooses near-misses of a sentence and
             writes questions in other words.
-        llm: A language model that writes these questions in its place: `MODEL`, or `MODEL@ADDRESS`.
-        output_folder: Folder for results, as in `mteb run`; these are in `probes` beside them.
+        llm: A language model that writes these questions in its place: MODEL, or MODEL@ADDRESS of a chat API.
         batch_size: Number of texts encoded at a time.
+        output: Folder for results, as in `mteb run`.
 
     Returns:
         A row for each summary and each position of every probe, with 95 % intervals by bootstrap over documents; the unit is
@@ -159,62 +188,84 @@ def probe(
 
     Examples:
         >>> import posir
-        >>> measured = posir.probe("./my-model", probes=["mirror"], documents=3, output_folder="my-results")
+        >>> measured = posir.probe("./my-model", probe="mirror", documents=3, output="my-results")
         >>> measured.to_polars()["kind"].unique().sort().to_list()
         ['position', 'summary']
     """
     with track("Loading"):
-        from posir_probe.catalog import select_probes
-        from posir_probe.needles import NeedleWriter
-        from posir_probe.probe import Selection, needs_needles
-        from posir_probe.probing import ProbeRun, run_probes
-        from posir_probe.sources import open_probe_source
+        from posir_probe.data import Selection, open_probe_source
+        from posir_probe.needle_distractors import NeedleWriter
+        from posir_probe.probing import ProbeRun, run_probes, select_probes
         from posir_tasks.embeddings.encoding import load_encoder
 
         selection = Selection(seed, words, min_tokens)
-        chosen = select_probes(probes)
-        if (question_writer or llm) and not any(map(needs_needles, chosen)):
+        chosen = select_probes([probe] if isinstance(probe, str) else list(probe or ()))
+        if (question_writer or llm) and not any(known.needs_needles for known in chosen):
             raise PosirError("--question-writer and --llm go with --probe needle_distractors.")
         if llm and not question_writer:
             raise PosirError("--llm writes questions; near-misses need an embedder, too. Add --question-writer.")
         source = open_probe_source(data, column=column, limit=documents, selection=selection)
         encoder = load_encoder(str(model), revision, batch_size=batch_size)
         writer = NeedleWriter(load_encoder(question_writer, batch_size=batch_size), llm) if question_writer else None
-    results = run_probes(ProbeRun(encoder, source, Path(output_folder), documents, selection, writer), chosen)
-    return ProbeMeasurements(tuple(results), Path(output_folder), tuple(source.skipped))
+    results = run_probes(ProbeRun(encoder, source, Path(output), documents, selection, writer, split_at_periods), chosen)
+    return ProbeMeasurements(tuple(results), Path(output), tuple(source.skipped))
 
 
-def correlate(results: str | Path, *, families: str | Path | None = None) -> TableResult:
-    """Correlate what probes measure with PSI and the difference from start to end, over models: which probe predicts retrieval?
+@public()
+def correlate(
+    results: str | Path | None = None,
+    *,
+    families: Path | None = None,
+    architecture: bool = False,
+    architectures: Path | None = None,
+    benchmark: Path | None = None,
+    published: bool = False,
+) -> TableResult:
+    """Show which probe predicts retrieval: rank correlations with PSI and start to end over models.
+
+    With architecture or benchmark: PSI or nDCG@10 against the models' architecture or another benchmark.
 
     Args:
-        results: A folder with results of `posir.evaluate` and `posir.probe` on several models.
-        families: CSV file with the columns `model,family`: models of a family are variants of one model and not independent.
-            Of other models the family is the name before a `+`.
+        results: A folder with results of `mteb run` and `posir probe` on several models; not needed with published.
+        families: CSV file with columns model,family: models of a family are variants of one model and not independent. Of other
+            models the family is the name before a +.
+        architecture: PSI against parameters, dimension, attention, pooling and positional encoding.
+        architectures: CSV file with columns model,positional_encoding,attention,pooling of further models.
+        benchmark: nDCG@10 against another benchmark: MMTEB, a CSV file with columns model,score, or mteb results.
+        published: Include the published results.
 
     Returns:
         A row for each probe, task and score: Spearman's rho in [-1, 1] with its 95 % interval over models or families, the
         p-value of a permutation, Holm-corrected for the probes, how many independent models would be needed, and a verdict.
 
     Raises:
-        PosirError: There are no results of tasks or of probes in the folder.
+        PosirError: There are no results of tasks or of probes in the folder, or options do not go together.
 
     Examples:
         >>> import posir
-        >>> posir.probe("./my-model", probes=["mirror"], documents=3, output_folder="my-results")
+        >>> posir.probe("./my-model", probe="mirror", documents=3, output="my-results")
         ProbeMeasurements: Probes of...
         >>> posir.evaluate("./my-model", "PosIR-Mini", output_folder="my-results")[0].task
         'PosIR-Mini'
         >>> posir.correlate("my-results").to_polars()["rho"].to_list()
         [None, None]
     """
-    from posir_probe.catalog import all_probes
-    from posir_probe.correlation import FURTHER, NOTES, build_table, describe_findings, read_families
-    from posir_probe.correlation import correlate as correlate_probes
+    from posir_probe.correlation import FURTHER, NOTES, build_table, correlate_probes, describe_findings, read_families
+    from posir_probe.probing import all_probes
     from posir_probe.results import read_results as read_probe_results
 
+    if results is None and not published:
+        raise PosirError("Give a folder with results, or --published.")
+    if architecture or architectures or benchmark:
+        if families:
+            raise PosirError("--families goes with probes, not with --architecture or --benchmark.")
+        return _correlate_models(Path(results) if results else None, architectures, benchmark, published=published)
+    if published or results is None:
+        raise PosirError(
+            "--published goes with --architecture or --benchmark: probes of the papers' models have no raw results."
+        )
     folder = Path(results)
-    known = read_families(Path(families)) if families else {}
+    known = read_families(families) if families else {}
     rows = correlate_probes(read_probe_results(folder), summarize(read_results(folder)), all_probes(), known)
     if not rows:
         raise PosirError(f"{folder}: no results of probes. Run `posir probe MODEL --output {folder}` first.")
@@ -225,4 +276,163 @@ def correlate(results: str | Path, *, families: str | Path | None = None) -> Tab
         sentences=describe_findings(rows),
         notes=NOTES,
         further=FURTHER,
+    )
+
+
+def _correlate_models(
+    results: Path | None, architectures: Path | None, benchmark: Path | None, *, published: bool
+) -> TableResult:
+    """Return correlations with another benchmark if there is one, else with architecture."""
+    from posir_probe import architectures as models
+    from posir_probe.correlation import PSI, START_TO_END
+
+    names = (models.NDCG,) if benchmark else (PSI, START_TO_END)
+    own = read_results(results) if results else []
+    scores = models.join_scores(models.own_scores(summarize(own), names), models.published_scores(names) if published else {})
+    if not scores:
+        raise PosirError(f"{results}: no results of position-aware tasks. Run `mteb run` first, or add --published.")
+    if benchmark:
+        inside = read_results(benchmark) if benchmark.is_dir() else []
+        rows = models.correlate_benchmark(scores, benchmark.stem, models.read_benchmark(benchmark, inside))
+    else:
+        rows = models.correlate_architecture(scores, models.read_model_metas(results), _read_all_architectures(architectures))
+    return TableResult(title="Position bias and models", rows=rows, tables=[models.build_correlation_table(rows)])
+
+
+def _read_all_architectures(file: Path | None) -> Mapping[str, Architecture]:
+    return {**read_architectures(), **(read_architecture_file(file) if file else {})}
+
+
+@public()
+def probe_groups(
+    results: str | Path,
+    *,
+    by: Kind = Kind.POSITIONAL_ENCODING,
+    probe: str | Iterable[str] | None = None,
+    architectures: Path | None = None,
+    published: bool = False,
+) -> TableResult:
+    """Show probes of every model, averaged over models of a positional encoding, kind of attention or pooling.
+
+    Args:
+        results: A folder with results of `posir probe` on several models.
+        by: What models are grouped by.
+        probe: A probe, or the beginning of its name; by default all with results.
+        architectures: CSV file with columns model,positional_encoding,attention,pooling of further models.
+        published: Include the published means by positional encoding.
+
+    Returns:
+        A row for each probe, dataset, model or group, and position, with a 95 % interval by bootstrap over documents.
+
+    Raises:
+        PosirError: There are no such results of probes.
+
+    Examples:
+        >>> import posir
+        >>> posir.probe("./my-model", probe="segment_similarity_3", documents=3, output="my-groups")
+        ProbeMeasurements: Probes of...
+        >>> posir.probe_groups("my-groups").to_polars()["group"].unique().to_list()
+        ['unknown']
+    """
+    from posir_probe.architectures import build_group_tables, group_results, published_groups
+    from posir_probe.probing import all_probes, select_probes
+    from posir_probe.results import read_results as read_probe_results
+
+    if published and by is not Kind.POSITIONAL_ENCODING:
+        raise PosirError(f"--published goes with --by {Kind.POSITIONAL_ENCODING}: no means by {by} are published.")
+    names = [probe] if isinstance(probe, str) else list(probe or ())
+    chosen = {selected.name for selected in select_probes(names)} if names else None
+    measured = [result for result in read_probe_results(Path(results)) if chosen is None or result.probe in chosen]
+    if not measured:
+        raise PosirError(f"{results}: no such results of probes. Run `posir probe MODEL --output {results}` first.")
+    rows = group_results(measured, all_probes(), _read_all_architectures(architectures), by)
+    rows += published_groups(dict.fromkeys(result.probe for result in measured)) if published else []
+    note = "95 % intervals by bootstrap over documents, with the models held fixed: they say nothing about other models."
+    return TableResult(title="Probes by group", rows=rows, tables=build_group_tables(rows), notes=[note])
+
+
+@public(charts=True)
+def subset_validity(results: str | Path) -> TableResult:
+    """Compare the position profiles of Tiny samples with those of the complete tasks, bucket by bucket.
+
+    Args:
+        results: A folder with results of `mteb run` on a Tiny sample, such as SQuAD-PosQ-Tiny, and on its task.
+
+    Returns:
+        A row for each model, sample and position bucket: both nDCG@10 in [0, 1] and the difference with its 95 % interval.
+
+    Raises:
+        PosirError: No model has results of both.
+
+    Examples:
+        >>> import posir
+        >>> posir.subset_validity("nowhere")
+        Traceback (most recent call last):
+        posir_tasks.errors.PosirError: nowhere: no such folder...
+    """
+    from posir_probe.subset_validity import build_tables, compare_tiny, describe_validity, draw_samples
+
+    rows = compare_tiny(summarize(read_results(Path(results))))
+    if not rows:
+        raise PosirError(f"{results}: no model has results of both a Tiny sample, such as SQuAD-PosQ-Tiny, and its task.")
+    return TableResult(
+        title="Samples and complete data",
+        rows=rows,
+        tables=build_tables(rows),
+        sentences=list(describe_validity(rows)),
+        draw=lambda: draw_samples(rows),
+    )
+
+
+@public(charts=True)
+def domain_similarity(
+    model: str | Path,
+    *,
+    data: str | Path = "PosIR-English",
+    above: str | None = None,
+    revision: str | None = None,
+    batch_size: Annotated[int, Option(min=1)] = 32,
+    output: str | Path = "results",
+) -> TableResult:
+    """Show how similar the domains of a dataset are: the cosine of their documents' mean embeddings; run again to resume.
+
+    The sums of embeddings are saved beside mteb's results, in the folder `domains` of the model.
+
+    Args:
+        model: A registered model, a local folder, or an endpoint.
+        data: A task, or a folder in the PosIR layout.
+        above: A second dataset with the same domains, such as PosIR-Chinese: above the diagonal of the heat map.
+        revision: Revision of the model.
+        batch_size: Number of texts encoded at a time.
+        output: Folder for results, as in `mteb run`.
+
+    Returns:
+        A row for each pair of domains, with the cosine in [-1, 1], the most similar first.
+
+    Raises:
+        PosirError: There is no such model or data, or only one domain.
+
+    Examples:
+        >>> import posir
+        >>> posir.domain_similarity("./my-model", data="PosIR-Mini", output="my-domains")
+        Traceback (most recent call last):
+        posir_tasks.errors.PosirError: PosIR-Mini: only one domain...
+    """
+    from posir_probe import domain_similarity as domains
+    from posir_probe.data import open_probe_source
+    from posir_tasks.embeddings.encoding import load_encoder
+
+    sources = [open_probe_source(name) for name in (data, above) if name is not None]
+    domains.check_shared_domains(sources)
+    encoder = load_encoder(str(model), revision, batch_size=batch_size)
+    meta = encoder.model.mteb_model_meta
+    sums = {
+        source.name: domains.measure_domains(encoder, source, domains.locate_sums(Path(output), meta, source.name))
+        for source in sources
+    }
+    return TableResult(
+        title="Similarity of domains",
+        rows=[pair for name, of_data in sums.items() for pair in domains.list_pairs(of_data, name)],
+        tables=[domains.build_table(of_data, name) for name, of_data in sums.items()],
+        draw=lambda: [domains.draw_domains(sums, str(meta.name))],
     )

@@ -21,34 +21,34 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import product
-from typing import ClassVar
 
 import numpy as np
 from mteb.types import PromptType
 
 from posir_probe.controls import order_blind
+from posir_probe.data import ProbeData, ProbeQuestion, select_with_evidence
 from posir_probe.probe import (
+    CONTROL,
     POSITIVE_IS_START,
+    Finding,
+    Form,
     Preference,
-    ProbeData,
+    Probe,
     ProbePlan,
-    ProbeQuestion,
+    SignedFinding,
+    Statement,
     Summary,
     ignore_rounding,
-    select_with_evidence,
-    value_at,
 )
-from posir_probe.sums import ProbeSums
-from posir_probe.view import CONTROL, Finding, Form, ProbeView, SummaryLabel, compare_sides, state_value
+from posir_probe.results import ProbeSums, at
 from posir_tasks.cells import Floats
 from posir_tasks.embeddings.encoding import Embeddings, encode_distinct
 from posir_tasks.interventions import move_evidence
 from posir_tasks.scores import Unit
-from posir_tasks.text.sentences import UNKNOWN_LANGUAGE, find_sentences
+from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.spans import Span
 from posir_tasks.text.words import find_terms
 
@@ -88,9 +88,9 @@ class DividedDocument:
     """The terms of each sentence."""
 
     @classmethod
-    def divide(cls, text: str) -> DividedDocument:
+    def divide(cls, text: str, language: str) -> DividedDocument:
         """Return a text with its sentences."""
-        sentences = tuple(find_sentences(text, UNKNOWN_LANGUAGE))
+        sentences = tuple(find_sentences(text, language))
         return cls(text, sentences, tuple(frozenset(find_terms(sentence.of(text))) for sentence in sentences))
 
     def touches(self, span: Span) -> list[int]:
@@ -131,7 +131,8 @@ def choose_sentences(document: DividedDocument, question: str, indices: Sequence
     """
     asked, frequencies = set(find_terms(question)), Counter(term for terms in document.terms for term in terms)
     weights = {
-        index: sum(math.log(len(document.terms) / frequencies[term]) for term in asked & document.terms[index])
+        # An exact sum, since the order of a set of words differs from process to process.
+        index: math.fsum(math.log(len(document.terms) / frequencies[term]) for term in asked & document.terms[index])
         for index in indices
     }
     ordered = sorted(indices, key=lambda index: (-weights[index], index))
@@ -165,11 +166,6 @@ def find_names(text: str) -> list[str]:
     return [text[run[0].start() : run[-1].end()] for run in runs if len(run) > 1]
 
 
-def keep_difference(differences: Floats) -> Floats:
-    """Return differences of scores as they are."""
-    return differences
-
-
 def count_wins(differences: Floats) -> Floats:
     """Return 1 where the first document scores higher, 0 where the second does, and 0.5 for ties; NaN stays."""
     wins: Floats = (np.sign(differences) + 1) / 2
@@ -185,87 +181,50 @@ FAVORED = {
 }
 
 
-def build_view(find: Finding, value: str, label: str, unit: Unit) -> ProbeView:
-    """Return the view of values by what the documents of a pair differ in."""
-    labels = {kind.replace(" ", "_"): SummaryLabel(label.format(name), unit) for kind, name in FAVORED.items()}
-    control = {f"order_blind_{name}": SummaryLabel(f"{CONTROL}: {FAVORED[name.replace('_', ' ')]}", unit) for name in labels}
-    return ProbeView(
-        find,
-        value=value,
-        place="Favored document",
-        form=Form.CATEGORIES,
-        unit=unit,
-        summaries=labels | control,
-        series={"model": ("", ""), CONTROL: ("", CONTROL)},
-        names=FAVORED,
-    )
+def summarize_kinds(label: str, unit: Unit) -> dict[str, Summary]:
+    """Return the summaries of values by kind of pair, of the model and of the order-blind embedder."""
+    titles = [label.format(name) for name in FAVORED.values()] + [f"{CONTROL}: {name}" for name in FAVORED.values()]
+    names = [kind.replace(" ", "_") for kind in KINDS]
+    named = zip([*names, *(f"order_blind_{name}" for name in names)], titles, strict=True)
+    return {name: Summary(title, at(place), unit) for place, (name, title) in enumerate(named)}
 
 
-DIFFERENCES = build_view(
-    compare_sides(
-        partial(value_at, place=0),
-        "The document with the evidence first scores {} higher than the same with the evidence last",
-        "The document with the evidence last scores {} higher than the same with the evidence first",
-        "Documents with the evidence first and last are not shown to score differently",
-    ),
-    "Cosine with the question: favored document minus the other",
-    "Pairs: {}, minus the other",
-    Unit.INDEX,
-)
-EFFECTS = build_view(
-    compare_sides(
-        partial(value_at, place=0),
-        "Evidence first against evidence last makes {} standard deviations of the score",
-        "Evidence last against evidence first makes {} standard deviations of the score",
-        "Evidence first and last are not shown to differ in standard deviations of the score",
-        Unit.NUMBER,
-    ),
-    "Difference of the two documents in standard deviations over pairs",
-    "Standard deviations: {}",
-    Unit.NUMBER,
-)
-SHARES = build_view(
-    state_value("The document with the evidence first wins {} % of the pairs", partial(value_at, place=0), unit=Unit.PERCENT),
-    "Pairs that the favored document wins (%)",
-    "Wins (%): {}",
-    Unit.PERCENT,
-)
+class ControlledPairs(Probe):
+    """The score of the first document of each pair minus that of the second, for the model and an order-blind embedder."""
 
-
-@dataclass(frozen=True)
-class ControlledPairs:
-    """The score of the first document of each pair against that of the second, for the model and an order-blind embedder."""
-
-    name: str = "controlled_pairs"
-    title: str = "Pairs of documents that differ in one property"
-    statistic: str = "mean"
-    convert: Callable[[Floats], Floats] = keep_difference
-    """Maps differences of scores to what is summed."""
-    preference: Preference = POSITIVE_IS_START
-    view: ProbeView = DIFFERENCES
-
-    needs_questions: ClassVar[bool] = True
-    source: ClassVar[str] = "arXiv 2503.05037, section 3"
-    notes: ClassVar[tuple[str, ...]] = (
+    name = "controlled_pairs"
+    title = "Pairs of documents that differ in one property"
+    source = "arXiv 2503.05037, section 3"
+    notes = (
         "The first document is the one that a biased model prefers: evidence first, evidence alone, more mentions of what is "
         "asked about, the question's own form of a name. Only position is 0 for an order-blind embedder; of the other kinds, "
         "its value on the same pairs is the part that words alone explain. Differences below 1e-6 count as ties.",
     )
-    positions: ClassVar[tuple[str, ...]] = tuple(f"{series} · {kind}" for series, kind in product(SERIES, KINDS))
+    positions = tuple(f"{series} · {kind}" for series, kind in product(SERIES, KINDS))
+    summaries = summarize_kinds("Pairs: {}, minus the other", Unit.INDEX)
+    finding: Finding = SignedFinding(
+        "The document with the evidence first scores {} higher than the same with the evidence last",
+        "The document with the evidence last scores {} higher than the same with the evidence first",
+        "whether the document with the evidence first or last scores higher",
+    )
+    preference = POSITIVE_IS_START
+    needs_questions = True
+    value_title = "Cosine with the question: favored document minus the other"
+    place_title = "Favored document"
+    form = Form.CATEGORIES
+    series = {"model": ("", ""), CONTROL: ("", CONTROL)}
+    place_names = FAVORED
+    statistic = "mean"
 
-    @property
-    def summaries(self) -> Mapping[str, Summary]:
-        """The value of each kind of pair, of the model and of the order-blind embedder."""
-        labels = [kind.replace(" ", "_") for kind in KINDS]
-        named = [*labels, *(f"order_blind_{label}" for label in labels)]
-        return {label: partial(value_at, place=place) for place, label in enumerate(named)}
+    def convert(self, differences: Floats) -> Floats:
+        """Return what is summed of differences of scores: they as they are."""
+        return differences
 
     def plan(self, data: ProbeData) -> ProbePlan:
         """Encode the questions and both documents of their pairs."""
         questions, skipped = select_with_evidence(data)
-        documents = {
-            name: DividedDocument.divide(data.documents[name]) for name in {question.document for question in questions}
-        }
+        asked_about = {question.document for question in questions}
+        documents = {name: DividedDocument.divide(data.documents[name], data.language) for name in asked_about}
         by_question = [build_pairs(documents[question.document], question) for question in questions]
         skipped[TOO_FEW_SENTENCES] += sum(not pairs for pairs in by_question)
         for kind, reason in MISSING.items():
@@ -288,25 +247,41 @@ class ControlledPairs:
         return ProbePlan(summarize, texts, queries)
 
 
+class ControlledPairsEffect(ControlledPairs):
+    """The mean difference in standard deviations over pairs: the paper's t divided by the root of its 250 pairs."""
+
+    name = "controlled_pairs_effect"
+    title = "Pairs of documents, in standard deviations"
+    summaries = summarize_kinds("Standard deviations: {}", Unit.NUMBER)
+    finding = SignedFinding(
+        "Evidence first against evidence last makes {} standard deviations of the score",
+        "Evidence last against evidence first makes {} standard deviations of the score",
+        "whether evidence first or evidence last scores higher, in standard deviations of the score,",
+    )
+    value_title = "Difference of the two documents in standard deviations over pairs"
+    unit = Unit.NUMBER
+    statistic = "effect_size"
+
+
+class ControlledPairsWins(ControlledPairs):
+    """The share of pairs whose first document scores higher."""
+
+    name = "controlled_pairs_wins"
+    title = "Pairs of documents that the favored one wins"
+    summaries = summarize_kinds("Wins (%): {}", Unit.PERCENT)
+    finding = Statement("The document with the evidence first wins {} % of the pairs")
+    preference = Preference(neutral=0.5)
+    value_title = "Pairs that the favored document wins (%)"
+    unit = Unit.PERCENT
+
+    def convert(self, differences: Floats) -> Floats:
+        """Return the wins of the first document."""
+        return count_wins(differences)
+
+
 def score_pairs(embeddings: Embeddings, texts: Sequence[str], queries: Sequence[str]) -> Floats:
     """Return the cosine of n queries and the first of two documents each, minus that of the second, shape (n,)."""
     asked = embeddings.select(queries, PromptType.query).astype(np.float64)
     documents = embeddings.select(texts).astype(np.float64)
     differences: Floats = np.einsum("nd,nd->n", asked, documents[0::2] - documents[1::2])
     return differences
-
-
-#: The mean difference in standard deviations over pairs, which is the paper's t divided by the root of its 250 pairs.
-EFFECT = ControlledPairs(
-    "controlled_pairs_effect",
-    "Pairs of documents, in standard deviations",
-    "effect_size",
-    view=EFFECTS,
-)
-WINS = ControlledPairs(
-    "controlled_pairs_wins",
-    "Pairs of documents that the favored one wins",
-    convert=count_wins,
-    preference=Preference(neutral=0.5),
-    view=SHARES,
-)

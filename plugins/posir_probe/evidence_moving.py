@@ -7,34 +7,30 @@ i = 1..10. The papers leave unit, rounding and separators open; here characters,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Sequence
 
 import numpy as np
 from mteb.types import PromptType
 
+from posir_probe.data import ProbeData, ProbeQuestion, select_with_evidence
 from posir_probe.mirror_reversal import ndcg, rank_relevant
 from posir_probe.probe import (
     POSITIVE_IS_START,
-    Preference,
-    ProbeData,
+    SCORE,
+    Form,
+    Probe,
     ProbePlan,
-    ProbeQuestion,
+    SignedFinding,
     Summary,
-    select_with_evidence,
+    mean_over,
     start_to_end,
     value_range,
 )
-from posir_probe.sums import ProbeSums
-from posir_probe.view import SCORE, Form, ProbeView, SummaryLabel, compare_sides
+from posir_probe.results import ProbeSums, at
 from posir_tasks.cells import Floats
-from posir_tasks.embeddings.encoding import Embeddings, Encoder, encode_distinct
+from posir_tasks.embeddings.encoding import Embeddings
 from posir_tasks.interventions import move_evidence
 from posir_tasks.scores import Unit
-
-#: Title of the axis of places.
-PLACE = "Place of the evidence, from the start of its document to the end"
 
 
 def peak(values: Floats) -> Floats:
@@ -49,11 +45,6 @@ def lowest(values: Floats) -> Floats:
     return place
 
 
-def share_places(places: int) -> dict[str, float]:
-    """Return where the evidence is inserted, as a share of the rest of the document, by the name of the place."""
-    return {str(place + 1): place / (places - 1) for place in range(places)}
-
-
 def move_to_places(data: ProbeData, questions: Sequence[ProbeQuestion], places: int) -> list[str]:
     """Return the document of each question with its evidence at each place, question by question."""
     return [
@@ -63,60 +54,38 @@ def move_to_places(data: ProbeData, questions: Sequence[ProbeQuestion], places: 
     ]
 
 
-@dataclass(frozen=True)
-class EvidenceMoving:
+class EvidenceMoving(Probe):
     """Cosine of a question and its document, with the evidence moved to each of several places."""
 
-    places: int = 10
-
-    name: ClassVar[str] = "evidence_moving"
-    needs_questions: ClassVar[bool] = True
-    title: ClassVar[str] = "Evidence moved through its document"
-    source: ClassVar[str] = "arXiv 2605.26578, section 6 and appendix F"
-    preference: ClassVar[Preference] = POSITIVE_IS_START
-    notes: ClassVar[tuple[str, ...]] = (
-        "Past a model's window all places are equal: the similarity to the rest of the document, not 0.",
+    name = "evidence_moving"
+    title = "Evidence moved through its document"
+    source = "arXiv 2605.26578, section 6 and appendix F"
+    notes = ("Past a model's window all places are equal: the similarity to the rest of the document, not 0.",)
+    finding = SignedFinding(
+        "Moving the evidence from start to end takes {} off the similarity of question and document",
+        "Moving the evidence from start to end adds {} to the similarity of question and document",
+        "whether moving the evidence from start to end changes the similarity of question and document",
     )
+    preference = POSITIVE_IS_START
+    compares_ends = True
+    needs_questions = True
+    value_title = "Cosine of the question and its document"
+    place_title = "Place of the evidence, from the start of its document to the end"
+    form = Form.PLACES
+    shows_window = True
 
-    @property
-    def view(self) -> ProbeView:
-        """The first place against the last."""
-        find = compare_sides(
-            start_to_end,
-            "Moving the evidence from start to end takes {} off the similarity of question and document",
-            "Moving the evidence from start to end adds {} to the similarity of question and document",
-            "Moving the evidence from start to end is not shown to change the similarity of question and document",
-        )
-        return ProbeView(
-            find,
-            value="Cosine of the question and its document",
-            place=PLACE,
-            form=Form.PLACES,
-            summaries={
-                "start_to_end": SummaryLabel("Similarity, evidence first minus last"),
-                "range_x1000": SummaryLabel("Range over the places, x 1,000", Unit.NUMBER),
-                "peak": SummaryLabel(f"Place of the highest value, of {self.places}", Unit.NUMBER),
-                "lowest": SummaryLabel(f"Place of the lowest value, of {self.places}", Unit.NUMBER),
-            },
-            names={name: f"place {name} of {self.places}" for name in self.positions},
-            shares=share_places(self.places),
-            contrast="start_to_end",
-            shows_window=True,
-        )
-
-    @property
-    def positions(self) -> tuple[str, ...]:
-        """Names of the places."""
-        return tuple(str(place + 1) for place in range(self.places))
-
-    @property
-    def summaries(self) -> Mapping[str, Summary]:
-        """Start to end, range x 1000 as in Table 13, and the places of the largest and the smallest value."""
-        return {
-            "start_to_end": start_to_end,
-            "range_x1000": lambda values: 1000 * value_range(values),
-            "peak": peak,
-            "lowest": lowest,
+    def __init__(self, places: int = 10) -> None:
+        self.places = places
+        moved = tuple(str(place + 1) for place in range(places))
+        self.positions = moved
+        self.place_names = {name: f"place {name} of {places}" for name in moved}
+        self.place_shares = {name: place / (places - 1) for place, name in enumerate(moved)}
+        #: As in Table 13.
+        self.summaries = {
+            "start_to_end": Summary("Similarity, evidence first minus last", start_to_end),
+            "range_x1000": Summary("Range over the places, x 1,000", lambda values: 1000 * value_range(values), Unit.NUMBER),
+            "peak": Summary(f"Place of the highest value, of {places}", peak, Unit.NUMBER),
+            "lowest": Summary(f"Place of the lowest value, of {places}", lowest, Unit.NUMBER),
         }
 
     def plan(self, data: ProbeData) -> ProbePlan:
@@ -134,79 +103,53 @@ class EvidenceMoving:
         return ProbePlan(summarize, moved, [question.text for question in questions])
 
 
-@dataclass(frozen=True)
-class EvidenceMovingRetrieval:
+class EvidenceMovingRetrieval(EvidenceMoving):
     """nDCG@10 with the evidence of a question's own document moved to each of several places, in the unchanged corpus.
 
     Coelho et al. 2024 (arXiv 2404.04163, section 4.2): an unchanged run, and one for each place.
     """
 
-    places: int = 10
+    name = "evidence_moving_retrieval"
+    title = "Retrieval with the evidence moved"
+    source = "arXiv 2404.04163, section 4.2"
+    notes = ("All documents of the data are searched, sampled or not.",)
+    finding = SignedFinding(
+        "Moving the evidence from start to end costs {} points of nDCG@10",
+        "Moving the evidence from start to end gains {} points of nDCG@10",
+        "whether moving the evidence from start to end changes nDCG@10",
+    )
+    is_variant = True
+    predicts_retrieval = True
+    needs_all = True
+    value_title = SCORE
+    unit = Unit.PERCENT
 
-    name: ClassVar[str] = "evidence_moving_retrieval"
-    needs_questions: ClassVar[bool] = True
-    title: ClassVar[str] = "Retrieval with the evidence moved"
-    source: ClassVar[str] = "arXiv 2404.04163, section 4.2"
-    preference: ClassVar[Preference] = POSITIVE_IS_START
-    notes: ClassVar[tuple[str, ...]] = ("All documents of the data are searched, sampled or not.",)
-
-    @property
-    def view(self) -> ProbeView:
-        """The first place against the last."""
-        find = compare_sides(
-            self.summaries["start_to_end"],
-            "Moving the evidence from start to end costs {} points of nDCG@10",
-            "Moving the evidence from start to end gains {} points of nDCG@10",
-            "Moving the evidence from start to end is not shown to change nDCG@10",
-            Unit.POINTS,
-        )
-        return ProbeView(
-            find,
-            value=SCORE,
-            place=PLACE,
-            form=Form.PLACES,
-            unit=Unit.PERCENT,
-            summaries={
-                "start_to_end": SummaryLabel("nDCG@10, evidence first minus last", Unit.POINTS),
-                "range": SummaryLabel("Range over the places", Unit.POINTS),
-                "mean": SummaryLabel("Mean over the places", Unit.PERCENT),
-                "unchanged": SummaryLabel("Unchanged documents", Unit.PERCENT),
-            },
-            names={name: f"place {name} of {self.places}" for name in self.positions[1:]},
-            shares=share_places(self.places),
-            contrast="start_to_end",
-            shows_window=True,
-        )
-
-    @property
-    def positions(self) -> tuple[str, ...]:
-        """The unchanged run, and the places."""
-        return ("unchanged", *(str(place + 1) for place in range(self.places)))
-
-    @property
-    def summaries(self) -> Mapping[str, Summary]:
-        """Start to end, range, and the mean over places and the unchanged run."""
-        return {
-            "start_to_end": lambda values: start_to_end(values[..., 1:]),
-            "range": lambda values: value_range(values[..., 1:]),
-            "mean": lambda values: values[..., 1:].mean(axis=-1),
-            "unchanged": lambda values: values[..., 0],
+    def __init__(self, places: int = 10) -> None:
+        super().__init__(places)
+        self.positions = ("unchanged", *self.positions)
+        self.summaries = {
+            "start_to_end": Summary(
+                "nDCG@10, evidence first minus last", lambda values: start_to_end(values[..., 1:]), Unit.POINTS
+            ),
+            "range": Summary("Range over the places", lambda values: value_range(values[..., 1:]), Unit.POINTS),
+            "mean": Summary("Mean over the places", mean_over(1, None), Unit.PERCENT),
+            "unchanged": Summary("Unchanged documents", at(0), Unit.PERCENT),
         }
 
-    def measure(self, encoder: Encoder, data: ProbeData) -> ProbeSums:
+    def plan(self, data: ProbeData) -> ProbePlan:
         """Search the corpus once for each place; only a question's own document is changed."""
         questions, skipped = select_with_evidence(data)
         searched = {**data.documents, **data.distractors}
         moved = move_to_places(data, questions, self.places)
-        embeddings = encode_distinct(
-            encoder, [*searched.values(), *moved], [question.text for question in questions]
-        ).normalize()
-        asked = embeddings.select((question.text for question in questions), PromptType.query)
-        corpus = embeddings.select(searched.values())
         rows = {name: row for row, name in enumerate(searched)}
         relevant = np.array([rows[question.document] for question in questions], np.int64)
-        versions = embeddings.select(moved).reshape(len(questions), self.places, corpus.shape[-1])
-        names = list(searched)
-        unchanged = rank_relevant(asked, corpus, relevant, names)
-        ranks = np.concatenate([unchanged, rank_relevant(asked, corpus, relevant, names, versions)], axis=1)
-        return ProbeSums.from_means(self.positions, [question.document for question in questions], ndcg(ranks), skipped)
+
+        def summarize(embeddings: Embeddings) -> ProbeSums:
+            asked = embeddings.select((question.text for question in questions), PromptType.query)
+            corpus = embeddings.select(searched.values())
+            versions = embeddings.select(moved).reshape(len(questions), self.places, corpus.shape[-1])
+            unchanged = rank_relevant(asked, corpus, relevant, list(searched))
+            ranks = np.concatenate([unchanged, rank_relevant(asked, corpus, relevant, list(searched), versions)], axis=1)
+            return ProbeSums.from_means(self.positions, [question.document for question in questions], ndcg(ranks), skipped)
+
+        return ProbePlan(summarize, [*searched.values(), *moved], [question.text for question in questions])

@@ -11,21 +11,20 @@ length matters only if a `Selection` asks for it, so that models with short wind
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from mteb.types import PromptType
 
-from posir_probe.probe import POSITIVE_IS_START, Preference, ProbeData, Summary, select_with_evidence
-from posir_probe.sums import ProbeSums
-from posir_probe.view import Form, ProbeView, SummaryLabel, compare_sides
+from posir_probe.data import ProbeData, select_with_evidence
+from posir_probe.probe import POSITIVE_IS_START, Form, Probe, ProbePlan, SignedFinding, Summary, mean_over
+from posir_probe.results import ProbeSums
 from posir_tasks.cells import Floats
 from posir_tasks.display.progress import progress
-from posir_tasks.embeddings.encoding import Encoder, Vectors, encode_distinct
+from posir_tasks.embeddings.encoding import Embeddings, Encoder, Vectors
 from posir_tasks.errors import PosirError
 from posir_tasks.models.prompts import preprocess
 
@@ -37,7 +36,6 @@ POINTS = 100
 MIDDLE = (0.4, 0.6)
 #: Most tokens of a document, as in the authors' code.
 MAX_TOKENS = 2_048
-PERCENTILE = 99
 
 
 def compute_saliency(model: SentenceTransformer, query: Vectors, document: str) -> Floats:
@@ -111,82 +109,79 @@ def interpolate(norms: Floats, top: float) -> Floats:
     return np.interp(np.linspace(0, 1, POINTS), np.linspace(0, 1, len(norms)), scaled)
 
 
-@dataclass(frozen=True)
-class GradientSaliency:
+class GradientSaliency(Probe):
     """Normalized gradient norm at 100 points of the document, over questions with evidence in the middle."""
 
-    name: str = "gradient_saliency"
-    percentile: float = PERCENTILE
-    """The norm that becomes 1; 100 for the largest."""
-    title: str = "Gradient of tokens"
-
-    needs_questions: ClassVar[bool] = True
-    shows_spread: ClassVar[bool] = True
-    source: ClassVar[str] = "arXiv 2601.08363, section 4.3"
-    preference: ClassVar[Preference] = POSITIVE_IS_START
-    notes: ClassVar[tuple[str, ...]] = (
+    name = "gradient_saliency"
+    title = "Gradient of tokens"
+    source = "arXiv 2601.08363, section 4.3"
+    notes = (
         "Over the tokens that the model reads: the end of the curve is the end of its window where a document is longer. Pairs "
         "with the middle of the evidence in the middle fifth of the document.",
     )
-    positions: ClassVar[tuple[str, ...]] = tuple(str(point) for point in range(POINTS))
+    positions = tuple(str(point) for point in range(POINTS))
+    summaries = {
+        "start_to_end": Summary(
+            "Gradient, first minus last tenth", lambda values: mean_over(0, 10)(values) - mean_over(-10, None)(values)
+        ),
+        "first_tenth": Summary("Gradient of the first tenth", mean_over(0, 10)),
+        "middle_fifth": Summary("Gradient of the middle fifth", mean_over(40, 60)),
+        "last_tenth": Summary("Gradient of the last tenth", mean_over(-10, None)),
+    }
+    finding = SignedFinding(
+        "The first tenth of the tokens that the model reads pulls {} more than the last",
+        "The last tenth of the tokens that the model reads pulls {} more than the first",
+        "whether the first or the last tenth of the tokens that the model reads pulls more",
+    )
+    preference = POSITIVE_IS_START
+    compares_ends = True
+    needs_questions = True
+    needs_all = True
+    needs_model = True
+    in_window = True
+    shows_spread = True
+    value_title = "Norm of the gradient, divided by a pair's 99th percentile"
+    place_title = "Place of the token, as a share of those that the model reads"
+    form = Form.PLACES
+    place_shares = {str(point): point / (POINTS - 1) for point in range(POINTS)}
+    percentile: float = 99
+    """The norm that becomes 1."""
 
-    @property
-    def view(self) -> ProbeView:
-        """The first tenth against the last."""
-        find = compare_sides(
-            self.summaries["start_to_end"],
-            "The first tenth of the tokens that the model reads pulls {} more than the last",
-            "The last tenth of the tokens that the model reads pulls {} more than the first",
-            "First and last tenth of the tokens that the model reads are not shown to pull differently",
-        )
-        return ProbeView(
-            find,
-            value="Norm of the gradient, divided by a pair's " + ("99th percentile" if self.percentile < 100 else "maximum"),
-            place="Place of the token, as a share of those that the model reads",
-            form=Form.PLACES,
-            summaries={
-                "start_to_end": SummaryLabel("Gradient, first minus last tenth"),
-                "first_tenth": SummaryLabel("Gradient of the first tenth"),
-                "middle_fifth": SummaryLabel("Gradient of the middle fifth"),
-                "last_tenth": SummaryLabel("Gradient of the last tenth"),
-            },
-            shares={str(point): point / (POINTS - 1) for point in range(POINTS)},
-            contrast="start_to_end",
-            in_window=True,
-        )
-
-    @property
-    def summaries(self) -> Mapping[str, Summary]:
-        """First minus last tenth, and the means of the first tenth, the middle fifth and the last tenth."""
-        return {
-            "start_to_end": lambda values: values[..., :10].mean(axis=-1) - values[..., -10:].mean(axis=-1),
-            "first_tenth": lambda values: values[..., :10].mean(axis=-1),
-            "middle_fifth": lambda values: values[..., 40:60].mean(axis=-1),
-            "last_tenth": lambda values: values[..., -10:].mean(axis=-1),
-        }
-
-    def measure(self, encoder: Encoder, data: ProbeData) -> ProbeSums:
-        """Compute gradients pair by pair.
+    def plan(self, data: ProbeData) -> ProbePlan:
+        """Encode the questions; gradients are computed pair by pair.
 
         Raises:
             PosirError: The model has no gradients here.
         """
-        model = require_gradients(encoder)
+        model = require_gradients(data.encoder)
         questions, skipped = select_with_evidence(data)
         lengths = [len(data.documents[question.document]) for question in questions]
         relative = [sum(question.span) / 2 / length for question, length in zip(questions, lengths, strict=True)]
         middle = [question for question, place in zip(questions, relative, strict=True) if MIDDLE[0] <= place <= MIDDLE[1]]
-        embeddings = encode_distinct(encoder, [], [question.text for question in middle])
-        curves = np.full((len(middle), POINTS), np.nan)
-        for row, question in enumerate(progress(middle, "Gradients")):
-            (query,) = embeddings.select([question.text], PromptType.query)
-            norms = compute_saliency(model, query, data.documents[question.document])
-            if len(norms):
-                curves[row] = interpolate(norms, float(np.percentile(norms, self.percentile)))
-        return ProbeSums.from_means(self.positions, [question.document for question in middle], curves, skipped)
+
+        def summarize(embeddings: Embeddings) -> ProbeSums:
+            curves = np.full((len(middle), POINTS), np.nan)
+            for row, question in enumerate(progress(middle, "Gradients")):
+                (query,) = embeddings.select([question.text], PromptType.query)
+                norms = compute_saliency(model, query, data.documents[question.document])
+                if len(norms):
+                    curves[row] = interpolate(norms, float(np.percentile(norms, self.percentile)))
+            return ProbeSums.from_means(self.positions, [question.document for question in middle], curves, skipped)
+
+        return ProbePlan(summarize, [], [question.text for question in middle])
 
 
-def require_gradients(encoder: Encoder) -> SentenceTransformer:
+class GradientSaliencyMax(GradientSaliency):
+    """The same divided by the maximum, as the paper says."""
+
+    name = "gradient_saliency_max"
+    title = "Gradient of tokens, divided by the maximum"
+    is_variant = True
+    value_title = "Norm of the gradient, divided by a pair's maximum"
+    percentile = 100
+
+
+def require_gradients(encoder: Encoder | None) -> SentenceTransformer:
     """Return the sentence-transformers model behind an encoder.
 
     Raises:

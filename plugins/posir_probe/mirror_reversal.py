@@ -13,19 +13,19 @@ Delta_rev of an order-blind model is back - front, not 0: it contains how diffic
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from datasets import Dataset
 from mteb.types import PromptType
 
-from posir_probe.probe import POSITIVE_IS_START, Preference, ProbeData, Summary, select_with_evidence
-from posir_probe.sums import ProbeSums
-from posir_probe.view import SCORE, ProbeView, SummaryLabel, compare_sides
+from posir_probe.data import ProbeData, select_with_evidence
+from posir_probe.probe import POSITIVE_IS_START, SCORE, Probe, ProbePlan, SignedFinding, Summary
+from posir_probe.results import ProbeSums, at
 from posir_tasks.cells import Floats
-from posir_tasks.embeddings.encoding import Encoder, Vectors, encode_distinct
+from posir_tasks.embeddings.encoding import Embeddings, Vectors
 from posir_tasks.evidence import Integers
 from posir_tasks.host.private_names import TASKS_REGISTRY
 from posir_tasks.interventions import NO_SPAN, find_part, find_parts, reverse_parts
@@ -133,63 +133,41 @@ def delta_diff(values: Floats) -> Floats:
     return difference
 
 
-@dataclass(frozen=True)
-class MirrorReversal:
-    """nDCG@10 by the evidence's original part, before and after the parts of all documents are reversed."""
+class MirrorReversal(Probe):
+    """nDCG@10 of front, middle and back questions, before and after the parts of all documents are reversed."""
 
-    name: ClassVar[str] = "mirror_reversal"
-    needs_questions: ClassVar[bool] = True
-    title: ClassVar[str] = "Retrieval from reversed documents"
-    source: ClassVar[str] = "arXiv 2605.26578, appendix E"
-    preference: ClassVar[Preference] = POSITIVE_IS_START
-    notes: ClassVar[tuple[str, ...]] = (
+    name = "mirror_reversal"
+    title = "Retrieval from reversed documents"
+    source = "arXiv 2605.26578, appendix E"
+    notes = (
         "After reversal, back minus front is not 0 for a model that is blind to order: it contains how difficult front and "
         "back questions are. The difference of the changes is 0 for it. All documents are searched, sampled or not.",
     )
-    positions: ClassVar[tuple[str, ...]] = tuple(
-        f"{order} · {group}" for group in GROUP_NAMES for order in ("original", "reversed")
+    positions = tuple(f"{order} · {group}" for group in GROUP_NAMES for order in ("original", "reversed"))
+    summaries = {
+        "delta_diff": Summary("nDCG@10 by reversal, back minus front", delta_diff, Unit.POINTS),
+        "delta_rev": Summary("nDCG@10 reversed, back minus front", delta_rev, Unit.POINTS),
+        "front": Summary("nDCG@10 of front questions", at(0), Unit.PERCENT),
+        "FB": Summary("The same, documents reversed", at(1), Unit.PERCENT),
+        "back": Summary("nDCG@10 of back questions", at(4), Unit.PERCENT),
+        "BF": Summary("The same, documents reversed", at(5), Unit.PERCENT),
+    }
+    finding = SignedFinding(
+        "Reversed documents help questions on the back {} points of nDCG@10 more than those on the front",
+        "Reversed documents help questions on the front {} points of nDCG@10 more than those on the back",
+        "whether reversed documents help questions on the back or those on the front more",
     )
+    preference = POSITIVE_IS_START
+    compares_ends = True
+    predicts_retrieval = True
+    needs_questions = True
+    needs_all = True
+    value_title = SCORE
+    place_title = "Part of the original document with the evidence"
+    unit = Unit.PERCENT
+    series = {"original": ("", "documents as they are"), "reversed": ("", "documents reversed")}
 
-    @property
-    def view(self) -> ProbeView:
-        """The change of back questions against that of front questions."""
-        find = compare_sides(
-            delta_diff,
-            "Reversed documents help questions on the back {} points of nDCG@10 more than those on the front",
-            "Reversed documents help questions on the front {} points of nDCG@10 more than those on the back",
-            "Reversed documents are not shown to help questions on the back more or less than those on the front",
-            Unit.POINTS,
-        )
-        return ProbeView(
-            find,
-            value=SCORE,
-            place="Part of the original document with the evidence",
-            unit=Unit.PERCENT,
-            summaries={
-                "delta_diff": SummaryLabel("nDCG@10 by reversal, back minus front", Unit.POINTS),
-                "delta_rev": SummaryLabel("nDCG@10 reversed, back minus front", Unit.POINTS),
-                "front": SummaryLabel("nDCG@10 of front questions", Unit.PERCENT),
-                "FB": SummaryLabel("The same, documents reversed", Unit.PERCENT),
-                "back": SummaryLabel("nDCG@10 of back questions", Unit.PERCENT),
-                "BF": SummaryLabel("The same, documents reversed", Unit.PERCENT),
-            },
-            series={"original": ("", "documents as they are"), "reversed": ("", "documents reversed")},
-            contrast="delta_diff",
-        )
-
-    @property
-    def summaries(self) -> Mapping[str, Summary]:
-        """Delta_diff, Delta_rev, and the scores that they follow from."""
-        return {
-            "delta_diff": delta_diff,
-            "delta_rev": delta_rev,
-            "front": lambda values: values[..., 0],
-            "FB": lambda values: values[..., 1],
-            "back": lambda values: values[..., 4],
-            "BF": lambda values: values[..., 5],
-        }
-
-    def measure(self, encoder: Encoder, data: ProbeData) -> ProbeSums:
+    def plan(self, data: ProbeData) -> ProbePlan:
         """Search the documents and the reversed documents."""
         questions, skipped = select_with_evidence(data)
         parts = {name: find_parts(text, PARTS) for name, text in data.documents.items()}
@@ -200,13 +178,16 @@ class MirrorReversal:
         searched = {**data.documents, **data.distractors}
         texts = list(searched.values())
         mirrored = [reverse_parts(text, NO_SPAN, PARTS).text for text in texts]
-        embeddings = encode_distinct(encoder, [*texts, *mirrored], [question.text for question in questions]).normalize()
         rows = {name: row for row, name in enumerate(searched)}
         relevant = np.array([rows[question.document] for question in questions], np.int64)
-        asked = embeddings.select((question.text for question in questions), PromptType.query)
-        values = np.full((len(questions), len(self.positions)), np.nan)
         groups = np.array([GROUPS[find_part(parts[question.document], question.span)] for question in questions], np.int64)
-        for order, corpus in enumerate((texts, mirrored)):
-            ranks = rank_relevant(asked, embeddings.select(corpus), relevant, list(searched))[:, 0]
-            values[np.arange(len(questions)), 2 * groups + order] = ndcg(ranks)
-        return ProbeSums.from_means(self.positions, [question.document for question in questions], values, skipped)
+
+        def summarize(embeddings: Embeddings) -> ProbeSums:
+            asked = embeddings.select((question.text for question in questions), PromptType.query)
+            values = np.full((len(questions), len(self.positions)), np.nan)
+            for order, corpus in enumerate((texts, mirrored)):
+                ranks = rank_relevant(asked, embeddings.select(corpus), relevant, list(searched))[:, 0]
+                values[np.arange(len(questions)), 2 * groups + order] = ndcg(ranks)
+            return ProbeSums.from_means(self.positions, [question.document for question in questions], values, skipped)
+
+        return ProbePlan(summarize, [*texts, *mirrored], [question.text for question in questions])

@@ -1,31 +1,38 @@
-"""The parts that needle insertion and text removal share: texts changed by a share of their size at relative places.
+"""The change of an embedding if meaningless text is inserted, or a part removed, at the beginning, middle or end.
 
-Source: Bias Learning, OpenReview 4GD7a9Bo9A (section 3, Fig. 1, Table 2). Measured is the cosine of
-a text and of the same text with something inserted or removed.
+Source: Bias Learning, OpenReview 4GD7a9Bo9A (section 3, Fig. 1, Table 2). Measured is the cosine of a text and of the same text
+with something inserted or removed.
+
+The inserted needle is the first `max(int(size x n), 1)` tokens of a filler text for a text of n tokens, inserted as in the code
+before character `int(place x length)`, without a separator. The paper does not name the tokenizer, and its code has
+`cl100k_base`, whose vocabulary would have to be downloaded: tokens are those of the model, or estimated from bytes where it has
+no tokenizer here.
+
+The paper removes sentences, a share rounded up; its code removes tokens: `int(n s)` from `int(n (p - s p))` on, for a share s
+at place p.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import cycle, islice
-from typing import ClassVar
 
 import numpy as np
 
-from posir_probe.probe import POSITIVE_IS_START, Preference, ProbeData, ProbePlan, Summary, select_long_enough
-from posir_probe.sums import ProbeSums
-from posir_probe.view import ProbeView, SummaryLabel, compare_sides
+from posir_probe.data import ProbeData, select_long_enough
+from posir_probe.probe import POSITIVE_IS_START, Probe, ProbePlan, SignedFinding, Summary
+from posir_probe.results import Compute, ProbeSums
 from posir_tasks.cells import Floats
 from posir_tasks.embeddings.encoding import Embeddings
+from posir_tasks.interventions import NO_SPAN, insert_text, remove_text
+from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import Tokenizer, TokenSpans
 
-SOURCE = "Bias Learning, OpenReview 4GD7a9Bo9A, section 3"
-#: Series of the means over all sizes.
+ONE_SENTENCE = "only one sentence"
+#: Series of the means over all sizes, which the paper's Table 2 prints.
 MEAN = "mean over sizes"
-
-
 #: Typesetters' filler; repeated, it is longer than any text.
 FILLER = """
 lorem ipsum dolor sit amet consectetur adipiscing elit sed do eiusmod tempor incididunt ut labore et dolore magna aliqua
@@ -41,6 +48,8 @@ class TextTokens:
     tokens: TokenSpans
     filler: str
     filler_tokens: TokenSpans
+    sentences: tuple[Span, ...] = ()
+    """Its sentences, where these are changed."""
 
     def cut_needle(self, tokens: int) -> str:
         """Return the first tokens of the filler."""
@@ -56,54 +65,77 @@ def tokenize(tokenizer: Tokenizer, texts: Sequence[str]) -> list[TextTokens]:
     return [TextTokens(text, tokens, filler, filler_tokens) for text, tokens in zip(texts, spans, strict=True)]
 
 
-@dataclass(frozen=True)
-class Perturbation:
-    """Conditions, and what is done to a text under each."""
+class Perturbation(Probe):
+    """Cosine of a text and of the same text changed by a share of its size at a relative place.
+
+    Positions are named `5 % of the text · 0 %`, places within sizes.
+    """
+
+    source = "Bias Learning, OpenReview 4GD7a9Bo9A, section 3"
+    preference = POSITIVE_IS_START
+    value_title = "Cosine of the text and the changed text"
+    place_title = "Place of the change"
+    place_names = {"0 %": "start", "50 %": "middle", "100 %": "end"}
 
     sizes: tuple[float, ...]
     """Shares of the text."""
     places: tuple[float, ...]
     """Relative places, from 0 (start) to 1 (end)."""
-    change: Callable[[TextTokens, float, float], str]
-    """Maps text, size and place to the changed text."""
-    reject: Callable[[str], str | None] = lambda _: None
-    """Returns why a text cannot be changed, None if it can."""
+    change: str
+    """The change as a finding names it, such as `Inserting meaningless words`."""
+    changed: str
+    """The same as a panel names it, such as `inserted`."""
 
-    @property
-    def positions(self) -> tuple[str, ...]:
-        """Names of the conditions: `5 % of the text · 0 %`, places within sizes."""
-        return tuple(f"{100 * size:.0f} % of the text · {100 * place:.0f} %" for size in self.sizes for place in self.places)
-
-    @property
-    def summaries(self) -> dict[str, Summary]:
-        """Means over sizes: relative drop from end to start, as the paper quotes it, and the means at start, middle and end."""
-        middle = self.places.index(0.5)
-        return {
-            "relative_drop": lambda values: 1 - self._at(values, 0) / self._at(values, -1),
-            "start": lambda values: self._at(values, 0),
-            "middle": lambda values: self._at(values, middle),
-            "end": lambda values: self._at(values, -1),
+    def __init__(self) -> None:
+        sizes = {f"{100 * size:.0f} % of the text": f"{100 * size:.0f} % of the text {self.changed}" for size in self.sizes}
+        places = [f"{100 * place:.0f} %" for place in self.places]
+        start, middle, end = self._average(0), self._average(self.places.index(0.5)), self._average(-1)
+        self.positions = tuple(f"{size} · {place}" for size in sizes for place in places)
+        self.averages = {f"{MEAN} · {place}": self._average(number) for number, place in enumerate(places)}
+        self.series = {name: (title, "") for name, title in sizes.items()} | {MEAN: ("Mean over all sizes", "")}
+        #: Means over sizes: relative drop from end to start, as the paper quotes it, and the means at start, middle and end.
+        self.summaries = {
+            "relative_drop": Summary(
+                f"Relative drop, {self.changed} at the start", lambda values: 1 - start(values) / end(values)
+            ),
+            "start": Summary(f"Cosine, {self.changed} at the start", start),
+            "middle": Summary(f"Cosine, {self.changed} in the middle", middle),
+            "end": Summary(f"Cosine, {self.changed} at the end", end),
         }
+        self.finding = SignedFinding(
+            f"{self.change} at the start of a text lowers its cosine with the original by {{}} more than at the end",
+            f"{self.change} at the end of a text lowers its cosine with the original by {{}} more than at the start",
+            f"whether {self.change[0].lower()}{self.change[1:]} at the start or at the end of a text changes it more",
+            Summary("", lambda values: end(values) - start(values)),
+        )
 
-    @property
-    def averages(self) -> dict[str, Summary]:
-        """Means over sizes at each place, which are what the paper's Table 2 prints."""
-        return {f"{MEAN} · {100 * place:.0f} %": partial(self._at, place=at) for at, place in enumerate(self.places)}
-
-    def _at(self, values: Floats, place: int) -> Floats:
+    def _average(self, place: int) -> Compute:
         """Return the mean over sizes at one place."""
-        by_size = values.reshape(*values.shape[:-1], len(self.sizes), len(self.places))
-        mean: Floats = by_size[..., place].mean(axis=-1)
-        return mean
+
+        def average(values: Floats) -> Floats:
+            by_size = values.reshape(*values.shape[:-1], len(self.sizes), len(self.places))
+            mean: Floats = by_size[..., place].mean(axis=-1)
+            return mean
+
+        return average
+
+    def perturb(self, text: TextTokens, size: float, place: float) -> str:
+        """Return a text changed by a share of its size at a relative place."""
+        raise NotImplementedError
 
     def plan(self, data: ProbeData) -> ProbePlan:
         """Encode every text, and it as changed under every condition."""
         long_enough, skipped = select_long_enough(data)
-        skipped.update(filter(None, (self.reject(text) for _, text in long_enough)))
-        chosen = [(name, text) for name, text in long_enough if not self.reject(text)]
+        sentences = {name: tuple(data.find_sentences(text)) for name, text in long_enough} if self.needs_sentences else {}
+        chosen = [(name, text) for name, text in long_enough if not self.needs_sentences or len(sentences[name]) > 1]
+        skipped.update([ONE_SENTENCE] * (len(long_enough) - len(chosen)))
         conditions = [(size, place) for size in self.sizes for place in self.places]
         tokenized = tokenize(data.tokenizer, [text for _, text in chosen])
-        changed = [self.change(text, size, place) for text in tokenized for size, place in conditions]
+        changed = [
+            self.perturb(replace(text, sentences=sentences.get(name, ())), size, place)
+            for (name, _), text in zip(chosen, tokenized, strict=True)
+            for size, place in conditions
+        ]
 
         def summarize(embeddings: Embeddings) -> ProbeSums:
             texts, others = embeddings.select(text for _, text in chosen), embeddings.select(changed)
@@ -113,64 +145,71 @@ class Perturbation:
         return ProbePlan(summarize, [*(text for _, text in chosen), *changed])
 
 
-@dataclass(frozen=True)
-class PerturbationProbe:
-    """Cosine of a text and of the same text changed under each condition."""
+class NeedleInsertion(Perturbation):
+    """Cosine of a text and of the same text with a needle, with sizes and places of the paper."""
 
-    name: str
-    perturbation: Perturbation = field(repr=False)
+    name = "needle_insertion"
+    title = "Meaningless words inserted"
+    notes = (
+        "The needle divides words, as in the paper's code, so an order-blind model is not quite equal at all places. Tokens "
+        "are those of the model, or estimated from bytes.",
+    )
+    sizes: tuple[float, ...] = (0.05, 0.1, 0.25, 0.5, 1.0)
+    places: tuple[float, ...] = (0.0, 0.5, 1.0)
+    change, changed = "Inserting meaningless words", "inserted"
 
-    source: ClassVar[str] = SOURCE
-    preference: ClassVar[Preference] = POSITIVE_IS_START
+    def perturb(self, text: TextTokens, size: float, place: float) -> str:
+        """Insert a needle of a share of the text's tokens at a relative place."""
+        needle = text.cut_needle(max(1, int(size * len(text.tokens))) if size > 0 else 0)
+        return insert_text(text.text, NO_SPAN, needle, int(place * len(text.text))).text
 
-    change: ClassVar[str]
-    """Change of a text as a finding names it, such as `Inserting meaningless words`."""
-    changed: ClassVar[str]
-    """The same as a panel names it, such as `inserted`."""
 
-    @property
-    def view(self) -> ProbeView:
-        """A change at the start against the same at the end."""
-        start, end = self.summaries["start"], self.summaries["end"]
-        find = compare_sides(
-            lambda values: end(values) - start(values),
-            f"{self.change} at the start of a text lowers its cosine with the original by {{}} more than at the end",
-            f"{self.change} at the end of a text lowers its cosine with the original by {{}} more than at the start",
-            f"{self.change} at start and end of a text are not shown to differ in how they change it",
-        )
-        sizes = {
-            f"{100 * size:.0f} % of the text": (f"{100 * size:.0f} % of the text {self.changed}", "")
-            for size in self.perturbation.sizes
-        }
-        return ProbeView(
-            find,
-            value="Cosine of the text and the changed text",
-            place="Place of the change",
-            summaries={
-                "relative_drop": SummaryLabel(f"Relative drop, {self.changed} at the start"),
-                "start": SummaryLabel(f"Cosine, {self.changed} at the start"),
-                "middle": SummaryLabel(f"Cosine, {self.changed} in the middle"),
-                "end": SummaryLabel(f"Cosine, {self.changed} at the end"),
-            },
-            series={**sizes, MEAN: ("Mean over all sizes", "")},
-            names={"0 %": "start", "50 %": "middle", "100 %": "end"},
-        )
+class NeedleInsertionCode(NeedleInsertion):
+    """The same with sizes and places of the code."""
 
-    @property
-    def positions(self) -> tuple[str, ...]:
-        """Names of the conditions."""
-        return self.perturbation.positions
+    name = "needle_insertion_code"
+    title = "Meaningless words at five places"
+    is_variant = True
+    sizes = (0.05, 0.1, 0.2, 0.5, 1.0)
+    places = (0.0, 0.25, 0.5, 0.75, 1.0)
 
-    @property
-    def summaries(self) -> Mapping[str, Summary]:
-        """Relative drop, and means over sizes at start, middle and end."""
-        return self.perturbation.summaries
 
-    @property
-    def averages(self) -> Mapping[str, Summary]:
-        """Means over sizes at each place."""
-        return self.perturbation.averages
+class TextRemoval(Perturbation):
+    """Cosine of a text and of the same text without a share of its sentences, as in the paper."""
 
-    def plan(self, data: ProbeData) -> ProbePlan:
-        """Encode every text without and with its changes."""
-        return self.perturbation.plan(data)
+    name = "text_removal"
+    title = "Part of a text removed"
+    notes = ("Sentences are removed, as in the paper, unless the title says tokens.",)
+    needs_sentences = True
+    sizes: tuple[float, ...] = (0.1, 0.25, 0.5)
+    places: tuple[float, ...] = (0.0, 0.5, 1.0)
+    change, changed = "Removing a part", "removed"
+
+    def perturb(self, text: TextTokens, size: float, place: float) -> str:
+        """Remove a share of the sentences, rounded up, at a relative place."""
+        return remove_units(text.text, text.sentences, math.ceil(size * len(text.sentences)), place)
+
+
+class TextRemovalCode(TextRemoval):
+    """The same of tokens, with sizes and places of the code."""
+
+    name = "text_removal_code"
+    title = "Tokens of a text removed"
+    is_variant = True
+    needs_sentences = False
+    sizes = (0.05, 0.1, 0.2, 0.5)
+    places = (0.0, 0.25, 0.5, 0.75, 1.0)
+
+    def perturb(self, text: TextTokens, size: float, place: float) -> str:
+        """Remove a share of the tokens at a relative place, as the code does."""
+        tokens = [Span(*token) for token in text.tokens.tolist()]
+        return remove_units(text.text, tokens, int(len(tokens) * size), place, int(len(tokens) * (place - size * place)))
+
+
+def remove_units(text: str, units: Sequence[Span], count: int, place: float, first: int | None = None) -> str:
+    """Remove consecutive units and the white space after them; the space before them if they end the text."""
+    if count < 1:
+        return text
+    first = int(place * (len(units) - count)) if first is None else first
+    end = units[first + count].start if first + count < len(units) else len(text)
+    return remove_text(text, NO_SPAN, Span(units[first].start, end)).text.rstrip()

@@ -1,35 +1,59 @@
-"""The interface of a probe, and the texts that it measures."""
+"""The base of all probes: class attributes that say all about it, and one method."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from random import Random
-from typing import Protocol, TypeAlias, runtime_checkable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Protocol
 
 import numpy as np
 
-from posir_probe.sums import ProbeSums
+from posir_probe.data import ProbeData
+from posir_probe.results import Compute, ProbeSums
 from posir_tasks.cells import Floats
+from posir_tasks.display.numbers import FORMATS, format_estimate
 from posir_tasks.embeddings.encoding import Embeddings, Encoder, encode_distinct
-from posir_tasks.interventions import NO_SPAN
-from posir_tasks.sources.data import PositionData
-from posir_tasks.text.spans import Span
-from posir_tasks.text.tokenizer import EstimatedTokenizer, Tokenizer
-from posir_tasks.text.words import count_words
-from posir_tasks.tokens import estimate_tokens
+from posir_tasks.estimates import Estimate
+from posir_tasks.scores import Unit
 
-#: Fewest words of a text that probes cut into parts.
-FEWEST_WORDS = 10
-TOO_SHORT = f"fewer than {FEWEST_WORDS} words"
 #: Below it, a difference of cosines in single precision is rounding error.
 ROUNDING = 1e-6
-NO_EVIDENCE = "no evidence span"
-NO_END = "the data has where an answer starts, not where it ends"
+#: Between the name of a series of values and that of a position.
+SEPARATOR = " · "
+#: Line of a control embedder, for which the value is known or follows from words alone.
+CONTROL = "order-blind control"
+#: Title of an axis of nDCG@10.
+SCORE = "nDCG@10 (x 100)"
 
-#: Maps the values at all positions, shape (..., P), to one number, shape (...).
-Summary: TypeAlias = Callable[[Floats], Floats]
+
+class Form(StrEnum):
+    """Forms of a figure; only places that have an order are joined by a line."""
+
+    PLACES = "places"
+    """Places on an axis from the start of a text, 0, to its end, 1."""
+    STEPS = "steps"
+    """Named places in their order."""
+    BARS = "bars"
+    """Equal parts of a text, each with its share."""
+    CATEGORIES = "categories"
+    """Categories without an order, below each other."""
+    CELLS = "cells"
+    """Cells of a plane, each with its count."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A number that sums up the values of a probe at all positions."""
+
+    title: str
+    """At most 40 characters, understood without the title of the probe."""
+    compute: Compute
+    unit: Unit = Unit.INDEX
+
+    def __call__(self, values: Floats) -> Floats:
+        """Return the summary of values, shape (..., P), as shape (...)."""
+        return self.compute(values)
 
 
 @dataclass(frozen=True)
@@ -50,139 +74,57 @@ class Preference:
 POSITIVE_IS_START = Preference()
 
 
-@dataclass(frozen=True)
-class ProbeQuestion:
-    """A question, and the span of its evidence in a document."""
+class Finding(Protocol):
+    """Says in a sentence, without a full stop, what a probe found."""
 
-    text: str
-    document: str
-    """Id of the document."""
-    span: Span
-    """`NO_SPAN` if it is unknown."""
-    start: int | None = None
-    """First character of the evidence if the data does not have its end, as SQuAD-PosQ."""
+    def state(self, probe: Probe, sums: ProbeSums) -> str | None:
+        """Return the sentence; None where there is no interval."""
 
 
 @dataclass(frozen=True)
-class Selection:
-    """Documents that a random sample is drawn from, and the seed.
+class SignedFinding:
+    """The finding of a signed difference, with its interval: which side it is on, or that this cannot be said."""
 
-    The defaults are those of the code of PosQ (arXiv 2505.13950, A.4): the texts in order, shuffled with seed 1. For its
-    table 4 that code takes texts of more than 100 and fewer than 512 words (SQuAD v2), or of 200 and 500 (FineWeb-Edu),
-    counted between spaces.
-    """
-
-    seed: int = 1
-    words: tuple[int, int] | None = None
-    """More than the first and fewer than the second number of words are between the spaces of a text; None for any."""
-    tokens: int = 0
-    """Fewest tokens of a document, as the data states them, or else estimated from bytes."""
-
-    def accepts(self, text: str, tokens: int | None) -> bool:
-        """Return whether a document may be drawn; `tokens` are those that the data states, None if it does not."""
-        words = len(text.split(" "))
-        return (self.words is None or self.words[0] < words < self.words[1]) and (
-            not self.tokens or (tokens if tokens is not None else estimate_tokens(text)) >= self.tokens
-        )
-
-    def __str__(self) -> str:
-        words = f", more than {self.words[0]} and fewer than {self.words[1]} words" if self.words else ""
-        return f"seed {self.seed}{words}{f', at least {self.tokens} tokens' if self.tokens else ''}"
-
-
-@dataclass(frozen=True)
-class Needle:
-    """A sentence of a document, a question about it, and sentences of other documents that are nearly its meaning."""
-
-    document: str
-    """Id of the document."""
+    positive: str
+    negative: str
+    """Sentences with `{}` for the size of the difference."""
     question: str
-    sentence: str
-    rest: tuple[str, ...]
-    """The document's other sentences, in order."""
-    near_misses: tuple[str, ...]
-    """The most similar first."""
+    """Clause that begins with `whether`, for an interval with 0 in it."""
+    summary: Summary | None = None
+    """The difference; None for the first summary of the probe."""
 
-
-#: Any document.
-ANY = Selection()
+    def state(self, probe: Probe, sums: ProbeSums) -> str | None:
+        """Return the sentence of the side that the interval is on."""
+        summary = self.summary or probe.first_summary
+        estimate = sums.estimate(summary)
+        if estimate is None or estimate.interval is None:
+            return None
+        if includes_zero(estimate):
+            shown = format_estimate(estimate, FORMATS[summary.unit])
+            return f"{self.question[0].upper()}{self.question[1:]} cannot be said: {shown}"
+        sentence = self.positive if estimate.value > 0 else self.negative
+        ends = sorted(map(abs, estimate.interval))
+        size = Estimate(abs(estimate.value), (ends[0], ends[1]))
+        return sentence.format(format_estimate(size, lambda value: FORMATS[summary.unit](value).removeprefix("+")))
 
 
 @dataclass(frozen=True)
-class ProbeData:
-    """Documents, and questions about them if there are any."""
+class Statement:
+    """The finding that states summaries with their intervals."""
 
-    documents: Mapping[str, str]
-    """Text by id."""
-    questions: tuple[ProbeQuestion, ...] = ()
-    distractors: Mapping[str, str] = field(default_factory=dict)
-    """The other documents of the corpus, text by id: they are searched, but not measured."""
-    tokens: Mapping[str, int] = field(default_factory=dict)
-    """Length of documents in tokens by id, where the data states it."""
-    tokenizer: Tokenizer = field(default_factory=EstimatedTokenizer)
-    """Tokenizer of the model, where it has one here: what probes count as tokens."""
-    translations: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """The documents in every language that all of them have, text by id, by language; empty where the data is of one."""
-    room: int | None = None
-    """Most of its tokens that fit the model's window, with the prompt; None if that is unknown."""
-    needles: tuple[Needle, ...] = ()
-    """Needles in documents, where there is a model that writes questions about them."""
+    sentence: str
+    """Has `{}` for each."""
+    summaries: tuple[str, ...] = ()
+    """Their names; the first of the probe if there are none."""
 
-    @classmethod
-    def from_texts(cls, texts: Iterable[str]) -> ProbeData:
-        """Return texts without questions, named by their number."""
-        return cls({str(number): text for number, text in enumerate(texts)})
-
-    @classmethod
-    def from_position_data(cls, data: PositionData) -> ProbeData:
-        """Return the corpus of a task and its questions, with as much of the evidence as the data has."""
-        evidence = data.evidence
-        starts = evidence.starts.tolist() if len(evidence.starts) else [None] * len(evidence)
-        spans = data.place_spans() or [NO_SPAN] * len(evidence)
-        questions = (
-            ProbeQuestion(text, document, span, None if data.has_spans else start)
-            for text, document, span, start in zip(data.queries["text"], evidence.document_ids, spans, starts, strict=True)
-        )
-        return cls(
-            dict(zip(data.corpus["id"], data.corpus["text"], strict=True)),
-            tuple(questions),
-            tokens=dict(zip(evidence.document_ids, evidence.tokens.tolist(), strict=True)) if len(evidence.tokens) else {},
-        )
-
-    def sample(self, documents: int, selection: Selection = ANY, *, asked_about: bool = True) -> ProbeData:
-        """Return a random sample of documents, in random order, and their questions.
-
-        All other documents are distractors, so that questions are searched in the whole corpus.
-
-        Args:
-            documents: Most documents.
-            selection: Which may be drawn, and the seed.
-            asked_about: Whether only documents with questions are drawn, if there are any.
-        """
-        asked = {question.document for question in self.questions} if asked_about else set()
-        eligible = {
-            name: text
-            for name, text in self.documents.items()
-            if (not asked or name in asked) and selection.accepts(text, self.tokens.get(name))
-        }
-        # Sorted by text, so that neither ids nor their order matter, as in the code of PosQ.
-        drawn = sorted(eligible, key=lambda name: (eligible[name], name))
-        Random(selection.seed).shuffle(drawn)
-        sampled = self._select(drawn[:documents])
-        others = {name: text for name, text in self.documents.items() if name not in sampled.documents}
-        return replace(sampled, distractors={**self.distractors, **others})
-
-    def blocks(self, size: int) -> Iterator[ProbeData]:
-        """Yield the data in blocks of at most `size` documents."""
-        names = list(self.documents)
-        for start in range(0, len(names), size):
-            yield self._select(names[start : start + size])
-
-    def _select(self, names: Iterable[str]) -> ProbeData:
-        documents = {name: self.documents[name] for name in names}
-        questions = tuple(question for question in self.questions if question.document in documents)
-        needles = tuple(needle for needle in self.needles if needle.document in documents)
-        return replace(self, documents=documents, questions=questions, needles=needles, distractors={})
+    def state(self, probe: Probe, sums: ProbeSums) -> str | None:
+        """Return the sentence with the values."""
+        chosen = [probe.summaries[name] for name in self.summaries] or [probe.first_summary]
+        estimates = [sums.estimate(summary) for summary in chosen]
+        if any(estimate is None or estimate.interval is None for estimate in estimates):
+            return None
+        values = (format_estimate(value, FORMATS[summary.unit]) for value, summary in zip(estimates, chosen, strict=True))
+        return self.sentence.format(*values)
 
 
 @dataclass(frozen=True)
@@ -195,115 +137,111 @@ class ProbePlan:
     queries: Sequence[str] = ()
 
 
-class Probe(Protocol):
-    """A measurement of a model on texts, or of the texts themselves."""
+class Probe:
+    """A measurement of a model on texts, or of the texts themselves.
 
-    @property
-    def name(self) -> str:
-        """Unique name, as in `--probe` and in results."""
+    A subclass states its attributes and defines `plan`. Attributes that depend on arguments are set in its `__init__`.
+    """
 
-    @property
-    def title(self) -> str:
-        """Title of what is measured, as headings print it, such as `Whole text and its thirds`."""
+    name: str
+    """Unique name, as in `--probe` and in results."""
+    title: str
+    """Title of what is measured, as headings print it, such as `Whole text and its thirds`."""
+    source: str = ""
+    """Paper and section of the definition."""
+    notes: tuple[str, ...] = ()
+    """Notes that a reader of the values needs."""
+    is_variant: bool = False
+    """Whether it runs only if it is named: another reading of a paper, or a probe that needs a second model."""
 
-    @property
-    def source(self) -> str:
-        """Paper and section of the definition."""
+    positions: tuple[str, ...] = ()
+    """Names of the positions or conditions, `SERIES · POSITION` if there are several series; empty if the data decides them."""
+    summaries: Mapping[str, Summary] = {}
+    """Summaries of the values by name; the first is the one that is correlated with retrieval."""
+    finding: Finding | None = None
+    """None states the first summary."""
+    preference: Preference | None = None
+    """Relation of the first summary to the preferred end of a text; None if it measures no preference."""
+    compares_ends: bool = False
+    """Whether the first summary is positive if the beginning of a text counts more than its end."""
+    predicts_retrieval: bool = False
+    """Whether it measures retrieval, or predicted start to end of nDCG@10 on every task of docs/predicts.md."""
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Notes that a reader of the values needs."""
+    needs_questions: bool = False
+    """Whether it measures questions, of documents that have some."""
+    needs_sentences: bool = False
+    """Whether it measures sentences, which may be split at periods."""
+    needs_translations: bool = False
+    """Whether it measures documents in several languages."""
+    needs_needles: bool = False
+    """Whether it measures needles, whose questions another model writes."""
+    needs_all: bool = False
+    """Whether it needs all documents at once, and those that are not sampled, and not one block after the other."""
+    needs_model: bool = False
+    """Whether it needs the model itself, and not only embeddings of texts."""
 
-    @property
-    def summaries(self) -> Mapping[str, Summary]:
-        """Summaries of the values by name; the first is the one that is correlated with retrieval."""
-
-
-@runtime_checkable
-class TextProbe(Probe, Protocol):
-    """A probe that needs embeddings of texts alone, and shares them with other probes; it measures block by block."""
+    value_title: str = ""
+    """Title of the axis of values; empty for the title of the probe."""
+    place_title: str = ""
+    """Title of the axis of positions."""
+    form: Form = Form.STEPS
+    unit: Unit = Unit.INDEX
+    """Unit of the values at all positions."""
+    series: Mapping[str, tuple[str, str]] = {}
+    """Panel and line that each series is drawn in, by its name; the line of the model itself is empty."""
+    place_names: Mapping[str, str] = {}
+    """Titles of positions, by their name without the series."""
+    place_shares: Mapping[str, float] = {}
+    """Place of each position in the text, in [0, 1]."""
+    same_scale: bool = True
+    """Whether all panels have the same axis of values."""
+    in_window: bool = False
+    """Whether the texts that are measured fit the model's window."""
+    shows_window: bool = False
+    """Whether a figure marks where the model's window ends in a text."""
+    shows_spread: bool = False
+    """Whether a figure shows the standard deviation of the values, too."""
+    is_of_data: bool = False
+    """Whether the data alone determines the values, and not the model."""
+    averages: Mapping[str, Compute] = {}
+    """Averages over conditions that a figure has a panel of, by the name of their position, as `mean over sizes · 0 %`."""
+    cells: Sequence[tuple[str, float, float]] = ()
+    """The panel (for `Form.CELLS`) of each position, and the middle of its cell on both axes."""
+    cell_size: tuple[float, float] = (0.0, 0.0)
+    """Width and height of a cell."""
 
     def plan(self, data: ProbeData) -> ProbePlan:
-        """Return what must be encoded to measure a block."""
-
-
-@runtime_checkable
-class ModelProbe(Probe, Protocol):
-    """A probe that needs all texts at once, or the model itself."""
-
-    def measure(self, encoder: Encoder, data: ProbeData) -> ProbeSums:
-        """Measure a model.
+        """Return what must be encoded to measure documents.
 
         Raises:
-            PosirError: The model does not have what the probe needs.
+            PosirError: The model or the data does not have what the probe needs.
         """
+        raise NotImplementedError
 
-
-@runtime_checkable
-class QuestionProbe(Protocol):
-    """A probe of questions: it measures documents that have some."""
-
-    @property
-    def needs_questions(self) -> bool:
-        """Whether it does."""
-
-
-@runtime_checkable
-class ParallelProbe(Protocol):
-    """A probe of documents in several languages."""
+    @classmethod
+    def unknown(cls, name: str) -> Probe:
+        """Return a probe of a result whose plugin is not installed: it has a name."""
+        probe = cls()
+        probe.name = probe.title = name
+        return probe
 
     @property
-    def needs_translations(self) -> bool:
-        """Whether it is."""
+    def first_summary(self) -> Summary:
+        """The summary that stands for the probe."""
+        return next(iter(self.summaries.values()))
 
+    def find(self, sums: ProbeSums) -> str | None:
+        """Return the finding, a sentence without a full stop; None without an interval."""
+        if self.finding is not None:
+            return self.finding.state(self, sums)
+        name = next(iter(self.summaries), "").replace("_", " ")
+        return Statement(f"{self.title}: {name} {{}}").state(self, sums) if name else None
 
-@runtime_checkable
-class NeedleProbe(Protocol):
-    """A probe of needles, whose questions another model writes."""
-
-    @property
-    def needs_needles(self) -> bool:
-        """Whether it is."""
-
-
-@runtime_checkable
-class SpreadProbe(Protocol):
-    """A probe whose figure shows the standard deviation of its values, too."""
-
-    @property
-    def shows_spread(self) -> bool:
-        """Whether it does."""
-
-
-@runtime_checkable
-class DirectedProbe(Protocol):
-    """A probe whose first summary says which end of a text a model prefers."""
-
-    @property
-    def preference(self) -> Preference:
-        """Relation of its first summary to the end."""
-
-
-@runtime_checkable
-class ScatterProbe(Protocol):
-    """A probe that counts points in the cells of a plane."""
-
-    @property
-    def cells(self) -> Sequence[tuple[str, float, float]]:
-        """The panel of each position, and the middle of its cell on both axes."""
-
-    @property
-    def cell_size(self) -> tuple[float, float]:
-        """Width and height of a cell."""
-
-
-@runtime_checkable
-class AveragedProbe(Protocol):
-    """A probe whose figure has a panel of averages over its conditions."""
-
-    @property
-    def averages(self) -> Mapping[str, Summary]:
-        """Averages by the name of their position, as `mean over sizes · 0 %`."""
+    def split(self, position: str) -> tuple[str, str, str]:
+        """Return panel, line and title of a position."""
+        name, _, place = position.rpartition(SEPARATOR)
+        panel, line = self.series.get(name, (name, ""))
+        return panel, line, self.place_names.get(place, place)
 
 
 def run_plans(encoder: Encoder, plans: Sequence[ProbePlan]) -> list[ProbeSums]:
@@ -314,67 +252,20 @@ def run_plans(encoder: Encoder, plans: Sequence[ProbePlan]) -> list[ProbeSums]:
     return [plan.summarize(embeddings) for plan in plans]
 
 
-def run_probe(probe: TextProbe | ModelProbe, encoder: Encoder, data: ProbeData) -> ProbeSums:
+def run_probe(probe: Probe, encoder: Encoder, data: ProbeData) -> ProbeSums:
     """Measure all data with one probe, as a Python function does."""
-    if isinstance(probe, ModelProbe):
-        return probe.measure(encoder, data)
-    (sums,) = run_plans(encoder, [probe.plan(data)])
+    (sums,) = run_plans(encoder, [probe.plan(replace(data, encoder=encoder))])
     return sums
 
 
-def needs_questions(probe: TextProbe | ModelProbe) -> bool:
-    """Return whether a probe measures questions."""
-    return isinstance(probe, QuestionProbe) and probe.needs_questions
+def includes_zero(estimate: Estimate) -> bool:
+    """Return whether the 95 % interval of a difference includes 0; without one, whether the difference is 0."""
+    return estimate.interval[0] <= 0 <= estimate.interval[1] if estimate.interval else estimate.value == 0
 
 
-def select_long_enough(data: ProbeData) -> tuple[list[tuple[str, str]], Counter[str]]:
-    """Return id and text of the documents that can be cut into parts, and how many were skipped, by reason."""
-    skipped: Counter[str] = Counter()
-    long_enough = []
-    for name, text in data.documents.items():
-        if count_words(text) < FEWEST_WORDS:
-            skipped["empty text" if not text.strip() else TOO_SHORT] += 1
-        else:
-            long_enough.append((name, text))
-    return long_enough, skipped
-
-
-def needs_translations(probe: TextProbe | ModelProbe) -> bool:
-    """Return whether a probe measures documents in several languages."""
-    return isinstance(probe, ParallelProbe) and probe.needs_translations
-
-
-def needs_needles(probe: TextProbe | ModelProbe) -> bool:
-    """Return whether a probe measures needles."""
-    return isinstance(probe, NeedleProbe) and probe.needs_needles
-
-
-def is_evidence(text: str, span: Span) -> bool:
-    """Return whether a span holds words of a text."""
-    start, end = span
-    return 0 <= start < end <= len(text) and bool(text[start:end].strip())
-
-
-def select_with_evidence(data: ProbeData) -> tuple[list[ProbeQuestion], Counter[str]]:
-    """Return the questions whose evidence is a part of their document, and how many were skipped, by reason."""
-    skipped: Counter[str] = Counter()
-    with_evidence = []
-    for question in data.questions:
-        start, end = question.span
-        text = data.documents[question.document]
-        if not is_evidence(text, question.span):
-            skipped[NO_EVIDENCE if question.start is None else NO_END] += 1
-        elif not (text[:start] + text[end:]).strip():
-            skipped["the evidence is the whole document"] += 1
-        else:
-            with_evidence.append(question)
-    return with_evidence, skipped
-
-
-def value_at(values: Floats, place: int) -> Floats:
-    """Return the value at one position."""
-    value: Floats = values[..., place]
-    return value
+def mean_over(start: int | None, stop: int | None) -> Compute:
+    """Return the summary that is the mean over consecutive positions."""
+    return lambda values: values[..., start:stop].mean(axis=-1)
 
 
 def ignore_rounding(differences: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""Run probes on a dataset: in one pass over the texts, block by block, and resumable after each block."""
+"""All probes, and their measurement of a dataset: in one pass over the texts, block by block, resumable after each block."""
 
 from __future__ import annotations
 
@@ -6,29 +6,25 @@ import logging
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
-from posir_probe.needles import NeedleWriter
-from posir_probe.permuted_languages import NOT_PARALLEL
-from posir_probe.probe import (
-    ANY,
-    ModelProbe,
-    ProbeData,
-    Selection,
-    TextProbe,
-    needs_needles,
-    needs_questions,
-    needs_translations,
-    run_plans,
-)
-from posir_probe.results import ProbeResult, SubsetSums, load_result, result_file, result_folder, save_result
-from posir_probe.sources import ProbeSource, SubsetData, read_parallel
-from posir_probe.sums import ProbeSums
+from posir_probe import controlled_pairs, evidence_moving, needle_distractors, of_data, permutation, perturbation
+from posir_probe import sentence_regression as regression
+from posir_probe.data import ANY, ProbeData, ProbeSource, Selection, SubsetData, read_parallel
+from posir_probe.gradient_saliency import GradientSaliency, GradientSaliencyMax
+from posir_probe.mirror_reversal import MirrorReversal
+from posir_probe.needle_distractors import NeedleWriter
+from posir_probe.permutation import NOT_PARALLEL
+from posir_probe.probe import Probe, run_plans
+from posir_probe.results import ProbeResult, ProbeSums, SubsetSums, load_result, result_file, result_folder, save_result
+from posir_probe.segment_similarity import SegmentSimilarity
 from posir_tasks.display.progress import progress
 from posir_tasks.embeddings.encoding import EmbeddingMemory, ModelEncoder
 from posir_tasks.errors import PosirError
+from posir_tasks.plugin_api.manager import loaded_plugins
 from posir_tasks.search.chunked import find_room
 from posir_tasks.text.tokenizer import EstimatedTokenizer, Tokenizer, find_tokenizer
 
@@ -41,6 +37,78 @@ COUNTED = 200
 #: Name of the documents of all languages among the subsets of a result.
 ALL_LANGUAGES = "all languages"
 NO_WRITER = "needs an embedder that writes questions in other words. Name one with --question-writer."
+
+
+def builtin_probes() -> tuple[Probe, ...]:
+    """Return the builtin probes, those that run only if they are named last."""
+    return (
+        SegmentSimilarity(3),
+        SegmentSimilarity(10),
+        permutation.Permutation(),
+        evidence_moving.EvidenceMoving(),
+        controlled_pairs.ControlledPairs(),
+        controlled_pairs.ControlledPairsEffect(),
+        controlled_pairs.ControlledPairsWins(),
+        perturbation.NeedleInsertion(),
+        perturbation.TextRemoval(),
+        regression.SentenceRegression(),
+        regression.SentenceRegressionFit(),
+        regression.SentenceRegressionScatter(),
+        of_data.EvidenceLocation(),
+        of_data.QueryTypes(),
+        MirrorReversal(),
+        GradientSaliency(),
+        permutation.PermutationParts(),
+        permutation.PermutedLanguages(),
+        perturbation.NeedleInsertionCode(),
+        perturbation.TextRemovalCode(),
+        GradientSaliencyMax(),
+        of_data.EvidenceLocationStart(),
+        evidence_moving.EvidenceMovingRetrieval(),
+        needle_distractors.NeedleDistractors(),
+        needle_distractors.NeedleDistractorsWins(),
+    )
+
+
+def all_probes() -> dict[str, Probe]:
+    """Return the probes of all plugins by name, the builtin ones first; warn about what cannot be used."""
+    probes: dict[str, Probe] = {}
+    for plugin, caller in loaded_plugins().callers("posir_probes"):
+        try:
+            offered = [probe for answer in caller() for probe in answer]
+        except Exception as error:
+            logger.warning("posir plugin '%s' could not provide its probes: %s: %s", plugin, type(error).__name__, error)
+            continue
+        for probe in offered:
+            if not isinstance(probe, Probe):
+                logger.warning("posir plugin '%s': %r is not a posir_probe.probe.Probe", plugin, probe)
+            elif probe.name in probes:
+                logger.warning("posir plugin '%s': the name '%s' of a probe is taken; choose another", plugin, probe.name)
+            else:
+                probes[probe.name] = probe
+    order = [probe.name for probe in builtin_probes()]
+    return dict(sorted(probes.items(), key=lambda item: order.index(item[0]) if item[0] in order else len(order)))
+
+
+def select_probes(names: Sequence[str]) -> list[Probe]:
+    """Return probes by name, or the beginning of names up to an underscore; without names all but variants.
+
+    Raises:
+        PosirError: There is no such probe.
+    """
+    probes = all_probes()
+    if not names:
+        return [probe for probe in probes.values() if not probe.is_variant]
+    chosen: dict[str, Probe] = {}
+    for name in names:
+        begun = {known: probe for known, probe in probes.items() if known.startswith(f"{name}_") and not probe.is_variant}
+        matching = {name: probes[name]} if name in probes else begun
+        if not matching:
+            close = get_close_matches(name, probes)
+            suggestion = f" Did you mean {' or '.join(close)}?" if close else ""
+            raise PosirError(f"there is no probe '{name}'.{suggestion} The probes are: {', '.join(probes)}.")
+        chosen |= matching
+    return list(chosen.values())
 
 
 @dataclass(frozen=True)
@@ -56,6 +124,8 @@ class ProbeRun:
     """Documents that the sample is drawn from."""
     writer: NeedleWriter | None = None
     """Writes the questions of probes of needles."""
+    split_at_periods: bool = False
+    """Whether probes of sentences split as the code of Bias Learning, and not by the rules of the language."""
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -114,7 +184,7 @@ class Sample:
 class ProbeRunner:
     """Measures with several probes; `results` and `failures` are by the name of the probe."""
 
-    def __init__(self, run: ProbeRun, probes: Sequence[TextProbe | ModelProbe]) -> None:
+    def __init__(self, run: ProbeRun, probes: Sequence[Probe]) -> None:
         self._run = run
         self._probes = probes
         self.results = {probe.name: run.load(probe.name) for probe in probes}
@@ -127,25 +197,25 @@ class ProbeRunner:
             kept |= {question.text for sample, _ in samples for question in sample.data.questions}
             encoder = replace(self._run.encoder, memory=EmbeddingMemory(frozenset(kept)))
             for sample, probes in samples:
-                self._measure_texts([probe for probe in probes if isinstance(probe, TextProbe)], sample, encoder)
-                for probe in probes:
-                    if isinstance(probe, ModelProbe):
-                        self._measure_model(probe, sample, encoder)
+                together = [probe for probe in probes if not probe.needs_all]
+                for group in (together, *([probe] for probe in probes if probe.needs_all)):
+                    self._measure(group, sample, encoder)
 
-    def _read_samples(self) -> Iterator[list[tuple[Sample, list[TextProbe | ModelProbe]]]]:
+    def _read_samples(self) -> Iterator[list[tuple[Sample, list[Probe]]]]:
         """Yield for each subset the samples of the probes of texts and of questions, with these probes."""
         run = self._run
-        parallel = [probe for probe in self._probes if needs_translations(probe)]
-        about_needles = [probe for probe in self._probes if needs_needles(probe)]
+        parallel = [probe for probe in self._probes if probe.needs_translations]
+        about_needles = [probe for probe in self._probes if probe.needs_needles]
         if run.writer is None:
             self.failures |= {probe.name: f"{probe.name} {NO_WRITER}" for probe in about_needles}
         others = [probe for probe in self._probes if probe not in parallel and probe not in about_needles]
-        groups = [[probe for probe in others if needs_questions(probe) is asked] for asked in (False, True)]
+        kinds = {probe.name: (probe.needs_questions, run.split_at_periods and probe.needs_sentences) for probe in others}
+        groups = {kind: [probe for probe in others if kinds[probe.name] == kind] for kind in sorted(set(kinds.values()))}
         for subset in run.source.subsets if others or (about_needles and run.writer) else ():
             texts = subset.read()
             samples = [
-                (self._sample(subset.name, texts, asked_about=needs_questions(probes[0])), probes)
-                for probes in filter(None, groups)
+                (self._sample(subset.name, texts, asked_about=asked, split_at_periods=at_periods), probes)
+                for (asked, at_periods), probes in groups.items()
             ]
             if about_needles and run.writer:
                 samples.append((self._sample_needles(subset.name, texts, run.writer, about_needles), about_needles))
@@ -156,15 +226,15 @@ class ProbeRunner:
         else:
             self.failures |= {probe.name: f"{run.source.name} {NOT_PARALLEL}" for probe in parallel}
 
-    def _sample(self, subset: str, texts: SubsetData, *, asked_about: bool) -> Sample:
+    def _sample(self, subset: str, texts: SubsetData, *, asked_about: bool, split_at_periods: bool = False) -> Sample:
         run = self._run
-        data = replace(texts.data, tokenizer=run.tokenizer, room=find_room(run.encoder.model, run.encoder.context))
+        room = find_room(run.encoder.model, run.encoder.context)
+        data = replace(texts.data, tokenizer=run.tokenizer, room=room, split_at_periods=split_at_periods)
         sampled = data.sample(run.documents, run.selection, asked_about=asked_about)
-        return Sample(subset, texts.revision, str(run.selection), sampled)
+        selection = f"{run.selection}, split at periods" if split_at_periods else str(run.selection)
+        return Sample(subset, texts.revision, selection, sampled)
 
-    def _sample_needles(
-        self, subset: str, texts: SubsetData, writer: NeedleWriter, probes: Sequence[TextProbe | ModelProbe]
-    ) -> Sample:
+    def _sample_needles(self, subset: str, texts: SubsetData, writer: NeedleWriter, probes: Sequence[Probe]) -> Sample:
         """Return the sample of all documents with needles in it, unless all is measured; other writers make another sample."""
         sample = self._sample(subset, texts, asked_about=False)
         sample = replace(sample, selection=f"{sample.selection}, questions by {writer.name}")
@@ -173,36 +243,37 @@ class ProbeRunner:
             return sample
         return replace(sample, data=writer.write(sample.data))
 
-    def _measure_texts(self, probes: Sequence[TextProbe], sample: Sample, encoder: ModelEncoder) -> None:
-        """Measure block by block; a block is skipped by the probes that have measured it."""
-        blocks = list(sample.data.blocks(BLOCK)) if probes else []
+    def _measure(self, probes: Sequence[Probe], sample: Sample, encoder: ModelEncoder) -> None:
+        """Measure with a probe that needs all documents, or with several block by block, but for what they have measured."""
+        probes = [probe for probe in probes if probe.name not in self.failures]
+        if not probes:
+            return
+        blocks = [sample.data] if probes[0].needs_all else list(sample.data.blocks(BLOCK))
         known = {probe.name: sample.find_done(self.results[probe.name]) for probe in probes}
-        done = {name: subset.done if subset else 0 for name, subset in known.items()}
+        done = {name: subset.done if subset else -1 for name, subset in known.items()}
         sums = {name: subset.sums for name, subset in known.items() if subset}
-        for number, block in enumerate(progress(blocks, f"Probing {sample.subset}")):
-            end = number * BLOCK + len(block.documents)
+        end = 0
+        for block in progress(blocks, f"Probing {sample.subset}"):
+            end += len(block.documents)
             pending = [probe for probe in probes if done[probe.name] < end]
-            measured = run_plans(encoder, [probe.plan(block) for probe in pending]) if pending else []
+            try:
+                plans = [probe.plan(replace(block, encoder=encoder)) for probe in pending]
+                measured = run_plans(encoder, plans) if plans else []
+            except PosirError as error:
+                if not probes[0].needs_all:
+                    raise
+                self.failures[probes[0].name] = str(error)
+                return
             for probe, added in zip(pending, measured, strict=True):
                 sums[probe.name] = sums[probe.name] + added if probe.name in sums else added
                 self._save(probe.name, sample, sample.count(end, sums[probe.name]))
-
-    def _measure_model(self, probe: ModelProbe, sample: Sample, encoder: ModelEncoder) -> None:
-        if probe.name in self.failures or sample.find_done(self.results[probe.name]):
-            return
-        try:
-            sums = probe.measure(encoder, sample.data)
-        except PosirError as error:
-            self.failures[probe.name] = str(error)
-        else:
-            self._save(probe.name, sample, sample.count(len(sample.data.documents), sums))
 
     def _save(self, probe: str, sample: Sample, sums: SubsetSums) -> None:
         self.results[probe] = self.results[probe].with_subset(sample.subset, sums)
         save_result(self._run.folder, self.results[probe])
 
 
-def run_probes(run: ProbeRun, probes: Sequence[TextProbe | ModelProbe]) -> list[ProbeResult]:
+def run_probes(run: ProbeRun, probes: Sequence[Probe]) -> list[ProbeResult]:
     """Measure what is not yet measured, and return all results; warn about probes that cannot measure model or data.
 
     Raises:

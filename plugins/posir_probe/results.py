@@ -1,21 +1,36 @@
-"""Results of probes: small JSON files in the folder `probes` beside mteb's results, one per data and probe."""
+"""The stored result of a probe: sums per position, which add, in a small JSON file per data and probe beside mteb's results.
+
+Sums come with replicates of the Poisson bootstrap over documents (Hanley & MacGibbon 2006, Computer Methods and Programs in
+Biomedicine 83, 57-62): in each one a document counts Poisson(1) times. A document's counts follow from its id, so that sums
+over blocks, domains and machines have the replicates of the sum, and all questions about a document are drawn together.
+"""
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
 import statistics
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import add
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from posir_probe.sums import ProbeSums
-from posir_tasks.cells import reading_json
-from posir_tasks.errors import PosirError, summarize_error
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import t as student_t
+
+from posir_tasks.cells import Floats, reading_json
+from posir_tasks.digests import digest
+from posir_tasks.errors import PosirError, ProfileError, summarize_error
+from posir_tasks.estimates import Estimate
+from posir_tasks.evidence import Integers
 from posir_tasks.files import atomic_write, find_files
+from posir_tasks.gate import read_json
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
@@ -25,6 +40,264 @@ logger = logging.getLogger(__name__)
 #: Version of the files. A reader refuses a newer one.
 SCHEMA = 1
 FOLDER = "probes"
+#: Bootstrap replicates.
+REPLICATES = 200
+#: Quantiles that bound a central 95 % interval.
+TAILS = (0.025, 0.975)
+#: Fewest documents for an interval.
+FEWEST_DOCUMENTS = 5
+
+#: Maps the values at all positions, shape (..., P), to one number, shape (...).
+Compute: TypeAlias = Callable[[Floats], Floats]
+
+
+def at(place: int) -> Compute:
+    """Return the summary that is the value at one position."""
+    return lambda values: values[..., place]
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """A value per position that follows from sums per position."""
+
+    columns: tuple[str, ...]
+    """Names of the K sums."""
+    compute: Compute
+    """Maps sums, shape (..., P, K), to values, shape (..., P), NaN where undefined."""
+    details: Mapping[str, Compute] = field(default_factory=dict)
+    """Further values that follow from the sums at each position, by name; they map the same shapes."""
+
+
+def mean(sums: Floats) -> Floats:
+    """Return means from count, sum and any further columns."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        means: Floats = sums[..., 1] / sums[..., 0]
+        return means
+
+
+def pearson(sums: Floats) -> Floats:
+    """Return Pearson's r from n, x, y, xx, yy and xy; NaN if x or y is constant."""
+    n, x, y, xx, yy, xy = (sums[..., column] for column in range(6))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        spread = np.sqrt(np.maximum(n * xx - x * x, 0) * np.maximum(n * yy - y * y, 0))
+        r: Floats = np.where(spread > 0, (n * xy - x * y) / spread, np.nan)
+        return r
+
+
+def deviation(sums: Floats) -> Floats:
+    """Return the standard deviation of the values, with n in the denominator as NumPy's, from their count, sum and squares."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        variance = sums[..., 2] / sums[..., 0] - (sums[..., 1] / sums[..., 0]) ** 2
+        spread: Floats = np.sqrt(np.maximum(variance, 0))
+        return spread
+
+
+def effect_size(sums: Floats) -> Floats:
+    """Return the mean in standard deviations of the values, with n - 1 in their denominator: t of n values over the root of n.
+
+    0 where the mean is 0; NaN of fewer than two values.
+    """
+    n, average = sums[..., 0], mean(sums)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        spread = deviation(sums) * np.sqrt(n / (n - 1))
+        sizes: Floats = np.where(average == 0, 0.0, average / spread)
+    return np.where(n > 1, sizes, np.nan)
+
+
+def slope(sums: Floats) -> Floats:
+    """Return the slope of the line through the points that `pearson` is of."""
+    n, x, y, xx, _, xy = (sums[..., column] for column in range(6))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        slopes: Floats = np.where(n * xx - x * x > 0, (n * xy - x * y) / (n * xx - x * x), np.nan)
+        return slopes
+
+
+def pearson_p_value(sums: Floats) -> Floats:
+    """Return the two-sided p-value of Pearson's r and of the slope, as SciPy's `linregress`; NaN with fewer than three points.
+
+    It takes the points as independent, as the papers do; sentences of one text are not.
+    """
+    n, r = sums[..., 0], pearson(sums)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        t = r * np.sqrt((n - 2) / np.maximum(1 - r * r, np.finfo(np.float64).tiny))
+        p_values: Floats = np.where(n > 2, 2 * student_t.sf(np.abs(t), np.maximum(n - 2, 1)), np.nan)
+        return p_values
+
+
+def share(sums: Floats) -> Floats:
+    """Return each position's share of the counts of all positions."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        shares: Floats = sums[..., 0] / sums[..., 0].sum(axis=-1, keepdims=True)
+        return shares
+
+
+#: By the name that results store.
+STATISTICS: Mapping[str, Statistic] = {
+    "mean": Statistic(("n", "sum", "sum_of_squares"), mean, {"sd": deviation}),
+    "effect_size": Statistic(("n", "sum", "sum_of_squares"), effect_size),
+    "pearson": Statistic(("n", "x", "y", "xx", "yy", "xy"), pearson, {"slope": slope, "p_value": pearson_p_value}),
+    "share": Statistic(("n",), share),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class ProbeSums:
+    """Sums of a probe over documents, by position."""
+
+    statistic: str
+    """A key of `STATISTICS`, which names the columns."""
+    positions: tuple[str, ...]
+    """Names of the P positions or conditions."""
+    documents: int
+    """Documents that count."""
+    sums: Floats
+    """Shape (P, K)."""
+    replicates: Floats
+    """The same sums of each bootstrap sample, shape (REPLICATES, P, K)."""
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    """Texts or questions that do not count, by reason."""
+
+    def __post_init__(self) -> None:
+        shape = (len(self.positions), len(STATISTICS[self.statistic].columns))
+        if self.sums.shape != shape or self.replicates.shape[1:] != shape:
+            raise ValueError(f"sums have the shapes {self.sums.shape} and {self.replicates.shape}; expected {shape}")
+
+    @classmethod
+    def from_columns(
+        cls,
+        statistic: str,
+        positions: Sequence[str],
+        documents: Sequence[str],
+        rows: Integers,
+        columns: Floats,
+        skipped: Mapping[str, int] | None = None,
+    ) -> ProbeSums:
+        """Sum n values.
+
+        Args:
+            statistic: A key of `STATISTICS`.
+            positions: Names of the P positions.
+            documents: Id of the document of each value, length n.
+            rows: Index of each value's position, shape (n,).
+            columns: What each value adds to the K sums, shape (n, K).
+            skipped: Texts or questions that do not count, by reason.
+        """
+        distinct = {name: number for number, name in enumerate(dict.fromkeys(documents))}
+        shape = (len(distinct), len(positions), len(STATISTICS[statistic].columns))
+        by_document = np.zeros(shape)
+        np.add.at(by_document, (np.array([distinct[name] for name in documents], np.int64), rows), columns)
+        weights = np.array([bootstrap_counts(name) for name in distinct], np.float64).reshape(len(distinct), REPLICATES)
+        replicates = np.tensordot(weights, by_document, axes=(0, 0))
+        return cls(statistic, tuple(positions), len(distinct), by_document.sum(axis=0), replicates, dict(skipped or {}))
+
+    @classmethod
+    def from_means(
+        cls,
+        positions: Sequence[str],
+        documents: Sequence[str],
+        values: Floats,
+        skipped: Mapping[str, int] | None = None,
+        *,
+        statistic: str = "mean",
+    ) -> ProbeSums:
+        """Sum values, shape (n, P), whose mean at each position is of interest; NaN does not count.
+
+        `documents` are the ids of the documents of the n rows; `skipped` counts what is left out, by reason. `statistic` is
+        `mean`, or another that follows from the same sums.
+        """
+        row, position = np.nonzero(~np.isnan(values))
+        measured = values[row, position]
+        columns = np.stack([np.ones_like(measured), measured, measured**2], axis=-1)
+        return cls.from_columns(statistic, positions, [documents[index] for index in row.tolist()], position, columns, skipped)
+
+    def __add__(self, other: ProbeSums) -> ProbeSums:
+        """Pool sums over other documents; raise ProfileError if statistics or positions differ."""
+        if (self.statistic, self.positions) != (other.statistic, other.positions):
+            raise ProfileError("Results of a probe with different positions do not add; run the probe again.")
+        return ProbeSums(
+            self.statistic,
+            self.positions,
+            self.documents + other.documents,
+            self.sums + other.sums,
+            self.replicates + other.replicates,
+            dict(Counter(self.skipped) + Counter(other.skipped)),
+        )
+
+    @property
+    def values(self) -> Floats:
+        """The statistic at each position, shape (P,); NaN where undefined."""
+        return STATISTICS[self.statistic].compute(self.sums)
+
+    def estimate(self, summary: Compute) -> Estimate | None:
+        """Return a summary with its percentile-bootstrap interval; None where undefined. `summary` maps (..., P) to (...)."""
+        return estimate_mean([self], summary)
+
+    def estimates(self) -> list[Estimate | None]:
+        """Return the value at each position with its interval; None where undefined."""
+        return [self.estimate(at(position)) for position in range(len(self.positions))]
+
+    @property
+    def details(self) -> dict[str, Floats]:
+        """Further values at each position, by name, shape (P,); NaN where undefined."""
+        return {name: compute(self.sums) for name, compute in STATISTICS[self.statistic].details.items()}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the sums as plain JSON; replicates in single precision."""
+        packed = zlib.compress(np.ascontiguousarray(self.replicates, np.float32).tobytes())
+        return {
+            "schema": SCHEMA,
+            "statistic": self.statistic,
+            "columns": list(STATISTICS[self.statistic].columns),
+            "positions": list(self.positions),
+            "documents": self.documents,
+            "sums": self.sums.tolist(),
+            "replicates": base64.b64encode(packed).decode(),
+            "skipped": dict(self.skipped),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> ProbeSums:
+        """Read sums.
+
+        Raises:
+            ProfileError: The JSON is damaged.
+            NewerSchemaError: A newer version of posir wrote it.
+        """
+        with reading_json(data, SCHEMA, "result of a probe"):
+            sums = np.array(data["sums"], np.float64)
+            size = REPLICATES * sums.size * np.dtype(np.float32).itemsize
+            try:
+                unpacked = zlib.decompressobj().decompress(base64.b64decode(data["replicates"]), size + 1)
+            except zlib.error as error:
+                raise ValueError(f"replicates: {error}") from error
+            if len(unpacked) != size:
+                raise ValueError(f"replicates: expected {size} bytes")
+            replicates = np.frombuffer(unpacked, np.float32)
+            skipped = {str(reason): int(count) for reason, count in data["skipped"].items()}
+            shaped = replicates.reshape(-1, *sums.shape).astype(np.float64)
+            return cls(data["statistic"], tuple(data["positions"]), int(data["documents"]), sums, shaped, skipped)
+
+
+def estimate_mean(sums: Sequence[ProbeSums], index: Compute) -> Estimate | None:
+    """Return the unweighted mean of an index over results, with its percentile-bootstrap interval; None where undefined.
+
+    A document has the same counts in all results, so that models on the same documents are drawn together.
+    """
+    value = float(np.mean([index(of_model.values) for of_model in sums]))
+    if not np.isfinite(value):
+        return None
+    drawn = np.mean([index(STATISTICS[of_model.statistic].compute(of_model.replicates)) for of_model in sums], axis=0)
+    drawn = drawn[np.isfinite(drawn)]
+    if min(of_model.documents for of_model in sums) < FEWEST_DOCUMENTS or not drawn.size:
+        return Estimate(value)
+    low, high = np.quantile(drawn, TAILS)
+    return Estimate(value, (float(low), float(high)))
+
+
+def bootstrap_counts(document: str) -> NDArray[np.int64]:
+    """Return how often a document occurs in each bootstrap sample, shape (REPLICATES,); determined by its id."""
+    seed = int.from_bytes(digest(document))
+    return np.random.default_rng(seed).poisson(1.0, REPLICATES)
 
 
 @dataclass(frozen=True)
@@ -72,6 +345,11 @@ class ProbeResult:
     def is_complete(self) -> bool:
         """Whether all subsets in it are complete."""
         return all(subset.is_complete for subset in self.subsets.values())
+
+    @property
+    def done(self) -> int:
+        """Documents that were to be measured, those that were left out included."""
+        return sum(subset.done for subset in self.subsets.values())
 
     @property
     def share_read(self) -> float | None:
@@ -153,7 +431,7 @@ def save_result(folder: Path, result: ProbeResult) -> None:
 def load_result(file: Path) -> ProbeResult:
     """Read a result; raise PosirError if it is damaged or of a newer schema."""
     try:
-        return ProbeResult.from_json(json.loads(file.read_text(encoding="utf-8")))
+        return ProbeResult.from_json(read_json(file))
     except (OSError, ValueError, PosirError) as error:
         raise PosirError(f"{file}: not a result of a probe ({summarize_error(error)}). Remove it, and run again.") from error
 

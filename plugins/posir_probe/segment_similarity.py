@@ -8,25 +8,22 @@ later segments, but the similarity of any two texts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar
 
 import numpy as np
 
+from posir_probe.data import ProbeData, select_long_enough
 from posir_probe.probe import (
     POSITIVE_IS_START,
-    Preference,
-    ProbeData,
+    Form,
+    Probe,
     ProbePlan,
+    SignedFinding,
     Summary,
-    select_long_enough,
     start_to_end,
     value_range,
 )
-from posir_probe.sums import ProbeSums
-from posir_probe.view import Form, ProbeView, SummaryLabel, compare_sides
+from posir_probe.results import ProbeSums
 from posir_tasks.display.wording import ordinal
 from posir_tasks.embeddings.encoding import Embeddings
 
@@ -41,82 +38,41 @@ def cut_segments(text: str, segments: int) -> list[str]:
     return [text[low:high] for low, high in pairwise(cuts)]
 
 
-@dataclass(frozen=True)
-class SegmentSimilarity:
+class SegmentSimilarity(Probe):
     """Cosine of a text and each of its segments."""
 
-    segments: int = 10
+    notes = (
+        "A segment is embedded alone: past a model's window the similarity is that of any two texts, not 0. Models with "
+        "last-token pooling peak in the last segment; the range without it is shown beside the range.",
+    )
+    preference = POSITIVE_IS_START
+    compares_ends = True
+    shows_window = True
+    value_title = "Cosine of the text and the part"
+    form = Form.PLACES
 
-    preference: ClassVar[Preference] = POSITIVE_IS_START
-
-    @property
-    def name(self) -> str:
-        """`segment_similarity_3` or `segment_similarity_10`."""
-        return f"segment_similarity_{self.segments}"
-
-    @property
-    def title(self) -> str:
-        """Title of what is measured."""
-        return f"Whole text and its {self._parts}s"
-
-    @property
-    def _parts(self) -> str:
-        return {3: "third", 10: "tenth"}.get(self.segments, f"1/{self.segments} part")
-
-    @property
-    def view(self) -> ProbeView:
-        """The first part against the last."""
-        find = compare_sides(
-            start_to_end,
-            f"The first {self._parts} of a text is {{}} closer to the whole text than the last",
-            f"The last {self._parts} of a text is {{}} closer to the whole text than the first",
-            f"First and last {self._parts} of a text are not shown to differ in how close they are to the whole",
-        )
-        return ProbeView(
-            find,
-            value="Cosine of the text and the part",
-            place=f"Middle of the {self._parts}, as a share of the text",
-            form=Form.PLACES,
-            summaries={
-                "start_to_end": SummaryLabel(f"First minus last {self._parts} of a text"),
-                "range": SummaryLabel(f"Range over the {self._parts}s"),
-                "range_without_last": SummaryLabel(f"Range without the last {self._parts}"),
-            },
-            names={
-                name: f"{'last' if place == self.segments else ordinal(place)} {self._parts}"
-                for place, name in enumerate(self.positions, 1)
-            },
-            shares={name: (place + 0.5) / self.segments for place, name in enumerate(self.positions)},
-            contrast="start_to_end",
-            shows_window=True,
-        )
-
-    @property
-    def source(self) -> str:
-        """The paper with this number of segments."""
-        return "arXiv 2505.13950, A.4" if self.segments == 3 else "arXiv 2605.26578, section 6"
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """The meaning of a floor and of a last peak."""
-        return (
-            "A segment is embedded alone: past a model's window the similarity is that of any two texts, not 0. Models with "
-            "last-token pooling peak in the last segment; the range without it is shown beside the range.",
-        )
-
-    @property
-    def positions(self) -> tuple[str, ...]:
-        """Names of the segments."""
-        return ("begin", "middle", "end") if self.segments == 3 else tuple(str(k + 1) for k in range(self.segments))
-
-    @property
-    def summaries(self) -> Mapping[str, Summary]:
-        """Start to end, range, and range without the last segment."""
-        return {
-            "start_to_end": start_to_end,
-            "range": value_range,
-            "range_without_last": lambda values: value_range(values[..., :-1]),
+    def __init__(self, segments: int = 10) -> None:
+        part = {3: "third", 10: "tenth"}.get(segments, f"1/{segments} part")
+        self.segments = segments
+        self.name = f"segment_similarity_{segments}"
+        self.title = f"Whole text and its {part}s"
+        self.source = "arXiv 2505.13950, A.4" if segments == 3 else "arXiv 2605.26578, section 6"
+        self.positions = ("begin", "middle", "end") if segments == 3 else tuple(str(at + 1) for at in range(segments))
+        self.summaries = {
+            "start_to_end": Summary(f"First minus last {part} of a text", start_to_end),
+            "range": Summary(f"Range over the {part}s", value_range),
+            "range_without_last": Summary(f"Range without the last {part}", lambda values: value_range(values[..., :-1])),
         }
+        self.finding = SignedFinding(
+            f"The first {part} of a text is {{}} closer to the whole text than the last",
+            f"The last {part} of a text is {{}} closer to the whole text than the first",
+            f"whether the first or the last {part} of a text is closer to the whole text",
+        )
+        self.place_title = f"Middle of the {part}, as a share of the text"
+        self.place_names = {
+            name: f"{'last' if place == segments else ordinal(place)} {part}" for place, name in enumerate(self.positions, 1)
+        }
+        self.place_shares = {name: (place + 0.5) / segments for place, name in enumerate(self.positions)}
 
     def plan(self, data: ProbeData) -> ProbePlan:
         """Encode every text and its segments."""

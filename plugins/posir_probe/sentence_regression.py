@@ -9,28 +9,29 @@ The paper does not say whether there is an intercept; the last commit of its cod
 share of characters before a sentence. Such start positions make r negative without any bias, since a long sentence pushes its
 own relative start down: so r of midpoints, and r of an order-blind embedder on the same texts, are beside it. A text's
 sentences in random order are the control for what the sentences themselves contribute.
+
+Sentences are those of the text's language. The code splits at line breaks and `. `, which leaves one sentence of a text in many
+scripts, and appends a period to each; `split_at_periods` does the same.
 """
 
 from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import ClassVar
+from itertools import product
 
 import numpy as np
 
 from posir_probe.controls import order_blind
-from posir_probe.probe import Preference, ProbeData, ProbePlan, Summary
-from posir_probe.sums import ProbeSums
-from posir_probe.view import CONTROL, Form, ProbeView, SummaryLabel, compare_sides, state_value
+from posir_probe.data import ProbeData
+from posir_probe.probe import CONTROL, Form, Preference, Probe, ProbePlan, SignedFinding, Statement, Summary
+from posir_probe.results import ProbeSums, at
 from posir_tasks.cells import Floats
 from posir_tasks.digests import digest
 from posir_tasks.embeddings.encoding import Embeddings, Vectors, encode_distinct
 from posir_tasks.scores import Unit
-from posir_tasks.text.sentences import split_at_periods
 
 #: Fewest sentences of each bucket, and how many more the next one needs.
 BUCKETS, WIDTH = (5, 15, 25, 35, 45, 55), 10
@@ -38,9 +39,19 @@ BUCKET_NAMES = ("all", *(f"{low}-{low + WIDTH - 1}" for low in BUCKETS))
 #: Titles of the buckets.
 SIZES = {name: "all" if name == "all" else f"{name.replace('-', ' to ')} sentences" for name in BUCKET_NAMES}
 SOURCE = "Bias Learning, OpenReview 4GD7a9Bo9A, section 4"
-SERIES = tuple(
-    f"{text}, {position}" for text in ("text", "shuffled", "order-blind control") for position in ("start", "midpoint")
+#: Lines by the name of a kind of text.
+LINES = {"text": "", "shuffled": "sentences shuffled", CONTROL: CONTROL}
+SERIES = tuple(f"{text}, {position}" for text, position in product(LINES, ("start", "midpoint")))
+#: Cells of the plane of positions, from 0 to 1, and weights, from -1 to 1.
+COLUMNS, ROWS = 10, 20
+CELLS = tuple(
+    (f"{text} · {bucket}", (column + 0.5) / COLUMNS, 2 * (row + 0.5) / ROWS - 1)
+    for text in ("text", "shuffled")
+    for bucket in BUCKET_NAMES[1:]
+    for column in range(COLUMNS)
+    for row in range(ROWS)
 )
+IS_NEGATIVE = np.array([weight < 0 for _, _, weight in CELLS])
 
 
 @dataclass(frozen=True)
@@ -53,12 +64,6 @@ class Fit:
     """Explained share of the variance over dimensions, in-sample; may be negative without an intercept."""
     mae: float
     """Mean absolute error over dimensions."""
-
-
-def _select(position: int, values: Floats) -> Floats:
-    """Return the value at one position."""
-    selected: Floats = values[..., position]
-    return selected
 
 
 def fit_sentences(text: Vectors, sentences: Vectors) -> Fit | None:
@@ -122,67 +127,56 @@ def split_texts(data: ProbeData) -> tuple[list[SplitText], Counter[str]]:
     skipped: Counter[str] = Counter()
     splits = []
     for name, text in data.documents.items():
-        sentences = tuple(split_at_periods(text))
+        sentences = tuple(data.split_sentences(text))
         if not BUCKETS[0] <= len(sentences) <= most:
             few = "empty text" if not text.strip() else "one sentence" if len(sentences) == 1 else "fewer than 5 sentences"
             skipped[few if len(sentences) < BUCKETS[0] else f"more than {most} sentences"] += 1
             continue
         shuffled = shuffle_text(name, sentences)
-        splits.append(SplitText(name, text, sentences, shuffled, tuple(split_at_periods(shuffled))))
+        splits.append(SplitText(name, text, sentences, shuffled, tuple(data.split_sentences(shuffled))))
     return splits, skipped
 
 
-@dataclass(frozen=True)
-class SentenceRegression:
+def summarize_correlations() -> dict[str, Summary]:
+    """Return r of midpoints and of starts, pooled over all numbers of sentences: of texts, shuffled texts, and the control."""
+    names = {"text": "r_", "shuffled": "r_shuffled_", CONTROL: "r_order_blind_"}
+    summaries = {}
+    for position, (text, line) in product(("midpoint", "start"), LINES.items()):
+        place = SERIES.index(f"{text}, {position}") * len(BUCKET_NAMES)
+        title = f"{line}: r of {position}s" if line else f"r of sentences' {position}s and weights"
+        summaries[f"{names[text]}{position}"] = Summary(title, at(place))
+    order = ("midpoint", "start", "shuffled_start", "shuffled_midpoint", "order_blind_start", "order_blind_midpoint")
+    return {f"r_{name}": summaries[f"r_{name}"] for name in order}
+
+
+class SentenceRegression(Probe):
     """Pearson's r of sentences' positions and weights, by number of sentences, with slope and p-value."""
 
-    name: ClassVar[str] = "sentence_regression"
-    title: ClassVar[str] = "Weight of sentences by position"
-    source: ClassVar[str] = SOURCE
-    #: Weights that fall with position favor the start.
-    preference: ClassVar[Preference] = Preference(sign=-1)
-    notes: ClassVar[tuple[str, ...]] = (
+    name = "sentence_regression"
+    title = "Weight of sentences by position"
+    source = SOURCE
+    notes = (
         "Start positions, the paper's, make r negative without any bias, because a long sentence pushes its own relative start "
         "down. Compare with r of the order-blind control on the same texts, or read the midpoints.",
     )
-    positions: ClassVar[tuple[str, ...]] = tuple(f"{series} · {bucket}" for series in SERIES for bucket in BUCKET_NAMES)
-
-    @property
-    def view(self) -> ProbeView:
-        """The sign of r of midpoints."""
-        find = compare_sides(
-            partial(_select, len(BUCKET_NAMES)),
-            "Later sentences weigh more: position and weight correlate with r = {}",
-            "Earlier sentences weigh more: position and weight correlate with r = -{}",
-            "Position and weight of sentences are not shown to correlate",
-        )
-        titles = {"": "", "shuffled_": "sentences shuffled: ", "order_blind_": f"{CONTROL}: "}
-        lines = {"text": "", "shuffled": "sentences shuffled", CONTROL: CONTROL}
-        return ProbeView(
-            find,
-            value="Pearson's r of position and weight",
-            place="Sentences of the text",
-            form=Form.CATEGORIES,
-            summaries={
-                f"r_{prefix}{at}": SummaryLabel(f"{title}r of {at}s" if title else f"r of sentences' {at}s and weights")
-                for at in ("midpoint", "start")
-                for prefix, title in titles.items()
-            },
-            series={
-                f"{text}, {at}": (f"Position: {at} of the sentence", line)
-                for text, line in lines.items()
-                for at in ("start", "midpoint")
-            },
-            names=SIZES,
-        )
-
-    @property
-    def summaries(self) -> Mapping[str, Summary]:
-        """Pooled over all numbers of sentences: r of midpoints and of starts, of shuffled texts, and of the control."""
-        labels = ("start", "midpoint", "shuffled_start", "shuffled_midpoint", "order_blind_start", "order_blind_midpoint")
-        named = [(f"r_{label}", number * len(BUCKET_NAMES)) for number, label in enumerate(labels)]
-        ordered = [named[1], named[0], *named[2:]]
-        return {name: partial(_select, at) for name, at in ordered}
+    positions = tuple(f"{series} · {bucket}" for series, bucket in product(SERIES, BUCKET_NAMES))
+    summaries = summarize_correlations()
+    finding = SignedFinding(
+        "Later sentences weigh more: position and weight correlate with r = {}",
+        "Earlier sentences weigh more: position and weight correlate with r = {}",
+        "whether position and weight of sentences correlate",
+    )
+    #: Weights that fall with position favor the start.
+    preference = Preference(sign=-1)
+    needs_sentences = True
+    value_title = "Pearson's r of position and weight"
+    place_title = "Sentences of the text"
+    form = Form.CATEGORIES
+    series = {
+        f"{text}, {position}": (f"Position: {position} of the sentence", line)
+        for (text, line), position in product(LINES.items(), ("start", "midpoint"))
+    }
+    place_names = SIZES
 
     def plan(self, data: ProbeData) -> ProbePlan:
         """Encode every text, its sentences, and both shuffled."""
@@ -225,41 +219,26 @@ def _moments(x: Floats, y: Floats) -> list[float]:
     return [len(x), x.sum(), y.sum(), x @ x, y @ y, x @ y]
 
 
-@dataclass(frozen=True)
-class SentenceRegressionFit:
+class SentenceRegressionFit(Probe):
     """Mean R2 and absolute error of the regression of texts on their sentences, by number of sentences."""
 
-    name: ClassVar[str] = "sentence_regression_fit"
-    title: ClassVar[str] = "Fit of sentences to their text"
-    source: ClassVar[str] = SOURCE
-    notes: ClassVar[tuple[str, ...]] = (
-        "R2 is in-sample and over dimensions; with as many sentences as dimensions it is 1. The error is per dimension.",
-    )
-    positions: ClassVar[tuple[str, ...]] = tuple(
-        f"{measure} · {bucket}" for measure in ("R2", "MAE") for bucket in BUCKET_NAMES
-    )
-
-    @property
-    def view(self) -> ProbeView:
-        """The explained share of the variance."""
-        return ProbeView(
-            state_value("The sentences of a text explain its embedding with R2 = {}", partial(_select, 0)),
-            value="Mean over texts",
-            place="Sentences of the text",
-            form=Form.CATEGORIES,
-            summaries={
-                "r_squared": SummaryLabel("R2 of sentences for their text"),
-                "mae": SummaryLabel("Mean absolute error per dimension"),
-            },
-            series={"R2": ("R2", ""), "MAE": ("Mean absolute error per dimension", "")},
-            shares_axis=False,
-            names=SIZES,
-        )
-
-    @property
-    def summaries(self) -> Mapping[str, Summary]:
-        """Means over all texts."""
-        return {"r_squared": partial(_select, 0), "mae": partial(_select, len(BUCKET_NAMES))}
+    name = "sentence_regression_fit"
+    title = "Fit of sentences to their text"
+    source = SOURCE
+    notes = ("R2 is in-sample and over dimensions; with as many sentences as dimensions it is 1. The error is per dimension.",)
+    positions = tuple(f"{measure} · {bucket}" for measure in ("R2", "MAE") for bucket in BUCKET_NAMES)
+    summaries = {
+        "r_squared": Summary("R2 of sentences for their text", at(0)),
+        "mae": Summary("Mean absolute error per dimension", at(len(BUCKET_NAMES))),
+    }
+    finding = Statement("The sentences of a text explain its embedding with R2 = {}")
+    needs_sentences = True
+    value_title = "Mean over texts"
+    place_title = "Sentences of the text"
+    form = Form.CATEGORIES
+    series = {"R2": ("R2", ""), "MAE": ("Mean absolute error per dimension", "")}
+    same_scale = False
+    place_names = SIZES
 
     def plan(self, data: ProbeData) -> ProbePlan:
         """Encode every text and its sentences."""
@@ -276,49 +255,32 @@ class SentenceRegressionFit:
         return ProbePlan(summarize, [text for split in splits for text in (split.text, *split.sentences)])
 
 
-#: Cells of the plane of positions, from 0 to 1, and weights, from -1 to 1.
-COLUMNS, ROWS = 10, 20
-
-
-@dataclass(frozen=True)
-class SentenceRegressionScatter:
+class SentenceRegressionScatter(Probe):
     """Number of sentences by start position and weight, of texts and of shuffled texts, by number of sentences (Fig. 2)."""
 
-    name: ClassVar[str] = "sentence_regression_scatter"
-    title: ClassVar[str] = "Starts and weights of single sentences"
-    source: ClassVar[str] = SOURCE
-    notes: ClassVar[tuple[str, ...]] = ("Shares of all points of texts and shuffled texts; CSV and JSON have every cell.",)
-    cells: ClassVar[tuple[tuple[str, float, float], ...]] = tuple(
-        (f"{text} · {bucket}", (column + 0.5) / COLUMNS, 2 * (row + 0.5) / ROWS - 1)
-        for text in ("text", "shuffled")
-        for bucket in BUCKET_NAMES[1:]
-        for column in range(COLUMNS)
-        for row in range(ROWS)
-    )
-    cell_size: ClassVar[tuple[float, float]] = (1 / COLUMNS, 2 / ROWS)
-    positions: ClassVar[tuple[str, ...]] = tuple(f"{panel} · {x:.2f}, {y:+.2f}" for panel, x, y in cells)
-
-    @property
-    def view(self) -> ProbeView:
-        """The share of negative weights."""
-        (compute,) = self.summaries.values()
-        return ProbeView(
-            state_value("{} % of the sentences have a negative weight", compute, unit=Unit.PERCENT),
-            value="Weight of the sentence",
-            place="Start of the sentence, as a share of the text",
-            summaries={"negative_weights": SummaryLabel("Sentences with a negative weight (%)", Unit.PERCENT)},
-            series={
-                f"{text} · {bucket}": (f"{title}, {SIZES[bucket]}", "")
-                for text, title in (("text", "Texts"), ("shuffled", "Sentences shuffled"))
-                for bucket in BUCKET_NAMES[1:]
-            },
+    name = "sentence_regression_scatter"
+    title = "Starts and weights of single sentences"
+    source = SOURCE
+    notes = ("Shares of all points of texts and shuffled texts; CSV and JSON have every cell.",)
+    cells = CELLS
+    cell_size = (1 / COLUMNS, 2 / ROWS)
+    positions = tuple(f"{panel} · {x:.2f}, {y:+.2f}" for panel, x, y in CELLS)
+    summaries = {
+        #: The paper calls negative weights rare.
+        "negative_weights": Summary(
+            "Sentences with a negative weight (%)", lambda values: values[..., IS_NEGATIVE].sum(axis=-1), Unit.PERCENT
         )
-
-    @property
-    def summaries(self) -> Mapping[str, Summary]:
-        """Share of the sentences with a negative weight, which the paper calls rare."""
-        negative = np.array([y < 0 for _, _, y in self.cells])
-        return {"negative_weights": lambda values: values[..., negative].sum(axis=-1)}
+    }
+    finding = Statement("{} % of the sentences have a negative weight")
+    needs_sentences = True
+    value_title = "Weight of the sentence"
+    place_title = "Start of the sentence, as a share of the text"
+    form = Form.CELLS
+    series = {
+        f"{text} · {bucket}": (f"{title}, {SIZES[bucket]}", "")
+        for text, title in (("text", "Texts"), ("shuffled", "Sentences shuffled"))
+        for bucket in BUCKET_NAMES[1:]
+    }
 
     def plan(self, data: ProbeData) -> ProbePlan:
         """Encode every text, its sentences, and both shuffled."""

@@ -7,18 +7,22 @@ the queries of the sample, beside what random samples of this size would show.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+import altair as alt
 import numpy as np
 
 from posir_report.summary import TaskSummary
 from posir_tasks.cells import Floats
+from posir_tasks.display.charts.figures import Figure
+from posir_tasks.display.charts.theme import COLORS, add_frame, cycle_scale
 from posir_tasks.display.numbers import format_count, format_estimate, format_percent, format_points
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.estimates import Estimate
 from posir_tasks.evidence import Integers
 from posir_tasks.profile import NDCG_AT_10, PositionProfile, mean_gain
+from posir_tasks.scores import flatten
 
 SUFFIX = "-Tiny"
 DRAWS, SEED = 2_000, 20250519
@@ -204,3 +208,43 @@ def build_tables(rows: Iterable[ValidityRow]) -> list[Table]:
         "buckets together. By chance: 95 % of random samples of this size differ less."
     )
     return [Table(largest, overall), Table(buckets, by_position, notes=(note,), split_by="{Model} · {Sample}")]
+
+
+def draw_samples(rows: Sequence[ValidityRow]) -> list[Figure]:
+    """Return a figure for each model and sample: nDCG@10 of each position bucket in the complete data and in the sample."""
+    groups: dict[tuple[str, str, str], list[ValidityRow]] = {}
+    for row in rows:
+        if row.position != LARGEST:
+            groups.setdefault((row.model, row.complete, row.sample), []).append(row)
+    return [
+        Figure("subset-validity", sample, model, _draw_sample(model, [complete, sample], buckets))
+        for (model, complete, sample), buckets in groups.items()
+    ]
+
+
+def _draw_sample(model: str, data: Sequence[str], buckets: Sequence[ValidityRow]) -> alt.VConcatChart:
+    scores = [
+        {"position": row.position, "data": name, **flatten("ndcg_at_10", score)}
+        for row in buckets
+        for name, score in ((row.complete, row.ndcg_at_10_of_complete), (row.sample, _sample_estimate(row)))
+    ]
+    x = alt.X("position:N", title="Position", sort=[row.position for row in buckets], axis=alt.Axis(labelAngle=0))
+    offset, color = alt.XOffset("data:N", sort=list(data)), alt.Color("data:N", title=None, scale=cycle_scale(data, COLORS))
+    base = alt.Chart(alt.InlineData(values=scores)).encode(x=x, xOffset=offset)
+    tooltips = [alt.Tooltip("data:N", title="Data"), alt.Tooltip("ndcg_at_10:Q", title="nDCG@10", format=".4f")]
+    y = alt.Y("ndcg_at_10:Q", title="nDCG@10")
+    bars = base.mark_bar().encode(y=y, color=color, tooltip=tooltips)
+    intervals = (
+        base.transform_filter("isValid(datum.ndcg_at_10_low)").mark_rule().encode(y="ndcg_at_10_low:Q", y2="ndcg_at_10_high:Q")
+    )
+    chart = alt.vconcat(alt.layer(bars, intervals).properties(width=600, height=190))
+    explanation = "As Fig. 3 of arXiv 2505.13950. Lines: 95 % intervals by bootstrap over the queries of the sample."
+    return add_frame(chart, "Sample and complete data", model, explanation, f"Source: {' and '.join(data)}.")
+
+
+def _sample_estimate(row: ValidityRow) -> Estimate | None:
+    """Return the sample's nDCG@10; its interval is that of the difference moved to it."""
+    sample, complete, interval = row.ndcg_at_10_of_sample, row.ndcg_at_10_of_complete, row.difference.interval
+    if sample is None or complete is None:
+        return None
+    return Estimate(sample, (complete + interval[0], complete + interval[1]) if interval else None)

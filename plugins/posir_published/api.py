@@ -1,21 +1,22 @@
-"""The public functions of this package: `posir.published`, `posir.published_training` and `posir.published_mmteb`."""
+"""The public function of this package: `posir.published`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Annotated
 
-from posir_published.curves import PositionCurve, published_curves
-from posir_published.findings import (
-    describe_bins,
-    describe_curves,
-    describe_mmteb,
-    describe_scores,
-    describe_training,
+from posir_published.rows import (
+    PositionCurve,
+    PublishedBin,
+    PublishedRow,
+    correlate_with_mmteb,
+    published_bins,
+    published_curves,
+    published_rows,
+    published_tasks,
 )
-from posir_published.mmteb import correlate_with_mmteb
-from posir_published.rows import PublishedBin, PublishedRow, published_bins, published_rows, published_tasks
 from posir_published.tables import (
     BINS_NOTE,
     CURVES_BRIEF,
@@ -30,6 +31,11 @@ from posir_published.tables import (
     bins_table,
     correlations_table,
     curves_table,
+    describe_bins,
+    describe_curves,
+    describe_mmteb,
+    describe_scores,
+    describe_training,
     rows_table,
     training_tables,
 )
@@ -38,6 +44,7 @@ from posir_tasks.display.presentation import Presentable, TableResult, to_paragr
 from posir_tasks.display.sections import DisplaySection
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
+from posir_tasks.public import Option, public
 
 
 @dataclass(frozen=True, repr=False)
@@ -87,54 +94,61 @@ class PublishedResults(Presentable):
         return self.rows
 
 
-def published(tasks: str | Iterable[str] | None = None, *, lengths: bool = False, bins: bool = False) -> PublishedResults:
+@public()
+def published(
+    *,
+    task: Annotated[str | Iterable[str] | None, Option(short="-t")] = None,
+    lengths: bool = False,
+    bins: bool = False,
+    mmteb: bool = False,
+    training: bool = False,
+) -> PublishedResults | TableResult:
     """Get the results that the papers report; they ship with posir, so nothing is downloaded.
 
     Args:
-        tasks: A task or benchmark, or several; None for all.
-        lengths: Whether to include the length buckets Q1 to Q4 of PosIR.
-        bins: Whether to give nDCG@10 over position instead: of PosIR the curves by length that could be read precisely from the
-            authors' figures (arXiv 2601.08363), of PosQ the position buckets (arXiv 2505.13950).
+        task: A task or benchmark to show; by default all.
+        lengths: Show the length buckets Q1 to Q4 of PosIR, too.
+        bins: Show nDCG@10 over position instead: of PosIR the curves by length that could be read precisely from the authors'
+            figures (arXiv 2601.08363), of PosQ the position buckets (arXiv 2505.13950).
+        mmteb: Show instead how PosIR and MMTEB retrieval order the ten models of the paper (arXiv 2601.08363, Table 2):
+            Spearman's rho and its p-value, computed and as printed.
+        training: Show instead models after training on evidence at chosen positions: nDCG@10, PSI and cosines, and by how much
+            evidence at all positions lowers PSI.
 
     Returns:
         Scores in [0, 1], without intervals, which the papers do not give. Every row names its source; a curve that was read
         from a figure also the errors of the reading.
 
     Raises:
-        PosirError: Nothing is published on one of the tasks; or with `bins`, no positions are.
+        PosirError: Nothing is published on one of the tasks; or with `bins`, no positions are; or views are combined.
 
     Examples:
         >>> import posir
-        >>> results = posir.published("PosIR-English")
+        >>> results = posir.published(task="PosIR-English")
         >>> results.rows[0].model, round(results.rows[0].ndcg_at_10, 3)
         ('llama-embed-nemotron-8b', 0.735)
-        >>> curves = posir.published("PosIR-English", bins=True)
+        >>> curves = posir.published(task="PosIR-English", bins=True)
         >>> curves.to_polars().filter(model="NV-Embed-v2", length="Q4")["ndcg_at_10"].len()
         20
+        >>> [round(row.rho, 2) for row in posir.published(mmteb=True).rows]
+        [0.62, 0.73, 0.71, 0.44, 0.39]
     """
-    names = _select_tasks([tasks] if isinstance(tasks, str) else tasks)
+    if training and (task or lengths or bins or mmteb):
+        raise PosirError("training shows trained models, whose data are no tasks; use it without other options of content.")
+    if mmteb and (task or lengths or bins):
+        raise PosirError("mmteb shows PosIR's average over tasks, at every length; use it without task, lengths and bins.")
+    if lengths and bins:
+        raise PosirError("bins shows PosIR by length already; omit lengths.")
+    if training or mmteb:
+        return _tabulate_training() if training else _tabulate_mmteb()
+    names = _select_tasks([task] if isinstance(task, str) else task)
     if bins:
         return PublishedResults(names, tuple(_read_bins(names)))
     rows = (row for name in names for row in published_rows(name) if lengths or row.length == "all")
     return PublishedResults(names, tuple(rows))
 
 
-def published_training() -> TableResult:
-    """Get what the papers report of models trained on evidence at chosen positions; nothing is downloaded.
-
-    Returns:
-        nDCG@10, PSI and cosines after each training, and by how much evidence at all positions lowers PSI, in [0, 1], without
-        intervals. Every row names its source.
-
-    Raises:
-        PosirError: Never.
-
-    Examples:
-        >>> import posir
-        >>> training = posir.published_training().to_polars()
-        >>> training.filter(model="Qwen3-0.6B", data="SQuAD-PosQ", measure="psi")["value"].to_list()
-        [0.395, 0.283, 0.409, 0.068]
-    """
+def _tabulate_training() -> TableResult:
     scores = [*read_training_scores(), *psi_reductions(read_training_scores())]
     return TableResult(
         title="Published results of trained models",
@@ -146,20 +160,7 @@ def published_training() -> TableResult:
     )
 
 
-def published_mmteb() -> TableResult:
-    """Correlate PosIR with MMTEB retrieval over the ten models of the paper (arXiv 2601.08363, Table 2).
-
-    Returns:
-        Spearman's rho in [-1, 1] and its p-value, computed and as printed, over all lengths and for each length bucket.
-
-    Raises:
-        PosirError: Never.
-
-    Examples:
-        >>> import posir
-        >>> [round(row.rho, 2) for row in posir.published_mmteb().rows]
-        [0.62, 0.73, 0.71, 0.44, 0.39]
-    """
+def _tabulate_mmteb() -> TableResult:
     rows = correlate_with_mmteb()
     return TableResult(
         title="PosIR and MMTEB retrieval",

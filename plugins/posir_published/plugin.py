@@ -8,5 +8,5 @@ from posir_tasks.plugin_api.panels import CHOICE
 def posir_commands() -> list[Command]:
     """Return the declarations."""
     return [
-        Command("published", "posir_published.published_command:published", "Show the results that the papers report.", CHOICE),
+        Command("published", "posir_published.api:published", "Show the results that the papers report.", CHOICE),
     ]

@@ -1,11 +1,17 @@
-"""The published curves of diagnostic probes, by the names that `posir probe` gives them."""
+"""The published curves of diagnostic probes, by the names that `posir probe` gives them, and the architectures of models."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cache
 from itertools import groupby
+from pathlib import Path
 
 from posir_published.scores import read_rows
+from posir_tasks.gate import read_csv_rows
 
+#: The columns of a file of one's own.
+COLUMNS = ("model", "positional_encoding", "attention", "pooling")
 POSITIONAL_BIAS = "Bias Learning, OpenReview 4GD7a9Bo9A"
 #: Source of each probe's curves.
 SOURCES = {
@@ -56,3 +62,53 @@ def read_published_curves(probe: str) -> tuple[PublishedCurve, ...]:
         for model, of_model in groupby(rows, key=lambda row: row["model"])
         for group in [list(of_model)]
     )
+
+
+class Kind(StrEnum):
+    """Property that models are grouped by."""
+
+    POSITIONAL_ENCODING = "positional_encoding"
+    ATTENTION = "attention"
+    POOLING = "pooling"
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """The architecture of a model; an empty string is unknown."""
+
+    positional_encoding: str
+    """`APE`, `RoPE`, `ALiBi` or `none`."""
+    attention: str
+    """`bidirectional` or `causal`."""
+    pooling: str
+    """`CLS`, `mean` or `last`."""
+    source: str = ""
+
+
+def short_name(model: str) -> str:
+    """Return the name under which a model is looked up: without organization and settings, in lower case."""
+    return model.split(" (")[0].split("/")[-1].casefold()
+
+
+@cache
+def read_architectures() -> Mapping[str, Architecture]:
+    """Return the architectures in this package by `short_name`; `architectures.csv` names the source of each."""
+    return _by_model(read_rows("architectures.csv"))
+
+
+def read_architecture_file(file: Path) -> Mapping[str, Architecture]:
+    """Return the architectures of a CSV file with `COLUMNS`, by `short_name`.
+
+    Raises:
+        DataError: The file cannot be read, or lacks a column.
+    """
+    return _by_model(read_csv_rows(file, COLUMNS, f"a file with the columns {','.join(COLUMNS)}"))
+
+
+def _by_model(rows: Iterable[Mapping[str, str]]) -> dict[str, Architecture]:
+    return {
+        short_name(row["model"]): Architecture(
+            row["positional_encoding"], row["attention"], row["pooling"], row.get("source", "")
+        )
+        for row in rows
+    }

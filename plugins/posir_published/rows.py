@@ -1,23 +1,63 @@
-"""The published scores as rows of a report: one per model, task and length."""
+"""The published scores as rows of a report, the curves of nDCG@10 over position, and what follows from both."""
 
-from collections.abc import Iterable, Iterator
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
 
-from posir_published.curves import CROSS_LINGUAL, MONOLINGUAL, PositionCurve, find_curve
-from posir_published.notable import find_notable_bias
-from posir_published.null_bound import bound_null_psi
-from posir_published.queries import BUCKET_QUERIES, find_query_count
+from posir_psi.scores import psi
 from posir_published.scores import (
+    BUCKET_QUERIES,
     LENGTHS,
+    POSIR_FIGURES_SOURCE,
     POSIR_SOURCE,
+    PosirBins,
     PosqScore,
+    find_query_count,
+    read_mmteb_scores,
     read_myopic_trap_scores,
+    read_posir_bins,
     read_posir_scores,
     read_posq_scores,
 )
+from posir_tasks.schemes import RelativePositions
+from posir_tasks.scores import Better, ScoreInfo, Unit
+from posir_tasks.thirds import START_TO_END, assign_thirds, contrast_thirds
+
+#: Names of the macro averages, which are those of the benchmarks.
+MONOLINGUAL, CROSS_LINGUAL = "PosIR", "PosIR(cross-lingual)"
+
+START_TO_END_UNWEIGHTED = ScoreInfo(
+    "start_to_end_unweighted",
+    "Start to end (unweighted)",
+    "nDCG@10 of evidence in the first third of documents minus that in the last: unweighted means of position bins, as the "
+    "papers publish no numbers of queries for them. Positive if the beginning is found better.",
+    unit=Unit.POINTS,
+    better=Better.NEAR_ZERO,
+    column=False,
+)
+#: PSI from which the paper calls a position bias notable (Zeng et al. 2025, arXiv 2505.13950, Table 1).
+THRESHOLD = 0.03
+#: The datasets that are read together, with the suffix of the same sample of both.
+FIRST, SECOND = "SQuAD-PosQ", "FineWeb-PosQ"
+SUFFIXES = ("", "-Tiny")
+
+NOTABLE_BIAS = ScoreInfo(
+    "notable_bias",
+    "Notable bias",
+    f"Yes if the observed PSI is at least {THRESHOLD} on both {FIRST} and {SECOND}, as the paper marks models; missing "
+    "without a result on both. It ignores chance: with few queries, PSI exceeds this without any bias.",
+    unit=Unit.TEXT,
+    citation="Zeng et al. 2025, arXiv 2505.13950",
+    column=False,
+)
+DRAWS = 2000
+SEED = 20260113
+#: Spearman's rho and p-value as the paper prints them for each of `LENGTHS` (arXiv 2601.08363).
+PRINTED = {"all": (0.62, 0.05), "Q1": (0.73, 0.01), "Q2": (0.71, 0.02), "Q3": (0.44, 0.2), "Q4": (0.39, 0.2)}
 
 
 @dataclass(frozen=True)
@@ -135,9 +175,9 @@ def macro_average(rows: Iterable[PublishedRow], name: str) -> list[PublishedRow]
 
 
 def _mean(rows: list[PublishedRow], name: str) -> PublishedRow:
-    ndcg, psi = np.mean([(row.ndcg_at_10, row.psi_as_published) for row in rows], axis=0).tolist()
+    ndcg, observed = np.mean([(row.ndcg_at_10, row.psi_as_published) for row in rows], axis=0).tolist()
     source = f"mean of {len(rows)} tasks, {rows[0].source}"
-    return _row(rows[0].model, name, rows[0].length, ndcg, psi, source)
+    return _row(rows[0].model, name, rows[0].length, ndcg, observed, source)
 
 
 def _posir_rows(*, cross_lingual: bool) -> Iterator[PublishedRow]:
@@ -151,7 +191,7 @@ def _posq_row(score: PosqScore) -> PublishedRow:
     return _row(score.model, score.task, "all", mean, score.psi, score.source)
 
 
-def _row(model: str, task: str, length: str, ndcg_at_10: float, psi: float, source: str) -> PublishedRow:
+def _row(model: str, task: str, length: str, ndcg_at_10: float, observed: float, source: str) -> PublishedRow:
     queries = find_query_count(task, length)
     bound = bound_null_psi(ndcg_at_10, BUCKET_QUERIES[task]) if task in BUCKET_QUERIES else None
     return PublishedRow(
@@ -161,7 +201,7 @@ def _row(model: str, task: str, length: str, ndcg_at_10: float, psi: float, sour
         queries=queries.number if queries else None,
         queries_exact=queries is not None and queries.exact,
         ndcg_at_10=ndcg_at_10,
-        psi_as_published=psi,
+        psi_as_published=observed,
         psi_null_mean_at_most=bound.mean if bound else None,
         psi_null_p95_at_most=bound.p95 if bound else None,
         source=source,
@@ -180,3 +220,166 @@ def _curve_bins(curve: PositionCurve) -> Iterator[PublishedBin]:
     source = f"mean of {curve.tasks} tasks, {curve.source}" if curve.tasks > 1 else curve.source
     for position, mean in zip(curve.positions, curve.ndcg_at_10, strict=True):
         yield PublishedBin(curve.model, curve.task, curve.length, position, None, False, mean, *errors, source)
+
+
+@dataclass(frozen=True)
+class PositionCurve:
+    """nDCG@10 over position of one model on one task of PosIR, or on average over its tasks, in one length bucket."""
+
+    model: str
+    """Name as printed, without organization."""
+    task: str
+    length: str
+    """`Q1` to `Q4`."""
+    positions: tuple[str, ...]
+    ndcg_at_10: tuple[float, ...]
+    """Mean of each bin in [0, 1], shape (20,)."""
+    mean_error: float
+    """Mean of these values minus the published nDCG@10; for an average, the mean of those of its tasks."""
+    psi_error: float
+    """PSI of these values minus the published one; likewise."""
+    tasks: int
+    """Number of tasks that it is the mean of: those whose curves could be read precisely."""
+    source: str = POSIR_FIGURES_SOURCE
+
+    @property
+    def thirds(self) -> tuple[float, float, float]:
+        """Means of the bins in the first, the middle and the last third of documents, each in [0, 1]."""
+        return self._weigh((1.0, 0.0, 0.0)), self._weigh((0.0, 1.0, 0.0)), self._weigh((0.0, 0.0, 1.0))
+
+    @property
+    def start_to_end_unweighted(self) -> float:
+        """First third minus the last, in [-1, 1]."""
+        return self._weigh(START_TO_END)
+
+    def _weigh(self, weights: tuple[float, float, float]) -> float:
+        bins = len(self.ndcg_at_10)
+        contrast = contrast_thirds(assign_thirds(bins), np.ones(bins), weights)
+        assert contrast is not None
+        return float(contrast @ self.ndcg_at_10)
+
+
+@cache
+def read_curves() -> tuple[PositionCurve, ...]:
+    """Return every published curve of PosIR: of the averages over tasks, then of the tasks."""
+    bins = read_posir_bins()
+    monolingual = [row for row in bins if row.query_language == row.corpus_language]
+    cross_lingual = [row for row in bins if row.query_language != row.corpus_language]
+    return (
+        *_average(monolingual, MONOLINGUAL),
+        *_average(cross_lingual, CROSS_LINGUAL),
+        *(_build_curve(row.task, [row]) for row in bins),
+    )
+
+
+def published_curves(task: str) -> list[PositionCurve]:
+    """Return the published curves of a task or benchmark by model and length; empty except for PosIR."""
+    curves = [curve for curve in read_curves() if curve.task == task]
+    return sorted(curves, key=lambda curve: (curve.model.casefold(), LENGTHS.index(curve.length)))
+
+
+def find_curve(task: str, model: str, length: str) -> PositionCurve | None:
+    """Return the published curve of a model on a task at a length; None if none could be read precisely."""
+    return _curves_by_key().get((task, model, length))
+
+
+@cache
+def _curves_by_key() -> dict[tuple[str, str, str], PositionCurve]:
+    return {(curve.task, curve.model, curve.length): curve for curve in read_curves()}
+
+
+def _average(rows: Iterable[PosirBins], name: str) -> list[PositionCurve]:
+    """Return the unweighted mean of the curves of each model and length over the tasks that have one."""
+    groups: dict[tuple[str, str], list[PosirBins]] = {}
+    for row in rows:
+        groups.setdefault((row.model, row.length), []).append(row)
+    return [_build_curve(name, group) for group in groups.values()]
+
+
+def _build_curve(task: str, rows: list[PosirBins]) -> PositionCurve:
+    return PositionCurve(
+        model=rows[0].model,
+        task=task,
+        length=rows[0].length,
+        positions=RelativePositions().axes.positions,
+        ndcg_at_10=tuple(np.mean([row.ndcg_at_10 for row in rows], axis=0).tolist()),
+        mean_error=float(np.mean([row.mean_error for row in rows])),
+        psi_error=float(np.mean([row.psi_error for row in rows])),
+        tasks=len(rows),
+    )
+
+
+def find_notable_bias(observed: Mapping[str, float]) -> dict[str, bool]:
+    """Return whether the bias of a model is notable, by task of the pairs that it has results on.
+
+    Args:
+        observed: Its PSI by task.
+    """
+    pairs = [(FIRST + suffix, SECOND + suffix) for suffix in SUFFIXES]
+    complete = [pair for pair in pairs if observed.keys() >= set(pair)]
+    return {task: min(observed[name] for name in pair) >= THRESHOLD for pair in complete for task in pair}
+
+
+def describe_notable(notable: bool | None) -> str | None:
+    """Return the mark as a cell of a table: `yes`, `no`, or None where it is undefined."""
+    return None if notable is None else ("yes" if notable else "no")
+
+
+@dataclass(frozen=True)
+class NullBound:
+    """Upper bounds of PSI if position has no effect."""
+
+    mean: float
+    """Bound of the mean PSI, in [0, 1]."""
+    p95: float
+    """Bound of the 95th percentile of PSI, in [0, 1]."""
+
+
+def bound_null_psi(score: float, queries: Sequence[int]) -> NullBound:
+    """Return upper bounds of PSI under the null for a given mean score and numbers of queries.
+
+    The variance of the score over queries is not published. For a given mean in [0, 1] it is largest if every query scores 0
+    or 1, so buckets of such queries are simulated with binomial distributions. Scores of 0 and 1 dominate all others of the
+    same mean in convex order (Shaked & Shanthikumar 2007, Stochastic Orders, 3.A), and best minus worst bucket is a convex
+    function, so its mean is an upper bound; the bounds of PSI and of the percentile hold to normal approximation. A published
+    PSI above the bound is significant; one below it may or may not be.
+
+    Args:
+        score: Mean score over all queries, in (0, 1].
+        queries: Queries of each bucket, all above 0, shape (B,).
+    """
+    rng = np.random.default_rng(SEED)
+    null = psi(rng.binomial(queries, score, (DRAWS, len(queries))) / np.asarray(queries))
+    return NullBound(float(null.mean()), float(np.quantile(null, 0.95)))
+
+
+@dataclass(frozen=True)
+class MMTEBCorrelation:
+    """Rank correlation over models of PosIR's nDCG@10 with the MMTEB retrieval score."""
+
+    length: str
+    """`all`, or `Q1` to `Q4`."""
+    models: int
+    rho: float
+    """Spearman's, in [-1, 1]."""
+    p_value: float
+    """Two-sided, for no correlation, not corrected for the number of lengths; in [0, 1]."""
+    printed_rho: float
+    printed_p_value: float
+    """P-value as the paper prints it: truncated, not rounded, to one digit."""
+    source: str
+
+
+def correlate_with_mmteb() -> list[MMTEBCorrelation]:
+    """Return the correlation for each of `LENGTHS`, from the macro average over the ten monolingual tasks."""
+    return [_correlate(length) for length in LENGTHS]
+
+
+def _correlate(length: str) -> MMTEBCorrelation:
+    # It takes longer to import than all other views of `posir published`.
+    from scipy.stats import spearmanr
+
+    posir = {row.model: row.ndcg_at_10 for row in published_rows(MONOLINGUAL) if row.length == length}
+    mmteb = read_mmteb_scores()
+    result = spearmanr([posir[model] for model in mmteb], list(mmteb.values()))
+    return MMTEBCorrelation(length, len(mmteb), float(result.statistic), float(result.pvalue), *PRINTED[length], POSIR_SOURCE)

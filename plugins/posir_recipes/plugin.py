@@ -8,5 +8,5 @@ from posir_tasks.plugin_api.panels import RUN
 def posir_commands() -> list[Command]:
     """Return the declarations."""
     return [
-        Command("recipe", "posir_recipes.recipe_command:recipe", "Show the commands that repeat a paper.", RUN),
+        Command("recipe", "posir_recipes.recipe:recipe", "Show the commands that repeat a paper.", RUN),
     ]

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
+from typing import Annotated
 
+import typer
+
+from posir_tasks.command.format_option import format_option
+from posir_tasks.display.tables import Column, OutputFormat, Table, print_as, to_json, to_markdown
 from posir_tasks.errors import PosirError
 from posir_tasks.files import check_writable
 from posir_tasks.settings_file import Section, load_settings
@@ -106,3 +111,115 @@ def copy_settings(paper: str, folder: Path) -> Iterator[Path]:
             raise PosirError(f"{copy} exists with other content and is not overwritten. Remove it, or choose another folder.")
     for source in sources:
         yield Path(shutil.copyfile(source, folder / source.name))
+
+
+#: The first line of a page.
+GENERATED = "<!-- Made by `posir recipe {paper} --format markdown`; change recipes/{paper}/recipe.yaml instead. -->"
+
+
+def recipes_table(recipes: Mapping[str, Recipe]) -> Table:
+    """Return a table of the papers."""
+    columns = (Column("Recipe"), Column("Paper"), Column("Reference"), Column("Tables and figures", "right"))
+    rows = ((name, recipe.title, recipe.reference, str(len(recipe.items))) for name, recipe in recipes.items())
+    return Table(columns, tuple(rows))
+
+
+def items_table(items: Sequence[RecipeItem]) -> Table:
+    """Return a table of a paper's tables and figures, with what was published and measured."""
+    columns = ("", "shows", "published", "ours", "needs, and what is missing")
+    return Table(tuple(map(Column, columns)), tuple(map(_items_row, items)))
+
+
+def _items_row(item: RecipeItem) -> tuple[str, ...]:
+    notes = (item.needs, item.missing and f"Missing: {item.missing}")
+    return item.item, item.shows, item.published or "", item.ours or "", " ".join(filter(None, notes))
+
+
+def variables_table(recipe: Recipe) -> Table:
+    """Return a table of the values that the variables have for a trial on a CPU."""
+    columns = ("variable", "for a trial on a CPU")
+    rows = ((f"`{name}`", f"`{variable.scaled}`") for name, variable in recipe.variables.items())
+    return Table(tuple(map(Column, columns)), tuple(rows))
+
+
+def list_exports(recipe: Recipe) -> list[str]:
+    """Return the lines of a shell that set the variables."""
+    return [f'export {name}="{variable.default}"' for name, variable in recipe.variables.items()]
+
+
+def to_text(recipe: Recipe) -> str:
+    """Return a recipe for a terminal: notes are comments, so that all of it can be pasted into a shell."""
+    lines = [f"# {recipe.title} ({recipe.reference})", *list_exports(recipe)]
+    for item in recipe.items:
+        labeled = (("needs", item.needs), ("published", item.published), ("ours", item.ours), ("missing", item.missing))
+        notes = (f"# {label}: {note}" for label, note in labeled if note)
+        lines += ["", f"# {item.item}: {item.shows}", *notes, *item.commands]
+    return "\n".join(lines)
+
+
+def to_page(paper: str, recipe: Recipe) -> str:
+    """Return a recipe as a page of the documentation."""
+    exports = _to_shell([f"posir recipe {paper} --output {paper}", f"cd {paper}", *list_exports(recipe)])
+    repeated = (f"### {item.item}\n\n{item.shows}\n\n{_to_shell(item.commands)}" for item in recipe.items if item.commands)
+    sections = (
+        GENERATED.format(paper=paper),
+        f"# {recipe.title}",
+        f"{recipe.reference}. {recipe.summary}",
+        recipe.introduction.strip(),
+        "## Before the first command",
+        exports,
+        to_markdown(variables_table(recipe)),
+        "## Every table and figure",
+        to_markdown(items_table(recipe.items)),
+        "## Commands",
+        *repeated,
+    )
+    return "\n\n".join(sections)
+
+
+def _to_shell(lines: Sequence[str]) -> str:
+    return "\n".join(["```bash", *lines, "```"])
+
+
+RecipeFormat = Annotated[OutputFormat, format_option(OutputFormat.TEXT, OutputFormat.MARKDOWN, OutputFormat.JSON)]
+
+
+def recipe(
+    paper: Annotated[str | None, typer.Argument(help="A recipe; without it, all are listed.")] = None,
+    item: Annotated[str | None, typer.Option(help="A table or figure of the paper, such as 'Table 1'.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Folder that the settings files of the commands are copied to.")] = None,
+    format_: RecipeFormat = OutputFormat.TEXT,
+) -> None:
+    """Show the commands that repeat each table and figure of a paper, with its settings."""
+    if paper is None:
+        print_recipes(format_, only_for_a_paper={"--item": item, "--output": output})
+        return
+    content = read_recipe(paper)
+    if output:
+        for copy in copy_settings(paper, output):
+            typer.echo(copy)
+    else:
+        print_recipe(format_, paper, select_item(content, item) if item else content)
+
+
+def print_recipes(format_: OutputFormat, *, only_for_a_paper: dict[str, object]) -> None:
+    """Print a table of all recipes; raise PosirError if options were given that need one of them."""
+    for option, value in only_for_a_paper.items():
+        if value is not None:
+            raise PosirError(f"{option} needs a recipe. Recipes: {', '.join(list_papers())}.")
+    recipes = {paper: read_recipe(paper) for paper in list_papers()}
+    records = [
+        {"name": paper, **recipe.model_dump(include={"title", "reference", "summary"})} for paper, recipe in recipes.items()
+    ]
+    print_as(format_, [recipes_table(recipes)], records)
+
+
+def print_recipe(format_: OutputFormat, paper: str, recipe: Recipe) -> None:
+    """Print a recipe."""
+    match format_:
+        case OutputFormat.JSON:
+            typer.echo(to_json(recipe.model_dump()))
+        case OutputFormat.MARKDOWN:
+            typer.echo(to_page(paper, recipe))
+        case _:
+            typer.echo(to_text(recipe))

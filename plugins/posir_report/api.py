@@ -9,28 +9,37 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from posir_report.colder import EndPreference, preference_table, read_end_preferences
-from posir_report.columns import build_legend, choose_columns, select_columns
-from posir_report.findings import describe_findings, describe_recall
-from posir_report.labels import model_labels
-from posir_report.recall import RECALL_COLUMNS, build_recall_rows
-from posir_report.sparklines import sparklines
-from posir_report.summary import ReportRow, TaskSummary, build_bin_rows, build_rows, mark_notable_bias, summarize
+from posir_report.cells import sparklines
+from posir_report.summary import ReportRow, TaskSummary, build_bin_rows, build_rows, mark_notable_bias, model_labels, summarize
 from posir_report.tables import (
+    RECALL_COLUMNS,
+    EndPreference,
     bin_columns,
     bin_table,
+    build_legend,
+    build_recall_rows,
+    choose_columns,
+    describe_cut_rankings,
+    describe_findings,
+    describe_recall,
     document_notes,
     length_table,
+    level_note,
+    not_read_notes_by_task,
     overview_table,
     pooled_scores,
-    truncation_notes_by_task,
+    preference_table,
+    read_end_preferences,
+    select_columns,
 )
+from posir_significance.decision import DEFAULT_MARGINS, Margins
 from posir_tasks import results as result_files
 from posir_tasks.display.presentation import Presentable, TableResult, to_paragraphs
 from posir_tasks.display.sections import DisplaySection
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
 from posir_tasks.results import NoProfileError, SubsetResult
+from posir_tasks.scores import ScoreInfo
 
 if TYPE_CHECKING:
     import altair as alt
@@ -38,11 +47,10 @@ if TYPE_CHECKING:
     from posir_tasks.display.charts.figures import Figure
 
 BRIEF = (
-    "nDCG@10 and start to end (first minus last third of the document) x 100. PSI: 1 - worst / best position bin, estimated; "
-    "as published, it contains chance. Intervals: 95 % for new documents, not corrected. p: any effect of position, "
-    "Holm-corrected."
+    "nDCG@10 and differences of it x 100. Start to end: first minus last third of the document; bias: the same within what is "
+    "read, over evidence that is read. The state follows from its interval alone. `--full` adds PSI, chance and p."
 )
-NOTE = "nDCG@10 and differences of it x 100. 95 % intervals are for new documents, each by itself: they are not corrected."
+NOTE = "nDCG@10 and differences of it x 100. 95 % intervals are for new documents."
 CURVE_NOTE = (
     "Over position: nDCG@10 from the start to the end of documents, on an axis from 0 to 100, a character for each position "
     "bin; twenty equal bins are merged into five where one has fewer than 30 queries."
@@ -57,6 +65,10 @@ class Results(Presentable, Sequence[SubsetResult]):
     """Ordered by model, task and subset."""
     keys: tuple[str, ...] = ()
     """Keys of the scores that are shown; empty for the default ones."""
+    full: bool = False
+    """Whether PSI, what chance gives, and p-values are shown, too."""
+    margins: Margins = DEFAULT_MARGINS
+    """The smallest differences that matter."""
     preferences: tuple[EndPreference, ...] = ()
     """Results of mteb's own ColDeRReranking, which have a table of their own."""
 
@@ -77,7 +89,7 @@ class Results(Presentable, Sequence[SubsetResult]):
     @cached_property
     def summaries(self) -> list[TaskSummary]:
         """Each model on each task, all its subsets pooled."""
-        return summarize(self.subset_results)
+        return summarize(self.subset_results, self.margins)
 
     @cached_property
     def rows(self) -> list[ReportRow]:
@@ -90,9 +102,13 @@ class Results(Presentable, Sequence[SubsetResult]):
         models, tasks = ({getattr(summary, field) for summary in self.summaries} for field in ("model", "task"))
         return f"{pluralize(len(models), 'model')} on {pluralize(len(tasks), 'task')}"
 
+    @property
+    def _columns(self) -> list[ScoreInfo]:
+        return choose_columns(self.keys, full=self.full)
+
     def sections(self) -> list[DisplaySection]:
-        """Return the findings, an overview of the models that have several tasks, then every length."""
-        columns, curves = choose_columns(self.keys), sparklines(self.summaries)
+        """Return the answers, an overview of the models that have several tasks, then every length."""
+        columns, curves = self._columns, sparklines(self.summaries)
         overview = overview_table(self.rows, columns, curves)
         lengths = length_table(self.rows, columns, curves)
         tables = (overview, lengths) if overview.rows else (lengths,)
@@ -107,7 +123,7 @@ class Results(Presentable, Sequence[SubsetResult]):
         """Return every row with all its scores, or those that were chosen."""
         if not self.keys:
             return [row.columns() for row in self.rows]
-        return [select_columns(row, choose_columns(self.keys)) for row in self.rows]
+        return [select_columns(row, self._columns) for row in self.rows]
 
     def document(self) -> list[dict[str, Any]]:
         """Return all pooled scores and the position profile of each model on each task, then results of ColDeRReranking."""
@@ -116,19 +132,20 @@ class Results(Presentable, Sequence[SubsetResult]):
 
     def legend(self) -> list[str]:
         """Return how to read the numbers."""
-        return [NOTE if self.keys else BRIEF] if self.subset_results else []
+        brief = NOTE if self.keys or self.full else BRIEF
+        return [" ".join(filter(None, (brief, level_note(self.rows))))] if self.subset_results else []
 
     def explanation(self) -> list[str]:
-        """Return notes on truncation and on these documents, and what every column means."""
+        """Return notes on what is not read and on these documents, and what every column means."""
         if not self.subset_results:
             return []
         documents = document_notes(model_labels(self.summaries), self.summaries)
-        meaning = f"{NOTE} {build_legend(choose_columns(self.keys))}"
-        return [*truncation_notes_by_task(self.summaries), *documents, meaning, CURVE_NOTE]
+        meaning = f"{NOTE} {build_legend(self._columns)}"
+        return [*not_read_notes_by_task(self.summaries), *documents, meaning, CURVE_NOTE]
 
     def figures(self) -> list[Figure]:
         """Return every chart: the models of each task, each model by itself, and all tasks together."""
-        from posir_report.figures import build_figures
+        from posir_report.charts import build_figures
 
         return build_figures(self.summaries)
 
@@ -159,7 +176,7 @@ class Results(Presentable, Sequence[SubsetResult]):
             rows=[row.columns() for row in rows],
             tables=[bin_table(rows, RECALL_COLUMNS)],
             sentences=tuple(describe_recall(self.summaries)),
-            notes=["Recall x 100, without intervals."],
+            notes=["Recall x 100, without intervals.", *describe_cut_rankings(self.summaries)],
             further=[build_legend(RECALL_COLUMNS)],
         )
 
@@ -189,16 +206,20 @@ class Results(Presentable, Sequence[SubsetResult]):
         return [*compared, *(figure for figure in figures if figure.kind == "curves" and figure.task not in tasks)]
 
 
-def read_results(path: str | Path, *, columns: Collection[str] = ()) -> Results:
+def read_results(
+    path: str | Path, *, columns: Collection[str] = (), full: bool = False, margins: Collection[str] = ()
+) -> Results:
     """Read the results of `mteb run`, `mteb.evaluate` or `posir.evaluate` that have a position profile.
 
     Args:
         path: The folder of results; folders below it are searched.
         columns: Keys of the scores to show, as in `posir report --columns`; empty for the default ones.
+        full: Whether PSI, what chance gives, and p-values are shown, too.
+        margins: The smallest differences that matter, in points: `5` for the bias, or `ndcg_at_10=2` and the like.
 
     Returns:
         A sequence with the result of each subset, ordered by model, task and subset. As a data frame it has a row for each
-        model, task and length: scores in [0, 1] with 95 % intervals, p-values and verdicts.
+        model, task and length: scores in [0, 1] with intervals, and the state of the bias within what is read.
 
     Raises:
         PosirError: There is no such folder; there is neither such a result nor one of mteb's ColDeRReranking in it; or one of
@@ -220,4 +241,4 @@ def read_results(path: str | Path, *, columns: Collection[str] = ()) -> Results:
         if not preferences:
             raise
         subset_results = []
-    return Results(tuple(subset_results), tuple(columns), preferences)
+    return Results(tuple(subset_results), tuple(columns), full, Margins.parse(margins), preferences)

@@ -2,22 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 
-from posir_report.summary import TaskSummary
-from posir_significance.analysis import analyze, estimate_bins, null_band
+from posir_report.summary import ReportRow, TaskSummary
+from posir_significance.analysis import analyze, estimate_bins, estimate_chance_band
 from posir_significance.observations import Floats, Integers, Observations
-from posir_significance.position_effect import estimate_effect
 from posir_tasks.axes import Axes
+from posir_tasks.display.sparklines import draw_sparkline
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.estimates import Estimate, Interval
+from posir_tasks.profile import NDCG_AT_10, PositionProfile, mean_gain
 from posir_tasks.schemes import ALL_LENGTHS
 from posir_tasks.scores import ResultValues, flatten
+
+#: Model, revision, task and length of a row.
+RowKey = tuple[str, str, str, str]
+
+
+def row_key(row: ReportRow) -> RowKey:
+    """Return what identifies a row of a report."""
+    return row.model, row.revision, row.task, row.length
+
+
+def sparklines(summaries: Iterable[TaskSummary]) -> Mapping[RowKey, str]:
+    """Return the curve of every row of a report, from the start of documents to their end."""
+    cells = {}
+    for summary in summaries:
+        lengths = summary.profile.lengths if len(summary.profile.lengths) > 1 else ()
+        profiles = {"all": summary.profile} | {name: summary.profile.of_length(index) for index, name in enumerate(lengths)}
+        for length, profile in profiles.items():
+            cells[summary.model, summary.revision, summary.task, length] = draw_profile(profile)
+    return cells
+
+
+def draw_profile(profile: PositionProfile) -> str:
+    """Return nDCG@10 over position on an axis from 0 to 1; twenty equal bins are merged into five if one has few queries."""
+    counts = profile.counts.sum(axis=0)
+    if is_sparse(profile.axes, counts.sum(axis=1)):
+        counts = counts.reshape(MERGED_BINS, EQUAL_BINS // MERGED_BINS, -1).sum(axis=1)
+    return draw_sparkline(mean_gain(counts, NDCG_AT_10))
+
 
 #: Cells with fewer queries are marked: at nDCG@10 near 0.5 their 95 % interval is wider than 0.16.
 FEW = 100
@@ -147,7 +176,7 @@ def _merge_bins(names: Sequence[str], observations: Observations, length: str) -
 
 
 def _estimate_bucket(observations: Observations) -> Bucket:
-    return Bucket(estimate_bins(observations), null_band(estimate_effect(observations), observations.bins))
+    return Bucket(estimate_bins(observations), estimate_chance_band(observations))
 
 
 def _build_bucket(length: str, names: Sequence[str], queries: Integers, bucket: Bucket) -> list[ProfileCell]:

@@ -1,19 +1,20 @@
 """The four charts of a report; page and pictures show the same ones."""
 
+from __future__ import annotations
+
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, groupby
 from typing import Any, Literal
 
 import altair as alt
 
-from posir_report.cells import FEW, MIN_QUERIES, ProfileCell, find_beyond, pool_curve_cells
-from posir_report.findings import name_shortly, title_effect, title_lengths, title_models, title_sensitivity
-from posir_report.labels import model_labels, partial_suffix, shorten_middle
-from posir_report.summary import ReportRow, TaskSummary, build_rows
-from posir_report.tables import truncation_notes
-from posir_significance.verdict import describe_verdict
+from posir_report.cells import FEW, MIN_QUERIES, ProfileCell, build_cells, build_curve_cells, find_beyond, pool_curve_cells
+from posir_report.summary import ReportRow, TaskSummary, build_rows, model_labels, partial_suffix, shorten_middle
+from posir_report.tables import count_states, name_shortly, title_effect, title_lengths, title_models, title_sensitivity
+from posir_significance.sentences import describe_decision
 from posir_tasks.cells import CellCounts
+from posir_tasks.display.charts.figures import Figure
 from posir_tasks.display.charts.layers import (
     LENGTH,
     MAX_LABELS,
@@ -37,7 +38,6 @@ from posir_tasks.display.charts.layers import (
     model_tooltips,
     name_lines,
     null_band,
-    number_tooltips,
     percent_tooltips,
     psi_null_range,
     window_shade,
@@ -45,8 +45,9 @@ from posir_tasks.display.charts.layers import (
 )
 from posir_tasks.display.charts.theme import COLORS, DASHES, FAINT, INK, NULL, SHAPES, add_frame, build_chart, cycle_scale
 from posir_tasks.display.numbers import format_percent, format_psi, format_score
+from posir_tasks.display.progress import progress
 from posir_tasks.schemes import ALL_LENGTHS
-from posir_tasks.scores import Unit
+from posir_tasks.scores import ALL, Unit
 
 #: Height of a chart of several models.
 HEIGHT = 340
@@ -98,7 +99,7 @@ def draw_curves(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VConc
 
 
 def _explain_curves(summary: TaskSummary, cells: Sequence[ProfileCell], overall: ReportRow, window: str) -> str:
-    """Return what the marks of curves are, and the verdict on position with the window's part in it."""
+    """Return what is not read and the state within what is read, and what the marks of curves are."""
     explanation = "Line: mean nDCG@10 of the queries with evidence at that position."
     if overall.start_to_end:
         change = format_score(Unit.POINTS, overall.start_to_end)
@@ -111,14 +112,13 @@ def _explain_curves(summary: TaskSummary, cells: Sequence[ProfileCell], overall:
             " Gray: the null band, which contains 95 % of the means if position has no effect; one of 20 positions lies "
             "outside by chance."
         )
-    bias = f"Position bias: {describe_verdict(overall, overall.verdict)}."
-    notes = truncation_notes([shorten_middle(summary.model)], [summary])
-    return " ".join([bias, explanation + window, *notes])
+    bias = [describe_decision(overall.decision)] if overall.decision else []
+    return " ".join([*bias, explanation + window])
 
 
 def find_window(summary: TaskSummary) -> int | None:
     """Return the tokens of a text that a model reads, if they are known."""
-    return summary.values.coverage.window if summary.values.coverage else None
+    return summary.values.read.tokens
 
 
 def _list_scores(cells: Sequence[ProfileCell], length: str) -> list[float | None]:
@@ -272,7 +272,14 @@ def draw_psi_against_ndcg(summaries: Sequence[TaskSummary]) -> alt.VConcatChart:
     labels, panels = list(dict.fromkeys(names)), task_titles(summaries)
     rows = [build_rows(summary)[0] for summary in summaries]
     values = [
-        {**row.columns(), "psi_shown": row.best_psi, "label": name, "short": name_shortly(name), "panel": panels[row.task]}
+        {
+            **row.columns(),
+            "bias": count_states([row])[2:],
+            "psi_shown": row.best_psi,
+            "label": name,
+            "short": name_shortly(name),
+            "panel": panels[row.task],
+        }
         # Chance adds to the observed PSI only, so an estimate has nothing to do with its null distribution.
         | ({"psi_null": None, "psi_null_low": None, "psi_null_high": None} if row.psi else {})
         for name, row in zip(names, rows, strict=True)
@@ -306,8 +313,7 @@ def _draw_points(
         MODEL,
         alt.Tooltip("task:N", title="Task"),
         *model_tooltips(),
-        *number_tooltips({"p_corrected": "p"}),
-        alt.Tooltip("verdict:N", title="Position bias"),
+        alt.Tooltip("bias:N", title="Bias"),
     ]
     points = base.mark_point(size=70, opacity=1, filled=True, stroke="white", strokeWidth=0.6).encode(
         color=color, shape=alt.Shape("label:N", scale=cycle_scale(labels, SHAPES), legend=legend), tooltip=tooltips
@@ -414,3 +420,32 @@ def legend_of_models(labels: Sequence[str]) -> alt.Legend:
     return alt.Legend(
         orient="bottom", columns=1 if max(map(len, labels)) > 46 else 2, title=None, symbolOpacity=1, symbolStrokeWidth=0
     )
+
+
+def build_figures(summaries: Sequence[TaskSummary]) -> list[Figure]:
+    """Return the figures of a report: for each task its models together and each by itself, then all tasks together."""
+    with_queries = sorted((summary for summary in summaries if summary.profile.queries), key=_task_and_scheme)
+    groups = [list(group) for _, group in groupby(with_queries, key=_task_and_scheme)]
+    figures = [figure for group in progress(groups, "Drawing") for figure in _build_task_figures(group)]
+    compared = [summary for group in groups for summary in scored_models(group)]
+    return [*figures, Figure("psi-against-ndcg", None, None, draw_psi_against_ndcg(compared))] if compared else figures
+
+
+def scored_models(summaries: Sequence[TaskSummary]) -> list[TaskSummary]:
+    """Return the models of a task that have a PSI; none if there is only one, since its point would be alone."""
+    scored = [summary for summary in summaries if summary.scores[ALL].get("psi_as_published") is not None]
+    return scored if len(scored) > 1 else []
+
+
+def _task_and_scheme(summary: TaskSummary) -> tuple[str, str]:
+    """Return what models must share to be compared: older results of a task may have another scheme."""
+    return summary.task, summary.profile.axes.scheme
+
+
+def _build_task_figures(summaries: list[TaskSummary]) -> Iterator[Figure]:
+    task = summaries[0].task
+    if len(summaries) > 1:
+        yield Figure("models", task, None, draw_models(summaries))
+    for summary, name in zip(summaries, model_labels(summaries), strict=True):
+        yield Figure("curves", task, name, draw_curves(summary, build_curve_cells(summary)))
+        yield Figure("heat-map", task, name, draw_heat_map(summary, build_cells(summary)))

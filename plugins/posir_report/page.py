@@ -1,21 +1,45 @@
 """The report as a single page that needs no network: tables, figures and how to read them."""
 
+from __future__ import annotations
+
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import TYPE_CHECKING
 
-from posir_report.cells import FEW
-from posir_report.colder import EndPreference, preference_table
-from posir_report.columns import added_columns, default_columns, known_columns
-from posir_report.findings import describe_findings
-from posir_report.labels import model_labels, partial_suffix
-from posir_report.sparklines import sparklines
-from posir_report.summary import ReportRow, TaskSummary, build_rows
-from posir_report.tables import document_notes, length_table, summary_table, truncation_notes
-from posir_significance.intervals import ALPHA
-from posir_tasks.display.charts.figures import Figure
-from posir_tasks.display.page import render_page
-from posir_tasks.display.tables import Table
+from posir_report.cells import FEW, sparklines
+from posir_report.summary import ReportRow, ScoredRow, TaskSummary, build_bin_rows, build_rows, model_labels, partial_suffix
+from posir_report.tables import (
+    EndPreference,
+    added_columns,
+    build_legend,
+    default_columns,
+    describe_findings,
+    document_notes,
+    format_cell,
+    known_columns,
+    length_table,
+    level_note,
+    not_read_notes,
+    preference_table,
+    summary_table,
+)
+from posir_significance.sentences import label_state
+from posir_tasks.display.numbers import (
+    MISSING,
+    format_count,
+    format_interval,
+    format_percent,
+    format_points,
+    format_psi,
+    format_score,
+)
+from posir_tasks.display.tables import Column, Table, to_latex
+from posir_tasks.scores import ScoreInfo, Unit
+
+if TYPE_CHECKING:
+    from posir_tasks.display.charts.figures import Figure
 
 
 @dataclass(frozen=True)
@@ -41,6 +65,9 @@ def render_report(
     summaries: Sequence[TaskSummary], figures: Sequence[Figure], preferences: Sequence[EndPreference] = ()
 ) -> str:
     """Return the page as HTML; whatever comes from results is escaped."""
+    # The charts' library is not needed for LaTeX.
+    from posir_tasks.display.page import render_page
+
     ordered = sorted(summaries, key=lambda summary: summary.task)
     scored = list(zip(ordered, map(build_rows, ordered), strict=True))
     rows = [row for _, of_summary in scored for row in of_summary]
@@ -54,16 +81,16 @@ def render_report(
         added=added_columns(),
         findings=list(describe_findings(rows)),
         models=len({summary.model for summary in summaries}),
-        level=ALPHA,
+        levels=level_note(rows),
         few=FEW,
         sources=ordered,
     )
 
 
 def _notes(figure: Figure, summaries: Sequence[TaskSummary]) -> list[str]:
-    """Return the notes on truncation below a figure that compares the models of a task."""
+    """Return the notes on what is not read below a figure that compares the models of a task."""
     of_task = [summary for summary in summaries if summary.task == figure.task]
-    return list(truncation_notes(model_labels(of_task), of_task))
+    return list(not_read_notes(model_labels(of_task), of_task))
 
 
 def _task_section(task: str, scored: Sequence[tuple[TaskSummary, list[ReportRow]]], figures: Sequence[Figure]) -> TaskSection:
@@ -80,3 +107,93 @@ def _task_section(task: str, scored: Sequence[tuple[TaskSummary, list[ReportRow]
 def _model_section(label: str, summary: TaskSummary, rows: Iterable[ReportRow], figures: Iterable[Figure]) -> ModelSection:
     (table,) = length_table(rows, default_columns()).parts()
     return ModelSection(label + partial_suffix(len(summary.subsets), len(summary.missing)), table, tuple(figures))
+
+
+#: Characters of a model's name; a longer one is shortened in the middle, so that the table fits a page.
+NAME_WIDTH = 44
+NOTE = (
+    "In brackets 95 % intervals. Start to end: nDCG@10 (x 100) of the first third of the document minus the last; bias: the "
+    "same within what the model reads, over evidence that it reads, and its state, which follows from that interval. Below PSI "
+    "as published, its estimate and what chance alone gives: mean and central 90 %."
+)
+
+
+def render_latex(summaries: Iterable[TaskSummary]) -> str:
+    """Return a table for each task and scheme, for the packages booktabs and adjustbox."""
+    ordered = sorted(summaries, key=_task_and_scheme)
+    scored = ((summary, build_rows(summary)) for summary in ordered)
+    tables = [_render_task(*zip(*group, strict=True)) for _, group in groupby(scored, key=lambda row: _task_and_scheme(row[0]))]
+    return "\n\n".join(["% In the preamble: \\usepackage{booktabs,adjustbox}", *tables])
+
+
+def _task_and_scheme(summary: TaskSummary) -> tuple[str, str]:
+    return summary.task, summary.profile.axes.scheme
+
+
+def _render_task(summaries: Sequence[TaskSummary], rows: Sequence[list[ReportRow]]) -> str:
+    task, profile = summaries[0].task, summaries[0].profile
+    by_length = len(profile.lengths) > 1
+    lengths = ["All", *profile.lengths] if by_length else ["All"]
+    scores = lengths if by_length else [*profile.positions, "All"]
+    revisions = ", ".join(sorted({summary.data_revision for summary in summaries}))
+    by = "length of the relevant document" if by_length else "position of the evidence"
+    labels = model_labels(summaries, NAME_WIDTH)
+    added = added_columns()
+    table = Table(
+        (
+            Column("Model"),
+            *(Column(name, group="nDCG@10") for name in scores),
+            *map(Column, ("Start to end", "Not read", "Bias")),
+            *(Column(name, group="PSI") for name in lengths),
+            *(Column(column.title) for column in added),
+        ),
+        tuple(_build_row(*labeled, by_length, added) for labeled in zip(labels, summaries, rows, strict=True)),
+        title=f"{task}, data revision {revisions}: nDCG@10 (x 100) by {by}, below it the number of queries; and PSI.",
+        notes=(NOTE, *not_read_notes(labels, summaries), *([build_legend(added)] if added else [])),
+    )
+    return to_latex(table, label=f"tab:{re.sub(r'[^a-z0-9]+', '-', task.lower()).strip('-')}")
+
+
+def _build_row(
+    label: str, summary: TaskSummary, rows: Sequence[ReportRow], by_length: bool, added: Sequence[ScoreInfo]
+) -> tuple[str, ...]:
+    """Return the cells of a model, each of two or three lines: score, interval if there is any, queries or null."""
+    scored: list[ScoredRow] = [*rows] if by_length else [*build_bin_rows(summary), rows[0]]
+    name = label + partial_suffix(len(summary.subsets), len(summary.missing))
+    legend = (name, "95 % interval; estimated PSI", "queries; PSI by chance")
+    cells = [legend, *map(_ndcg_lines, scored), *_answer_lines(rows[0]), *map(_psi_lines, rows)]
+    cells += [(format_cell(rows[0], column), "", "") for column in added]
+    intervals = any(interval for _, interval, _ in cells[1:])
+    return tuple("\n".join(cell if intervals else (cell[0], cell[2])) for cell in cells)
+
+
+def _ndcg_lines(row: ScoredRow) -> tuple[str, str, str]:
+    ndcg = row.ndcg_at_10
+    interval = format_interval(ndcg, format_percent)
+    return format_percent(ndcg.value if ndcg else None), interval, format_count(row.queries)
+
+
+def _answer_lines(row: ReportRow) -> list[tuple[str, str, str]]:
+    """Return start to end, the share that is not read with its difference, and the bias with its state."""
+    decision = row.decision
+    if decision is None:
+        return [(MISSING, "", "")] * 3
+    lines = [
+        (contrast, decision.interval(contrast))
+        for contrast in (decision.start_to_end, decision.not_read_difference, decision.bias_within_read)
+    ]
+    start_to_end, not_read, bias = (
+        (format_points(contrast.value if contrast else None), f"[{', '.join(map(format_points, ends))}]" if ends else "")
+        for contrast, ends in lines
+    )
+    share = f"{format_percent(decision.not_read)} %" if decision.not_read is not None else MISSING
+    return [
+        (*start_to_end, ""),
+        (share, " ".join(filter(None, not_read)) if decision.not_read else "", ""),
+        (*bias, label_state(decision)),
+    ]
+
+
+def _psi_lines(row: ReportRow) -> tuple[str, str, str]:
+    estimate = format_score(Unit.INDEX, row.psi) if row.psi else ""
+    return format_psi(row.psi_as_published), estimate, format_score(Unit.INDEX, row.psi_null)

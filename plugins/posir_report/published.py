@@ -4,11 +4,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from posir_published.curves import START_TO_END_UNWEIGHTED, find_curve
-from posir_published.notable import NOTABLE_BIAS, describe_notable
-from posir_published.rows import PublishedBin, PublishedRow, published_bins, published_rows
-from posir_report.cells import build_cells
-from posir_report.sparklines import RowKey, row_key
+from posir_published.rows import (
+    NOTABLE_BIAS,
+    START_TO_END_UNWEIGHTED,
+    PublishedBin,
+    PublishedRow,
+    describe_notable,
+    find_curve,
+    published_bins,
+    published_rows,
+)
+from posir_report.cells import RowKey, build_cells, row_key
 from posir_report.summary import BinRow, ReportRow, TaskSummary, build_bin_rows
 from posir_report.tables import order_value
 from posir_tasks.display.sparklines import draw_sparkline

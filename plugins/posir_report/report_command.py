@@ -8,13 +8,20 @@ from typing import Annotated
 import typer
 
 from posir_report.api import CURVE_NOTE, NOTE, Results, read_results
-from posir_report.colder import TASK
-from posir_report.columns import build_legend, choose_columns, known_columns, with_published_scores
-from posir_report.findings import describe_findings
-from posir_report.latex import render_latex
+from posir_report.cells import sparklines
+from posir_report.page import render_latex
 from posir_report.published import merge_published, merge_published_bins, published_sparklines
-from posir_report.sparklines import sparklines
-from posir_report.tables import bin_columns, bin_table, length_table
+from posir_report.tables import (
+    TASK,
+    bin_columns,
+    bin_table,
+    build_legend,
+    choose_columns,
+    describe_findings,
+    known_columns,
+    length_table,
+    with_published_scores,
+)
 from posir_tasks.command.explain_option import Explain
 from posir_tasks.command.format_option import format_option
 from posir_tasks.command.progress_option import with_progress
@@ -37,19 +44,28 @@ def report(
     columns: Annotated[
         str, typer.Option(help="Keys of the scores to show, separated by commas; `--columns help` lists them.")
     ] = "",
+    full: Annotated[bool, typer.Option("--full", help="Show PSI, what chance alone gives, and p-values, too.")] = False,
+    margin: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="POINTS",
+            help="Smallest difference that matters: of the bias, such as 5, or KEY=POINTS for ndcg_at_10, start_to_end or psi.",
+        ),
+    ] = None,
     html: Annotated[Path | None, typer.Option(help="File for tables and charts as one page that needs no network.")] = None,
     png: Annotated[Path | None, typer.Option(help="Folder for the charts as PNG files.")] = None,
     explain: Explain = False,
 ) -> None:
-    """Show nDCG@10 and PSI of every model and task, overall and by length, with intervals and PSI under the null."""
+    """Show how well models retrieve, what is lost from start to end and not read, and whether they are biased by position."""
     flags = {OutputFormat.MARKDOWN: markdown, OutputFormat.CSV: csv, OutputFormat.LATEX: latex}
     chosen = choose_format({format_, *(name for name, given in flags.items() if given)} - {OutputFormat.TEXT})
     check_options(chosen, bins=bins, recall=recall, published=published)
     if columns == "help":
         print_as(OutputFormat.TEXT, [column_table()], [])
         return
-    chosen_columns = choose_columns([key.strip() for key in columns.split(",") if key.strip()])
-    shown = read_results(results, columns=[column.key for column in chosen_columns] if columns else ())
+    chosen_columns = choose_columns([key.strip() for key in columns.split(",") if key.strip()], full=full)
+    keys = [column.key for column in chosen_columns] if columns else ()
+    shown = read_results(results, columns=keys, full=full, margins=margin or ())
     if not shown and (bins or recall or published or html or png or chosen is OutputFormat.LATEX):
         raise PosirError(
             f"{results}: no result with a position profile, only {TASK}, which has one table. Omit all options, or run a task "

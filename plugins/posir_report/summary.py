@@ -1,14 +1,20 @@
 """Rows of results: a task's subsets are pooled by adding their values, and the sums are scored."""
 
-from collections import Counter
+from __future__ import annotations
+
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import groupby
-from typing import Any, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
-from posir_published.notable import NOTABLE_BIAS, describe_notable, find_notable_bias
+from posir_published.rows import NOTABLE_BIAS, describe_notable, find_notable_bias
+from posir_significance.analysis import analyze
 from posir_significance.correction import Hypothesis, correct_p_values, name_test
+from posir_significance.decision import DEFAULT_MARGINS, Decision, Margins, decide_all
 from posir_significance.direction import Direction, classify_direction
+from posir_significance.sentences import describe_decision, describe_start_to_end
 from posir_significance.verdict import Verdict, judge
 from posir_tasks.cells import pool
 from posir_tasks.data_versions import SubsetData, share_data
@@ -20,9 +26,62 @@ from posir_tasks.profile import PositionProfile
 from posir_tasks.results import SubsetResult
 from posir_tasks.scores import ALL, GroupScores, ResultScores, ResultValues, ScoreValue, flatten
 from posir_tasks.sources.repository import LOCAL, combine_revisions
-from posir_tasks.window_coverage import pool_coverages
+
+#: Characters of a model's name in a chart.
+LABEL_WIDTH = 72
+
+
+class LabeledRun(Protocol):
+    """Anything measured of a model."""
+
+    @property
+    def model(self) -> str:
+        """Name of the model."""
+
+    @property
+    def revision(self) -> str:
+        """Its revision."""
+
+
+def partial_suffix(subsets: int, missing: int) -> str:
+    """Return what follows the name of a task of which subsets are missing: ` (partial: 2 of 32 subsets)`; else nothing."""
+    return f" (partial: {subsets} of {subsets + missing} subsets)" if missing else ""
+
+
+def shorten_middle(name: str, width: int = LABEL_WIDTH) -> str:
+    """Return a name on one line of at most `width` characters; a longer one keeps both ends, as either may identify it."""
+    name = " ".join(name.split())
+    if len(name) <= width:
+        return name
+    tail = (width - 1) // 2
+    return f"{name[: width - 1 - tail]}…{name[-tail:]}"
+
+
+def full_labels(runs: Iterable[LabeledRun]) -> list[str]:
+    """Return a label for each run: its model, and the revision if there are several of the model."""
+    revisions = defaultdict(set)
+    for run in (runs := list(runs)):
+        revisions[run.model].add(run.revision)
+    return [f"{run.model} @ {run.revision[:12]}" if len(revisions[run.model]) > 1 else run.model for run in runs]
+
+
+def model_labels(summaries: Iterable[TaskSummary], width: int = LABEL_WIDTH) -> list[str]:
+    """Return the full label of each summary, shortened to `width` characters unless two of them would become equal."""
+    names = full_labels(summaries)
+    short = {name: shorten_middle(name, width) for name in names}
+    return [short[name] for name in names] if len(set(short.values())) == len(short) else names
+
+
+def short_labels(runs: Iterable[LabeledRun]) -> list[str]:
+    """Return the full label of each run without the model's organization, unless two models differ in it alone."""
+    names = full_labels(runs)
+    short = {name: name.rpartition("/")[2] for name in names}
+    return [short[name] for name in names] if len(set(short.values())) == len(short) else names
+
 
 Value = TypeVar("Value")
+#: Columns of a decision, beside those of the scores that it is about.
+DECISION_COLUMNS = ("state", "reason", "margin", "level", "documents_needed", "answer")
 
 
 @dataclass(frozen=True)
@@ -44,13 +103,20 @@ class TaskSummary:
     scores: ResultScores
     data: SubsetData = field(default_factory=dict)
     """The data of each subset."""
+    margins: Margins = DEFAULT_MARGINS
+    """The smallest differences that matter."""
+
+    @cached_property
+    def decisions(self) -> tuple[Decision, ...]:
+        """The decision over all lengths, then on each length bucket if there are several."""
+        return decide_all(analyze(self.ranks, self.values.read), self.margins)
 
     def is_comparable(self, other: Self) -> bool:
         """Return whether another result is on the same data, or on a part of it and marked as partial."""
         whole = self.data.keys() == other.data.keys() or self.missing or other.missing
         return bool(whole) and share_data(self.data, other.data)
 
-    def select(self, rows: Iterable["ReportRow"]) -> list["ReportRow"]:
+    def select(self, rows: Iterable[ReportRow]) -> list[ReportRow]:
         """Return the rows of this model on this task."""
         return [row for row in rows if (row.model, row.revision, row.task) == (self.model, self.revision, self.task)]
 
@@ -163,6 +229,8 @@ class ReportRow(ScoredRow):
 
     length: str = ALL
     """`all`, or the length bucket."""
+    decision: Decision | None = None
+    """The decision on its position bias; None of published results."""
     p_corrected: float | None = None
     """Corrected for the rows of the model on the task (`posir_significance.correction`)."""
     verdict: Verdict | None = None
@@ -174,21 +242,33 @@ class ReportRow(ScoredRow):
         """Return the row with other values of some scores."""
         return replace(self, scores={**self.scores, **changed})
 
+    def decision_columns(self) -> dict[str, Any]:
+        """Return the columns of the state, of what it follows from, and of the sentence that says it; None if not decided."""
+        decision = self.decision
+        if decision is None:
+            return dict.fromkeys(DECISION_COLUMNS)
+        sentences = f"{describe_start_to_end(decision)} {describe_decision(decision)}"
+        values = (decision.state, decision.reason, decision.margin, decision.level, decision.documents_needed, sentences)
+        return dict(zip(DECISION_COLUMNS, values, strict=True))
+
     def columns(self) -> dict[str, Any]:
         """Return the row as the columns of CSV, charts and leaderboard; an estimate has three."""
         return {
             **self.identity(),
             "length": self.length,
             **self.score_columns(),
-            "p_corrected": self.p_corrected,
-            "verdict": self.verdict.value if self.verdict else None,
+            **self.decision_columns(),
             "subsets": self.subsets,
             "missing_subsets": self.missing_subsets,
         }
 
 
-def summarize(results: Iterable[SubsetResult]) -> list[TaskSummary]:
+def summarize(results: Iterable[SubsetResult], margins: Margins = DEFAULT_MARGINS) -> list[TaskSummary]:
     """Pool the subsets of each model and task, ordered by model, revision and task, with tasks named apart by their data.
+
+    Args:
+        results: Of any models and tasks.
+        margins: The smallest differences that matter.
 
     Raises:
         PosirError: A subset would count twice.
@@ -196,7 +276,7 @@ def summarize(results: Iterable[SubsetResult]) -> list[TaskSummary]:
     ordered = sorted(results, key=_identify_run)
     return name_tasks_by_data(
         [
-            _summarize_task(model, revision, task, list(group))
+            replace(_summarize_task(model, revision, task, list(group)), margins=margins)
             for (model, revision, task), group in groupby(ordered, key=_identify_run)
         ]
     )
@@ -233,8 +313,8 @@ def _summarize_task(model: str, revision: str, task: str, results: list[SubsetRe
 
 
 def pool_values(results: Sequence[SubsetResult]) -> ResultValues:
-    """Return the sums of the values of subsets; window coverage only if every subset has it."""
-    return ResultValues(pool(result.ranks for result in results), pool_coverages(result.coverage for result in results))
+    """Return the sums of the values of subsets; the places of evidence are known only if every subset has them."""
+    return pool(result.values for result in results)
 
 
 def name_tasks_by_data(summaries: Sequence[TaskSummary]) -> list[TaskSummary]:
@@ -279,8 +359,9 @@ def build_rows(summary: TaskSummary) -> list[ReportRow]:
             scores=summary.scores[length.lower()],
             subsets=len(summary.subsets),
             missing_subsets=len(summary.missing),
+            decision=decision if summary.profile.queries else None,
         )
-        for length in (ALL, *lengths)
+        for length, decision in zip((ALL, *lengths), summary.decisions, strict=True)
     ]
     return judge_rows(rows, [classify_direction(row) for row in rows])
 

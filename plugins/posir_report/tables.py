@@ -1,28 +1,376 @@
 """The tables of a report: rows of lengths and of position bins as text, and notes on truncation."""
 
+from __future__ import annotations
+
+import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
-from posir_published.notable import NOTABLE_BIAS
-from posir_report.columns import NUMBERS, format_cell
-from posir_report.labels import full_labels, model_labels, partial_suffix
-from posir_report.sparklines import RowKey, row_key
-from posir_report.summary import BinRow, ReportRow, TaskSummary, build_rows
-from posir_significance.effect_test import FEWEST_CLUSTERS
-from posir_significance.verdict import describe_truncation
-from posir_tasks.display.numbers import MISSING
+import numpy as np
+
+from posir_published.rows import NOTABLE_BIAS, START_TO_END_UNWEIGHTED
+from posir_report.cells import RowKey, row_key
+from posir_report.summary import (
+    BinRow,
+    ReportRow,
+    ScoredRow,
+    TaskSummary,
+    build_rows,
+    full_labels,
+    model_labels,
+    partial_suffix,
+    shorten_middle,
+)
+from posir_significance.decision import Decision
+from posir_significance.intervals import LEVEL, wilson_interval
+from posir_significance.sentences import describe_not_read, describe_state, format_level, iterate_answer, label_state
+from posir_tasks.display.numbers import MISSING, format_count, format_estimate, format_number, format_percent, format_score
 from posir_tasks.display.tables import Column, Table, build_columns
 from posir_tasks.display.wording import pluralize
+from posir_tasks.errors import PosirError
+from posir_tasks.estimates import Estimate
 from posir_tasks.plugin_api.scoring import declared_scores
-from posir_tasks.scores import ALL, BINS_KEY, GROUPS_KEY, Score, ScoreInfo, Unit
+from posir_tasks.profile import RANKS, Gains, mean_gain
+from posir_tasks.read_part import ReadKind
+from posir_tasks.results import find_experiment, load_result, read_model, result_files
+from posir_tasks.scores import ALL, BINS_KEY, GROUPS_KEY, Better, Score, ScoreInfo, Unit
+from posir_tasks.tokens import CountedWith
+
+#: Columns that a report computes from several rows.
+REPORT_COLUMNS = (START_TO_END_UNWEIGHTED, NOTABLE_BIAS)
+#: Keys of the columns of the answer: how well, what is lost from start to end, what is not read, the state within what is read.
+ANSWER = ("queries", "ndcg_at_10", "start_to_end", "not_read", "bias_within_read", "state")
+#: Keys of the columns that are shown if all is asked for.
+FURTHER = ("psi", "psi_as_published", "psi_null", "p_value", "documents", "held_fixed")
+#: Units whose columns are aligned to the right; estimates are long, and read better from the left.
+NUMBERS = (Unit.COUNT, Unit.P_VALUE)
+
+
+def known_columns() -> list[ScoreInfo]:
+    """Return every column that a report can show, those of the answer first and those of the report last."""
+    declared = {score.key: score for score in declared_scores()}
+    first = [declared[key] for key in (*ANSWER, *FURTHER) if key in declared]
+    return [*first, *(score for score in declared.values() if score not in first), *REPORT_COLUMNS]
+
+
+def default_columns(*, full: bool = False) -> list[ScoreInfo]:
+    """Return the columns that a report shows by itself: those of the answer, and those that further packages declare."""
+    shown = {
+        *ANSWER,
+        *(FURTHER if full else ()),
+        *(column.key for column in (*added_columns(), *REPORT_COLUMNS) if column.column),
+    }
+    return [column for column in known_columns() if column.key in shown]
+
+
+def added_columns() -> list[ScoreInfo]:
+    """Return the columns that a report shows because a further package declares them: those that its texts do not explain."""
+    explained = {*ANSWER, *FURTHER, *(column.key for column in REPORT_COLUMNS)}
+    return [column for column in known_columns() if column.column and column.key not in explained]
+
+
+def choose_columns(keys: Sequence[str], *, full: bool = False) -> list[ScoreInfo]:
+    """Return the columns with these keys, in their order; the default ones, or all that explain them, if there is none.
+
+    Raises:
+        PosirError: There is no such column.
+    """
+    known = {column.key: column for column in known_columns()}
+    for key in keys:
+        if key not in known:
+            close = get_close_matches(key, known)
+            hint = f"did you mean {close[0]}? " if close else ""
+            raise PosirError(f"--columns {key}: no such column; {hint}Choose from {', '.join(known)}.")
+    return [known[key] for key in keys] if keys else default_columns(full=full)
+
+
+#: Scores of published results, by the key of the score that they stand beside.
+PUBLISHED = {"ndcg_at_10": "ndcg_at_10_as_published", "start_to_end": "start_to_end_unweighted"}
+
+
+def with_published_scores(columns: Sequence[ScoreInfo], rows: Sequence[ReportRow]) -> list[ScoreInfo]:
+    """Return columns with those scores of published results that some rows have, beside the like of one's own."""
+    known = {column.key: column for column in known_columns()}
+    shown = list(columns)
+    for own, published in PUBLISHED.items():
+        if published in known and known[published] not in shown and any(row.scores.get(published) is not None for row in rows):
+            shown.insert(next((place for place, column in enumerate(shown, start=1) if column.key == own), 0), known[published])
+    return shown
+
+
+def select_columns(row: ReportRow, columns: Iterable[ScoreInfo]) -> dict[str, Any]:
+    """Return what a row is about and the cells of some columns, unformatted."""
+    columns = list(columns)
+    cells, keys = row.columns(), {column.key for column in columns}
+    chosen = {name: cell for name, cell in cells.items() if name in keys or name.removesuffix("_low") in keys}
+    chosen |= {name: cell for name, cell in cells.items() if name.removesuffix("_high") in keys}
+    return {**row.identity(), "length": row.length, **{name: cell for name, cell in cells.items() if name in chosen}}
+
+
+def format_cell(row: ScoredRow, column: ScoreInfo) -> str:
+    """Return the text of a row in a column."""
+    if column.key == "state":
+        decision = row.decision if isinstance(row, ReportRow) else None
+        return label_state(decision) if decision else MISSING
+    return format_score(column.unit, row.scores.get(column.key))
+
+
+def build_legend(columns: Iterable[ScoreInfo]) -> str:
+    """Return what the columns mean, a sentence each."""
+    return " ".join(f"{column.title}: {_continue_sentence(column.description)}" for column in columns)
+
+
+def _continue_sentence(text: str) -> str:
+    """Return a sentence as it stands after a colon: with a small letter, unless its first word is an acronym."""
+    return text if text[1:2].isupper() else text[:1].lower() + text[1:]
+
+
+#: Depths that follow from a position profile, of those that the authors' code prints (5, 10, 20, 50, 100), and the number of
+#: its rank columns within each.
+DEPTHS = {5: 5, 10: 10, 100: 11}
+QUERIES = ScoreInfo("queries", "Queries", "Number of queries; one on a shared boundary counts in both bins.", unit=Unit.COUNT)
+RECALL = {
+    depth: ScoreInfo(
+        f"recall_at_{depth}",
+        f"Recall@{depth}",
+        f"Share of queries whose relevant document is among the first {depth}.",
+        unit=Unit.PERCENT,
+        better=Better.HIGHER,
+        citation="code of Zeng et al. 2026, arXiv 2601.08363",
+        column=False,
+    )
+    for depth in DEPTHS
+}
+#: The columns of the table.
+RECALL_COLUMNS = (QUERIES, *RECALL.values())
+
+
+def build_recall_rows(summary: TaskSummary) -> Iterator[BinRow]:
+    """Yield the recall of all queries, then that of each position bin, over all lengths; None for an empty bin."""
+    profile = summary.profile
+    named = [(ALL, profile.totals.sum(axis=0)), *zip(profile.positions, profile.counts.sum(axis=0), strict=True)]
+    for position, counts in named:
+        queries = int(counts.sum())
+        means = {info.key: float(mean_gain(counts, _recall_gains(k))) if queries else None for k, info in RECALL.items()}
+        yield BinRow(
+            model=summary.model,
+            task=summary.task,
+            revision=summary.revision,
+            position=position,
+            scores={QUERIES.key: queries, **means},
+        )
+
+
+def describe_cut_rankings(summaries: Iterable[TaskSummary]) -> Iterator[str]:
+    """Yield a note for each result whose rankings seem to end after ten documents: no relevant one is at ranks 11 to 100."""
+    for summary in summaries:
+        at_rank = summary.profile.counts.sum(axis=(0, 1))
+        if not at_rank[DEPTHS[10] : DEPTHS[100]].any() and at_rank[DEPTHS[100] :].any():
+            yield (
+                f"{summary.model} on {summary.task}: no relevant document is at ranks 11 to 100; if the ranking has ten "
+                "documents, its Recall@100 is its Recall@10."
+            )
+
+
+def _recall_gains(depth: int) -> Gains:
+    """Return the gain of each rank column of a profile: 1 within the depth, else 0."""
+    return (np.arange(len(RANKS)) < DEPTHS[depth]).astype(np.float64)
+
+
+TASK, SUBSET = "ColDeRReranking", "position_bias"
+#: Pairs of the subset; mteb's results do not state them.
+PAIRS = 250
+#: The share of a model without position bias.
+UNBIASED = 0.5
+PAIRS_NOTE = (
+    "mteb's own ColDeRReranking (arXiv 2503.05037), subset position_bias: how often the document with the evidence at its end "
+    "is ranked above the same sentences with the evidence first. Without position bias it is 50 %, not 100 %; below, the model "
+    "prefers evidence at the start. mteb counts ties as the end. Interval: Wilson's, over pairs."
+)
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class EndPreference:
+    """A model's preference for evidence at the end of a document over the same evidence at its start."""
+
+    model: str
+    """Full name, followed by the settings of the run in parentheses if they are not the model's defaults."""
+    revision: str
+    share: Estimate
+    """Share of pairs in which the end is ranked first, in [0, 1]."""
+
+    @property
+    def verdict(self) -> str:
+        """The direction of the bias, if its interval leaves out 50 %."""
+        low, high = self.share.interval or (0.0, 1.0)
+        if low <= UNBIASED <= high:
+            return "not significant"
+        return "prefers the end" if low > UNBIASED else "prefers the start"
+
+    def columns(self) -> dict[str, Any]:
+        """Return the columns of CSV and JSON."""
+        return {
+            "model": self.model,
+            "revision": self.revision,
+            "task": f"{TASK} ({SUBSET})",
+            "queries": PAIRS,
+            "evidence_at_end_first": self.share,
+            "verdict": self.verdict,
+        }
+
+
+def read_end_preferences(folder: Path) -> list[EndPreference]:
+    """Return the results of the subset below a folder, ordered by model; raise PosirError if there is no such folder."""
+    preferences = []
+    for file in result_files(folder):
+        if file.stem == TASK:
+            preferences += _read_file(file)
+    return sorted(preferences, key=lambda preference: (preference.model, preference.revision))
+
+
+def _read_file(file: Path) -> list[EndPreference]:
+    experiment = find_experiment(file)
+    model, revision = read_model(file)
+    shares = [
+        float(scores["accuracy"])
+        for split in load_result(file)["scores"].values()
+        for scores in split
+        if scores.get("hf_subset") == SUBSET and isinstance(scores.get("accuracy"), int | float)
+    ]
+    settings = f" ({experiment})" if experiment else ""
+    return [EndPreference(model + settings, revision, Estimate(share, wilson_interval(share, PAIRS))) for share in shares]
+
+
+def preference_table(preferences: Sequence[EndPreference]) -> Table:
+    """Return a table with a line per model."""
+    columns = build_columns(("Model", "Evidence at the end first", "Pairs", "Position bias"), ("Pairs",))
+    rows = tuple(
+        (preference.model, format_estimate(preference.share, format_percent), format_count(PAIRS), preference.verdict)
+        for preference in preferences
+    )
+    return Table(columns, rows, title=f"{TASK} · {SUBSET}", notes=(PAIRS_NOTE,))
+
+
+#: Most results with a sentence each.
+MOST_SENTENCES = 6
+#: Most models that the title of a chart names, and most characters of such a name.
+MOST_NAMED, TITLE_WIDTH = 3, 32
+#: Depth of the recall that a sentence names.
+DEPTH = 10
+#: Titles of the parts of an answer that a paragraph has before their sentence; the others begin with what they are about.
+TITLED = ("What to do",)
+
+
+def describe_findings(rows: Iterable[ReportRow]) -> Iterator[str]:
+    """Yield the answer for each model and task over all lengths, best nDCG@10 first; counts of states if there are many."""
+    overall = sorted((row for row in rows if row.length == ALL), key=lambda row: (row.task, -order_value(row)))
+    if len(overall) > MOST_SENTENCES:
+        yield f"Bias within what is read, {pluralize(len(overall), 'result')}: {count_states(overall)}."
+        decided = sum(row.decision is not None for row in overall)
+        by_chance = format_number(decided * (1 - LEVEL), ".1f").removesuffix(".0")
+        yield f"If none of {decided:,} had any bias, about {by_chance} would be expected to be called biased by chance."
+        return
+    several = len({row.task for row in overall}) > 1
+    for label, row in zip(full_labels(overall), overall, strict=True):
+        yield f"{f'{label}, {row.task}' if several else label}: {describe_answer(row.decision)}"
+
+
+def describe_answer(decision: Decision | None) -> str:
+    """Return how well, what is lost from start to end, what is not read, the state and what to do, as one paragraph."""
+    if decision is None:
+        return "the effect of position is not known."
+    return " ".join(f"{part}: {text}" if part in TITLED else text for part, text in iterate_answer(decision))
+
+
+def count_states(rows: Iterable[ReportRow]) -> str:
+    """Return how many results have each state: `12 biased to the start, 3 cannot be said`."""
+    counts = Counter(label_state(row.decision) if row.decision else "not published" for row in rows)
+    return ", ".join(f"{count:,} {state}" for state, count in counts.most_common())
+
+
+def title_effect(row: ReportRow) -> str:
+    """Return the state within what is read as the title of a chart; without one, what the chart shows."""
+    if row.decision is None:
+        return "nDCG@10 by position of the evidence"
+    return describe_state(row.decision).removesuffix(".")
+
+
+def title_models(labels: Sequence[str], rows: Sequence[ReportRow]) -> str:
+    """Return the states of several models as the title of a chart; how many have each if there are many."""
+    if all(row.decision is None for row in rows):
+        return "nDCG@10 of the models by position of the evidence"
+    if len(rows) > MOST_NAMED:
+        return f"Bias within what {len(rows)} models read: {count_states(rows)}"
+    clauses = (f"{name_shortly(label)} {count_states([row])[2:]}" for label, row in zip(labels, rows, strict=True))
+    return f"Bias within what is read: {'; '.join(clauses)}"
+
+
+def title_sensitivity(labels: Sequence[str], rows: Sequence[ReportRow]) -> str:
+    """Return what PSI against nDCG@10 shows as the title of a chart: the best model if there is one task, and the states."""
+    if len({row.task for row in rows}) > 1:
+        return f"Bias within what is read: {count_states(rows)}"
+    label, best = max(zip(labels, rows, strict=True), key=lambda pair: order_value(pair[1]))
+    score = format_percent(best.ndcg_at_10.value if best.ndcg_at_10 else None)
+    return f"{name_shortly(label)} has the highest nDCG@10, {score}; bias: {count_states(rows)}"
+
+
+def title_lengths(rows: Sequence[ReportRow]) -> str:
+    """Return nDCG@10 of the shortest and the longest documents as the title of a chart, or the state.
+
+    Args:
+        rows: Of a model on a task: all lengths first.
+    """
+    scored = [row for row in rows[1:] if row.ndcg_at_10]
+    if scored[1:] == []:
+        return title_effect(rows[0])
+    first, last = (format_estimate(row.ndcg_at_10, format_percent) for row in (scored[0], scored[-1]))
+    return f"nDCG@10 is {first} in the shortest documents ({scored[0].length}), {last} in the longest ({scored[-1].length})"
+
+
+def name_shortly(label: str) -> str:
+    """Return the name of a model without its organization, shortened."""
+    return shorten_middle(label.rpartition("/")[2], TITLE_WIDTH)
+
+
+def describe_recall(summaries: Iterable[TaskSummary]) -> Iterator[str]:
+    """Yield Recall@10 of each model and task, and of its first and last position bin; none if there are many."""
+    summaries = list(summaries)
+    if len(summaries) > MOST_SENTENCES:
+        return
+    several = len({summary.task for summary in summaries}) > 1
+    for label, summary in zip(full_labels(summaries), summaries, strict=True):
+        overall, *bins = build_recall_rows(summary)
+        known = [row for row in bins if row.scores[RECALL[DEPTH].key] is not None]
+        name = f"{label}, {summary.task}" if several else label
+        first, last = (f"{_format_recall(row)} at {row.position}" for row in (known[0], known[-1]))
+        yield f"{name}: Recall@{DEPTH} {_format_recall(overall)}; {first}, {last}."
+
+
+def _format_recall(row: BinRow) -> str:
+    value = row.scores[RECALL[DEPTH].key]
+    return format_percent(value if isinstance(value, float) else None)
+
 
 #: Design effects from here on are worth a note.
 LARGE_DESIGN_EFFECT = 1.2
+#: How the places of evidence were counted, where it was not with the model's own tokenizer.
+COUNTED = {
+    CountedWith.ESTIMATE: "That is estimated from the token counts in the data, not counted with the model's own tokenizer.",
+    CountedWith.ROUGH_ESTIMATE: (
+        "That is roughly estimated from the token counts in the data; for languages other than English, the model's own "
+        "tokenizer may find several times as many."
+    ),
+}
 #: A table without the column of curves.
 NO_CURVES: Mapping[RowKey, str] = {}
 #: Keys of the columns of the page's first table.
-SUMMARY_KEYS = ("ndcg_at_10", "start_to_end", "psi", "p_corrected", "verdict")
+SUMMARY_KEYS = ANSWER[1:]
 
 
 def pooled_scores(summary: TaskSummary, rows: Iterable[ReportRow]) -> dict[str, Any]:
@@ -30,12 +378,12 @@ def pooled_scores(summary: TaskSummary, rows: Iterable[ReportRow]) -> dict[str, 
 
     Args:
         summary: The model on the task.
-        rows: Its rows, whose corrected p-values and verdicts the JSON has, too.
+        rows: Its rows, whose decisions the JSON has, too.
     """
     added = {
         row.length.lower(): {
-            "p_corrected": row.p_corrected,
-            "verdict": row.verdict,
+            **(row.decision.to_json() if row.decision else {}),
+            "answer": dict(iterate_answer(row.decision)) if row.decision else None,
             NOTABLE_BIAS.key: row.get(NOTABLE_BIAS.key, str),
         }
         for row in rows
@@ -155,22 +503,33 @@ def _curve_cell(row: ReportRow, curves: Mapping[RowKey, str]) -> tuple[str, ...]
     return (curves.get(row_key(row), MISSING),) if curves else ()
 
 
-def truncation_notes(labels: Sequence[str], summaries: Sequence[TaskSummary]) -> Iterator[str]:
-    """Yield how much evidence is beyond each model's window on one task, then the models whose window is unknown."""
-    scored = [(label, summary) for label, summary in zip(labels, summaries, strict=True) if "window" in summary.scores[ALL]]
-    for label, summary in scored:
-        if summary.scores[ALL]["window"] is not None:
-            yield describe_truncation(label, summary.scores[ALL], build_rows(summary)[0].verdict)
-    unknown = [label for label, summary in scored if summary.scores[ALL]["window"] is None]
+def not_read_notes(labels: Sequence[str], summaries: Sequence[TaskSummary]) -> Iterator[str]:
+    """Yield what each model reads and how much evidence is not read, then the models of which it is unknown."""
+    unknown = []
+    for label, summary in zip(labels, summaries, strict=True):
+        if summary.values.read.kind is ReadKind.UNKNOWN:
+            unknown.append(label)
+        elif summary.profile.queries and (sentence := describe_not_read(summary.decisions[0])):
+            counted = COUNTED.get(summary.ranks.counted_with) if summary.ranks.counted_with else None
+            yield f"{label}: {sentence}{f' {counted}' if counted else ''}"
     if unknown:
-        yield f"The input window is unknown for {', '.join(unknown)}."
+        yield f"It is unknown what {', '.join(unknown)} reads; `posir window MODEL` tells it."
 
 
-def truncation_notes_by_task(summaries: Sequence[TaskSummary]) -> Iterator[str]:
-    """Yield the notes on truncation of every task, after the task's name."""
+def not_read_notes_by_task(summaries: Sequence[TaskSummary]) -> Iterator[str]:
+    """Yield the notes on what is not read of every task, after the task's name."""
     for task in dict.fromkeys(summary.task for summary in summaries):
         of_task = [summary for summary in summaries if summary.task == task]
-        yield from (f"{task}: {note}" for note in truncation_notes(model_labels(of_task), of_task))
+        yield from (f"{task}: {note}" for note in not_read_notes(model_labels(of_task), of_task))
+
+
+def level_note(rows: Iterable[ReportRow]) -> str:
+    """Return how the intervals of length rows hold; empty without such rows."""
+    levels = sorted({row.decision.level for row in rows if row.decision and row.decision.level != LEVEL})
+    if not levels:
+        return ""
+    shown = " or ".join(map(format_level, levels))
+    return f"Intervals of differences in the rows of lengths hold at the same time, each at {shown}."
 
 
 def document_notes(labels: Sequence[str], summaries: Sequence[TaskSummary]) -> Iterator[str]:
@@ -180,12 +539,6 @@ def document_notes(labels: Sequence[str], summaries: Sequence[TaskSummary]) -> I
     for task, held_fixed in dict.fromkeys(pair for pair in fixed if pair[1]):
         yield f"{task}: start to end, PSI and p are estimated with the {held_fixed} held fixed."
     for label, summary, row in overall:
-        if row.p_value is None and row.psi is not None:
-            documents = pluralize(row.get("documents", int) or 0, "document")
-            yield (
-                f"{summary.task}, {label}: {documents} cannot show an effect of position; at least {FEWEST_CLUSTERS} are "
-                "needed for a test, and `posir power` says how many show an effect of a given size."
-            )
         effect = row.get("design_effect", float)
         if effect is not None and effect > LARGE_DESIGN_EFFECT:
             yield (

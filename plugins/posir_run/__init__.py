@@ -1,1 +1,1 @@
-"""Running and planning many evaluation jobs: `posir run` and `posir plan`."""
+"""Running and planning many evaluation jobs: `posir run`."""

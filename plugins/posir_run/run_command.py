@@ -1,26 +1,102 @@
 """`posir run`: many tasks and models, on this machine or on a cluster."""
 
-from collections.abc import Callable, Iterable
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import closing
+from dataclasses import asdict
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
-from posir_run.cli_options import DEFAULT_BATCH_SIZE, BatchSize, Benchmarks, Models, MultiValueCommand, Revision, Tasks
-from posir_run.dispatch import Engine
-from posir_run.engine_options import Address, EngineName, EngineOption, choose_engine
+from posir_run.dispatch import Engine, find_missing_jobs, run_and_save
 from posir_run.jobs import Failed, JobOutcome, RunRequest, resolve_request
-from posir_run.runner import find_missing_jobs, run_and_save
-from posir_run.warning_log import WarningLog, show_warnings
-from posir_run.worker import Settings
+from posir_run.local_engine import LocalEngine
+from posir_run.ray_engine import RayEngine
+from posir_run.worker import Settings, WarningLog, show_warnings
 from posir_tasks.command.app import INTERRUPTED
+from posir_tasks.command.explain_option import Explain
 from posir_tasks.command.progress_option import with_progress
+from posir_tasks.display.presentation import TableResult, present
 from posir_tasks.display.progress import note_progress, track
+from posir_tasks.display.tables import OutputFormat
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
 from posir_tasks.files import check_writable, explain_unwritable
+
+
+class EngineName(StrEnum):
+    """The engine that runs jobs."""
+
+    LOCAL = "local"
+    RAY = "ray"
+
+
+EngineOption = Annotated[EngineName, typer.Option("--engine", help="This machine, or a Ray cluster.")]
+Address = Annotated[
+    str | None,
+    typer.Option("--address", help="Address of the Ray cluster, or `auto`; by default Ray starts on this machine."),
+]
+
+
+def choose_engine(engine: EngineName, address: str | None, settings: Settings) -> Callable[[], Engine]:
+    """Return what starts the engine.
+
+    Raises:
+        PosirError: An address is given for this machine.
+    """
+    if engine is EngineName.RAY:
+        return partial(RayEngine, address, settings)
+    if address:
+        raise PosirError(f"--address {address}: applies to a Ray cluster only. Add --engine ray, or omit --address.")
+    return partial(LocalEngine, settings)
+
+
+Tasks = Annotated[list[str] | None, typer.Option("-t", "--task", help="One or more tasks.")]
+Benchmarks = Annotated[list[str] | None, typer.Option("-b", "--benchmark", help="One or more benchmarks.")]
+Models = Annotated[
+    list[str],
+    typer.Option(
+        "-m", "--model", help="One or more models: names known to mteb or the Hub, folders, endpoints (MODEL@ADDRESS)."
+    ),
+]
+Revision = Annotated[str | None, typer.Option("--revision", help="Revision of the model; for a single model only.")]
+BatchSize = Annotated[int, typer.Option(min=1, help="Number of texts encoded at a time.")]
+
+#: mteb's own default.
+DEFAULT_BATCH_SIZE = 32
+
+
+class MultiValueCommand(TyperCommand):
+    """A command without positional arguments that accepts `-t A B` as well as `-t A -t B`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments."""
+        names = {name for option in self.params if getattr(option, "multiple", False) for name in option.opts}
+        return super().parse_args(ctx, expand_values(args, names))
+
+
+def expand_values(args: Sequence[str], options: Collection[str]) -> list[str]:
+    """Repeat the name of an option before each of its values: `-t A B` becomes `-t A -t B`.
+
+    Args:
+        args: The arguments of a command.
+        options: Names of the options that accept several values.
+    """
+    expanded: list[str] = []
+    option = None
+    for arg in args:
+        if arg.startswith("-"):
+            option = arg if arg in options else None
+        elif option and expanded[-1] != option:
+            expanded.append(option)
+        expanded.append(arg)
+    return expanded
+
 
 app = typer.Typer(add_completion=False)
 
@@ -37,6 +113,11 @@ def run_command(
     engine: EngineOption = EngineName.LOCAL,
     address: Address = None,
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Show the workers' logs.")] = False,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Evaluate nothing: estimate texts, embeddings and time, from a short benchmark.")
+    ] = False,
+    format_: Annotated[OutputFormat | None, typer.Option("--format", help="Format of the plan.")] = None,
+    explain: Explain = False,
 ) -> None:
     """Evaluate models on tasks and save the same results as `mteb run`; run again to resume.
 
@@ -45,12 +126,37 @@ def run_command(
     settings = Settings({"batch_size": batch_size}, verbose=verbose)
     start_engine = choose_engine(engine, address, settings)
     request = RunRequest(tasks or (), benchmarks or (), models, revision)
+    if plan:
+        print_plan(request, batch_size, format_ or OutputFormat.TEXT, explain=explain)
+        return
+    if format_ or explain:
+        raise PosirError("--format and --explain are of the plan. Add --plan, or print results with `posir report`.")
     try:
         with show_warnings(partial(typer.echo, err=True)) as log:
             run(request, output_folder, settings, start_engine, log)
     except KeyboardInterrupt:
         typer.echo(f"interrupted. Finished results are in {output_folder}; run the same command again to resume.", err=True)
         raise typer.Exit(INTERRUPTED) from None
+
+
+def print_plan(request: RunRequest, batch_size: int, format_: OutputFormat, *, explain: bool) -> None:
+    """Print what a run takes; raise PosirError for an unknown name or format."""
+    from posir_run.plan import BRIEF, build_plans, build_records, build_table, describe_plan, explain_estimates
+    from posir_run.sizes import BUCKETS
+
+    if format_ is OutputFormat.LATEX:
+        raise PosirError("--format latex: a plan has text, markdown, csv and json.")
+    plans = build_plans(resolve_request(request), batch_size)
+    shown = TableResult(
+        title="Estimated cost",
+        rows=[record for plan in plans for record in build_records(plan)],
+        tables=list(map(build_table, plans)),
+        values=[{"length_buckets": BUCKETS, **asdict(plan)} for plan in plans],
+        sentences=list(map(describe_plan, plans)),
+        notes=[BRIEF],
+        further=[f"{plan.model.name}: {note}" for plan in plans for note in explain_estimates(plan)],
+    )
+    present(shown, format_, explain=explain)
 
 
 def run(

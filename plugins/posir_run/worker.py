@@ -9,20 +9,61 @@ import gc
 import logging
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from posir_run.jobs import Failed, Job, JobOutcome
-from posir_run.warning_log import collect_warnings
 from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import load_model
+from posir_tasks.plugin_api.manager import loaded_plugins
 
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
     from mteb.types import EncodeKwargs
+
+
+class WarningLog(logging.Handler):
+    """Passes each distinct warning on, once."""
+
+    def __init__(self, show: Callable[[str], object], shown: Iterable[str] = ()) -> None:
+        super().__init__(logging.WARNING)
+        self._show = show
+        self._shown = {*shown}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show a logged warning."""
+        self.show(record.getMessage())
+
+    def show(self, warning: str) -> None:
+        """Show a warning, unless it was shown before."""
+        if warning not in self._shown:
+            self._shown.add(warning)
+            self._show(warning)
+
+
+@contextmanager
+def show_warnings(show: Callable[[str], object]) -> Iterator[WarningLog]:
+    """Show each warning of this process once, except those about plugins, which every command shows when it starts."""
+    log = WarningLog(show, (plugin.warning for plugin in loaded_plugins().plugins if plugin.problem))
+    logging.getLogger().addHandler(log)
+    try:
+        yield log
+    finally:
+        logging.getLogger().removeHandler(log)
+
+
+def collect_warnings() -> list[str]:
+    """Return a list to which posir's warnings in this process are added from now on; errors are reported with their job."""
+    collected: list[str] = []
+    log = WarningLog(collected.append)
+    log.addFilter(lambda record: record.name.startswith("posir") and record.levelno == logging.WARNING)
+    logging.getLogger().addHandler(log)
+    return collected
+
 
 logger = logging.getLogger(__name__)
 

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from heapq import nlargest
 
+import numpy as np
+
 from posir_score.run_files import Rankings, Run
 from posir_tasks.display.wording import pluralize, sanitized
 from posir_tasks.errors import PosirError
-from posir_tasks.sources.judgments import Judgments
+from posir_tasks.sources.data import Judgments
 
 #: Ids that a message names.
 EXAMPLES = 3
 #: Documents that are kept for each query, as tasks do.
 DEPTH = 100
+#: Where frameworks take the number of hits.
+CURES = "`search_kwargs={'k': k}` in LangChain, `similarity_top_k=k` in LlamaIndex, `.limit(k)` in LanceDB"
 #: Between the id of a document and the number of its chunk.
 SEPARATOR = "#"
 
@@ -52,9 +56,12 @@ class RunCounts:
     chunks: int = 0
     """Ids of chunks that became their document."""
     duplicates: int = 0
-    """Rows that repeat a query and a document; the highest score counts."""
-    misranked: int = 0
-    """Queries whose stated ranks contradict their scores, which decide."""
+    """Rows of a file that repeat a query and a document; the highest score counts."""
+    asked: int = 0
+    """Hits that a retriever was asked for, if it returned fewer for every query though the corpus has more; else 0."""
+    fewest: int = 0
+    """Fewest hits that such a retriever returned for a query."""
+    most: int = 0
 
     def __add__(self, other: RunCounts) -> RunCounts:
         sums = RunCounts(*(getattr(self, item.name) + getattr(other, item.name) for item in fields(self)))
@@ -78,7 +85,9 @@ class RunCounts:
             unknown = pluralize(self.unknown_documents, "document is", "documents are")
             keeps = "it keeps its" if self.unknown_documents == 1 else "they keep their"
             yield f"{unknown} not in the corpus: {keeps} rank, as not relevant."
-        if self.short:
+        if self.asked:
+            yield self._describe_limit()
+        elif self.short:
             short = pluralize(self.short, "query has", "queries have")
             yield f"{short} fewer than {pluralize(self.depth, 'document')}: what comes later is not found."
         if self.chunks:
@@ -87,9 +96,14 @@ class RunCounts:
         if self.duplicates:
             rows = pluralize(self.duplicates, "row repeats", "rows repeat")
             yield f"{rows} a query and a document: the highest score counts."
-        if self.misranked:
-            queries = pluralize(self.misranked, "query", "queries")
-            yield f"In {queries} the stated ranks contradict the scores: scores decide, as in trec_eval."
+
+    def _describe_limit(self) -> str:
+        if self.fewest < self.most:
+            return f"Asked for {self.asked:,} hits a query, the retriever returned at most {self.most:,}."
+        return (
+            f"The retriever returned {pluralize(self.most, 'hit')} for every query, {self.asked:,} were asked for: it has a "
+            f"number of its own. Pass `k` on: {CURES}."
+        )
 
 
 @dataclass(frozen=True)
@@ -183,7 +197,7 @@ def align_run(run: Run, subsets: Collection[SubsetQueries], rules: AlignmentRule
     aligned = AlignedRun()
     for number, subset in enumerate(subsets):
         rankings, counts = _align_subset(divided[subset.name], subset, rules)
-        of_run = RunCounts(unknown_queries=unknown, duplicates=run.duplicates, misranked=run.misranked)
+        of_run = RunCounts(unknown_queries=unknown, duplicates=run.duplicates, **_find_limit(run, subsets))
         aligned.rankings[subset.name] = rankings
         aligned.counts[subset.name] = counts if number else counts + of_run
     total = aligned.total
@@ -213,6 +227,14 @@ def align_run(run: Run, subsets: Collection[SubsetQueries], rules: AlignmentRule
             f"{'it' if total.missing == 1 else 'them'} 0."
         )
     return aligned
+
+
+def _find_limit(run: Run, subsets: Collection[SubsetQueries]) -> dict[str, int]:
+    """Return numbers of hits if a retriever returned fewer than asked for, and than there are documents, for every query."""
+    fewest, most = run.returned
+    if most < min(run.asked, *(len(subset.documents) for subset in subsets)):
+        return {"asked": run.asked, "fewest": fewest, "most": most}
+    return {}
 
 
 def divide_rankings(run: Run, subsets: Collection[SubsetQueries]) -> tuple[dict[str, Rankings], int]:
@@ -253,8 +275,7 @@ def _align_subset(stated: Rankings, subset: SubsetQueries, rules: AlignmentRules
         if query not in stated:
             continue
         merged, mapped = ids.merge_chunks(stated[query])
-        best = nlargest(DEPTH, merged.items(), key=lambda item: (item[1], item[0]))
-        rankings[query] = dict(best)
+        rankings[query] = separate(nlargest(DEPTH, merged.items(), key=lambda item: (item[1], item[0])))
         chunks += mapped
         unknown += sum(name not in subset.documents for name in rankings[query])
     judged, depth = subset.judgments.grades, min(DEPTH, len(subset.documents))
@@ -270,6 +291,20 @@ def _align_subset(stated: Rankings, subset: SubsetQueries, rules: AlignmentRules
         chunks=chunks,
     )
     return rankings, counts
+
+
+def separate(ranked: Sequence[tuple[str, float]]) -> dict[str, float]:
+    """Return scores that have the same order in single precision, in which trec_eval compares them; ties stay ties.
+
+    Args:
+        ranked: Documents and scores, best first.
+    """
+    with np.errstate(over="ignore"):
+        single = np.array([score for _, score in ranked], np.float32)
+    if np.isfinite(single).all() and len(np.unique(single)) == len({score for _, score in ranked}):
+        return dict(ranked)
+    places = {score: float(place) for place, score in enumerate(sorted({score for _, score in ranked}), start=1)}
+    return {name: places[score] for name, score in ranked}
 
 
 def _describe_strangers(run: Run, subsets: Collection[SubsetQueries]) -> str:

@@ -2,25 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar, cast
 
 from posir_score.alignment import DEPTH, SEPARATOR, AlignmentRules, Missing
 from posir_score.collecting import CollectionSettings, Retriever, collect_run
-from posir_score.run_files import Run, check_exists, read_run
-from posir_tasks.display.presentation import Presentable, to_paragraphs
+from posir_score.run_files import Order, Run, check_exists, check_rankings, read_run
+from posir_tasks.command.functions import load_function
+from posir_tasks.display.numbers import format_percent
+from posir_tasks.display.presentation import Presentable
 from posir_tasks.display.sections import DisplaySection
-from posir_tasks.display.wording import pluralize
+from posir_tasks.display.tables import Table, build_columns
+from posir_tasks.display.wording import pluralize, sanitized
 from posir_tasks.errors import PosirError
+from posir_tasks.public import Option, public
+from posir_tasks.read_part import UNKNOWN, KnownBy, ReadPart
 from posir_tasks.results import SubsetResult
-from posir_tasks.sources.formats.options import ReadOptions
+from posir_tasks.sources.opening import Dataset, open_data
+from posir_tasks.text.splitters import TextSplitter
 
 if TYPE_CHECKING:
-    from posir_score.evaluation import RunScores
-    from posir_score.run_search import RunSearch
+    from posir_report.api import Results
+    from posir_score.evaluation import RunScores, RunSearch
+    from posir_score.scored_chunkers import ScoredChunkers
+
+HEADINGS = ("Run", "Task", "Queries", "With position", "nDCG@10", "MRR@10", "Recall@100")
+LEGEND = (
+    "nDCG@10, MRR@10 and Recall@100 x 100 over all judged queries, as trec_eval computes them. Position scores are of the "
+    "queries whose evidence has one position."
+)
+#: Chunks that are retrieved for a question, as in Chroma's evaluation.
+RETRIEVED = 5
+#: Divides a text into a list of texts, such as `splitter.split_text` of LangChain.
+Chunker: TypeAlias = Callable[[str], Any]
+#: Revision of a system if the user names none.
+UNVERSIONED = "unversioned"
+AnyChoice = TypeVar("AnyChoice", Missing, Order)
 
 
 @dataclass(frozen=True, repr=False)
@@ -40,13 +60,17 @@ class ScoredRuns(Presentable):
         return tuple(result for run in self.runs for result in run.read_positions())
 
     def sections(self) -> Sequence[DisplaySection]:
-        """Return the findings, the scores of all judged queries, and those by position."""
-        from posir_report.findings import describe_findings
-        from posir_score.tables import build_position_rows, build_position_table, build_table
+        """Return the findings of a report, the scores of all judged queries, and the tables of the report."""
+        report = self._report.sections() if self.results else []
+        findings = [section for section in report if not section.tables]
+        tables = [section for section in report if section.tables]
+        return (*findings, DisplaySection(tables=(build_table(self.runs),)), *tables)
 
-        tables = [build_table(self.runs), *([build_position_table(self.results)] if self.results else [])]
-        findings = to_paragraphs(describe_findings(build_position_rows(self.results)) if self.results else ())
-        return (*findings, *(DisplaySection(tables=(table,)) for table in tables))
+    @cached_property
+    def _report(self) -> Results:
+        from posir_report.api import Results
+
+        return Results(self.results)
 
     def records(self) -> list[dict[str, Any]]:
         """Return a row for each run; scores in [0, 1]."""
@@ -54,89 +78,225 @@ class ScoredRuns(Presentable):
 
     def legend(self) -> Sequence[str]:
         """Return paragraphs on how to read the tables."""
-        from posir_score.tables import LEGEND
-
-        return (LEGEND,)
+        return (LEGEND, *self._report.legend())
 
     def explanation(self) -> Sequence[str]:
         """Return what the columns of scores by position mean."""
-        from posir_report.columns import build_legend, default_columns
-
-        return (build_legend(default_columns()),) if self.results else ()
+        return self._report.explanation()
 
 
+def build_table(runs: Sequence[RunScores]) -> Table:
+    """Return a table with a line for each run, and a sentence on everything that did not fit the data."""
+    rows = tuple(
+        (
+            run.model,
+            run.task,
+            f"{run.counts.queries:,}",
+            f"{run.counts.with_position:,}",
+            *(format_percent(score) for score in (run.ndcg_at_10, run.mrr_at_10, run.recall_at_100)),
+        )
+        for run in runs
+    )
+    notes = tuple(f"{run.model}: {' '.join(sentences)}" for run in runs if (sentences := list(run.counts.describe())))
+    return Table(build_columns(HEADINGS, HEADINGS[2:]), rows, notes=notes)
+
+
+#: What can be scored.
+AnyRun: TypeAlias = Retriever | str | Path | Mapping[str, Any]
+
+
+def _parse_retriever(text: str) -> Retriever:
+    return cast(Retriever, load_function("--retriever", text))
+
+
+def _parse_chunker(text: str) -> TextSplitter:
+    return TextSplitter(text, load_function("--chunker", text))
+
+
+@public()
 def score(
-    run: Retriever | str | Path | Mapping[str, Any],
-    data: str | Path,
+    runs: AnyRun | Iterable[AnyRun] | None = None,
     *,
-    name: str | None = None,
-    output: str | Path = "results",
-    missing: str = "error",
+    data: str | Path,
+    retriever: Annotated[Retriever | None, Option(parse=_parse_retriever, metavar="MODULE:FUNCTION")] = None,
+    model: str | None = None,
+    chunker: Annotated[Chunker | Iterable[Chunker] | None, Option(parse=_parse_chunker, metavar="MODULE:FUNCTION")] = None,
+    name: str | Iterable[str] | None = None,
+    revision: str | None = None,
+    output: str | Path = Path("results"),
+    overwrite: bool = False,
+    missing: Literal["error", "zero"] = "error",
+    order: Literal["score", "distance", "rank"] | None = None,
     chunk_separator: str = SEPARATOR,
-    find_document: Callable[[str], str] | None = None,
-    k: int = DEPTH,
-    concurrency: int = 8,
-    retries: int = 3,
-    timeout: float = 60.0,
-    options: ReadOptions | None = None,
-) -> ScoredRuns:
-    """Score a retriever, or a run of any system, as `mteb run` scores a model, and save the result.
+    find_document: Annotated[Callable[[str], str] | None, Option(python_only=True)] = None,
+    window: str | int | None = None,
+    embedder: str | None = None,
+    k: Annotated[int | None, Option(min=1)] = None,
+    concurrency: Annotated[int, Option(min=1)] = 8,
+    retries: Annotated[int, Option(min=0)] = 3,
+    timeout: Annotated[float, Option(min=0.001)] = 60.0,
+    batch_size: Annotated[int, Option(min=1)] = 32,
+    split: str | None = None,
+    language: str | None = None,
+    repair: bool = True,
+) -> ScoredRuns | ScoredChunkers:
+    """Score runs of any system, or a retriever, as `mteb run` scores models, or text splitters by what a model retrieves.
+
+    Runs are TREC runs, runs of ranx, predictions of mteb, or JSON, JSON Lines, CSV or Parquet of query id, document id, score.
+    Results are saved; the same call goes on where a run of a retriever was interrupted. With `model` and `chunker`, chunks are
+    scored by the characters of the evidence that they have, and nothing is saved.
 
     Source of the usual scores: trec_eval's definitions, for several relevant documents and grades, too. Position scores are of
-    the queries whose evidence has one position.
+    the queries whose evidence has one position. Source of the scores of chunks: Smith & Troynikov 2024, Evaluating Chunking
+    Strategies for Retrieval, as its code computes IoU, recall, precision and precision Omega.
 
     Args:
-        run: A retriever, called as `search(query, k)`, synchronous or not, which returns ids, best first, or pairs of id and
-            score; a file or folder with a run; or a score by document id by query id.
-        data: A task, or anything else with judged queries: see docs/data.md.
-        name: Name of the system, under which results are filed as `run/NAME`; by default that of the file or the function.
-        output: Folder for results, as in `mteb run`; an interrupted run of a retriever is continued from there.
-        missing: `error` refuses judged queries without a ranking, `zero` scores them 0.
-        chunk_separator: A chunk's id is its document's, this separator, and anything else; empty if there are no chunks.
+        runs: A run, or several: each file is a run, and so is each folder, whose files are parts; in Python also a score by
+            document id by query id, or a retriever.
+        data: A task, or any other data with judged queries.
+        retriever: A function that is called with a query and `k`, synchronous or not, and returns ids, best first, or pairs of
+            id and score.
+        model: With `chunker`, the model that retrieves chunks: a name known to mteb or the Hub, a folder, or an endpoint.
+        chunker: A function that divides a text; several are compared.
+        name: Name of a run, in the order of the runs, under which its result is filed as `run/NAME`; by default that of the
+            file or function.
+        revision: Version of the system, by default `unversioned`: results on several tasks with one name and revision are
+            those of one system. With `model`, the revision of the model.
+        output: Folder for results, as in `mteb run`.
+        overwrite: Replace a result of another ranking with the same name, revision and task.
+        missing: What becomes of judged queries that a run does not have: `error` refuses them, `zero` scores them 0.
+        order: What the order of documents follows from: the highest score, the lowest distance, or the stated ranks or order.
+            By default the score; a run whose scores contradict the order is refused.
+        chunk_separator: Between the id of a document and the number of a chunk; empty if there are no chunks.
         find_document: Returns the id of a chunk's document, in place of the separator.
-        k: Documents or chunks that the retriever is asked for; 100 documents are scored.
-        concurrency: Queries that are searched at the same time.
-        retries: Further attempts if the retriever raises or takes too long.
+        window: What the system reads of a document: the number of its first tokens, or `none` if it reads all, as lexical
+            search and an index of all chunks do; by default unknown.
+        embedder: The model that embeds whole documents in the system, in place of `window`: it is loaded, and what it reads is
+            counted by its tokenizer.
+        k: Documents or chunks to ask for: by default 100 of a retriever, 5 of the chunks of a model.
+        concurrency: Queries that a retriever searches at the same time.
+        retries: Further attempts if a retriever raises or takes too long.
         timeout: Seconds that a search may take.
-        options: Split of a BEIR folder, language of the data and the like.
+        batch_size: Number of texts encoded at a time.
+        split: Split of a BEIR folder, by default `test`.
+        language: Code of the data's language, by default detected.
+        repair: Move an answer that is not where its file says to its only match nearby; without, its question is left out.
 
     Returns:
-        The scores; `results` are those by position, as `posir.read_results` returns them.
+        The scores; `results` are those by position, as `posir.read_results` returns them. Of chunkers, a row for each over all
+        documents and for each of a few documents, with 95 % intervals.
 
     Raises:
-        PosirError: Run and data do not fit, a row of the run is invalid, or the retriever fails. All answers of a retriever are
-            kept, and the same call goes on from there.
+        PosirError: Run and data do not fit, a row of the run is invalid, the scores contradict the order, another ranking is
+            saved under the same name, or the retriever fails. All answers of a retriever are kept, and the same call goes on
+            from there. Or a chunker does not divide a text.
 
     Examples:
         >>> import posir
-        >>> posir.score("bm25.trec", "PosIR-Mini")  # doctest: +SKIP
+        >>> posir.score("bm25.trec", data="PosIR-Mini")  # doctest: +SKIP
+        >>> posir.score(model="all-MiniLM-L6-v2", chunker=splitter.split_text, data="PosIR-Mini")  # doctest: +SKIP
     """
-    try:
-        rules = AlignmentRules(Missing(missing), chunk_separator, find_document)
-    except ValueError:
-        raise PosirError(f"missing={missing!r}: must be 'error' or 'zero'.") from None
-    if min(k, concurrency) < 1 or retries < 0 or not timeout > 0:
-        raise PosirError("k and concurrency must be at least 1, retries at least 0, and timeout above 0.")
-    settings = CollectionSettings(k, concurrency, retries, timeout)
-    return score_runs([run], [name] if name else [], str(data), Path(output), rules, settings, options or ReadOptions())
+    given = [] if runs is None else [*runs] if isinstance(runs, Iterable) and not isinstance(runs, str | Mapping) else [runs]
+    given += [] if retriever is None else [retriever]
+    if sum((bool(given), chunker is not None)) != 1 or (chunker is None) != (model is None):
+        raise PosirError("Give runs or a retriever (--retriever module:function), or --model and --chunker module:function.")
+    opened = partial(open_data, data, split=split, language=language, repair=repair)
+    if chunker is not None:
+        # The models' libraries take seconds to import.
+        from posir_score.scored_chunkers import score_chunks
+
+        chunkers = [*chunker] if isinstance(chunker, Iterable) else [chunker]
+        return score_chunks(
+            str(model), opened(), chunkers, k=k or RETRIEVED, revision=revision, batch_size=batch_size, repair=repair
+        )
+    settings = CollectionSettings(k or DEPTH, concurrency, retries, timeout)
+    rules = AlignmentRules(_choose(Missing, "missing", missing), chunk_separator, find_document)
+    names = [name] if isinstance(name, str) else [*(name or ())]
+    # Mistakes in the runs are reported before the data is read.
+    check_runs(given, names)
+    if window is not None and embedder is not None:
+        raise PosirError("--window and --embedder both say what is read. Give one of them.")
+    system = SystemDescription(revision or UNVERSIONED, parse_window(window), embedder)
+    chosen = None if order is None else _choose(Order, "order", order)
+    return score_runs(given, names, opened, system, rules, settings, chosen, Path(output), overwrite=overwrite)
+
+
+@dataclass(frozen=True)
+class SystemDescription:
+    """A user's statements about a system, beside its name."""
+
+    revision: str
+    read: ReadPart
+    embedder: str | None
+    """The model that embeds whole documents; it decides what is read."""
 
 
 def score_runs(
-    runs: Sequence[Retriever | str | Path | Mapping[str, Any]],
+    runs: Sequence[AnyRun],
     names: Sequence[str],
-    data: str,
-    output: Path,
+    open_scored: Callable[[], Dataset],
+    system: SystemDescription,
     rules: AlignmentRules,
     settings: CollectionSettings,
-    options: ReadOptions,
+    order: Order | None,
+    output: Path,
+    *,
+    overwrite: bool,
 ) -> ScoredRuns:
-    """Score several runs on the same data; arguments and errors as in `score`, with a name for each run or none."""
-    from posir_score.evaluation import evaluate_run, prepare_run
-    from posir_score.judged_task import open_scored_data
+    """Score several runs on the same data; see `score`."""
+    from posir_score.evaluation import check_revision, evaluate_run, is_recorded, load_embedder, open_scored_data, prepare_run
 
+    check_revision(system.revision)
+    opened = open_scored_data(open_scored())
+    read_by = load_embedder(system.embedder) if system.embedder else system.read
+    models: list[RunSearch] = []
+    journals = []
+    for place, given in enumerate(runs):
+        stated, journal = names[place] if names else "", None
+        if isinstance(given, str | Path):
+            read = read_run(Path(given).expanduser(), opened.task.metadata.name, order)
+        elif isinstance(given, Mapping):
+            rankings, duplicates = check_rankings(stated or "run", "", given, order)
+            read = Run(stated or "run", rankings, duplicates=duplicates)
+        else:
+            called = stated or describe_retriever(given)
+            read, journal = collect_run(given, called, opened.subsets, rules.missing, settings, output, order)
+        named = replace(read, name=stated or read.name)
+        models.append(prepare_run(named, opened, rules, models, system.revision, read_by))
+        journals.append(journal)
+    for model in models:
+        is_recorded(model, opened, output, overwrite=overwrite)
+    scored = []
+    for model, journal in zip(models, journals, strict=True):
+        scored.append(evaluate_run(model, opened, output, overwrite=overwrite))
+        if journal and not scored[-1].counts.missing:
+            journal.remove()
+    return ScoredRuns(tuple(scored))
+
+
+def _choose(choices: type[AnyChoice], name: str, value: str) -> AnyChoice:
+    try:
+        return choices(value)
+    except ValueError:
+        raise PosirError(f"{name}={value!r}: must be {' or '.join(map(repr, map(str, choices)))}.") from None
+
+
+def parse_window(window: int | str | None) -> ReadPart:
+    """Return what a system reads of a document; raise PosirError if it is neither a number of tokens nor `none`."""
+    if window is None:
+        return UNKNOWN
+    if str(window).lower() == "none":
+        return ReadPart.all(KnownBy.GIVEN)
+    try:
+        return ReadPart.first(int(window), KnownBy.GIVEN)
+    except ValueError:
+        raise PosirError(f"--window {sanitized(str(window))}: must be a number of tokens, at least 1, or none.") from None
+
+
+def check_runs(runs: Sequence[object], names: Sequence[str]) -> None:
+    """Raise PosirError if there is nothing that can be scored, or not as many names as runs."""
     if names and len(names) != len(runs):
         raise PosirError(f"{len(runs)} runs and {len(names)} names. Give a --name for each run, or none.")
-    # Mistakes in the runs are reported before the data is read.
     for given in runs:
         if isinstance(given, str | Path):
             check_exists(Path(given).expanduser())
@@ -145,33 +305,6 @@ def score_runs(
                 f"{type(given).__name__} is no run. Give a file or folder, a score by document id by query id, or a retriever, "
                 "called as search(query, k)."
             )
-    opened = open_scored_data(data, options)
-    models: list[RunSearch] = []
-    journals = []
-    for place, given in enumerate(runs):
-        name, journal = names[place] if names else None, None
-        if isinstance(given, str | Path):
-            run = read_run(Path(given).expanduser(), opened.task.metadata.name)
-        elif isinstance(given, Mapping):
-            run = read_mapping(given, name or "run")
-        else:
-            name = name or describe_retriever(given)
-            run, journal = collect_run(given, name, opened.subsets, rules.missing, settings, output)
-        models.append(prepare_run(replace(run, name=name or run.name), opened, rules, models))
-        journals.append(journal)
-    scored = []
-    for model, journal in zip(models, journals, strict=True):
-        scored.append(evaluate_run(model, opened, output))
-        if journal and not scored[-1].counts.missing:
-            journal.remove()
-    return ScoredRuns(tuple(scored))
-
-
-def read_mapping(rankings: Mapping[str, Any], name: str) -> Run:
-    """Return a run from scores by document id by query id; raise DataError if they are not."""
-    from posir_score.run_files import check_rankings
-
-    return Run(name, check_rankings(name, "", rankings))
 
 
 def describe_retriever(search: Retriever) -> str:

@@ -7,23 +7,31 @@ import inspect
 import logging
 import math
 import threading
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise
+from itertools import islice
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeAlias
+
+from filelock import FileLock, Timeout
+from pydantic import BaseModel, ValidationError
 
 from posir_score.alignment import Missing, SubsetQueries
-from posir_score.journal import Answer, Journal
-from posir_score.run_files import Rankings, Run
+from posir_score.run_files import Hit, Order, OrderCheck, Rankings, Run, rank_hits
 from posir_tasks.digests import digest
 from posir_tasks.display.progress import Advance, track
 from posir_tasks.display.wording import pluralize, sanitized
-from posir_tasks.errors import PosirError, summarize_error
+from posir_tasks.errors import PosirError, check_schema, summarize_error
+from posir_tasks.files import atomic_write, check_writable, explain_disk_full
+from posir_tasks.gate import GateError, parse_json
 from posir_tasks.models.names import legible_name
+
+if TYPE_CHECKING:
+    from types import TracebackType
 
 logger = logging.getLogger(__name__)
 
@@ -35,8 +43,12 @@ MAX_FAILURES_AT_START = 20
 PROGRAMMING_ERRORS = (TypeError, AttributeError, NameError)
 #: Longest wait before another attempt, in seconds.
 MAX_BACKOFF = 8.0
-#: Hits whose scores all rise are taken for distances.
-MIN_RISING = 10
+#: Queries after which a run stops whose scores contradict the order of the hits.
+FIRST_QUERIES = 10
+#: Most hits that are read of an answer whose order says nothing, such as a mapping.
+MAX_HITS = 100_000
+#: Schema version of the journal. A newer one is refused.
+SCHEMA = 1
 #: Ids of documents or chunks, best first, or pairs of id and score, or scores by id.
 Hits: TypeAlias = Iterable[str] | Iterable[tuple[str, float]] | Mapping[str, float]
 
@@ -67,6 +79,99 @@ class CollectionSettings:
     """Seconds before the second attempt; each further wait is twice as long."""
 
 
+class Header(BaseModel):
+    """The first line of a journal."""
+
+    schema_version: int
+
+
+class Answer(BaseModel):
+    """The answer of a retriever to a query, as it gave it."""
+
+    subset: str
+    query: str
+    hits: list[Hit]
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Subset and query."""
+        return self.subset, self.query
+
+
+class Journal:
+    """The answered queries of an unfinished run, one a line: each is on disk before the next is asked for.
+
+    A damaged line costs its answer alone. One process at a time writes to it.
+    """
+
+    def __init__(self, file: Path) -> None:
+        """Open or create the file; raise PosirError if it cannot be, another process has it, or a newer posir wrote it."""
+        self.file = file
+        check_writable(file.parent)
+        self._lock = FileLock(file.parent / f".{file.name}.lock", timeout=0)
+        try:
+            self._lock.acquire()
+        except Timeout:
+            raise PosirError(
+                f"{file}: another process asks the same retriever at this moment. Wait for its end, or give this run another "
+                "--name or --output."
+            ) from None
+        except OSError as error:
+            logger.warning("%s: cannot be locked (%s); do not run the same command twice at the same time", file, error)
+        try:
+            self.answers = {answer.key: answer for answer in self._read()}
+            # The rows are written anew, since a new line must not follow an incomplete one.
+            with atomic_write(file) as part:
+                lines = [Header(schema_version=SCHEMA), *self.answers.values()]
+                part.write_text("".join(f"{line.model_dump_json()}\n" for line in lines), encoding="utf-8")
+            self._opened: TextIO = file.open("a", encoding="utf-8")
+        except BaseException:
+            self._unlock()
+            raise
+
+    def _read(self) -> Iterator[Answer]:
+        """Yield the answers of the file; lines that are damaged are counted, and said."""
+        if not self.file.exists():
+            return
+        header, *lines = self.file.read_bytes().split(b"\n")
+        with suppress(GateError, ValidationError):
+            version = Header.model_validate(parse_json(header, self.file)).schema_version
+            check_schema(version, SCHEMA, f"{self.file}: this journal")
+        damaged = 0
+        for line in filter(None, lines):
+            try:
+                yield Answer.model_validate(parse_json(line, self.file))
+            except (GateError, ValidationError):
+                damaged += 1
+        if damaged:
+            lines_are = pluralize(damaged, "line is", "lines are")
+            logger.warning("%s: %s damaged; these queries are asked for again", self.file, lines_are)
+
+    def add(self, answer: Answer) -> None:
+        """Add an answer, which a kill of the process right after it cannot lose."""
+        with explain_disk_full(self.file):
+            self._opened.write(f"{answer.model_dump_json()}\n")
+            self._opened.flush()
+        self.answers[answer.key] = answer
+
+    def remove(self) -> None:
+        """Delete the file: all queries are answered, and a later run asks anew."""
+        self._opened.close()
+        self.file.unlink(missing_ok=True)
+
+    def _unlock(self) -> None:
+        if self._lock.is_locked:
+            Path(self._lock.lock_file).unlink(missing_ok=True)
+            self._lock.release()
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self._opened.close()
+        self._unlock()
+
+
 @dataclass(frozen=True)
 class AskedQuery:
     """A query of the data."""
@@ -89,10 +194,14 @@ class Failures:
     answered: int = 0
     """Queries that it did answer."""
     reasons: dict[AskedQuery, str] = field(default_factory=dict)
+    order: OrderCheck | None = None
+    """Compares the scores of answers with their order; None if the user says which counts."""
 
     @property
     def are_too_many(self) -> bool:
         """Whether the run should stop: for their number only if they are refused, otherwise if nothing else came first."""
+        if self.order and self.order.queries >= FIRST_QUERIES and self.order.describe_problem():
+            return True
         if self.missing is Missing.ERROR:
             return len(self.reasons) >= MAX_FAILURES
         return len(self.reasons) >= MAX_FAILURES_AT_START and not self.answered
@@ -105,6 +214,7 @@ def collect_run(
     missing: Missing,
     settings: CollectionSettings,
     folder: Path,
+    order: Order | None = None,
 ) -> tuple[Run, Journal]:
     """Ask a retriever for every judged query that has a text.
 
@@ -115,6 +225,7 @@ def collect_run(
         missing: What becomes of queries that it does not answer.
         settings: How it is asked.
         folder: Folder of the journal, from which an interrupted run goes on.
+        order: What the order of hits follows from; None for the scores, which may then not contradict it.
 
     Returns:
         The run, and the journal, to be removed when its result is saved.
@@ -133,8 +244,15 @@ def collect_run(
             done = f"{len(queries) - len(pending):,} of {len(queries):,} queries"
             logger.warning("%s of an interrupted run are answered in %s; delete it to ask for all again", done, journal.file)
         with track(f"Asking {name}", len(pending)) as advance:
-            failures = Failures(missing, len(journal.answers))
+            check = None if order else OrderCheck()
+            for answer in journal.answers.values():
+                if check:
+                    check.add(answer.query, answer.hits)
+            failures = Failures(missing, len(journal.answers), order=check)
             run_to_end(partial(_ask_all, retriever, pending, journal, settings, advance, failures))
+        if check and (problem := check.describe_problem()):
+            answered = f"{failures.answered:,} of {pluralize(len(queries), 'query', 'queries')}"
+            raise PosirError(f"{name}: {problem} {answered} are answered and kept in {journal.file}.")
         if failures.reasons and (missing is Missing.ERROR or not failures.answered):
             raise PosirError(_describe_failures(name, failures, len(queries), journal.file))
         if journal.answers and not any(answer.hits for answer in journal.answers.values()):
@@ -147,8 +265,9 @@ def collect_run(
         _warn_of_failures(failures, len(queries))
     by_subset: dict[str, Rankings] = {subset.name: {} for subset in subsets}
     for answer in journal.answers.values():
-        by_subset[answer.subset][answer.query] = answer.hits
-    return Run(name, by_subset=by_subset, duplicates=sum(answer.duplicates for answer in journal.answers.values())), journal
+        by_subset[answer.subset][answer.query] = dict(islice(rank_hits(answer.hits, order).items(), settings.k))
+    numbers = [len(answer.hits) for answer in journal.answers.values()] or [0]
+    return Run(name, by_subset=by_subset, asked=settings.k, returned=(min(numbers), max(numbers))), journal
 
 
 def _warn_of_failures(failures: Failures, queries: int) -> None:
@@ -250,7 +369,7 @@ class QueryWorker:
         self._settings = settings
         self._thread: SearchThread | None = None
 
-    async def ask(self, query: AskedQuery) -> Any:
+    async def ask(self, query: AskedQuery) -> list[Hit]:
         """Return what the retriever returns, after several attempts if need be; raise AnswerError if all fail.
 
         An error of its code is not followed by another attempt.
@@ -262,6 +381,8 @@ class QueryWorker:
             try:
                 async with asyncio.timeout(settings.timeout) as limit:
                     return await self._call(partial(self._retriever.ask, query, settings.k))
+            except AnswerError:
+                raise
             except Exception as error:
                 reason = f"the retriever raised {sanitized(summarize_error(error), 200)}"
                 if limit.expired():
@@ -271,12 +392,15 @@ class QueryWorker:
                     raise AnswerError(reason) from error
         raise AnswerError(f"{reason}, in {settings.retries + 1} attempts" if settings.retries else reason)
 
-    async def _call(self, ask: Callable[[], Any]) -> Any:
-        if self._retriever.is_asynchronous:
-            return await ask()
+    async def _call(self, ask: Callable[[], Any]) -> list[Hit]:
         self._thread = self._thread or SearchThread()
-        answer = await asyncio.wrap_future(self._thread.submit(ask))
-        return await answer if inspect.isawaitable(answer) else answer
+        if self._retriever.is_asynchronous:
+            answer = await ask()
+        else:
+            answer = await asyncio.wrap_future(self._thread.submit(ask))
+            answer = await answer if inspect.isawaitable(answer) else answer
+        # An iterator searches while it is read, perhaps for ever: in the thread, the time limit holds for it, too.
+        return await asyncio.wrap_future(self._thread.submit(partial(read_hits, answer, self._settings.k)))
 
     def stop(self) -> None:
         """Give the thread up; it ends when its call does."""
@@ -302,10 +426,11 @@ async def _ask_all(
             if failures.are_too_many:
                 break
             try:
-                ranked = read_hits(await worker.ask(query))
-                hits = dict(list(ranked.scores.items())[: settings.k])
-                journal.add(Answer(subset=query.subset, query=query.id, hits=hits, duplicates=ranked.duplicates))
+                hits = await worker.ask(query)
+                journal.add(Answer(subset=query.subset, query=query.id, hits=hits))
                 failures.answered += 1
+                if failures.order:
+                    failures.order.add(query.id, hits)
             except AnswerError as error:
                 failures.reasons[query] = str(error)
             advance()
@@ -316,47 +441,40 @@ async def _ask_all(
             group.create_task(work())
 
 
-@dataclass(frozen=True)
-class RankedHits:
-    """The ranking that a retriever returned for a query."""
-
-    scores: dict[str, float]
-    """A score by id, best first."""
-    duplicates: int
-    """Hits that repeat an id."""
-
-
-def read_hits(answer: object) -> RankedHits:
-    """Return what a retriever returned as scores by id, best first; ids alone get the scores n, n - 1, ..., 1.
-
-    Of an id that occurs several times, the highest score counts.
+def read_hits(answer: object, k: int) -> list[Hit]:
+    """Return what a retriever returned as hits, at most `k` where they are in order; of a mapping all, in no order.
 
     Raises:
-        AnswerError: It is something else, a score is not finite, or the scores rise, as distances do.
+        AnswerError: It is something else, or a score is not a finite number.
     """
+    is_ordered = not isinstance(answer, Mapping)
     if isinstance(answer, Mapping):
-        answer = list(answer.items())
+        answer = list(islice(answer.items(), MAX_HITS + 1))
+        if len(answer) > MAX_HITS:
+            raise AnswerError(f"the retriever returned more than {MAX_HITS:,} hits, and {k:,} were asked for")
     if isinstance(answer, str | bytes) or not isinstance(answer, Iterable):
         raise AnswerError(f"the retriever returned {type(answer).__name__}; it must return a list of ids or of (id, score)")
-    hits = list(answer)
-    scores: dict[str, float] = {}
-    for place, hit in enumerate(hits, start=1):
-        name, score = hit if isinstance(hit, tuple | list) and len(hit) == 2 else (hit, len(hits) - place + 1)
+    hits = []
+    for place, hit in enumerate(islice(answer, k) if is_ordered else answer, start=1):
+        name, score = hit if isinstance(hit, tuple | list) and len(hit) == 2 else (hit, None)
+        is_pair = isinstance(hit, tuple | list) and len(hit) == 2
         if isinstance(name, bool) or not isinstance(name, str | int) or name == "":
-            raise AnswerError(f"hit {place} is {sanitized(hit)}; it must be an id or (id, score)")
+            raise AnswerError(f"hit {place} is {_abbreviate(hit)}; it must be an id or (id, score)")
         try:
-            value = float(score)
-        except (TypeError, ValueError):
+            value = float(score) if is_pair else None  # type: ignore[arg-type]
+        except (TypeError, ValueError, OverflowError):
             value = math.nan
-        if not math.isfinite(value):
+        if value is not None and not math.isfinite(value):
             raise AnswerError(
-                f"hit {place}, {sanitized(str(name))}, has the score {sanitized(str(score))}; it must be a finite number"
+                f"hit {place}, {_abbreviate(name)}, has the score {_abbreviate(score)}; it must be a finite number"
             )
-        scores[str(name)] = max(value, scores.get(str(name), value))
-    values = list(scores.values())
-    if len(values) >= MIN_RISING and values[0] < values[-1] and all(a <= b for a, b in pairwise(values)):
-        raise AnswerError(
-            f"the scores rise from the first hit to the last, {values[0]:g} to {values[-1]:g}. If they are distances, return "
-            "ids alone or negative distances; the best hit comes first"
-        )
-    return RankedHits(dict(sorted(scores.items(), key=lambda item: -item[1])), len(hits) - len(scores))
+        hits.append(Hit(_abbreviate(name) if isinstance(name, int) else name, value, place if is_ordered else None))
+    return hits
+
+
+def _abbreviate(value: object) -> str:
+    """Return a value for a message; Python writes no integer of thousands of digits."""
+    try:
+        return sanitized(value if isinstance(value, str) else str(value))
+    except ValueError:
+        return "a very large number"

@@ -1,24 +1,202 @@
-"""Evaluation of runs: saved as `mteb run` saves the results of a model, and read as every other command reads them."""
+"""Evaluation of runs: searched as a model, scored by judgments, saved as `mteb run` saves results.
+
+Data may have several relevant documents for a query, grades, or no position of its evidence. Scores by judgments are those of
+trec_eval: the gain of a document is its grade and the ideal ranking is of all judged documents (`ndcg_cut`); a grade above 0 is
+relevant. A query without ranking scores 0, as with `trec_eval -c`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import hashlib
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from posir_score.alignment import AlignedRun, AlignmentRules, RunCounts, align_run
-from posir_score.judged_scores import score_rankings
-from posir_score.judged_task import ScoredData
+import pytrec_eval
+
+from posir_score.alignment import AlignedRun, AlignmentRules, RunCounts, SubsetQueries, align_run
 from posir_score.run_files import Run
-from posir_score.run_search import RunSearch
+from posir_tasks.digests import digest
 from posir_tasks.display.progress import track
+from posir_tasks.display.wording import sanitized
 from posir_tasks.errors import PosirError
 from posir_tasks.files import check_writable
+from posir_tasks.gate import read_json
+from posir_tasks.host.retrieval_task import SubsetRun
+from posir_tasks.models.names import legible_name
+from posir_tasks.models.references import RUN
+from posir_tasks.read_part import UNKNOWN, ReadPart
+from posir_tasks.result_schema import READ_KEY, REVISION_KEY, RUN_KEY, SCHEMA, SEARCH_KEY
 from posir_tasks.results import SubsetResult, read_results
+from posir_tasks.search.dispatch import find_read_part
+from posir_tasks.sources.data import Judgments, PositionData
+from posir_tasks.sources.digests import digest_texts
+from posir_tasks.sources.opening import Dataset
+from posir_tasks.tasks.base import PositionTask
+from posir_tasks.tasks.dataset import SplitData
+from posir_tasks.tasks.opened import OpenedTask, open_data_task
+
+if TYPE_CHECKING:
+    import datasets
+    from mteb.models import ModelMeta
+    from mteb.models.models_protocols import MTEBModels
 
 #: mteb's names of the scores that are shown.
 SHOWN_SCORES = ("ndcg_at_10", "mrr_at_10", "recall_at_100")
+#: mteb's name of a score by trec_eval's measure.
+MEASURES = {"ndcg": "ndcg_cut", "map": "map_cut", "recall": "recall", "precision": "P", "hit_rate": "success"}
+#: mteb's scores that need the confidence of a model in each query; a run states none for queries of other systems.
+CONFIDENCE = "nauc_"
+#: What can be a folder.
+REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
+#: Bytes of the digest of a run, written as twice as many hexadecimal digits, and its key in a result.
+DIGEST_BYTES, DIGEST = 8, "digest"
+
+
+class RunSearch:
+    """A finished run as one of mteb's search models, so that it is evaluated exactly as a model is; nothing is searched."""
+
+    def __init__(self, name: str, revision: str, run: AlignedRun, read_by: ReadPart | MTEBModels = UNKNOWN) -> None:
+        from mteb.models import ModelMeta
+
+        self.run = run
+        self.embedder = None if isinstance(read_by, ReadPart) else read_by
+        self.read_part = read_by if isinstance(read_by, ReadPart) else find_read_part(read_by)
+        self.digest = digest_run(run)
+        self.mteb_model_meta: ModelMeta = ModelMeta.create_empty(
+            {"name": f"{RUN}/{legible_name(name)}", "revision": revision, "loader": None}
+        )
+        self.search_record: Mapping[str, int | str] = {}
+        """Counts of what fits between the run and the subset that was last searched, and the digest of the run."""
+
+    def index(self, corpus: datasets.Dataset, **_: Any) -> None:
+        """Do nothing: the run was searched already."""
+
+    def search(self, queries: datasets.Dataset, *, hf_subset: str, top_k: int, **_: Any) -> dict[str, dict[str, float]]:
+        """Return the scores of the documents of each query, none if the run lacks it; at most `top_k`."""
+        rankings = self.run.rankings[hf_subset]
+        self.search_record = self.describe_search(hf_subset)
+        return {query: dict(list(rankings.get(query, {}).items())[:top_k]) for query in queries["id"]}
+
+    def describe_search(self, subset: str) -> dict[str, int | str]:
+        """Return the counts of a subset, and the digest of the run."""
+        return {**self.run.counts[subset].to_json(), DIGEST: self.digest}
+
+
+def digest_run(run: AlignedRun) -> str:
+    """Return 16 hexadecimal digits that identify the rankings, in whatever order the files had them."""
+    content = hashlib.blake2b(digest_size=DIGEST_BYTES)
+    for subset, rankings in sorted(run.rankings.items()):
+        for query in sorted(rankings):
+            content.update(json.dumps([subset, query, rankings[query]]).encode())
+    return content.hexdigest()
+
+
+def score_rankings(
+    rankings: Mapping[str, Mapping[str, float]], grades: Mapping[str, Mapping[str, int]], k_values: Sequence[int]
+) -> dict[str, float]:
+    """Return mteb's usual retrieval scores under its own names, in [0, 1], not rounded.
+
+    Args:
+        rankings: Query id to document id to score.
+        grades: Query id to document id to grade; of at least one query.
+        k_values: Cut-offs, among them 1. The mean reciprocal rank has one too, in trec_eval's order of documents.
+    """
+    cutoffs = ",".join(map(str, k_values))
+    judge = pytrec_eval.RelevanceEvaluator(
+        {query: dict(documents) for query, documents in grades.items()},
+        {*(f"{measure}.{cutoffs}" for measure in MEASURES.values()), "recip_rank"},
+    )
+    ranked = {query: dict(scores) for query, scores in rankings.items() if query in grades and scores}
+    by_query = list(judge.evaluate(ranked).values())
+
+    def mean(values: Sequence[float]) -> float:
+        return sum(values) / len(grades)
+
+    scores = {
+        f"{name}_at_{k}": mean([row[f"{measure}_{k}"] for row in by_query])
+        for name, measure in MEASURES.items()
+        for k in k_values
+    }
+    reciprocal = [row["recip_rank"] for row in by_query]
+    for k in k_values:
+        # The reciprocal of a rank up to k is at least 1 / k, up to rounding.
+        scores[f"mrr_at_{k}"] = mean([value if value * k > 1 - 1e-9 else 0.0 for value in reciprocal])
+    return scores | {"accuracy": scores["recall_at_1"]}
+
+
+class JudgedTask(OpenedTask):
+    """A task that scores a run on all judged queries, and its positions on those whose evidence has one position."""
+
+    def read_subset(self, subset: str) -> PositionData:
+        """Read the queries whose evidence has one position, and all documents; raise DataError if they are invalid."""
+        return super().read_subset(subset).drop_unsuited()
+
+    def evaluate_subset(self, model: MTEBModels, data: SplitData, run: SubsetRun) -> dict[str, Any]:
+        """Score the ranking of all judged queries, and the positions of those that have one.
+
+        Raises:
+            PosirError: The model is no run: queries without a position are not searched.
+        """
+        if not isinstance(model, RunSearch):
+            raise PosirError(f"{self.metadata.name}: some queries have no single position. Score a run with `posir score`.")
+        judgments = self.subsets[run.hf_subset].judgments
+        scores: dict[str, Any] = {RUN_KEY: {"schema": SCHEMA, REVISION_KEY: data["revision"]}}
+        if len(data["evidence"]):
+            scores = dict(super().evaluate_subset(model, data, run))
+        scores[RUN_KEY][SEARCH_KEY] = model.describe_search(run.hf_subset)
+        usual = score_rankings(model.run.rankings[run.hf_subset], judgments.grades, self.k_values)
+        return {name: value for name, value in scores.items() if not name.startswith(CONFIDENCE)} | usual
+
+
+@dataclass(frozen=True)
+class ScoredData:
+    """A task, and the queries and documents of its subsets as runs are compared with them."""
+
+    task: PositionTask
+    subsets: tuple[SubsetQueries, ...]
+
+
+def open_scored_data(opened: Dataset) -> ScoredData:
+    """Return data as runs are compared with it; positions of evidence are optional.
+
+    Raises:
+        PosirError: There is no such data, or its language is not known.
+        DataError: It has no judged queries, or cannot be read.
+    """
+    import mteb
+
+    if opened.kind == "a task":
+        task = mteb.get_task(opened.name)
+        assert isinstance(task, PositionTask)
+        task.load_data()
+        parts = {name: task.read_subset(name) for name in task.hf_subsets}
+        return ScoredData(task, tuple(_as_judged(name, data, Judgments.from_positions(data)) for name, data in parts.items()))
+    return _open_judged(opened)
+
+
+def _open_judged(opened: Dataset) -> ScoredData:
+    if all(subset.read_stated_judgments is None for subset in opened.subsets):
+        opened = opened.with_questions("posir score")
+    judged: OpenedTask = open_data_task(opened, JudgedTask)  # type: ignore[assignment]
+    subsets = tuple(_as_judged(name, judged.read_subset(name), subset.judgments) for name, subset in judged.subsets.items())
+    is_plain = all(subset.with_position == len(subset.judgments.grades) and _is_binary(subset.judgments) for subset in subsets)
+    task = open_data_task(opened.with_questions("posir score")) if is_plain else judged
+    task.load_data()
+    return ScoredData(task, subsets)
+
+
+def _is_binary(judgments: Judgments) -> bool:
+    return all(list(grades.values()) == [1] for grades in judgments.grades.values())
+
+
+def _as_judged(name: str, data: PositionData, judgments: Judgments) -> SubsetQueries:
+    stated = json.dumps([judgments.queries, judgments.grades], sort_keys=True)
+    key = digest(digest_texts(data.corpus), stated).hex()
+    return SubsetQueries(name, judgments, frozenset(data.corpus["id"]), len(data.evidence), key)
 
 
 @dataclass(frozen=True)
@@ -28,6 +206,8 @@ class RunScores:
     model: str
     """Name under which the result is filed, such as `run/bm25`."""
     revision: str
+    """The user's name for it, or `unversioned`."""
+    digest: str
     """Digest of the rankings."""
     task: str
     counts: RunCounts
@@ -52,41 +232,93 @@ class RunScores:
         return [result for result in read_results(self.folder) if result.task == self.task]
 
 
-def prepare_run(run: Run, data: ScoredData, rules: AlignmentRules, earlier: Collection[RunSearch]) -> RunSearch:
+def prepare_run(
+    run: Run,
+    data: ScoredData,
+    rules: AlignmentRules,
+    earlier: Collection[RunSearch],
+    revision: str,
+    read_by: ReadPart | MTEBModels = UNKNOWN,
+) -> RunSearch:
     """Align a run with the data; raise PosirError if it does not fit, or an earlier run has its name or its rankings."""
     if not any(subset.judgments.grades for subset in data.subsets):
         raise PosirError(f"{data.task.metadata.name}: has no judged queries.")
-    model = RunSearch(run.name, align_run(run, data.subsets, rules))
+    model = RunSearch(run.name, revision, align_run(run, data.subsets, rules), read_by)
     for other in earlier:
         name = other.mteb_model_meta.name
-        if model.mteb_model_meta.name == name:
+        # On some file systems, names that differ in their case alone are one folder.
+        if str(model.mteb_model_meta.name).casefold() == str(name).casefold():
             raise PosirError(
                 f"several runs have the name {name}. Give each a name of its own with --name, in the order of the runs."
             )
-        if model.mteb_model_meta.revision == other.mteb_model_meta.revision:
+        if model.digest == other.digest:
             raise PosirError(f"{model.mteb_model_meta.name} and {name} have the same rankings. Leave one of them out.")
     return model
 
 
-def evaluate_run(model: RunSearch, data: ScoredData, output: Path) -> RunScores:
+def load_embedder(name: str) -> MTEBModels:
+    """Load the model that embeds documents in a system; raise PosirError if it cannot be or is not known to read a part."""
+    from posir_tasks.models.references import ModelReference
+    from posir_tasks.models.registry import load_model
+
+    with track(f"Loading {name}"):
+        return load_model(ModelReference(name))
+
+
+def check_revision(revision: str) -> None:
+    """Raise PosirError if a revision cannot be the name of a folder."""
+    if not REVISION.fullmatch(revision):
+        raise PosirError(
+            f"--revision {sanitized(revision)}: must be at most 100 letters, digits, '.', '_', '+' or '-', and begin with a "
+            "letter or digit, such as v2 or 2026-11-23."
+        )
+
+
+def is_recorded(model: RunSearch, data: ScoredData, output: Path, *, overwrite: bool) -> bool:
+    """Return whether a result of this ranking is saved, with what is said of the part that the system reads.
+
+    Raises:
+        PosirError: A result of another ranking is saved under the same name, revision and task, and is not to be replaced.
+    """
+    from mteb.cache import ResultCache
+
+    file = ResultCache(output).get_task_result_path(data.task.metadata.name, model.mteb_model_meta)
+    if not file.is_file():
+        return False
+    content = read_json(file, nan_prefix=CONFIDENCE)
+    parts = content.get("scores", {}) if isinstance(content, dict) else {}
+    entries = [entry for split in parts.values() for entry in split] if isinstance(parts, dict) else []
+    stored = {entry.get(RUN_KEY, {}).get(SEARCH_KEY, {}).get(DIGEST) for entry in entries}
+    if stored == {model.digest} and not overwrite:
+        return all(entry.get(READ_KEY, model.read_part.to_json()) == model.read_part.to_json() for entry in entries)
+    if not overwrite:
+        name, revision = model.mteb_model_meta.name, model.mteb_model_meta.revision
+        raise PosirError(
+            f"{file}: {name}, revision {revision}, has a result of another ranking on {data.task.metadata.name}. Give "
+            "--overwrite to replace it, or another --revision or --name to keep both."
+        )
+    return False
+
+
+def evaluate_run(model: RunSearch, data: ScoredData, output: Path, *, overwrite: bool = False) -> RunScores:
     """Score a run and save its result; the same run on the same data is not scored again.
 
     Raises:
-        PosirError: The folder cannot be written to.
+        PosirError: The folder cannot be written to, or has a result of another ranking.
     """
     import mteb
     from mteb.cache import ResultCache
 
     check_writable(output)
+    strategy = "only-missing" if is_recorded(model, data, output, overwrite=overwrite) else "always"
     with track(f"Scoring {model.mteb_model_meta.name}"):
         cache = ResultCache(output)
-        mteb.evaluate(
-            model, data.task, cache=cache, overwrite_strategy="only-missing", show_progress_bar=False, co2_tracker=False
-        )
+        mteb.evaluate(model, data.task, cache=cache, overwrite_strategy=strategy, show_progress_bar=False, co2_tracker=False)
     folder = cache.get_task_result_path(data.task.metadata.name, model.mteb_model_meta).parent
     return RunScores(
         model=str(model.mteb_model_meta.name),
         revision=str(model.mteb_model_meta.revision),
+        digest=model.digest,
         task=data.task.metadata.name,
         counts=model.run.total,
         folder=folder,

@@ -9,4 +9,4 @@ from posir_tasks.plugin_api.panels import BIAS
 @hookimpl
 def posir_commands() -> list[Command]:
     """Return the declarations."""
-    return [Command("score", "posir_score.score_command:score", "Score a run of any system, or any retriever.", BIAS)]
+    return [Command("score", "posir_score.api:score", "Score a run of any system, any retriever, or text splitters.", BIAS)]

@@ -90,18 +90,19 @@ def student_difference(value: float, error: float, degrees: float, limit: float 
     """Return a difference with the interval and p-value of Student's t test.
 
     Args:
-        value: The difference, in [-limit, limit].
+        value: The difference. Least squares within few documents can leave [-limit, limit]; value and interval then end there.
         error: Its standard error, positive.
         degrees: Degrees of freedom of the error.
         limit: Largest possible difference.
     """
     interval_at = partial(_student_interval, value, error, degrees, limit)
-    return Difference(value, interval_at(LEVEL), float(2 * stdtr(degrees, -abs(value) / error)), interval_at)
+    p_value = float(2 * stdtr(degrees, -abs(value) / error))
+    return Difference(min(max(value, -limit), limit), interval_at(LEVEL), p_value, interval_at)
 
 
 def _student_interval(value: float, error: float, degrees: float, limit: float, level: float) -> Interval:
     half = float(stdtrit(degrees, (1 + level) / 2)) * error
-    return max(value - half, -limit), min(value + half, limit)
+    return min(max(value - half, -limit), limit), max(min(value + half, limit), -limit)
 
 
 @dataclass(frozen=True)

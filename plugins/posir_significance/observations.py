@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from posir_tasks.document_ranks import DocumentRanks
-from posir_tasks.profile import NDCG_AT_10
+from posir_tasks.evidence import TWELFTHS
+from posir_tasks.read_part import UNKNOWN, ReadKind, ReadPart
+from posir_tasks.thirds import bin_midpoints
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+
+
+#: Columns of `Observations` with a value for each query.
+QUERY_COLUMNS = ("gains", "subsets", "lengths", "documents", "clusters", "half_octaves", "thirds", "twelfths")
+
+
+def _unknown() -> Integers:
+    return np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +47,33 @@ class Observations:
     """Position bin of each membership, shape (m,)."""
     bins: int
     """Number of position bins."""
+    half_octaves: Integers = field(default_factory=_unknown)
+    """floor(2 log2 L) of each query's document with L tokens, shape (n,); (0,) if unknown."""
+    thirds: Integers = field(default_factory=_unknown)
+    """Third of the document that has each query's evidence: 0, 1 or 2, shape (n,); (0,) if only its bins are known."""
+    twelfths: Integers = field(default_factory=_unknown)
+    """Twelfth of what the model reads, 0 to 11, or `posir_tasks.evidence.Unread`, shape (n,); (0,) if unknown."""
+    read: ReadPart = UNKNOWN
+    """The part of a document that the model reads."""
+
+    @property
+    def document_thirds(self) -> Integers:
+        """Third of the document that has each query's evidence, shape (n,); if unknown, that of the middle of its bins."""
+        if len(self.thirds) or not len(self.query):
+            return self.thirds
+        middle = np.bincount(self.query, bin_midpoints(self.bins)[self.position]) / np.bincount(self.query)
+        # Rounded, so that the middle of two bins on a boundary is always on the same side.
+        thirds: Integers = np.floor(3 * middle - 1e-9).astype(np.int64)
+        return thirds
+
+    @property
+    def not_read(self) -> float | None:
+        """Share of the queries whose evidence is not read, or not all of it; None if unknown."""
+        if self.read.kind is ReadKind.ALL:
+            return 0.0
+        if self.read.kind is ReadKind.UNKNOWN or not len(self.twelfths):
+            return None
+        return float((self.twelfths >= TWELFTHS).mean())
 
     @property
     def subsets_and_lengths(self) -> Integers:
@@ -50,22 +87,17 @@ class Observations:
         Args:
             queries: Mask of shape (n,).
         """
-        rows = np.cumsum(queries) - 1
-        members = queries[self.query]
-        return Observations(
-            self.gains[queries],
-            self.subsets[queries],
-            self.lengths[queries],
-            self.documents[queries],
-            self.clusters[queries],
-            rows[self.query[members]],
-            self.position[members],
-            self.bins,
-        )
+        rows, members = np.cumsum(queries) - 1, queries[self.query]
+        selected = {name: column[queries] for name in QUERY_COLUMNS if len(column := getattr(self, name))}
+        return replace(self, **selected, query=rows[self.query[members]], position=self.position[members])
+
+    def select_read(self) -> Observations:
+        """Return the observations of the queries whose evidence the model reads whole."""
+        return self.select(self.twelfths < TWELFTHS)
 
     @classmethod
-    def from_ranks(cls, ranks: DocumentRanks) -> Observations:
-        """Return the observations of ranks by document."""
+    def from_ranks(cls, ranks: DocumentRanks, read: ReadPart = UNKNOWN) -> Observations:
+        """Return the observations of ranks by document, of a model that reads this part of documents."""
         columns = ranks.columns
         sizes = np.array([len(bins) for _, bins in ranks.cell_keys], np.int64)
         positions = [np.array(bins, np.int64) for _, bins in ranks.cell_keys]
@@ -76,8 +108,22 @@ class Observations:
         starts = (np.cumsum(sizes) - sizes)[columns.cells] if len(sizes) else members
         within = np.arange(len(query)) - np.repeat(np.cumsum(members) - members, members)
         lengths = ranks.cell_lengths[columns.cells] if len(sizes) else members
-        gains = NDCG_AT_10[columns.ranks]
-        position = table[starts[query] + within]
         return cls(
-            gains, columns.subsets, lengths, columns.documents, columns.clusters, query, position, len(ranks.axes.positions)
+            gains=columns.gains,
+            subsets=columns.subsets,
+            lengths=lengths,
+            documents=columns.documents,
+            clusters=columns.clusters,
+            query=query,
+            position=table[starts[query] + within],
+            bins=len(ranks.axes.positions),
+            half_octaves=columns.half_octaves,
+            thirds=columns.thirds,
+            twelfths=columns.twelfths,
+            read=read,
         )
+
+
+def subtract_observations(a: Observations, b: Observations) -> Observations:
+    """Return the differences in gain, b - a, of the same queries in the same order."""
+    return replace(a, gains=b.gains - a.gains)

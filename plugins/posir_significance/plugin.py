@@ -22,8 +22,4 @@ def posir_scores() -> tuple[Score, ...]:
 @hookimpl
 def posir_commands() -> list[Command]:
     """Return the declarations."""
-    return [
-        Command(
-            "power", "posir_significance.power_command:power", "Show how many questions an effect of position needs.", CHOICE
-        )
-    ]
+    return [Command("power", "posir_significance.api:power", "Show how many questions an effect of position needs.", CHOICE)]

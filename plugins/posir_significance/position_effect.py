@@ -4,6 +4,9 @@ Questions of one document share its difficulty. If harder documents have their e
 all questions mistakes difficulty for position. Within a document both cancel: the effect is estimated from differences
 between the questions of one document (fixed effects: Wooldridge 2010, Econometric Analysis of Cross Section and Panel Data,
 chapter 10). Where documents have one question each, the subset and the length bucket are held fixed instead.
+
+Only clusters of documents (articles, or documents) are taken as independent. Questions about one document share its difficulty,
+and neighboring ones even more, so nothing is assumed of the covariance within a cluster.
 """
 
 from __future__ import annotations
@@ -11,13 +14,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
-from posir_significance.clusters import TOLERANCE, ClusterSums, scale_to, shrink_covariance
 from posir_significance.observations import Floats, Integers, Observations
 
+#: Seed of all draws: the same result gives the same numbers.
+SEED = 20260108
+#: Most clusters whose signs are drawn. With more, the sums are over so many that they are about normal.
+MAX_CLUSTERS = 1500
+#: Eigenvalues below this share of the largest are rounding errors.
+TOLERANCE = 1e-9
 #: Largest share of one cluster in the information that its contribution is corrected for.
 MAX_LEVERAGE = 0.9
 #: The document is held fixed if at least this share of the queries are in documents with several of them.
@@ -32,11 +41,23 @@ class Stratum(StrEnum):
     SUBSET_AND_LENGTH = "subset and length"
 
 
+#: Fewest independent documents on either side of a comparison, if the document is held fixed, and else: gains are nearly 0 or
+#: 1, so that means over few documents vary by steps.
+FEWEST_DOCUMENTS, FEWEST_DOCUMENTS_BY_LENGTH = 10, 30
+
+
+def fewest_documents(held_fixed: Stratum) -> int:
+    """Return how many independent documents a test of position needs, on either side of what it compares."""
+    return FEWEST_DOCUMENTS if held_fixed is Stratum.DOCUMENT else FEWEST_DOCUMENTS_BY_LENGTH
+
+
 @dataclass(frozen=True, eq=False)
 class PositionEffect:
     """Scores of the B non-empty position bins with the stratum held fixed, and how they vary between samples of clusters."""
 
     stratum: Stratum
+    bins: int
+    """Number of all bins, P."""
     filled: Integers
     """The non-empty bins among all of them, shape (B,)."""
     weights: Floats
@@ -92,11 +113,13 @@ def estimate_effect(observations: Observations) -> PositionEffect | None:
     by_document = _within(rows, rows.documents)
     sizes = np.bincount(rows.documents)
     if by_document.rank == len(filled) - 1 and (sizes[rows.documents] > 1).mean() >= SHARED_QUERIES:
-        return _effect(Stratum.DOCUMENT, filled, rows, by_document)
+        return _effect(Stratum.DOCUMENT, observations.bins, filled, rows, by_document)
     by_length = _within(rows, rows.lengths)
     several = len(np.unique(observations.subsets)) > 1
     return (
-        _effect(Stratum.SUBSET_AND_LENGTH if several else Stratum.LENGTH, filled, rows, by_length) if by_length.rank else None
+        _effect(Stratum.SUBSET_AND_LENGTH if several else Stratum.LENGTH, observations.bins, filled, rows, by_length)
+        if by_length.rank
+        else None
     )
 
 
@@ -305,7 +328,7 @@ def _within(rows: _Rows, strata: Integers) -> _Strata:
     return _Strata(rows, stratum, counts, information, inverse, rank, squares, level * (1 - level))
 
 
-def _effect(stratum: Stratum, filled: Integers, rows: _Rows, strata: _Strata) -> PositionEffect:
+def _effect(stratum: Stratum, bins: int, filled: Integers, rows: _Rows, strata: _Strata) -> PositionEffect:
     totals = strata.counts.sum(axis=0)
     weights, sums = totals / totals.sum(), strata.contributions(rows.gains)
     effects = strata.inverse @ sums.sum(axis=0)
@@ -314,6 +337,7 @@ def _effect(stratum: Stratum, filled: Integers, rows: _Rows, strata: _Strata) ->
     clusters = ClusterSums.from_clusters(sums @ strata.inverse)
     return PositionEffect(
         stratum=stratum,
+        bins=bins,
         filled=filled,
         weights=weights,
         level=float(rows.gains.mean()),
@@ -336,3 +360,98 @@ def pseudoinverse(matrix: Floats) -> tuple[Floats, int]:
     used = values > TOLERANCE * max(values.max(), TOLERANCE)
     inverse: Floats = (vectors[:, used] / values[used]) @ vectors[:, used].T
     return inverse, int(used.sum())
+
+
+@dataclass(frozen=True, eq=False)
+class ClusterSums:
+    """Contributions of clusters to B estimates; their outer products sum to the covariance of the estimates."""
+
+    rows: Floats
+    """Contribution of each cluster, shape (C, B); with more than `MAX_CLUSTERS`, a root of the covariance, shape (B, B)."""
+    summed: bool
+    """Whether the rows are a root of the covariance instead of clusters."""
+
+    @classmethod
+    def from_clusters(cls, rows: Floats) -> ClusterSums:
+        """Return the contributions of clusters, shape (C, B), summed up if there are many."""
+        return cls(symmetric_root(rows.T @ rows), summed=True) if len(rows) > MAX_CLUSTERS else cls(rows, summed=False)
+
+    def __add__(self, other: ClusterSums) -> ClusterSums:
+        return ClusterSums(np.concatenate([self.rows, other.rows]), self.summed or other.summed)
+
+    def variance(self, contrast: Floats) -> float:
+        """Return the variance of a contrast of the estimates, shape (B,)."""
+        return float(((self.rows @ contrast) ** 2).sum())
+
+    def draw(self, draws: int) -> Floats:
+        """Draw estimates of no effect, shape (draws, B): every cluster's contribution with a random sign.
+
+        The wild cluster bootstrap with the effect restricted to 0 (Cameron, Gelbach & Miller 2008, Review of Economics and
+        Statistics 90, 414-427). Sums over many clusters are normal.
+        """
+        if self.summed:
+            return draw_normals(draws, len(self.rows)) @ self.rows
+        drawn: Floats = (_draw_signs(draws)[:, : len(self.rows)] @ self.rows.astype(np.float32)).astype(np.float64)
+        return drawn
+
+
+@cache
+def _draw_signs(draws: int) -> NDArray[np.float32]:
+    """Return a sign of every cluster of two results, shape (draws, 2 * MAX_CLUSTERS)."""
+    signs = np.random.default_rng(SEED).integers(0, 2, (draws, 2 * MAX_CLUSTERS), np.int8)
+    return signs.astype(np.float32) * 2 - 1
+
+
+@cache
+def draw_normals(draws: int, columns: int) -> Floats:
+    """Draw standard normal numbers, the same for the same shape (draws, columns)."""
+    return np.random.default_rng(SEED).standard_normal((draws, columns))
+
+
+def symmetric_root(matrix: Floats) -> Floats:
+    """Return the symmetric root of a positive semidefinite matrix, shape (B, B).
+
+    It is the only one that does not depend on which eigenvectors the linear algebra library returns.
+    """
+    values, vectors = np.linalg.eigh(matrix)
+    root: Floats = (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T
+    return root
+
+
+def scale_to(sums: Floats, target: Floats) -> Floats:
+    """Return the multiple of a target, shape (B, B), with the total variance of sums over clusters, shape (C, B)."""
+    white, _ = _whiten(sums, target)
+    scaled: Floats = float((white**2).sum()) / white.shape[1] * target
+    return scaled
+
+
+def shrink_covariance(sums: Floats, target: Floats) -> Floats:
+    """Return the covariance of a sum over clusters, between the sum of outer products and a multiple of a target.
+
+    With many clusters it is the cluster-robust covariance, with few about the multiple of the target that has the same total
+    variance. The weight is that of Ledoit & Wolf (2004, Journal of Multivariate Analysis 88, 365-411), in coordinates in
+    which the target is the identity.
+
+    Args:
+        sums: What each cluster adds to the sum, shape (C, B).
+        target: Positive semidefinite, shape (B, B); the sums lie in its range.
+
+    Returns:
+        Shape (B, B).
+    """
+    white, back = _whiten(sums, target)
+    robust, identity = white.T @ white, np.eye(white.shape[1])
+    multiple = float(np.trace(robust)) / white.shape[1]
+    distance = ((robust - multiple * identity) ** 2).sum()
+    error = max(float((white**2).sum(axis=1) @ (white**2).sum(axis=1)) - (robust**2).sum() / len(sums), 0.0)
+    weight = min(error / distance, 1.0) if distance > 0 else 1.0
+    shrunk: Floats = back @ (weight * multiple * identity + (1 - weight) * robust) @ back.T
+    return shrunk
+
+
+def _whiten(sums: Floats, target: Floats) -> tuple[Floats, Floats]:
+    """Return sums in coordinates in which the target is the identity, shape (C, rank), and the way back, shape (B, rank)."""
+    values, vectors = np.linalg.eigh(target)
+    used = values > TOLERANCE * values.max()
+    scale = np.sqrt(values[used])
+    return sums @ (vectors[:, used] / scale), vectors[:, used] * scale

@@ -107,7 +107,7 @@ SCORES = (
         better=Better.NEAR_ZERO,
         column=False,
         interval=True,
-        compute=_within(lambda analysis: analysis.start_to_end),
+        compute=_within(lambda analysis: analysis.position.start_to_end),
     ),
     Score(
         "psi_within_window",

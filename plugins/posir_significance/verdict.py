@@ -1,6 +1,6 @@
 """The verdict on a row: whether position matters, in which direction, and whether the model's window explains it.
 
-Every surface takes its verdict from `judge`, and its words from `describe_verdict` and `describe_truncation`.
+Rooms that do not use `Decision` yet take their verdict from `judge`, and its words from `describe_verdict`.
 """
 
 from __future__ import annotations
@@ -10,24 +10,11 @@ from typing import Protocol
 
 from posir_significance.direction import Direction
 from posir_significance.intervals import ALPHA
-from posir_tasks.display.numbers import MISSING, format_p_value, format_score
+from posir_tasks.display.numbers import MISSING, format_p_value
 from posir_tasks.estimates import Difference, Estimate, Interval
-from posir_tasks.scores import GroupScores, Unit
-from posir_tasks.tokens import CountedWith
 
 #: Truncation explains a difference from start to end if less than this share of it is left within the window.
 REMAINING = 0.5
-#: Share of the queries whose evidence is truncated, by how it was found.
-COUNTED = {
-    CountedWith.TOKENIZER: "By the model's own tokenizer, for {share} % of the queries",
-    CountedWith.ESTIMATE: (
-        "For an estimated {share} % of the queries (by the token counts in the data, not the model's own tokenizer)"
-    ),
-    CountedWith.ROUGH_ESTIMATE: (
-        "For a roughly estimated {share} % of the queries (by the token counts in the data; for languages other than "
-        "English, the model's own tokenizer may find several times as many)"
-    ),
-}
 
 
 class Verdict(StrEnum):
@@ -166,40 +153,3 @@ def describe_difference(difference: Difference | None, p_corrected: float | None
     if p_corrected < ALPHA:
         return "the effect of position differs, PSI not clearly"
     return describe_insignificance(difference.p_value, difference.interval)
-
-
-def describe_truncation(label: str, scores: GroupScores, verdict: Verdict | None) -> str:
-    """Return in sentences how much evidence is beyond a model's window, the scores over the rest, and what that means.
-
-    Args:
-        label: The model.
-        scores: Of all lengths, with a known window.
-        verdict: On the row of all lengths.
-    """
-    counted = COUNTED[CountedWith(str(scores["window_counted_with"]))]
-    share = format_score(Unit.PERCENT, scores["ends_beyond_window"])
-    ndcg, start_to_end, psi, p_value = (
-        format_score(unit, scores[f"{key}_within_window"])
-        for key, unit in (
-            ("ndcg_at_10", Unit.PERCENT),
-            ("start_to_end", Unit.POINTS),
-            ("psi", Unit.INDEX),
-            ("p_value", Unit.P_VALUE),
-        )
-    )
-    return (
-        f"{label} reads the first {scores['window']:,} tokens of a document. {counted.format(share=share)} the evidence "
-        f"ends beyond them, where the model cannot find it. Over the other {scores['queries_within_window']:,} queries: "
-        f"nDCG@10 {ndcg}, start to end {start_to_end}, PSI {psi} (p {p_value}).{_conclude(scores, verdict)}"
-    )
-
-
-def _conclude(scores: GroupScores, verdict: Verdict | None) -> str:
-    """Return what the scores within the window say of a significant effect; nothing if none is significant."""
-    within = scores["p_value_within_window"]
-    if verdict is Verdict.TRUNCATION:
-        return " So the effect of position is truncation, not bias."
-    if verdict is None or not verdict.significant or not scores["ends_beyond_window"]:
-        return ""
-    remains = " The effect is significant within the window, too." if isinstance(within, float) and within < ALPHA else ""
-    return f"{remains} Truncation alone does not explain the effect over all queries ({verdict})."

@@ -18,6 +18,7 @@ from posir_stats.tables import (
 )
 from posir_tasks.display.presentation import TableResult
 from posir_tasks.display.progress import progress
+from posir_tasks.public import public
 from posir_tasks.sources.opening import open_data
 from posir_tasks.sources.repository import combine_revisions
 from posir_tasks.sources.statistics import Statistics
@@ -27,12 +28,16 @@ if TYPE_CHECKING:
     from posir_tasks.display.charts.figures import Figure
 
 
-def stats(data: str | Path, *, tokenizer: str | Path | None = None) -> TableResult:
+@public(charts=True)
+def stats(data: str | Path, *, tokenizer: str | Path | None = None, repair: bool = True) -> TableResult:
     """Describe a dataset: its size, lengths of documents and queries, types of queries and positions of the evidence.
 
     Args:
-        data: A task, a file or folder of questions with their evidence, or a dataset on the Hub.
+        data: A task, such as PosIR-English; a folder in the PosIR layout or of BEIR; a file or folder of questions with their
+            evidence; or a dataset on the Hub.
         tokenizer: Also count the tokens of all texts with this tokenizer: a name on the Hub or a folder.
+        repair: Whether an answer that is not where its file says is moved to its only match nearby; without, its question is
+            left out.
 
     Returns:
         A row for each language and domain and for their totals; lengths in words, characters and tokens, shares in [0, 1].
@@ -45,7 +50,7 @@ def stats(data: str | Path, *, tokenizer: str | Path | None = None) -> TableResu
         >>> posir.stats("PosIR-Mini").to_polars()["queries"].max()
         720
     """
-    statistics = compute_statistics(str(data), str(tokenizer) if tokenizer else None)
+    statistics = compute_statistics(str(data), str(tokenizer) if tokenizer else None, repair=repair)
     return TableResult(
         title=f"Position of the evidence: {statistics.name}",
         rows=build_records(statistics),
@@ -66,10 +71,10 @@ def draw_positions(statistics: DatasetStatistics) -> Sequence[Figure]:
     return build_figures(statistics)
 
 
-def compute_statistics(name: str, tokenizer: str | None = None) -> DatasetStatistics:
+def compute_statistics(name: str, tokenizer: str | None = None, *, repair: bool = True) -> DatasetStatistics:
     """Compute a dataset's statistics, one subset at a time; raise PosirError if there is no such valid dataset or tokenizer."""
     counter = load_tokenizer(tokenizer) if tokenizer else None
-    dataset = open_data(name).with_questions("posir stats")
+    dataset = open_data(name, repair=repair).with_questions("posir stats")
     revisions, subsets = set(), []
     for subset in progress(dataset.subsets, "Reading"):
         data = subset.read()

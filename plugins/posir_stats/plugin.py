@@ -8,5 +8,5 @@ from posir_tasks.plugin_api.panels import DATA
 def posir_commands() -> list[Command]:
     """Return the declarations."""
     return [
-        Command("stats", "posir_stats.stats_command:stats", "Show a dataset's size, lengths and evidence positions.", DATA),
+        Command("stats", "posir_stats.api:stats", "Show a dataset's size, lengths and evidence positions.", DATA),
     ]

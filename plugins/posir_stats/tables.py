@@ -11,8 +11,17 @@ import numpy as np
 from posir_tasks.display.numbers import MISSING, format_count, format_number, format_percent
 from posir_tasks.display.tables import Column, Table
 from posir_tasks.display.wording import pluralize
-from posir_tasks.sources.statistics import ALL, QUARTILES, Statistics, group_by_language
-from posir_tasks.sources.text_totals import CHARACTERS_PER_WORD, KEYWORDS, LengthCounts, QueryType, TextTotals
+from posir_tasks.sources.statistics import (
+    ALL,
+    CHARACTERS_PER_WORD,
+    KEYWORDS,
+    QUARTILES,
+    LengthCounts,
+    QueryType,
+    Statistics,
+    TextTotals,
+    group_by_language,
+)
 from posir_tasks.thirds import assign_thirds
 
 #: Headings of the spread of lengths.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from posir_data.import_commands import Domain, Language, Output
+from posir_data.importing import Domain, Language, Output
 from posir_tasks.command.progress_option import with_progress
 from posir_tasks.command.settings_options import Config, Overrides, settings_help
 from posir_tasks.display.wording import pluralize
@@ -40,19 +40,16 @@ def compose_command(
     Questions whose evidence cannot be placed are skipped and counted. The titles are those of the articles that the
     documents are from, or of the groups of mosaics; `posir train` holds complete ones out.
     """
-    from posir_tasks.sources.formats.options import ReadOptions
     from posir_tasks.sources.opening import open_data
     from posir_tasks.text.tokenizer import load_tokenizer
-    from posir_train.examples import pool_corpora, read_examples
-    from posir_train.layout import list_targets, write_examples
-    from posir_train.positions import Position
-    from posir_train.settings import ComposeSettings
+    from posir_train.examples import list_targets, pool_corpora, read_examples, write_examples
+    from posir_train.settings import ComposeSettings, Position
 
     options = {"--kind": kind, "--tokens": tokens, "--positions": positions}
     settings = load_settings(ComposeSettings, config, overrides or (), options)
     targets = list_targets(language, domain, output, 1 if settings.weights else len(Position))
     tokenizer = load_tokenizer(settings.tokenizer)
-    dataset = open_data(data, ReadOptions(language=language)).with_questions("posir compose")
+    dataset = open_data(data, language=language).with_questions("posir compose")
     corpora, skipped = compose(pool_corpora(read_examples(dataset)), tokenizer, settings)
     reasons = "; ".join(f"{reason}: {count:,}" for reason, count in skipped.most_common())
     if not corpora[0]:

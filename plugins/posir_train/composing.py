@@ -18,7 +18,7 @@ from posir_tasks.display.progress import progress
 from posir_tasks.text.tokenizer import Tokenizer, TokenSpans
 from posir_tasks.text.words import find_words
 from posir_train.examples import Example, Examples, TrainingDocument
-from posir_train.positions import Position, find_position
+from posir_train.settings import Position, find_position
 
 #: Places of a window that are tried before a question is skipped.
 TRIES = 20

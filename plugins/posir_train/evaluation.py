@@ -14,26 +14,24 @@ from mteb.models.sentence_transformer_wrapper import SentenceTransformerEncoderW
 from mteb.timing import TimingStack
 from mteb.types import PromptType
 
-from posir_compare.differences import subtract_observations
 from posir_significance.intervals import estimate_difference
-from posir_significance.observations import Floats, Integers, Observations
-from posir_tasks.axes import Axes
+from posir_significance.observations import Floats, Integers, Observations, subtract_observations
 from posir_tasks.cells import pool
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.embeddings.context import EncodingContext
 from posir_tasks.embeddings.encoding import Vectors, unit_vectors
 from posir_tasks.errors import ScoreError
 from posir_tasks.models.names import legible_name
+from posir_tasks.scores import ResultValues
 from posir_tasks.search.dispatch import SearchRequest, search_ranks
-from posir_tasks.search.input_window import find_truncated
+from posir_tasks.search.input_window import find_read_evidence, select_relevant, select_texts
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.opening import Dataset, Subset
 from posir_tasks.sources.repository import LOCAL
 from posir_tasks.tasks.base import PositionTask
 from posir_tasks.tasks.metadata import SPLIT, build_metadata
 from posir_tasks.thirds import assign_thirds
-from posir_tasks.window_coverage import WindowCoverage, pool_coverages
-from posir_train.positions import Position
+from posir_train.settings import Position
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -48,26 +46,23 @@ TOP_K = max(PositionTask.k_values)
 class Measurement:
     """Measurements of a model on a dataset."""
 
-    ranks: DocumentRanks
-    coverage: WindowCoverage | None
-    """None if the model's window is unknown."""
+    values: ResultValues
     unrelated_cosine: float
     """Mean cosine of pairs of documents of different articles."""
 
+    @property
+    def ranks(self) -> DocumentRanks:
+        """The ranks by document."""
+        return self.values.ranks
+
     def to_json(self) -> dict[str, Any]:
         """Return the measurement as plain JSON."""
-        return {
-            "axes": self.ranks.axes.to_json(),
-            "ranks": self.ranks.to_json(),
-            "coverage": self.coverage.to_json() if self.coverage else {"window": None},
-            "unrelated_cosine": self.unrelated_cosine,
-        }
+        return {**self.values.to_json(), "unrelated_cosine": self.unrelated_cosine}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Measurement:
         """Read what `to_json` returned."""
-        ranks = DocumentRanks.from_json(data["ranks"], Axes.from_json(data["axes"]))
-        return cls(ranks, WindowCoverage.from_json(data["coverage"]), data["unrelated_cosine"])
+        return cls(ResultValues.from_json(data), data["unrelated_cosine"])
 
 
 def measure(model: SentenceTransformer, dataset: Dataset, batch_size: int = 32) -> Measurement:
@@ -79,9 +74,7 @@ def measure(model: SentenceTransformer, dataset: Dataset, batch_size: int = 32) 
     """
     wrapped, size = wrap_model(model), -(-COSINE_SAMPLE // len(dataset.subsets))
     parts = [_measure_subset(wrapped, dataset, subset, batch_size, size) for subset in dataset.subsets]
-    return Measurement(
-        pool(part.ranks for part in parts), pool_coverages(part.coverage for part in parts), mean_unrelated_cosine(parts)
-    )
+    return Measurement(pool(part.values for part in parts), mean_unrelated_cosine(parts))
 
 
 def wrap_model(model: SentenceTransformer) -> SentenceTransformerEncoderWrapper:
@@ -111,8 +104,7 @@ def name_subset(subset: Subset) -> str:
 class MeasuredSubset:
     """Measurements of a model on one subset."""
 
-    ranks: DocumentRanks
-    coverage: WindowCoverage | None
+    values: ResultValues
     sample: Vectors
     """Unit vectors of some documents, shape (n, dimensions)."""
     articles: Sequence[str]
@@ -125,16 +117,16 @@ def _measure_subset(
     data = subset.read()
     request = build_request(dataset, subset, data, batch_size)
     ranked = rank_documents(model, request)
-    truncated = find_truncated(model, request, data.evidence)
-    beyond = truncated.beyond if truncated else None
-    ranks = DocumentRanks.from_ranks(dataset.scheme, data.evidence, ranked, beyond, name_subset(subset))
-    coverage = WindowCoverage.from_ranks(truncated, dataset.scheme, data.evidence, ranked) if truncated else None
+    documents = select_relevant(request)
+    placed = find_read_evidence(model, request, data.evidence, documents)
+    ranks = DocumentRanks.from_ranks(
+        dataset.scheme, data.evidence, ranked, placed, name_subset(subset), select_texts(documents)
+    )
     rows = random.Random(0).sample(range(len(data.corpus)), min(sample_size, len(data.corpus)))
     articles = dict(zip(data.evidence.document_ids, data.evidence.clusters or data.evidence.document_ids, strict=True))
     names = [data.corpus["id"][row] for row in rows]
-    return MeasuredSubset(
-        ranks, coverage, _encode(model, data.corpus.select(rows), request), [articles.get(name) or name for name in names]
-    )
+    sample = _encode(model, data.corpus.select(rows), request)
+    return MeasuredSubset(ResultValues(ranks, placed.read), sample, [articles.get(name) or name for name in names])
 
 
 def build_request(dataset: Dataset, subset: Subset, data: PositionData, batch_size: int) -> SearchRequest:

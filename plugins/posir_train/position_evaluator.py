@@ -2,32 +2,70 @@
 
 from __future__ import annotations
 
-import csv
+import io
 import logging
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+import altair as alt
 import numpy as np
 from numpy.typing import NDArray
 from sentence_transformers.base.evaluation import BaseEvaluator
 from transformers import TrainerCallback
 
+from posir_report.cells import is_sparse, pool_lengths
+from posir_report.charts import compare_curves
+from posir_report.summary import TaskSummary
 from posir_significance.analysis import analyze_group
 from posir_significance.observations import Observations
 from posir_tasks.cells import pool
+from posir_tasks.display.charts.figures import Figure
+from posir_tasks.display.charts.layers import build_positions, curve, null_band, with_percentages
+from posir_tasks.display.charts.theme import COLORS, NULL, add_frame, build_chart
+from posir_tasks.display.tables import format_csv
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import PosirError
 from posir_tasks.scores import flatten
 from posir_tasks.sources.opening import Dataset, open_data
-from posir_train.curve_picture import draw_picture
 from posir_train.evaluation import build_request, name_subset, rank_documents, select_third, significant_loss, wrap_model
-from posir_train.positions import Position
+from posir_train.settings import Position
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from transformers import TrainerControl, TrainerState, TrainingArguments
+
+#: Size of the chart in pixels.
+WIDTH, HEIGHT = 480, 240
+
+
+def draw_before_after(measured: tuple[TaskSummary, TaskSummary], title: str, subject: str) -> Figure:
+    """Return nDCG@10 over position on held-out articles before and after training.
+
+    Args:
+        measured: The base model and the trained one.
+        title: The finding.
+        subject: What was trained.
+    """
+    chart, explanation, seen = compare_curves(measured, ("before", "after"))
+    source = f"Source: {measured[0].profile.queries:,} queries about held-out articles."
+    return Figure("before-after", None, None, add_frame(chart, title, subject, explanation, source, seen))
+
+
+def draw_picture(ranks: DocumentRanks) -> NDArray[np.uint8]:
+    """Return a picture of nDCG@10 over position at all lengths, shape (height, width, 3)."""
+    from PIL import Image
+
+    profile = ranks.profile
+    cells = pool_lengths(ranks, merged=is_sparse(profile.axes, profile.counts.sum(axis=(0, 2))))
+    positions = build_positions(profile.axes)
+    base = with_percentages(build_chart([cell.columns() for cell in cells]))
+    layers = [null_band(base, NULL, positions), *curve(base, positions, alt.ColorValue(COLORS[0]), "rule")]
+    picture = io.BytesIO()
+    alt.layer(*layers).properties(width=WIDTH, height=HEIGHT, background="white").save(picture, format="png")
+    return np.asarray(Image.open(picture).convert("RGB"))
+
 
 logger = logging.getLogger(__name__)
 
@@ -126,12 +164,9 @@ class PositionEvaluator(BaseEvaluator):
     def _append_row(self, folder: Path, row: Mapping[str, float]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         file = folder / self.csv_file
-        begins = not file.exists()
+        headings, _, values = format_csv(row, [row.values()], "\n").partition("\n")
         with file.open("a", encoding="utf-8", newline="") as opened:
-            writer = csv.DictWriter(opened, row, lineterminator="\n")
-            if begins:
-                writer.writeheader()
-            writer.writerow(row)
+            opened.write(values if opened.tell() else f"{headings}\n{values}")
 
     def get_config_dict(self) -> dict[str, Any]:
         """Return what a model card has of the settings."""
@@ -191,7 +226,7 @@ def compute_scores(ranks: DocumentRanks, baseline: DocumentRanks | None = None) 
     observations = Observations.from_ranks(ranks)
     analysis = analyze_group(observations)
     values: dict[str, Any] = {}
-    for name, estimate in zip(ESTIMATES, (analysis.ndcg, analysis.start_to_end, analysis.psi), strict=True):
+    for name, estimate in zip(ESTIMATES, (analysis.ndcg, analysis.position.start_to_end, analysis.psi), strict=True):
         values |= flatten(name, estimate) if estimate else dict.fromkeys(name_ends(name))
     for key, position in zip(THIRDS, Position, strict=True):
         gains = select_third(observations, position)[0]

@@ -19,7 +19,7 @@ from sentence_transformers.base.sampler import DefaultBatchSampler
 
 from posir_tasks.errors import PosirError
 from posir_train.examples import Example
-from posir_train.positions import Position, PositionWeights, QuestionBudget
+from posir_train.settings import Position, PositionWeights, QuestionBudget
 
 #: Last length in characters of each length bin but the longest (Built-in or Learned, section 3.1.1): its bins are 256 to 512,
 #: 512 to 1,024 and so on up to 8,192. Shorter and longer documents, which it does not have, are in the

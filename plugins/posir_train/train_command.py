@@ -54,7 +54,7 @@ def train_command(
     The folder is an ordinary model, for `mteb run -m FOLDER` and all commands here. Its report is in `training/`, and so are
     the settings of the run: `--config FOLDER/training/settings.yaml` repeats it.
     """
-    from posir_train.run import run_training
+    from posir_train.api import run_training
     from posir_train.settings import RunFolder, TrainingSettings
 
     options = {

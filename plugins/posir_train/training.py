@@ -7,48 +7,191 @@ import json
 import math
 import shutil
 import tempfile
-from collections.abc import Callable
-from contextlib import redirect_stderr
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from datasets import Dataset as PairDataset
 from datasets import disable_progress_bars
-from sentence_transformers import SentenceTransformerTrainingArguments
+from pydantic_core import to_jsonable_python
+from safetensors import SafetensorError
+from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer import losses
-from transformers import PrinterCallback
+from torch.utils.data import BatchSampler
+from transformers import PrinterCallback, TrainerCallback
+from transformers.integrations.integration_utils import get_reporting_integration_callbacks
+from transformers.trainer import TRAINER_STATE_NAME, TRAINING_ARGS_NAME
+from transformers.trainer_callback import TrainerState
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from transformers.utils import logging as transformers_logging
 
-from posir_tasks.display.progress import track
+from posir_tasks.display.progress import Advance, track
 from posir_tasks.errors import PosirError
-from posir_tasks.files import PART_SUFFIX, atomic_write, check_writable
+from posir_tasks.files import DISK_FULL, PART_SUFFIX, atomic_write, check_writable
+from posir_tasks.gate import read_json
 from posir_tasks.models.folder import digest_folder, is_model_folder
 from posir_tasks.models.landmarks import LandmarkTransformer
 from posir_tasks.settings_file import dump_settings
 from posir_tasks.sources.opening import Dataset, open_data
 from posir_train.evaluation import Measurement, measure
-from posir_train.examples import Examples
-from posir_train.layout import write_dataset
+from posir_train.examples import Examples, write_dataset
 from posir_train.model import ModelReader, load_base
-from posir_train.pads import PadsLoss
 from posir_train.position_evaluator import CRITERION, PositionEvaluator
-from posir_train.preparation import PreparedData, TrainingData, prepare_data
+from posir_train.preparation import PadsLoss, PreparedData, TrainingData, prepare_data
+from posir_train.sampler import BatchPlan, PositionBatchSampler
 from posir_train.settings import Objective, RunFolder, Select, TrainingSettings
-from posir_train.trainer import (
-    PositionTrainer,
-    StepCounter,
-    anonymize_checkpoints,
-    check_trackers,
-    explain_failures,
-    find_checkpoint,
-    place_best_checkpoint,
-    read_step,
-)
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
+
+#: Free bytes below which an error of writing is one of a full disk.
+ALMOST_FULL = 2**24
+
+
+class PositionTrainer(SentenceTransformerTrainer):
+    """A trainer whose batches follow a plan, and that stops if the loss is not a number."""
+
+    def __init__(self, plan: BatchPlan | None, **options: Any) -> None:
+        self._plan = plan
+        super().__init__(**options)
+
+    def get_batch_sampler(self, dataset: PairDataset, batch_size: int, *args: Any, **options: Any) -> BatchSampler | None:
+        """Return the sampler of the plan; without a plan, sentence-transformers' own."""
+        if self._plan is None:
+            return super().get_batch_sampler(dataset, batch_size, *args, **options)
+        return PositionBatchSampler(dataset, self._plan, batch_size, self.args.seed)
+
+    def compute_loss(self, *args: Any, **options: Any) -> Any:
+        """Compute the loss; raise PosirError if it is not finite, before it changes the weights."""
+        computed = super().compute_loss(*args, **options)
+        loss = computed[0] if isinstance(computed, tuple) else computed
+        if not math.isfinite(loss.item()):
+            raise PosirError(f"the loss is {loss.item()} in step {self.state.global_step + 1}. Lower learning_rate.")
+        return computed
+
+
+def continue_training(trainer: PositionTrainer, checkpoint: Path | None) -> None:
+    """Train from a checkpoint, None for the beginning; one of the last step is loaded.
+
+    From that one, transformers would take a further step unless an epoch ends there.
+    """
+    state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME)) if checkpoint else None
+    if state is None or state.global_step < state.max_steps:
+        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+        return
+    trainer.state = state
+    best = state.best_model_checkpoint if trainer.args.load_best_model_at_end else None
+    trainer._load_from_checkpoint(best or str(checkpoint))
+
+
+class StepCounter(TrainerCallback):
+    """Counts the steps of a training run."""
+
+    def __init__(self, advance: Advance) -> None:
+        self._advance = advance
+
+    def on_step_end(self, *_: object, **__: object) -> None:
+        """Count a step."""
+        self._advance()
+
+
+def check_trackers(names: Sequence[str]) -> None:
+    """Raise PosirError if transformers does not know a tracker, or its package is missing."""
+    try:
+        for callback in get_reporting_integration_callbacks(list(names)):  # type: ignore[no-untyped-call]
+            callback()
+    except (ValueError, RuntimeError, ImportError) as error:
+        raise PosirError(f"trackers: {', '.join(names)}: {error}") from error
+
+
+def read_step(checkpoint: Path | None) -> int:
+    """Return the step of a checkpoint, 0 for none; raise OSError, ValueError or TypeError if it is incomplete."""
+    if checkpoint is None:
+        return 0
+    return int(TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME)).global_step)
+
+
+def find_checkpoint(folder: Path) -> Path | None:
+    """Return the last complete checkpoint in a folder, None if there is none; remove incomplete ones.
+
+    The state of the trainer is the last file that is written.
+    """
+    checkpoints: dict[int, Path] = {}
+    for path in folder.glob(f"{PREFIX_CHECKPOINT_DIR}-*"):
+        try:
+            checkpoints[read_step(path)] = path
+        except (OSError, ValueError, TypeError):
+            shutil.rmtree(path, ignore_errors=True)
+    return checkpoints[max(checkpoints)] if checkpoints else None
+
+
+def place_best_checkpoint(checkpoints: Path, parent: Path) -> None:
+    """Write into the checkpoints in a folder where the best of them is.
+
+    transformers writes its path, which is wrong once the folder is moved, and says how folders of the user are named.
+
+    Args:
+        checkpoints: The folder of the checkpoints.
+        parent: The folder in which the best one is said to be; `Path()` for its name alone.
+    """
+    for file in checkpoints.glob(f"{PREFIX_CHECKPOINT_DIR}-*/{TRAINER_STATE_NAME}"):
+        state = TrainerState.load_from_json(str(file))
+        if best := state.best_model_checkpoint:
+            state.best_model_checkpoint = str(parent / Path(best).name)
+            with atomic_write(file) as temporary:
+                state.save_to_json(str(temporary))
+
+
+def anonymize_checkpoints(checkpoints: Path) -> None:
+    """Remove folders of the user from the checkpoints of a completed run, which can still be continued."""
+    place_best_checkpoint(checkpoints, Path())
+    # The arguments of the run, output folder included, which nothing reads: they are built from the settings.
+    for file in checkpoints.glob(f"{PREFIX_CHECKPOINT_DIR}-*/{TRAINING_ARGS_NAME}"):
+        file.unlink()
+
+
+@contextmanager
+def explain_failures(checkpoints: Path) -> Iterator[None]:
+    """Turn errors of training into a PosirError that says what happened, what to do, and which checkpoint is complete."""
+    try:
+        yield
+    except PosirError as error:
+        raise PosirError(
+            f"Training stopped: {error} Choose another --output for other settings. {_describe_checkpoint(checkpoints)}."
+        ) from error
+    except torch.OutOfMemoryError as error:
+        raise PosirError(
+            "Training stopped: the GPU has not enough memory. Lower mini_batch_size (for steps, with the loss "
+            "CachedMultipleNegativesRankingLoss) and run the same command with --resume; or choose a lower batch_size or "
+            f"window, and another --output. {_describe_checkpoint(checkpoints)}."
+        ) from error
+    except (OSError, RuntimeError, SafetensorError) as error:
+        if not _is_disk_full(error, checkpoints):
+            raise
+        raise PosirError(
+            f"Training stopped: {checkpoints}: not enough disk space. Free some, and run the same command with --resume. "
+            f"{_describe_checkpoint(checkpoints)}."
+        ) from error
+
+
+def _is_disk_full(error: BaseException, folder: Path) -> bool:
+    """Return whether an error is one of a full disk; PyTorch and safetensors do not keep the system's error number."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno in DISK_FULL
+    if any(f"{text} {number}" in str(error) for text in ("os error", "code:") for number in DISK_FULL):
+        return True
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    return "write" in str(error).lower() and shutil.disk_usage(existing).free < ALMOST_FULL
+
+
+def _describe_checkpoint(folder: Path) -> str:
+    checkpoint = find_checkpoint(folder)
+    return f"The last checkpoint, {checkpoint}, is complete" if checkpoint else "There is no checkpoint yet"
+
 
 BEFORE_FILE = "before.json"
 #: Names of the scores that checkpoints are compared by.
@@ -108,7 +251,7 @@ def train(settings: TrainingSettings, folder: RunFolder, data: Examples, *, resu
         with track("Training", count_steps(settings, prepared.training) - read_step(checkpoint)) as advance:
             trainer.add_callback(StepCounter(advance))
             place_best_checkpoint(folder.checkpoints, folder.checkpoints)
-            trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+            continue_training(trainer, checkpoint)
         best = trainer.state.best_global_step if settings.chosen in METRICS else None
         step = best or trainer.state.global_step
         after = measure(model, held_out, settings.mini_batch_size)
@@ -129,9 +272,8 @@ def record_settings(settings: TrainingSettings, data: Examples) -> dict[str, Any
     base = Path(settings.model).expanduser()
     weights = digest_folder(base) if is_model_folder(base) else None
     texts = open_data(settings.texts).find_revision() if settings.texts is not None else None
-    recorded: dict[str, Any] = json.loads(
-        json.dumps(settings.to_json() | {"data_revision": data.revision, "texts_revision": texts, "model_digest": weights})
-    )
+    revisions = {"data_revision": data.revision, "texts_revision": texts, "model_digest": weights}
+    recorded: dict[str, Any] = to_jsonable_python(settings.to_json() | revisions)
     return recorded
 
 
@@ -148,7 +290,7 @@ def check_folder(settings: TrainingSettings, folder: RunFolder, data: Examples, 
             unfinished = " Continue it with --resume, or choose" if file.exists() else " Choose"
             raise PosirError(f"{folder.output}: not empty.{unfinished} another --output.")
     elif file.exists():
-        stated, known = record_settings(settings, data), json.loads(file.read_text(encoding="utf-8"))
+        stated, known = record_settings(settings, data), read_json(file)
         changed = sorted(name for name in stated.keys() | known.keys() if stated.get(name) != known.get(name))
         if changed:
             raise PosirError(
@@ -166,7 +308,7 @@ def _measure_before(settings: TrainingSettings, folder: RunFolder, data: Dataset
     """Measure the base model; what an earlier start of the run measured is read again."""
     file = folder.work_folder / BEFORE_FILE
     if file.exists():
-        return Measurement.from_json(json.loads(file.read_text(encoding="utf-8")))
+        return Measurement.from_json(read_json(file))
     with track("Measuring the base model"):
         measured = measure(model, data, settings.mini_batch_size)
     _write_text(file, json.dumps(measured.to_json()))

@@ -1,23 +1,26 @@
-"""`posir doctor`: check the installation."""
+"""`posir.doctor`: check the installation."""
 
 import os
 import platform
 import site
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-import typer
 from rich.console import Console
 
+from posir_tasks.display.presentation import Presentable
 from posir_tasks.display.progress import track
+from posir_tasks.display.sections import DisplaySection
+from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.errors import PosirError, summarize_error
-from posir_tasks.host.failures import failures
+from posir_tasks.host.failures import describe_untested, failures
 from posir_tasks.host.private_names import PRIVATE_NAMES, TASKS_REGISTRY
 from posir_tasks.plugin_api.manager import loaded_plugins
+from posir_tasks.public import public
 from posir_tasks.sources.posir import REPO_ID
 from posir_tasks.sources.posq import FINEWEB_REPO_ID, SQUAD_REPO_ID
 from posir_tasks.sources.repository import DATA_VARIABLE, check_environment, data_folder, locate_dataset
@@ -33,6 +36,10 @@ SKIPPED_WHEN = (
 )
 
 
+#: Mark and style of what passed, what failed, and information.
+MARKS = {True: ("✓", "green"), False: ("✗", "red"), None: ("·", "dim")}
+
+
 @dataclass(frozen=True)
 class CheckResult:
     """One line of the report."""
@@ -42,17 +49,56 @@ class CheckResult:
     text: str
 
 
-def doctor() -> None:
-    """Check the installation: versions, autoload, tasks, plugins, access to the data; exit 1 if any check fails."""
-    console = Console(highlight=False, soft_wrap=True)
+@dataclass(frozen=True, repr=False)
+class Diagnosis(Presentable):
+    """The outcome of all checks of an installation."""
+
+    findings: tuple[CheckResult, ...]
+
+    @property
+    def title(self) -> str:
+        """Subject in a few words."""
+        return "Installation of posir"
+
+    @property
+    def exit_status(self) -> int:
+        """1 if any check fails."""
+        return int(any(finding.passed is False for finding in self.findings))
+
+    def sections(self) -> Sequence[DisplaySection]:
+        """Return a table with a line for each finding."""
+        rows = tuple((MARKS[finding.passed][0], finding.text) for finding in self.findings)
+        return (DisplaySection(tables=(Table(build_columns(("", "Finding")), rows),)),)
+
+    def records(self) -> Sequence[CheckResult]:
+        """Return the findings."""
+        return self.findings
+
+    def print_on(self, console: Console, *, explain: bool = False) -> None:  # noqa: ARG002
+        """Print a line for each finding, whatever the width of the terminal."""
+        for finding in self.findings:
+            mark, style = MARKS[finding.passed]
+            console.print(f"[{style}]{mark}[/] ", end="", soft_wrap=True)
+            console.print(finding.text, markup=False, soft_wrap=True)
+
+
+@public()
+def doctor() -> Diagnosis:
+    """Check the installation: versions, autoload, tasks, plugins, access to the data; exit 1 if any check fails.
+
+    Returns:
+        The findings; `exit_status` is 1 if any check fails.
+
+    Raises:
+        PosirError: Never.
+
+    Examples:
+        >>> import posir
+        >>> print(posir.doctor())  # doctest: +SKIP
+        ✓ tasks: mteb knows 26 of 26
+    """
     with track("Checking"):
-        findings = [finding for check in CHECKS for finding in run_check(check)]
-    marks = {True: "[green]✓[/]", False: "[red]✗[/]", None: "[dim]·[/]"}
-    for finding in findings:
-        console.print(f"{marks[finding.passed]} ", end="")
-        console.print(finding.text, markup=False)
-    if any(finding.passed is False for finding in findings):
-        raise typer.Exit(1)
+        return Diagnosis(tuple(finding for check in CHECKS for finding in run_check(check)))
 
 
 def run_check(check: Callable[[], Iterator[CheckResult]]) -> list[CheckResult]:
@@ -87,6 +133,8 @@ def check_mteb() -> Iterator[CheckResult]:
     """Report which of mteb's internals posir could not patch or find, and what does not work without them."""
     import mteb  # noqa: F401
 
+    if newer := describe_untested():
+        yield CheckResult(None, newer)
     for failure in failures:
         yield CheckResult(False, f"mteb could not be patched: {failure}")
     for name in PRIVATE_NAMES:

@@ -14,6 +14,7 @@ from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.plugin_api import Command
 from posir_tasks.plugin_api.manager import loaded_plugins
 from posir_tasks.plugin_api.panels import BIAS, EXTEND, PANELS, RUN
+from posir_tasks.public import DECLARATION
 
 logger = logging.getLogger(__name__)
 
@@ -21,35 +22,53 @@ OWN_COMMANDS = (
     Command("mteb", "posir_tasks.command.mteb_command:app", "Call mteb, as in posir mteb run -t PosIR-Mini -m MODEL.", BIAS),
     Command("tasks", "posir_tasks.command.tasks:tasks", "List the tasks that `mteb run -t` accepts.", RUN),
     Command("doctor", "posir_tasks.command.doctor:doctor", "Check the installation, plugins and access to data.", EXTEND),
-    Command(
-        "rescore", "posir_tasks.command.rescore:rescore_command", "Recompute scores of saved results without the model.", EXTEND
-    ),
+    Command("rescore", "posir_tasks.command.rescore:rescore", "Recompute scores of saved results without the model.", EXTEND),
 )
+
+
+#: What `posir --help` says of groups of commands.
+GROUPS = {"study": "Study probes over models, samples of data, domains and translations."}
+#: Commands that have moved: what is typed instead.
+MOVED = {
+    "check-results": "posir submit RESULTS --dry-run",
+    "plan": "posir run --plan",
+    "score-chunks": "posir score --model MODEL --chunker MODULE:FUNCTION --data DATA --k 5",
+    "correlate": "posir study correlate",
+    "probe-groups": "posir study probe-groups",
+    "subset-validity": "posir study subset-validity",
+    "domain-similarity": "posir study domain-similarity",
+    "build rate-translations": "posir study rate-translations",
+}
 
 
 class LazyCommand(TyperCommand):
     """Stands for a declared command in help, and is replaced by the command itself when it is called."""
 
     def __init__(self, declared: Command) -> None:
-        super().__init__(declared.name, help=declared.summary, rich_help_panel=declared.panel)
+        super().__init__(declared.name.rpartition(" ")[2], help=declared.summary, rich_help_panel=declared.panel)
         self.declared = declared
 
-    def load(self) -> Any:
-        """Import the command.
-
-        Returns:
-            A command of Click, or a group of them.
+    def find(self) -> Any:
+        """Import what was declared.
 
         Raises:
             PosirError: It cannot be imported.
         """
         try:
-            target = resolve_name(self.declared.target)
+            return resolve_name(self.declared.target)
         except (ImportError, AttributeError) as error:
             raise PosirError(
                 f"`posir {self.declared.name}` cannot be imported from {self.declared.target}: {summarize_error(error)}. "
                 "Install the package that it is part of again."
             ) from error
+
+    def load(self) -> Any:
+        """Return the command of Click, or a group of them, that the declaration stands for; see `find`."""
+        target = self.find()
+        if hasattr(target, DECLARATION):
+            from posir_tasks.command.function_command import build_command
+
+            target = build_command(target)
         if not isinstance(target, typer.Typer):
             app = typer.Typer(add_completion=False)
             app.command(self.declared.name)(target)
@@ -62,11 +81,28 @@ class LazyCommand(TyperCommand):
 
 
 class LazyGroup(TyperGroup):
-    """The commands of posir and of all plugins, in the order of their panels."""
+    """The commands of posir and of all plugins, in the order of their panels; `study correlate` is a command of a group."""
 
     def __init__(self, **attributes: Any) -> None:
-        commands = {command.name: LazyCommand(command) for command in declared_commands()}
+        commands: dict[str, Any] = {}
+        for command in declared_commands():
+            group, _, name = command.name.rpartition(" ")
+            if group and group not in commands:
+                commands[group] = TyperGroup(name=group, help=GROUPS.get(group), rich_help_panel=command.panel)
+            members = commands[group].commands if group else commands
+            members[name] = LazyCommand(command)
         super().__init__(**attributes | {"commands": commands})
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that arguments name.
+
+        Raises:
+            PosirError: It has moved.
+        """
+        moved = [old for old in (args[0], " ".join(args[:2])) if old in MOVED and old not in self.commands]
+        if moved:
+            raise PosirError(f"`posir {moved[0]}` is now `{MOVED[moved[0]]}`.")
+        return super().resolve_command(ctx, args)
 
 
 def declared_commands() -> list[Command]:

@@ -1,14 +1,14 @@
-"""The exit status of a check that cannot be decided, so that it is not taken for one that fails."""
+"""The end of a command by an error: a message and an exit status, of their own for a check that cannot be decided."""
 
 from __future__ import annotations
 
 import logging
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import typer
-
-from posir_tasks.command.app import report_errors
 
 #: Exit status if a check cannot be decided; typer has the same one for wrong options.
 UNDECIDED = 2
@@ -27,3 +27,35 @@ def undecided_on_error() -> Iterator[None]:
     except Exception:
         logger.exception("an unexpected error, which is no verdict")
         raise typer.Exit(UNDECIDED) from None
+
+
+@contextmanager
+def report_errors(status: int = 1) -> Iterator[None]:
+    """Report a user's mistake and a full disk on the error stream, and exit with a status."""
+    from posir_tasks.errors import PosirError
+    from posir_tasks.files import DISK_FULL
+
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except PosirError as error:
+        exit_with(str(error), status)
+    except OSError as error:
+        if error.errno not in DISK_FULL:
+            raise
+        # Python flushes standard output at exit, and would fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        exit_with(f"{error.filename or 'standard output'}: not enough disk space ({error.strerror}). Free some space.", status)
+
+
+def exit_with(message: str, status: int) -> None:
+    """Print an error and exit with a status."""
+    from rich.console import Console
+    from rich.text import Text
+
+    from posir_tasks.display.wording import escape_controls
+
+    Console(stderr=True).print(Text.assemble(("error", "bold red"), f": {escape_controls(message)}"), soft_wrap=True)
+    sys.exit(status)

@@ -2,7 +2,9 @@
 
 import codecs
 import io
+import os
 import sys
+from pathlib import Path
 
 #: Substitutes of the same width, so that tables stay aligned.
 SUBSTITUTES = {
@@ -24,7 +26,10 @@ def substitute(error: UnicodeError) -> tuple[str, int]:
 
 
 def make_output_encodable() -> None:
-    """Let standard output and error substitute what their encoding lacks."""
+    """Let standard output and error substitute what their encoding lacks; a stream that is closed becomes the null device."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
     codecs.register_error(HANDLER, substitute)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

@@ -71,6 +71,15 @@ class Presentable(ABC):
         """Return all further paragraphs, for a page and `--explain`."""
         return ()
 
+    def warnings(self) -> Sequence[str]:
+        """Return what the command says on the error stream, a line each."""
+        return ()
+
+    @property
+    def exit_status(self) -> int:
+        """Exit status of the command: 0, or 1 if a check fails, 2 if it cannot be decided."""
+        return 0
+
     def to_polars(self) -> pl.DataFrame:
         """Return the rows as a polars DataFrame; an estimate `x` has the columns `x`, `x_low` and `x_high`."""
         return build_frame(self.records())
@@ -194,8 +203,31 @@ def _abbreviate(table: Table | None) -> list[str]:
     return [*lines, *([f"... and {pluralize(omitted, 'row')} more; print it to see all"] if omitted else [])]
 
 
-def present(shown: Presentable, format_: OutputFormat, *, explain: bool = False) -> None:
-    """Print what a function returned on standard output; a terminal shows all explanations only if asked to."""
+class SectionPrinter:
+    """Prints the sections of what is known so far, each once."""
+
+    def __init__(self) -> None:
+        self.printed = 0
+        """Number of sections that are printed."""
+
+    def print_new(self, known: Presentable) -> None:
+        """Print the sections that are not printed yet."""
+        console, sections = Console(highlight=False), known.sections()
+        for section in sections[self.printed :]:
+            section.print_on(console)
+        self.printed = len(sections)
+        console.file.flush()
+
+
+def present(shown: Presentable, format_: OutputFormat, *, explain: bool = False, printed: int = 0) -> None:
+    """Print what a function returned on standard output; a terminal shows all explanations only if asked to.
+
+    Args:
+        shown: What it returned.
+        format_: The format.
+        explain: Whether a terminal shows all explanations.
+        printed: Sections that a terminal shows already.
+    """
     match format_:
         case OutputFormat.JSON:
             typer.echo(shown.to_json())
@@ -206,7 +238,12 @@ def present(shown: Presentable, format_: OutputFormat, *, explain: bool = False)
             typer.echo("\n\n".join([*(section.to_markdown() for section in shown.sections()), *paragraphs]))
         case OutputFormat.TEXT:
             console = Console(highlight=False)
-            shown.print_on(console, explain=explain)
+            if printed:
+                for section in shown.sections()[printed:]:
+                    section.print_on(console)
+                shown.print_legend(console, explain=explain)
+            else:
+                shown.print_on(console, explain=explain)
             print_hint(console, shown, explain=explain)
 
 

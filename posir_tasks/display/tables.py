@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import re
 import sys
@@ -34,6 +36,9 @@ INSEPARABLE = re.compile(
     r"(?:[-+]?[\d.,]+ (?:% )?)?\[[-+\d.]+, [-+\d.]+\]|\d %|\bp <?[\d.]+|\b1 - |\S+ \([-+][\d.]+\)"
     r"|\d (?:points|[A-Z]{3})\b"
 )
+#: A cell that a spreadsheet would run: it begins with an operator, also at full width, or with a white space that is trimmed
+#: before one is looked for. A number with a sign is none.
+FORMULA = re.compile(r"(?![-+]\d*\.?\d+(?:[eE][-+]?\d+)?$)[=+@\t\r\n\-\uff1d\uff0b\uff20\uff0d]")
 NO_BREAK = "\N{NO-BREAK SPACE}"
 LATEX_SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -195,10 +200,27 @@ def build_frame(records: Iterable[Any]) -> pl.DataFrame:
 
 def to_csv(records: Iterable[Any]) -> str:
     """Return dataclasses or mappings of the same fields as CSV, as `build_frame` arranges them."""
-    import polars as pl
-    import polars.selectors as cs
+    frame = build_frame(records)
+    return format_csv(frame.columns, frame.iter_rows(), "\n") if frame.columns else "\n"
 
-    return build_frame(records).with_columns(cs.string().map_elements(escape_controls, pl.String)).write_csv()
+
+def format_csv(headings: Iterable[str], rows: Iterable[Iterable[Any]], end: str = "\r\n") -> str:
+    """Return rows below headings as CSV that a spreadsheet shows as it is; all CSV of posir is written here.
+
+    Text that would be run as a formula begins with an apostrophe, and control characters are escaped. Numbers have all digits;
+    None is an empty cell, and booleans are `true` and `false`.
+    """
+    text = io.StringIO()
+    csv.writer(text, lineterminator=end).writerows([_csv_cell(cell) for cell in row] for row in (headings, *rows))
+    return text.getvalue()
+
+
+def _csv_cell(cell: Any) -> Any:
+    if isinstance(cell, bool):
+        return str(cell).lower()
+    if not isinstance(cell, str):
+        return "NaN" if cell != cell else cell
+    return f"'{escape_controls(cell)}" if FORMULA.match(cell) else escape_controls(cell)
 
 
 def to_json(document: object) -> str:

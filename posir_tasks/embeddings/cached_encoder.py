@@ -24,7 +24,6 @@ from posir_tasks.embeddings.arrow_files import Keys
 from posir_tasks.embeddings.cache import EmbeddingCache
 from posir_tasks.embeddings.format import EmbeddingFormat, to_rows
 from posir_tasks.embeddings.key import EmbeddingKey, build_embedding_key, digest_weights
-from posir_tasks.embeddings.wrapped_encoder import WrappedEncoder
 from posir_tasks.evidence import Integers
 from posir_tasks.files import atomic_write
 
@@ -60,6 +59,22 @@ def reset_process_state() -> None:
     """Close all caches and forget which warnings were given, as in a new process."""
     _cache_in.cache_clear()
     _warn_once.cache_clear()
+
+
+class WrappedEncoder:
+    """Base of encoders that compute embeddings with another encoder."""
+
+    def __init__(self, base: EncoderProtocol) -> None:
+        self.base = base
+        self.mteb_model_meta = base.mteb_model_meta
+
+    def similarity(self, embeddings1: Array, embeddings2: Array) -> Array:
+        """Compare embeddings with the similarity of the other encoder."""
+        return self.base.similarity(embeddings1, embeddings2)
+
+    def similarity_pairwise(self, embeddings1: Array, embeddings2: Array) -> Array:
+        """Compare pairs of embeddings with the similarity of the other encoder."""
+        return self.base.similarity_pairwise(embeddings1, embeddings2)
 
 
 class CachedEncoder(WrappedEncoder):

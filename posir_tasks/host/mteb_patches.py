@@ -1,4 +1,8 @@
-"""The patches: what posir adds to each module of mteb. The import hook applies them when mteb is imported."""
+"""The patches: what posir adds to each module of mteb. The import hook applies them when mteb is imported.
+
+Each patch stands alone: it imports what it needs itself, checks first that mteb has the names and parameters that it relies on,
+and what it adds steps aside at the first sign of another mteb, so that mteb does what it would do without posir.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +10,38 @@ import logging
 import re
 import sys
 from collections import ChainMap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import wraps
+from inspect import signature
 from itertools import chain
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from posir_tasks.errors import PosirError
-from posir_tasks.host.failures import record_failure
+from posir_tasks.host.failures import record_failure, step_aside, warn_untested
 from posir_tasks.host.private_names import BENCHMARK_REGISTRY, MODEL_REGISTRY
-from posir_tasks.models.hub import explain_missing_description, explain_missing_weights
-from posir_tasks.models.padding import ensure_padding
-from posir_tasks.models.registry import ModelRegistry
-from posir_tasks.models.run_settings import apply_run_settings, without_run_settings
-from posir_tasks.tasks.catalog import builtin_tasks, find_language_task, language_tasks, plugin_tasks
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
     from mteb.models.models_protocols import MTEBModels
 
 logger = logging.getLogger(__name__)
+
+#: Package in which transformers imports code of repositories.
+REPOSITORY_CODE = "transformers_modules."
+
+
+def check_parameters(function: Callable[..., Any], *names: str) -> Callable[..., Any]:
+    """Return a function of mteb that takes parameters of these names first.
+
+    Raises:
+        PosirError: It does not.
+    """
+    parameters = [name for name in signature(function).parameters if name not in ("self", "cls")]
+    if parameters[: len(names)] != [*names]:
+        raise PosirError(f"{function.__qualname__} takes {', '.join(parameters)} instead of {', '.join(names)}")
+    return function
 
 
 def add_tasks(module: ModuleType) -> None:
@@ -34,8 +50,14 @@ def add_tasks(module: ModuleType) -> None:
     Args:
         module: `mteb.get_tasks`.
     """
+    from posir_tasks.tasks.catalog import builtin_tasks, plugin_tasks
+
+    def create_builtin_tasks() -> dict[str, type[Any]]:
+        warn_untested()
+        return builtin_tasks()
+
     # A ChainMap only writes to its first mapping.
-    ours = (LazyTasks(builtin_tasks), LazyTasks(plugin_tasks), LanguageTasks())
+    ours = (LazyTasks(create_builtin_tasks), LazyTasks(plugin_tasks), LanguageTasks())
     registry = Registry(module._TASKS_REGISTRY, *ours)  # type: ignore[arg-type]
     replace_everywhere("_TASKS_REGISTRY", module._TASKS_REGISTRY, registry)
     replace_everywhere("TASK_LIST", module.TASK_LIST, TaskList(registry))
@@ -61,6 +83,8 @@ def add_model_references(module: ModuleType) -> None:
     Args:
         module: `mteb.models.model_implementations`.
     """
+    from posir_tasks.models.registry import ModelRegistry
+
     replace_everywhere("MODEL_REGISTRY", module.MODEL_REGISTRY, ModelRegistry(module.MODEL_REGISTRY))
 
 
@@ -72,23 +96,53 @@ def explain_missing_models(module: ModuleType) -> None:
     Args:
         module: `mteb.models.model_meta`.
     """
-    meta = module.ModelMeta
-    load_model, from_hub = meta.load_model, meta.from_hub
+    from posir_tasks.models.hub import explain_missing_description, explain_missing_weights
+    from posir_tasks.models.run_settings import apply_run_settings, without_run_settings
+
+    meta, patch = module.ModelMeta, explain_missing_models.__name__
+    load_model, from_hub = meta.load_model, check_parameters(meta.from_hub, "model")
 
     @wraps(load_model)
     def load_or_explain(self: ModelMeta, *arguments: Any, **options: Any) -> MTEBModels:
-        with explain_missing_weights(self):
-            model: MTEBModels = load_model(without_run_settings(self), *arguments, **options)
-        ensure_padding(model)
-        return apply_run_settings(model)
+        context: AbstractContextManager[None] = step_aside(patch, explain_missing_weights, self, otherwise=nullcontext())
+        described, loaded = step_aside(patch, without_run_settings, self, otherwise=self), find_repository_code()
+        with context:
+            model: MTEBModels = load_model(described, *arguments, **options)
+        step_aside(patch, say_repository_code, self, loaded, otherwise=None)
+        step_aside(patch, ensure_padding, model, otherwise=None)
+        return step_aside(patch, apply_run_settings, model, otherwise=model)
 
     @wraps(from_hub)
     def describe_or_explain(model: str, *arguments: Any, **options: Any) -> ModelMeta:
-        with explain_missing_description(model, MODEL_REGISTRY.resolve()):
+        with explain_missing_description(model, () if MODEL_REGISTRY.is_missing() else MODEL_REGISTRY.resolve()):
             described: ModelMeta = from_hub(model, *arguments, **options)
         return described
 
     meta.load_model, meta.from_hub = load_or_explain, staticmethod(describe_or_explain)
+
+
+def ensure_padding(model: Any) -> None:
+    """Let a tokenizer without a padding token, such as GPT-2's, pad with its token for the end of a text.
+
+    The attention mask leaves padding out of every embedding, so that it does not matter which token it is.
+
+    Args:
+        model: A model of mteb; nothing happens if it has no tokenizer of transformers here.
+    """
+    tokenizer: Any = getattr(getattr(model, "model", model), "tokenizer", None)
+    if getattr(tokenizer, "pad_token", "") is None and getattr(tokenizer, "eos_token", None) is not None:
+        tokenizer.pad_token = tokenizer.eos_token
+
+
+def find_repository_code() -> set[str]:
+    """Return the loaded modules of Python that are code of model repositories."""
+    return {name for name in sys.modules if name.startswith(REPOSITORY_CODE)}
+
+
+def say_repository_code(meta: ModelMeta, before: Collection[str]) -> None:
+    """Say in one line that a registered model has run code of its repository, which mteb allows it to."""
+    if find_repository_code() - {*before} and not hasattr(meta.loader, "reference"):
+        logger.warning("%s ran code of its repository at revision %s, as mteb registers it.", meta.name, meta.revision)
 
 
 def make_saving_safe(module: ModuleType) -> None:
@@ -99,9 +153,11 @@ def make_saving_safe(module: ModuleType) -> None:
     """
     from posir_tasks.host.result_saving import process_saver, tolerate_damage
 
-    results = module.ResultCache
-    results.save_to_cache = process_saver().make_safe(results.save_to_cache)
-    results.load_task_result = tolerate_damage(results.load_task_result)
+    results, result = module.ResultCache, ("model_name", "model_revision")
+    check_parameters(results.get_task_result_path, "task_name", *result)
+    save = process_saver().make_safe(check_parameters(results.save_to_cache, "task_result", *result))
+    load = tolerate_damage(check_parameters(results.load_task_result, "task_name", *result))
+    results.save_to_cache, results.load_task_result = save, load
 
 
 def replace_everywhere(name: str, before: object, after: object) -> None:
@@ -144,9 +200,11 @@ class LanguageTasks(Mapping[str, type[Any]]):
 
     def __getitem__(self, name: str) -> type[Any]:
         try:
+            from posir_tasks.tasks.catalog import find_language_task
+
             task = find_language_task(name)
         except Exception as error:
-            record_failure(find_language_task.__name__, error)
+            record_failure("find_language_task", error)
             task = None
         if task is None:
             raise KeyError(name)
@@ -154,11 +212,13 @@ class LanguageTasks(Mapping[str, type[Any]]):
 
     def __iter__(self) -> Iterator[str]:
         try:
+            from posir_tasks.tasks.catalog import language_tasks
+
             return iter(language_tasks())
         except PosirError as error:
             logger.warning("%s", error)
         except Exception as error:
-            record_failure(language_tasks.__name__, error)
+            record_failure("language_tasks", error)
         return iter(())
 
     def __len__(self) -> int:

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from posir_tasks.errors import hide_tracebacks, summarize_error
 from posir_tasks.files import PART_SUFFIX, atomic_write, explain_disk_full, folder_lock, remove_stale_parts
+from posir_tasks.host.failures import step_aside
 from posir_tasks.host.private_names import TASKS_REGISTRY
 from posir_tasks.host.saved_results import UNREADABLE, merge_into_file, select_present
 from posir_tasks.sources.repository import DataState
@@ -195,6 +196,10 @@ def tolerate_damage(load: Callable[..., TaskResult | None]) -> Callable[..., Tas
 
 def is_position_task(name: str) -> bool:
     """Return whether mteb finds a task of posir, of a plugin or from `PositionTask.from_folder` by this name."""
+    return step_aside("make_saving_safe", _find_position_task, name, otherwise=False)
+
+
+def _find_position_task(name: str) -> bool:
     from posir_tasks.host.retrieval_task import RetrievalTask
 
     return not TASKS_REGISTRY.is_missing() and issubclass(TASKS_REGISTRY.resolve().get(name, object), RetrievalTask)

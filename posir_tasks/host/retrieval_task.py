@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mteb.abstasks.retrieval import AbsTaskRetrieval
 
+from posir_tasks.gate import read_json
 from posir_tasks.host.private_names import EVALUATE_SUBSET
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class RetrievalTask(AbsTaskRetrieval):
         file, meta = folder / self.prediction_file_name, model.mteb_model_meta
         predictions: dict[str, Any] = {FIRST_STAGE_KEY: {"model_name": meta.name, "revision": meta.revision}}
         if file.exists():
-            predictions = json.loads(file.read_text(encoding="utf-8"))
+            predictions = read_json(file)
         predictions.setdefault(run.hf_subset, {})[run.hf_split] = results
         file.write_text(json.dumps(predictions), encoding="utf-8")
 
@@ -65,7 +66,7 @@ class RetrievalTask(AbsTaskRetrieval):
         super().convert_to_reranking(top_ranked_path, top_k)
         file = Path(top_ranked_path)
         file = file / self.prediction_file_name if file.is_dir() else file
-        self.top_k, self.first_stage_model = top_k, json.loads(file.read_text(encoding="utf-8"))[FIRST_STAGE_KEY]
+        self.top_k, self.first_stage_model = top_k, read_json(file)[FIRST_STAGE_KEY]
         return self
 
     def evaluate(self, *args: Any, prediction_folder: Path | None = None, **kwargs: Any) -> Mapping[str, ScoresDict]:

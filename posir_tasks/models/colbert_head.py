@@ -57,7 +57,9 @@ class ColbertHeadLoader:
         folder = self.base.loader.folder if isinstance(self.base.loader, FolderLoader) else None
         weights = _read_head(folder or str(self.base.name), revision)
         # A folder's revision is a digest and not one of the Hub.
-        source = {} if folder else {"revision": revision}
+        source: dict[str, Any] = {} if folder else {"revision": revision}
+        # Without `trust_remote_code`, transformers asks on the terminal whether code of the model may run.
+        source["trust_remote_code"] = False
         kwargs = {part: dict(source) for part in ("model_kwargs", "processor_kwargs", "config_kwargs")}
         transformer = Transformer(str(folder or self.base.name), **kwargs)
         vector_size, hidden_size = weights["weight"].shape

@@ -1,12 +1,22 @@
-"""A connection to a server with an OpenAI-compatible API: key, retries, and what an error means for the user."""
+"""A connection to a server with an OpenAI-compatible API: key, retries, limits of answers, and what an error means.
+
+Embeddings, rerankers and language models are asked through it alone. An answer is read within limits of size (decompressed) and
+time, and texts never follow a redirect to another server.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import math
 import os
-from collections.abc import Iterator, Sequence
+import threading
+import time
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cached_property
+from importlib import import_module
 from typing import Any
 
 import openai
@@ -22,6 +32,19 @@ NO_KEY = "none"
 RETRIES = 10
 #: Most retries of a connection that is opened now.
 FIRST_RETRIES: ContextVar[int] = ContextVar("FIRST_RETRIES", default=RETRIES)
+#: Seconds in which a connection must be made, and in which something of an answer must come.
+CONNECT_SECONDS, ANSWER_SECONDS = 5.0, 600.0
+#: An answer must be complete within this multiple, however steadily it comes. It is not asked for again.
+COMPLETE_FACTOR = 2
+#: Most bytes of an answer, decompressed: vectors of 2,048 texts.
+MAX_ANSWER = 2**28
+#: Most redirects of a request, all within one server.
+MAX_REDIRECTS = 3
+#: Seconds to wait where a limit is exceeded and the server does not say how long: the first and the longest; the longest that
+#: a server may ask for.
+FIRST_WAIT, LONGEST_WAIT, LONGEST_ASKED = 0.5, 8.0, 120.0
+#: Status and extension of what stands for an answer that was not read.
+UNREAD_STATUS, UNREAD = 598, "unread"
 #: Most characters of a server's message that are shown.
 MAX_MESSAGE = 500
 #: Most values of a list that are shown.
@@ -38,7 +61,8 @@ class Connection:
             address: Base address of the API, which usually ends in `/v1`.
             key_variable: Environment variable with the key.
             retries: How often a request is repeated after a failure that may pass.
-            timeout: Seconds to wait for an answer; None for the client's default, ten minutes.
+            timeout: Seconds in which something of an answer must come, and half of those in which it must be complete; None for
+                ten minutes.
 
         Raises:
             PosirError: The key cannot be sent in a header.
@@ -48,7 +72,7 @@ class Connection:
             raise PosirError(f"the key in {key_variable} has characters that HTTP does not allow. Set it again.")
         retries = min(retries, FIRST_RETRIES.get())
         self._key, self._key_variable, self._retries = key, key_variable, retries
-        wait = openai.NOT_GIVEN if timeout is None else timeout
+        wait = openai.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS) if timeout is None else timeout
         self._options: dict[str, Any] = {
             "api_key": key or NO_KEY,
             "base_url": address,
@@ -59,24 +83,34 @@ class Connection:
     @cached_property
     def client(self) -> openai.OpenAI:
         """The client, for any number of threads."""
-        return openai.OpenAI(**self._options)
+        return openai.OpenAI(**self._options, http_client=self._http)
+
+    @cached_property
+    def _http(self) -> _LimitedClient:
+        client = _LimitedClient()
+        client.limit_waits = RETRIES - self._retries
+        return client
 
     @contextmanager
     def limit_retries(self, retries: int) -> Iterator[None]:
-        """Repeat a failed request at most so often while the context is open."""
-        usual, self._retries = self._retries, retries
-        self.client.max_retries = retries
+        """Repeat a failed request at most so often while the context is open; where a limit is exceeded, as often as ever."""
+        usual = self._retries
         try:
+            self._set_retries(retries)
             yield
         finally:
-            self._retries = self.client.max_retries = usual
+            self._set_retries(usual)
+
+    def _set_retries(self, retries: int) -> None:
+        self._retries = self.client.max_retries = retries
+        self._http.limit_waits = RETRIES - retries
 
     def open_async_client(self) -> openai.AsyncOpenAI:
         """Return a client for one event loop, which has to be closed there; it needs the package aiohttp.
 
         With aiohttp, a request takes half the processor time that it takes with the client's own transport in threads.
         """
-        return openai.AsyncOpenAI(**self._options, http_client=openai.DefaultAioHttpClient())
+        return openai.AsyncOpenAI(**self._options, http_client=_LimitedAsyncClient())
 
     def explain(self, error: openai.OpenAIError, *, advice: str) -> str:
         """Return what a failed request means and what to do, with the server's own message.
@@ -90,6 +124,8 @@ class Connection:
             return f"no answer after {attempts} attempts ({self.redact(error.__cause__ or error)}). Is the server running?"
         if not isinstance(error, openai.APIStatusError):
             return f"the server's answer cannot be read ({self.redact(error)})."
+        if unread := error.response.extensions.get(UNREAD):
+            return f"the server's answer is refused: it {unread}."
         status = self.redact(error.message)
         match error.status_code:
             case 401 | 403:
@@ -101,7 +137,7 @@ class Connection:
             case 400 | 413 | 422:
                 return f"the server refuses a request ({status}). {advice}"
             case 429:
-                return f"the server's limit is still exceeded after up to {attempts} attempts ({status}). Run again later."
+                return f"the server's limit is still exceeded after all attempts ({status}). Run again later."
             case _:
                 return f"the server failed up to {attempts} times ({status})."
 
@@ -109,13 +145,176 @@ class Connection:
         try:
             models = self.client.with_options(max_retries=0, timeout=10).models.list().data
             return f" Its models: {self.redact(shorten([model.id for model in models]))}."
-        except (openai.OpenAIError, TypeError, ValueError, AttributeError):
+        except (openai.OpenAIError, TypeError, ValueError, AttributeError, RecursionError):
             return ""
 
     def redact(self, message: object) -> str:
         """Return a message without the key, on one line, of limited length."""
         text = str(message).replace(self._key, "***") if self._key else str(message)
         return " ".join(text.split())[:MAX_MESSAGE]
+
+
+class _UnreadError(Exception):
+    """An answer is not read; the message is what it does, as in 'is larger than 1 MiB'."""
+
+
+class _Body:
+    """The content of an answer, decompressed within `MAX_ANSWER`."""
+
+    def __init__(self, headers: Mapping[str, str]) -> None:
+        encoding = headers.get("content-encoding", "identity").strip().lower()
+        if encoding not in ("identity", "gzip", "deflate"):
+            raise _UnreadError("is compressed in another way than asked for, gzip")
+        # Zlib tells gzip from deflate by the header.
+        self._decoder = None if encoding == "identity" else zlib.decompressobj(zlib.MAX_WBITS | 32)
+        self._parts: list[bytes] = []
+        self._room = MAX_ANSWER
+
+    def feed(self, chunk: bytes) -> None:
+        """Add a part as it was sent."""
+        try:
+            part = self._decoder.decompress(chunk, self._room + 1) if self._decoder else chunk
+        except zlib.error:
+            raise _UnreadError("is not compressed as it says") from None
+        self._room -= len(part)
+        if self._room < 0:
+            raise _UnreadError(f"is larger than {MAX_ANSWER >> 20:,} MiB")
+        self._parts.append(part)
+
+    def close(self) -> bytes:
+        """Return all of it."""
+        if self._decoder and self._parts and not self._decoder.eof:
+            raise _UnreadError("ends in the middle")
+        return b"".join(self._parts)
+
+
+class _LimitedClient(openai.DefaultHttpxClient):
+    """The HTTP client of one thread or several, with the limits of this module."""
+
+    limit_waits = 0
+    """Most repetitions of a request that exceeds a limit of the server (429), beside the usual retries."""
+
+    def send(self, request: Any, *, stream: bool = False, **options: Any) -> Any:  # noqa: ARG002
+        """Send a request and read its answer; of one that is not read, a response of `UNREAD_STATUS` says why."""
+        for attempt in range(self.limit_waits + 1):
+            response = self._send_in_time(request, options)
+            wait = _find_wait(response.headers, attempt)
+            if response.status_code != 429 or attempt == self.limit_waits or wait is None:
+                break
+            time.sleep(wait)
+        return response
+
+    def _send_in_time(self, request: Any, options: Mapping[str, Any]) -> Any:
+        """Send and read in a thread, as a server may send a byte at a time, headers included."""
+        results: list[Any] = []
+
+        def work() -> None:
+            try:
+                results.append(self._read(request, options))
+            except Exception as error:
+                results.append(error)
+
+        thread, seconds = threading.Thread(target=work, daemon=True), _find_seconds(request)
+        thread.start()
+        thread.join(seconds)
+        result = results[0] if results else _UnreadError(f"is not complete after {seconds:,.0f} seconds")
+        if isinstance(result, _UnreadError):
+            return _build_unread(request, result)
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    def _read(self, request: Any, options: Mapping[str, Any]) -> Any:
+        request.headers["Accept-Encoding"] = "gzip"
+        target = request
+        for _ in range(MAX_REDIRECTS + 1):
+            response: Any = super().send(target, **{**options, "stream": True, "follow_redirects": False})
+            try:
+                target = _find_redirect(response)
+                if target is None:
+                    body = _Body(response.headers)
+                    for chunk in response.iter_raw():
+                        body.feed(chunk)
+                    return _build_read(response, body.close())
+            finally:
+                response.close()
+        raise _UnreadError(f"redirects more than {MAX_REDIRECTS} times")
+
+
+class _LimitedAsyncClient(openai.DefaultAioHttpClient):
+    """The HTTP client of an event loop, with the limits of this module."""
+
+    async def send(self, request: Any, *, stream: bool = False, **options: Any) -> Any:  # noqa: ARG002
+        """Send a request and read its answer; of one that is not read, a response of `UNREAD_STATUS` says why."""
+        seconds = _find_seconds(request)
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._read(request, options)
+        except TimeoutError:
+            return _build_unread(request, _UnreadError(f"is not complete after {seconds:,.0f} seconds"))
+        except _UnreadError as error:
+            return _build_unread(request, error)
+
+    async def _read(self, request: Any, options: Mapping[str, Any]) -> Any:
+        request.headers["Accept-Encoding"] = "gzip"
+        target = request
+        for _ in range(MAX_REDIRECTS + 1):
+            response: Any = await super().send(target, **{**options, "stream": True, "follow_redirects": False})
+            try:
+                target = _find_redirect(response)
+                if target is None:
+                    body = _Body(response.headers)
+                    async for chunk in response.aiter_raw():
+                        body.feed(chunk)
+                    return _build_read(response, body.close())
+            finally:
+                await response.aclose()
+        raise _UnreadError(f"redirects more than {MAX_REDIRECTS} times")
+
+
+def _find_seconds(request: Any) -> float:
+    return COMPLETE_FACTOR * float(request.extensions.get("timeout", {}).get("read") or ANSWER_SECONDS)
+
+
+def _find_wait(headers: Any, attempt: int) -> float | None:
+    """Return the seconds to wait where a limit is exceeded; None if the server asks for more than `LONGEST_ASKED`."""
+    try:
+        asked = float(headers.get("retry-after", ""))
+    except ValueError:
+        asked = math.nan
+    if math.isfinite(asked) and asked >= 0:
+        return asked if asked <= LONGEST_ASKED else None
+    return min(FIRST_WAIT * 2.0**attempt, LONGEST_WAIT)
+
+
+def _find_redirect(response: Any) -> Any:
+    """Return the request that an answer redirects to, None if it does not; raise _UnreadError if that is another server."""
+    target = response.next_request
+    if target is None:
+        return None
+    here, there = response.request.url, target.url
+    same = (here.scheme, here.port) == (there.scheme, there.port)
+    encrypted = (here.scheme, there.scheme, here.port, there.port) == ("http", "https", None, None)
+    if here.host != there.host or not (same or encrypted):
+        server = f"{there.scheme}://{there.netloc.decode('ascii', 'replace')}"
+        raise _UnreadError(f"redirects to another server, {server}, which would get the texts; give its address if it should")
+    return target
+
+
+def _build_read(response: Any, content: bytes) -> Any:
+    """Return a response whose content is read and decompressed."""
+    left_out = ("content-encoding", "content-length", "transfer-encoding")
+    headers = [(name, value) for name, value in response.headers.multi_items() if name.lower() not in left_out]
+    return type(response)(response.status_code, headers=headers, content=content, request=response.request)
+
+
+def _build_unread(request: Any, error: _UnreadError) -> Any:
+    """Return a response in place of one that is not read, which the client neither reads nor asks for again."""
+    # The client is built on httpx or on httpx2.
+    package = import_module(type(request).__module__.partition(".")[0])
+    return package.Response(
+        UNREAD_STATUS, headers={"x-should-retry": "false"}, request=request, extensions={UNREAD: str(error)}
+    )
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from posir_tasks.display.wording import pluralize, sanitized
 from posir_tasks.errors import PosirError
+from posir_tasks.gate import GateError, parse_json
 from posir_tasks.models import connection
 from posir_tasks.models.connection import Connection, shorten
 from posir_tasks.models.endpoint import Endpoint
@@ -52,13 +53,16 @@ class EndpointClient:
         # The client would turn booleans into numbers.
         create = self._connection.client.embeddings.with_raw_response.create
         try:
-            answer = create(model=self._endpoint.model, input=list(texts), encoding_format="float").http_response.json()
+            response = create(model=self._endpoint.model, input=list(texts), encoding_format="float").http_response
+            answer = parse_json(response.content, self._endpoint)
             # Servers that work on texts in parallel may return them in any order.
             rows = sorted(answer["data"], key=lambda row: row["index"])
             indices, vectors = [row["index"] for row in rows], [row["embedding"] for row in rows]
             lengths = set(map(len, vectors)) | ({self.dimensions} if self.dimensions else set())
         except openai.OpenAIError as error:
             raise PosirError(f"{self._endpoint}: {self._connection.explain(error, advice=ADVICE)}") from None
+        except GateError as error:
+            raise self._invalid(f"cannot be read: {error.problem}") from None
         except (TypeError, ValueError, KeyError):
             raise self._invalid("is not one of an OpenAI-compatible embeddings API") from None
         if indices != list(range(len(texts))):

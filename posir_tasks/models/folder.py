@@ -2,6 +2,9 @@
 
 A model is named by its model card or its folder. Its revision is a digest of its weights and settings, so that a retrained
 model never takes over results or cached embeddings of its predecessor.
+
+A folder is data. Libraries are never told to trust it, modules of posir are built by class, and a folder whose settings ask a
+library to import, unpickle or download code is refused before anything of it is loaded.
 """
 
 from __future__ import annotations
@@ -9,8 +12,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from fnmatch import fnmatchcase
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,15 +28,19 @@ from posir_tasks.models.references import LOCAL
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
     from mteb.models.models_protocols import MTEBModels
+    from torch import nn
 
 #: Either of these files makes a folder a model.
 MODULES_FILE, CONFIG_FILE = "modules.json", "config.json"
+ROUTER_FILE, ADAPTER_FILE = "router_config.json", "adapter_config.json"
 #: Files in which a model names the folders of its parts.
-STRUCTURE_FILES = (MODULES_FILE, "router_config.json")
+STRUCTURE_FILES = (MODULES_FILE, ROUTER_FILE)
 #: Files that say what kind of model it is, in the order of mteb's `_resolve_loader`.
 KIND_SETTINGS = ("config_sentence_transformers.json", "sentence_bert_config.json", MODULES_FILE, CONFIG_FILE)
-#: Modules of posir that a model may have.
+#: Classes of posir that a model may have as modules; sentence-transformers imports such classes only if it trusts the folder.
 OWN_MODULES = frozenset(f"posir_tasks.models.landmarks.{name}" for name in ("LandmarkTransformer", "LandmarkPooling"))
+#: Packages of all other classes. For those of PyLate sentence-transformers has its own.
+MODULE_PACKAGES = ("sentence_transformers.", "pylate.")
 #: Folder of templates that transformers reads beside a model's own files.
 TEMPLATES = "additional_chat_templates"
 #: Top-level files that do not affect embeddings: documentation, and the state of training.
@@ -47,11 +56,41 @@ WINDOW_SETTINGS = {
 }
 #: The name that sentence-transformers gives a model if its author gives none.
 DEFAULT_CARD_NAME = re.compile(r".*(Transformer|Encoder)( based on .*)?")
+#: Why a folder is refused, and what to do.
+NO_CODE = (
+    "A model in a folder never runs code here. Save it without, or, if you trust it, load it with sentence-transformers and "
+    "pass the object to mteb."
+)
 #: A folder with a name that says nothing without the folder it is in.
 CHECKPOINT = re.compile(r"checkpoint-\d+|final|best|model")
 
-#: Path, size in bytes, time of modification in nanoseconds, and inode of a file.
-FileState = tuple[str, int, int, int]
+
+def _is_kernel(value: Any) -> bool:
+    """Return whether an implementation of attention, or one of several by part of the model, is a repository of the Hub."""
+    return any("/" in str(part) for part in (value.values() if isinstance(value, dict) else [value]))
+
+
+def _is_outside(packages: str, value: Any) -> bool:
+    return isinstance(value, str) and "." in value and not value.startswith(packages)
+
+
+#: Settings that let a library import, unpickle or download code, wherever they are in a settings file, and which values do.
+CODE_SETTINGS: Mapping[str, Callable[[Any], bool]] = {
+    # A vocabulary has numbers under any key.
+    "auto_map": lambda value: isinstance(value, (dict, list, str)) and bool(value),
+    "custom_generate": lambda value: isinstance(value, str),
+    "trust_remote_code": lambda value: isinstance(value, (bool, str)) and bool(value),
+    "weights_only": lambda value: value is None or value is False,
+    "allow_all_kernels": lambda value: value is True,
+    "use_kernels": lambda value: value is True,
+    "attn_implementation": _is_kernel,
+    "_attn_implementation": _is_kernel,
+    "experts_implementation": _is_kernel,
+    "activation_fn": partial(_is_outside, "torch.nn."),
+    "activation_function": partial(_is_outside, "torch.nn."),
+    "sbert_ce_default_activation_function": partial(_is_outside, "torch.nn."),
+    "parent_library": partial(_is_outside, "transformers."),
+}
 
 
 class FolderLoader:
@@ -68,34 +107,154 @@ class FolderLoader:
         """Load the model.
 
         Raises:
-            PosirError: Its files cannot be loaded, or have changed since its revision was determined.
+            PosirError: It would run code, its files cannot be loaded, or they have changed since its revision was determined.
         """
-        from safetensors import SafetensorError
-
-        if has_own_modules(self.folder):
-            options = {"trust_remote_code": True} | options
+        if options.get("trust_remote_code"):
+            raise PosirError(f"{self.folder}: {NO_CODE} Load it without trust_remote_code.")
+        self._check_revision(name, revision)
+        check_folder(self.folder, str(revision))
         try:
-            model = self.wrapper(str(self.folder), **options)
-        except (OSError, ValueError, SafetensorError) as error:
+            classes = {reference: find_module_class(reference) for reference in find_module_references(self.folder)}
+            build = build_with_own_modules if classes.keys() & OWN_MODULES else None
+            model = build(self.folder, self.wrapper, classes, **options) if build else self.wrapper(str(self.folder), **options)
+        except PosirError as error:
+            raise PosirError(f"{self.folder}: {error}") from error
+        except Exception as error:  # libraries raise errors of any kind for files that they did not write
             raise PosirError(f"{self.folder}: the model cannot be loaded ({summarize_error(error)}).") from error
-        if digest_folder(self.folder) != revision:
-            raise PosirError(f"{self.folder}: {name} changed while it was loaded. Run again when it is no longer written to.")
+        self._check_revision(name, revision)
         return model
 
+    def _check_revision(self, name: str, revision: str | None) -> None:
+        if digest_folder(self.folder) != revision:
+            raise PosirError(f"{self.folder}: {name} changed while it was loaded. Run again when it is no longer written to.")
 
-def has_own_modules(folder: Path) -> bool:
-    """Return whether a model has modules of posir, which are installed, and none other that sentence-transformers has not.
 
-    sentence-transformers loads them only if it is told to trust code; then the folder itself must have none.
+@lru_cache(maxsize=64)
+def check_folder(folder: Path, revision: str) -> None:  # noqa: ARG001 (the revision tells when the answer changes)
+    """Check that no settings file of a model asks a library to run code.
+
+    Raises:
+        PosirError: One does, or is not JSON.
     """
-    modules = _read_settings(folder, MODULES_FILE) or []
-    others = {module.get("type", "") for module in modules if not module.get("type", "").startswith("sentence_transformers.")}
-    return bool(others) and others <= OWN_MODULES and not any(folder.rglob("*.py")) and not _names_code(folder)
+    needed = set(find_model_files(folder))
+    for file in sorted(needed | set(folder.rglob("*.json"))):
+        if file.suffix != ".json" or not file.is_file():
+            continue
+        try:
+            settings = _read_settings(file.parent, file.name)
+        except PosirError:
+            if file in needed:
+                raise
+            continue  # a file that no library reads, such as a result that is being written
+        _check_settings(file, settings)
+        if file.name == ADAPTER_FILE and isinstance(base := settings.get("base_model_name_or_path"), str):
+            _check_adapter_base(file, Path(base))
 
 
-def _names_code(folder: Path) -> bool:
-    """Return whether a settings file of transformers names code, of the folder or of the Hub."""
-    return any("auto_map" in file.read_text(encoding="utf-8") for file in folder.glob("*config.json"))
+def _check_settings(file: Path, settings: Any) -> None:
+    for key, value in _find_settings(settings):
+        if key in CODE_SETTINGS and CODE_SETTINGS[key](value):
+            raise PosirError(f"{file}: {key} is {json.dumps(value)[:80]}, which runs code. {NO_CODE}")
+    for reference in _find_references(file.name, settings):
+        if reference not in OWN_MODULES and not reference.startswith(MODULE_PACKAGES):
+            raise PosirError(f"{file}: the module {reference} is not one of sentence-transformers. {NO_CODE}")
+
+
+def _check_adapter_base(file: Path, base: Path) -> None:
+    if is_model_folder(base):
+        if base.resolve() in (file.parent.resolve(), *file.parent.resolve().parents):
+            raise PosirError(f"{file}: the base model of the adapter is the adapter itself.")
+        check_folder(base.resolve(), digest_folder(base.resolve()))
+
+
+def _find_settings(settings: Any) -> Iterator[tuple[str, Any]]:
+    """Yield all keys and values of a JSON value, at any depth."""
+    rest = [settings]
+    while rest:
+        value = rest.pop()
+        if isinstance(value, dict):
+            yield from value.items()
+            rest += value.values()
+        elif isinstance(value, list):
+            rest += value
+
+
+def find_module_references(folder: Path) -> list[str]:
+    """Return the classes of a model's modules, as its files name them."""
+    files = [file for file in find_model_files(folder) if file.name in STRUCTURE_FILES]
+    return [reference for file in files for reference in _find_references(file.name, _read_settings(file.parent, file.name))]
+
+
+def _find_references(name: str, settings: Any) -> list[str]:
+    """Return the classes that a settings file of this name names."""
+    if name == MODULES_FILE and isinstance(settings, list):
+        return [str(module.get("type")) for module in settings if isinstance(module, dict)]
+    types = settings.get("types") if name == ROUTER_FILE and isinstance(settings, dict) else None
+    return [str(reference) for reference in types.values()] if isinstance(types, dict) else []
+
+
+def find_module_class(reference: str) -> type[nn.Module] | None:
+    """Return the class of a module; None if sentence-transformers has another name for it.
+
+    Raises:
+        PosirError: There is no such class, or it is none of a module.
+    """
+    from sentence_transformers.util import import_from_string
+    from torch import nn
+
+    if reference in OWN_MODULES:
+        from posir_tasks.models import landmarks
+
+        own: type[nn.Module] = getattr(landmarks, reference.rpartition(".")[2])
+        return own
+    if not reference.startswith(MODULE_PACKAGES[0]):
+        return None
+    try:
+        known = import_from_string(reference)
+    except ImportError as error:
+        raise PosirError(f"{MODULES_FILE}: the installed sentence-transformers has no module {reference}.") from error
+    if not (isinstance(known, type) and issubclass(known, nn.Module)):
+        raise PosirError(f"{MODULES_FILE}: {reference} is not a module of sentence-transformers.")
+    return known
+
+
+def build_with_own_modules(
+    folder: Path,
+    wrapper: Callable[..., MTEBModels],
+    classes: Mapping[str, Any],
+    *,
+    device: str | None = None,
+    embed_dim: int | None = None,
+    **options: Any,
+) -> MTEBModels:
+    """Return a dense model of which a module is one of posir, each built by its class as sentence-transformers does.
+
+    Args:
+        folder: The folder of the model.
+        wrapper: The class of mteb for models of sentence-transformers.
+        classes: The classes of its modules by reference.
+        device: Where it computes.
+        embed_dim: First dimensions to keep; None for all.
+        options: As mteb passes them to the wrapper.
+    """
+    from sentence_transformers import SentenceTransformer
+
+    loading = {key: options.pop(key, None) or {} for key in ("model_kwargs", "processor_kwargs", "config_kwargs")}
+    modules = [
+        classes[module["type"]].load(str(folder), subfolder=module["path"], local_files_only=True, **loading)
+        for module in _read_settings(folder, MODULES_FILE)
+    ]
+    settings = _read_settings(folder, KIND_SETTINGS[0]) or {}
+    model = SentenceTransformer(
+        modules=modules,
+        device=device,
+        prompts=settings.get("prompts"),
+        default_prompt_name=settings.get("default_prompt_name"),
+        similarity_fn_name=settings.get("similarity_fn_name"),
+        truncate_dim=embed_dim or settings.get("truncate_dim"),
+    )
+    with warnings.catch_warnings(action="ignore"):  # mteb calls names that sentence-transformers has renamed
+        return wrapper(model, **options)
 
 
 def resolve_folder(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta | None:  # noqa: ARG001
@@ -130,6 +289,8 @@ def describe_folder(folder: Path) -> ModelMeta:
     from mteb.models import ModelMeta
 
     name = f"{LOCAL}/{name_folder(folder)}"
+    revision = digest_folder(folder)
+    check_folder(folder, revision)
     settings = [_read_settings(folder, file) for file in KIND_SETTINGS]
     wrapper, kind, modalities = RESOLVE_LOADER.resolve()(name, *settings)
     limits = [(_read_settings(folder, file) or {}).get(setting) for file, setting in WINDOW_SETTINGS.items()]
@@ -137,7 +298,7 @@ def describe_folder(folder: Path) -> ModelMeta:
         {
             "loader": FolderLoader(folder, wrapper),
             "name": name,
-            "revision": digest_folder(folder),
+            "revision": revision,
             "model_type": [kind],
             "modalities": modalities,
             "max_tokens": min((limit for limit in limits if isinstance(limit, int) and limit > 0), default=None),
@@ -150,7 +311,7 @@ def _read_settings(folder: Path, file: str) -> Any:
     path = folder / file
     try:
         return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise PosirError(f"{path}: cannot be read ({summarize_error(error)}). Save the model again.") from error
 
 
@@ -180,10 +341,31 @@ def find_model_files(folder: Path) -> Iterator[Path]:
     These are the files at the top level, except `IGNORED` ones, and all files of the folders that the model names as its parts.
     Other folders, such as checkpoints, logs, and results of an evaluation, are not part of the model.
     """
-    structure = " ".join((folder / file).read_text(encoding="utf-8") for file in STRUCTURE_FILES if (folder / file).is_file())
+    parts = {TEMPLATES}
+    for file in STRUCTURE_FILES:
+        for value in _find_texts(_read_settings(folder, file)):
+            parts.update(Path(value).parts[:1])
     for path in sorted(folder.iterdir()):
         if path.is_file() and not any(fnmatchcase(path.name, pattern) for pattern in IGNORED):
             yield path
-        elif path.is_dir() and (f'"{path.name}' in structure or path.name == TEMPLATES):
-            for parent, _, files in os.walk(path, followlinks=True):
-                yield from (Path(parent) / file for file in sorted(files))
+        elif path.is_dir() and path.name in parts:
+            yield from _walk(path)
+
+
+def _find_texts(settings: Any) -> Iterator[str]:
+    """Yield all texts in a JSON value, keys included."""
+    for key, value in _find_settings([settings]):
+        yield key
+        yield from (part for part in (value if isinstance(value, list) else [value]) if isinstance(part, str))
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    """Yield the files in a folder and below, through links, each folder once."""
+    visited = set[str]()
+    for parent, folders, files in os.walk(folder, followlinks=True):
+        if (real := os.path.realpath(parent)) in visited:
+            folders.clear()
+            continue
+        visited.add(real)
+        folders.sort()
+        yield from (path for file in sorted(files) if (path := Path(parent) / file).is_file())

@@ -1,14 +1,9 @@
 """Landmarks: special tokens after every so many tokens of a text, whose states are the only ones that are pooled.
 
-The one implementation of two methods, which differ in what happens at the window:
-
-- Landmark pooling (LMK, arXiv 2601.21525), which is trained: `[CLS] g tokens [SEP] g tokens [SEP] .. rest [SEP]`, for queries,
-  too, cut after the insertion. Where the cut leaves no landmark, the last token becomes one, as in the paper's training; its
-  evaluation averages all tokens there.
-- The landmark mean among the pooled chunks of DICE (`lmk_mean`, arXiv 2606.18781), untrained: the same, but a chunk that does
-  not fit with its landmark is dropped.
-
-The code of both papers was described to us, and none of it was used. The vector is the mean of the landmarks' states.
+Landmark pooling (LMK, arXiv 2601.21525) is trained: `[CLS] g tokens [SEP] g tokens [SEP] .. rest [SEP]`, for queries, too, cut
+after the insertion. Where the cut leaves no landmark, the last token becomes one, as in the paper's training; its evaluation
+averages all tokens there. The code of the paper was described to us, and none of it was used. The vector is the mean of the
+landmarks' states.
 """
 
 from __future__ import annotations
@@ -49,8 +44,6 @@ def insert_landmarks(
     landmark: int,
     prefix: Sequence[int] = (),
     window: int | None = None,
-    *,
-    whole: bool = False,
 ) -> LandmarkedText:
     """Return the tokens of chunks, each with a landmark after it; at least one is a landmark.
 
@@ -59,11 +52,10 @@ def insert_landmarks(
         landmark: The id of the landmark.
         prefix: Special tokens before the text.
         window: Most tokens, special ones included; None if there is no limit.
-        whole: Whether a chunk that does not fit with its landmark is dropped; else the last one is cut.
     """
     ids, places = list(prefix), list[int]()
     for chunk in chunks:
-        if window is not None and (len(ids) >= window or (whole and places and len(ids) + len(chunk) >= window)):
+        if window is not None and len(ids) >= window:
             break
         ids += [*chunk, landmark]
         places.append(len(ids) - 1)
@@ -86,10 +78,6 @@ class LandmarkSettings:
     """Tokens of a chunk before its landmark."""
     varied_sizes: tuple[int, ...] = ()
     """Sizes that training draws from, one for each text; none if it is always `size`."""
-    stride: int = 0
-    """Tokens from the start of a chunk to that of the next, at most `size`; 0 for no overlap."""
-    whole: bool = False
-    """Whether a chunk that does not fit the window with its landmark is dropped."""
 
     def divide(self, ids: Sequence[int], *, vary: bool = False) -> list[Sequence[int]]:
         """Return the chunks of a text, at least one.
@@ -101,15 +89,13 @@ class LandmarkSettings:
         size = self.size
         if vary and self.varied_sizes:
             size = self.varied_sizes[crc32(np.asarray(ids, np.int64).tobytes()) % len(self.varied_sizes)]
-        return [ids[first:after] for first, after in Chunking(size, self.stride or size).group(len(ids))]
+        return [ids[first:after] for first, after in Chunking(size, size).group(len(ids))]
 
 
 class LandmarkTransformer(Transformer):
     """The first module of a model with landmarks: inserts them, and says where they are."""
 
-    config_keys: list[str] = [  # noqa: RUF012
-        *Transformer.config_keys, "landmark_size", "landmark_varied_sizes", "landmark_stride", "landmark_whole",
-    ]  # fmt: skip
+    config_keys: list[str] = [*Transformer.config_keys, "landmark_size", "landmark_varied_sizes"]  # noqa: RUF012
 
     def __init__(
         self,
@@ -117,18 +103,14 @@ class LandmarkTransformer(Transformer):
         *,
         landmark_size: int = INFERENCE_SIZE,
         landmark_varied_sizes: Sequence[int] = (),
-        landmark_stride: int = 0,
-        landmark_whole: bool = False,
         **options: Any,
     ) -> None:
         super().__init__(model_name_or_path, **options)
-        self._set(LandmarkSettings(landmark_size, tuple(landmark_varied_sizes), landmark_stride, landmark_whole))
+        self._set(LandmarkSettings(landmark_size, tuple(landmark_varied_sizes)))
 
     def _set(self, settings: LandmarkSettings) -> None:
         self.landmark_size = settings.size
         self.landmark_varied_sizes = list(settings.varied_sizes)
-        self.landmark_stride = settings.stride
-        self.landmark_whole = settings.whole
         self._prefix, self._suffix = find_special_tokens(self.tokenizer)
         self._landmark = find_landmark(self.tokenizer)
 
@@ -148,9 +130,7 @@ class LandmarkTransformer(Transformer):
     @property
     def landmarks(self) -> LandmarkSettings:
         """The places of landmarks in a text."""
-        return LandmarkSettings(
-            self.landmark_size, tuple(self.landmark_varied_sizes), self.landmark_stride, self.landmark_whole
-        )
+        return LandmarkSettings(self.landmark_size, tuple(self.landmark_varied_sizes))
 
     def preprocess(
         self,
@@ -189,14 +169,14 @@ class LandmarkTransformer(Transformer):
     def _insert(self, ids: list[int], *, vary: bool) -> LandmarkedText:
         end = len(ids) - len(self._suffix) if ids[len(ids) - len(self._suffix) :] == self._suffix else len(ids)
         chunks = self.landmarks.divide(ids[len(self._prefix) : end], vary=vary)
-        return insert_landmarks(chunks, self._landmark, self._prefix, self.max_seq_length, whole=self.landmark_whole)
+        return insert_landmarks(chunks, self._landmark, self._prefix, self.max_seq_length)
 
     def count_read(self, tokens: int) -> int:
         """Return how many tokens of a text of so many the model reads, special ones not counted."""
         limit = tokens if self.max_seq_length is None else min(tokens, self.max_seq_length)
         # The tokens are their places in the text, and the landmark is none.
         chunks = self.landmarks.divide(range(limit))
-        text = insert_landmarks(chunks, -1, self._prefix, self.max_seq_length, whole=self.landmark_whole)
+        text = insert_landmarks(chunks, -1, self._prefix, self.max_seq_length)
         return max(text.ids[len(self._prefix) :], default=-1) + 1
 
     @property

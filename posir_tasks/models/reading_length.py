@@ -1,10 +1,11 @@
-"""The reading length of a model, from its embeddings alone: the longest prefix of a text whose changed ending changes nothing.
+"""The part of a text that a model reads, from its embeddings alone: a change of what it does not read changes nothing.
 
-The same for a local model, an API and a server, whatever its metadata claims. Two texts that are equal up to a cut and differ
-in everything after it have the same embedding if the model reads no further than the cut, and another one if it does. The cut
-is found by bisection. A model that refuses long texts instead of cutting them reads the longest text that it accepts.
+The same for a local model, an API and a server, whatever its metadata claims. Three searches find the part: texts with the same
+head and another tail show where the model stops, texts with the same tail and another head where it begins, and texts with the
+same ends and another middle whether it leaves something out between them. Each edge is found by bisection. A model that refuses
+long texts instead of cutting them reads the longest text that it accepts.
 
-A changed embedding proves that something after the cut is read; an unchanged one may be too small a change to be seen beside
+A changed embedding proves that something of the change is read; an unchanged one may be too small a change to be seen beside
 the noise of a server, since mean pooling over n tokens divides a change of one token by n. So noise is measured with every
 request, and if a single token may be lost in it, the length has bounds instead of a number.
 """
@@ -12,63 +13,41 @@ request, and if a single token may be lost in it, the length has bounds instead 
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
-
-import numpy as np
-from mteb.types import PromptType
 
 from posir_tasks.embeddings.encoding import Encoder
 from posir_tasks.errors import PosirError, summarize_error
-from posir_tasks.text.words import count_words, split_words
-from posir_tasks.tokens import estimate_tokens
+from posir_tasks.models.reading_probe import (
+    CHANGES,
+    CLEAR_FACTOR,
+    CUTS,
+    FEW_PIECES,
+    LOST,
+    MANY_REQUESTS,
+    MAX_DOCUMENTS,
+    MAX_REQUESTS,
+    Cut,
+    CutSearch,
+    ModelProbe,
+    ProbedText,
+    TextSource,
+    TokenCounter,
+    divide,
+)
+from posir_tasks.read_part import KnownBy, Part, ReadKind, ReadPart
 
-#: Relative distance of two embeddings of the same input, up to rounding: at least this, or a multiple of what is measured.
-MIN_DISTANCE, NOISE_FACTOR = 3e-6, 4.0
-#: Distance of a single token's change, in multiples of the smallest that counts, from which a cut is certain.
-CLEAR_FACTOR = 4.0
 #: Pieces (words, mostly) of the first text that is tried if the model claims nothing; each further one is longer by a factor.
 FIRST_PIECES, GROWTH = 256, 4
 #: Pieces of a text that every model accepts.
 ACCEPTED_PIECES = 8
-#: Relative distance of two embeddings of the same input from which a server is noisy.
-NOISY = 1e-5
-#: The share of a text's end that is changed to see whether the end is read.
-CHANGED_SHARE = 0.125
-#: Cuts that are tried at the same time. With two variants each, the texts are fewer than those that an endpoint may not give
-#: the same vector, as it does if it reads less of them than they share.
-CUTS = 3
-#: Distance between two cuts from which the changed tokens are few enough to be changed in two ways: in one way, two tokens may
-#: happen to have the same vector.
-FEW_PIECES = 16
-#: Documents in which the cut is sought: at least and at most, until the length is known to the token.
-MIN_DOCUMENTS, MAX_DOCUMENTS = 3, 12
-#: No document is begun after so many requests, and no request is sent after so many.
-MANY_REQUESTS, MAX_REQUESTS = 30, 38
+#: A text in so many blocks, and those that are changed, each by itself, to see whether its ends and its middle are read.
+BLOCKS, CHANGED_BLOCKS = 16, (0, 3, 6, 9, 12, 15)
+#: Blocks that are changed, each by itself, to see whether there is a gap: in what is taken to be read, in the longest text that
+#: is tried, and in one that is read in samples.
+READ_BLOCKS, LONGEST_BLOCKS, SAMPLED_BLOCKS = 6, 12, 24
 #: A reading length is sought up to this many tokens, or up to this multiple of what the model claims.
 MAX_TOKENS, CLAIM_FACTOR = 32_768, 1.25
-SEED = 14
-#: Fewest words of a tokenizer's vocabulary that synthetic texts are made of.
-MIN_VOCABULARY = 24
-#: Frequent English words, which most vocabularies have as a token each: short ones and long ones, since a limit in characters
-#: is reached after more short words than long ones.
-SHORT_WORDS = """
-the of and to in is for on as by at it an be or are was his has had not but all one two new can may any who out use her him
-our now way day man see own old did get how men end put say she too big air boy car eye far few got hot job key law led let
-low met oil pay red run sea set six sun ten top war win yes yet age art bad box cut
-"""
-LONG_WORDS = """
-because between without another through children country national government university different important community
-president education development history following including military service company political population business research
-language position industry question material american english century science society process problem results october december
-january february november several against general however program control support central council football himself minister
-network private produced project record special station student western
-"""
-
-#: Returns the number of tokens of a text as the model's tokenizer does, without special ones.
-TokenCounter: TypeAlias = Callable[[str], int]
 
 
 @dataclass(frozen=True)
@@ -88,8 +67,8 @@ class Bounds:
 class ReadingLength:
     """The length of text that a model reads."""
 
-    complete: bool
-    """Whether even the end of the longest text was read; the numbers are then lower bounds."""
+    part: Part | None
+    """The part of long texts that is read; None if the longest text was read as a whole: the numbers are then lower bounds."""
     tokens: Bounds | None
     """Tokens of the text, without special ones; None if the tokenizer is unknown."""
     words: Bounds
@@ -105,86 +84,36 @@ class ReadingLength:
     """The error for longer texts, if the model refuses them instead of cutting them."""
     synthetic: bool = False
     """Whether the texts were made of frequent English words."""
+    at_start: ReadingLength | None = None
+    """The length at the start, for `ends` and `samples`, that is read without a gap; None if the start is not read."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether the longest text was read as a whole."""
+        return self.part is None
+
+    def read_part(self, added: int = 0) -> ReadPart:
+        """Return what is read as results store it, by the upper bounds, with so many tokens of prompt and special ones."""
+        if self.part is None:
+            return ReadPart.all(KnownBy.MEASURED)
+        tokens = (self.tokens or self.estimated_tokens).high + added
+        head = self.at_start and (self.at_start.tokens or self.at_start.estimated_tokens).high + added
+        at_start = max(1, min(head or 0, tokens - 1)) if self.part is Part.ENDS else None
+        return ReadPart(ReadKind.PART, self.part, tokens, at_start, KnownBy.MEASURED)
+
+    @property
+    def from_start(self) -> ReadingLength | None:
+        """The length that is read from the start on without a gap; None if the start is not read."""
+        return self if self.part in (None, Part.FIRST) else self.at_start
 
     @property
     def bounds(self) -> Bounds:
         """The reading length in its unit."""
-        return {"tokens": self.tokens, "words": self.words, "characters": self.characters}[self.unit] or self.words
+        return self.in_unit(self.unit)
 
-
-@dataclass(frozen=True)
-class _Document:
-    """A text in pieces, and two times other pieces of the same number that differ from it everywhere."""
-
-    pieces: tuple[str, ...]
-    others: tuple[tuple[str, ...], ...]
-
-    def prefix(self, cut: int) -> str:
-        return "".join(self.pieces[:cut]).rstrip()
-
-    def changed_after(self, cut: int, variant: int = 0) -> str:
-        return "".join(self.pieces[:cut] + self.others[variant][cut:])
-
-    def shorten(self, size: int) -> _Document:
-        return _Document(self.pieces[:size], tuple(pieces[:size] for pieces in self.others))
-
-
-@dataclass(frozen=True)
-class _Source:
-    """Documents of any size, put together from texts, or of frequent words if there are none."""
-
-    texts: Sequence[str]
-    count_tokens: TokenCounter | None
-
-    def build(self, size: int, number: int) -> _Document:
-        """Return a document of `size` pieces in a random order, which depends on the number alone."""
-        rng = random.Random(SEED + number)
-        if not self.texts:
-            words = [f"{word} " for word in self._choose_words((SHORT_WORDS, LONG_WORDS)[number % 2].split())]
-            # The changed endings have other words, so that the mean of all words' vectors changes with every one of them.
-            first, *pools = (words[part::3] for part in range(3))
-            return _change(tuple(rng.choices(first, k=size)), pools, rng)
-        pieces: list[str] = []
-        order = list(self.texts)
-        while len(pieces) < size:
-            rng.shuffle(order)
-            for text in order:
-                pieces += split_words(text.strip() + "\n")
-                if len(pieces) >= size:
-                    break
-        pool = sorted(set(pieces[:size]))
-        return _change(tuple(pieces[:size]), [pool, pool], rng)
-
-    def _choose_words(self, words: Sequence[str]) -> Sequence[str]:
-        """Return the words that the tokenizer has as a token each; all words if it has few of them, or is unknown."""
-        count = self.count_tokens
-        known = words if count is None else [word for word in words if count(f"{word} {word} {word}") == 3]
-        return known if len(known) >= MIN_VOCABULARY else words
-
-    def count(self, text: str) -> int:
-        """Return the number of tokens of a text, estimated if the tokenizer is unknown."""
-        return self.count_tokens(text) if self.count_tokens else self.estimate(text)
-
-    def estimate(self, text: str) -> int:
-        """Return the number of tokens of a text without the tokenizer."""
-        return estimate_tokens(text) if self.texts else count_words(text)
-
-    @property
-    def min_documents(self) -> int:
-        """Documents whose agreement is no coincidence: two of synthetic ones, in which words are of different lengths."""
-        return MIN_DOCUMENTS if self.texts else 2
-
-
-@dataclass(frozen=True)
-class _Cut:
-    """The first cut in a document after which nothing is read."""
-
-    document: _Document
-    pieces: int
-    slack: int = 0
-    """Pieces after it that may be read, but whose change would be lost in the noise."""
-    noisy: bool = False
-    """Whether noise may hide the same pieces of several documents."""
+    def in_unit(self, unit: str) -> Bounds:
+        """Return the reading length in a unit: `tokens`, `words` or `characters`."""
+        return {"tokens": self.tokens, "words": self.words, "characters": self.characters}[unit] or self.words
 
 
 def measure_reading_length(
@@ -215,17 +144,17 @@ def measure_reading_length(
     """
     usual = min(MAX_TOKENS, round(claimed_tokens * CLAIM_FACTOR) if claimed_tokens else MAX_TOKENS)
     limit = max(max_tokens or usual, required_tokens)
-    probe, source = _Probe(encoder, advance), _Source(texts, count_tokens)
+    probe, source = ModelProbe(encoder, advance), TextSource(texts, count_tokens)
     # In synthetic texts of a known tokenizer, pieces are tokens.
     is_guess = claimed_tokens is not None and special_tokens < claimed_tokens < limit and count_tokens and not texts
     try:
-        return _measure_cut(probe, source, limit, claimed_tokens - special_tokens if claimed_tokens and is_guess else None)
+        return _measure_part(probe, source, limit, claimed_tokens - special_tokens if claimed_tokens and is_guess else None)
     except _RefusedError as refusal:
         return _measure_refusal(probe, source, refusal)
 
 
-def _measure_cut(probe: _Probe, source: _Source, limit: int, claimed: int | None) -> ReadingLength:
-    """Measure how far a model reads that accepts texts of any length; raise _RefusedError if it refuses one.
+def _measure_part(probe: ModelProbe, source: TextSource, limit: int, claimed: int | None) -> ReadingLength:
+    """Measure what a model reads that accepts texts of any length; raise _RefusedError if it refuses one.
 
     Args:
         probe: The model.
@@ -233,59 +162,157 @@ def _measure_cut(probe: _Probe, source: _Source, limit: int, claimed: int | None
         limit: Tokens of the longest text that is tried.
         claimed: Tokens of a text that the model claims to read; None if it claims nothing, or without tokenizer.
     """
-    search = _find_size(probe, source, limit, claimed)
-    size = search.size
-    if search.complete:
-        return _summarize(source, [_Cut(search.document, size)], complete=True)
-    cuts: list[_Cut] = []
-    for number in range(MAX_DOCUMENTS):
-        if number:
-            search = _CutSearch(probe, source.build(size, number))
-            search.ask_near(cuts[-1].pieces, exactly=not source.texts)
-        cuts.append(search.finish())
-        length = _summarize(source, cuts, complete=False)
-        # Words that reach the claim to the token are no coincidence.
-        enough = source.min_documents if source.texts or length.tokens != Bounds(claimed or 0, claimed or 0) else 1
-        done = length.bounds.exact or cuts[-1].slack
-        if (len(cuts) >= enough and done) or probe.requests >= MANY_REQUESTS:
+    survey = _find_size(probe, source, limit, claimed)
+    document, size, gap = survey.document, survey.size, survey.find_gap()
+    if gap is None:
+        return _summarize(source, [Cut(document, size)])
+    start, end = gap
+    if end == size or (start == 0 and survey.tail_read):
+        edges = [_EdgeSearch(probe, source, end=start == 0 and survey.tail_read, stop=size, claimed=claimed or 0)]
+    elif start and survey.tail_read:
+        edges = [_EdgeSearch(probe, source, end=from_end, stop=size - start if from_end else end) for from_end in (False, True)]
+    else:
+        return _measure_samples(survey, source)
+    cuts = [edge.find(document, survey.known if end == size else {}) for edge in edges]
+    if _has_gaps(probe, document, edges, [cut[0] for cut in cuts]):
+        return _measure_samples(survey, source)
+    lengths = [_summarize(source, cut, Part.LAST if edge.end else Part.FIRST) for edge, cut in zip(edges, cuts, strict=True)]
+    return lengths[0] if len(lengths) == 1 else _join_ends(*lengths)
+
+
+@dataclass
+class _EdgeSearch:
+    """The search for the edge of what is read, from the start or the end of the text on, in several documents."""
+
+    probe: ModelProbe
+    source: TextSource
+    end: bool
+    """Whether it is read from the end on."""
+    stop: int
+    """Position beyond the edge."""
+    claimed: int = 0
+    """Tokens that the model claims to read; 0 if it claims nothing."""
+
+    def find(self, document: ProbedText, known: dict[int, float]) -> list[Cut]:
+        """Find the edge in several documents; of the first, some cuts may be known."""
+        search = CutSearch(self.probe, document.seen_from(end=self.end, stop=self.stop), known)
+        if self.end and 0 < self.claimed < self.stop:
+            search.ask_near(self.claimed, exactly=True)
+        cuts: list[Cut] = []
+        for number in range(MAX_DOCUMENTS):
+            if number:
+                other = self.source.build(len(document.pieces), number).seen_from(end=self.end, stop=self.stop)
+                search = CutSearch(self.probe, other)
+                search.ask_near(cuts[-1].pieces, exactly=not self.source.texts)
+            cuts.append(search.finish())
+            length = _summarize(self.source, cuts, Part.FIRST)
+            # Words that reach the claim to the token are no coincidence.
+            is_claim = not self.source.texts and length.tokens == Bounds(self.claimed, self.claimed)
+            enough = 1 if is_claim else self.source.min_documents
+            done = length.bounds.exact or cuts[-1].slack
+            if (len(cuts) >= enough and done) or self.probe.requests >= MANY_REQUESTS:
+                break
+        return cuts
+
+
+def _has_gaps(probe: ModelProbe, document: ProbedText, edges: Sequence[_EdgeSearch], cuts: Sequence[Cut]) -> bool:
+    """Return whether something within the edges is not read, or the edges are elsewhere in a shorter document."""
+    for edge, cut in zip(edges, cuts, strict=True):
+        read = cut.pieces - 1
+        blocks = divide(0, read, READ_BLOCKS if read >= FEW_PIECES * READ_BLOCKS else CUTS)
+        if min(probe.find_read(document.seen_from(end=edge.end, stop=edge.stop), blocks).values(), default=LOST) <= 1:
+            return True
+    if not any(edge.end for edge in edges):
+        return False
+    # Samples at equal distances are elsewhere in a text of another length; the last words are not.
+    widths = [cut.pieces + cut.slack for cut in cuts]
+    shorter = document.shorten((len(document.pieces) + sum(widths) + 1) // 2)
+    tail = len(shorter.pieces) - widths[-1]
+    # So many pieces are seen beside the noise.
+    least = FEW_PIECES + round(CLEAR_FACTOR * max(cut.slack for cut in cuts))
+    within, between = (tail, min(tail + least, len(shorter.pieces))), (widths[0] if len(widths) > 1 else 0, tail)
+    is_read, is_between = probe.compare(shorter, [within, between], variants=2)
+    return is_read <= 1 or is_between > 1
+
+
+def _join_ends(head: ReadingLength, tail: ReadingLength) -> ReadingLength:
+    """Return the length of what is read at both ends."""
+
+    def add(first: Bounds, second: Bounds) -> Bounds:
+        return Bounds(first.low + second.low, first.high + second.high)
+
+    return ReadingLength(
+        Part.ENDS,
+        add(head.tokens, tail.tokens) if head.tokens and tail.tokens else None,
+        add(head.words, tail.words),
+        add(head.characters, tail.characters),
+        add(head.estimated_tokens, tail.estimated_tokens),
+        head.unit if head.unit == tail.unit else "words",
+        min(head.documents, tail.documents),
+        synthetic=head.synthetic,
+        at_start=head,
+    )
+
+
+def _measure_samples(survey: _Survey, source: TextSource) -> ReadingLength:
+    """Return bounds of what a model reads in pieces from all over a document, and how far it reads from the start on."""
+    probe, document = survey.probe, survey.document
+    read = probe.find_read(document, divide(0, survey.size, SAMPLED_BLOCKS))
+    unread = [block for block, ratio in read.items() if ratio <= 1]
+    at_start = None
+    if unread and unread[0][0]:
+        edge = _EdgeSearch(probe, source, end=False, stop=unread[0][1])
+        at_start = _summarize(source, [CutSearch(probe, document.seen_from(end=False, stop=edge.stop)).finish()], Part.FIRST)
+    while probe.requests < MANY_REQUESTS:
+        # A block beside one that is not read holds an edge, mostly.
+        ends = {position for block, ratio in read.items() if ratio <= 1 for position in block}
+        edges = [
+            block for block, ratio in read.items() if ratio > 1 and block[1] - block[0] >= FEW_PIECES and ends & set(block)
+        ]
+        if not edges:
             break
-    return length
+        for block in sorted(edges, key=lambda block: block[0] - block[1])[:CUTS]:
+            del read[block]
+            read |= probe.find_read(document, divide(*block, 2))
+    blocks = sorted(block for block, ratio in read.items() if ratio > 1)
+    shortest, longest = (
+        "".join(piece for a, b in spans for piece in document.pieces[a:b]).strip()
+        for spans in ([(start, start + 1) for start, _ in blocks], blocks)
+    )
+    counts = {unit: Bounds(count(shortest), count(longest)) for unit, count in source.counters.items()}
+    return ReadingLength(
+        Part.SAMPLES,
+        counts.get("tokens"),
+        counts["words"],
+        counts["characters"],
+        counts["estimated"],
+        next(iter(counts)),
+        1,
+        synthetic=not source.texts,
+        at_start=at_start,
+    )
 
 
-def _measure_refusal(probe: _Probe, source: _Source, refusal: _RefusedError) -> ReadingLength:
+def _measure_refusal(probe: ModelProbe, source: TextSource, refusal: _RefusedError) -> ReadingLength:
     """Measure how long the texts are that a model accepts; raise the model's error if it refuses short ones, too.
 
     If it does not read to the end of what it accepts, the length is what it reads.
     """
-    cuts: list[_Cut] = []
+    cuts: list[Cut] = []
     message = summarize_error(refusal.error)
     for number in range(MAX_DOCUMENTS):
         document = source.build(refusal.pieces, number)
         accepted = _find_accepted(probe, document, refusal, cuts[-1].pieces - 1 if cuts else None)
         if not cuts:
-            search = _CutSearch(probe, document.shorten(accepted))
-            search.ask([accepted - max(1, round(CHANGED_SHARE * accepted))])
-            if not search.low:
-                cut = _measure_cut(probe, source, source.count(document.prefix(accepted)), None)
-                return replace(cut, refusal=message)
-        cuts.append(_Cut(document, accepted + 1))
-        length = _summarize(source, cuts, complete=False, refusal=message)
+            whole = document.shorten(accepted)
+            if min(probe.find_read(whole, divide(0, accepted, CHANGES)).values()) <= 1:
+                part = _measure_part(probe, source, source.count(document.prefix(accepted)), None)
+                return replace(part, refusal=message)
+        cuts.append(Cut(document, accepted + 1))
+        length = _summarize(source, cuts, Part.FIRST, refusal=message)
         if (len(cuts) >= source.min_documents and length.bounds.exact) or probe.requests >= MANY_REQUESTS:
             break
     return length
-
-
-def _change(pieces: tuple[str, ...], pools: Sequence[Sequence[str]], rng: random.Random) -> _Document:
-    """Return a document with a changed piece from each pool for every piece."""
-    return _Document(pieces, tuple(tuple(_different_piece(piece, pool, rng) for piece in pieces) for pool in pools))
-
-
-def _different_piece(piece: str, pool: Sequence[str], rng: random.Random) -> str:
-    """Return a piece of the pool that begins with another character, so that its first token is another one, too."""
-    for _ in range(20):
-        if (other := rng.choice(pool))[:1].casefold() != piece[:1].casefold():
-            return other
-    return "x " if piece[:1].casefold() != "x" else "y "
 
 
 class _RefusedError(Exception):
@@ -297,50 +324,15 @@ class _RefusedError(Exception):
 
 
 @dataclass
-class _Probe:
-    """Asks the model whether it reads what differs between texts."""
+class _Survey:
+    """The knowledge of a document after a first look at its ends and its middle."""
 
-    encoder: Encoder
-    advance: Callable[[], object]
-    requests: int = 0
-    noise: float = 0.0
-    """Largest relative distance of two embeddings of the same input so far."""
-
-    def compare(self, document: _Document, cuts: Sequence[int], variants: int) -> list[float]:
-        """Return for every cut the distance of the embeddings if all after it is changed; from 1 on, it is no noise."""
-        same = document.changed_after(len(document.pieces))
-        changed = [document.changed_after(cut, variant) for cut in cuts for variant in range(variants)]
-        self.requests += 1
-        # Twice, at both ends of the batch: the distance of the two is rounding, as the input is the same.
-        vectors = self.encoder([same, *changed, same], PromptType.document).astype(np.float64)
-        self.advance()
-        distances = np.linalg.norm(vectors[1:] - vectors[0], axis=1) / max(np.linalg.norm(vectors[0]), 1e-30)
-        self.noise = max(self.noise, float(distances[-1]))
-        ratios = distances[:-1] / max(MIN_DISTANCE, NOISE_FACTOR * self.noise)
-        return [float(ratio) for ratio in ratios.reshape(len(cuts), variants).max(axis=1)]
-
-    def accepts(self, text: str) -> bool:
-        """Return whether the model encodes a text without an error."""
-        self.requests += 1
-        try:
-            self.encoder([text], PromptType.document)
-        except Exception:
-            return False
-        finally:
-            self.advance()
-        return True
-
-
-@dataclass
-class _CutSearch:
-    """The search for the first cut in a document after which nothing is read."""
-
-    probe: _Probe
-    document: _Document
-    known: dict[int, float] = field(default_factory=dict)
-    """Distance by cut, from `_Probe.compare`."""
-    coarse: set[int] = field(default_factory=set)
-    """Cuts after which the text was changed in one way only."""
+    probe: ModelProbe
+    document: ProbedText
+    known: dict[int, float]
+    """Distance by cut, for the search from the start."""
+    read: dict[tuple[int, int], float] = field(default_factory=dict)
+    """Distance by block."""
 
     @property
     def size(self) -> int:
@@ -348,85 +340,56 @@ class _CutSearch:
         return len(self.document.pieces)
 
     @property
-    def low(self) -> int:
-        """The last cut after which something is read: a changed embedding is a proof, an unchanged one is not."""
-        return max((cut for cut, ratio in self.known.items() if ratio > 1), default=0)
+    def tail_read(self) -> bool:
+        """Whether the end is read."""
+        return self.read[max(self.read)] > 1
 
-    @property
-    def high(self) -> int:
-        """The first cut beyond `low` after which nothing is read, as far as is known."""
-        return min((cut for cut in self.known if cut > self.low), default=self.size)
+    def find_gap(self) -> tuple[int, int] | None:
+        """Return a block that is not read: at the end if possible, else the first; None if there is none."""
+        unread = sorted(block for block, ratio in self.read.items() if ratio <= 1)
+        return next((block for block in unread if block[1] == self.size), next(iter(unread), None))
 
-    @property
-    def complete(self) -> bool:
-        """Whether the document is read to its end."""
-        return self.low == self.size - 1
-
-    def ask(self, cuts: Sequence[int], variants: int = 1) -> None:
-        """Ask the model about cuts in one request."""
-        self.known |= zip(cuts, self.probe.compare(self.document, cuts, variants), strict=True)
-        self.coarse = self.coarse | set(cuts) if variants == 1 else self.coarse - set(cuts)
-
-    def ask_near(self, guess: int, *, exactly: bool) -> None:
-        """Ask about cuts near one that holds in another document; about this one first if it is likely to hold `exactly`."""
-        if exactly:
-            self.ask([cut for cut in (guess - 1, guess) if 0 < cut < self.size], variants=2)
-        if self.high - self.low > 1:
-            margin = max(8, guess // 16)
-            self.ask([cut for cut in (guess - margin, guess + margin) if self.low < cut < self.high] or [guess])
-
-    def finish(self) -> _Cut:
-        """Find the cut by bisection."""
-        while ((gap := self.high - self.low) > 1 or self.high in self.coarse) and self.probe.requests < MAX_REQUESTS:
-            few = gap <= FEW_PIECES
-            again = [self.high] if few and self.high in self.coarse else []
-            parts = CUTS - len(again)
-            cuts = {self.low + max(1, gap * part // (parts + 1)) for part in range(1, parts + 1)} - {self.high}
-            self.ask([*sorted(cuts), *again], variants=2 if few else 1)
-        slack = max(self.high - self.low - 1, self._find_slack())
-        return _Cut(self.document, self.low + 1, min(slack, self.size - self.low - 1), self.probe.noise > NOISY)
-
-    def _find_slack(self) -> int:
-        """Return how many pieces after the cut may be read although their change is lost in the noise.
-
-        The distance of the embeddings is taken to be proportional to the number of changed pieces that are read (as with mean
-        pooling), from the nearest cut on that is clearly read. Nothing is lost if the last piece alone is clearly read.
-        """
-        clear = max((cut for cut, ratio in self.known.items() if ratio >= CLEAR_FACTOR), default=self.low)
-        return math.ceil((self.high - clear) / (self.known[clear] - 1)) if 0 < clear < self.low else 0
+    def look(self, blocks: Sequence[tuple[int, int]]) -> bool:
+        """Ask the model about blocks of the document; return whether all that it was asked about are read."""
+        self.read |= self.probe.find_read(self.document, blocks)
+        self.known |= {start: ratio for (start, end), ratio in self.read.items() if end == self.size}
+        return self.find_gap() is None
 
 
-def _find_size(probe: _Probe, source: _Source, limit: int, claimed: int | None) -> _CutSearch:
-    """Return the search in a document that is long enough that its end is not read, or is of `limit` tokens.
+def _find_size(probe: ModelProbe, source: TextSource, limit: int, claimed: int | None) -> _Survey:
+    """Return a survey of a document that is so long that some of it is not read, or is of `limit` tokens.
 
     Raises _RefusedError if the model refuses a document.
     """
-    size = round(claimed * CLAIM_FACTOR) if claimed else FIRST_PIECES
+    size, accepted = round(claimed * CLAIM_FACTOR) if claimed else FIRST_PIECES, ACCEPTED_PIECES
     known: dict[int, float] = {}
+    guess = claimed
     while True:
         document = source.build(size, 0)
         if last := (tokens := source.count(document.prefix(size))) >= limit:
             size = max(ACCEPTED_PIECES, math.ceil(size * limit / tokens))
             document = document.shorten(size)
         # Documents of all sizes begin in the same way.
-        search = _CutSearch(probe, document, {cut: ratio for cut, ratio in known.items() if ratio > 1})
-        tail = size - max(1, round(CHANGED_SHARE * size))
-        cuts = {tail, size - 1} if last else {tail}
+        search = CutSearch(probe, document, {cut: ratio for cut, ratio in known.items() if ratio > 1})
+        survey = _Survey(probe, document, search.known)
         try:
-            guess = claimed if claimed and claimed < size and not known else None
-            if guess:
+            if guess and guess < size:
                 search.ask([cut for cut in (guess - 1, guess) if cut], variants=2)
-            if search.low == (guess or search.low):
-                search.ask(sorted(cuts - set(search.known)))
+                if search.low < guess:
+                    survey.read = {(guess, size): 0.0}
+                    return survey
+            complete = survey.look([(size * block // BLOCKS, size * (block + 1) // BLOCKS) for block in CHANGED_BLOCKS])
+            if last and complete:
+                complete = survey.look([(0, 1), (size - 1, size)]) and survey.look(divide(0, size, LONGEST_BLOCKS))
         except Exception as error:
-            raise _RefusedError(size, max(known, default=ACCEPTED_PIECES), error) from error
-        known |= search.known
-        if search.low < tail or last:
-            return search
+            raise _RefusedError(size, accepted, error) from error
+        if last or not complete:
+            return survey
+        known, guess, accepted = survey.known, None, size
         size *= GROWTH
 
 
-def _find_accepted(probe: _Probe, document: _Document, refusal: _RefusedError, guess: int | None) -> int:
+def _find_accepted(probe: ModelProbe, document: ProbedText, refusal: _RefusedError, guess: int | None) -> int:
     """Return how many pieces of a document a model accepts; raise its error if it refuses short documents, too.
 
     Raises:
@@ -449,25 +412,24 @@ def _find_accepted(probe: _Probe, document: _Document, refusal: _RefusedError, g
     return low
 
 
-def _summarize(source: _Source, cuts: Sequence[_Cut], *, complete: bool, refusal: str = "") -> ReadingLength:
+def _summarize(source: TextSource, cuts: Sequence[Cut], part: Part | None = None, refusal: str = "") -> ReadingLength:
     """Return what the cuts in several documents say together: where they agree in a unit, what all of them allow."""
+    complete = part is None
     texts = [(cut.document.prefix(cut.pieces - (not complete)), cut.document.prefix(cut.pieces + cut.slack)) for cut in cuts]
-    counters = {"tokens": source.count_tokens, "words": count_words, "characters": len, "estimated": source.estimate}
     # The text without its last piece is accepted and read; of the piece, at least one token, word or character is read if the
     # model cuts the text there, and at least one is too many if the model refuses it.
     more, less = (0, 1) if refusal else (int(not complete), 0)
     agreed: list[str] = []
     bounds: dict[str, Bounds] = {}
-    for unit, count in counters.items():
-        if count is not None:
-            lows, highs = zip(*((count(shorter) + more, count(longer) - less) for shorter, longer in texts), strict=True)
-            # That a text is read so far is certain; that it is read no further is so where nothing is lost in the noise.
-            certain = [high for high, cut in zip(highs, cuts, strict=True) if not cut.slack]
-            hidden = not certain or any(cut.slack and cut.noisy for cut in cuts)
-            highest = max(highs) if hidden else min(certain)
-            agreed += [unit] if max(lows) <= highest else []
-            bounds[unit] = Bounds(max(lows), highest) if max(lows) <= highest else Bounds(min(lows), max(highs))
+    for unit, count in source.counters.items():
+        lows, highs = zip(*((count(shorter) + more, count(longer) - less) for shorter, longer in texts), strict=True)
+        # That a text is read so far is certain; that it is read no further is so where nothing is lost in the noise.
+        certain = [high for high, cut in zip(highs, cuts, strict=True) if not cut.slack]
+        hidden = not certain or any(cut.slack and cut.noisy for cut in cuts)
+        highest = max(highs) if hidden else min(certain)
+        agreed += [unit] if max(lows) <= highest else []
+        bounds[unit] = Bounds(max(lows), highest) if max(lows) <= highest else Bounds(min(lows), max(highs))
     unit = next((unit for unit in agreed if unit != "estimated"), next(iter(bounds)))
     tokens, words, characters = bounds.get("tokens"), bounds["words"], bounds["characters"]
     synthetic = not source.texts
-    return ReadingLength(complete, tokens, words, characters, bounds["estimated"], unit, len(cuts), refusal, synthetic)
+    return ReadingLength(part, tokens, words, characters, bounds["estimated"], unit, len(cuts), refusal, synthetic)

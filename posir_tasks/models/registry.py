@@ -1,7 +1,7 @@
 """mteb's registry of models, which also resolves posir's kinds of references.
 
-mteb looks models up in its registry. `ModelRegistry` takes its place (see `posir_tasks.host`), so that `mteb run`, `posir run`,
-`posir plan` and `mteb.get_model` all accept the same references. A new kind of reference is one more function in `RESOLVERS`,
+mteb looks models up in its registry. `ModelRegistry` takes its place (see `posir_tasks.host`), so that `mteb run`, `posir run`
+and `mteb.get_model` all accept the same references. A new kind of reference is one more function in `RESOLVERS`,
 or in what a plugin returns from the hook `posir_model_resolvers`.
 """
 
@@ -12,6 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from posir_tasks.errors import PosirError, hide_tracebacks, summarize_error
+from posir_tasks.host.failures import step_aside
 from posir_tasks.host.private_names import MODEL_REGISTRY
 from posir_tasks.models.colbert_head import resolve_colbert_head
 from posir_tasks.models.endpoint_resolver import resolve_endpoint
@@ -53,8 +54,10 @@ class ModelRegistry(dict[str, Any]):
 
     def _resolve(self, name: str) -> ModelMeta | None:
         hide_tracebacks()
-        resolvers = (*plugin_resolvers(), *RESOLVERS)
-        return next((meta for resolver in resolvers if (meta := resolver(name, self)) is not None), None)
+        for resolver in (*plugin_resolvers(), *RESOLVERS):
+            if (meta := step_aside("add_model_references", resolver, name, self, otherwise=None)) is not None:
+                return meta
+        return None
 
 
 @cache

@@ -6,7 +6,6 @@ names.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +17,7 @@ import openai
 from numpy.typing import NDArray
 
 from posir_tasks.errors import PosirError
+from posir_tasks.gate import GateError, parse_json
 from posir_tasks.models import connection
 from posir_tasks.models.connection import shorten
 from posir_tasks.models.endpoint import RERANK, Endpoint
@@ -115,15 +115,16 @@ class RerankClient:
         model = {"model": self._endpoint.model.removesuffix(f":{RERANK}")} if self._endpoint.model != RERANK else {}
         return {**model, "query": query, "documents": list(texts), "top_n": len(texts)}
 
-    def _post(self, body: Mapping[str, Any]) -> Any:
-        return self._connection.client.post("/rerank", body=dict(body), cast_to=object)
+    def _post(self, body: Mapping[str, Any]) -> str:
+        return self._connection.client.post("/rerank", body=dict(body), cast_to=str)
 
-    def _read_scores(self, answer: Any, count: int) -> NDArray[np.float64]:
+    def _read_scores(self, text: str, count: int) -> NDArray[np.float64]:
         try:
-            # The client returns text if the server does not say that it is JSON.
-            answer = json.loads(answer) if isinstance(answer, str) else answer
+            answer = parse_json(text, self._endpoint)
             rows = list(answer["results"] if isinstance(answer, Mapping) else answer)
             scores = {row["index"]: row.get("relevance_score", row.get("score")) for row in rows}
+        except GateError as error:
+            raise self._invalid(f"cannot be read: {error.problem}") from None
         except (TypeError, ValueError, KeyError, AttributeError):
             raise self._invalid("is not one of a rerank API") from None
         if len(rows) != count or scores.keys() != set(range(count)):

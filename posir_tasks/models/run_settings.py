@@ -89,17 +89,23 @@ def apply_run_settings(model: MTEBModels) -> MTEBModels:
     Raises:
         PosirError: The model's class chooses its prompts in a way of its own.
     """
-    # It imports mteb's classes of models, which may be about to be imported.
-    from posir_tasks.models.prompts import replace_query_prompt
-
     meta: Any = model.mteb_model_meta
     settings: Mapping[str, str] = find_run_settings(meta)
     if not settings:
         return model
-    if QUERY_PROMPT in settings and not replace_query_prompt(model, settings[QUERY_PROMPT]):
+    if QUERY_PROMPT in settings and not _replace_query_prompt(model, settings[QUERY_PROMPT]):
         raise PosirError(
             f"{PROMPT_VARIABLE}: {meta.name} is of the class {type(model).__name__}, which chooses its own prompts. Unset the "
             "variable."
         )
     vars(model)["mteb_model_meta"] = with_run_settings(meta)
     return model
+
+
+def _replace_query_prompt(model: MTEBModels, text: str) -> bool:
+    try:
+        # It imports mteb's classes of models, which may be about to be imported before.
+        from posir_tasks.models.prompts import replace_query_prompt
+    except ImportError as error:
+        raise PosirError(f"{PROMPT_VARIABLE}: the installed mteb has no such prompts ({error}). Unset it.") from error
+    return replace_query_prompt(model, text)

@@ -71,7 +71,7 @@ def posir_probes() -> Iterable[object]:  # type: ignore[empty-body]
     Called when `posir probe` runs. Import heavy packages inside the function or inside the probe.
 
     Returns:
-        Objects with the protocol `posir_probe.probe.TextProbe` or `ModelProbe`. A name that another probe uses is refused.
+        Objects of classes that derive from `posir_probe.probe.Probe`. A name that another probe uses is refused.
     """
 
 

@@ -24,6 +24,7 @@ from torch import nn
 from posir_tasks.embeddings.context import EncodingContext
 from posir_tasks.host.private_names import BM25_TOKENIZER
 from posir_tasks.ranks import Hits, HitsByQuery, RankedQueries, Results, rank_hits, rank_results
+from posir_tasks.read_part import UNKNOWN, KnownBy, Part, ReadKind, ReadPart
 from posir_tasks.search.bm25 import search_bm25
 from posir_tasks.search.dense import search_dense
 
@@ -60,8 +61,25 @@ class MultiVectorSearch(Protocol):
 class RecordedSearch(Protocol):
     """A search model with numbers about its last search that belong in the result."""
 
-    search_record: Mapping[str, int]
-    """Counts by name; those of subsets add."""
+    search_record: Mapping[str, int | str]
+    """Counts by name, of which those of subsets add, and what identifies the search."""
+
+
+@runtime_checkable
+class StatesReadPart(Protocol):
+    """A model that knows which part of a text it reads."""
+
+    @property
+    def read_part(self) -> ReadPart:
+        """The part."""
+
+
+@runtime_checkable
+class EmbedsWith(Protocol):
+    """The run of a system whose documents a loaded model has embedded."""
+
+    embedder: MTEBModels | None
+    """The model; None if it is unknown."""
 
 
 def is_reranker(model: MTEBModels) -> bool:
@@ -69,16 +87,30 @@ def is_reranker(model: MTEBModels) -> bool:
     return isinstance(model, CrossEncoderProtocol) and not isinstance(model, EncoderProtocol | SearchProtocol)
 
 
-def find_window(model: MTEBModels) -> int | None:
-    """Return the number of tokens of a text that the model reads, according to itself or else its metadata; None if unknown."""
+def find_read_part(model: MTEBModels) -> ReadPart:
+    """Return which part of a text the model reads, according to its class, its loaded settings or else its metadata."""
+    if isinstance(model, StatesReadPart):
+        return model.read_part
+    if isinstance(model, BM25Search):
+        return ReadPart.all(KnownBy.CLASS)
     loaded = getattr(model, "model", None)
     first_module = loaded[0] if isinstance(loaded, nn.Sequential) and len(loaded) else None
     limits = (
-        getattr(first_module, "document_length", None),
-        getattr(loaded, "max_seq_length", None),
-        model.mteb_model_meta.max_tokens if model.mteb_model_meta else None,
+        (getattr(first_module, "document_length", None), KnownBy.CLASS),
+        (getattr(loaded, "max_seq_length", None), KnownBy.CLASS),
+        (model.mteb_model_meta.max_tokens if model.mteb_model_meta else None, KnownBy.CLAIMED),
     )
-    return next((int(limit) for limit in limits if limit and limit < NO_LIMIT), None)
+    from_end = getattr(getattr(loaded, "tokenizer", None), "truncation_side", "right") == "left"
+    part = Part.LAST if from_end else Part.FIRST
+    known = (
+        ReadPart(ReadKind.PART, part, int(limit), known_by=known_by) for limit, known_by in limits if limit and limit < NO_LIMIT
+    )
+    return next(known, UNKNOWN)
+
+
+def find_window(model: MTEBModels) -> int | None:
+    """Return the number of tokens of a text that the model reads; None if it reads all, or that is unknown."""
+    return find_read_part(model).tokens
 
 
 def as_search(model: MTEBModels) -> SearchProtocol:

@@ -1,4 +1,4 @@
-"""Evidence that a loaded model truncates at its input window, counted with the model's own tokenizer."""
+"""The place of evidence in what a loaded model reads of its document, counted with the model's own tokenizer."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from mteb.models.sentence_transformer_wrapper import CrossEncoderWrapper
+from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 
 from posir_tasks.display.progress import progress
 from posir_tasks.errors import summarize_error
-from posir_tasks.evidence import Evidence, Integers, Truncation
+from posir_tasks.evidence import Evidence, Integers, ReadEvidence, Unread, place_in_parts
 from posir_tasks.models.landmarks import LANDMARKS, LandmarkTransformer
 from posir_tasks.models.prompts import find_document_prompt, preprocess
-from posir_tasks.search.dispatch import NO_LIMIT, SearchRequest, find_window
+from posir_tasks.read_part import Part, ReadKind, ReadPart
+from posir_tasks.search.dispatch import NO_LIMIT, EmbedsWith, SearchRequest, find_read_part
 from posir_tasks.tokens import CountedWith
-from posir_tasks.window_coverage import TruncatedEvidence
 
 if TYPE_CHECKING:
     from mteb.abstasks.task_metadata import TaskMetadata
@@ -31,36 +32,49 @@ logger = logging.getLogger(__name__)
 #: Texts tokenized at a time.
 BATCH_SIZE = 256
 
+#: First character and end of each token, shape (tokens, 2).
+Offsets: TypeAlias = NDArray[np.int32]
 #: What a model reads at a time, prompts included: a document, or a query and a document.
 ModelInput: TypeAlias = tuple[str, ...]
 
 
-def find_truncated(model: MTEBModels, request: SearchRequest, evidence: Evidence) -> TruncatedEvidence | None:
-    """Find which evidence lies beyond a model's window, by its tokenizer or else estimated; None if the window is unknown.
+def find_read_evidence(
+    model: MTEBModels, request: SearchRequest, evidence: Evidence, documents: Mapping[str, Mapping[str, Any]]
+) -> ReadEvidence:
+    """Find where the evidence is in what a model reads, by its tokenizer or else estimated from the data's token counts.
 
-    Also None if there is no tokenizer and the data has no token counts.
+    Args:
+        model: The loaded model.
+        request: What was searched.
+        evidence: Of the queries.
+        documents: Rows of the relevant documents by id.
     """
-    window = find_window(model)
-    if window is None:
-        return None
-    try:
-        beyond = _count_beyond(model, window, request, evidence)
-    except Exception as error:
-        # Wrappers and tokenizers are code of third parties; what they do must not cost a result.
-        logger.warning("the model's tokens cannot be counted (%s); truncation is estimated", summarize_error(error))
-        beyond = None
-    if beyond is not None:
-        return TruncatedEvidence(window, beyond, CountedWith.TOKENIZER)
+    read = find_read_part(model)
+    if isinstance(model, EmbedsWith) and model.embedder is not None:
+        model = model.embedder
+    if read.kind is ReadKind.PART:
+        try:
+            twelfths = _count_twelfths(model, read, request, evidence, documents)
+        except Exception as error:
+            # Wrappers and tokenizers are code of third parties; what they do must not cost a result.
+            logger.warning("the model's tokens cannot be counted (%s); they are estimated", summarize_error(error))
+            twelfths = None
+        if twelfths is not None:
+            return ReadEvidence(read, twelfths, CountedWith.TOKENIZER)
     context = request.context
-    return TruncatedEvidence.estimate(window, evidence, context.task_metadata.hf_subsets_to_langscripts[context.hf_subset])
+    languages = context.task_metadata.hf_subsets_to_langscripts[context.hf_subset]
+    return ReadEvidence.estimate(read, evidence.complete(select_texts(documents)), languages)
 
 
-def _count_beyond(model: MTEBModels, window: int, request: SearchRequest, evidence: Evidence) -> Integers | None:
-    """Return `TruncatedEvidence.beyond` by the model's tokenizer; None if that, or where the evidence is, is unknown."""
-    reader = InputReader.of_model(model, window, request.context.task_metadata)
-    if reader is None or not (len(evidence.starts) and len(evidence.ends)):
+def _count_twelfths(
+    model: MTEBModels, read: ReadPart, request: SearchRequest, evidence: Evidence, documents: Mapping[str, Mapping[str, Any]]
+) -> Integers | None:
+    """Return `ReadEvidence.twelfths` by the model's tokenizer; None if that, or where the evidence is, is unknown."""
+    if read.part not in (Part.FIRST, Part.LAST) or not (len(evidence.starts) and len(evidence.ends)):
         return None
-    documents = _relevant_documents(request)
+    reader = InputReader.of_model(model, read.tokens or 0, request.context.task_metadata)
+    if reader is None:
+        return None
     texts = [documents[name]["text"] for name in evidence.document_ids]
     if len(evidence.characters) and list(map(len, texts)) != evidence.characters.tolist():
         # The spans are of texts in another language.
@@ -73,35 +87,46 @@ def _count_beyond(model: MTEBModels, window: int, request: SearchRequest, eviden
     distinct = list(dict.fromkeys(inputs))
     if not reader.reads_like_model(max(distinct, key=lambda parts: len(parts[-1]))):
         return None
-    read = reader.find_read(distinct)
-    starts, ends = evidence.starts.clip(0).tolist(), evidence.ends.tolist()
-    return np.array(
-        [
+    offsets = reader.find_read(distinct)
+    twelfths = evidence.complete(select_texts(documents)).twelfths()
+    for query, (parts, text) in enumerate(zip(inputs, texts, strict=True)):
+        if parts in offsets:
             # A text and what the model receives of it end alike, but for white space.
-            _place(text, start + len(parts[-1]) - len(text.rstrip()), start, end, read.get(parts))
-            for parts, text, start, end in zip(inputs, texts, starts, ends, strict=True)
-        ],
-        np.int64,
-    )
+            first = len(parts[-1]) - len(text.rstrip())
+            start, end = max(int(evidence.starts[query]), 0), int(evidence.ends[query])
+            twelfths[query] = _place(offsets[parts], first, first + start, first + start + len(text[start:end].rstrip()))
+    return twelfths
 
 
-def _place(text: str, place: int, start: int, end: int, read: tuple[int, float] | None) -> Truncation:
-    """Return how a model truncates `text[start:end]` but white space at its end.
+def _place(offsets: Offsets, first: int, start: int, end: int) -> int:
+    """Return the twelfth of what a model reads of a text that contains the middle of a span, or `Unread`.
 
-    `place` is where this begins in the input, of whose characters the model reads those in the interval `read`, or all.
+    Args:
+        offsets: First character and end of each token that is read, shape (tokens, 2); the input may begin with a prompt.
+        first: First character of the text in the input.
+        start: First character of the span in the input.
+        end: Its end.
     """
-    if read is None:
-        return Truncation.WITHIN
-    last = place + len(text[start:end].rstrip())
-    if read[0] <= place and last <= read[1]:
-        return Truncation.WITHIN
-    return Truncation.BEYOND if last <= read[0] or place >= read[1] else Truncation.CUT
+    begins, ends = offsets[offsets[:, 0] >= first].T if len(offsets) else np.zeros((2, 0), np.int64)
+    if not len(begins) or end <= begins[0] or start >= ends[-1]:
+        # What is read begins at the text's first character, or later if the model reads the last tokens.
+        return Unread.BEYOND
+    if (start < begins[0] and begins[0] > first) or end > ends[-1]:
+        return Unread.CUT
+    tokens = np.array([[np.searchsorted(ends, start, side="right")], [np.searchsorted(begins, end)]], np.float64)
+    return int(place_in_parts(tokens[0], tokens[1], len(begins), len(begins), len(begins))[0])
 
 
-def _relevant_documents(request: SearchRequest) -> dict[str, dict[str, Any]]:
+def select_relevant(request: SearchRequest) -> dict[str, dict[str, Any]]:
+    """Return the rows of the queries' relevant documents by id."""
     needed = set(request.positives.values())
     rows = [row for row, name in enumerate(request.corpus["id"][:]) if name in needed]
     return {row["id"]: row for row in request.corpus.select(rows)}
+
+
+def select_texts(documents: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Return the texts of rows of documents by id."""
+    return {name: str(row["text"]) for name, row in documents.items()}
 
 
 def _as_received(document: Mapping[str, Any]) -> str:
@@ -155,27 +180,20 @@ class InputReader:
             return bool(plain == encoding.ids[: len(plain)])
         return bool(ids.tolist() == encoding.ids)
 
-    def find_read(self, inputs: Sequence[ModelInput]) -> dict[ModelInput, tuple[int, float]]:
-        """Return the interval of its document's characters that the model reads, for each input that it truncates."""
+    def find_read(self, inputs: Sequence[ModelInput]) -> dict[ModelInput, Offsets]:
+        """Return the characters of the document's tokens that the model reads, shape (tokens, 2), if it truncates an input."""
         long = [text for text in inputs if self._may_be_truncated(text)]
         batches = [long[start : start + BATCH_SIZE] for start in range(0, len(long), BATCH_SIZE)]
         return dict(item for batch in progress(batches, "Counting tokens") for item in self._find_read_in(batch))
 
-    def _find_read_in(self, batch: Sequence[ModelInput]) -> Iterator[tuple[ModelInput, tuple[int, float]]]:
-        from_end = self.model.tokenizer.truncation_side == "left"
+    def _find_read_in(self, batch: Sequence[ModelInput]) -> Iterator[tuple[ModelInput, Offsets]]:
         landmarks = self._landmarks
         for text, encoding in zip(batch, self._tokenize(batch), strict=True):
             if landmarks is not None:
                 yield from _find_read_beside_landmarks(text, encoding, landmarks)
                 continue
             if len(encoding) >= self.window:
-                tokens = range(len(encoding)) if from_end else reversed(range(len(encoding)))
-                places = (
-                    encoding.token_to_chars(token) for token in tokens if encoding.token_to_sequence(token) == len(text) - 1
-                )
-                # Special tokens have no characters.
-                begin, end = next((place for place in places if place and place[0] < place[1]), (0, 0))
-                yield text, (begin, np.inf) if from_end else (0, end)
+                yield text, _find_offsets(encoding, len(text) - 1)
 
     def _may_be_truncated(self, text: ModelInput) -> bool:
         """Return whether the input may have more tokens than the window: a token takes at least one byte of normalized text."""
@@ -192,9 +210,19 @@ class InputReader:
 
 def _find_read_beside_landmarks(
     text: ModelInput, encoding: Encoding, transformer: LandmarkTransformer
-) -> Iterator[tuple[ModelInput, tuple[int, float]]]:
-    """Yield the interval of characters that a model with landmarks reads, if it truncates the text."""
-    places = [place for number in range(len(encoding)) if (place := encoding.token_to_chars(number)) and place[0] < place[1]]
-    read = transformer.count_read(len(places))
-    if read < len(places) or len(encoding) >= (transformer.max_seq_length or NO_LIMIT):
-        yield text, (0, places[read - 1][1] if read else 0)
+) -> Iterator[tuple[ModelInput, Offsets]]:
+    """Yield the characters of the tokens that a model with landmarks reads, if it truncates the text."""
+    offsets = _find_offsets(encoding, 0)
+    read = transformer.count_read(len(offsets))
+    if read < len(offsets) or len(encoding) >= (transformer.max_seq_length or NO_LIMIT):
+        yield text, offsets[:read]
+
+
+def _find_offsets(encoding: Encoding, part: int) -> Offsets:
+    """Return the characters of the tokens of a part of an input, shape (tokens, 2); special tokens have none."""
+    places = [
+        place
+        for token, sequence in enumerate(encoding.sequence_ids)
+        if sequence == part and (place := encoding.token_to_chars(token)) and place[0] < place[1]
+    ]
+    return np.array(places, np.int32).reshape(-1, 2)

@@ -1,4 +1,4 @@
-"""The return value of every reader."""
+"""The return value of every reader, and judgments as an evaluation of runs takes them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,22 @@ from posir_tasks.interventions import NO_SPAN
 from posir_tasks.sources.checks import ToleratedRows
 from posir_tasks.sources.formats.passages import SkippedText
 from posir_tasks.text.spans import Span
+
+
+@dataclass(frozen=True)
+class Judgments:
+    """The judged queries of data, whether or not the evidence of each has one position."""
+
+    queries: Mapping[str, str]
+    """Query id to text; a judged query may lack its text."""
+    grades: Mapping[str, Mapping[str, int]]
+    """Query id to document id to grade; a grade above 0 is relevant, and a document without a grade is not judged."""
+
+    @classmethod
+    def from_positions(cls, data: PositionData) -> Judgments:
+        """Return the judgments of data in which every query has one relevant document."""
+        texts = dict(zip(data.queries["id"], data.queries["text"], strict=True))
+        return cls(texts, {query: {document: 1} for query, document in data.evidence.positives().items()})
 
 
 @dataclass(frozen=True)

@@ -4,27 +4,46 @@ from __future__ import annotations
 
 import logging
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache, cached_property, partial
-from itertools import islice, repeat
+from itertools import chain, islice, repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from posir_tasks.compressed_files import split_suffix
 from posir_tasks.digests import digest, digest_files
+from posir_tasks.display.numbers import format_count
+from posir_tasks.display.presentation import Presentable
+from posir_tasks.display.sections import DisplaySection
+from posir_tasks.display.tables import Table, build_columns
+from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import DataError, PosirError
 from posir_tasks.models.names import legible_name
 from posir_tasks.schemes import PositionScheme, RelativePositions
-from posir_tasks.sources.data import PositionData
+from posir_tasks.sources.data import Judgments, PositionData
 from posir_tasks.sources.folder import find_layout
-from posir_tasks.sources.formats.catalog import KINDS, Item, find_file_format, find_folder_format, list_files, read_file
-from posir_tasks.sources.formats.hub import find_commit, is_hub_name, read_hub
-from posir_tasks.sources.formats.options import ReadOptions
-from posir_tasks.sources.formats.passages import Passage, PassageQuestion, SkippedText, describe_skipped
-from posir_tasks.sources.judgments import Judgments
+from posir_tasks.sources.formats.catalog import (
+    KINDS,
+    Item,
+    find_commit,
+    find_file_format,
+    find_folder_format,
+    is_hub_name,
+    list_files,
+    read_file,
+    read_hub,
+)
+from posir_tasks.sources.formats.passages import (
+    Passage,
+    PassageQuestion,
+    ReadOptions,
+    SkippedText,
+    derive_document_ids,
+    describe_skipped,
+)
 from posir_tasks.sources.posir import FILES, REPO_ID, REVISION, domain_files, list_domains, read_corpus, read_domain
 from posir_tasks.sources.questions import collect_questions, to_position_data
 from posir_tasks.sources.repository import (
@@ -50,7 +69,6 @@ logger = logging.getLogger(__name__)
 DataReference: TypeAlias = str | Path | Iterable[str]
 #: Texts whose language is detected, and characters of each.
 DETECTED_TEXTS = 30
-DEFAULT_OPTIONS = ReadOptions()
 #: What commands that evaluate or train need.
 EVIDENCE = "questions with the span of their evidence"
 
@@ -101,9 +119,13 @@ class Subset:
         return f"{self.language}/{self.domain}"
 
 
-@dataclass(frozen=True)
-class Dataset:
-    """Documents, and questions with their evidence if there are any: one or several subsets with one position scheme."""
+@dataclass(frozen=True, repr=False)
+class Dataset(Presentable):
+    """Documents, and questions with their evidence if there are any: one or several subsets with one position scheme.
+
+    They are read when they are first needed: `subsets[0].read()` has corpus, queries and evidence, `read_texts()` the documents
+    alone. As a data frame it has a row for each question, or for each text if there are no questions.
+    """
 
     name: str
     """A task, or a name that is derived from that of the file, folder or dataset."""
@@ -121,9 +143,68 @@ class Dataset:
     """Whether a subset that is read is kept in memory, so that it is read once."""
 
     def read_texts(self) -> Iterator[Passage | SkippedText]:
-        """Yield the documents of all subsets, and what cannot be read."""
+        """Yield the documents of all subsets, and what cannot be read; documents with questions have the ids of the corpus."""
         for subset in self.subsets:
             yield from subset.read_texts()
+
+    @property
+    def title(self) -> str:
+        """Its name and size."""
+        return f"{self.name}: {pluralize(len(self.rows), 'question' if self.has_questions else 'text')}"
+
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each question with the characters of its evidence, or for each text if there are no questions."""
+        return list(self._list_questions() if self.has_questions else self._list_texts())
+
+    @cached_property
+    def skipped(self) -> list[SkippedText]:
+        """Texts, rows and questions that cannot be used, each with the reason."""
+        if self.has_questions:
+            return [item for subset in self.subsets for item in subset.read().skipped]
+        return [item for item in self.read_texts() if isinstance(item, SkippedText)]
+
+    def sections(self) -> tuple[DisplaySection, ...]:
+        """Return how many rows each subset has, and what in it cannot be used or was repaired."""
+        headings = ("Subset", "Questions" if self.has_questions else "Texts")
+        counts = Counter(row["subset"] for row in self.rows)
+        warnings = [warning for subset in self.subsets for warning in subset.read().warnings] if self.has_questions else []
+        table = Table(
+            build_columns(headings, headings[1:]),
+            tuple((name, format_count(count)) for name, count in counts.items()),
+            notes=(*warnings, *filter(None, [describe_skipped(self.skipped)])),
+        )
+        return (DisplaySection(tables=(table,)),)
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return the rows."""
+        return self.rows
+
+    def _list_questions(self) -> Iterator[dict[str, Any]]:
+        for subset in self.subsets:
+            data = subset.read()
+            lengths = dict(zip(data.corpus["id"][:], map(len, data.corpus["text"][:]), strict=True))
+            spans = data.place_spans() or repeat(None)
+            for query, text, document, span in zip(
+                data.evidence.query_ids, data.queries["text"][:], data.evidence.document_ids, spans, strict=data.has_spans
+            ):
+                length = lengths[document]
+                yield {
+                    "subset": subset.name,
+                    "query_id": query,
+                    "query": text,
+                    "document_id": document,
+                    "characters": length,
+                    "start": span[0] if span else None,
+                    "end": span[1] if span else None,
+                    "position": sum(span) / 2 / length if span and length else None,
+                }
+
+    def _list_texts(self) -> Iterator[dict[str, Any]]:
+        for subset in self.subsets:
+            for item in subset.read_texts():
+                if isinstance(item, Passage):
+                    yield {"subset": subset.name, "document_id": item.name, "text": item.text}
 
     def with_questions(self, user: str) -> Dataset:
         """Return the data with those questions only whose evidence has one position, and all documents.
@@ -158,38 +239,64 @@ def _warn_once(message: str) -> None:
     logger.warning(message)
 
 
-def open_data(reference: DataReference, options: ReadOptions = DEFAULT_OPTIONS) -> Dataset:
-    """Open data by the path of a file or folder, which takes precedence, the name of a task, or that of a dataset on the Hub.
-
-    Texts themselves are data, too: a list or a column of a data frame.
+def open_data(
+    data: DataReference,
+    *,
+    column: str | None = None,
+    id_column: str | None = None,
+    split: str | None = None,
+    revision: str | None = None,
+    language: str | None = None,
+    repair: bool = True,
+) -> Dataset:
+    """Open data in any format that the commands take.
 
     A folder that is in the PosIR layout, a part of it, or holds it as in `POSIR_DATA`, is read as that, whatever else it has;
-    then one of BEIR as that; of any other folder, every file is read in its own format, and all documents are one corpus.
+    then one of BEIR as that; of any other folder, every file is read in its own format, and all documents are one corpus. A
+    file or folder takes precedence over a task of its name.
 
     Args:
-        reference: Path, name or texts.
-        options: What the format leaves open.
+        data: A task; a file or folder of questions with their evidence, or of texts; a dataset on the Hub; a list of texts or a
+            column of a DataFrame.
+        column: Column or field with the text; by default `text`, `content` or the like, or else the only one with text.
+        id_column: Column or field with the id; by default `_id` or `id`, if there is one.
+        split: Split of a BEIR folder, the name of its qrels; by default `test`, or else the first.
+        revision: Revision of a dataset on the Hub; by default its main branch.
+        language: Code of the language of data that does not state it, such as `eng-Latn`; detected if None.
+        repair: Whether an answer that is not where its file says is moved to its only match within 5 characters; without, its
+            question is left out.
+
+    Returns:
+        A row for each question: characters `start` to `end` (half-open) of its evidence in the document, and the `position`
+        of their middle in [0, 1]; or for each text if there are no questions. `read_texts()` yields the documents.
 
     Raises:
         PosirError: There is no such data, or it is in no known format.
         DataError: It cannot be read.
+
+    Examples:
+        >>> import posir
+        >>> questions = posir.open_data("PosIR-Mini").to_polars()
+        >>> questions.height, questions.columns[-3:]
+        (720, ['start', 'end', 'position'])
+        >>> posir.open_data(["A text.", "Another one."]).to_polars()["text"].to_list()
+        ['A text.', 'Another one.']
     """
-    if not isinstance(reference, str | Path):
-        if not isinstance(reference, Iterable):
-            raise PosirError(
-                f"The data is {reference!r}, of type {type(reference).__name__}. Give {KINDS}, or a list of texts."
-            )
-        return _open_strings(reference)
-    path = Path(reference).expanduser()
+    if not isinstance(data, str | Path):
+        if not isinstance(data, Iterable):
+            raise PosirError(f"The data is {data!r}, of type {type(data).__name__}. Give {KINDS}, or a list of texts.")
+        return _open_strings(data)
+    options = ReadOptions(column, id_column, split, revision, language, repair)
+    path = Path(data).expanduser()
     if path.is_dir():
         return _open_layout_folder(path) or _open_folder(path, options)
     if path.exists():
         return _open_file(path, options)
-    if is_hub_name(str(reference)):
-        return _open_hub(str(reference), options)
-    if "/" in str(reference) or path.suffix:
-        raise PosirError(f"{reference}: no such file or folder. Give {KINDS}.")
-    return open_task_data(str(reference))
+    if is_hub_name(str(data)):
+        return _open_hub(str(data), options)
+    if "/" in str(data) or path.suffix:
+        raise PosirError(f"{data}: no such file or folder. Give {KINDS}.")
+    return open_task_data(str(data))
 
 
 def _open_strings(texts: Iterable[object]) -> Dataset:
@@ -202,7 +309,7 @@ def _open_strings(texts: Iterable[object]) -> Dataset:
     def read() -> Iterator[Item]:
         return iter(items)
 
-    return _open_items("texts", "texts", "texts", read, read, lambda: revision, DEFAULT_OPTIONS, has_questions=False)
+    return _open_items("texts", "texts", "texts", read, read, lambda: revision, ReadOptions(), has_questions=False)
 
 
 def _wrap_text(number: int, text: object) -> Passage | SkippedText:
@@ -333,7 +440,7 @@ def _open_items(
         return to_position_data(imported, find_revision(), estimate_tokens)
 
     def list_texts() -> Iterator[Passage | SkippedText]:
-        return (item for item in read_texts() if isinstance(item, Passage | SkippedText))
+        return name_documents((item for item in read_texts() if isinstance(item, Passage | SkippedText)), domain)
 
     @cache
     def find_languages() -> tuple[str, str]:
@@ -344,6 +451,30 @@ def _open_items(
     subset = Subset(find_languages, domain, read_data, list_texts, read, read_judgments)
     scheme = RelativePositions()
     return Dataset(legible_name(name), kind, location, scheme, (subset,), find_revision, has_questions, in_memory=True)
+
+
+def name_documents(items: Iterator[Passage | SkippedText], domain: str) -> Iterator[Passage | SkippedText]:
+    """Yield documents under the ids by which their questions name them, each once; texts without questions as they are.
+
+    Whether there are questions follows from the first document, so that a large corpus of texts is not held in memory.
+    """
+    first = list[Passage | SkippedText]()
+    for item in items:
+        first.append(item)
+        if isinstance(item, Passage):
+            break
+    if not first or not isinstance(first[-1], Passage) or first[-1].id or not (first[-1].questions or first[-1].question_ids):
+        yield from chain(first, items)
+        return
+    read = [*first, *items]
+    derived = derive_document_ids([item for item in read if isinstance(item, Passage)], domain)
+    named = set[tuple[str, str]]()
+    for item in read:
+        if isinstance(item, SkippedText):
+            yield item
+        elif (document := (item.id or derived[item.text], item.text)) not in named:
+            named.add(document)
+            yield replace(item, id=document[0])
 
 
 def open_task_data(name: str) -> Dataset:

@@ -1,21 +1,33 @@
 """Questions of any format with the ids, documents and spans that they are evaluated by."""
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from datasets import Dataset
 
 from posir_tasks.digests import digest
+from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import DataError
 from posir_tasks.evidence import Evidence
 from posir_tasks.interventions import NO_SPAN
+from posir_tasks.sources.checks import MAX_EXAMPLES
 from posir_tasks.sources.data import PositionData
-from posir_tasks.sources.formats.document_ids import derive_document_ids
-from posir_tasks.sources.formats.passages import NO_ANSWER, Passage, PassageQuestion, SkippedQuestion, SkippedText
-from posir_tasks.sources.spans import StatedAnswer, repair_span, resolve_span
+from posir_tasks.sources.formats.passages import (
+    NO_ANSWER,
+    Passage,
+    PassageQuestion,
+    SkippedQuestion,
+    SkippedText,
+    derive_document_ids,
+)
+from posir_tasks.sources.spans import REPAIR_DISTANCE, StatedAnswer, find_span
 from posir_tasks.text.spans import Span
+
+logger = logging.getLogger(__name__)
 
 #: Reason of a skipped question, after a number.
 UNUSABLE = "questions without a usable answer"
@@ -59,7 +71,7 @@ def collect_questions(
         DataError: A passage is blank, or two different ones share an id.
     """
     imported = ImportedData()
-    passages = list(passages)
+    passages = _separate_repeated_ids(list(passages))
     derived = derive_document_ids([passage for passage in passages if isinstance(passage, Passage)], domain)
     for passage in passages:
         if isinstance(passage, SkippedQuestion):
@@ -69,6 +81,35 @@ def collect_questions(
         else:
             _add_passage(imported, passage, passage.id or derived[passage.text], repair=repair)
     return imported
+
+
+def _separate_repeated_ids(
+    passages: Sequence[Passage | SkippedQuestion | SkippedText],
+) -> list[Passage | SkippedQuestion | SkippedText]:
+    """Return passages whose questions keep an id only if no other question has it: files of two languages may share ids."""
+    contents: dict[str, set[tuple[str, str, StatedAnswer | None]]] = defaultdict(set)
+    for passage in (item for item in passages if isinstance(item, Passage)):
+        for question in passage.questions:
+            if question.id:
+                contents[question.id].add((passage.id or passage.text, question.text, question.answer))
+    repeated = {name for name, known in contents.items() if len(known) > 1}
+    if not repeated:
+        return list(passages)
+    first = ", ".join(sorted(repeated)[:MAX_EXAMPLES])
+    logger.warning(
+        "%s of several questions (first %s): the ids of these questions are derived from their content",
+        pluralize(len(repeated), "id is that", "ids are those"),
+        first,
+    )
+    return [
+        replace(
+            passage,
+            questions=[replace(item, id=None) if item.id in repeated else item for item in passage.questions],
+        )
+        if isinstance(passage, Passage)
+        else passage
+        for passage in passages
+    ]
 
 
 def _add_passage(imported: ImportedData, passage: Passage, document: str, *, repair: bool) -> None:
@@ -98,7 +139,7 @@ def _add_question(imported: ImportedData, question: PassageQuestion, document: s
     text = imported.documents[document]
     span, is_repaired = Span(*NO_SPAN), False
     if question.answer is not None:
-        span, is_repaired = _find_span(question.answer, text, repair=repair)
+        span, is_repaired = find_span(question.answer, text, repair=repair)
     query: dict[str, Any] = {
         "_id": question.id or digest(document, question.name, question.text, *span, size=16).hex(),
         "text": question.text,
@@ -117,16 +158,6 @@ def _add_question(imported: ImportedData, question: PassageQuestion, document: s
         imported.repaired.append(RepairedSpan(question.file, question.name, question.answer, span))
 
 
-def _find_span(answer: StatedAnswer, document: str, *, repair: bool) -> tuple[Span, bool]:
-    """Return the span of an answer, and whether it was repaired."""
-    try:
-        return resolve_span(answer, document), False
-    except ValueError:
-        if not repair or answer.start is None or not (answer.text and answer.text.strip()):
-            raise
-    return repair_span(answer.text, answer.start, document), True
-
-
 def to_position_data(imported: ImportedData, revision: str, count_tokens: Callable[[str], int]) -> PositionData:
     """Return questions with their documents as every command takes them.
 
@@ -140,6 +171,7 @@ def to_position_data(imported: ImportedData, revision: str, count_tokens: Callab
         document: max(1, count_tokens(imported.documents[document]))
         for document in dict.fromkeys(query["corpus-id"] for query in queries)
     }
+    moved = len(imported.repaired)
     spans = np.array([query["pos_char_span"] for query in queries], np.int64).reshape(-1, 2)
     documents = [query["corpus-id"] for query in queries]
     return PositionData(
@@ -155,6 +187,14 @@ def to_position_data(imported: ImportedData, revision: str, count_tokens: Callab
             clusters=tuple(imported.titles.get(document, "") for document in documents) if imported.titles else (),
         ),
         revision=revision,
+        warnings=(
+            (
+                f"Answers to {moved:,} of {pluralize(len(queries), 'question')} are not where the file says: moved to the only "
+                f"match within {REPAIR_DISTANCE} characters.",
+            )
+            if moved
+            else ()
+        ),
         skipped=(
             *imported.skipped_texts,
             *(SkippedText(skipped.question, UNUSABLE, skipped.reason) for skipped in imported.skipped),

@@ -25,6 +25,20 @@ class StatedAnswer:
     end: int | None = None
 
 
+def find_span(answer: StatedAnswer, document: str, *, repair: bool) -> tuple[Span, bool]:
+    """Return the span of an answer, and whether it was moved to its only match nearby, if that is asked for.
+
+    Raises:
+        ValueError: The document does not confirm the answer, and it is not or cannot be moved.
+    """
+    try:
+        return resolve_span(answer, document), False
+    except ValueError:
+        if not repair or answer.start is None or not (answer.text and answer.text.strip()):
+            raise
+    return repair_span(answer.text, answer.start, document), True
+
+
 def resolve_span(answer: StatedAnswer, document: str) -> Span:
     """Return the span of a stated answer, if the document confirms it.
 

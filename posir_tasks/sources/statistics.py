@@ -1,21 +1,155 @@
-"""Statistics of a subset of a dataset. Those of several subsets add."""
+"""Statistics of a subset of a dataset, with amounts of text and types of queries for any language. Those of subsets add."""
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from itertools import groupby
 
 import numpy as np
 import polars as pl
+from numpy.typing import ArrayLike
 
 from posir_tasks.cells import CellCounts, pool
 from posir_tasks.evidence import Evidence, Integers
 from posir_tasks.schemes import PositionScheme
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.opening import Subset
-from posir_tasks.sources.text_totals import TextTotals, count_types
+from posir_tasks.text.scripts import lacks_spaces
 from posir_tasks.text.tokenizer import Tokenizer
+
+#: Unicode's question marks and interrobangs that end a sentence, of every script.
+QUESTION_MARKS = (
+    "?\u037e\u055e\u061f\u1367\u1945\u203d\u2047\u2048\u2049\u2cfa\u2cfb\u2e2e\u2e54\ua60f\ua6f7\ufe16\ufe56\uff1f\U00011143"
+)
+#: A question mark, and after it nothing but quotation marks, closing brackets and white space. Initial quotation marks count,
+#: too: German closes with them.
+QUESTION = rf"[{QUESTION_MARKS}][\p{{Pe}}\p{{Pf}}\p{{Pi}}\"'\s]*$"
+#: A query of at most this many words, and without a question mark, is keywords.
+KEYWORDS = 5
+#: Characters counted as one word in scripts without spaces.
+CHARACTERS_PER_WORD = 2
+
+
+class QueryType(StrEnum):
+    """Type of a query by its form alone: a rule of posir, not the types of any paper."""
+
+    QUESTION = "question"
+    """Ends in a question mark."""
+    KEYWORDS = "keywords"
+    """Does not end in a question mark, and has at most five words (ten characters in a script without spaces)."""
+    STATEMENT = "statement"
+    """Everything else."""
+
+
+@dataclass(frozen=True)
+class LengthCounts:
+    """Texts counted by their length. Counts add, and all statistics of lengths follow from them."""
+
+    lengths: tuple[int, ...]
+    """The distinct lengths, in ascending order."""
+    counts: tuple[int, ...]
+    """Texts of each length."""
+
+    @classmethod
+    def from_lengths(cls, lengths: ArrayLike) -> LengthCounts:
+        """Count the lengths of n texts, shape (n,)."""
+        distinct, counts = np.unique(np.asarray(lengths, np.int64), return_counts=True)
+        return cls(tuple(distinct.tolist()), tuple(counts.tolist()))
+
+    def __add__(self, other: LengthCounts) -> LengthCounts:
+        counts = Counter(dict(zip(self.lengths, self.counts, strict=True)))
+        counts.update(dict(zip(other.lengths, other.counts, strict=True)))
+        ordered = sorted(counts.items())
+        return LengthCounts(tuple(length for length, _ in ordered), tuple(count for _, count in ordered))
+
+    @property
+    def texts(self) -> int:
+        """Number of texts."""
+        return sum(self.counts)
+
+    @property
+    def total(self) -> int:
+        """Sum of the lengths."""
+        return sum(length * count for length, count in zip(self.lengths, self.counts, strict=True))
+
+    @property
+    def mean(self) -> float | None:
+        """Mean length; None without texts."""
+        return self.total / self.texts if self.texts else None
+
+    @property
+    def standard_deviation(self) -> float | None:
+        """Standard deviation of the lengths, divided by n; None without texts."""
+        if self.mean is None:
+            return None
+        squares = sum(count * (length - self.mean) ** 2 for length, count in zip(self.lengths, self.counts, strict=True))
+        return math.sqrt(squares / self.texts)
+
+    @property
+    def shortest(self) -> int | None:
+        """Smallest length; None without texts."""
+        return self.lengths[0] if self.lengths else None
+
+    @property
+    def longest(self) -> int | None:
+        """Largest length; None without texts."""
+        return self.lengths[-1] if self.lengths else None
+
+    def quantile(self, share: float) -> float | None:
+        """Return the quantile at a share in [0, 1], interpolated linearly; None without texts."""
+        return float(np.quantile(np.repeat(self.lengths, self.counts), share)) if self.lengths else None
+
+
+@dataclass(frozen=True)
+class TextTotals:
+    """Lengths of texts. Totals add."""
+
+    characters: LengthCounts
+    """Unicode code points of each text."""
+    words: LengthCounts | None
+    """Runs of characters without white space; None if some text is in a script without spaces."""
+    tokens: LengthCounts | None = None
+    """None without a tokenizer."""
+
+    @classmethod
+    def from_texts(cls, texts: pl.Series, language: str, tokenizer: Tokenizer | None = None) -> TextTotals:
+        """Measure the texts of one language, such as `eng-Latn`; tokens without special tokens."""
+        spaced = not lacks_spaces(language)
+        return cls(
+            LengthCounts.from_lengths(texts.str.len_chars().to_numpy()),
+            LengthCounts.from_lengths(texts.str.count_matches(r"\S+").to_numpy()) if spaced else None,
+            LengthCounts.from_lengths(tokenizer.count_all(texts.to_list())) if tokenizer else None,
+        )
+
+    def __add__(self, other: TextTotals) -> TextTotals:
+        words = None if self.words is None or other.words is None else self.words + other.words
+        tokens = None if self.tokens is None or other.tokens is None else self.tokens + other.tokens
+        return TextTotals(self.characters + other.characters, words, tokens)
+
+    @property
+    def texts(self) -> int:
+        """Number of texts."""
+        return self.characters.texts
+
+    @property
+    def units(self) -> dict[str, LengthCounts | None]:
+        """The lengths by the name of their unit."""
+        return {"words": self.words, "characters": self.characters, "tokens": self.tokens}
+
+
+def count_types(queries: pl.Series, language: str) -> Integers:
+    """Return the number of queries of each `QueryType`, shape (3,)."""
+    if lacks_spaces(language):
+        short = queries.str.count_matches(r"\S") <= KEYWORDS * CHARACTERS_PER_WORD
+    else:
+        short = queries.str.count_matches(r"\S+") <= KEYWORDS
+    question = queries.str.contains(QUESTION)
+    return np.array([question.sum(), (~question & short).sum(), (~question & ~short).sum()], np.int64)
+
 
 #: Language or domain of pooled statistics.
 ALL = "all"

@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import polars as pl
 from mteb.models.model_implementations.bm25 import BM25Search
 from mteb.timing import TimingStack
 
@@ -18,19 +19,17 @@ from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.embeddings.cached_encoder import with_cache
 from posir_tasks.embeddings.context import EncodingContext
 from posir_tasks.errors import DataError, PosirError, hide_tracebacks
-from posir_tasks.evidence import Evidence
+from posir_tasks.evidence import Evidence, TokensRead
 from posir_tasks.files import atomic_update
 from posir_tasks.host.private_names import TASKS_REGISTRY
 from posir_tasks.host.retrieval_task import RetrievalTask, SubsetRun
 from posir_tasks.models.run_settings import find_first_stage
 from posir_tasks.query_ranks import save_query_ranks
 from posir_tasks.ranks import RankedQueries, Results, rank_results, retrieval_scores
+from posir_tasks.read_part import ReadPart
 from posir_tasks.result_schema import (
-    COVERAGE_KEY,
     DIGEST_KEY,
     INDEX_KEY,
-    PROFILE_KEY,
-    RANKS_KEY,
     REVISION_KEY,
     RUN_KEY,
     SCHEMA,
@@ -51,7 +50,7 @@ from posir_tasks.search.dispatch import (
     search_results,
 )
 from posir_tasks.search.first_stage import load_first_stage
-from posir_tasks.search.input_window import find_truncated
+from posir_tasks.search.input_window import find_read_evidence, select_relevant, select_texts
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.digests import digest_data
 from posir_tasks.sources.folder import open_folder, require_domains
@@ -69,7 +68,7 @@ from posir_tasks.sources.repository import (
 from posir_tasks.tasks.dataset import LazySubsets, SplitData
 from posir_tasks.tasks.metadata import SPLIT, build_metadata
 from posir_tasks.tasks.query_scores import QueryScores
-from posir_tasks.window_coverage import TruncatedEvidence, WindowCoverage
+from posir_tasks.tokens import BYTES_PER_TOKEN
 
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
@@ -286,9 +285,16 @@ class PositionTask(RetrievalTask):
             if first_stage_model:
                 scores["previous_results_model_meta"] = first_stage_model
         with run.timer("Counting tokens", split=run.hf_split, subset=run.hf_subset):
-            truncated = find_truncated(model, request, data["evidence"])
+            documents = select_relevant(request)
+            placed = find_read_evidence(model, request, data["evidence"], documents)
         with run.timer("Scoring positions", split=run.hf_split, subset=run.hf_subset):
-            query_scores = self._score_queries(ranked, scores, data["evidence"], truncated, run.hf_subset)
+            ranks = DocumentRanks.from_ranks(
+                self.scheme, data["evidence"], ranked.ranks, placed, run.hf_subset, select_texts(documents)
+            )
+            by_query = dict(zip(data["evidence"].positives(), ranked.ranks.tolist(), strict=True))
+            query_scores = QueryScores(
+                by_query, self.k_values, scores, ResultValues(ranks, placed.read, self._count_tokens(data, placed.read))
+            )
             specific = rounded(
                 self.task_specific_scores(
                     query_scores, data["relevant_docs"], results, hf_split=run.hf_split, hf_subset=run.hf_subset
@@ -365,26 +371,17 @@ class PositionTask(RetrievalTask):
         )
         return results, ranked
 
-    def _score_queries(
-        self,
-        ranked: RankedQueries,
-        usual: Mapping[str, Any],
-        evidence: Evidence,
-        truncated: TruncatedEvidence | None,
-        subset: str,
-    ) -> QueryScores:
-        beyond = truncated.beyond if truncated else None
-        ranks = DocumentRanks.from_ranks(self.scheme, evidence, ranked.ranks, beyond, subset)
-        coverage = WindowCoverage.from_ranks(truncated, self.scheme, evidence, ranked.ranks) if truncated else None
-        by_query = dict(zip(evidence.positives(), ranked.ranks.tolist(), strict=True))
-        return QueryScores(by_query, self.k_values, usual, ResultValues(ranks, coverage))
+    def _count_tokens(self, data: SplitData, read: ReadPart) -> TokensRead | None:
+        """Return the tokens of the corpus that are read, estimated from bytes."""
+        frame = data["corpus"].to_polars()
+        tokens = -(-frame["text"].str.len_bytes().fill_null(0).cast(pl.Int64).to_numpy() // BYTES_PER_TOKEN)
+        lengths = self.scheme.length_buckets(Evidence(frame["id"].to_list(), [], tokens=tokens))
+        return TokensRead.estimate(read, tokens, lengths, len(self.scheme.axes.lengths))
 
     def _describe_run(self, values: ResultValues, data: SplitData, score_names: Sequence[str]) -> dict[str, Any]:
         """Return what a result stores of a subset beside scores: additive values, and what was read and run."""
         return {
-            PROFILE_KEY: values.profile.to_json(),
-            RANKS_KEY: values.ranks.to_json(),
-            COVERAGE_KEY: values.coverage.to_json() if values.coverage else {"window": None},
+            **values.to_json(),
             RUN_KEY: {
                 "schema": SCHEMA,
                 REVISION_KEY: data["revision"],

@@ -6,12 +6,24 @@ from typing import Any
 
 from posir_tasks.plugin_api.scoring import score_result
 from posir_tasks.ranks import query_scores
-from posir_tasks.result_schema import COVERAGE_KEY, PROFILE_KEY, RANKS_KEY, RUN_KEY
+from posir_tasks.result_schema import (
+    KEPT_KEYS,
+    KEYS_KEY,
+    PROFILE_KEY,
+    RANKS_KEY,
+    READ_KEY,
+    READ_RANKS_KEY,
+    RUN_KEY,
+    TOKENS_READ_KEY,
+)
 from posir_tasks.scores import ResultValues
 
 #: Keys of a subset's entry in a result that are no scores.
 RESERVED_KEYS = frozenset(
-    (PROFILE_KEY, RANKS_KEY, COVERAGE_KEY, RUN_KEY, "main_score", "hf_subset", "languages", "mteb_version")
+    (
+        *(PROFILE_KEY, RANKS_KEY, READ_KEY, READ_RANKS_KEY, KEYS_KEY, TOKENS_READ_KEY, RUN_KEY, *KEPT_KEYS),
+        *("main_score", "hf_subset", "languages", "mteb_version"),
+    )
 )
 
 

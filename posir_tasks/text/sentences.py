@@ -1,9 +1,10 @@
 """Sentences of a text: in any language, and as one paper's code has them."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from posir_tasks.language_codes import two_letter_code
+from posir_tasks.text.scripts import CHARACTER
 from posir_tasks.text.spans import Span
 
 #: White space of more than one byte in UTF-8.
@@ -13,6 +14,12 @@ MAX_SENTENCE = 400
 #: Code of a language that is not known: general rules apply.
 UNKNOWN_LANGUAGE = "und"
 BOUNDARY = re.compile(r"\s+")
+#: Letters of Thai and Lao, which have no full stop: a space ends a sentence or a clause.
+SPACE_ENDS = re.compile(r"[\u0e00-\u0eff]")
+#: Fewest characters of such a clause; a shorter one, such as a number or a name between spaces, stays with what follows.
+FEWEST_CHARACTERS = 40
+#: Ends of sentences that sentencex does not know: Khmer and Tibetan.
+FURTHER_ENDS = re.compile(r"[\u17d4\u17d5\u0f0d\u0f0e]+\s*")
 
 
 def find_sentences(text: str, language: str) -> list[Span]:
@@ -21,13 +28,36 @@ def find_sentences(text: str, language: str) -> list[Span]:
     Args:
         text: Any text.
         language: Its code, such as `en` or `eng-Latn`; for `UNKNOWN_LANGUAGE` and languages without rules, general ones apply.
+            Thai and Lao, most of whose text has their letters, are divided at spaces.
     """
     from sentencex import get_sentence_boundaries
 
-    # sentencex 1.0.32 aborts where a wide space follows an initial (`B\u3000.`). A plain space has the same length.
-    boundaries = get_sentence_boundaries(two_letter_code(language), WIDE_SPACE.sub(" ", text))
-    pieces = (piece for boundary in boundaries for piece in _cut(text, boundary["start_index"], boundary["end_index"]))
+    if 2 * len(SPACE_ENDS.findall(text)) > len(CHARACTER.findall(text)):
+        bounds = list(_divide_at_spaces(text))
+    else:
+        # sentencex 1.0.32 aborts where a wide space follows an initial (`B\u3000.`). A plain space has the same length.
+        boundaries = get_sentence_boundaries(two_letter_code(language), WIDE_SPACE.sub(" ", text))
+        bounds = [Span(boundary["start_index"], boundary["end_index"]) for boundary in boundaries]
+    parts = (part for bound in bounds for part in _divide(bound, (end.end() for end in FURTHER_ENDS.finditer(text, *bound))))
+    pieces = (piece for part in parts for piece in _cut(text, *part))
     return [span for piece in pieces if (span := piece.stripped(text)).of(text)]
+
+
+def _divide_at_spaces(text: str) -> Iterator[Span]:
+    """Yield the lines of a text, divided at spaces into parts that are not too short."""
+    start = 0
+    for space in BOUNDARY.finditer(text):
+        if "\n" in space.group() or space.start() - start >= FEWEST_CHARACTERS:
+            yield Span(start, space.end())
+            start = space.end()
+    yield Span(start, len(text))
+
+
+def _divide(span: Span, ends: Iterable[int]) -> Iterator[Span]:
+    start = span.start
+    for end in (*ends, span.end):
+        yield Span(start, end)
+        start = end
 
 
 def _cut(text: str, start: int, end: int) -> Iterator[Span]:

@@ -79,7 +79,8 @@ class ModelTokenizer:
         from transformers import AutoTokenizer
 
         try:
-            return cls(AutoTokenizer.from_pretrained(name))
+            # Without this, transformers asks on the terminal whether code of the tokenizer may run.
+            return cls(AutoTokenizer.from_pretrained(name, trust_remote_code=False))
         except Exception as error:
             raise PosirError(
                 f"tokenizer '{name}' cannot be loaded ({summarize_error(error)}). Give a name on the Hub or a folder with its "

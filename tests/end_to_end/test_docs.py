@@ -5,6 +5,7 @@ folder, and earlier results that a page refers to by results of these models.
 """
 
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from tests.support.cli import leaf_commands
 from tests.support.commands import BIN, CLEAN
 from tests.support.datasets import POSIR_FOLDER, TEXTS, posir_tables, write_domain
 from tests.support.fresh import fresh_environment
@@ -22,8 +24,6 @@ from tests.support.models import write_hub_cache
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-#: Pages in the default tier: what a new user reads first. The others are slow.
-FIRST = ("README",)
 BLOCK = re.compile(r"^```(bash|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 #: Languages of the reader's data.
 LANGUAGES = ("eng-Latn", "deu-Latn")
@@ -93,11 +93,36 @@ def run_script(script: str, folder: Path, environment: dict[str, str]) -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize(
-    "page",
-    [page if page.stem in FIRST else pytest.param(page, marks=pytest.mark.slow) for page in PAGES],
-    ids=lambda page: page.stem,
-)
+def posir_calls(page: Path) -> Iterator[list[str]]:
+    """Yield the words of every call of `posir` in the shell blocks of a page."""
+    for block in blocks(page, "bash"):
+        words: list[str] = []
+        lexer = shlex.shlex(block.replace("\\\n", " ").replace("\n", "\n;"), posix=True, punctuation_chars=True)
+        for word in (*lexer, ";"):
+            if set(word) <= {*"|&;<>()"}:
+                if words[:1] == ["posir"]:
+                    yield words[1:]
+                words = []
+            else:
+                words.append(word)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_commands_of_a_page_have_the_options_that_are_used(page: Path):
+    commands = leaf_commands()
+    for words in posir_calls(page):
+        names = [name for name in (" ".join(words[:2]), words[0]) if name in commands]
+        # A group with a command of its own takes a file as the first word; `edges` is what docs/plugin.md builds.
+        names = names or [name for name in commands if name.partition(" ")[0] == words[0]]
+        assert names or words[0] in ("mteb", "--help", "edges"), words
+        for name in names[:1]:
+            known = {option for parameter in commands[name].params for option in (*parameter.opts, *parameter.secondary_opts)}
+            used = {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)}
+            assert used <= known | {"--help"}, words
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_blocks_of_a_page_run_in_order(
     page: Path, variables: dict[str, str], tmp_path: Path, request: pytest.FixtureRequest
 ):

@@ -14,6 +14,7 @@ from playwright.sync_api import Browser
 from tests.support.commands import BIN
 
 ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
 
 
 @pytest.fixture(scope="module")
@@ -38,19 +39,27 @@ def pages_of(entry: object) -> Iterator[str]:
             yield from pages_of(part)
 
 
-def test_the_navigation_has_every_page(site: Path):
-    project = tomllib.loads((site.parent / "zensical.toml").read_text())["project"]
-    docs = site.parent / "docs"
-    files = [file.relative_to(docs).as_posix() for file in docs.rglob("*.md") if "upstream" not in file.parts]
-    assert sorted(pages_of(project["nav"])) == sorted(files)
+def test_the_navigation_has_every_page():
+    project = tomllib.loads((ROOT / "zensical.toml").read_text())["project"]
+    files = [file.relative_to(DOCS).as_posix() for file in DOCS.rglob("*.md") if "upstream" not in file.parts]
+    generated = [name for name in pages_of(project["nav"]) if name.startswith("reference/")]
+    assert sorted({*pages_of(project["nav"])} - {*generated}) == sorted(name for name in files if name not in generated)
 
 
+@pytest.mark.parametrize("page", [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))], ids=lambda page: page.stem)
+def test_links_lead_to_files(page: Path):
+    links = re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text())
+    assert [link for link in links if not link.startswith("reference/") and not (page.parent / link).exists()] == []
+
+
+@pytest.mark.slow
 def test_the_reference_has_every_command_and_declared_score(site: Path):
     commands = (site / "reference" / "commands.html").read_text()
     assert {"posir report", "posir compare", "posir build"} <= set(re.findall(r"<code>(posir [a-z-]+)</code>", commands))
     assert "start_to_end" in (site / "reference" / "scores.html").read_text()
 
 
+@pytest.mark.slow
 def test_pages_load_nothing_from_other_servers(site: Path):
     sources = re.compile(
         r'<(?:script|img|iframe)[^>]*\ssrc="(https?:[^"]+)|<link[^>]*\srel="(?:stylesheet|preload)"[^>]*href="(https?:[^"]+)'
@@ -58,6 +67,7 @@ def test_pages_load_nothing_from_other_servers(site: Path):
     assert [match.group() for file in site.rglob("*.html") for match in sources.finditer(file.read_text())] == []
 
 
+@pytest.mark.slow
 def test_search_works_in_a_folder_without_a_server(site: Path, browser: Browser):
     with browser.new_context(offline=True) as context:
         page = context.new_page()

@@ -7,22 +7,21 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from posir_build.documents import read_texts as read_documents
+from posir_build.sample import read_texts as read_documents
 from posir_build.settings import BuildSettings
-from posir_data.import_commands import read_sources
+from posir_data.importing import read_sources
 from posir_data.texts import read_texts
 from posir_mitigate.trials import open_task
-from posir_probe.sources import open_probe_source
+from posir_probe.data import open_probe_source
 from posir_stats.api import compute_statistics
 from posir_tasks.errors import DataError, PosirError
 from posir_tasks.sources.folder import resolve_folder
-from posir_tasks.sources.formats.options import ReadOptions
 from posir_tasks.sources.opening import open_data
 from posir_tasks.sources.questions import collect_questions
 from posir_tasks.sources.repository import DATA_VARIABLE, open_repository
 from posir_tasks.text.sentences import find_sentences
 from posir_train.examples import read_examples
-from posir_train.sources import open_dataset
+from posir_train.settings import open_dataset
 from tests.plugins.posir_train.texts import build_examples
 from tests.support.commands import run
 from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
@@ -194,7 +193,7 @@ def questions_of_mitigate(source: str) -> list[tuple[str, str, str]]:
 
 
 def questions_of_import(source: str) -> list[tuple[str, str, str]]:
-    imported = collect_questions(read_sources([Path(source)], ReadOptions()), "facts", repair=False)
+    imported = collect_questions(read_sources([Path(source)]), "facts", repair=False)
     texts = imported.documents
     rows = [(query["text"], texts[query["corpus-id"]], query["pos_char_span"]) for query in imported.queries.values()]
     return [(question, text, text[slice(*span)]) for question, text, span in rows]

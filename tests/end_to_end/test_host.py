@@ -181,6 +181,7 @@ def test_without_a_private_name_only_what_uses_it_is_missing(tmp_path):
     ], ran.stderr
 
 
+@pytest.mark.slow
 def test_doctor_names_what_does_not_work_and_the_rest_is_registered():
     checked = python(
         "import sys, mteb, mteb.cache.result_cache as cache\n"

@@ -1,6 +1,8 @@
 """What a wheel and an editable install put into site-packages."""
 
+import ast
 import pkgutil
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -55,8 +57,37 @@ def test_the_start_file_names_one_function_as_pep_829_says():
     assert pkgutil.resolve_name(entry_point) is posir_autoload.start
 
 
-def test_the_pth_file_is_one_import_and_nothing_else():
-    assert (ROOT / "autoload" / "posir.pth").read_bytes() == b"import posir_autoload\n"
+def test_the_pth_file_is_one_line_that_executes_no_text():
+    (line,) = (ROOT / "autoload" / "posir.pth").read_text().splitlines()
+    assert line.startswith("import ")
+    called = {ast.unparse(node.func) for node in ast.walk(ast.parse(line)) if isinstance(node, ast.Call)}
+    assert called == {"importlib.machinery.PathFinder.find_spec", "importlib.import_module"}
+
+
+def start(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
+    """Run code in a Python whose only site folder is this one."""
+    code = f"import site; site.addsitedir({str(folder)!r}); {code}"
+    return subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=False, env={})
+
+
+def test_a_pth_file_without_its_module_is_silent(tmp_path: Path):
+    shutil.copy(ROOT / "autoload" / "posir.pth", tmp_path)
+    done = start(tmp_path, "print('started')")
+    assert (done.stdout, done.stderr) == ("started\n", "")
+
+
+def test_without_the_rest_of_posir_mteb_is_imported_after_one_warning(tmp_path: Path):
+    for name in ("posir.pth", "posir_autoload.py"):
+        shutil.copy(ROOT / "autoload" / name, tmp_path)
+    (tmp_path / "mteb").mkdir()
+    (tmp_path / "mteb" / "__init__.py").write_text("from mteb import get_tasks\nimport mteb.benchmarks.benchmarks")
+    (tmp_path / "mteb" / "get_tasks.py").write_text("TASKS = 1")
+    (tmp_path / "mteb" / "benchmarks").mkdir()
+    (tmp_path / "mteb" / "benchmarks" / "__init__.py").write_text("")
+    (tmp_path / "mteb" / "benchmarks" / "benchmarks.py").write_text("")
+    done = start(tmp_path, "import mteb; print(mteb.get_tasks.TASKS)")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (0, "1\n", 1)
+    assert done.stderr.startswith("posir: ")
 
 
 def test_the_module_imports_only_what_python_has_loaded_at_start():

@@ -3,10 +3,13 @@
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import threading
+import time
+from collections import Counter
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -18,10 +21,15 @@ import torch
 from mteb.cache import ResultCache
 
 from posir_tasks.embeddings.arrow_files import compute_checksums, read_embeddings
+from posir_tasks.files import PART_SUFFIX
 from tests.support.commands import BIN, CLEAN, python
 from tests.support.datasets import ASKED, POSIR_FOLDER, TEXTS, posir_tables, write_domain
 from tests.support.encoders import RecordingEncoder
-from tests.support.processes import exit_codes
+from tests.support.human_answers import Truth
+from tests.support.language_model_server import NO_FAILURES, serve_language_model
+from tests.support.models import write_tiny_model
+from tests.support.probed_encoders import invent_texts
+from tests.support.processes import CONTEXT, exit_codes
 
 MODEL = "mteb/baseline-random-encoder"
 DOMAINS = ("sports", "game", "mining", "aerospace")
@@ -100,9 +108,11 @@ def expected(data: Path) -> dict[str, dict]:
 
 def scores_in(folder: Path) -> dict[str, dict]:
     """Return the scores by subset, after a check of every file of the run."""
-    for file in (folder / "out").rglob("*.json"):
+    # What a killed process was writing is in a temporary folder, which the next one removes.
+    written = [file for file in (folder / "out").rglob("*.json*") if not file.parent.name.endswith(PART_SUFFIX)]
+    for file in (file for file in written if file.suffix == ".json"):
         json.loads(file.read_text())
-    for file in (folder / "out").rglob("*.jsonl"):
+    for file in (file for file in written if file.suffix == ".jsonl"):
         for line in file.read_text().splitlines():
             json.loads(line)
     for file in (folder / "embeddings").rglob("*.arrow"):
@@ -200,6 +210,103 @@ print(mteb.ResultCache.save_to_cache.__wrapped__ is save, mteb.ResultCache.load_
 """
     printed = python(code, POSIR_AUTOLOAD="0")
     assert printed.stdout.startswith("True <function ResultCache.load_task_result"), printed.stderr
+
+
+#: Kills of one command.
+KILLS = 20
+
+
+def posir(folder: Path, arguments: tuple[str, ...]) -> None:
+    """Run a command of `posir` in a folder, with its caches and what it prints in there."""
+    from posir_tasks.command.app import build_app
+    from posir_tasks.tasks.base import PositionTask
+
+    os.chdir(folder)
+    PositionTask.k_values = (1, 10)
+    os.environ.update(
+        POSIR_DATA=str(folder.parent), POSIR_EMBEDDINGS=str(folder / "embeddings"), POSIR_CACHE=str(folder / "cache")
+    )
+    printed, log = (folder / "printed").open("w"), (folder / "log").open("a")
+    with printed, log, redirect_stdout(printed), redirect_stderr(log):
+        build_app()(arguments)
+
+
+def kill_and_resume(folder: Path, arguments: tuple[str, ...], moments: random.Random) -> dict[str, int]:
+    """Kill a command at random moments of an undisturbed run's time, resume it each time, and finish it.
+
+    Returns:
+        How many runs were killed, and how many ended before; after an end, the command starts from nothing.
+    """
+    (folder / "whole").mkdir()
+    start = time.monotonic()
+    assert exit_codes(posir, [(folder / "whole", arguments)]) == [0]
+    seconds, codes = time.monotonic() - start, Counter[str]()
+    killed = folder / "killed"
+    while codes["killed"] < KILLS:
+        killed.mkdir(exist_ok=True)
+        process = CONTEXT.Process(target=posir, args=(killed, arguments))
+        process.start()
+        process.join(moments.uniform(0.1, 1.1) * seconds)
+        if process.is_alive():
+            process.kill()
+        process.join()
+        assert process.exitcode in (0, -signal.SIGKILL), (killed / "log").read_text()
+        codes["ended" if process.exitcode == 0 else "killed"] += 1
+        if process.exitcode == 0 and codes["killed"] < KILLS:
+            check_same(folder)
+            shutil.rmtree(killed)
+    assert exit_codes(posir, [(killed, arguments)]) == [0]
+    check_same(folder)
+    return codes
+
+
+def check_same(folder: Path) -> None:
+    """Check that a killed and a whole run have printed the same, and have the same results."""
+    whole, killed = folder / "whole", folder / "killed"
+    # How long encoding took differs.
+    printed = [
+        [line for line in (side / "printed").read_text().splitlines() if "seconds" not in line] for side in (killed, whole)
+    ]
+    assert printed[0] == printed[1]
+    assert results_in(killed) == results_in(whole)
+
+
+def results_in(folder: Path) -> dict[str, Any]:
+    """Return the results of all tasks by file and subset."""
+    scores_in(folder)
+    results = {}
+    for file in (file for file in (folder / "out").rglob("*.json") if not file.parent.name.endswith(PART_SUFFIX)):
+        content = json.loads(file.read_text())
+        if "scores" in content:
+            rows = [row for split in content["scores"].values() for row in split]
+            results[file.relative_to(folder).as_posix()] = {row["hf_subset"]: row for row in rows}
+    assert results
+    return results
+
+
+@pytest.mark.slow
+def test_run_killed_twenty_times(data: Path, expected: dict[str, dict]):
+    folder = data / "run"
+    folder.mkdir()
+    (folder / POSIR_FOLDER).symlink_to(data / POSIR_FOLDER)
+    codes = kill_and_resume(folder, ("run", "-t", "PosIR-English", "-m", MODEL, "--output", "out"), random.Random(8))
+    assert codes["killed"] == KILLS
+    assert {name: scores["ndcg_at_10"] for name, scores in scores_in(folder / "killed").items()} == {
+        name: scores["ndcg_at_10"] for name, scores in expected.items()
+    }
+
+
+@pytest.mark.slow
+def test_inspect_killed_twenty_times(tmp_path: Path):
+    """No answer of the language model that was saved is asked for again."""
+    write_tiny_model(tmp_path / "tiny")
+    (tmp_path / "texts").mkdir()
+    for number, text in enumerate(invent_texts(24, 20)):
+        (tmp_path / "texts" / f"{number}.txt").write_text(text)
+    with serve_language_model(Truth([]), rates=NO_FAILURES, seconds=0.05) as server:
+        texts = (str(tmp_path / "tiny"), str(tmp_path / "texts"), "--llm", f"human@{server.url}")
+        codes = kill_and_resume(tmp_path, ("inspect", *texts, "--format", "json", "--output", "out"), random.Random(9))
+    assert codes["killed"] == KILLS
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from posir_build.documents import read_texts
+from posir_build.sample import read_texts
 from posir_build.settings import BuildSettings
 from posir_tasks.command.app import build_app
 from tests.plugins.posir_train.texts import build_examples
@@ -98,7 +98,7 @@ def test_data_is_imported_and_read(folder, monkeypatch):
         "compose", data, *TARGET, "--output", composed, "--tokens", 40
     )
     monkeypatch.setenv("POSIR_DATA", str(folder))
-    (planned,) = json.loads(posir("plan", "-m", "mteb/baseline-bm25s", "-t", "PosIR-English", "--format", "json"))
+    (planned,) = json.loads(posir("run", "--plan", "-m", "mteb/baseline-bm25s", "-t", "PosIR-English", "--format", "json"))
     assert (sum(planned["total"]["documents"]["texts"]), planned["total"]["queries"]) == (6, 36)
 
 
@@ -131,7 +131,7 @@ def test_models_are_run_and_results_are_read(folder):
     posir("report", results, "--html", folder / "page.html", "--png", folder / "charts")
     assert "local/dense" in posir("compare", results, results)
     assert "rescored 2 profiles in 2 files" in posir("rescore", results)
-    done = run("posir", "check-results", str(results))
+    done = run("posir", "submit", str(results), "--dry-run")
     assert str(results) in done.stdout
     site = posir("leaderboard", "build", "--results", results, "--output", folder / "site")
     assert "2 results" in site

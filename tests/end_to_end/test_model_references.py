@@ -64,14 +64,14 @@ def test_a_retrained_model_takes_neither_results_nor_embeddings_of_the_old_one(t
     assert len(results(output)) == 2
     keys = [json.loads(file.read_text()) for file in (tmp_path / "embeddings").rglob("about.json")]
     assert {key["revision"] for key in keys} == {name.partition("/")[2] for name in results(output)}
-    planned = run("posir", "plan", "-m", str(folder), "-t", "PosIR-English", "--format", "json", **environment)
+    planned = run("posir", "run", "--plan", "-m", str(folder), "-t", "PosIR-English", "--format", "json", **environment)
     assert planned.returncode == 0, planned.stderr
     assert "local/my-model" in planned.stdout
 
 
 def test_a_folder_without_a_model_is_one_message(tmp_path: Path, environment: dict[str, str]):
     (tmp_path / "empty").mkdir()
-    for command in (("mteb", "run"), ("posir", "run"), ("posir", "plan")):
+    for command in (("mteb", "run"), ("posir", "run"), ("posir", "run", "--plan")):
         failed = run(*command, "-m", f"{tmp_path}/empty", "-t", "PosIR-English", **environment)
         assert failed.returncode == 1
         assert "Traceback" not in failed.stderr
@@ -94,7 +94,7 @@ def test_an_endpoint_is_evaluated_and_its_key_is_written_nowhere(
         shutil.rmtree(output)
         printed += evaluate(reference, output, environment, *command)
         assert len(server.batches) == sent + len(FIRST_TEXTS)
-        planned = run("posir", "plan", "-m", reference, "-t", "PosIR-English", "--explain", **environment)
+        planned = run("posir", "run", "--plan", "-m", reference, "-t", "PosIR-English", "--explain", **environment)
         assert planned.returncode == 0, planned.stderr
         assert f"encoding by the endpoint {reference}," in " ".join(planned.stdout.split())
         printed += planned.stdout
@@ -137,4 +137,7 @@ def test_submit_refuses_a_model_in_a_folder_in_one_sentence(tmp_path: Path, envi
     evaluate(tmp_path / "my-model", tmp_path / "out", environment)
     refused = run("posir", "submit", str(tmp_path / "out"), "--repo", "org/results", "--dry-run", **environment)
     assert refused.returncode == 1
-    assert "is a model in a local folder, which nobody else can run; publish the model on the Hub" in refused.stderr
+    assert (
+        "is a model in a local folder, which nobody else can run; publish the model on the Hub"
+        in refused.stdout + refused.stderr
+    )

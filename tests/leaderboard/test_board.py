@@ -17,28 +17,33 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import norm
 
 from posir_compare.comparison import Metric, compare
 from posir_leaderboard.board import build as building
-from posir_leaderboard.board import columns, exports
-from posir_leaderboard.board.averages import average_rows, correlated_error, independent_error, summarize_bias
-from posir_leaderboard.board.bundles import bundle_table_library
-from posir_leaderboard.board.cache import JSON
-from posir_leaderboard.board.folder import write_site
+from posir_leaderboard.board import records as recording
+from posir_leaderboard.board.build import JSON
+from posir_leaderboard.board.folder import create_server, push_site, write_site
 from posir_leaderboard.board.groups import Group, TaskChoice, builtin_groups
 from posir_leaderboard.board.models import BM25, UNKNOWN, BoardModel, read_model
 from posir_leaderboard.board.published import published_records
-from posir_leaderboard.board.push import push_site
 from posir_leaderboard.board.ranks import average_differences, means_by_cluster, paired_differences, rank_ranges
 from posir_leaderboard.board.records import CELL, DRAWN, BoardRow, merge_panels, read_date, row_columns, score_entry
-from posir_leaderboard.board.serve import create_server
-from posir_leaderboard.board.site import MODEL, data_file, render_site
-from posir_leaderboard.board.views import SPARKLINE, build_average_view, build_task_view
+from posir_leaderboard.board.site import MODEL, bundle_table_library, data_file, render_site
+from posir_leaderboard.board.views import (
+    SPARKLINE,
+    average_rows,
+    build_average_view,
+    build_task_view,
+    correlated_error,
+    independent_error,
+    summarize_bias,
+)
 from posir_leaderboard.entries import read_entries
 from posir_published.rows import published_rows
 from posir_report.cells import MERGED_BINS, MIN_QUERIES, build_curve_cells
-from posir_report.columns import known_columns
 from posir_report.summary import judge_rows, summarize
+from posir_report.tables import known_columns
 from posir_significance.direction import Direction
 from posir_significance.intervals import estimate_mean
 from posir_significance.verdict import Verdict
@@ -420,8 +425,11 @@ def test_a_view_pairs_models_with_ranks_of_the_same_queries(tmp_path):
     differences = build_task_view("PosIR-English", records).differences("all")
     (compared,) = [row for row in compare(pair_runs(tmp_path)).rows if is_ndcg_of(row, "org/a", "org/b")]
     assert differences.values[1, 0] == pytest.approx(compared.difference.value)
-    assert differences.half_widths()[1, 0] == pytest.approx(compared.difference.high - compared.difference.value, rel=0.01)
-    assert differences.p_values()[1, 0] == pytest.approx(compared.p_value, abs=1e-3)
+    # A comparison has wider intervals, which hold for its three metrics at the same time.
+    high = compared.difference.interval_at(0.95)[1]
+    assert differences.half_widths()[1, 0] == pytest.approx(high - compared.difference.value, rel=0.01)
+    error = (high - compared.difference.value) / norm.ppf(0.975)
+    assert differences.p_values()[1, 0] == pytest.approx(2 * norm.sf(abs(compared.difference.value) / error), abs=3e-3)
 
 
 def is_ndcg_of(row, model_a: str, model_b: str) -> bool:
@@ -453,11 +461,10 @@ def declare_share(monkeypatch):
     share = ScoreInfo(
         "share_at_1", "First, <b>share", "Share of queries.", unit=Unit.PERCENT, better=Better.HIGHER, interval=True
     )
-    monkeypatch.setattr(columns, "known_columns", lambda: [*known_columns(), share])
-    monkeypatch.setattr(exports, "known_columns", columns.known_columns)
-    columns.board_columns.cache_clear()
+    monkeypatch.setattr(recording, "known_columns", lambda: [*known_columns(), share])
+    recording.board_columns.cache_clear()
     yield share
-    columns.board_columns.cache_clear()
+    recording.board_columns.cache_clear()
 
 
 def test_a_score_of_another_package_is_a_column_of_the_index_the_views_their_averages_and_the_file(declare_share):
@@ -487,10 +494,10 @@ def test_every_declared_score_is_in_the_file_and_published_rows_have_no_mean_ove
         for line in lines
     }
     assert filled == {
-        ("True", True, True, False),
-        ("True", False, False, True),
-        ("False", True, True, True),
-        ("False", False, True, True),
+        ("true", True, True, False),
+        ("true", False, False, True),
+        ("false", True, True, True),
+        ("false", False, True, True),
     }
     data = contents(site)
     (view,) = [view for view in data["board"]["groups"][0]["views"] if view["name"] == "PosIR-English"]
@@ -663,7 +670,7 @@ def test_many_results_are_scored_by_several_processes_alike(results, tmp_path, m
 def test_a_record_is_cached_completely(built, results):
     cache = building.RecordCache(built[1] / "records")
     file = next(iter(building.entry_files(results)))
-    assert cache.load(cache.path_for(file)) == building.score_file(file)
+    assert cache.load(cache.path_for(file)) == building.score_file(file, False)
 
 
 def test_an_empty_folder_of_results_shows_what_is_published(tmp_path):

@@ -12,13 +12,14 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from posir_leaderboard.board import columns
-from posir_leaderboard.board.folder import write_site
+from posir_leaderboard.board import records as recording
+from posir_leaderboard.board.comparable import mark_records
+from posir_leaderboard.board.folder import create_server, write_site
 from posir_leaderboard.board.groups import builtin_groups
 from posir_leaderboard.board.published import published_records
-from posir_leaderboard.board.serve import create_server
+from posir_leaderboard.board.records import BoardRecord
 from posir_leaderboard.board.site import render_site
-from posir_report.columns import known_columns
+from posir_report.tables import known_columns
 from posir_tasks.estimates import Estimate
 from posir_tasks.languages import DOMAINS
 from posir_tasks.scores import ScoreInfo, Unit
@@ -269,8 +270,8 @@ def test_headers_have_titles_and_tooltips_of_the_declarations_and_another_packag
         "share_at_1", "First, <b>share", "Share of queries.", unit=Unit.PERCENT, citation="Doe 2026", interval=True
     )
     unfilled = ScoreInfo("never_filled", "Never", "Never filled.")
-    monkeypatch.setattr(columns, "known_columns", lambda: [*known_columns(), share, unfilled])
-    columns.board_columns.cache_clear()
+    monkeypatch.setattr(recording, "known_columns", lambda: [*known_columns(), share, unfilled])
+    recording.board_columns.cache_clear()
     shares = {number: (number + 1) / 10 for number in range(3)}
     records = [
         replace(record, rows=tuple(row.with_scores(share_at_1=Estimate(value, (0.0, 1.0))) for row in record.rows))
@@ -278,7 +279,7 @@ def test_headers_have_titles_and_tooltips_of_the_declarations_and_another_packag
         for record in [fake_record(fake_model(number), "PosIR-English", number, detail=False)]
     ]
     folder = board_of(tmp_path, [*records, fake_record(fake_model(9), "PosIR-Mini", 9, detail=False)])
-    columns.board_columns.cache_clear()
+    recording.board_columns.cache_clear()
     with served(folder) as address:
         page = visit(accept_downloads=True).go(f"{address}#data=PosIR-English&sort=-share_at_1")
         header = page.page.locator("th.share_at_1")
@@ -636,7 +637,7 @@ def test_it_works_from_the_keyboard_alone(visit, address):
     page.page.focus("#table .expand >> nth=0")
     keyboard.press("Enter")
     details = page.page.inner_text("#table tr .detail")
-    assert all(part in details for part in ("PSI under the null", "p of any position effect", "21,000"))
+    assert all(part in details for part in ("PSI by chance", "p of any", "21,000"))
     page.page.focus("#table td.select input >> nth=2")
     keyboard.press("Space")
     assert len(page.state()["models"].split(",")) == 1
@@ -848,15 +849,30 @@ def test_another_length_draws_only_what_depends_on_it(visit, address, data):
 # The published results, with runs of BM25 and MiniLM
 
 
-@pytest.fixture(scope="module")
-def published(tmp_path_factory) -> Iterator[str]:
-    """Serve a board of the published results, with BM25 and MiniLM on PosIR-Mini and, on local data, on PosIR-English."""
+def records_beside_published_ones() -> list[BoardRecord]:
+    """The published results, with BM25 and MiniLM on PosIR-Mini and, on local data, on PosIR-English."""
     bm25 = replace(fake_model(1, "mteb/baseline-bm25s"), kind="BM25", parameters=None, window=None)
     minilm = replace(fake_model(2, "sentence-transformers/all-MiniLM-L6-v2"), window=256, parameters=22_700_000)
     records = [fake_record(model, "PosIR-Mini", seed) for seed, model in enumerate((bm25, minilm))]
     records += [as_local(fake_record(model, "PosIR-English", seed)) for seed, model in enumerate((bm25, minilm), start=5)]
+    return [*records, *published_records()]
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory) -> Iterator[str]:
+    """Serve a board of the published results beside others."""
     folder = tmp_path_factory.mktemp("published")
-    write_site(render_site([*records, *published_records()], builtin_groups(), libraries()), folder)
+    write_site(render_site(records_beside_published_ones(), builtin_groups(), libraries()), folder)
+    with served(folder) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def own_board(tmp_path_factory) -> Iterator[str]:
+    """Serve the same results, ranked on one's own data."""
+    folder = tmp_path_factory.mktemp("own")
+    marked = mark_records(records_beside_published_ones(), None)
+    write_site(render_site(marked, builtin_groups(), libraries()), folder)
     with served(folder) as url:
         yield url
 
@@ -898,8 +914,8 @@ def test_the_published_first_screen_is_the_finding_with_every_known_position(vis
     assert [name.lower() for name in names].count("nv-embed-v2") == 1, "one row, whatever the case of its name"
 
 
-def test_own_results_come_first(visit, published):
-    page = visit().go(published)
+def test_own_results_come_first(visit, own_board):
+    page = visit().go(own_board)
     own = {"mteb/baseline-bm25s", "sentence-transformers/all-MiniLM-L6-v2"}
     assert page.page.input_value("#data") == "PosIR-English", "the first data with own results"
     assert set(page.names()[:2]) == own

@@ -11,8 +11,7 @@ from pathlib import Path
 import huggingface_hub
 import pytest
 
-from posir_leaderboard.board.folder import write_site
-from posir_leaderboard.board.push import push_site
+from posir_leaderboard.board.folder import push_site, write_site
 from posir_leaderboard.board.site import render_site
 from posir_tasks.errors import PosirError
 from tests.support.board import GROUPS, NO_LIBRARIES, fake_model, fake_record

@@ -1,12 +1,20 @@
 """Results on different data are never ranked together: the content of the data decides, not its revision."""
 
+import json
 from dataclasses import replace
 
+import mteb
+import pytest
+
+from posir_leaderboard.board.build import build_site
+from posir_leaderboard.board.comparable import NOT_PINNED, Pin, compute_pin, mark_records, read_pins, write_pins
 from posir_leaderboard.board.groups import Group, TaskChoice
-from posir_leaderboard.board.matrix import domain_matrix, task_matrix
 from posir_leaderboard.board.records import BoardRecord
-from posir_leaderboard.board.views import build_average_view, build_task_view
+from posir_leaderboard.board.views import build_average_view, build_task_view, domain_matrix, task_matrix
+from posir_tasks.errors import PosirError
 from tests.support.board import fake_model, fake_record
+from tests.support.commands import run
+from tests.support.guessing import write_guesses
 
 
 def on_data(
@@ -17,36 +25,42 @@ def on_data(
     return replace(record, detail={**record.detail, "data": data, "data_revision": revision, "date": date})
 
 
+def own_view(records):
+    """Return the view of a task on a board of one's own results."""
+    return build_task_view("PosIR-English", mark_records(records, None))
+
+
 def test_a_result_on_other_data_is_not_ranked_among_others():
     hub, copy, local = on_data(0, "d1"), on_data(1, "d1", "local-1"), on_data(2, "d2", "local-2")
-    view = build_task_view("PosIR-English", [hub, copy, local])
+    view = own_view([hub, copy, local])
     assert [row.other_data for row in view.rows] == ["", "", "local data"], "a copy of the Hub's data is the same data"
     assert view.columns("all")["rank"][2] is None
     assert view.columns("all")["paired"][2] == 0
-    alone = build_task_view("PosIR-English", [local])
+    alone = own_view([local])
     assert alone.columns("all")["rank"] == [(1, 1)], "results on the same local data are comparable"
-    two = build_task_view("PosIR-English", [local, on_data(3, "d3", "local-3"), on_data(4, "d2", "local-4")])
+    two = own_view([local, on_data(3, "d3", "local-3"), on_data(4, "d2", "local-4")])
     assert [row.other_data for row in two.rows] == ["", "local data", ""]
 
 
 def test_results_on_two_commits_of_the_hub_are_not_ranked_together():
     few, most, also = on_data(0, "d1", date="2026-05-01"), on_data(1, "d2"), on_data(2, "d2")
-    view = build_task_view("PosIR-English", [few, most, also])
+    view = own_view([few, most, also])
     assert [row.other_data for row in view.rows] == ["other data", "", ""]
     assert [rank is None for rank in view.columns("all")["rank"]] == [True, False, False]
-    newest = build_task_view("PosIR-English", [few, most])
+    newest = own_view([few, most])
     assert [row.other_data for row in newest.rows] == ["", "other data"], "of as many results, the newest decides"
 
 
 def test_local_results_are_ranked_and_published_ones_are_not_ranked_among_them():
     published, local = on_data(0, "", "", published=True), on_data(1, "d1", "local-1")
-    assert [row.other_data for row in build_task_view("PosIR-English", [published, local]).rows] == ["the papers' data", ""]
+    assert [row.other_data for row in own_view([published, local]).rows] == ["the papers' data", ""]
     hub = on_data(2, "d2")
-    assert [row.other_data for row in build_task_view("PosIR-English", [published, hub]).rows] == ["", ""]
+    assert [row.other_data for row in own_view([published, hub]).rows] == ["", ""]
 
 
 def test_a_matrix_has_results_on_the_same_data_only():
     records = [on_data(0, "d1"), on_data(1, "d1"), on_data(2, "d2", "e" * 40)]
+    records = mark_records(records, None)
     indices = {record.model.id: place for place, record in enumerate(records)}
     assert task_matrix("Language", {"PosIR-English": "English"}, records, indices)["models"] == [0, 1]
     assert domain_matrix("PosIR-English", records, indices)["models"] == [0, 1]
@@ -59,4 +73,55 @@ def test_an_average_is_not_ranked_if_a_task_is_on_other_data():
     records = [on_data(number, "d1") for number in range(3)]
     records += [replace(record, task="PosIR-German") for record in records]
     records[-1] = replace(records[-1], detail={**records[-1].detail, "data": "d2"})
-    assert [row.other_data for row in build_average_view(group, records).rows] == ["", "", "other data"]
+    assert [row.other_data for row in build_average_view(group, mark_records(records, None)).rows] == ["", "", "other data"]
+
+
+def test_pinned_data_are_ranked_however_many_results_are_on_others_and_however_new():
+    honest, forged = on_data(0, "a" * 16), [on_data(number, "b" * 16, date="2096-01-01") for number in range(1, 4)]
+    unpinned = replace(honest, task="PosIR-German")
+    pins = {"PosIR-English": Pin(revision="c" * 40, digest="a" * 16)}
+    marks = [record.mark for record in mark_records([honest, *forged, unpinned], pins)]
+    assert marks == ["", "other data", "other data", "other data", NOT_PINNED]
+    published = on_data(5, "", "", published=True)
+    assert [record.mark for record in mark_records([published], pins)] == [""]
+    assert {record.mark for record in mark_records([honest, *forged], {})} == {NOT_PINNED}
+
+
+def test_pins_are_written_and_read_and_a_damaged_file_is_named(tmp_path):
+    assert read_pins(tmp_path) is None
+    pins = {"PosIR-Mini": compute_pin("PosIR-Mini")}
+    assert pins["PosIR-Mini"] == compute_pin("PosIR-Mini")
+    assert read_pins(write_pins(tmp_path, pins).parent) == pins
+    for content in ('{"PosIR-Mini": {"revision": "1", "digest": "x"}}', "[]", "{", '{"a": 1, "a": 2}'):
+        (tmp_path / "pins.json").write_text(content)
+        with pytest.raises(PosirError, match="pins"):
+            read_pins(tmp_path)
+    with pytest.raises(PosirError, match="PosIR-Minni"):
+        compute_pin("PosIR-Minni")
+
+
+def test_a_forged_result_neither_removes_others_nor_passes_unsaid(tmp_path):
+    """A copy with other digests, or without them, or with a date in the future, beside an honest result."""
+    task = mteb.get_task("PosIR-Mini")
+    write_guesses(tmp_path, [task], name="org/honest", revision="1" * 40)
+    for number in range(3):
+        file = write_guesses(tmp_path, [task], name=f"org/forged-{number}", revision="2" * 40) / "PosIR-Mini.json"
+        data = json.loads(file.read_text())
+        run_record = data["scores"]["test"][0]["position_run"]
+        if number == 0:
+            run_record["data_digest"]["corpus"] = "0123456789abcdef"
+        elif number == 1:
+            del run_record["data_digest"]
+        else:
+            data["date"] = 4_000_000_000
+        file.write_text(json.dumps(data))
+    write_pins(tmp_path, {"PosIR-Mini": compute_pin("PosIR-Mini")})
+    built = build_site(tmp_path, tmp_path / "site", tmp_path / "cache")
+    assert built.results == 2
+    assert built.unranked == ("org/forged-0, PosIR-Mini: other data",)
+    assert sorted(problem.field for problem in built.problems) == ["date", "position_run.data_digest"]
+    command = ["posir", "leaderboard", "build", "--results", str(tmp_path), "--output", str(tmp_path / "again")]
+    assert run(*command, POSIR_CACHE=str(tmp_path / "cache")).returncode == 0
+    strict = run(*command, "--strict", POSIR_CACHE=str(tmp_path / "cache"))
+    assert strict.returncode == 1
+    assert all(f"org__forged-{number}" in strict.stderr or f"org/forged-{number}" in strict.stderr for number in range(3))

@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 
 from posir_leaderboard.board.curves import Curves, average_curves, merge_sparse_bins
-from posir_leaderboard.board.published import published_records
-from posir_leaderboard.board.query_counts import add_query_counts, count_queries, read_statistics
+from posir_leaderboard.board.published import add_query_counts, count_queries, published_records, read_statistics
 from posir_leaderboard.board.views import build_task_view
 from posir_tasks.errors import PosirError
 from tests.support.board import fake_model, fake_record

@@ -11,12 +11,13 @@ import yaml
 from huggingface_hub import parse_eval_result_entries
 
 from posir_leaderboard.entries import Entry
-from posir_leaderboard.eval_results import build_eval_results, to_yaml
+from posir_leaderboard.submission import build_eval_results, to_yaml
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Evidence
 from posir_tasks.results import SubsetResult
 from posir_tasks.schemes import RelativePositions
+from posir_tasks.scores import ResultValues
 from posir_tasks.sources.posq import SQUAD_REPO_ID, SQUAD_REVISION
 from posir_tasks.tasks.catalog import builtin_tasks
 from tests.support.commands import run
@@ -38,7 +39,7 @@ def entry(tmp_path, *ranks, task="PosIR-English", revisions=(COMMIT, COMMIT)):
         lengths = np.full(len(of_subset), 100)
         evidence = Evidence([f"q{k}" for k in starts], ["d"] * len(of_subset), starts, starts + 1, lengths, lengths)
         ranks = DocumentRanks.from_ranks(RelativePositions(), evidence, np.array(of_subset))
-        subsets.append(SubsetResult("org/model", "rev1", task, subset, ranks, None, {"data_revision": revision}, file))
+        subsets.append(SubsetResult("org/model", "rev1", task, subset, ResultValues(ranks), {"data_revision": revision}, file))
     return Entry("org/model", "rev1", task, file, tuple(subsets), ({}, {}), "main", {}, ("test",), ())
 
 

@@ -21,7 +21,7 @@ from posir_leaderboard.submission import ATTEMPTS, LONGEST_WAIT, CommitUploader,
 from posir_tasks.command.app import build_app
 from posir_tasks.errors import PosirError
 from tests.support.commands import run
-from tests.support.guessing import write_guesses
+from tests.support.guessing import MODEL, REVISION, write_guesses
 from tests.support.hub import Failure, Store, serve_all
 from tests.support.results import write_result
 
@@ -41,7 +41,8 @@ def _online(monkeypatch):
 @pytest.fixture
 def hub(monkeypatch):
     """A Hub with a leaderboard's repository."""
-    with serve_all(Store(LEADERBOARD, main={"README.md": b"# Results"})) as running:
+    model = Store(MODEL, kind="models", commits=[REVISION])
+    with serve_all(Store(LEADERBOARD, main={"README.md": b"# Results"}), model) as running:
         monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", running.url)
         yield running
 
@@ -395,7 +396,7 @@ PATHS = ["results/org__guessing/" + "f" * 40 + "/" + name for name in ("model_me
 def test_a_dry_run_shows_exactly_what_would_be_sent_and_sends_nothing(hub, store, results):
     shown = posir("submit", results, "--repo", LEADERBOARD, "--dry-run")
     assert shown.exit_code == 0, shown.output
-    assert hub.requests == []
+    assert {operation for _, operation in hub.requests} <= {"", "revision"}, "only the model is looked up"
     sent = posir("submit", results, "--repo", LEADERBOARD)
     assert sent.exit_code == 0, sent.output
     (pull,) = store.pulls
@@ -441,31 +442,30 @@ def test_an_edited_score_is_refused_with_both_values_before_anything_is_sent(hub
     for more in ((), ("--dry-run",), ("--direct",)):
         refused = posir("submit", copy, "--repo", LEADERBOARD, *more)
         assert refused.exit_code == 1
-        assert isinstance(refused.exception, PosirError)
-        said = str(refused.exception)
+        assert isinstance(refused.exception, SystemExit if more == ("--dry-run",) else PosirError)
+        said = f"{refused.exception}{refused.stdout}"
         assert f"{file}: subset 'default': field 'ndcg_at_10': is 0.9 in the file; the profile gives {before:.6f}" in said
-        assert "nothing was sent" in said
-    assert hub.requests == []
+    assert hub.count("commit") == hub.count("preupload") == 0
 
 
-def test_check_results_is_the_same_validation_with_an_exit_status(results, tmp_path):
-    good = posir("check-results", results)
+def test_a_dry_run_is_the_same_validation_with_an_exit_status(results, tmp_path):
+    good = posir("submit", results, "--dry-run")
     assert (good.exit_code, good.stdout) == (0, "")
     copy, file, _ = edited(results, tmp_path)
-    bad = posir("check-results", copy)
+    bad = posir("submit", copy, "--dry-run")
     assert bad.exit_code == 1
     assert f"{file}: subset 'default': field 'ndcg_at_10': is 0.9" in bad.stdout
-    both = posir("check-results", results, copy, "--format", "json")
+    both = posir("submit", results, copy, "--format", "json", "--dry-run")
     assert both.exit_code == 1
     (problem,) = json.loads(both.stdout)
     assert (problem["file"], problem["subset"], problem["field"]) == (str(file), "default", "ndcg_at_10")
 
 
-def test_check_results_names_files_that_cannot_be_read(results, tmp_path):
+def test_a_dry_run_names_files_that_cannot_be_read(results, tmp_path):
     copy = Path(shutil.copytree(results, tmp_path / "copy"))
     (file,) = copy.rglob("PosIR-Mini.json")
     file.write_text("{")
-    refused = posir("check-results", copy)
+    refused = posir("submit", copy, "--dry-run")
     assert refused.exit_code == 1
     assert f"{file}: is not readable JSON" in refused.stdout
 
@@ -478,20 +478,20 @@ def test_a_folder_named_twice_counts_once_and_other_settings_are_skipped(results
         shutil.copytree(results, tmp_path / "other", dirs_exist_ok=True)
         (made,) = (tmp_path / "other").rglob("PosIR-Mini.json")
         shutil.copytree(made.parent, folder / "experiments" / "dim_64")
-    checked = posir("check-results", copy, copy / "results", copy)
+    checked = posir("submit", copy, copy / "results", copy, "--dry-run")
     assert checked.exit_code == 0, checked.output
     assert "results: 1, models: 1, problems: 0" in checked.stderr
     assert f"skipped: 1 result, first {copy}/results/" in checked.stderr
     assert "(in `experiments`) cannot be submitted" in checked.stderr
     shown = posir("submit", copy, "--repo", LEADERBOARD, "--dry-run")
     assert [line.split()[0] for line in shown.stdout.splitlines()[1:]] == PATHS
-    refused = posir("check-results", alone)
+    refused = posir("submit", alone, "--dry-run")
     assert refused.exit_code == 1
     assert "other settings than a model's own (in `experiments`) cannot be submitted" in str(refused.exception)
 
 
 def test_a_folder_without_results_is_no_success(tmp_path):
-    refused = posir("check-results", tmp_path)
+    refused = posir("submit", tmp_path, "--dry-run")
     assert refused.exit_code == 1
     assert "no result with a position profile" in str(refused.exception)
 

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from posir_build.documents import read_texts as read_documents
+from posir_build.sample import read_texts as read_documents
 from posir_build.settings import BuildSettings
 from posir_data.texts import read_texts
-from posir_probe.sources import open_probe_source
+from posir_probe.data import open_probe_source
 from posir_tasks.command.app import build_app
 from posir_tasks.compressed_files import split_suffix
 from posir_tasks.errors import DataError
 from posir_train.examples import read_examples
-from posir_train.sources import open_dataset
+from posir_train.settings import open_dataset
 from tests.plugins.posir_train.texts import build_examples, write_squad
 
 EXAMPLES = build_examples(articles=2, questions=3)

@@ -158,7 +158,7 @@ def test_a_wrong_number_of_queries_is_refused():
 def test_a_negative_count_is_refused():
     profile = written()
     profile["totals"][0] = "-1" + profile["totals"][0][1:]
-    with pytest.raises(ProfileError, match="negative"):
+    with pytest.raises(ProfileError, match="between 0"):
         PositionProfile.from_json(profile)
 
 

@@ -118,7 +118,7 @@ def test_a_file_that_is_no_result_is_skipped_with_a_warning(tmp_path, file, cont
 
 def test_rescore_counts_in_words(tmp_path, profiles):
     write_result(tmp_path, {"sports": profiles["sports"]})
-    assert CliRunner().invoke(build_app(), ["rescore", str(tmp_path)]).output.endswith("rescored 1 profile in 1 file\n")
+    assert CliRunner().invoke(build_app(), ["rescore", str(tmp_path)]).output.rstrip().endswith("rescored 1 profile in 1 file")
 
 
 @pytest.mark.parametrize(

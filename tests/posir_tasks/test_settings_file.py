@@ -30,6 +30,7 @@ class Painting(Section):
     """Of the background."""
     layers: tuple[str, ...] = ()
     brush: Brush = Brush()
+    price: float = 0.0
 
 
 @pytest.fixture
@@ -63,6 +64,21 @@ def test_overrides_as_values_change_fields_of_sections(file):
 def test_what_is_wrong_is_named_as_it_was_given(file, overrides, options, message):
     with pytest.raises(PosirError, match=message):
         load_settings(Painting, file, overrides, options)
+
+
+def test_a_field_that_is_stated_twice_is_refused_by_name(tmp_path):
+    file = tmp_path / "twice.yaml"
+    file.write_text("title: sea\ntitle: sky\n")
+    with pytest.raises(PosirError, match=r"twice\.yaml: .*'title'.* twice"):
+        load_settings(Painting, file)
+
+
+@pytest.mark.parametrize("overrides", [("price=.inf",), ("price=.nan",), {"price": float("inf")}])
+def test_numbers_are_finite(file, overrides):
+    with pytest.raises(PosirError, match="finite"):
+        load_settings(Painting, file, overrides)
+    with pytest.raises(PosirError, match="finite"):
+        load_settings(Painting, file, (), {"--price": float("inf")})
 
 
 def test_a_missing_field_is_named_by_its_option():

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from posir_leaderboard.board.bundles import bundle_table_library
 from posir_leaderboard.board.groups import Group, TaskChoice
 from posir_leaderboard.board.models import BoardModel
 from posir_leaderboard.board.records import CELL, BoardRecord, BoardRow, row_columns
+from posir_leaderboard.board.site import bundle_table_library
 from posir_report.summary import ReportRow, judge_rows
 from posir_significance.direction import Direction
 from posir_tasks.display.page import bundle_chart_library

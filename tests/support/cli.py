@@ -5,6 +5,7 @@ from functools import cache
 from typing import Any
 
 from posir_tasks.command.lazy import LazyCommand, declared_commands
+from posir_tasks.public import DECLARATION
 
 
 @cache
@@ -20,3 +21,10 @@ def leaves(commands: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[
             yield from leaves(command.commands, (*path, name))
         else:
             yield " ".join((*path, name)), command
+
+
+@cache
+def function_commands() -> Mapping[str, Any]:
+    """Return the public function of every command that is one, by the command's name."""
+    targets = {command.name: LazyCommand(command).find() for command in declared_commands()}
+    return {name: target for name, target in targets.items() if hasattr(target, DECLARATION)}

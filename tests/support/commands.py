@@ -32,6 +32,7 @@ READ_LATE = frozenset(
         "OPENAI_API_KEY",
         "OPENAI_BASE_URL",
         "TMPDIR",
+        "COLUMNS",
     }
 )
 TIMEOUT_SECONDS = 300

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from posir_compare.model_runs import Pair, build_pairs, read_model_runs
+from posir_compare.comparison import Pair, build_pairs, read_model_runs
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.evidence import Evidence
 from posir_tasks.schemes import RelativePositions

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from posir_build.answers import UnusableAnswerError, parse_answer
-from posir_build.call_log import Completion
-from posir_build.language_model import Reply, accept_all
 from posir_build.records import Document, Question, question_id
+from posir_tasks.language_models.asking import Reply, accept_all
+from posir_tasks.language_models.call_log import Completion
+from posir_tasks.language_models.prompt import UnusableAnswerError, parse_answer
 from posir_tasks.text.spans import Span
 
 

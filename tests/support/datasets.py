@@ -7,8 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from posir_data.importing import import_passages
-from posir_data.target import Target
+from posir_data.importing import Target, import_passages
 from posir_tasks.sources.formats.passages import Passage, SkippedQuestion
 from posir_tasks.sources.posir import read_domain
 from posir_tasks.sources.questions import ImportedData

@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 DIMENSIONS = 24
 #: Changes the rows of an answer.
 Damage = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
+#: The number of the first words of a text that are read, or the function that selects them.
+Window = int | None | Callable[[list[str]], list[str]]
 
 
 class Pooling(StrEnum):
@@ -49,8 +51,8 @@ class EmbeddingServer:
     model: str = "tiny"
     key: str | None = None
     """The only accepted key; None to accept requests without one."""
-    window: int | None = None
-    """Words of a text that are read; the others are ignored in silence."""
+    window: Window = None
+    """Words of a text that are read, or a function that returns them; the others are ignored in silence."""
     pooling: Pooling = Pooling.COUNT
     noise: float = 0.0
     """Standard deviation of a vector's entries between two answers, relative to the length of the vector."""
@@ -76,10 +78,15 @@ class EmbeddingServer:
         return f"{self.model}@{self.url}"
 
 
-def embed(text: str, window: int | None = None) -> list[float]:
+def select(words: list[str], window: Window) -> list[str]:
+    """Return the words that are read."""
+    return window(words) if callable(window) else words[:window]
+
+
+def embed(text: str, window: Window = None) -> list[float]:
     """Return how many of a text's words fall into each of some classes."""
     counts = [0.1] * DIMENSIONS
-    for word in text.lower().split()[:window]:
+    for word in select(text.lower().split(), window):
         counts[zlib.crc32(word.strip(".,?").encode()) % DIMENSIONS] += 1
     return counts
 
@@ -90,12 +97,12 @@ def word_vector(word: str) -> NDArray[np.float64]:
     return np.random.default_rng(zlib.crc32(word.encode())).standard_normal(DIMENSIONS) + 0.5
 
 
-def pool(text: str, pooling: Pooling, window: int | None, noise: float) -> list[float]:
+def pool(text: str, pooling: Pooling, window: Window, noise: float) -> list[float]:
     """Return the vector of a text of which so many words are read."""
     if pooling is Pooling.COUNT:
         vector = np.array(embed(text, window))
     else:
-        words = np.array([word_vector(word) for word in text.split()[:window]])
+        words = np.array([word_vector(word) for word in select(text.split(), window)])
         weights = np.exp(words @ words[0] / np.sqrt(DIMENSIONS)) if pooling is Pooling.CLS else np.ones(len(words))
         mean = (weights / weights.sum()) @ words
         vector = np.tanh(words[0] + mean) if pooling is Pooling.CLS else mean

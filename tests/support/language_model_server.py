@@ -74,6 +74,8 @@ class LanguageModelServer:
     """Characters of a message from which a request is refused."""
     status: int | None = None
     """If set, every request gets this status."""
+    snapshot: str = ""
+    """The model that answers name; "" for the one that is asked for."""
     page: str | None = None
     """If set, every request is answered with this text in place of JSON, as proxies do."""
     seen: Counter[str] = field(default_factory=Counter)
@@ -387,7 +389,13 @@ class Handler(BaseHTTPRequestHandler):
             state.answered[self.headers.get("Idempotency-Key", digest)] += 1
             state.input_tokens += usage["prompt_tokens"]
             state.output_tokens += usage["completion_tokens"]
-        content = {"id": "1", "object": "chat.completion", "model": request["model"], "choices": [choice], "usage": usage}
+        content = {
+            "id": "1",
+            "object": "chat.completion",
+            "model": state.snapshot or request["model"],
+            "choices": [choice],
+            "usage": usage,
+        }
         return self.answer(200, content)
 
     def fail_once(self, state: LanguageModelServer, call: ChatCall) -> bool:

@@ -1,7 +1,7 @@
 """Encoders that read a known part of a text, for probes of unknown models."""
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,38 @@ class FirstWords:
 
     def similarity_pairwise(self, first: Any, other: Any) -> Any:
         return torch.cosine_similarity(torch.as_tensor(first), torch.as_tensor(other))
+
+
+def keep_last(number: int) -> Callable[[list[str]], list[str]]:
+    """Return a function that keeps the last words of a text."""
+    return lambda words: words[-number:]
+
+
+def keep_ends(first: int, last: int) -> Callable[[list[str]], list[str]]:
+    """Return a function that keeps the first and the last words of a text."""
+    return lambda words: words if len(words) <= first + last else words[:first] + words[-last:]
+
+
+def keep_samples(number: int, size: int) -> Callable[[list[str]], list[str]]:
+    """Return a function that keeps so many pieces of a text at equal distances."""
+
+    def keep(words: list[str]) -> list[str]:
+        starts = np.linspace(0, len(words) - size, number).astype(int)
+        return words if len(words) <= number * size else [word for start in starts for word in words[start : start + size]]
+
+    return keep
+
+
+class KeepsPart(FirstWords):
+    """Reads the words of a text that a function keeps."""
+
+    def __init__(self, keep: Callable[[list[str]], list[str]], noise: float = 0.0) -> None:
+        super().__init__(noise=noise)
+        self.keep, self.requests = keep, 0
+
+    def __call__(self, texts: Sequence[str], prompt_type: Any = None) -> Any:
+        self.requests += 1
+        return super().__call__([" ".join(self.keep(text.split())) for text in texts], prompt_type)
 
 
 class RefusesLong(FirstWords):

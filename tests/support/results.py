@@ -1,11 +1,14 @@
 """Results of mteb on disk, made without a model."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.profile import PositionProfile
+from posir_tasks.read_part import UNKNOWN, ReadPart
 from posir_tasks.result_schema import SCHEMA
+from posir_tasks.scores import ResultValues
 from tests.support.simulation import separate_documents
 
 MODEL, REVISION = "org/model", "rev1"
@@ -19,6 +22,7 @@ def write_result(
     model: str = MODEL,
     revision: str = REVISION,
     experiment: str | None = None,
+    read: ReadPart = UNKNOWN,
     **scores: object,
 ) -> Path:
     """Write one task's result as mteb lays it out: ranks for each subset, and further scores; return the file.
@@ -26,7 +30,9 @@ def write_result(
     A profile stands for ranks in which every query has a document of its own.
     """
     ranks = {
-        subset: value if isinstance(value, DocumentRanks) else separate_documents(value, subset)
+        subset: replace(value, sets=tuple(replace(part, subset=subset) for part in value.sets))
+        if isinstance(value, DocumentRanks)
+        else separate_documents(value, subset)
         for subset, value in profiles.items()
     }
     folder = output / "results" / model.replace("/", "__") / revision
@@ -40,8 +46,7 @@ def write_result(
             "languages": ["eng-Latn"],
             "main_score": round(value.profile.score(), 6),
             "ndcg_at_10": round(value.profile.score(), 6),
-            "position_profile": value.profile.to_json(),
-            "document_ranks": value.to_json(),
+            **ResultValues(value, read).to_json(),
             "position_run": {"schema": SCHEMA, "data_revision": "local", "missing_subsets": []},
             **scores,
         }

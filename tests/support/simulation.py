@@ -41,5 +41,9 @@ def separate_documents(profile, subset="default"):
     keys = sorted({(row, (column,)) for row, column in zip(length.tolist(), position.tolist(), strict=True)})
     cells = [keys.index((row, (column,))) for row, column in zip(length.tolist(), position.tolist(), strict=True)]
     name, items = digest(profile.to_json()).hex(), np.ones_like(rank)
-    part = DocumentSet(subset, name, name, items, items, np.array(cells, np.int64), rank, np.zeros(0, np.int64))
+    nothing = np.zeros(0, np.int64)
+    keys_of_documents = np.zeros((len(items), 3), np.int64)
+    part = DocumentSet(
+        subset, name, name, items, np.array(cells, np.int64), rank, nothing, nothing, 0 * items, keys_of_documents, None
+    )
     return DocumentRanks(profile.axes, tuple(keys), (part,) if len(rank) else ())

@@ -1,26 +1,48 @@
 """Building a site from results."""
 
+from __future__ import annotations
+
+import math
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from itertools import repeat
 from multiprocessing import get_context
 from pathlib import Path
 
-from posir_leaderboard.board.bundles import bundle_table_library, cached_chart_library
-from posir_leaderboard.board.cache import RecordCache
+from pydantic import TypeAdapter, ValidationError
+
+from posir_leaderboard.board.comparable import mark_records, read_pins
 from posir_leaderboard.board.folder import check_output_folder, write_site
 from posir_leaderboard.board.groups import builtin_groups
-from posir_leaderboard.board.preview import draw_preview
-from posir_leaderboard.board.published import published_records
-from posir_leaderboard.board.query_counts import add_query_counts, count_queries, read_statistics
-from posir_leaderboard.board.records import BoardRecord, score_entry
-from posir_leaderboard.board.site import PREVIEW, render_site
-from posir_leaderboard.entries import EntryError, EntryProblem, entry_files, find_duplicates, read_entry
+from posir_leaderboard.board.models import read_model
+from posir_leaderboard.board.published import add_query_counts, count_queries, published_records, read_statistics
+from posir_leaderboard.board.records import BoardRecord, Standing, score_entry
+from posir_leaderboard.board.site import PREVIEW, bundle_table_library, cached_chart_library, draw_preview, render_site
+from posir_leaderboard.entries import (
+    MAX_BYTES,
+    EntryError,
+    EntryProblem,
+    entry_files,
+    find_duplicates,
+    origin_problems,
+    read_entry,
+)
+from posir_leaderboard.identity import identify_models
+from posir_tasks.digests import digest, digest_file
 from posir_tasks.display.progress import progress
 from posir_tasks.errors import PosirError
+from posir_tasks.files import atomic_write
+from posir_tasks.plugin_api.manager import loaded_plugins
+from posir_tasks.results import META_FILE
 
 #: Number of results from which worker processes score them: each takes three seconds to start, and a result one or two.
 PARALLEL_FROM = 8
+#: Folder of the maintainers' own runs of submitted models, in mteb's layout, in a repository of results.
+REPRODUCED = "reproduced"
+#: Largest difference in nDCG@10 between two runs of one model, on other hardware or with other libraries.
+TOLERANCE = 0.002
 
 
 @dataclass(frozen=True)
@@ -35,6 +57,10 @@ class BuildSummary:
     """Files of the site that were written or removed."""
     problems: tuple[EntryProblem, ...]
     """One for each file that is excluded."""
+    unranked: tuple[str, ...]
+    """Model, task and reason of each result that is shown, but not ranked."""
+    unchecked: tuple[str, ...]
+    """Models that could not be looked up, with the reason."""
 
 
 def build_site(
@@ -50,26 +76,88 @@ def build_site(
     """
     check_output_folder(output)
     counts = read_statistics(statistics)
-    records, problems, scored = score_results(list(entry_files(results)), RecordCache(cache / "records"))
-    everything = [*records, *add_query_counts(published_records(), count_queries(records) | counts)]
+    pins = read_pins(results)
+    submitted = repository is not None or pins is not None
+    runs = results.resolve() / REPRODUCED
+    files: list[Path] = []
+    repeated: list[Path] = []
+    for file in entry_files(results):
+        (repeated if file.is_relative_to(runs) else files).append(file)
+    record_cache, identities = RecordCache(cache / "records"), cache / "models" if submitted else None
+    records, problems, scored = score_results(files, record_cache, identities)
+    unchecked: dict[str, None] = {}
+    if identities:
+        records, unchecked = describe_submitted(records, score_results(repeated, record_cache)[0], identities)
+    marked = mark_records([*records, *published_records()], (pins or {}) if submitted else None)
+    records, published = marked[: len(records)], marked[len(records) :]
+    everything = [*records, *add_query_counts(published, count_queries(records) | counts)]
     libraries = {"datatables": bundle_table_library(), "vega": cached_chart_library(cache / "libraries")}
     groups = builtin_groups({record.task for record in records})
     site = render_site(everything, groups, libraries, repository, url) | {PREVIEW: draw_preview(groups, everything)}
     changed_files = write_site(site, output)
     models = {record.model.id for record in everything}
-    return BuildSummary(len(models), len(records), scored, changed_files, tuple(problems))
+    unranked = (
+        f"{record.model.name}, {record.task}: {record.mark or record.partial}"
+        for record in records
+        if record.mark or record.partial
+    )
+    return BuildSummary(
+        len(models), len(records), scored, changed_files, tuple(problems), tuple(sorted(unranked)), tuple(unchecked)
+    )
 
 
-def score_results(files: Sequence[Path], cache: RecordCache) -> tuple[list[BoardRecord], list[EntryProblem], int]:
+def describe_submitted(
+    records: Sequence[BoardRecord], repeated: Sequence[BoardRecord], cache: Path
+) -> tuple[list[BoardRecord], dict[str, None]]:
+    """Return submitted results with what the registry or the Hub says of their models, and the models that were not looked up.
+
+    A result is `reproduced` where the maintainers' own run of the model on the same data has the same nDCG@10, up to
+    `TOLERANCE`; else `as submitted`.
+    """
+    identities = identify_models(((record.model.name, record.model.revision) for record in records), cache)
+    own = {(record.model.id, record.task, record.data): record for record in repeated}
+    described, unchecked = [], dict[str, None]()
+    for record in records:
+        name, revision = record.model.name, record.model.revision
+        identity = identities[name, revision]
+        if identity.unchecked:
+            unchecked[f"{name}, {revision}: {identity.unchecked}"] = None
+        same = own.get((record.model.id, record.task, record.data))
+        agrees = same is not None and abs(_score(same) - _score(record)) <= TOLERANCE
+        described.append(
+            replace(
+                record,
+                model=read_model(name, revision, identity.meta),
+                standing=Standing.REPRODUCED if agrees else Standing.AS_SUBMITTED,
+            )
+        )
+    return described, unchecked
+
+
+def _score(record: BoardRecord) -> float:
+    score = record.rows[0].ndcg_at_10
+    return score.value if score else math.nan
+
+
+def score_results(
+    files: Sequence[Path], cache: RecordCache, identities: Path | None = None
+) -> tuple[list[BoardRecord], list[EntryProblem], int]:
     """Return the records of result files, a problem for each unusable file, and the number of newly scored files.
 
     If several files claim a model and task, all of them are excluded, since it is unknown which one is correct.
+
+    Args:
+        files: Result files.
+        cache: Records of earlier builds.
+        identities: Cache of what is known of submitted models, for results of third parties, which must say on which data and
+            when they were made, of which model; None for one's own.
     """
-    paths = {file: cache.path_for(file) for file in files}
+    submitted = identities is not None
+    paths = {file: cache.path_for(file, submitted) for file in files}
     outcomes = {file: cache.load(path) for file, path in paths.items() if path}
     uncached = [file for file in files if not outcomes.get(file)]
     problems: list[EntryProblem] = []
-    for file, outcome in zip(progress(uncached, "Scoring"), score_files(uncached), strict=True):
+    for file, outcome in zip(progress(uncached, "Scoring"), score_files(uncached, submitted), strict=True):
         if isinstance(outcome, EntryProblem):
             problems.append(outcome)
             continue
@@ -79,6 +167,13 @@ def score_results(files: Sequence[Path], cache: RecordCache) -> tuple[list[Board
             cache.save(path, outcome)
     records = {file: record for file in files if (record := outcomes.get(file))}
     scored = sum(file in records for file in uncached)
+    if identities:
+        models = {file: (record.model.name, record.model.revision) for file, record in records.items()}
+        known = identify_models(models.values(), identities)
+        for file, model in models.items():
+            if known[model].problem:
+                problems.append(EntryProblem(str(file), f"{model[0]} {known[model].problem}", field="name"))
+                del records[file]
     for same in find_duplicates({file: (record.model.id, record.task) for file, record in records.items()}):
         for file in same:
             other = same[1] if file == same[0] else same[0]
@@ -88,21 +183,57 @@ def score_results(files: Sequence[Path], cache: RecordCache) -> tuple[list[Board
     return list(records.values()), problems, scored
 
 
-def score_files(files: Sequence[Path]) -> Iterator[BoardRecord | EntryProblem | None]:
+def score_files(files: Sequence[Path], submitted: bool) -> Iterator[BoardRecord | EntryProblem | None]:
     """Yield the outcome for each file, from several processes if there are many files."""
     if len(files) < PARALLEL_FROM:
-        yield from map(score_file, files)
+        yield from map(score_file, files, repeat(submitted))
         return
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
-        yield from pool.map(score_file, files)
+        yield from pool.map(score_file, files, repeat(submitted))
 
 
-def score_file(file: Path) -> BoardRecord | EntryProblem | None:
+def score_file(file: Path, submitted: bool) -> BoardRecord | EntryProblem | None:
     """Return the record of a result file, or its problem; None if it is of a task without positions."""
     try:
         entry = read_entry(file)
-        return score_entry(entry) if entry else None
+        problem = next(origin_problems(entry), None) if entry and submitted else None
+        return problem or (score_entry(entry) if entry else None)
     except EntryError as error:
         return error.problem
     except PosirError as error:
         return EntryProblem(str(file), str(error))
+
+
+#: Raise it whenever records are computed differently.
+FORMAT_VERSION = 8
+JSON = TypeAdapter(BoardRecord)
+
+
+class RecordCache:
+    """A folder of records, each named by a digest of its files and of the programs that scored them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        plugins = [(plugin.name, plugin.origin, plugin.problem) for plugin in loaded_plugins().plugins]
+        self._programs = repr((FORMAT_VERSION, version("posir"), version("numpy"), version("scipy"), plugins))
+
+    def path_for(self, file: Path, submitted: bool = False) -> Path | None:
+        """Return the path of the record of a result file, perhaps submitted by others; None if the file must not be read."""
+        parts = (file, file.with_name(META_FILE))
+        if any(part.is_symlink() or not part.is_file() or part.stat().st_size > MAX_BYTES for part in parts):
+            return None
+        # The names of the file and its folders are checked when it is read, so they belong to the key.
+        key = digest(self._programs, str(submitted), *(digest_file(part).hex() for part in parts), *file.parts[-3:])
+        return self.folder / f"{key.hex()}.json"
+
+    def load(self, path: Path) -> BoardRecord | None:
+        """Return a cached record; None if there is none or it is damaged."""
+        try:
+            return JSON.validate_json(path.read_bytes())
+        except (OSError, ValidationError):
+            return None
+
+    def save(self, path: Path, record: BoardRecord) -> None:
+        """Cache a record."""
+        with atomic_write(path) as part:
+            part.write_bytes(JSON.dump_json(record))

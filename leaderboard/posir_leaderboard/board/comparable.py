@@ -1,63 +1,137 @@
-"""Comparable results of a task: complete, and on the same data by content, whatever their revision."""
+"""Comparable results of a task: complete, and on the same data by content, whatever their revision.
+
+On a board of submitted results, a maintainer pins the data of each task: were it elected, by number or date of results, one
+forged file could remove all others from the ranking. A board of one's own results needs no pins.
+"""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, StringConstraints, TypeAdapter, ValidationError
 
 from posir_leaderboard.board.records import BoardRecord
+from posir_leaderboard.entries import PINS
+from posir_tasks.data_versions import DataVersion, identify_data
+from posir_tasks.errors import PosirError, summarize_error
+from posir_tasks.files import atomic_write
+from posir_tasks.gate import read_json
+from posir_tasks.sources.digests import digest_data
+from posir_tasks.tasks.catalog import find_task
+
+#: The mark of a result on a task without a pin.
+NOT_PINNED = "data not pinned"
 
 
-@dataclass(frozen=True)
-class ReferenceData:
-    """The data that the results of a task are ranked on."""
+class Pin(BaseModel):
+    """The data on which results of a task are ranked."""
 
-    data: str
-    """Digest of its content."""
-    local: bool
-    """Whether it is of a local folder, and so perhaps not the data of the published results."""
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    revision: str
+    """The revision that was read: a commit of the Hub, or the version of data in a package."""
+    digest: Annotated[str, StringConstraints(pattern="^[0-9a-f]{16}$")]
+    """Digest of the content of all subsets, as `identify_data` gives it."""
 
 
-def reference_data(records: Sequence[BoardRecord]) -> ReferenceData | None:
-    """Return the data that results of a task are ranked on; None if there are only published results to rank.
+#: Pins by task.
+Pins = Mapping[str, Pin]
+_PINS: TypeAdapter[dict[str, Pin]] = TypeAdapter(dict[str, Pin])
 
-    The data of most complete results on the Hub's data, of several with as many the one with the newest result. Local data
-    counts only where there is no result on the Hub's; published results are then on other data.
+
+def read_pins(folder: Path) -> dict[str, Pin] | None:
+    """Return the pins of a folder of results; None if it has no file of them.
+
+    Raises:
+        PosirError: The file is damaged.
+    """
+    file = folder / PINS
+    if not file.exists():
+        return None
+    try:
+        return _PINS.validate_python(read_json(file))
+    except ValidationError as error:
+        raise PosirError(f"{file}: {summarize_error(error)}. Write it with `posir leaderboard pin TASK`.") from error
+
+
+def format_pins(pins: Pins) -> str:
+    """Return the content of a file of pins, ordered by task."""
+    return json.dumps({task: pins[task].model_dump() for task in sorted(pins)}, indent=2) + "\n"
+
+
+def write_pins(folder: Path, pins: Pins) -> Path:
+    """Write the pins of a folder of results; return the file."""
+    with atomic_write(folder / PINS) as part:
+        part.write_text(format_pins(pins), encoding="utf-8")
+    return folder / PINS
+
+
+def compute_pin(task_name: str) -> Pin:
+    """Read all data of a task, and return the pin of their content.
+
+    Raises:
+        PosirError: There is no such task, or its data cannot be read.
+    """
+    kind = find_task(task_name)
+    if kind is None:
+        raise PosirError(f"{task_name}: not a task of posir; `posir tasks` lists them.")
+    task, versions = kind(), {}
+    for subset in kind.metadata.hf_subsets:
+        data = task.read_subset(subset)
+        versions[subset] = DataVersion(data.revision, **digest_data(data.corpus, data.queries, data.evidence))
+    revisions = sorted({version.revision for version in versions.values()})
+    return Pin(revision=", ".join(revisions), digest=identify_data(versions))
+
+
+def mark_records(records: Sequence[BoardRecord], pins: Pins | None) -> list[BoardRecord]:
+    """Return results with a mark where they are not on the data that their task is ranked on.
 
     Args:
-        records: Of one task.
+        records: Of any tasks, published ones among them.
+        pins: The pinned data by task. None for a board of one's own results: then a task is ranked on the data of most of
+            its complete results, those on the Hub's data first.
     """
-    own = [record for record in records if not record.model.published and not record.partial]
-    candidates = [record for record in own if not record.local] or own
-    counts = Counter(candidate.data for candidate in candidates)
-    by_date = sorted(candidates, key=lambda candidate: candidate.detail["date"] or "")
-    newest = {candidate.data: candidate.detail["date"] or "" for candidate in by_date}
-    best = max(counts, key=lambda data: (counts[data], newest[data], data), default=None)
-    return None if best is None else ReferenceData(best, all(candidate.local for candidate in candidates))
-
-
-def find_references(records: Iterable[BoardRecord]) -> dict[str, ReferenceData | None]:
-    """Return the data that results are ranked on, by task."""
     by_task: dict[str, list[BoardRecord]] = {}
     for record in records:
         by_task.setdefault(record.task, []).append(record)
-    return {task: reference_data(of_task) for task, of_task in by_task.items()}
+    if pins is None:
+        references = {task: _find_own_reference(of_task) for task, of_task in by_task.items()}
+    else:
+        references = {task: (pin.digest, False) for task, pin in pins.items()}
+    return [replace(record, mark=_mark(record, references.get(record.task), pins is not None)) for record in records]
 
 
-def mark_data(record: BoardRecord, reference: ReferenceData | None) -> str:
-    """Return what marks a complete result that is on other data than is ranked: where that is from; else an empty text."""
+def _find_own_reference(records: Iterable[BoardRecord]) -> tuple[str, bool] | None:
+    """Return the digest of the data that one's own results of a task are ranked on, and whether it is of a local folder."""
+    own = [record for record in records if not record.model.published and not record.partial]
+    candidates = [record for record in own if not record.local] or own
+    counts = Counter(candidate.data for candidate in candidates)
+    newest = {
+        candidate.data: candidate.detail["date"] or ""
+        for candidate in sorted(candidates, key=lambda candidate: candidate.detail["date"] or "")
+    }
+    best = max(counts, key=lambda data: (counts[data], newest[data], data), default=None)
+    return None if best is None else (best, all(candidate.local for candidate in candidates))
+
+
+def _mark(record: BoardRecord, reference: tuple[str, bool] | None, pinned: bool) -> str:
     if record.model.published:
-        return "the papers' data" if reference and reference.local else ""
-    if record.partial or reference is None or record.data == reference.data:
+        return "the papers' data" if reference and reference[1] else ""
+    if reference is None:
+        return NOT_PINNED if pinned else ""
+    if record.partial or record.data == reference[0]:
         return ""
     return "local data" if record.local else "other data"
 
 
 def select_comparable(records: Iterable[BoardRecord]) -> list[BoardRecord]:
     """Return the complete results on the data that their tasks are ranked on, and the published ones."""
-    references = find_references(records := list(records))
-    return [record for record in records if not record.partial and not mark_data(record, references[record.task])]
+    return [record for record in records if not record.partial and not record.mark]
 
 
 def select_same_revision(records: Iterable[BoardRecord]) -> list[BoardRecord]:

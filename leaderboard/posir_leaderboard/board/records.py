@@ -2,40 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import gzip
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cached_property
+from enum import StrEnum
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from posir_leaderboard.board.columns import board_columns, column_names
 from posir_leaderboard.board.models import BoardModel, read_model
 from posir_leaderboard.board.ranks import MeanByCluster, means_by_cluster
-from posir_leaderboard.entries import Entry
+from posir_leaderboard.entries import FIRST_DATE, Entry
 from posir_psi.scores import none_if_nan
 from posir_report.cells import ProfileCell, build_cells, build_curve_cells, is_sparse, pool_curve_cells
 from posir_report.summary import ReportRow, TaskSummary, build_bin_rows, build_rows, summarize
-from posir_report.tables import truncation_notes
+from posir_report.tables import known_columns, not_read_notes
 from posir_significance.analysis import analyze
 from posir_significance.verdict import Verdict, describe_verdict
 from posir_tasks.axes import Axes
 from posir_tasks.data_versions import identify_data
+from posir_tasks.display.tables import format_csv
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.estimates import Estimate
 from posir_tasks.results import rounded
 from posir_tasks.schemes import ALL_LENGTHS
-from posir_tasks.scores import ALL, flatten
+from posir_tasks.scores import ALL, ScoreInfo, Unit, flatten
 from posir_tasks.sources.repository import LOCAL
-from posir_tasks.window_coverage import WindowCoverage, pool_coverages
+from posir_tasks.window_coverage import WindowCoverage
 
 #: Columns of the cells of a curve.
 CELL = ("queries", "ndcg_at_10", "ndcg_at_10_low", "ndcg_at_10_high", "null_low", "null_high")
 
-#: Earliest and latest date of a result: from 2020 on, in years of four digits.
-FIRST_DATE, LAST_DATE = 1_577_836_800, 253_402_300_799
+#: Latest date that can be written in years of four digits.
+LAST_DATE = 253_402_300_799
 
 #: Columns that the table is drawn and ranked by, whatever score they are.
 DRAWN = ("score", "score_low", "score_high", "best_psi", "curve_tasks")
@@ -61,12 +63,21 @@ class BoardRow:
 
     def columns(self) -> dict[str, Any]:
         """Return the columns of the row, with its verdict in words."""
-        return self.row.columns() | {"verdict": self.bias}
+        return self.row.columns() | {"verdict": self.bias, "p_corrected": self.row.p_corrected}
 
     @classmethod
     def of_task(cls, row: ReportRow) -> BoardRow:
         """Return the row of a task, with its verdict in words."""
         return cls(row, describe_verdict(row, row.verdict))
+
+
+class Standing(StrEnum):
+    """The origin of the run of a submitted result."""
+
+    REPRODUCED = "reproduced"
+    """The maintainers of the board, too, with the same nDCG@10."""
+    AS_SUBMITTED = "as submitted"
+    """The submitter alone."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +92,10 @@ class BoardRecord:
     """Further contents of the model's own page: plain JSON, numbers rounded as mteb rounds scores."""
     document_ranks: Mapping[str, Any] | None = None
     """JSON of the axes and of the ranks by document of all subsets; None if published."""
+    standing: str = ""
+    """`Standing` of a submitted result; empty of one's own and of published ones."""
+    mark: str = ""
+    """The reason why it is not ranked among the others, such as `other data`; empty if it is. Set when a board is built."""
 
     @cached_property
     def means(self) -> dict[str, MeanByCluster]:
@@ -118,7 +133,9 @@ def score_entry(entry: Entry) -> BoardRecord:
     (summary,) = summarize(entry.subsets)
     model = read_model(entry.model, entry.revision, entry.meta)
     ranks = {"axes": summary.ranks.axes.to_json(), "ranks": summary.ranks.to_json()}
-    return BoardRecord(model, entry.task, tuple(build_rows(summary)), build_detail(summary, entry), ranks)
+    # Records are cached as JSON, which a decision is not.
+    rows = tuple(replace(row, decision=None) for row in build_rows(summary))
+    return BoardRecord(model, entry.task, rows, build_detail(summary, entry), ranks)
 
 
 def build_detail(summary: TaskSummary, entry: Entry) -> dict[str, Any]:
@@ -131,7 +148,7 @@ def build_detail(summary: TaskSummary, entry: Entry) -> dict[str, Any]:
     )
     panels = [pooled_columns(summary), *panels] if len(titles) > 1 else panels
     detail = {
-        "window_ends": window_ends(summary, pool_coverages(subset.coverage for subset in entry.subsets)),
+        "window_ends": window_ends(summary, summary.values.coverage),
         "lengths": [ALL_LENGTHS, *titles] if len(titles) > 1 else list(titles),
         "positions": list(axes.positions),
         "position_title": axes.position_title,
@@ -142,7 +159,7 @@ def build_detail(summary: TaskSummary, entry: Entry) -> dict[str, Any]:
         "data_revision": summary.data_revision,
         "data": identify_data(summary.data),
         "date": read_date(entry.date),
-        "notes": list(truncation_notes([summary.model], [summary])),
+        "notes": list(not_read_notes([summary.model], [summary])),
     }
     return dict(rounded(detail))
 
@@ -217,3 +234,69 @@ def _cells(scored: BoardRow) -> dict[str, Any]:
     )
     hidden = DETECTABLE if scored.row.verdict is not Verdict.NOT_SIGNIFICANT else ()
     return {name: cell for name, cell in cells.items() if name not in hidden}
+
+
+#: What names a line.
+RUN = ("model", "revision", "published", "task", "data_revision", "length")
+
+
+def scores_csv(records: Iterable[BoardRecord]) -> bytes:
+    """Return every declared score of every model, task and length."""
+    names = [name for column in known_columns() for name in column_names(column)]
+    rows = ((record, length, row.columns()) for record in records for length, row in record.rows_by_length.items())
+    lines = ((*_run(record, length), *map(columns.get, names)) for record, length, columns in rows)
+    return _compressed((*RUN, *names), lines)
+
+
+def positions_csv(records: Iterable[BoardRecord]) -> bytes:
+    """Return nDCG@10, its interval, the null band and the queries of every position bin of every model, task and length."""
+    lines = (
+        (*_run(record, row.length), position, *(panel[name][place] for name in CELL))
+        for record in records
+        for row, panel in zip(record.rows, record.detail["panels"], strict=False)
+        if panel
+        for place, position in enumerate(record.detail["positions"])
+    )
+    return _compressed((*RUN, "position", *CELL), lines)
+
+
+def _run(record: BoardRecord, length: str) -> tuple[Any, ...]:
+    model = record.model
+    return (model.name, model.revision, model.published, record.task, record.detail["data_revision"], length)
+
+
+def _compressed(header: Sequence[str], lines: Iterable[Sequence[Any]]) -> bytes:
+    return gzip.compress(format_csv(header, lines).encode(), compresslevel=6, mtime=0)
+
+
+#: Scores that reports hide unless asked for, but that the page shows beside others or in its files.
+BESIDE = (
+    "ndcg_at_10_as_published",
+    "start_to_end_unweighted",
+    "p_value",
+    "design_effect",
+    "held_fixed",
+    "detectable_start_to_end",
+    "detectable_psi",
+)
+
+
+P_CORRECTED = ScoreInfo(
+    "p_corrected",
+    "p",
+    "p-value of any effect of position, corrected for the rows of the model on the task (Holm).",
+    unit=Unit.P_VALUE,
+)
+VERDICT = ScoreInfo("verdict", "Position bias", "Direction of the effect of position.", unit=Unit.TEXT)
+
+
+@cache
+def board_columns() -> tuple[ScoreInfo, ...]:
+    """Return the scores that the page has: those of a report's tables, and `BESIDE`."""
+    declared = (column for column in known_columns() if column.column or column.key in BESIDE)
+    return (*declared, P_CORRECTED, VERDICT)
+
+
+def column_names(column: ScoreInfo) -> tuple[str, ...]:
+    """Return the names of a score's columns; one with an interval has three, as in `posir_tasks.scores.flatten`."""
+    return (column.key, f"{column.key}_low", f"{column.key}_high") if column.interval else (column.key,)

@@ -2,27 +2,42 @@
 
 import hashlib
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.resources import files
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
+import altair as alt
+import vl_convert
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from posir_leaderboard.board.charts import build_specifications
-from posir_leaderboard.board.columns import board_columns
-from posir_leaderboard.board.exports import positions_csv, scores_csv
 from posir_leaderboard.board.folder import INDEX, Site
 from posir_leaderboard.board.groups import Group, add_other_tasks
-from posir_leaderboard.board.matrix import domain_matrix, length_matrix, task_matrix
 from posir_leaderboard.board.models import BoardModel
-from posir_leaderboard.board.records import BoardRecord, BoardRow, row_columns
-from posir_leaderboard.board.views import View, build_average_view, build_task_view
+from posir_leaderboard.board.records import BoardRecord, BoardRow, board_columns, positions_csv, row_columns, scores_csv
+from posir_leaderboard.board.views import (
+    TableRow,
+    View,
+    build_average_view,
+    build_task_view,
+    domain_matrix,
+    length_matrix,
+    task_matrix,
+)
+from posir_report.summary import shorten_middle
 from posir_tasks.digests import digest
+from posir_tasks.display.charts.layers import PERCENT, SCORE
+from posir_tasks.display.charts.theme import COLORS, FAINT, INK, SHAPES, build_chart, cycle_scale
+from posir_tasks.display.page import bundle_chart_library
 from posir_tasks.display.progress import progress
+from posir_tasks.errors import PosirError
+from posir_tasks.files import atomic_write
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.tasks.citations import POSIR, POSQ
 
@@ -236,3 +251,95 @@ def label_models(models: Sequence[BoardModel]) -> list[str]:
 def length_columns(scored: Mapping[str, BoardRow]) -> dict[str, Any]:
     """Return rows as columns, with their lengths."""
     return {"length": list(scored), **row_columns(list(scored.values()))}
+
+
+EXPORTS = re.compile(r"export\{([^{}]*)\};")
+
+
+def bundle_table_library() -> str:
+    """Return a script that defines `DataTable` (DataTables and jQuery, MIT license); raise PosirError if it cannot."""
+    text = (files("itables") / "html" / "dt_bundle.js").read_text(encoding="utf-8")
+    exports = EXPORTS.search(text)
+    names = dict(pair.split(" as ")[::-1] for pair in exports[1].split(",")) if exports else {}
+    if exports is None or "default" not in names:
+        raise PosirError("The installed itables has no JavaScript module that the leaderboard can use. Install itables 2.9.1.")
+    return f'"use strict";(()=>{{{text[: exports.start()]}globalThis.DataTable={names["default"]};}})();{text[exports.end() :]}'
+
+
+def cached_chart_library(folder: Path) -> str:
+    """Return the script that defines `vegaEmbed` from a cache folder, since bundling takes seconds."""
+    file = folder / f"vega-{version('vl-convert-python')}-{alt.SCHEMA_VERSION}.js"
+    if not file.is_file():
+        with atomic_write(file) as part:
+            part.write_text(bundle_chart_library(), encoding="utf-8")
+    return file.read_text(encoding="utf-8")
+
+
+#: Most models in the picture, and most letters of a name.
+MODELS, NAME = 5, 36
+#: The size that link previews are shown at.
+WIDTH, HEIGHT = 1200, 630
+
+
+def draw_preview(groups: Sequence[Group], records: Sequence[BoardRecord]) -> bytes:
+    """Return a PNG of the best models of the first benchmark that has results; of an empty leaderboard, a title alone."""
+    first = next((choice.view for group in groups for choice in view_choices(group, records)), View("", ()))
+    chart = _build_picture(first).to_dict()
+    return vl_convert.vegalite_to_png(chart, vl_version=".".join(alt.SCHEMA_VERSION.split(".")[:2]))
+
+
+def _build_picture(view: View) -> alt.Chart:
+    scored = [row for row in view.rows if row.comparable and _score(row) > 0]
+    best = sorted(scored, key=_score, reverse=True)[:MODELS]
+    by_position = bool(best) and all("all" in row.curves.panels for row in best)
+    values = [value for row in best for value in (_positions(row) if by_position else _lengths(row))]
+    names = list(dict.fromkeys(value["model"] for value in values))
+    what = "position of the evidence" if by_position else "document length"
+    x = (
+        alt.X("middle:Q", title="start of the document to its end", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format=".1f"))
+        if by_position
+        else alt.X("length:O", title="document length", axis=alt.Axis(labelAngle=0))
+    )
+    legend = alt.Legend(title=None, labelLimit=420)
+    picture: alt.Chart = (
+        build_chart(values)
+        .mark_line(point=alt.OverlayMarkDef(size=90, opacity=1), strokeWidth=3)
+        .encode(
+            x=x,
+            y=alt.Y("score:Q", title=SCORE, axis=PERCENT, scale=alt.Scale(domain=[0, 1])),
+            color=alt.Color("model:N", scale=cycle_scale(names, COLORS), legend=legend),
+            shape=alt.Shape("model:N", scale=cycle_scale(names, SHAPES)),
+        )
+        .properties(
+            width=WIDTH,
+            height=HEIGHT,
+            autosize=alt.AutoSizeParams(type="fit", contains="padding"),
+            title=alt.TitleParams("PosIR leaderboard", subtitle=f"{view.name}: nDCG@10 by {what}", anchor="start", offset=20),
+        )
+        .configure(font="DejaVu Sans, Verdana, sans-serif", padding=36, background="white")
+        .configure_title(fontSize=40, subtitleFontSize=24, subtitleColor=FAINT, subtitlePadding=10, color=INK)
+        .configure_axis(labelFontSize=20, titleFontSize=20, titleFontWeight="normal", gridColor="#eeeeee", titlePadding=12)
+        .configure_legend(labelFontSize=20, symbolSize=200, symbolStrokeWidth=3, orient="right")
+    )
+    return picture
+
+
+def _score(row: TableRow) -> float:
+    scored = row.scored.get("all")
+    return scored.score.value if scored and scored.score else 0.0
+
+
+def _positions(row: TableRow) -> Iterator[dict[str, Any]]:
+    scores = row.curves.panels["all"]["ndcg_at_10"]
+    for place, score in enumerate(scores):
+        yield {"model": _name(row), "middle": (place + 0.5) / len(scores), "score": score}
+
+
+def _lengths(row: TableRow) -> Iterator[dict[str, Any]]:
+    lengths = [length for length in row.scored if length != "all"] or ["all"]
+    for length in lengths:
+        yield {"model": _name(row), "length": length, "score": score.value if (score := row.scored[length].score) else None}
+
+
+def _name(row: TableRow) -> str:
+    return shorten_middle(row.model.name.split("/")[-1], NAME)

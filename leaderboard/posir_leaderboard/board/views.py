@@ -1,15 +1,16 @@
 """Views: the table of one task, or of a benchmark's average, as columns that a browser parses quickly."""
 
+from __future__ import annotations
+
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from math import hypot
 from typing import Any
 
 import numpy as np
 
-from posir_leaderboard.board.averages import average_rows, correlated_error, independent_error
-from posir_leaderboard.board.comparable import ReferenceData, find_references, mark_data, reference_data
+from posir_leaderboard.board.comparable import select_comparable, select_same_revision
 from posir_leaderboard.board.curves import NO_CURVES, Curves, average_curves
 from posir_leaderboard.board.groups import Group
 from posir_leaderboard.board.models import BoardModel
@@ -22,12 +23,16 @@ from posir_leaderboard.board.ranks import (
     paired_differences,
     rank_ranges,
 )
-from posir_leaderboard.board.records import BoardRecord, BoardRow, Columns, row_columns
+from posir_leaderboard.board.records import BoardRecord, BoardRow, Columns, board_columns, row_columns
 from posir_psi.scores import none_if_nan
-from posir_published.curves import START_TO_END_UNWEIGHTED, find_curve
-from posir_published.queries import LANGUAGE_QUERIES, TASK_QUERIES, QueryCount
+from posir_published.rows import START_TO_END_UNWEIGHTED, find_curve
+from posir_published.scores import LANGUAGE_QUERIES, TASK_QUERIES, QueryCount
+from posir_report.summary import ReportRow
+from posir_significance.verdict import Verdict
+from posir_tasks.display.numbers import MISSING
 from posir_tasks.estimates import Estimate
 from posir_tasks.results import rounded
+from posir_tasks.scores import ALL, Unit
 
 #: Most models whose paired differences a site contains: they are of every two.
 MOST_PAIRED = 40
@@ -48,9 +53,14 @@ class TableRow:
     """nDCG@10 by cluster and length of each task, in the order of the tasks; empty if unknown."""
     curves: Curves = NO_CURVES
     other_data: str = ""
-    """Mark of a result on other data than the others; empty if it is on the same. A marked result is unranked."""
+    """Mark of a result that is not on the data that is ranked; empty if it is. A marked result is unranked."""
     records: tuple[BoardRecord, ...] = ()
     """The model's result on each task."""
+
+    @property
+    def standing(self) -> str:
+        """`Standing` of its results: `as submitted` unless all are reproduced."""
+        return min((record.standing for record in self.records), default="")
 
     @property
     def comparable(self) -> bool:
@@ -92,6 +102,7 @@ class View:
             "models": [indices[row.model.id] for row in self.rows],
             "partial": [row.partial for row in self.rows],
             "other_data": [row.other_data for row in self.rows],
+            "standing": [row.standing for row in self.rows],
             "approximate": [has_approximate_queries(row.model, self.name) for row in self.rows],
             "lengths": self.lengths,
             "opening": self.opening_length,
@@ -201,7 +212,6 @@ def published_queries(name: str) -> QueryCount | None:
 def build_task_view(task: str, records: Sequence[BoardRecord]) -> View:
     """Return the view of a task."""
     of_task = [record for record in records if record.task == task]
-    data = reference_data(of_task)
     rows = (
         TableRow(
             record.model,
@@ -209,7 +219,7 @@ def build_task_view(task: str, records: Sequence[BoardRecord]) -> View:
             record.partial,
             (record.means,),
             Curves.of_record(record),
-            mark_data(record, data),
+            record.mark,
             (record,),
         )
         for record in of_task
@@ -223,10 +233,7 @@ def build_average_view(group: Group, records: Sequence[BoardRecord]) -> View:
     for record in records:
         if record.task in group.averaged_tasks:
             by_model.setdefault(record.model.id, []).append(record)
-    # A model that lacks a task is not ranked, and so does not decide on which data the others are.
-    complete = (of_model for of_model in by_model.values() if len(_whole(of_model)) == len(group.averaged_tasks))
-    references = find_references(chain.from_iterable(complete))
-    rows = [_average_row(group, of_model, references) for of_model in by_model.values()]
+    rows = [_average_row(group, of_model) for of_model in by_model.values()]
     return View(group.name, tuple(rows), group.independent)
 
 
@@ -234,12 +241,12 @@ def _whole(records: Sequence[BoardRecord]) -> list[BoardRecord]:
     return [record for record in records if not record.partial]
 
 
-def _average_row(group: Group, records: Sequence[BoardRecord], references: Mapping[str, ReferenceData | None]) -> TableRow:
+def _average_row(group: Group, records: Sequence[BoardRecord]) -> TableRow:
     model, tasks = records[0].model, len(group.averaged_tasks)
     order = group.averaged_tasks.index
     whole = sorted(_whole(records), key=lambda record: order(record.task))
     complete = [record.rows_by_length for record in whole]
-    other_data = max(mark_data(record, references.get(record.task)) for record in records)
+    other_data = max(record.mark for record in records)
     if len(complete) < tasks:
         return TableRow(model, {}, f"{len(complete)} of {tasks} tasks", other_data=other_data, records=tuple(records))
     lengths = [length for length in complete[0] if all(length in rows for rows in complete)]
@@ -264,3 +271,145 @@ def _add_published_effect(group: Group, scored: BoardRow) -> BoardRow:
         return scored
     row = scored.row.with_scores(**{START_TO_END_UNWEIGHTED.key: curve.start_to_end_unweighted})
     return replace(scored, row=row, curve_tasks=curve.tasks if curve.tasks < len(group.averaged_tasks) else None)
+
+
+#: Units of scores whose mean over tasks means something.
+AVERAGED_UNITS = (Unit.PERCENT, Unit.POINTS, Unit.INDEX, Unit.NUMBER)
+#: Scores of one task alone: what its data could show, and how they were sampled.
+OF_ONE_TASK = ("design_effect", "detectable_start_to_end", "detectable_psi")
+
+#: From the errors of k tasks to that of their mean.
+CombineErrors = Callable[[Sequence[float]], float]
+
+
+def independent_error(errors: Sequence[float]) -> float:
+    """Return the error of the mean of tasks on different data: errors add in quadrature."""
+    return hypot(*errors) / len(errors)
+
+
+def correlated_error(errors: Sequence[float]) -> float:
+    """Return the largest possible error of the mean: tasks are fully correlated, such as translations of the same queries."""
+    return sum(errors) / len(errors)
+
+
+def averaged_keys() -> list[str]:
+    """Return the keys of the board's scores that are averaged over tasks."""
+    return [column.key for column in board_columns() if column.unit in AVERAGED_UNITS and column.key not in OF_ONE_TASK]
+
+
+def average_rows(scored: Sequence[BoardRow], name: str, combine: CombineErrors = correlated_error) -> BoardRow:
+    """Return the unweighted mean over tasks of the board's scores, as the papers average over languages.
+
+    The average of PSI with an interval is that of the tasks' posterior medians; the distances from them to the ends of the
+    intervals are combined. A value that a task lacks is None in the average.
+
+    Args:
+        scored: One model on every task of the benchmark, at one length.
+        name: Name of the benchmark.
+        combine: Whether the tasks are independent.
+    """
+    rows = [scored_row.row for scored_row in scored]
+    queries = [row.queries for row in rows if row.queries is not None]
+    row = ReportRow(
+        model=rows[0].model,
+        task=name,
+        length=rows[0].length,
+        revision=rows[0].revision,
+        subsets=len(rows),
+        scores={
+            "queries": sum(queries) if len(queries) == len(rows) else None,
+            **{key: _average([row.estimate(key) for row in rows], combine) for key in averaged_keys()},
+        },
+    )
+    return BoardRow(row, summarize_bias([scored_row.row.verdict for scored_row in scored]))
+
+
+def _average(estimates: Sequence[Estimate | None], combine: CombineErrors) -> Estimate | float | None:
+    """Return the mean of estimates, with an interval if all have one; None if one is unknown."""
+    known = [estimate for estimate in estimates if estimate is not None]
+    if len(known) < len(estimates):
+        return None
+    mean = sum(estimate.value for estimate in known) / len(known)
+    ends = [(estimate.value, *estimate.interval) for estimate in known if estimate.interval]
+    if len(ends) < len(known):
+        return mean
+    below, above = combine([value - low for value, low, _ in ends]), combine([high - value for value, _, high in ends])
+    return Estimate(mean, (mean - below, mean + above))
+
+
+def summarize_bias(verdicts: Sequence[Verdict | None]) -> str:
+    """Return in how many tasks of a model each kind of bias is significant: `primacy in 9 of 10`.
+
+    The verdicts are those of the tasks' own tables, so that an average never contradicts them.
+    """
+    if None in verdicts:
+        return MISSING
+    kinds = Counter(str(verdict) for verdict in verdicts if verdict and verdict.significant)
+    if not kinds:
+        return f"{Verdict.NOT_SIGNIFICANT} in {len(verdicts)} of {len(verdicts)}"
+    return ", ".join(f"{kind} in {times}" for kind, times in kinds.most_common()) + f" of {len(verdicts)}"
+
+
+#: Scores in the cells.
+SCORES: Mapping[str, Callable[[BoardRow], Estimate | None]] = {
+    "score": lambda scored: scored.score,
+    "start_to_end": lambda scored: scored.row.start_to_end,
+}
+
+
+def task_matrix(
+    dimension: str, labels: Mapping[str, str], records: Sequence[BoardRecord], indices: Mapping[str, int]
+) -> dict[str, Any] | None:
+    """Return models by the tasks with results, at each length; None if there are none. Other results are None.
+
+    Args:
+        dimension: What the tasks differ in, such as `Language`.
+        labels: Label of each task by its name, in order.
+        records: Of any tasks; partial ones, and those on other data, are left out.
+        indices: Index of each model's id in the list of all models.
+    """
+    rows = {(record.model.id, record.task): record.rows_by_length for record in select_comparable(records)}
+    known = {task for _, task in rows}
+    labels = {task: label for task, label in labels.items() if task in known}
+    models = [identity for identity in indices if any((identity, task) in rows for task in labels)]
+    lengths = dict.fromkeys(length for of_task in rows.values() for length in of_task)
+    columns = {
+        length: {
+            name: [[_score(rows.get((model, task), {}).get(length), name) for task in labels] for model in models]
+            for name in SCORES
+        }
+        for length in lengths
+    }
+    return _matrix(dimension.lower(), list(labels.values()), [indices[model] for model in models], columns) if models else None
+
+
+def domain_matrix(task: str, records: Sequence[BoardRecord], indices: Mapping[str, int]) -> dict[str, Any] | None:
+    """Return models by the subsets of a task at all lengths; None if no result on the same data has several subsets."""
+    of_task = select_same_revision(record for record in records if record.task == task)
+    by_model = [(indices[record.model.id], record.detail["subsets"]) for record in of_task if record.detail["subsets"]]
+    names = sorted({name for _, subsets in by_model for name in subsets["name"]})
+    cells = {name: [_by_name(names, subsets, name) for _, subsets in by_model] for name in SCORES}
+    return _matrix("domain", names, [index for index, _ in by_model], {"all": cells}) if by_model else None
+
+
+def length_matrix(view: View, indices: Mapping[str, int]) -> dict[str, Any] | None:
+    """Return models by document length, for a task without domains; None if it has one length alone."""
+    rows, lengths = [row for row in view.rows if row.scored and row.comparable], view.lengths
+    if len(lengths) < 2 or not rows:
+        return None
+    cells = {name: [[_score(row.scored.get(length), name) for length in lengths] for row in rows] for name in SCORES}
+    return _matrix("length", lengths, [indices[row.model.id] for row in rows], {ALL: cells})
+
+
+def _matrix(by: str, columns: Sequence[str], models: Sequence[int], lengths: Mapping[str, Columns]) -> dict[str, Any]:
+    return {"by": by, "columns": list(columns), "models": list(models), "lengths": dict(lengths)}
+
+
+def _score(row: BoardRow | None, name: str) -> Any:
+    estimate = SCORES[name](row) if row else None
+    return rounded(estimate.value) if estimate else None
+
+
+def _by_name(names: Sequence[str], subsets: Mapping[str, Sequence[Any]], score: str) -> list[Any]:
+    known = dict(zip(subsets["name"], subsets[score], strict=True))
+    return [known.get(name) for name in names]

@@ -1,7 +1,8 @@
-"""The formats of files and folders, in order of precedence."""
+"""The formats of files, folders and the Hub, in order of precedence."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -9,25 +10,106 @@ from pathlib import Path
 from typing import TypeAlias
 
 from posir_tasks.compressed_files import open_decompressed, split_suffix
-from posir_tasks.errors import DataError
+from posir_tasks.errors import DataError, summarize_error
 from posir_tasks.files import find_files
-from posir_tasks.sources.decoding import BINARY_BYTES, is_binary
-from posir_tasks.sources.formats.beir import is_beir_folder, read_beir, read_beir_texts, read_judgments
-from posir_tasks.sources.formats.chunking import (
+from posir_tasks.sources.data import Judgments
+from posir_tasks.sources.formats.folders import (
+    is_beir_folder,
     is_chunking_folder,
+    read_beir,
+    read_beir_texts,
     read_chunking,
     read_chunking_judgments,
     read_chunking_texts,
+    read_judgments,
 )
-from posir_tasks.sources.formats.json_lines import has_question_lines, read_json_lines
-from posir_tasks.sources.formats.options import ReadOptions
-from posir_tasks.sources.formats.passages import Passage, SkippedQuestion, SkippedText
-from posir_tasks.sources.formats.records import error_context
-from posir_tasks.sources.formats.squad_json import is_squad_json, read_squad_json
-from posir_tasks.sources.formats.tables import has_question_rows, read_question_rows
-from posir_tasks.sources.formats.texts import JSON_LINES, PARQUET, PLAIN_TEXT, read_text_file, read_text_lines, read_text_rows
-from posir_tasks.sources.judgments import Judgments
+from posir_tasks.sources.formats.passages import Passage, ReadOptions, SkippedQuestion, SkippedText
+from posir_tasks.sources.formats.question_files import (
+    error_context,
+    has_question_lines,
+    has_question_rows,
+    is_question_row,
+    is_squad_json,
+    read_json_lines,
+    read_question_rows,
+    read_row,
+    read_squad_json,
+)
+from posir_tasks.sources.formats.texts import (
+    BINARY_BYTES,
+    JSON_LINES,
+    PARQUET,
+    PLAIN_TEXT,
+    is_binary,
+    read_text_file,
+    read_text_lines,
+    read_text_row,
+    read_text_rows,
+)
+from posir_tasks.sources.repository import REPOSITORY_NAME
 
+#: Split that is read, and the id of a commit.
+SPLIT, COMMIT = "train", re.compile("[0-9a-f]{40}")
+
+
+def is_hub_name(reference: str) -> bool:
+    """Return whether a reference is `owner/name`, perhaps with `:configuration`, and not a file."""
+    name, _, _ = reference.partition(":")
+    return REPOSITORY_NAME.fullmatch(name) is not None and not Path(reference).suffix
+
+
+def find_commit(name: str, revision: str | None) -> str:
+    """Return the commit of a dataset, so that the provenance says which version was read.
+
+    Raises:
+        DataError: There is no such dataset, or the Hub cannot be reached.
+    """
+    from huggingface_hub import HfApi
+
+    if revision and COMMIT.fullmatch(revision):
+        # Nothing to ask: without network access, what is in the cache can be read.
+        return revision
+    try:
+        return str(HfApi().dataset_info(name, revision=revision).sha)
+    except Exception as error:  # the Hub's client and its HTTP library have errors of their own
+        raise _explain(name, error) from error
+
+
+def read_hub(reference: str, commit: str, options: ReadOptions) -> Iterator[Passage | SkippedQuestion | SkippedText]:
+    """Yield the rows of a dataset.
+
+    Args:
+        reference: `owner/name`, perhaps with `:configuration`.
+        commit: The version to read.
+        options: Columns of text and id.
+
+    Raises:
+        DataError: The dataset cannot be loaded.
+    """
+    from datasets import load_dataset
+
+    name, _, configuration = reference.partition(":")
+    try:
+        rows = load_dataset(name, configuration or None, split=SPLIT, revision=commit)
+    except Exception as error:  # pyarrow has errors of its own, too
+        raise _explain(reference, error) from error
+    source = f"{reference}@{commit}"
+    for number, row in enumerate(rows):
+        if options.column is None and is_question_row(row):
+            yield from read_row(row, source, f"row {number}")
+        else:
+            yield read_text_row(row, source, f"row {number}", f"{source}: row {number}", options)
+
+
+def _explain(name: str, error: Exception) -> DataError:
+    return DataError(
+        f"{name}: split '{SPLIT}' cannot be loaded from the Hub ({summarize_error(error)}). Check the name and the "
+        "revision, or give a file or folder."
+    )
+
+
+#: Names of files that describe a dataset, in lower case.
+ABOUT_DATA = frozenset({"readme.md", "license", "license.md", "license.txt", "dataset_info.json", "dataset_infos.json"})
 #: What a reader yields.
 Item: TypeAlias = Passage | SkippedQuestion | SkippedText
 
@@ -119,7 +201,7 @@ def read_file(file: Path, name: str, options: ReadOptions) -> Iterator[Item]:
 
 def read_files(folder: Path, options: ReadOptions) -> Iterator[Item]:
     """Yield the content of all files below a folder; what cannot be read is named."""
-    for file in list_files(folder):
+    for file in list_data_files(folder):
         name = file.relative_to(folder).as_posix()
         try:
             yield from read_file(file, name, options)
@@ -132,6 +214,14 @@ def list_files(folder: Path) -> list[Path]:
     return [file for file in find_files(folder, "") if not any(part.startswith(".") for part in file.relative_to(folder).parts)]
 
 
+def list_data_files(folder: Path) -> list[Path]:
+    """Return the files below a folder without those that describe a dataset, if there are files of rows, as on the Hub."""
+    files = list_files(folder)
+    if not any(split_suffix(file)[1] in (*JSON_LINES, *PARQUET) for file in files):
+        return files
+    return [file for file in files if file.name.lower() not in ABOUT_DATA]
+
+
 def has_question_files(folder: Path, options: ReadOptions) -> bool:
     """Return whether a file below a folder has questions."""
 
@@ -141,7 +231,7 @@ def has_question_files(folder: Path, options: ReadOptions) -> bool:
             return file_format is not None and file_format.has_questions
         return False
 
-    return any(map(has_questions, list_files(folder)))
+    return any(map(has_questions, list_data_files(folder)))
 
 
 FOLDER_FORMATS = (

@@ -1,8 +1,9 @@
-"""Passages with their questions, and problems: the values that every reader of a format yields."""
+"""Passages with their questions, and problems: what every reader of a format yields; and the options that it takes."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from posir_tasks.digests import digest
 from posir_tasks.sources.spans import StatedAnswer
 
 #: Why a question without an answer in its document is skipped.
@@ -86,3 +87,43 @@ def describe_skipped(skipped: Iterable[SkippedText], examples: int = 2) -> str:
         names = [f"{item.name}: {item.detail}" if item.detail else item.name for item in group[:examples]]
         parts.append(f"{len(group):,} {reason} ({', '.join(names)}{', ...' if len(group) > examples else ''})")
     return f"Skipped: {'; '.join(parts)}." if parts else ""
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """Choices that a reader cannot make by itself."""
+
+    column: str | None = None
+    """Column or field with the text; None for `text`, `content` or the like, or else the only one with text."""
+    id_column: str | None = None
+    """Column or field with the id; None for `_id` or `id`, if there is one."""
+    split: str | None = None
+    """Split of a BEIR folder, the name of its qrels; None for `test`, or else the first."""
+    revision: str | None = None
+    """Revision of a dataset on the Hub; None for its main branch."""
+    language: str | None = None
+    """Code of the language of data that does not state it; None to detect it."""
+    repair: bool = True
+    """Whether to move a span that does not match to the only match nearby; see `repair_span`."""
+
+
+def derive_document_ids(passages: Iterable[Passage], domain: str) -> dict[str, str]:
+    """Return an id for each text whose file states none.
+
+    It is the smallest id of its questions, which translations share, as those of XQuAD do. If a question lacks an id, or one id
+    is that of questions about different texts, ids cannot identify documents: all are digests of the texts, which no other
+    language has, so that cross-lingual tasks refuse the data.
+    """
+    passages = list(passages)
+    stated = {passage.id for passage in passages if passage.id}
+    unnamed = [passage for passage in passages if not passage.id]
+    texts: dict[str, str] = {}
+    questions: dict[str, set[str]] = {passage.text: set() for passage in unnamed}
+    for passage in unnamed:
+        questions[passage.text].update(passage.question_ids)
+    is_unique = all(texts.setdefault(question, text) == text for text, known in questions.items() for question in known)
+    ids = {}
+    for text, known in questions.items():
+        derived = f"{domain}_{min(known)}" if known and is_unique else ""
+        ids[text] = f"{domain}_{digest(text).hex()}" if not derived or derived in stated else derived
+    return ids

@@ -1,18 +1,54 @@
-"""Readers of texts without questions: text files, JSON Lines and Parquet with a column of text."""
+"""Readers of texts without questions (text files, JSON Lines, Parquet with a column of text), and decoding of any text."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import polars as pl
 
-from posir_tasks.compressed_files import read_decompressed
-from posir_tasks.sources.decoding import NOT_UTF8, decode, describe_bad_byte, is_binary, read_lines
-from posir_tasks.sources.formats.options import ReadOptions
-from posir_tasks.sources.formats.passages import Passage, SkippedText
+from posir_tasks.compressed_files import open_decompressed, read_decompressed
+from posir_tasks.display.progress import track_reading
+from posir_tasks.gate import GateError, decode, find_encoding, parse_json
+from posir_tasks.sources.formats.passages import Passage, ReadOptions, SkippedText
 from posir_tasks.table_files import scan_parquet
+
+#: Bytes of a file in which a zero byte marks it as binary.
+BINARY_BYTES = 8192
+NOT_UTF8 = "not UTF-8"
+
+
+def is_binary(content: bytes) -> bool:
+    """Return whether the beginning of a file has a zero byte and is not UTF-16."""
+    return find_encoding(content) != "utf-16" and b"\0" in content[:BINARY_BYTES]
+
+
+def describe_bad_byte(error: UnicodeDecodeError, offset: int = 0) -> str:
+    """Return what is not UTF-8: `byte 0xf6 at 17`, counted from 0 in the file, of which `offset` bytes come before."""
+    return f"byte 0x{error.object[error.start]:02x} at {offset + error.start:,}"
+
+
+def read_lines(file: Path) -> Iterator[tuple[int, str | UnicodeDecodeError, int]]:
+    """Yield the number from 1, the text or what is wrong with it, and the first byte of each line of a file.
+
+    A line that cannot be decoded does not keep the others from being read.
+
+    Raises:
+        OSError: The file cannot be read. `GZIP_ERRORS`: It is not a complete compressed file.
+    """
+    with open_decompressed(file) as raw:
+        is_wide = find_encoding(raw.read(4)) == "utf-16"
+    if is_wide:
+        yield from ((number, line, 0) for number, line in enumerate(decode(read_decompressed(file)).split("\n"), start=1))
+        return
+    offset = 0
+    for number, line in enumerate(track_reading(file), start=1):
+        try:
+            yield number, line.decode("utf-8-sig" if number == 1 else "utf-8"), offset
+        except UnicodeDecodeError as error:
+            yield number, error, offset
+        offset += len(line)
+
 
 #: Columns that may hold the text, in order of preference.
 TEXT_COLUMNS = ("text", "content", "contents", "body", "document", "passage")
@@ -42,8 +78,8 @@ def read_text_lines(file: Path, name: str, options: ReadOptions) -> Iterator[Pas
             yield SkippedText(place, NOT_UTF8, describe_bad_byte(line, offset))
         elif line.strip():
             try:
-                row = json.loads(line)
-            except (ValueError, RecursionError):
+                row = parse_json(line, place)
+            except GateError:
                 row = None
             yield read_text_row(row, name, f"line {number}", place, options)
 

@@ -8,15 +8,13 @@ import numpy as np
 import pytest
 
 from posir_build import cluster
-from posir_build.call_log import CallLog
-from posir_build.cluster import ClusterRecall, ClusterReranker
-from posir_build.recall import EmbedderRecall, Recalled, merge_recalled
-from posir_build.rerankers import LoggedReranker, ModelReranker
-from posir_build.settings import RerankerSettings
+from posir_build.cluster import ClusterRecall, ClusterReranker, EmbedderRecall, LoggedReranker, Recalled, merge_recalled
 from posir_run.ray_engine import RayEngine
 from posir_run.worker import Evaluator, Settings
 from posir_tasks.errors import PosirError
+from posir_tasks.language_models.call_log import CallLog
 from posir_tasks.models.references import ModelReference
+from posir_tasks.models.rerankers import ModelReranker
 from tests.support.construction import document, question
 from tests.support.models import write_tiny_model
 
@@ -57,8 +55,8 @@ def model(tmp_path_factory):
 
 
 def test_scores_are_the_same_as_in_one_process(model, tmp_path, monkeypatch):
-    monkeypatch.setattr("posir_build.rerankers.BATCH", 10)
-    settings = RerankerSettings(model=model)
+    monkeypatch.setattr("posir_build.cluster.BATCH", 10)
+    settings = ModelReference(model)
     here = LoggedReranker(ModelReranker(settings, "eng-Latn"), CallLog(tmp_path / "a.sqlite"))
     there = LoggedReranker(ClusterReranker(settings, "eng-Latn", InProcess), CallLog(tmp_path / "b.sqlite"))
     assert here.name == there.name
@@ -82,7 +80,7 @@ def test_a_failed_job_ends_the_build(tmp_path):
     folder = str(write_tiny_model(tmp_path / "cross", "cross-encoder"))
     with pytest.raises(PosirError, match=r"documents 0: .*not an embedder"):
         ClusterRecall(ModelReference(folder), "eng-Latn", InProcess).find(DOCUMENTS, QUESTIONS, 3)
-    unscaled = ClusterReranker(RerankerSettings(model=folder), "eng-Latn", InProcess)
+    unscaled = ClusterReranker(ModelReference(folder), "eng-Latn", InProcess)
     assert [number for number, _ in unscaled.score_batches([PAIRS[:3], PAIRS[3:5]])] == [0, 1]
 
 
@@ -99,7 +97,7 @@ def test_a_real_cluster_has_the_same_scores_and_documents(model, monkeypatch):
     pytest.importorskip("ray")
     monkeypatch.setenv("RAY_worker_niceness", "0")
     start = partial(RayEngine, None, Settings({"batch_size": 32}))
-    settings, batches = RerankerSettings(model=model), [PAIRS[:40], PAIRS[40:]]
+    settings, batches = ModelReference(model), [PAIRS[:40], PAIRS[40:]]
     expected = dict(ModelReranker(settings, "eng-Latn").score_batches(batches))
     result = dict(ClusterReranker(settings, "eng-Latn", start).score_batches(batches))
     assert result.keys() == expected.keys()

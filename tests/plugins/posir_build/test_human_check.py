@@ -80,5 +80,5 @@ def test_what_is_no_sheet_is_refused(tmp_path):
     sheet.write_text("a,b\n1,2\n")
     with pytest.raises(DataError, match="no column id, question_ok"):
         read_sheet(sheet)
-    with pytest.raises(DataError, match="cannot be read as CSV"):
+    with pytest.raises(DataError, match="no such file"):
         read_sheet(tmp_path / "missing.csv")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sqlite3
 from pathlib import Path
 
 import openai
@@ -65,7 +66,7 @@ def build_settings(folder: Path, server, *overrides: str, language: str = "eng-L
 def test_a_build_is_complete_resumed_and_valid(tmp_path):
     write_documents(tmp_path / "texts", MADE)
     truth = Truth(MADE)
-    with serve_language_model(truth) as server:
+    with serve_language_model(truth, snapshot="human-2024-07-18") as server:
         tools = Tools(build_settings(tmp_path, server, "balance.held_out=0.3", "verify.audit=true"))
         assert list(run_stages(tools, "ask")) == ["sample", "ask"]
         asked = sum(server.answered.values())
@@ -97,12 +98,17 @@ def test_a_build_is_complete_resumed_and_valid(tmp_path):
         provenance = [json.loads(line) for line in (folder / "provenance.jsonl").read_text().splitlines()]
         assert [item["id"] for item in provenance] == pl.read_parquet(folder / "queries.parquet")["_id"].to_list()
         assert {verdict["check"] for verdict in provenance[0]["verdicts"]} >= {"located", "relevance: span", "leave-span-out"}
+        assert {item["model"] for item in provenance} == {"human-2024-07-18"}
+        assert provenance[0]["verdicts"][0]["judge"].startswith("human-2024-07-18 locate@")
         assert provenance[0]["prompt"].startswith("ask_positional@1-")
     documents = [{json.loads(line)["document"] for line in (folder / "provenance.jsonl").open()} for folder in written]
     assert not documents[0] & documents[1]
     card = (public.parent.parent / "README.md").read_text()
     assert "config_name: eng-Latn-harbour-queries" in card
     assert "| verify: relevance |" in card
+    assert "questions and spans and grades by `human` (answered as `human-2024-07-18`)" in card
+    with sqlite3.connect(tmp_path / "work" / "calls.sqlite") as log:
+        assert set(log.execute("SELECT model, served FROM calls")) == {("human", "human-2024-07-18")}
 
 
 def _subsets(folder):

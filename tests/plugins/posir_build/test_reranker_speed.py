@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from posir_build import reranker_speed
-from posir_build.estimate import StageEstimate
+from posir_build import estimate as reranker_speed
+from posir_build.estimate import PAIRS, StageEstimate, add_reranker_seconds
 from posir_build.records import Document
-from posir_build.reranker_speed import PAIRS, add_reranker_seconds
 
 
 class Clock:

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from mteb.types import PromptType
 
-from posir_build import rerankers
-from posir_build.call_log import CallLog
-from posir_build.rerankers import BATCH, LoggedReranker, ModelReranker, build_context, build_scorer, split_batches
-from posir_build.settings import RerankerSettings
+from posir_build.cluster import BATCH, LoggedReranker, split_batches
 from posir_tasks.embeddings.context import EncodingContext, build_texts
+from posir_tasks.language_models.call_log import CallLog
+from posir_tasks.models.references import ModelReference
+from posir_tasks.models.rerankers import ModelReranker, build_context, build_scorer
 from tests.support.models import TINY_KINDS, write_tiny_model
 
 QUESTIONS = [f"Of what metal is bell number {row}?" for row in range(4)]
@@ -41,8 +41,8 @@ def encoded(monkeypatch):
 
 
 def test_each_text_is_encoded_once_over_all_batches(folders, encoded, monkeypatch, tmp_path):
-    monkeypatch.setattr(rerankers, "BATCH", 3)
-    model = ModelReranker(RerankerSettings(model=str(folders["dense"])), "eng-Latn")
+    monkeypatch.setattr("posir_build.cluster.BATCH", 3)
+    model = ModelReranker(ModelReference(str(folders["dense"])), "eng-Latn")
     reranker = LoggedReranker(model, CallLog(tmp_path / "log.sqlite"))
     scores = reranker.score(PAIRS)
     assert set(encoded.values()) == {1}

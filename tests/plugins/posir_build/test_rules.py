@@ -7,6 +7,7 @@ import pytest
 from posir_build import rules
 from posir_build.ask import split_chunks, tag_chunk
 from posir_build.translate import find_outliers
+from posir_tasks.models.rerankers import compute_margin
 from posir_tasks.text.spans import Span
 
 
@@ -19,9 +20,9 @@ def test_every_reranker_must_rank_the_segment_first_and_a_tie_fails():
 
 def test_the_margin_is_the_smallest_over_rerankers():
     scores = np.array([[0.9, 0.1, 0.5], [0.8, 0.2, 0.1], [0.7, 0.39, 0.4]])
-    assert rules.compute_margin(scores, 0) == pytest.approx(0.3)
-    assert rules.compute_margin(scores, 2) == pytest.approx(-0.7)
-    assert rules.compute_margin(np.array([[0.7, 0.4, 0.1]]), 0) >= 0.3
+    assert compute_margin(scores, 0) == pytest.approx(0.3)
+    assert compute_margin(scores, 2) == pytest.approx(-0.7)
+    assert compute_margin(np.array([[0.7, 0.4, 0.1]]), 0) >= 0.3
 
 
 def test_the_counts_of_000_follow_from_the_rules():

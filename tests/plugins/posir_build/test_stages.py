@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 from posir_build.ask import AskRequest, ask_questions, load_personas, offer_personas
 from posir_build.audit import audit_ranges, count_pools, list_checked, summarize_audit
 from posir_build.balance import CELLS, BalanceCell, balance_questions, find_needed_questions
-from posir_build.documents import BuildText, check_source, read_texts
 from posir_build.estimate import estimate_stages
 from posir_build.false_negatives import remove_false_negatives
 from posir_build.locate import locate_evidence
 from posir_build.records import Discarded, QuestionVerdict, StageResult
-from posir_build.sample import sample_documents, share_out
+from posir_build.sample import BuildText, check_source, read_texts, sample_documents, share_out
 from posir_build.settings import (
     AskSettings,
     BalanceSettings,
@@ -191,10 +190,25 @@ def test_what_cannot_be_read_is_yielded_with_its_byte_and_the_rest_is_read(tmp_p
     assert (first.text, second, third.text) == ("x", SkippedText("a.jsonl:2", "not UTF-8", "byte 0xe9 at 27"), "y")
 
 
-def test_two_documents_of_one_id_are_refused(tmp_path):
+def test_two_documents_of_one_id_in_a_file_are_refused(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "x", "id": "1"}\n{"text": "y", "id": 1}\n')
-    with pytest.raises(DataError, match=r"a\.jsonl: line 2: another document has the id '1'"):
+    with pytest.raises(DataError, match=r"a\.jsonl: line 2: another document of this file has the id '1'"):
         list(read_texts(settings(tmp_path, documents=str(tmp_path / "a.jsonl"))))
+
+
+def test_ids_that_repeat_across_files_are_made_unique_and_said(tmp_path):
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "a.jsonl").write_text('{"text": "One.", "id": "1"}\n{"text": "Two.", "id": "2"}\n')
+    (tmp_path / "texts" / "b.jsonl").write_text('{"text": "Three.", "id": "1"}\n{"text": "Four.", "id": "3"}\n')
+    (tmp_path / "texts" / "c.jsonl").write_text('{"text": "Five.", "id": "1"}\n')
+    texts = list(read_texts(settings(tmp_path, documents=str(tmp_path / "texts"))))
+    assert {text.id: text.text for text in texts} == {
+        "1": "One.", "2": "Two.", "b.jsonl:1": "Three.", "3": "Four.", "c.jsonl:1": "Five.",
+    }  # fmt: skip
+    chosen = SampleSettings(lengths="any", near_duplicate=None, check_language=False)
+    result = sample_documents(texts, chosen, language="eng-Latn", seed=0, count_tokens=len)
+    assert len(result.documents) == 5
+    assert any("b.jsonl:1" in note and note.startswith("2 ") for note in result.notes)
 
 
 def test_a_parquet_file_without_the_column_names_those_it_has(tmp_path):
@@ -625,6 +639,8 @@ def test_a_span_is_carried_over_by_sentences():
         == GERMAN["In 1901 the mill burned down within one night."]
     )
     assert (kept.id, kept.text) == (FIRE.id, GERMAN[FIRE.text])
+    # Length buckets agree across languages.
+    assert result.documents[0].tokens == MILL.tokens != estimate_tokens(result.documents[0].text)
 
 
 def test_the_plan_counts_sentences_of_translations(tmp_path):

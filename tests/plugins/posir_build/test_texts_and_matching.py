@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posir_build.matching import QuoteError, find_quote
-from posir_build.texts import (
+from posir_build.matching import (
+    QuoteError,
+    find_quote,
     number_sentences,
     remove_span,
     split_thirds,

@@ -6,13 +6,10 @@ from collections import Counter
 
 import numpy as np
 import pytest
-import typer
 from scipy.stats import binomtest
 from typer.testing import CliRunner
 
-from posir_build import commands
 from posir_build.rating_scores import compare_ratings, score_ratings
-from posir_build.settings import LanguageModelSettings
 from posir_build.translation_ratings import (
     SCALES,
     RatedTranslation,
@@ -23,7 +20,9 @@ from posir_build.translation_ratings import (
     sample_translations,
     write_rating_sheets,
 )
+from posir_tasks.command.app import build_app
 from posir_tasks.errors import DataError, PosirError
+from posir_tasks.language_models.settings import LanguageModelSettings
 from posir_tasks.tokens import estimate_tokens
 from tests.support.construction import ScriptedModel
 from tests.support.datasets import posir_tables, write_domain
@@ -185,12 +184,9 @@ def test_sheets_name_no_system_and_are_read_back(data, tmp_path):
 
 def test_the_command_plans_rates_and_compares(data, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    app = typer.Typer()
-    app.add_typer(commands.app, name="build")
-    app.callback()(lambda: None)
 
     def call(*arguments):
-        done = CliRunner().invoke(app, ["build", "rate-translations", *arguments])
+        done = CliRunner().invoke(build_app(), ["study", "rate-translations", *arguments])
         assert done.exit_code == 0, (done.output, done.exception)
         return done.stdout
 

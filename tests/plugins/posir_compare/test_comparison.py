@@ -1,13 +1,12 @@
-"""The rows of a comparison, and their corrected p-values."""
+"""The rows of a comparison, and their states."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from posir_compare.comparison import Metric, compare, compare_pair, correct_rows
-from posir_compare.pairing import find_common_results
-from posir_significance.correction import holm
+from posir_compare.comparison import Metric, compare, compare_pair, find_common_results
+from posir_significance.decision import ChangeState
 from tests.support.comparison import draw_evidence, only_pair, pair_runs, write_run
 from tests.support.scores import score_groups
 
@@ -19,29 +18,22 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_each_metric_is_corrected_separately(folder):
-    rows = compare_pair(only_pair(folder), find_common_results(only_pair(folder)))
-    fixed = correct_rows(rows)
-    for metric in Metric:
-        tested = [row for row in fixed if row.metric is metric and row.p_value is not None]
-        given_, result = zip(*((row.p_value, row.p_corrected) for row in tested), strict=True)
-        np.testing.assert_allclose(result, holm(given_))
-
-
-def test_empty_and_tiny_lengths_take_no_share_of_the_correction(tmp_path):
-    """Twenty documents in Q4, two in Q1 and one in Q2: a difference is corrected for `all` and Q4 alone."""
+def test_the_intervals_of_lengths_hold_at_the_same_time(tmp_path):
+    """Documents in Q4, two in Q1 and one in Q2: three lengths are one family."""
     tokens = np.repeat([*[2000] * 20, 100, 100, 600], 5)
     evidence = replace(draw_evidence(115, 3), tokens=tokens)
     for model, seed in (("org/a", 1), ("org/b", 2)):
         write_run(tmp_path, model, seed, domains={"sports": evidence})
     rows = [row for row in compare(pair_runs(tmp_path)).rows if row.metric is Metric.NDCG]
     assert [row.length for row in rows] == ["all", "Q1", "Q2", "Q4"]
-    assert [row.p_corrected is None for row in rows] == [False, True, True, False]
-    smallest = min((row for row in rows if row.p_corrected is not None), key=lambda row: row.p_value)
-    assert smallest.p_corrected == pytest.approx(min(1, 2 * smallest.p_value))
+    levels = [1 - 0.05 / 3, *[1 - 0.05 / 9] * 3]
+    assert [row.change.level for row in rows] == pytest.approx(levels)
+    (alone,) = (row for row in compare(pair_runs(tmp_path), ["Q4"]).rows if row.metric is Metric.NDCG)
+    assert alone.change.level == pytest.approx(1 - 0.05 / 3)
+    assert alone.difference.low > rows[-1].difference.low
 
 
-def test_every_value_lies_within_its_interval_and_agrees_with_the_p_value(folder):
+def test_every_value_lies_within_its_interval_which_gives_the_state(folder):
     for row in compare_pair(only_pair(folder), find_common_results(only_pair(folder))):
         for value, low, high in (
             (row.a.value, row.a.low, row.a.high),
@@ -49,8 +41,8 @@ def test_every_value_lies_within_its_interval_and_agrees_with_the_p_value(folder
             (row.difference.value, row.difference.low, row.difference.high),
         ):
             assert low <= value <= high
-        if row.metric is not Metric.PSI:
-            assert (row.p_value < 0.05) == (row.difference.low > 0 or row.difference.high < 0)
+        outside = row.difference.low > 0 or row.difference.high < 0
+        assert outside or row.metric_change.state not in (ChangeState.BETTER, ChangeState.WORSE)
 
 
 def test_rows_have_the_scores_of_the_models(folder):
@@ -66,9 +58,8 @@ def test_a_model_does_not_differ_from_itself(tmp_path):
     write_run(tmp_path, "org/a", 1)
     write_run(tmp_path, "org/b", 1)
     for row in compare_pair(only_pair(tmp_path), find_common_results(only_pair(tmp_path))):
-        assert (row.difference.value if row.difference else 0, 1 if row.p_value is None else row.p_value) == pytest.approx(
-            (0, 1), abs=1e-12
-        )
+        assert (row.difference.value if row.difference else 0) == pytest.approx(0, abs=1e-12)
+        assert row.metric_change.state not in (ChangeState.BETTER, ChangeState.WORSE)
         if row.metric is not Metric.PSI:
             assert row.difference.high < 0.02
 
@@ -96,7 +87,9 @@ def test_two_folders_and_one_folder_give_the_same(tmp_path):
     assert {row.method for row in first.rows} == {"paired by query"}
     turned = compare(pair_runs(tmp_path / "b", tmp_path / "a"))
     assert [row.difference.value for row in turned.rows] == pytest.approx([-row.difference.value for row in first.rows])
-    assert [row.p_value for row in turned.rows] == pytest.approx([row.p_value for row in first.rows], abs=0.002)
+    opposite = {ChangeState.BETTER: ChangeState.WORSE, ChangeState.WORSE: ChangeState.BETTER}
+    states = [row.metric_change.state for row in first.rows]
+    assert [row.metric_change.state for row in turned.rows] == [opposite.get(state, state) for state in states]
 
 
 def test_models_that_find_nothing_have_no_psi(tmp_path, monkeypatch):
@@ -105,6 +98,6 @@ def test_models_that_find_nothing_have_no_psi(tmp_path, monkeypatch):
         write_run(tmp_path, model, 1)
     for row in compare_pair(only_pair(tmp_path), find_common_results(only_pair(tmp_path))):
         if row.metric is Metric.PSI:
-            assert row.difference is row.p_value is None
+            assert row.difference is None
         else:
-            assert (row.difference.value, row.p_value) == (0, 1)
+            assert row.difference.value == 0

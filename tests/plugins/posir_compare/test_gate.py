@@ -49,7 +49,11 @@ def invoke(*arguments):
 def with_interval(comparison, metric, low, high):
     """Return the comparison of all lengths with a change whose interval is given, whatever its level."""
     change = Difference((low + high) / 2, (low, high), interval_at=lambda _: (low, high))
-    rows = [replace(row, difference=change) for row in comparison.rows if row.metric is metric and row.length == "all"]
+    rows = [
+        replace(row, change=replace(row.change, **{metric.key: replace(row.metric_change, difference=change)}))
+        for row in comparison.rows
+        if row.metric is metric and row.length == "all"
+    ]
     return ModelComparison(tuple(rows), ())
 
 
@@ -82,7 +86,7 @@ def test_the_level_follows_from_the_number_of_limited_sides(comparison):
     (row,) = (row for row in comparison.rows if row.metric is Metric.NDCG and row.length == "all")
     alone = check(comparison, ["ndcg_at_10 < -1", "ndcg_at_10 > 1"])
     assert alone.level == pytest.approx(0.95)
-    assert {limit.change.interval for limit in alone.limits} == {row.difference.interval}
+    assert {limit.change.interval for limit in alone.limits} == {row.difference.interval_at(0.95)}
     lengths = ["all", "Q1", "Q2", "Q3", "Q4"]
     gate = check(comparison, ["ndcg_at_10 < -1", "psi > 0.1"], lengths)
     assert gate.level == pytest.approx(1 - 2 * 0.05 / 10)
@@ -90,7 +94,7 @@ def test_the_level_follows_from_the_number_of_limited_sides(comparison):
     (wide,) = (limit.change for limit in gate.limits if limit.length == "all" and limit.metric is Metric.NDCG)
     degrees = 1 / sum((size / 500) ** 2 for size in [5] * 100) - 1
     ratio = stdtrit(degrees, 1 - 0.005) / stdtrit(degrees, 0.975)
-    assert wide.high - wide.low == pytest.approx(ratio * (row.difference.high - row.difference.low))
+    assert wide.high - wide.low == pytest.approx(ratio * float(np.diff(row.difference.interval_at(0.95))[0]))
     narrow, wider = (tested.limits[-1].change for tested in (check(comparison, ["psi > 0.1"], ["Q4"]), gate))
     assert wider.low < narrow.low < narrow.high < wider.high
 
@@ -133,7 +137,11 @@ def test_what_cannot_be_said(folder, tmp_path):
 
 
 def test_an_undefined_change_cannot_be_said(comparison):
-    undefined = ModelComparison(tuple(replace(row, difference=None) for row in comparison.rows), ())
+    rows = (
+        replace(row, change=replace(row.change, **{row.metric.key: replace(row.metric_change, difference=None)}))
+        for row in comparison.rows
+    )
+    undefined = ModelComparison(tuple(rows), ())
     assert check(undefined, ["psi > 0.1"]).verdict is UNDECIDED
     assert check(comparison, ["psi > 0.1"], ["Q9"]).limits[0].reason == "there are no questions of this length"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from posir_compare.model_runs import build_pairs, choose_baseline, read_model_runs
+from posir_compare.comparison import build_pairs, choose_baseline, read_model_runs
 from posir_tasks.errors import PosirError
 from tests.support.comparison import pair_runs, write_run
 

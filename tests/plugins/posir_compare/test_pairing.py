@@ -5,8 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from posir_compare.comparison import compare
-from posir_compare.pairing import find_common_results
+from posir_compare.comparison import compare, find_common_results
 from posir_tasks.errors import PosirError
 from posir_tasks.profile import NDCG_AT_10, rank_columns
 from posir_tasks.schemes import RelativePositions

@@ -8,8 +8,7 @@ import re
 import pytest
 from typer.testing import CliRunner
 
-from posir_compare.comparison import compare
-from posir_compare.model_runs import build_pairs, read_model_runs, select_by_name
+from posir_compare.comparison import build_pairs, compare, read_model_runs, select_by_name
 from posir_tasks.command.app import build_app
 from posir_tasks.display.tables import to_json
 from posir_tasks.errors import PosirError
@@ -33,12 +32,12 @@ def test_every_format(folder):
     runs = select_by_name(read_model_runs([folder / "results"]), ["a", "org/b"])
     rows = compare(build_pairs(runs, runs[0])).rows
     comparisons = json.loads(invoke(*options, "--format", "json").stdout)["comparisons"]
-    assert comparisons == json.loads(to_json(rows))
+    assert comparisons == json.loads(to_json([row.columns() for row in rows]))
     table = list(csv.DictReader(io.StringIO(invoke(*options, "--format", "csv").stdout)))
     assert [float(line["difference"]) for line in table] == [row.difference.value for row in rows]
     assert {line["method"] for line in table} == {"paired by query"}
     lines = [line.strip("| ").split(" | ") for line in invoke(*options, "--format", "markdown").stdout.splitlines()]
-    assert lines[0][0].startswith("org/b against org/a on PosIR-English: nDCG@10 ")
+    assert rows[0].describe() in lines[0][0]
     lines = [line for line in lines if len(line) > 1]
     assert len({len(line) for line in lines}) == 1
     first = dict(zip(lines[0], lines[2], strict=True))
@@ -47,8 +46,8 @@ def test_every_format(folder):
     printed = invoke(*options)
     assert printed.exit_code == 0
     assert "PosIR-English · paired by query" in printed.stdout
-    assert "p is corrected for the comparisons" not in " ".join(printed.stdout.split())
-    assert "they are not corrected. p is corrected" in " ".join(invoke(*options, "--explain").stdout.split())
+    assert "PSI: posterior median" not in " ".join(printed.stdout.split())
+    assert "PSI: posterior median" in " ".join(invoke(*options, "--explain").stdout.split())
     assert "note: the baseline" not in printed.stderr
 
 
@@ -101,7 +100,7 @@ def test_all_models_are_compared_with_a_baseline_that_is_named(folder):
     assert {(row["baseline"], row["model"]) for row in named["comparisons"]} == {("org/b", "org/a")}
 
 
-def test_only_the_chosen_lengths_are_compared_and_corrected_for(folder):
+def test_only_the_chosen_lengths_are_compared(folder):
     options = ("--results", folder / "results", "a", "org/b", "--format", "json")
     every, chosen = (
         json.loads(invoke(*options, *more).stdout)["comparisons"] for more in ((), ("--lengths", "ALL", "--lengths", "q4"))
@@ -110,5 +109,5 @@ def test_only_the_chosen_lengths_are_compared_and_corrected_for(folder):
     assert {row["length"] for row in chosen} == {"all", "Q4"}
     for row in chosen:
         (same,) = [item for item in every if (item["length"], item["metric"]) == (row["length"], row["metric"])]
-        assert row["p_value"] == same["p_value"]
-        assert row["p_corrected"] <= same["p_corrected"]
+        assert row["difference"] == same["difference"]
+        assert row["level"] <= same["level"]

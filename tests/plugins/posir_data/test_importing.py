@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posir_data.importing import import_passages
-from posir_data.target import Target
+from posir_data.importing import Target, import_passages
 from posir_tasks.errors import DataError, PosirError
 from posir_tasks.sources.formats.passages import Passage, PassageQuestion, SkippedQuestion
 from posir_tasks.sources.spans import StatedAnswer
@@ -97,10 +96,6 @@ def test_an_exact_duplicate_of_a_question_is_skipped(tmp_path):
     ("passages", "message"),
     [
         ([passage(TEXT, asked(), id="d"), passage("Other.", id="d")], "file: line 1: another document has the id 'd' too"),
-        (
-            [passage(TEXT, asked(id="q"), asked("Who?", StatedAnswer("Zoë"), id="q"))],
-            "question 1: another question has the id too",
-        ),
         ([passage(TEXT, asked()), passage(" \n")], "file: line 1: the text is empty"),
         (
             [passage(TEXT, asked(answer=StatedAnswer("2001")))],
@@ -109,7 +104,7 @@ def test_an_exact_duplicate_of_a_question_is_skipped(tmp_path):
         ([SkippedQuestion("file", "1", "has no answer")], "nothing was written.\nfile: question 1: has no answer"),
         ([], "There is no question with a usable answer; nothing was written."),
     ],
-    ids=["document id", "question id", "blank document", "no usable answer", "skipped by the reader", "nothing"],
+    ids=["document id", "blank document", "no usable answer", "skipped by the reader", "nothing"],
 )
 def test_unusable_data_is_refused_and_nothing_written(tmp_path, passages, message):
     with pytest.raises(DataError, match=re.escape(message)):
@@ -143,6 +138,22 @@ def test_a_question_beyond_repair_is_skipped_with_the_reason(tmp_path):
         "its answer is blank",
         "its answer '1999' is not at character 0",
     ]
+
+
+def test_an_id_of_several_questions_is_derived_from_their_content(tmp_path, caplog):
+    imported(
+        [
+            passage(
+                TEXT, asked(id="q"), asked("Who?", StatedAnswer("Zoë"), id="q"), asked("Whose?", StatedAnswer("Zoë"), id="r")
+            )
+        ],
+        tmp_path,
+    )
+    ids = pl.read_parquet(tmp_path / "eng-Latn" / "sports" / "queries.parquet")["_id"].to_list()
+    assert len(set(ids)) == 3
+    assert "r" in ids
+    assert "q" not in ids
+    assert "first q" in caplog.text
 
 
 def test_an_existing_domain_is_refused_and_untouched(tmp_path):

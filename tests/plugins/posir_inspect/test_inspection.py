@@ -10,21 +10,22 @@ import pytest
 from rich.console import Console
 
 from posir_inspect.api import Inspection
-from posir_inspect.chunk_sizes import choose_sizes
 from posir_inspect.inspection import InspectionRun, ModelInspection, Setup, evaluate, inspect_model
-from posir_inspect.pseudo_questions import Wording, ask_questions
-from posir_inspect.question_task import build_question_task
-from posir_inspect.verdicts import Finding
+from posir_inspect.questions import Wording, ask_questions, build_question_task
+from posir_inspect.splitting import choose_sizes
 from posir_mitigate.references import parse_reference
+from posir_significance.decision import ChangeState, Reason, State
+from posir_significance.sentences import advise, describe_state
 from posir_tasks.embeddings.encoding import DEFAULT_CONTEXT, ModelEncoder
 from posir_tasks.errors import PosirError
 from posir_tasks.models.reading_length import Bounds, ReadingLength
+from posir_tasks.read_part import Part
 from posir_tasks.results import read_results
 from posir_tasks.sources.formats.passages import SkippedText
 from posir_tasks.text.tokenizer import find_tokenizer
 from posir_tasks.tokens import estimate_tokens
-from tests.plugins.posir_inspect.test_pseudo_questions import collect
-from tests.support.probed_encoders import FirstWords, RefusesLong, invent_texts
+from tests.plugins.posir_inspect.test_questions import collect
+from tests.support.probed_encoders import FirstWords, KeepsPart, RefusesLong, invent_texts, keep_last
 from tests.support.tiny_encoders import build_encoder
 
 
@@ -45,12 +46,14 @@ def test_a_model_that_reads_the_first_third_is_seen_through(cut):
     assert inspection.unread.texts_cut == 60
     assert inspection.unread.share.value == pytest.approx(2 / 3, abs=0.001)
     for fading in inspection.fading:
-        assert fading.verdict.finding is Finding.LOWER
+        assert fading.decision.interval(fading.decision.start_to_end)[0] > 0.3
+        assert (fading.decision.not_read, fading.decision.read.part) == (pytest.approx(2 / 3, abs=0.05), Part.FIRST)
         assert fading.by_position[0].value > 0.95
         assert fading.by_position[-1].value < 0.3
         assert fading.within > 0.9 > 0.4 > fading.beyond
-    assert inspection.chunk_verdict.size in (64, 128)
-    assert [row.size for row in inspection.chunks] == [None, 256, 128, 64]
+    assert inspection.chunks.advice.size in (64, 107)
+    assert inspection.chunks.advice.change.state is ChangeState.BETTER
+    assert [row.size for row in inspection.chunks.rows] == [None, 107, 64]
 
 
 @pytest.mark.slow
@@ -60,28 +63,42 @@ def test_the_results_are_those_of_ordinary_tasks(cut):
     assert sorted(results) == ["Inspect-texts-rarest-words", "Inspect-texts-verbatim"]
 
 
+def test_a_model_that_reads_the_last_words_does_not_read_the_start(tmp_path):
+    inspection = run(KeepsPart(keep_last(60)), invent_texts(20, 15), output_folder=tmp_path)
+    assert (inspection.window.reading.part, inspection.unread.texts_cut) == (Part.LAST, 20)
+    assert inspection.unread.share.value == pytest.approx(2 / 3, abs=0.001)
+    fading = inspection.fading[-1]
+    assert fading.by_position[-1].value > 0.95 > 0.3 > fading.by_position[0].value
+    assert fading.beyond_by_position[0] == 1 > 0 == fading.beyond_by_position[-1]
+    assert fading.within > 0.9 > 0.4 > fading.beyond
+    assert {result.values.read.part for result in read_results(tmp_path)} == {Part.LAST}
+
+
 @pytest.mark.slow
 def test_an_order_blind_model_reads_everything_and_nothing_fades():
     inspection = run(FirstWords(), invent_texts(60, 15))
     assert inspection.window.reading.complete
     assert inspection.unread.share.value == 0
-    assert {fading.verdict.finding for fading in inspection.fading} <= {Finding.NONE, Finding.UNKNOWN}
-    start_to_end = inspection.fading[0].scores.start_to_end
-    assert start_to_end.low <= 0 <= start_to_end.high
+    for fading in inspection.fading:
+        assert fading.decision.state in (State.NO_BIAS, State.CANNOT_BE_SAID)
+        assert fading.decision.not_read == 0
+        low, high = fading.decision.interval(fading.decision.start_to_end)
+        assert low <= 0 <= high
 
 
 @pytest.mark.slow
 def test_few_texts_are_not_enough_to_say():
     inspection = run(FirstWords(words=60), invent_texts(5, 15))
     assert inspection.window.reading.words.low == 60
-    assert {fading.verdict.finding for fading in inspection.fading} == {Finding.UNKNOWN}
-    assert inspection.chunk_verdict.texts_needed == 50
+    assert {fading.decision.reason for fading in inspection.fading} == {Reason.FEW_DOCUMENTS}
+    assert inspection.chunks.advice.change.reason is Reason.FEW_DOCUMENTS
+    assert (inspection.chunks.advice.decided, inspection.chunks.chunked_model) == (False, None)
 
 
 def test_texts_that_the_model_refuses_are_one_message():
     with pytest.raises(PosirError) as error:
         run(RefusesLong(60), invent_texts(5, 15))
-    assert "It reads 60 words of a text" in str(error.value)
+    assert "It reads the first 60 words of a text" in str(error.value)
     assert "refuses longer texts; it claims no length. 5 of 5 texts are longer (ValueError: at most 60 words)." in str(
         error.value
     )
@@ -90,9 +107,9 @@ def test_texts_that_the_model_refuses_are_one_message():
 @pytest.mark.slow
 def test_texts_without_a_sentence_to_ask_about():
     inspection = run(FirstWords(), ["Yes. No. Yes. No. Perhaps. Not now. Later. Never. Go. Stay. Who? I."])
-    assert (inspection.fading, inspection.chunks) == ((), ())
-    assert "Not enough texts to say" in show(inspection)
-    assert "Not enough texts" in Inspection(inspection).to_html()
+    assert (inspection.fading, inspection.chunks) == ((), None)
+    assert "Cannot be said" in show(inspection)
+    assert "Cannot be said" in Inspection(inspection).to_html()
 
 
 def show(inspection: ModelInspection) -> str:
@@ -108,7 +125,14 @@ def test_an_inspection_is_a_screen_and_plain_json(cut):
     printed = show(inspection)
     assert len(printed.splitlines()) < 48
     assert max(map(len, printed.splitlines())) <= 80
+    decision = inspection.fading[-1].decision
+    shown = " ".join(printed.split())
+    assert all(sentence in shown for sentence in (describe_state(decision), advise(decision)))
+    assert "PSI" not in printed
+    assert "PSI" in str(Inspection(inspection, full=True))
     parsed = json.loads(Inspection(inspection).to_json())
+    assert parsed["fading"][-1]["groups"]["all"]["state"] == decision.state
+    assert parsed["rows"][0]["level"] == 0.95
     assert parsed["window"]["measured_on"]["words_read"] == {"low": 60, "high": 60}
 
 
@@ -159,9 +183,9 @@ def test_long_texts_are_compared_in_excerpts_and_answers_come_one_by_one():
     inspection = run(FirstWords(), invent_texts(52, 120), 250_000, show=known.append)
     assert inspection.excerpt_tokens == 512
     assert 2 <= inspection.chunk_texts <= 50
-    assert [row.size for row in inspection.chunks] == [None, 256, 128, 64]
+    assert [row.size for row in inspection.chunks.rows] == [None, 256, 128, 64]
     sections = [len(Inspection(part).sections()) for part in known]
-    assert sections == [2, 3, 4, 5]
+    assert sections == [2, 3, 4, 6]
     assert "in excerpts of at most 512 tokens" in show(inspection)
 
 
@@ -182,18 +206,18 @@ def test_questions_in_other_words_stand_beside_the_others():
     assert len(searched) == len(set(searched))
     other = inspection.other_words
     assert [fading.wording for fading in inspection.fading] == [Wording.OTHER_WORDS, Wording.RAREST_WORDS]
-    assert other.questions == inspection.fading[0].scores.questions == inspection.fading[1].scores.questions - other.unwritten
+    assert other.questions == inspection.fading[0].groups["all"].questions
+    assert other.questions == inspection.fading[1].groups["all"].questions - other.unwritten
     assert (other.writer, other.by_itself) == ("test/first-words", True)
     # The same words in another order.
     assert other.words_alone.shared_words == pytest.approx(1)
-    assert [row.size for row in other.chunks.rows] == [row.size for row in inspection.chunks]
-    assert other.chunks.rows[0].ndcg_at_10.value == pytest.approx(inspection.fading[0].scores.ndcg_at_10.value)
+    assert [row.size for row in other.chunks.rows] == [row.size for row in inspection.chunks.rows]
+    assert other.chunks.rows[0].ndcg_at_10.value == pytest.approx(inspection.fading[0].decision.ndcg_at_10.value)
     shown = show(inspection)
     assert "The same in other words" in shown
     assert "That is the inspected model" in " ".join(shown.split())
     wordings = [row.wording for row in Inspection(inspection).records() if row.chunk_size]
-    assert wordings == sorted(wordings, reverse=True)
-    assert len(wordings) == 2 * (len(inspection.chunks) - 1)
+    assert len(wordings) == 2 * (len(inspection.chunks.rows) - 1)
     assert Inspection(inspection).to_html().count('class="chart"') == 2
 
 
@@ -215,8 +239,9 @@ def test_the_measured_chunks_are_what_the_named_model_runs():
     setup = Setup(ModelEncoder(model), find_tokenizer(model), collection, None)
     questions = ask_questions(collection, [setup.counter.count(text) for text in setup.texts])
     everything = Bounds(1, 1)
-    reading = ReadingLength(True, everything, everything, everything, everything, "tokens", 1)
-    chunks = InspectionRun(setup, questions, reading).search_chunks(4)["chunks"]
+    reading = ReadingLength(None, everything, everything, everything, everything, "tokens", 1)
+    known = ModelInspection("m", None, "texts", 4, 4, {}, 1.0, tokens_estimated=False, skipped=(), window=None, unread=None)
+    chunks = InspectionRun(setup, questions, reading).search_chunks(replace(known, fading_texts=4)).chunks.rows
     assert [row.size for row in chunks] == [None, 94, 64]
     task = build_question_task(collection.name, collection.language, questions, Wording.RAREST_WORDS)
     for row in chunks[1:]:
@@ -228,5 +253,6 @@ def test_the_measured_chunks_are_what_the_named_model_runs():
 
 def test_the_largest_chunk_that_the_model_reads_is_one_of_the_sizes():
     prompted = build_encoder(prompts={"document": "one two three four: ", "query": ""})
-    assert choose_sizes(prompted, DEFAULT_CONTEXT) == [89, 64]
-    assert choose_sizes(FirstWords(), DEFAULT_CONTEXT) == [1024, 512, 256, 128, 64]
+    assert choose_sizes(prompted, DEFAULT_CONTEXT, None) == [89, 64]
+    assert choose_sizes(FirstWords(), DEFAULT_CONTEXT, None) == [1024, 512, 256, 128, 64]
+    assert choose_sizes(FirstWords(), DEFAULT_CONTEXT, 200) == [200, 128, 64]

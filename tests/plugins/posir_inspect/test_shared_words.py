@@ -2,13 +2,15 @@
 
 import pytest
 
-from posir_inspect.pseudo_questions import Wording, ask_questions
-from posir_inspect.question_task import build_question_task
-from posir_inspect.shared_words import measure_unread_baseline
-from tests.plugins.posir_inspect.test_pseudo_questions import collect
+from posir_inspect.questions import Wording, ask_questions, build_question_task, measure_unread_baseline
+from posir_tasks.read_part import KnownBy, ReadPart
+from tests.plugins.posir_inspect.test_questions import collect
 
 #: Two topics of eight words each, in ten sentences of a text.
 TOPICS = ("alpha beta gamma delta epsilon zeta eta theta", "iron zinc copper lead nickel cobalt silver gold")
+
+
+FIRST_30 = ReadPart.first(30, KnownBy.MEASURED)
 
 
 def build_task(*texts: str):
@@ -25,7 +27,7 @@ def write_text(topic: str) -> str:
 
 
 def test_what_is_read_of_a_text_leads_to_its_unread_sentences():
-    baseline = measure_unread_baseline(build_task(*map(write_text, TOPICS)), 30)
+    baseline = measure_unread_baseline(build_task(*map(write_text, TOPICS)), FIRST_30)
     assert baseline.shared_words == 1
     assert baseline.chance == pytest.approx((1 + 1 / 1.58496) / 2, abs=1e-4)
 
@@ -33,9 +35,9 @@ def test_what_is_read_of_a_text_leads_to_its_unread_sentences():
 def test_nothing_is_found_by_words_of_other_topics():
     texts = [write_text(topic).partition(" Number 5")[0] for topic in TOPICS]
     swapped = [f"{start} {write_text(other)}" for start, other in zip(texts, reversed(TOPICS), strict=True)]
-    baseline = measure_unread_baseline(build_task(*swapped), 30)
+    baseline = measure_unread_baseline(build_task(*swapped), FIRST_30)
     assert baseline.shared_words < 0.8
 
 
 def test_a_model_that_reads_everything_has_no_baseline():
-    assert measure_unread_baseline(build_task(*map(write_text, TOPICS)), 10_000) is None
+    assert measure_unread_baseline(build_task(*map(write_text, TOPICS)), ReadPart.first(10_000, KnownBy.MEASURED)) is None

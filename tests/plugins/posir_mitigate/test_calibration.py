@@ -7,8 +7,7 @@ import pytest
 import torch
 from mteb.types import PromptType
 
-from posir_mitigate.calibrated import Calibrated, CalibratedFirst, CalibratedMean
-from posir_mitigate.calibration import Baskets, calibrate
+from posir_mitigate.calibrated import Baskets, Calibrated, calibrate
 from posir_probe.gradient_saliency import require_gradients
 from posir_tasks.embeddings.encoding import ModelEncoder
 from posir_tasks.errors import PosirError
@@ -35,9 +34,8 @@ def model(request):
     return build_encoder(*request.param)
 
 
-def method(model, **settings):
-    kind = CalibratedMean if model.model[1].pooling_mode == "mean" else Calibrated
-    return kind(**{"basket": 16, **settings})
+def method(**settings):
+    return Calibrated(**{"basket": 16, **settings})
 
 
 def calibrate_row(weights, isolated, basket, strength):
@@ -68,37 +66,6 @@ def test_the_rule_agrees_with_a_plain_implementation(pooling, isolated):
     assert result.sum() == pytest.approx(1)
 
 
-@pytest.mark.parametrize(("length", "strength"), [(21, 1), (21, 0.4), (4, 1)])
-def test_the_first_form_gives_cls_the_share_of_a_basket_in_texts_of_any_length(length, strength):
-    row = torch.rand(length, generator=torch.Generator().manual_seed(1))
-    row[0] = 3
-    row /= row.sum()
-    baskets = Baskets.of_batch(torch.ones(1, length), "cls", 5, first_form=True)
-    result = calibrate(row.reshape(1, 1, 1, -1), baskets, strength).flatten()
-    count = -(-(length - 1) // 5)
-    assert result.tolist() == pytest.approx(calibrate_row(row.tolist(), {0: 1 / (count + 1)}, 5, strength), abs=1e-6)
-    assert result.sum() == pytest.approx(1)
-    assert (result[0] == pytest.approx(1 / (count + 1))) == (strength == 1)
-
-
-def test_the_first_form_calibrates_short_texts_too_and_the_follow_up_does_not():
-    model = build_encoder("bert", "cls")
-    plain, short = encode(model, TEXTS[1:2]), TEXTS[1:2]
-    assert np.abs(encode(CalibratedFirst().apply(model), short) - plain).max() > 1e-4
-    assert np.abs(encode(Calibrated(1).apply(model), short) - plain).max() < 1e-6
-    assert np.abs(encode(CalibratedFirst(0).apply(model), TEXTS) - encode(model, TEXTS)).max() < 1e-6
-    calibrated = CalibratedFirst().apply(model)
-    queries = encode(calibrated, TEXTS, PromptType.query)
-    assert np.abs(queries - encode(model, TEXTS, PromptType.query)).max() == 0
-    assert np.abs(encode(calibrated, TEXTS, batch_size=1) - encode(calibrated, TEXTS, batch_size=8)).max() < 1e-6
-
-
-def test_the_papers_have_different_halves_of_an_odd_number_of_layers():
-    assert [CalibratedFirst()._find_first_layer(layers) for layers in (12, 7, 1)] == [6, 3, 0]
-    assert [Calibrated()._find_first_layer(layers) for layers in (12, 7, 1)] == [6, 4, 0]
-    assert CalibratedFirst(layers=0.01)._find_first_layer(12) == 11
-
-
 @pytest.mark.parametrize("pooling", ["cls", "mean", "lasttoken"])
 def test_rows_sum_to_1_also_where_one_token_takes_all(pooling):
     mask = torch.tensor([[1] * 30, [0] * 9 + [1] * 21, [1] * 12 + [0] * 18])
@@ -126,8 +93,8 @@ def test_full_strength_gives_every_basket_the_same_mass_and_once_is_enough():
 
 def test_no_strength_equals_the_plain_model_and_some_does_not(model):
     plain = encode(model, TEXTS)
-    assert np.abs(encode(method(model, strength=0).apply(model), TEXTS) - plain).max() < 1e-6
-    calibrated = encode(method(model, strength=0.5).apply(model), TEXTS)
+    assert np.abs(encode(method(strength=0).apply(model), TEXTS) - plain).max() < 1e-6
+    calibrated = encode(method(strength=0.5).apply(model), TEXTS)
     changed = np.abs(calibrated - plain).max(axis=1)
     # The second text has fewer tokens than a basket.
     assert changed[1] < 1e-6
@@ -136,14 +103,14 @@ def test_no_strength_equals_the_plain_model_and_some_does_not(model):
 
 
 def test_batches_of_1_and_of_8_are_equal(model):
-    calibrated = method(model).apply(model)
+    calibrated = method().apply(model)
     assert np.abs(encode(calibrated, TEXTS, batch_size=1) - encode(calibrated, TEXTS, batch_size=8)).max() < 1e-6
 
 
 def test_baskets_longer_than_the_text_and_queries_change_nothing(model):
     plain = encode(model, TEXTS)
-    assert np.abs(encode(method(model, basket=128).apply(model), TEXTS) - plain).max() < 1e-6
-    queries = encode(method(model).apply(model), TEXTS, PromptType.query)
+    assert np.abs(encode(method(basket=128).apply(model), TEXTS) - plain).max() < 1e-6
+    queries = encode(method().apply(model), TEXTS, PromptType.query)
     assert np.abs(queries - encode(model, TEXTS, PromptType.query)).max() == 0
 
 
@@ -173,17 +140,9 @@ def test_the_last_layers_are_calibrated(share, layers, monkeypatch):
 
 def test_what_cannot_be_calibrated_is_refused_in_a_sentence(monkeypatch):
     model = build_encoder("bert", "mean")
-    with pytest.raises(PosirError, match=r"mean-pooled: use calibrated_mean\(0.5,128,0.5\)"):
-        Calibrated().apply(model)
-    with pytest.raises(PosirError, match=r"pools by cls. Use calibrated\(0.5,128,0.5\)"):
-        CalibratedMean().apply(build_encoder("bert", "cls"))
     with pytest.raises(PosirError, match="no rule for max pooling"):
         Calibrated().apply(build_encoder("bert", "max"))
-    with pytest.raises(
-        PosirError, match=r"2601.16934 calibrates; this model pools by mean. Use calibrated_mean\(0.5,128,0.5\)"
-    ):
-        CalibratedFirst().apply(model)
     remote = copy.copy(model)
     monkeypatch.setattr(type(model.model[0].auto_model), "_can_set_attn_implementation", classmethod(lambda _: False))
     with pytest.raises(PosirError, match="remote code"):
-        CalibratedMean().apply(remote)
+        Calibrated().apply(remote)

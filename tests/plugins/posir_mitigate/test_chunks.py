@@ -6,13 +6,11 @@ import torch
 from mteb.timing import TimingStack
 from mteb.types import PromptType
 
-from posir_mitigate.both_orders import BothOrders
-from posir_mitigate.chunks import Chunks, Combination
+from posir_mitigate.chunks import BothOrders, Chunks, Combination
 from posir_mitigate.late_chunks import LateChunks, LateVectorizer, LongLateChunks
 from posir_tasks.embeddings.context import EncodingContext, build_texts
 from posir_tasks.embeddings.encoding import ModelEncoder
 from posir_tasks.errors import PosirError
-from posir_tasks.models.landmarks import LandmarkSettings, add_landmarks
 from posir_tasks.search.maximum_search import DocumentVectors
 from posir_tasks.text.chunks import Chunking, ChunkUnit
 from posir_tasks.text.tokenizer import find_tokenizer
@@ -86,57 +84,6 @@ def test_the_mean_is_that_of_the_chunks_vectors(model):
     result = encode(Chunks(8, 8, Combination.MEAN).apply(model), TEXTS)
     (tokens,) = find_tokenizer(model).find_tokens([TEXT])
     assert result[0] == pytest.approx(encode(model, Chunking(8, 8).divide(TEXT, tokens)).mean(axis=0), abs=1e-6)
-
-
-def softmax_mean(vectors):
-    """The weights one by one."""
-    weights = [np.exp(np.linalg.norm(vector)) for vector in vectors]
-    return sum(weight * vector for weight, vector in zip(weights, vectors, strict=True)) / sum(weights)
-
-
-#: The variants of DICE, vector by vector.
-VARIANTS = {
-    Combination.RAW_MEAN: lambda vectors: sum(vectors) / len(vectors),
-    Combination.ELEMENTWISE_MAX: lambda vectors: np.array([max(column) for column in zip(*vectors, strict=True)]),
-    Combination.NORM_TOPK_MEAN: lambda vectors: sum(sorted(vectors, key=np.linalg.norm)[-3:]) / min(3, len(vectors)),
-    Combination.NORM_SOFTMAX_MEAN: softmax_mean,
-}
-
-
-@pytest.mark.parametrize("combination", VARIANTS)
-@pytest.mark.parametrize("normalize", [True, False])
-def test_the_variants_of_dice_are_of_the_vectors_before_normalization(combination, normalize):
-    model, raw = build_encoder(normalize=normalize), build_encoder(normalize=False)
-    result = encode(Chunks(8, 6, combination).apply(model), TEXTS)
-    for text, vector in zip(TEXTS, result, strict=True):
-        (tokens,) = find_tokenizer(raw).find_tokens([text])
-        expected = VARIANTS[combination](list(encode(raw, Chunking(8, 6).divide(text, tokens)).astype(np.float64)))
-        expected = expected / np.linalg.norm(expected) if normalize else expected
-        assert vector == pytest.approx(expected, abs=2e-5)
-    assert np.abs(encode(model, TEXTS) - encode(build_encoder(normalize=normalize), TEXTS)).max() == 0
-
-
-def test_norms_that_say_nothing_are_refused(model):
-    for combination in (Combination.NORM_TOPK_MEAN, Combination.NORM_SOFTMAX_MEAN):
-        with pytest.raises(PosirError, match=r"norms say nothing\. Use mean or elementwise_max"):
-            encode(Chunks(8, 8, combination).apply(WithoutTokenizer(model)), TEXTS)
-    mean = encode(Chunks(8, 8, Combination.MEAN).apply(WithoutTokenizer(model)), TEXTS)
-    assert np.abs(encode(Chunks(8, 8, Combination.RAW_MEAN).apply(WithoutTokenizer(model)), TEXTS) - mean).max() < 1e-6
-
-
-def test_the_landmark_mean_is_of_one_pass_and_leaves_queries_as_they_are(model):
-    method = Chunks(16, combination=Combination.LMK_MEAN)
-    assert str(method) == "chunks(16,16,lmk_mean,tokens)"
-    mitigated = method.apply(model)
-    expected = add_landmarks(model.model, LandmarkSettings(16, whole=True)).encode(TEXTS)
-    assert np.abs(encode(mitigated, TEXTS) - expected).max() < 1e-6
-    assert np.abs(expected - encode(model, TEXTS)).max() > 1e-3
-    queries = encode(mitigated, TEXTS, PromptType.query)
-    assert np.abs(queries - encode(model, TEXTS, PromptType.query)).max() == 0
-    with pytest.raises(PosirError, match="pools landmarks already"):
-        method.apply(mitigated)
-    with pytest.raises(PosirError, match="this model pools by landmark"):
-        LateChunks().apply(mitigated)
 
 
 def test_only_candidates_are_ranked_and_the_best_come_first(model):
@@ -218,8 +165,6 @@ def test_what_does_not_work_for_a_model_is_refused_in_a_sentence(model):
         (Chunks(8), Chunks(8).apply(model), "needs a model with one vector per text"),
         (LateChunks(), WithoutTokenizer(model), "works inside models of sentence-transformers"),
         (LateChunks(), build_encoder(pooling="cls"), "needs mean pooling, but this model pools by cls"),
-        (Chunks(combination=Combination.LMK_MEAN, size=8), WithoutTokenizer(model), "works inside models of sentence-transf"),
-        (Chunks(combination=Combination.LMK_MEAN, size=8, unit=ChunkUnit.SENTENCES), model, "lmk_mean counts tokens"),
         (LongLateChunks(overlap=96), model, "the overlap is at most 95"),
     ]:
         with pytest.raises(PosirError, match=message):

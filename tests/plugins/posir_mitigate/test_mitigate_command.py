@@ -3,22 +3,21 @@
 import csv
 import io
 import json
-import re
 from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
 
-from posir_mitigate.api import build_table, describe_changes, format_ratio
-from posir_mitigate.outcome import MitigationOutcome, ScoreChange, measure_seconds
-from posir_mitigate.trials import open_task
+from posir_mitigate.api import build_table, describe_changes, flatten, format_ratio
+from posir_mitigate.trials import MitigationOutcome, measure_seconds, open_task
+from posir_significance.decision import Change, ChangeState, MetricChange, Reason
 from posir_tasks.command.app import build_app
 from posir_tasks.errors import PosirError
 from posir_tasks.estimates import Difference, Estimate
 from tests.support.datasets import posir_tables, write_domain
 from tests.support.models import write_tiny_model
 
-METHODS = ("--method", "chunks(8)", "--method", "chunks(sentences,mean)", "--method", "calibrated")
+METHODS = ("--method", "chunks(8)", "--method", "chunks(sentences,mean)", "--method", "chunks(1000)")
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +43,7 @@ def test_methods_are_compared_with_the_plain_model_and_what_is_done_is_not_done_
     monkeypatch.setenv("POSIR_EMBEDDINGS", str(tmp_path / "cache"))
     arguments = (model, data, *METHODS, "--output", tmp_path / "results")
     first = invoke(*arguments, "--format", "json")
-    assert "not tried: local/tiny+calibrated(0.5,128,0.5): calibrates the row of one pooled token" in first.stderr
+    assert "not tried: local/tiny: chunks of 1000 tokens exceed" in first.stderr
     values = json.loads(first.stdout)
     assert [outcome["method"] for outcome in values["outcomes"]] == [
         "plain",
@@ -55,20 +54,20 @@ def test_methods_are_compared_with_the_plain_model_and_what_is_done_is_not_done_
     assert (plain["time_ratio"], plain["vectors_per_document"], mean["vectors_per_document"]) == (1, 1, 1)
     assert chunks["vectors_per_document"] > 1
     assert chunks["seconds"] > 0
-    assert plain["ndcg_at_10"]["difference"] is None
-    low, high = chunks["ndcg_at_10"]["value_interval"]
-    assert low <= chunks["ndcg_at_10"]["value"] <= high
-    assert chunks["ndcg_at_10"]["verdict"] == "too few documents"
+    assert plain["ndcg_at_10_change"] is None
+    low, high = chunks["ndcg_at_10_interval"]
+    assert low <= chunks["ndcg_at_10"] <= high
+    assert chunks["ndcg_at_10_change"] == "cannot_be_said"
     # Times are those of encoding.
     assert not (tmp_path / "cache").exists()
     files = {file: file.stat().st_mtime_ns for file in (tmp_path / "results").rglob("bells.json")}
     assert len(files) == 3
     rows = list(csv.DictReader(io.StringIO(invoke(*arguments, "--format", "csv").stdout)))
     assert {file: file.stat().st_mtime_ns for file in files} == files
-    assert float(rows[1]["ndcg_at_10_value"]) == chunks["ndcg_at_10"]["value"]
+    assert float(rows[1]["ndcg_at_10"]) == chunks["ndcg_at_10"]
     table = invoke(*arguments).stdout
     assert "chunks(8,4,max,tokens)" in table
-    assert "significant" in table
+    assert "cannot be said" in table
 
 
 @pytest.mark.parametrize(
@@ -76,7 +75,7 @@ def test_methods_are_compared_with_the_plain_model_and_what_is_done_is_not_done_
     [
         (("--method", "chnks"), "no such method. Did you mean chunks"),
         (("--method", "chunks(8"), r"'chunks\(8': not a method. Write one like"),
-        (("--method", "calibrated"), "no method works for this model. local/tiny"),
+        (("--method", "chunks(1000)"), "no method works for this model. local/tiny"),
     ],
 )
 def test_a_mistake_is_said_in_a_sentence(model, data, tmp_path, arguments, message):
@@ -106,51 +105,43 @@ def test_an_unknown_task_is_refused(model):
         invoke(model, "NoTask", *METHODS)
 
 
-def outcome(method, ndcg=None, start_to_end=0.2, p=None, psi=0.0):
-    def score(value, difference):
-        change = None if difference is None else Difference(difference, (difference - 0.05, difference + 0.05), p)
-        return ScoreChange(Estimate(value, (value - 0.1, value + 0.1)), change, p, p)
+def outcome(method, ndcg=None, state=ChangeState.BETTER):
+    """An outcome whose change in nDCG@10 has a state, and of which the rest cannot be said."""
 
-    change = None if ndcg is None else ndcg - 0.5
-    psi_change = None if ndcg is None else psi
-    return MitigationOutcome(
-        method, 90, score(ndcg or 0.5, change), score(start_to_end, change), score(0.3, psi_change), 2.5, 4.0, 2.0, "a vector"
-    )
+    def score(value):
+        return Estimate(value, (value - 0.1, value + 0.1))
+
+    change = None
+    if ndcg is not None:
+        difference = ndcg - 0.5
+        value = Difference(difference, None, None, lambda level: (difference - 0.05 * level, difference + 0.05 * level))
+        open_change = MetricChange(ChangeState.CANNOT_BE_SAID, Reason.WIDE_INTERVAL, 0.05, None)
+        change = Change(90, MetricChange(state, None, 0.02, value), open_change, open_change)
+    return MitigationOutcome(method, 90, score(ndcg or 0.5), score(0.2), score(0.3), change, 2.5, 4.0, 2.0, "a vector")
 
 
-def test_significant_changes_are_marked_and_named():
+def test_changes_are_named_by_their_state_with_the_interval_that_it_follows_from():
     outcomes = [
         outcome("plain"),
-        outcome("one", 0.7, 0.1, 0.01, psi=-0.2),
-        outcome("two", 0.4, -0.3, 0.01),
-        outcome("three", 0.6, 0.1, 0.2),
+        outcome("one", 0.7),
+        outcome("two", 0.4, ChangeState.WORSE),
+        outcome("three", 0.5, ChangeState.EQUIVALENT),
+        outcome("four", 0.6),
     ]
     assert list(describe_changes(outcomes)) == [
-        "nDCG@10 is significantly better with one (+20.0).",
-        "nDCG@10 is significantly worse with two (-10.0).",
-        "PSI is significantly lower with one (-0.200).",
-        "Start to end is significantly different with one (+20.0), two (-10.0).",
+        "nDCG@10: better with one, four; worse with two; equivalent within 2 points with three.",
+        "Start to end: cannot be said with one, two, three, four.",
+        "PSI: cannot be said with one, two, three, four.",
     ]
     rows = build_table(outcomes).rows
-    assert rows[0] == (
-        "plain",
-        "50.0 [40.0, 60.0]",
-        "–",
-        "+20.0 [+10.0, +30.0]",
-        "–",
-        "0.300 [0.200, 0.400]",
-        "–",
-        "2.5",
-        "x 2.00",
-    )
-    assert [row[2].split(" [")[0] + "*" * row[2].endswith("*") for row in rows] == ["–", "+20.0*", "-10.0*", "+10.0"]
-    assert re.fullmatch(r"\+20\.0 \[\+\d+\.\d, \+\d+\.\d\]\*", rows[1][2])
-    # The p-value of PSI is that of the effect of position; PSI itself does not change with the second method.
-    assert [row[6].split(" [")[0] + "*" * row[6].endswith("*") for row in rows] == ["–", "-0.200*", "0.000", "0.000"]
+    scores = ("50.0 [40.0, 60.0]", "–", "+20.0 [+10.0, +30.0]", "–", "0.300 [0.200, 0.400]", "–")
+    assert rows[0] == ("plain", *scores, "2.5", "x 2.00")
+    assert rows[1][2] == "better: +20.0 [+15.1, +24.9]"
+    assert rows[1][4] == "cannot be said"
+    flat = flatten(outcomes[1])
+    assert (flat["ndcg_at_10_change"], flat["ndcg_at_10_difference"].value) == (ChangeState.BETTER, pytest.approx(0.2))
     parts = [part.headings for part in build_table(outcomes).divided(80)]
     assert [part for part in parts if "Change" in part[1:2]] == [], "no change is parted from its score"
-    (sentence,) = describe_changes([outcomes[0], outcomes[3]])
-    assert sentence == "No method changes nDCG@10, PSI or start to end significantly."
 
 
 @pytest.mark.parametrize(("ratio", "text"), [(None, "–"), (0.001, "x <0.01"), (0.28, "x 0.28"), (1234.5, "x 1,234.50")])

@@ -64,7 +64,7 @@ def test_curves_are_written_as_a_page_and_pictures(model, results, tmp_path):
 def test_domains_are_compared(model, tmp_path):
     for domain in ("sports", "law"):
         write_domain(tmp_path / "data", posir_tables(), domain=domain)
-    arguments = ("domain-similarity", model, "--data", tmp_path / "data", "--output", tmp_path)
+    arguments = ("study", "domain-similarity", model, "--data", tmp_path / "data", "--output", tmp_path)
     (row,) = csv.DictReader(io.StringIO(invoke(*arguments, "--format", "csv", "--png", tmp_path)))
     assert (row["first"], row["second"]) == ("eng-Latn/sports", "eng-Latn/law")
     assert float(row["similarity"]) == pytest.approx(1)
@@ -95,9 +95,9 @@ def test_plain_texts_are_measured_and_bad_files_named(model, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("correlate", "."), "no result with a position profile"),
-        (("correlate", "nowhere"), "nowhere: no such folder"),
-        (("subset-validity", "nowhere"), "no such folder"),
+        (("study", "correlate", "."), "no result with a position profile"),
+        (("study", "correlate", "nowhere"), "nowhere: no such folder"),
+        (("study", "subset-validity", "nowhere"), "no such folder"),
         (("probe", "mteb/baseline-bm25s"), "not a dense encoder"),
         (("probe", "tiny", "--data", "nothing"), "neither a file or folder nor a task"),
         (("probe", "tiny", "--probe", "nothing"), "there is no probe 'nothing'"),

@@ -8,26 +8,27 @@ from scipy.stats import ttest_rel
 
 from posir_probe.controlled_pairs import (
     BREVITY,
-    EFFECT,
     KINDS,
     LITERAL_MATCH,
     MISSING,
     POSITION,
     REPETITION,
     TOO_FEW_SENTENCES,
-    WINS,
     ControlledPairs,
+    ControlledPairsEffect,
+    ControlledPairsWins,
     DividedDocument,
     build_pairs,
     find_names,
 )
 from posir_probe.controls import decaying, order_blind
-from posir_probe.probe import ProbeData, ProbeQuestion, run_probe
+from posir_probe.data import ProbeData, ProbeQuestion
+from posir_probe.probe import run_probe
 from posir_published.probes import read_published_curves
 from posir_tasks.text.spans import Span
 from tests.support.probed_encoders import FirstWords, invent_texts
 
-PROBE = ControlledPairs()
+PROBE, EFFECT, WINS = ControlledPairs(), ControlledPairsEffect(), ControlledPairsWins()
 SENTENCES = (
     "The mill stands by the river.",
     "In 1901 the miller Anna Holt sold her mill to a bank.",
@@ -42,7 +43,7 @@ QUESTION = ProbeQuestion("When did Anna Holt sell the mill?", "mill", ANSWER)
 
 
 def pairs_of(text, question):
-    return build_pairs(DividedDocument.divide(text), question)
+    return build_pairs(DividedDocument.divide(text, "eng-Latn"), question)
 
 
 def cosine(first, second):

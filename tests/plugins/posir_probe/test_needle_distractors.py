@@ -7,16 +7,22 @@ import numpy as np
 import pytest
 from mteb.models import ModelMeta
 
-from posir_inspect.other_words import find_stems
 from posir_probe.api import probe
 from posir_probe.controls import decaying, first_words, order_blind
-from posir_probe.needle_distractors import WINS, NeedleDistractors, build_documents, place_sentences
-from posir_probe.needles import NEAR_MISSES, NeedleWriter
-from posir_probe.probe import Needle, ProbeData, run_probe
+from posir_probe.data import Needle, ProbeData, ProbeSource, SourceSubset, SubsetData
+from posir_probe.needle_distractors import (
+    NEAR_MISSES,
+    NeedleDistractors,
+    NeedleDistractorsWins,
+    NeedleWriter,
+    build_documents,
+    place_sentences,
+)
+from posir_probe.probe import run_probe
 from posir_probe.probing import ProbeRun, run_probes
-from posir_probe.sources import ProbeSource, SourceSubset, SubsetData
 from posir_tasks.embeddings.encoding import ModelEncoder
 from posir_tasks.errors import PosirError
+from posir_tasks.language_models.other_words import find_stems
 from tests.support.probed_encoders import FirstWords
 
 PROBE = NeedleDistractors()
@@ -72,7 +78,7 @@ def test_by_the_definition(data):
     sums = run_probe(PROBE, decaying, data)
     np.testing.assert_allclose(sums.values, differences.mean(axis=0).ravel(), atol=1e-6)
     shares = np.where(np.abs(differences) < 1e-6, 0.5, differences > 0)
-    np.testing.assert_allclose(run_probe(WINS, decaying, data).values, shares.mean(axis=0).ravel())
+    np.testing.assert_allclose(run_probe(NeedleDistractorsWins(), decaying, data).values, shares.mean(axis=0).ravel())
     named = {name: float(sums.estimate(summary).value) for name, summary in PROBE.summaries.items()}
     means = differences.mean(axis=0)
     assert named == pytest.approx(
@@ -180,7 +186,7 @@ def test_a_writer_is_needed_and_another_one_measures_anew(run):
     ("options", "message"),
     [
         ({"question_writer": "all-MiniLM-L6-v2"}, "go with --probe needle_distractors"),
-        ({"llm": "name", "probes": ["needle_distractors"]}, "Add --question-writer"),
+        ({"llm": "name", "probe": ["needle_distractors"]}, "Add --question-writer"),
     ],
 )
 def test_options_that_do_not_go_together(options, message: str):

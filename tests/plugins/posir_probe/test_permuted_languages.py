@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from posir_probe.controls import decaying, order_blind
-from posir_probe.permuted_languages import PermutedLanguages, find_advantages
-from posir_probe.probe import ProbeData, run_probe
+from posir_probe.data import ProbeData, ProbeSource, SourceSubset, SubsetData, read_parallel
+from posir_probe.permutation import PermutedLanguages, find_advantages
+from posir_probe.probe import run_probe
 from posir_probe.probing import ProbeRun, run_probes
 from posir_probe.segment_similarity import SegmentSimilarity
-from posir_probe.sources import ProbeSource, SourceSubset, SubsetData, read_parallel
 from posir_tasks.embeddings.encoding import ModelEncoder
 from posir_tasks.errors import PosirError
 from tests.support.probed_encoders import FirstWords, invent_texts

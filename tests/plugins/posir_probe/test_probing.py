@@ -2,29 +2,25 @@
 
 import json
 import logging
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
-from typing import ClassVar
 
 import mteb
 import numpy as np
 import pytest
 
-from posir_probe import catalog, probing
-from posir_probe.catalog import all_probes, select_probes
+from posir_probe import probing
 from posir_probe.controls import order_blind
-from posir_probe.evidence_location import EvidenceLocation
+from posir_probe.data import ProbeData, ProbeQuestion, ProbeSource, SourceSubset, SubsetData
 from posir_probe.evidence_moving import EvidenceMoving
 from posir_probe.figures import build_figures
 from posir_probe.gradient_saliency import GradientSaliency
 from posir_probe.mirror_reversal import MirrorReversal, reverse_data, reverse_task
-from posir_probe.probe import ProbeData, ProbePlan, ProbeQuestion, TextProbe, run_probe
-from posir_probe.probing import ProbeRun, run_probes
-from posir_probe.query_types import QueryTypes, find_query_type
-from posir_probe.results import read_results
+from posir_probe.of_data import EvidenceLocation, EvidenceLocationStart, QueryTypes, find_query_type
+from posir_probe.probe import Probe, ProbePlan, Summary, run_probe
+from posir_probe.probing import ProbeRun, all_probes, run_probes, select_probes
+from posir_probe.results import ProbeSums, read_results
 from posir_probe.segment_similarity import SegmentSimilarity
-from posir_probe.sources import ProbeSource, SourceSubset, SubsetData
-from posir_probe.sums import ProbeSums
 from posir_probe.tables import build_overview, build_probe_tables, build_rows, describe_probe
 from posir_tasks.embeddings.encoding import ModelEncoder, encode_distinct
 from posir_tasks.errors import PosirError
@@ -154,15 +150,13 @@ def test_a_damaged_result_is_an_error_that_names_the_file(run):
         run_probes(run, PROBES)
 
 
-@dataclass(frozen=True)
-class Length:
+class Length(Probe):
     """A third party's probe: the number of words."""
 
-    name: ClassVar[str] = "length"
-    title: ClassVar[str] = "Words"
-    source: ClassVar[str] = "nobody"
-    notes: ClassVar[tuple[str, ...]] = ()
-    summaries: ClassVar = {"words": lambda values: values[..., 0]}
+    name = "length"
+    title = "Words"
+    source = "nobody"
+    summaries = {"words": Summary("Words", lambda values: values[..., 0])}  # noqa: RUF012
 
     def plan(self, data):
         values = np.array([[float(len(text.split()))] for text in data.documents.values()])
@@ -173,18 +167,18 @@ def test_a_third_party_adds_a_probe_and_mistakes_are_told(monkeypatch, caplog):
     class Plugins:
         @staticmethod
         def callers(_):
-            yield "probes", lambda: [catalog.builtin_probes()]
+            yield "probes", lambda: [probing.builtin_probes()]
             yield "theirs", lambda: [[Length(), Length(), "no probe"]]
             yield "broken", partial(int, "x")
 
-    monkeypatch.setattr(catalog, "loaded_plugins", Plugins)
+    monkeypatch.setattr(probing, "loaded_plugins", Plugins)
     with caplog.at_level(logging.WARNING):
         probes = all_probes()
-    assert isinstance(probes["length"], TextProbe)
+    assert isinstance(probes["length"], Probe)
     assert select_probes(())[-1].name == "length"
     for message in (
         "the name 'length' of a probe is taken",
-        "'no probe' is not a probe",
+        "'no probe' is not a posir_probe.probe.Probe",
         "'broken' could not provide its probes",
     ):
         assert message in caplog.text
@@ -218,7 +212,7 @@ def test_a_reversed_task_runs_like_any_other_and_agrees_with_the_probe(model, mi
 def test_evidence_always_first_is_one_bar():
     data = ProbeData({"d": "x" * 100}, (ProbeQuestion("?", "d", (0, 4)), ProbeQuestion("?", "d", (2, 4))))
     assert run_probe(EvidenceLocation(), order_blind, data).values.tolist() == [1.0] + [0.0] * 19
-    assert run_probe(EvidenceLocation(midpoint=False), order_blind, data).values.tolist() == [1.0] + [0.0] * 19
+    assert run_probe(EvidenceLocationStart(), order_blind, data).values.tolist() == [1.0] + [0.0] * 19
 
 
 @pytest.mark.parametrize(
@@ -298,3 +292,23 @@ def test_distinct_texts_of_no_plan_are_no_call():
         raise AssertionError
 
     assert encode_distinct(fail, []).documents.embeddings.shape == (0, 0)
+
+
+def test_sentences_split_at_periods_are_another_sample_of_the_probes_of_sentences_alone(run):
+    probes = select_probes(["segment_similarity_3", "sentence_regression"])
+    run_probes(run, probes)
+    by_name = {result.probe: result for result in run_probes(replace(run, split_at_periods=True), probes)}
+    selections = {name: subset.selection for name, result in by_name.items() for subset in result.subsets.values()}
+    assert selections["segment_similarity_3"] == str(run.selection)
+    assert selections["sentence_regression"] != str(run.selection)
+
+
+def test_documents_left_out_are_in_the_first_table_if_they_are_more_than_a_tenth(run):
+    texts = {f"{number}": f"The {number} mill burned down one day. " * (7 if number < 17 else 2) for number in range(20)}
+    subset = SourceSubset("eng-Latn/default", lambda: SubsetData("1", ProbeData(texts)))
+    few = replace(run, source=ProbeSource("few", (subset,)))
+    results = run_probes(few, select_probes(["segment_similarity_3", "sentence_regression"]))
+    rows = build_rows(results, all_probes())
+    assert {row.probe: row.left_out for row in rows} == {"segment_similarity_3": 0, "sentence_regression": 3}
+    assert "3 of 20" in str(build_overview(rows, all_probes()))
+    assert "of 20" not in str(build_overview([row for row in rows if not row.left_out], all_probes()))

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from posir_probe.catalog import all_probes
 from posir_probe.evidence_moving import EvidenceMoving
 from posir_probe.mirror_reversal import MirrorReversal
+from posir_probe.probing import all_probes
 from posir_probe.segment_similarity import SegmentSimilarity
 from posir_published.probes import SOURCES, read_published_curves
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from scipy.stats import rankdata, spearmanr
 
-from posir_probe.rank_correlation import (
+from posir_probe.correlation import (
     count_needed,
     describe_needed,
     estimate_family_rho,

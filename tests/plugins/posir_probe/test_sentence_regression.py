@@ -1,6 +1,7 @@
 """The regression against SciPy, and its controls."""
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,9 @@ from scipy.linalg import lstsq
 from scipy.stats import linregress
 
 from posir_probe.controls import first_words, order_blind
-from posir_probe.probe import ProbeData, run_plans, run_probe
+from posir_probe.data import ProbeData
+from posir_probe.perturbation import TextRemoval
+from posir_probe.probe import run_plans, run_probe
 from posir_probe.sentence_regression import (
     BUCKET_NAMES,
     SERIES,
@@ -28,10 +31,14 @@ def random_text(rng, sentences, words=(3, 30)):
     return ". ".join(made)
 
 
+def at_periods(texts):
+    return replace(ProbeData.from_texts(texts), split_at_periods=True)
+
+
 @pytest.fixture(scope="module")
 def data():
     rng = random.Random(4)
-    return ProbeData.from_texts(random_text(rng, rng.randint(5, 14)) for _ in range(150))
+    return at_periods(random_text(rng, rng.randint(5, 14)) for _ in range(150))
 
 
 def test_the_splitter_is_that_of_the_code():
@@ -92,7 +99,7 @@ def test_start_positions_make_r_negative_without_any_bias_and_midpoints_do_not(d
 
 
 def test_a_model_that_reads_the_beginning_has_a_negative_r_that_shuffling_hardly_changes():
-    long = ProbeData.from_texts(random_text(random.Random(seed), 14, (20, 40)) for seed in range(40))
+    long = at_periods(random_text(random.Random(seed), 14, (20, 40)) for seed in range(40))
     sums = run_probe(SentenceRegression(), first_words, long)
     values = dict(zip(sums.positions, sums.values, strict=True))
     assert values["text, midpoint · all"] < -0.5
@@ -129,6 +136,29 @@ def test_positions_are_in_the_sentences_joined_without_a_separator():
 
 def test_texts_with_too_few_or_too_many_sentences_are_counted():
     texts = ["", "One.", "One. Two.", ". ".join(["x"] * 70)]
-    sums = run_probe(SentenceRegression(), order_blind, ProbeData.from_texts(texts))
+    sums = run_probe(SentenceRegression(), order_blind, at_periods(texts))
     assert sums.skipped == {"empty text": 1, "one sentence": 1, "fewer than 5 sentences": 1, "more than 64 sentences": 1}
     assert np.isnan(sums.values).all()
+
+
+#: Seven sentences in each script; of Thai, clauses divided by spaces.
+SCRIPTS = {
+    "eng-Latn": "The mill burned down. Nobody saw Dr. Ash. It rained! Was it late? He left. She came. They met again.",
+    "zho-Hans": "磨坊烧毁了。没有人看见他。下雨了！很晚了吗？他离开了。她来了。他们又见面了。",
+    "hin-Deva": "चक्की जल गई। किसी ने नहीं देखा। बारिश हुई! क्या देर हो गई? वह चला गया। वह आई। वे फिर मिले।",
+    "tha-Thai": " ".join(["โรงสีแห่งนี้ถูกไฟไหม้เมื่อหลายปีก่อนและไม่มีใครเห็นเหตุการณ์"] * 7),
+    "khm-Khmr": "រោងម៉ាស៊ីនឆេះ។ គ្មានអ្នកឃើញ។ ភ្លៀងធ្លាក់។ វាយឺត។ គាត់ទៅ។ នាងមក។ ពួកគេជួប។",
+    "arb-Arab": "احترقت الطاحونة. لم ير أحد شيئا. أمطرت! هل تأخر الوقت؟ غادر. جاءت. التقوا مجددا.",
+}
+
+
+@pytest.mark.parametrize("language", SCRIPTS)
+def test_texts_of_every_script_have_their_sentences(language):
+    text = SCRIPTS[language]
+    data = ProbeData.from_texts([text], language)
+    sums = run_probe(SentenceRegression(), order_blind, data)
+    assert (sums.documents, dict(sums.skipped)) == (1, {})
+    assert len(data.split_sentences(text)) == 7
+    removed = run_probe(TextRemoval(), order_blind, data)
+    assert removed.documents == 1
+    assert len(set(removed.values.reshape(3, 3)[:, 0].round(6))) == (3 if len(set(data.split_sentences(text))) > 1 else 1)

@@ -9,10 +9,10 @@ import pytest
 from datasets import Dataset
 
 from posir_probe.controls import order_blind
-from posir_probe.evidence_location import EvidenceLocation
+from posir_probe.data import ProbeData, ProbeQuestion, Selection, open_probe_source
 from posir_probe.evidence_moving import EvidenceMoving
-from posir_probe.probe import ProbeData, ProbeQuestion, Selection, run_probe
-from posir_probe.sources import open_probe_source
+from posir_probe.of_data import EvidenceLocation, EvidenceLocationStart
+from posir_probe.probe import run_probe
 from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Evidence
 from posir_tasks.interventions import NO_SPAN
@@ -166,7 +166,7 @@ def test_starts_without_ends_are_read_as_far_as_they_go():
     queries = Dataset.from_dict({"id": ["1", "2"], "text": ["When?", "What?"]})
     squad = PositionData(corpus, queries, Evidence(["1", "2"], ["a", "b"], np.array([len(MILL) // 2, 0])), "1")
     data = ProbeData.from_position_data(squad)
-    assert run_probe(EvidenceLocation(midpoint=False), order_blind, data).values[[0, 9, 10]].sum() == 1
+    assert run_probe(EvidenceLocationStart(), order_blind, data).values[[0, 9, 10]].sum() == 1
     reason = {"the data has where an answer starts, not where it ends": 2}
     assert (
         run_probe(EvidenceLocation(), order_blind, data).skipped
@@ -175,5 +175,5 @@ def test_starts_without_ends_are_read_as_far_as_they_go():
     )
     labeled = PositionData(corpus, queries, Evidence(["1", "2"], ["a", "b"], labels=("beginning", "end")), "1")
     data = ProbeData.from_position_data(labeled)
-    assert run_probe(EvidenceLocation(midpoint=False), order_blind, data).skipped == {"no evidence span": 2}
+    assert run_probe(EvidenceLocationStart(), order_blind, data).skipped == {"no evidence span": 2}
     assert [question.text for question in data.questions] == ["When?", "What?"]

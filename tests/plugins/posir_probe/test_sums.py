@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import pearsonr
 
 from posir_probe.probe import start_to_end, value_range
-from posir_probe.sums import REPLICATES, ProbeSums, bootstrap_counts
+from posir_probe.results import REPLICATES, ProbeSums, bootstrap_counts
 from posir_tasks.errors import NewerSchemaError, ProfileError
 
 

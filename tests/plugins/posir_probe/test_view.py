@@ -11,22 +11,17 @@ import numpy as np
 import pytest
 
 from posir_probe.api import ProbeMeasurements
-from posir_probe.catalog import builtin_probes
-from posir_probe.controlled_pairs import ControlledPairs
-from posir_probe.curves import HEIGHT, LABEL, find_domain, spread_labels
 from posir_probe.evidence_moving import EvidenceMoving
-from posir_probe.figures import build_figures
-from posir_probe.findings import describe_model
-from posir_probe.permutation import Permutation
-from posir_probe.results import ProbeResult, SubsetSums
-from posir_probe.segment_similarity import SegmentSimilarity
-from posir_probe.sums import ProbeSums
-from posir_probe.view import find_view, label_summary, state_value
+from posir_probe.figures import HEIGHT, LABEL, build_figures, find_domain, spread_labels
+from posir_probe.probe import Probe, Statement, Summary
+from posir_probe.probing import builtin_probes
+from posir_probe.results import ProbeResult, ProbeSums, SubsetSums
+from posir_probe.tables import describe_model
 from posir_tasks.display.wording import ordinal
 
 PROBES = {probe.name: probe for probe in builtin_probes()}
 PLACES = tuple(f"first de, rest en · {place}" for place in ("first", "second", "third"))
-POSITIONS = {name: getattr(probe, "positions", PLACES) for name, probe in PROBES.items()}
+POSITIONS = {name: probe.positions or PLACES for name, probe in PROBES.items()}
 #: Probes whose values are shares of counts.
 SHARES = {"evidence_location", "evidence_location_start", "query_types", "sentence_regression_scatter"}
 IDENTIFIER = re.compile(r"\b[a-z0-9]+_[a-z0-9_]+\b")
@@ -57,11 +52,11 @@ def measure_moments(points):
 @pytest.mark.parametrize("name", PROBES)
 def test_people_read_titles_and_findings_instead_of_identifiers(name):
     probe, result = PROBES[name], measure(name)
-    labels = [label_summary(probe, summary).title for summary in probe.summaries]
-    shown = [probe.title, find_view(probe).find(result.sums), *labels]
+    labels = [summary.title for summary in probe.summaries.values()]
+    shown = [probe.title, probe.find(result.sums), *labels]
     assert all(shown)
     assert [text for text in [*shown, *probe.notes] if IDENTIFIER.search(text)] == []
-    assert len(label_summary(probe, next(iter(probe.summaries))).title) <= 40
+    assert len(probe.first_summary.title) <= 40
 
 
 def test_every_probe_has_a_title_of_its_own():
@@ -73,7 +68,7 @@ def test_every_probe_has_a_title_of_its_own():
 def test_the_title_of_a_figure_is_its_finding(name):
     result = measure(name)
     (figure,) = build_figures([result, replace(result, model="org/other")], PROBES)
-    finding = find_view(PROBES[name]).find(result.sums)
+    finding = PROBES[name].find(result.sums)
     text = figure.chart.usermeta
     assert finding in text["title"]
     assert name not in figure.label
@@ -90,25 +85,31 @@ def find_marks(spec):
 
 
 def test_a_finding_is_the_sign_of_a_difference_whose_interval_excludes_0():
-    find = find_view(EvidenceMoving()).find
+    find = EvidenceMoving().find
     falling, rising = np.linspace(0.9, 0.5, 10), np.linspace(0.5, 0.9, 10)
     assert find(measure("evidence_moving", falling).sums).startswith("Moving the evidence from start to end takes 0.")
     assert find(measure("evidence_moving", rising).sums).startswith("Moving the evidence from start to end adds 0.")
-    assert "is not shown to change" in find(measure("evidence_moving", np.full(10, 0.5)).sums)
+    assert "cannot be said: " in find(measure("evidence_moving", np.full(10, 0.5)).sums)
 
 
-def test_the_verdict_names_the_end_that_weighs_more_and_the_window():
+def test_the_verdict_names_the_end_that_weighs_more_with_its_interval_and_the_window():
     results = [measure("segment_similarity_3", (0.9, 0.6, 0.5)), measure("permutation", (0.5, 0.6, 0.9))]
-    probes = {"segment_similarity_3": SegmentSimilarity(3), "permutation": Permutation()}
-    verdict = describe_model(results, probes)
+    verdict = describe_model(results, PROBES)
     assert verdict.startswith("mine gives the beginning of a text more weight than its end: the first third of a text is 0.")
+    assert re.search(r"is 0\.\d+ \[0\.\d+, 0\.\d+\] closer", verdict)
     assert "Within its 256 tokens: in all orders of 3 joined texts, the last is 0." in verdict
-    assert verdict.endswith("It reads 256 tokens, 50 % of a median document.")
-    few = describe_model([measure("permutation", (0.5, 0.6, 0.9), documents=3)], probes)
-    assert few.startswith("mine gives the end of a text more weight than its beginning: ")
-    assert few.endswith("3 documents are too few for intervals.")
-    pairs = describe_model([measure("controlled_pairs")], {"controlled_pairs": ControlledPairs()})
+    assert "It reads 256 tokens, 50 % of a median document." in verdict
+    assert "docs/predicts.md" in verdict
+    assert "docs/predicts.md" not in describe_model([measure("mirror_reversal")], PROBES)
+    pairs = describe_model([measure("controlled_pairs")], PROBES)
     assert pairs.startswith("mine: The document with the evidence first scores ")
+
+
+def test_no_verdict_without_an_interval_or_with_0_in_it():
+    few = describe_model([measure("permutation", (0.5, 0.6, 0.9), documents=3)], PROBES)
+    assert few.startswith("mine: cannot be said, 3 documents ")
+    level = describe_model([measure("segment_similarity_3", (0.505, 0.5, 0.5))], PROBES)
+    assert level.startswith("mine: whether the first or the last third of a text is closer to the whole text cannot be said: ")
 
 
 def test_page_terminal_and_notebook_begin_with_the_verdict():
@@ -140,16 +141,16 @@ def test_axes_hold_0_and_labels_do_not_cover_each_other():
     assert max(heights) <= 1
 
 
-def test_a_plugins_probe_without_a_view_is_shown_by_its_summaries():
-    class Plain:
-        name, title, source, notes = "plain", "Plain", "mine", ()
+def test_a_probe_without_a_finding_states_its_first_summary_and_without_an_interval_nothing():
+    class Plain(Probe):
+        name, title, source = "plain", "Plain", "mine"
         positions = ("a", "b")
-        summaries = {"biggest_value": lambda values: values.max(axis=-1)}  # noqa: RUF012
+        summaries = {"biggest_value": Summary("Biggest", lambda values: values.max(axis=-1))}  # noqa: RUF012
 
-    sums = ProbeSums.from_means(("a", "b"), ["d"], np.array([[0.25, 0.5]]))
-    assert find_view(Plain()).find(sums) == "Plain: biggest value 0.500"
-    assert label_summary(Plain(), "biggest_value").title == "Biggest value"
-    assert state_value("{}", lambda values: values[..., 0])(sums) == "0.250"
+    single, six = (ProbeSums.from_means(("a", "b"), [f"d{at}" for at in range(n)], np.array([[0.25, 0.5]] * n)) for n in (1, 6))
+    assert Plain().find(six) == "Plain: biggest value 0.500 [0.500, 0.500]"
+    assert Plain().find(single) is None
+    assert Statement("{} of {}", ("biggest_value", "biggest_value")).state(Plain(), six).count("0.500 [0.500, 0.500]") == 2
 
 
 def test_ordinals():

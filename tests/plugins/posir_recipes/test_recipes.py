@@ -10,8 +10,7 @@ import pytest
 
 from posir_build.settings import BuildSettings
 from posir_build.translation_ratings import RatingSettings
-from posir_recipes.recipe import VARIABLE, list_papers, list_settings_files, read_recipe, select_item
-from posir_recipes.text import to_page
+from posir_recipes.recipe import VARIABLE, list_papers, list_settings_files, read_recipe, select_item, to_page
 from posir_tasks.errors import PosirError
 from posir_tasks.settings_file import Section, load_settings
 from posir_tasks.sources.mini import read_documents
@@ -35,7 +34,7 @@ CONTENT = {
 }
 #: Settings by command, the longer ones first, and values that the command gives as arguments.
 SETTINGS: dict[tuple[str, ...], tuple[type[Section], list[str]]] = {
-    ("build", "rate-translations"): (RatingSettings, []),
+    ("study", "rate-translations"): (RatingSettings, []),
     ("build",): (BuildSettings, []),
     ("train",): (TrainingSettings, ["model=m", "data=d"]),
 }

@@ -15,25 +15,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from posir_report.cells import FEW, MIN_QUERIES, build_cells, build_curve_cells, pool_curve_cells
-from posir_report.charts import NDCG_FIELDS, cover_tenths, draw_curves, draw_heat_map, draw_models, draw_psi_against_ndcg
-from posir_report.figures import build_figures
-from posir_report.labels import model_labels, shorten_middle
-from posir_report.latex import render_latex
-from posir_report.page import render_report
-from posir_report.sparklines import draw_profile, sparklines
-from posir_report.summary import build_rows, summarize
-from posir_report.tables import truncation_notes
+from posir_report.cells import FEW, MIN_QUERIES, build_cells, build_curve_cells, draw_profile, pool_curve_cells, sparklines
+from posir_report.charts import (
+    NDCG_FIELDS,
+    build_figures,
+    cover_tenths,
+    draw_curves,
+    draw_heat_map,
+    draw_models,
+    draw_psi_against_ndcg,
+)
+from posir_report.page import render_latex, render_report
+from posir_report.summary import build_rows, model_labels, shorten_middle, summarize
+from posir_report.tables import not_read_notes
+from posir_significance.sentences import format_contrast, label_state
 from posir_tasks.axes import Axes
 from posir_tasks.command.app import build_app
 from posir_tasks.display.charts.figures import deduplicate, write_pictures
 from posir_tasks.errors import PosirError
-from posir_tasks.estimates import Estimate
 from posir_tasks.evidence import Evidence
 from posir_tasks.profile import RANKS, PositionProfile
+from posir_tasks.read_part import KnownBy, ReadPart
 from posir_tasks.results import read_results
 from posir_tasks.schemes import AbsolutePositions, LabeledPositions, QueryCells, RelativePositions
 from posir_tasks.scores import ResultScores, ResultValues
+from posir_tasks.tokens import CountedWith
 from tests.support.results import write_result
 from tests.support.simulation import separate_documents
 
@@ -154,8 +160,8 @@ def test_null_band_is_that_of_shuffled_queries(raw, summary):
     drawn = rng.permuted(np.tile(bucket.ndcg.to_numpy()[order], (4000, 1)), axis=1)
     means = np.add.reduceat(drawn, starts, axis=1) / sizes
     low, high = np.quantile(means, [0.025, 0.975], axis=0)
-    # The band is a t interval of an estimated covariance; the ends of permuted means have the shape of the gains.
-    error = 0.5 * means.std(axis=0)
+    # The band takes the gains as they are, an effect of position included, which permuting removes: it may be wider.
+    error = means.std(axis=0)
     assert (np.abs(data.null_low[:20] - low) < error).all()
     assert (np.abs(data.null_high[:20] - high) < error).all()
 
@@ -360,22 +366,21 @@ def test_page_opens_with_the_summary_and_the_models_compared(page):
 
 
 @pytest.mark.slow
-def test_truncation_is_told_beside_the_curve(summary):
-    models = [replace(with_scores(summary, **truncated("tokenizer")), model=name) for name in ("org/a", "org/b")]
-    sentence = "org/a reads the first 256 tokens of a document."
+def test_what_is_not_read_is_told_beside_the_curve(summary):
+    models = [replace(windowed(summary, CountedWith.TOKENIZER), model=name) for name in ("org/a", "org/b")]
+    sentence = "It reads the first 256 tokens"
     assert sentence in texts_of(draw_curves(models[0], build_curve_cells(models[0])))
     figures = build_figures(models)
     caption = re.search(r"<figcaption.*?</figcaption>", render_report(models, figures), re.DOTALL)[0]
     assert sentence in caption
 
 
-def test_page_shows_the_summary_with_interval_null_and_p(page, summary):
+def test_page_shows_the_summary_with_intervals_and_state(page, summary):
     row = build_rows(summary)[0]
-    ndcg, psi, null = row.ndcg_at_10, row.psi, row.psi_null
+    ndcg = row.ndcg_at_10
     assert f"{ndcg.value * 100:.1f} [{ndcg.low * 100:.1f}, {ndcg.high * 100:.1f}]" in page
-    assert f"{psi.value:.3f} [{psi.low:.3f}, {psi.high:.3f}]" in page
-    assert f"{row.psi_as_published:.3f}" in page
-    assert f"{null.value:.3f} [{null.low:.3f}, {null.high:.3f}]" in page
+    assert format_contrast(row.decision, row.decision.start_to_end) in page
+    assert label_state(row.decision) in page
 
 
 def test_hostile_names_stay_text(page, figures):
@@ -384,36 +389,22 @@ def test_hostile_names_stay_text(page, figures):
     assert "&lt;script&gt;alert(&#34;1&#34;)&lt;/script&gt; &amp; 100%" in page
 
 
-def truncated(counted_with):
-    """Return the scores of a model that reads 256 tokens."""
-    return {
-        "window": 256,
-        "window_counted_with": counted_with,
-        "ends_beyond_window": 0.615,
-        "queries_within_window": 277,
-        "ndcg_at_10_within_window": Estimate(0.556),
-        "start_to_end_within_window": Estimate(0.021, (-0.03, 0.07)),
-        "psi_within_window": Estimate(0.31),
-        "p_value_within_window": 0.46,
-    }
+def windowed(summary, counted_with):
+    """Return the result of a model that reads 256 tokens, and evidence in the first half of each set of queries."""
+    sets = tuple(
+        replace(part, twelfths=np.where(np.arange(len(part.ranks)) % 2, 3, 13), counted_with=counted_with)
+        for part in summary.ranks.sets
+    )
+    values = ResultValues(replace(summary.ranks, sets=sets), ReadPart.first(256, KnownBy.CLASS))
+    return replace(summary, values=values)
 
 
-COUNTED = {
-    "tokenizer": "By the model's own tokenizer, for 61.5 % of the queries the evidence ends beyond them",
-    "estimate": "For an estimated 61.5 % of the queries (by the token counts in the data, not the model's own tokenizer) the",
-    "rough_estimate": "For a roughly estimated 61.5 % of the queries (by the token counts in the data; for languages other",
-}
-
-
-@pytest.mark.parametrize("counted_with", COUNTED)
-def test_truncation_notes_name_the_window_and_how_tokens_were_counted(summary, counted_with):
-    models = [with_scores(summary, window=None), with_scores(summary, **truncated(counted_with))]
-    first, second = truncation_notes(["a", "b"], models)
-    assert first.startswith(f"b reads the first 256 tokens of a document. {COUNTED[counted_with]}")
-    within = "nDCG@10 55.6, start to end +2.1 [-3.0, +7.0], PSI 0.310 (p 0.460)"
-    assert first.endswith(f"Over the other 277 queries: {within}. So the effect of position is truncation, not bias.")
-    assert second == "The input window is unknown for a."
-    assert list(truncation_notes(["a"], [without_scores(summary)])) == []
+@pytest.mark.parametrize("counted_with", CountedWith)
+def test_notes_say_what_is_not_read_and_how_tokens_were_counted(summary, counted_with):
+    first, second = not_read_notes(["a", "b"], [summary, windowed(summary, counted_with)])
+    assert first.startswith("b: It reads the first 256 tokens; 50.0 % of the evidence lies beyond")
+    assert ("estimated" in first) == (counted_with is not CountedWith.TOKENIZER)
+    assert second.startswith("It is unknown what a reads")
 
 
 def test_intervals_of_many_models_are_not_laid_over_each_other(summary):
@@ -455,13 +446,13 @@ def rows_of_latex(table):
 def test_latex_has_the_shape_of_the_papers_tables(summaries, raw):
     tables = dict(zip(("FineWeb-PosQ", "PosIR-English", "SQuAD-PosQ"), render_latex(summaries).split("\n\n")[1:], strict=True))
     posir, squad = rows_of_latex(tables["PosIR-English"]), rows_of_latex(tables["SQuAD-PosQ"])
-    assert [len(row) for row in posir] == [11] * 6
-    assert [len(row) for row in squad] == [9] * 3
+    assert [len(row) for row in posir] == [14] * 6
+    assert [len(row) for row in squad] == [12] * 3
     assert tables["PosIR-English"].count("\\toprule") == tables["PosIR-English"].count("\\bottomrule") == 1
     (scores,) = (row for row in posir if row[0] == "{org/model}")
     assert scores[1] == f"{raw.ndcg.mean() * 100:.1f}"
-    assert scores[6].rstrip("*") == f"{1 - raw.groupby('bin').ndcg.mean().min() / raw.groupby('bin').ndcg.mean().max():.3f}"
-    assert (scores[4], scores[9]) == ("--", "--")
+    assert scores[9] == f"{1 - raw.groupby('bin').ndcg.mean().min() / raw.groupby('bin').ndcg.mean().max():.3f}"
+    assert (scores[4], scores[12]) == ("--", "--")
     buckets = raw.groupby(raw.bin % 6).ndcg.mean()
     assert squad[0][1:7] == [f"{value * 100:.1f}" for value in buckets]
     assert squad[2][7] == f"\\scriptsize {len(raw):,}"

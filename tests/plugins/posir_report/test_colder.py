@@ -12,7 +12,7 @@ from scipy.stats import binomtest
 from typer.testing import CliRunner
 
 from posir_report.api import read_results
-from posir_report.colder import PAIRS, SUBSET, TASK, EndPreference, read_end_preferences
+from posir_report.tables import PAIRS, SUBSET, TASK, EndPreference, read_end_preferences
 from posir_significance.intervals import wilson_interval
 from posir_tasks.command.app import build_app
 from posir_tasks.errors import PosirError

@@ -2,58 +2,92 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from posir_report.cells import find_beyond, pool_lengths
-from posir_report.findings import title_effect, title_lengths, title_models, title_sensitivity
 from posir_report.summary import ReportRow
-from posir_significance.verdict import Verdict
+from posir_report.tables import title_effect, title_lengths, title_models, title_sensitivity
+from posir_significance.decision import Decision, decide_state
+from posir_significance.position_effect import Stratum
+from posir_significance.regression import Contrast
 from posir_tasks.estimates import Estimate
 from posir_tasks.profile import PositionProfile
+from posir_tasks.read_part import KnownBy, ReadKind, ReadPart
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.scores import ResultValues
 from posir_tasks.tokens import CountedWith
-from posir_tasks.window_coverage import WindowCoverage
 from tests.support.simulation import separate_documents
 
 
-def row(verdict, change=0.241, ndcg=0.5, task="Task", length="all"):
-    scores = {"start_to_end": Estimate(change, (change - 0.1, change + 0.1)), "ndcg_at_10": Estimate(ndcg, (0.4, 0.6))}
-    return ReportRow(model="org/m", task=task, length=length, scores=scores, p_corrected=0.2, verdict=verdict)
+def decision(low, high, kind=ReadKind.ALL, margin=0.05):
+    """Return a decision whose bias has an interval."""
+    value, documents = (low + high) / 2, 100
+    contrast = Contrast(
+        value,
+        (low, high),
+        None,
+        lambda _: (low, high),
+        standard_error=0.01,
+        degrees=50.0,
+        documents=documents,
+        held_fixed=Stratum.DOCUMENT,
+    )
+    state, reason, needed = decide_state(contrast, margin, documents)
+    return Decision(
+        state=state,
+        reason=reason,
+        margin=margin,
+        documents=documents,
+        documents_needed=needed,
+        read=ReadPart(kind, known_by=KnownBy.CLASS),
+        bias_within_read=contrast,
+        not_read=0.0,
+        not_read_difference=None,
+        start_to_end=contrast,
+        start_to_end_plain=value,
+        ndcg_at_10=Estimate(0.5, (0.4, 0.6)),
+    )
+
+
+def row(decided=None, ndcg=0.5, task="Task", length="all"):
+    return ReportRow(
+        model="org/m", task=task, length=length, scores={"ndcg_at_10": Estimate(ndcg, (0.4, 0.6))}, decision=decided
+    )
+
+
+START, OPEN = decision(0.1, 0.2), decision(-0.1, 0.2)
 
 
 @pytest.mark.parametrize(
-    ("verdict", "change", "title"),
+    ("decided", "words"),
     [
-        (None, 0.2, "nDCG@10 by position of the evidence"),
-        (Verdict.TOO_FEW, 0.2, "nDCG@10 by position of the evidence: too few documents for a test"),
-        (Verdict.NOT_SIGNIFICANT, 0.2, "No significant effect of position on nDCG@10 (p 0.200)"),
-        (Verdict.PRIMACY, 0.241, "nDCG@10 falls by 24.1 points from start to end (primacy)"),
-        (Verdict.RECENCY, -0.1, "nDCG@10 rises by 10.0 points from start to end (recency)"),
-        (Verdict.TRUNCATION, 0.241, "nDCG@10 falls by 24.1 points from start to end: truncation, not bias"),
-        (Verdict.TRUNCATION, -0.01, "The effect of position on nDCG@10 is truncation, not bias"),
-        (Verdict.MIDDLE_DIP, 0.0, "Evidence in the middle is found worse than at both ends"),
+        (None, "nDCG@10 by position of the evidence"),
+        (START, "Biased to the start"),
+        (decision(-0.2, -0.1), "Biased to the end"),
+        (decision(-0.02, 0.03), "No bias larger than 5 points"),
+        (OPEN, "cannot be said"),
     ],
 )
-def test_the_title_of_curves_is_the_verdict(verdict, change, title):
-    assert title_effect(row(verdict, change)) == title
+def test_the_title_of_curves_is_the_state(decided, words):
+    assert words in title_effect(row(decided))
 
 
 def test_models_are_named_or_counted():
-    rows = [row(Verdict.NOT_SIGNIFICANT), row(Verdict.TRUNCATION)]
-    title = "Effect of position on nDCG@10: a not significant; b 24.1 points less at the end (truncation)"
-    assert title_models(["org/a", "org/b"], rows) == title
-    assert title_models(list("abcd"), rows * 2) == "Position has a significant effect on nDCG@10 of 2 of 4 models"
+    rows = [row(OPEN), row(START)]
+    assert title_models(["org/a", "org/b"], rows) == "Bias within what is read: a cannot be said; b biased to the start"
+    assert title_models(list("abcd"), rows * 2) == "Bias within what 4 models read: 2 cannot be said, 2 biased to the start"
     assert title_models(["a"], [row(None)]) == "nDCG@10 of the models by position of the evidence"
 
 
 def test_the_best_model_is_named_if_there_is_one_task():
-    rows = [row(Verdict.NOT_SIGNIFICANT), row(Verdict.PRIMACY, ndcg=0.7)]
-    tests = "position matters significantly in 1 of 2 results"
-    assert title_sensitivity(["org/a", "org/b"], rows) == f"b has the highest nDCG@10, 70.0; {tests}"
-    rows[0] = row(Verdict.NOT_SIGNIFICANT, task="Other")
-    assert title_sensitivity(["org/a", "org/b"], rows) == tests.capitalize()
+    rows = [row(OPEN), row(START, ndcg=0.7)]
+    states = "1 cannot be said, 1 biased to the start"
+    assert title_sensitivity(["org/a", "org/b"], rows) == f"b has the highest nDCG@10, 70.0; bias: {states}"
+    rows[0] = row(OPEN, task="Other")
+    assert title_sensitivity(["org/a", "org/b"], rows) == f"Bias within what is read: {states}"
 
 
 def test_lengths_are_compared_with_their_intervals():
@@ -69,9 +103,11 @@ def test_evidence_beyond_the_window_is_counted_in_each_bin(merged):
     counts = np.random.default_rng(1).integers(1, 9, (4, 20, 12))
     kept = np.arange(20) < 7
     within = counts * kept[None, :, None]
-    profile, read = (PositionProfile(axes, values, values.sum(axis=1)) for values in (counts, within))
-    beyond = (counts - within).sum(axis=(1, 2))
-    values = ResultValues(separate_documents(profile), WindowCoverage(256, beyond, beyond, read, CountedWith.TOKENIZER))
+    ranks = separate_documents(PositionProfile(axes, counts, counts.sum(axis=1)))
+    (part,) = ranks.sets
+    read = kept[np.array([bins[0] for _, bins in ranks.cell_keys])][part.cells]
+    part = replace(part, twelfths=np.where(read, 0, 13), counted_with=CountedWith.TOKENIZER)
+    values = ResultValues(replace(ranks, sets=(part,)), ReadPart.first(256, KnownBy.MEASURED))
     shares = [find_beyond(values, cell) for cell in pool_lengths(values.ranks, merged=merged)]
     size = 4 if merged else 1
     total, left = (array.sum(axis=(0, 2)).reshape(-1, size).sum(axis=1) for array in (counts, within))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from posir_report.figures import build_figures
+from posir_report.charts import build_figures
 from posir_report.page import render_report
 from posir_report.summary import summarize
 from posir_tasks.results import read_results

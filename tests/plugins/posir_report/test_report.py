@@ -13,29 +13,34 @@ from typer.testing import CliRunner
 
 from posir_report import api
 from posir_report.api import BRIEF
-from posir_report.columns import build_legend, default_columns
-from posir_report.findings import describe_effect, describe_findings
+from posir_report.cells import sparklines
 from posir_report.published import merge_published, merge_published_bins
-from posir_report.recall import build_recall_rows
-from posir_report.sparklines import sparklines
 from posir_report.summary import (
     ReportRow,
     TaskSummary,
     build_bin_rows,
     build_rows,
-    judge_rows,
     mark_notable_bias,
     name_tasks_by_data,
     summarize,
 )
-from posir_report.tables import bin_columns, bin_table, length_table, order_value, overview_table, pooled_scores
-from posir_significance.direction import Direction
-from posir_significance.verdict import Verdict
+from posir_report.tables import (
+    bin_columns,
+    bin_table,
+    build_legend,
+    build_recall_rows,
+    default_columns,
+    describe_findings,
+    length_table,
+    level_note,
+    order_value,
+    overview_table,
+    pooled_scores,
+)
 from posir_tasks.command.app import build_app
 from posir_tasks.data_versions import DataVersion
 from posir_tasks.display.tables import to_csv, to_json, to_markdown
 from posir_tasks.errors import PosirError
-from posir_tasks.estimates import Estimate
 from posir_tasks.evidence import Evidence
 from posir_tasks.profile import PositionProfile
 from posir_tasks.results import read_results
@@ -218,7 +223,7 @@ def cells_of(markdown):
 
 
 def test_markdown_is_one_table_with_the_scores_as_the_papers_print_them(raw, summary):
-    heading, rule, *lines = cells_of(to_markdown(length_table(build_rows(summary), COLUMNS)))
+    heading, rule, *lines = cells_of(to_markdown(length_table(build_rows(summary), default_columns(full=True))))
     assert len({len(line) for line in (heading, rule, *lines)}) == 1
     assert len(lines) == 5
     first = dict(zip(heading, lines[0], strict=True))
@@ -292,43 +297,19 @@ def test_the_command_prints_every_form(folder, summary):
     assert printed("--format", "csv", "--bins") == to_csv([row.columns() for row in build_bin_rows(summary)])
     finding = " ".join(describe_findings(build_rows(summary)))
     lengths = to_markdown(length_table(build_rows(summary), COLUMNS, sparklines([summary])))
-    assert printed("--format", "markdown").strip() == f"{finding}\n\n{lengths}\n\n{BRIEF}"
+    assert printed("--format", "markdown").strip() == f"{finding}\n\n{lengths}\n\n{BRIEF} {level_note(build_rows(summary))}"
     table = printed()
     assert "org/model · PosIR-English" in table
     assert "Start to end: nDCG@10 of the first third" not in " ".join(table.split())
     explained = " ".join(printed("--explain").split())
     assert "Start to end: nDCG@10 of the first third" in explained
-    assert "PosIR-English: The input window is unknown for org/model." in explained
+    assert "PosIR-English: It is unknown what org/model reads" in explained
 
 
-@pytest.mark.parametrize(
-    ("verdict", "words"),
-    [
-        (Verdict.PRIMACY, "evidence at the start is found better than at the end: start to end +24.1 (p 0.010)"),
-        (Verdict.NOT_SIGNIFICANT, "no significant effect of position: start to end +24.1 (p 0.010)"),
-        (Verdict.TOO_FEW, "7 documents are too few to test the effect of position"),
-        (
-            Verdict.TRUNCATION,
-            "start to end +24.1 is truncation, not bias: it reads 256 tokens, 58.9 % of the evidence ends beyond them, and "
-            "within them position has no significant effect (p 0.535)",
-        ),
-        (None, "the effect of position was not tested"),
-    ],
-)
-def test_a_finding_says_what_position_does(verdict, words):
-    scores = {"start_to_end": 0.241, "documents": 7, "window": 256, "ends_beyond_window": 0.589, "p_value_within_window": 0.535}
-    assert describe_effect(replace(EMPTY_ROW, verdict=verdict, p_corrected=0.01).with_scores(**scores)) == words
-
-
-def test_too_few_documents_are_not_said_of_many_whose_queries_all_score_the_same():
-    row = replace(EMPTY_ROW, verdict=Verdict.TOO_FEW).with_scores(documents=72)
-    expected = "too few of 72 documents have queries that score differently to test the effect of position"
-    assert describe_effect(row) == expected
-
-
-def test_many_findings_are_counted():
-    rows = [replace(EMPTY_ROW, model=f"m/{number}", length="all", verdict=Verdict.PRIMACY) for number in range(7)]
-    assert list(describe_findings(rows)) == ["Effect of position over all lengths, 7 results: 7 primacy."]
+def test_many_results_are_counted():
+    rows = [replace(EMPTY_ROW, model=f"m/{number}", length="all") for number in range(7)]
+    counts, _ = describe_findings(rows)
+    assert counts == "Bias within what is read, 7 results: 7 not published."
 
 
 def test_published_models_are_sorted_among_the_results_by_ndcg_and_marked():
@@ -372,59 +353,6 @@ def test_a_report_with_published_results_shows_their_curves_and_start_to_end(fol
 def test_a_task_without_published_results_is_said():
     with pytest.raises(PosirError, match="no published results for PosIR-Mini"):
         merge_published([replace(EMPTY_ROW, task="PosIR-Mini")])
-
-
-def judge(*rows, direction=Direction.PRIMACY):
-    return judge_rows(rows, [direction] * len(rows))
-
-
-def test_a_report_corrects_for_the_rows_of_a_model_on_a_task(summary):
-    rows = build_rows(summary)
-    tested = [row for row in rows if row.p_value is not None]
-    assert min(row.p_corrected for row in tested) == pytest.approx(min(1, len(tested) * min(row.p_value for row in tested)))
-    assert all(row.p_corrected >= row.p_value for row in tested)
-    other = [replace(row, model="other") for row in rows]
-    both = judge(*rows, *other)
-    assert [row.p_corrected for row in both] == [row.p_corrected for row in rows] * 2
-
-
-def test_a_verdict_needs_a_p_value_that_is_significant_after_the_correction(summary):
-    tested = [row for row in build_rows(summary) if row.p_value is not None]
-    rows = [row.with_scores(p_value=0.02, start_to_end=Estimate(0.15, (0.1, 0.2))) for row in tested]
-    for count, verdict, words in (
-        (4, Verdict.NOT_SIGNIFICANT, "not significant (p 0.020 before correction)"),
-        (1, Verdict.PRIMACY, "primacy"),
-    ):
-        judged = judge(*rows[:count])
-        assert {row.verdict for row in judged} == {verdict}
-        assert {cells[-1].partition(" (detectable")[0] for cells in length_table(judged, COLUMNS).rows} == {words}
-        columns = judged[0].columns()
-        assert columns["verdict"] == verdict
-        assert columns["p_corrected"] == pytest.approx(0.02 * count)
-
-
-def test_a_bias_that_is_not_significant_comes_with_what_could_have_been_found():
-    (row,) = judge(EMPTY_ROW.with_scores(p_value=0.2, detectable_start_to_end=0.0312, detectable_psi=0.0834))
-    (cells,) = length_table([row], COLUMNS).rows
-    assert cells[-1] == "not significant (detectable: 3.1 points, PSI 0.083)"
-    (cells,) = length_table([row.with_scores(detectable_start_to_end=None)], COLUMNS).rows
-    assert cells[-1].endswith("(no linear effect detectable)")
-
-
-def test_a_row_of_too_few_documents_takes_no_share_of_the_correction(summary):
-    rows = [row.with_scores(p_value=0.02, informative_documents=5) for row in build_rows(summary)]
-    first, *others = judge(rows[0].with_scores(informative_documents=6), *rows[1:])
-    assert (first.p_corrected, first.verdict) == (0.02, Verdict.PRIMACY)
-    assert {(row.p_corrected, row.verdict) for row in others} == {(None, Verdict.TOO_FEW)}
-    assert {cells[-1] for cells in length_table(others, COLUMNS).rows} == {"too few documents"}
-
-
-def test_a_length_that_has_all_queries_is_not_tested_twice():
-    every, same, empty = (
-        replace(EMPTY_ROW, length=length).with_scores(queries=48, p_value=0.03) for length in ("all", "Q4", "Q1")
-    )
-    result = judge(every, empty.with_scores(queries=0, p_value=None), same)
-    assert [(row.p_corrected, row.verdict) for row in result] == [(0.03, "primacy"), (None, None), (0.03, "primacy")]
 
 
 def test_revisions_of_a_model_have_a_heading_and_a_column(folder):

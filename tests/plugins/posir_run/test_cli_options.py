@@ -5,7 +5,7 @@ import argparse
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posir_run.cli_options import expand_values
+from posir_run.run_command import expand_values
 
 OPTIONS = {"-t", "--task", "-m"}
 VALUES = st.lists(st.sampled_from(["A", "B c", "d/e"]), min_size=1, max_size=3)

@@ -12,8 +12,8 @@ import pytest
 from mteb.cache import ResultCache
 from mteb.results import TaskResult
 
+from posir_run.dispatch import find_missing_jobs, run_and_save
 from posir_run.jobs import Completed, Failed, RunRequest, resolve_request
-from posir_run.runner import find_missing_jobs, run_and_save
 from posir_run.worker import Settings
 from posir_tasks.errors import PosirError
 from posir_tasks.languages import DOMAINS

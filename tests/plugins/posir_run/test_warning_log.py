@@ -2,8 +2,8 @@
 
 import logging
 
-from posir_run import warning_log
-from posir_run.warning_log import show_warnings
+from posir_run import worker as warning_log
+from posir_run.worker import show_warnings
 from posir_tasks.plugin_api.manager import Plugin, Plugins
 
 

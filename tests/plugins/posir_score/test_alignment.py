@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from posir_score.alignment import AlignmentRules, DocumentIds, Missing, RunCounts, SubsetQueries, align_run
 from posir_score.run_files import Run
 from posir_tasks.errors import PosirError
-from posir_tasks.sources.judgments import Judgments
+from posir_tasks.sources.data import Judgments
 
 NAMES = st.text("ab#", min_size=1, max_size=4)
 
@@ -47,7 +47,7 @@ def test_without_a_separator_ids_stay_as_they_are():
 
 
 def test_everything_that_does_not_fit_is_counted():
-    run = Run("r", {"q1": {"d1#0": 2.0, "d1#1": 3.0, "x": 1.0}, "q9": {"d1": 1.0}}, duplicates=4, misranked=1)
+    run = Run("r", {"q1": {"d1#0": 2.0, "d1#1": 3.0, "x": 1.0}, "q9": {"d1": 1.0}}, duplicates=4)
     aligned = align_run(run, DATA, LENIENT)
     assert aligned.rankings == {"all": {"q1": {"d1": 3.0, "x": 1.0}}}
     assert aligned.total == RunCounts(
@@ -60,9 +60,8 @@ def test_everything_that_does_not_fit_is_counted():
         depth=3,
         chunks=2,
         duplicates=4,
-        misranked=1,
     )
-    assert len(list(aligned.total.describe())) == 7
+    assert len(list(aligned.total.describe())) == 6
 
 
 def test_missing_queries_are_refused_unless_they_shall_score_zero():
@@ -110,12 +109,12 @@ def test_queries_that_returned_nothing_are_counted_and_refused_if_all_did():
 
 
 def test_a_sentence_agrees_with_its_number():
-    counts = RunCounts(2, 2, 1, 1, 1, 1, depth=100, chunks=1, duplicates=1, misranked=1)
+    counts = RunCounts(2, 2, 1, 1, 1, 1, depth=100, chunks=1, duplicates=1)
     assert " ".join(counts.describe()) == (
         "1 of 2 queries is not in the run: scored 0. 1 query of the run is not in the data: ignored. 1 document is not in the "
         "corpus: it keeps its rank, as not relevant. 1 query has fewer than 100 documents: what comes later is not found. "
         "1 chunk was mapped to its document; a document ranks where its best chunk does. 1 row repeats a query and a "
-        "document: the highest score counts. In 1 query the stated ranks contradict the scores: scores decide, as in trec_eval."
+        "document: the highest score counts."
     )
     both = counts + counts
     assert (both.depth, both.short) == (100, 2)

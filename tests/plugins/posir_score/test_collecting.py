@@ -1,6 +1,7 @@
 """Retrievers that answer, and all the ways in which they do not."""
 
 import asyncio
+import itertools
 import re
 import threading
 import time
@@ -16,16 +17,20 @@ from hypothesis import strategies as st
 
 from posir_score.alignment import Missing, SubsetQueries
 from posir_score.collecting import (
+    FIRST_QUERIES,
     MAX_FAILURES,
     MAX_FAILURES_AT_START,
+    MAX_HITS,
+    Answer,
     AnswerError,
     CollectionSettings,
+    Journal,
     collect_run,
     read_hits,
 )
-from posir_score.run_files import Rankings
+from posir_score.run_files import Hit, Order, Rankings, rank_hits
 from posir_tasks.errors import PosirError
-from posir_tasks.sources.judgments import Judgments
+from posir_tasks.sources.data import Judgments
 
 QUERIES = {f"q{number}": f"text {number}" for number in range(20)}
 DATA = [SubsetQueries("all", Judgments(QUERIES, {query: {"d": 1} for query in QUERIES}), frozenset("d"), 20, "1")]
@@ -39,7 +44,7 @@ def collect(search: Any, folder: Path, missing: Missing = Missing.ERROR, setting
 
 def test_answers_are_cut_at_k_and_ordered(tmp_path: Path):
     rankings = collect(lambda _query, _k: ["d4", "d1", "d2", "d3"], tmp_path)
-    assert rankings == {query: {"d4": 4, "d1": 3, "d2": 2} for query in QUERIES}
+    assert rankings == {query: {"d4": 3, "d1": 2, "d2": 1} for query in QUERIES}
 
 
 def test_coroutines_objects_and_functions_that_return_coroutines_are_asked_at_the_same_time(tmp_path: Path):
@@ -117,7 +122,9 @@ def raise_error() -> None:
         (lambda: None, "the retriever returned NoneType; it must return a list of ids", 1),
         (lambda: [("d", float("nan"))], "hit 1, d, has the score nan; it must be a finite number", 1),
         (lambda: [{"id": 1}], "hit 1 is {'id': 1}; it must be an id or (id, score)", 1),
-        (lambda: [(f"d{n}", n / 10) for n in range(12)], "the scores rise from the first hit to the last, 0 to 1.1", 1),
+        (lambda: [("d", "1e999")], "hit 1, d, has the score 1e999; it must be a finite number", 1),
+        (lambda: [("d", 10**5000)], "hit 1, d, has the score a very large number; it must be a finite number", 1),
+        (lambda: (time.sleep(30) for _ in range(9)), "no answer within 0.2 seconds, in 2 attempts", 2),
     ],
 )
 def test_a_query_that_fails_stops_nothing_else_and_a_rerun_asks_for_it_alone(
@@ -184,21 +191,66 @@ def test_a_retriever_that_returns_nothing_is_refused_and_asked_anew(tmp_path: Pa
     assert not list(tmp_path.iterdir())
 
 
-def test_repeated_hits_are_counted_as_rows_of_a_run_are(tmp_path: Path):
+def test_several_chunks_of_a_document_are_no_repeated_rows(tmp_path: Path):
     run, _ = collect_run(lambda _query, _k: ["d", "e", "d"], "mine", DATA, Missing.ERROR, FAST, tmp_path)
-    assert run.duplicates == len(QUERIES)
-    # An interrupted run has kept the number.
-    again, _ = collect_run(lambda _query, _k: ["d"], "mine", DATA, Missing.ERROR, FAST, tmp_path)
-    assert again.duplicates == len(QUERIES)
+    assert (run.duplicates, run.returned) == (0, (3, 3))
+    assert run.by_subset["all"]["q0"] == {"d": 3, "e": 2}
 
 
-def test_a_line_that_a_killed_process_left_incomplete_is_asked_for_again(tmp_path: Path):
+def test_a_damaged_line_costs_its_answer_alone_and_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     collect(lambda _query, _k: ["d"], tmp_path)
     (file,) = tmp_path.iterdir()
-    file.write_text(file.read_text()[:-5])
+    lines = file.read_text()[:-5].split("\n")
+    lines[3] = lines[3][:20] + "\0" + lines[3][21:]
+    file.write_text("\n".join(lines))
     search, asked = fail_for("", raise_error)
     assert len(collect(search, tmp_path)) == len(QUERIES)
-    assert len(asked) == 1
+    assert len(asked) == 2
+    assert "2 lines are damaged" in caplog.text
+
+
+def test_one_process_writes_to_a_journal_at_a_time(tmp_path: Path):
+    with Journal(tmp_path / "a.jsonl") as journal:
+        journal.add(Answer(subset="all", query="q", hits=[Hit("d", 1.0, 1)]))
+        with pytest.raises(PosirError, match="another process"):
+            Journal(tmp_path / "a.jsonl")
+    with Journal(tmp_path / "a.jsonl") as again:
+        assert again.answers["all", "q"].hits == [Hit("d", 1.0, 1)]
+    assert [file.name for file in tmp_path.iterdir()] == ["a.jsonl"]
+
+
+@pytest.mark.parametrize("number", [2, 9, 12])
+@pytest.mark.parametrize("documents", ["d{}", "d"])
+def test_distances_are_refused_and_kept_until_the_user_says_what_counts(number: int, documents: str, tmp_path: Path):
+    asked = Counter[str]()
+
+    def search(query: str, _k: int) -> list[tuple[str, float]]:
+        asked[query] += 1
+        # With one id, the chunks of one document.
+        return [(documents.format(hit), hit / 10) for hit in range(number)] + [("last", number)]
+
+    settings = CollectionSettings(k=300, concurrency=1)
+    with pytest.raises(PosirError, match="--order distance"):
+        collect(search, tmp_path, settings=settings)
+    assert len(asked) == FIRST_QUERIES
+    run, _ = collect_run(search, "mine", DATA, Missing.ERROR, settings, tmp_path, Order.DISTANCE)
+    assert set(asked.values()) == {1}
+    assert list(run.by_subset["all"]["q3"])[-1] == "last"
+
+
+def test_scores_of_an_earlier_stage_below_a_reranked_top_contradict_the_order(tmp_path: Path):
+    hits = [("a", 0.9), ("b", 0.5), ("c", 12.0), ("d", 11.0)]
+    with pytest.raises(PosirError, match="--order rank"):
+        collect(lambda _query, _k: hits, tmp_path, settings=CollectionSettings())
+    run, _ = collect_run(lambda _query, _k: hits, "mine", DATA, Missing.ERROR, CollectionSettings(), tmp_path, Order.RANK)
+    assert list(run.by_subset["all"]["q0"]) == ["a", "b", "c", "d"]
+
+
+def test_an_endless_iterator_is_read_up_to_k_and_an_endless_mapping_is_refused(tmp_path: Path):
+    rankings = collect(lambda _query, _k: (f"d{number}" for number in itertools.count()), tmp_path)
+    assert rankings["q0"] == {"d0": 3, "d1": 2, "d2": 1}
+    with pytest.raises(AnswerError, match="more than"):
+        read_hits({str(number): 1.0 for number in range(MAX_HITS + 1)}, 3)
 
 
 def test_several_subsets_need_a_retriever_that_tells_them_apart(tmp_path: Path):
@@ -215,7 +267,7 @@ VALUES = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text
 @given(answer=st.one_of(VALUES, st.lists(st.one_of(VALUES, st.tuples(VALUES, VALUES))), st.dictionaries(VALUES, VALUES)))
 def test_any_answer_is_a_ranking_or_refused_in_a_sentence(answer: object):
     try:
-        scores = read_hits(answer).scores
+        scores = rank_hits(read_hits(answer, 5), None)
     except AnswerError:
         return
     assert list(scores.values()) == sorted(scores.values(), reverse=True)
@@ -223,6 +275,4 @@ def test_any_answer_is_a_ranking_or_refused_in_a_sentence(answer: object):
 
 @given(names=st.lists(st.text("abc", min_size=1, max_size=2)))
 def test_ids_alone_keep_their_order(names: list[str]):
-    ranked = read_hits(names)
-    assert list(ranked.scores) == list(dict.fromkeys(names))
-    assert ranked.duplicates == len(names) - len(set(names))
+    assert list(rank_hits(read_hits(names, 100), None)) == list(dict.fromkeys(names))

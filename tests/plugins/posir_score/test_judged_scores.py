@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posir_score.judged_scores import score_rankings
+from posir_score.evaluation import score_rankings
 
 DOCUMENTS = st.sampled_from([f"d{number}" for number in range(12)])
 K_VALUES = (1, 3, 5, 10, 20, 100)

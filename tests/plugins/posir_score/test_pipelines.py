@@ -53,7 +53,7 @@ def build_full_text_search(chunks: dict[str, str]) -> Callable[[str, int], list[
 
 
 def test_chunks_in_sqlite_are_scored_as_documents(chunks: dict[str, str], tmp_path: Path):
-    scored = posir.score(build_full_text_search(chunks), "PosIR-Mini", k=300, name="fts5", output=tmp_path)
+    scored = posir.score(build_full_text_search(chunks), data="PosIR-Mini", k=300, name="fts5", output=tmp_path)
     (run,) = scored.runs
     # That of BM25 on whole documents is 0.689.
     assert 0.6 < run.ndcg_at_10 < 0.9
@@ -66,7 +66,7 @@ def test_a_cross_encoder_in_the_loop_changes_the_order_alone(chunks: dict[str, s
     search = build_full_text_search(chunks)
     model = CrossEncoder(str(write_tiny_bert(tmp_path / "model")), num_labels=1, max_length=64)
     scored = [
-        posir.score(retriever, "PosIR-Mini", k=300, name=name, output=tmp_path / "results")
+        posir.score(retriever, data="PosIR-Mini", k=300, name=name, output=tmp_path / "results")
         for name, retriever in (
             ("plain", search),
             ("reranked", lambda query, k: rerank(model, query, search(query, k), chunks)),
@@ -99,7 +99,7 @@ def test_chunks_in_qdrant_have_the_ranks_of_exact_search(chunks: dict[str, str],
         return [(names[row], float(scores[row])) for row in scores.argsort()[::-1][:k]]
 
     scored = [
-        posir.score(retriever, "PosIR-Mini", k=300, name=name, output=tmp_path, concurrency=1)
+        posir.score(retriever, data="PosIR-Mini", k=300, name=name, output=tmp_path, concurrency=1)
         for name, retriever in (("qdrant", search), ("exact", search_exactly))
     ]
     database, exact = (shown.runs[0] for shown in scored)

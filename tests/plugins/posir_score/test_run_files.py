@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import random
 import re
 import string
 from contextlib import suppress
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posir_score.run_files import Rankings, read_run, read_run_file
+from posir_score.run_files import Hit, Order, OrderCheck, Rankings, rank_hits, read_run, read_run_file
 from posir_tasks.errors import DataError, PosirError
 
 IDS = st.text(string.ascii_letters + string.digits + "#:/._-", min_size=1, max_size=8)
@@ -53,7 +54,8 @@ def test_every_format_is_read(name: str, tmp_path: Path):
 
 @given(rankings=RANKINGS, suffix=st.sampled_from([".trec", ".json", ".jsonl", ".csv", ".parquet"]))
 def test_what_is_written_is_read(rankings: Rankings, suffix: str, tmp_path_factory: pytest.TempPathFactory):
-    assert read_run_file(write(tmp_path_factory.getbasetemp() / f"run{suffix}", rankings)).rankings == rankings
+    file = write(tmp_path_factory.getbasetemp() / f"run{suffix}", rankings)
+    assert read_run_file(file, Order.SCORE).rankings == rankings
 
 
 def test_a_list_of_documents_is_a_ranking(tmp_path: Path):
@@ -81,16 +83,76 @@ def test_the_files_of_a_folder_are_parts_of_one_run(tmp_path: Path):
 
 
 def test_rows_that_repeat_a_document_are_counted_and_the_highest_score_counts(tmp_path: Path):
-    (tmp_path / "a.trec").write_text("q Q0 d 1 2.0 t\nq Q0 d 2 5.0 t\nq Q0 d 3 1.0 t\n")
+    (tmp_path / "a.trec").write_text("q Q0 d 1 2.0 t\nq Q0 d 1 5.0 t\nq Q0 d 2 1.0 t\n")
     run = read_run_file(tmp_path / "a.trec")
     assert (run.rankings, run.duplicates) == ({"q": {"d": 5.0}}, 2)
 
 
-@pytest.mark.parametrize(("scores", "misranked"), [([3, 2, 2, 1], 0), ([1, 2, 3, 4], 1), ([1, 1, 1, 1], 0)])
-def test_ranks_that_contradict_the_scores_are_counted_and_ties_do_not(scores: list[int], misranked: int, tmp_path: Path):
-    lines = [f"q Q0 d{rank} {rank} {score} t" for rank, score in enumerate(scores, start=1)]
-    (tmp_path / "a.trec").write_text("\n".join(lines))
-    assert read_run_file(tmp_path / "a.trec").misranked == misranked
+@pytest.mark.parametrize(
+    ("ranks", "scores", "contradicts"),
+    [
+        ((1, 2, 3, 4), (3, 2, 2, 1), False),
+        ((1, 2, 3, 4), (1, 2, 3, 4), True),
+        ((1, 2, 3, 4), (1, 1, 1, 1), False),
+        ((1, 1, 1, 1), (1, 4, 2, 3), False),
+        ((1, 1, 2, 2), (4, 1, 2, 1), True),
+        ((4, 3, 2, 1), (1, 2, 3, 4), False),
+    ],
+)
+def test_scores_that_contradict_stated_ranks_are_refused_until_the_user_says_what_counts(
+    ranks: tuple[int, ...], scores: tuple[int, ...], contradicts: bool, tmp_path: Path
+):
+    file = tmp_path / "a.trec"
+    file.write_text("\n".join(f"q Q0 d{row} {ranks[row]} {scores[row]} t" for row in range(4)))
+    if contradicts:
+        with pytest.raises(DataError, match=r"a\.trec: in 1 of 1 query, first q, .*--order distance"):
+            read_run_file(file)
+    else:
+        assert list(read_run_file(file).rankings["q"]) == sorted(
+            (f"d{row}" for row in range(4)), key=lambda name: -scores[int(name[1])]
+        )
+    best = {order: next(iter(read_run_file(file, order).rankings["q"])) for order in Order}
+    assert best[Order.RANK] == f"d{ranks.index(min(ranks))}"
+    assert scores[int(best[Order.SCORE][1])] == max(scores)
+    assert scores[int(best[Order.DISTANCE][1])] == min(scores)
+
+
+def test_scores_that_rise_in_the_order_of_the_rows_are_distances(tmp_path: Path):
+    rising = {f"q{query}": {f"d{hit}": hit / 10 for hit in range(3)} for query in range(5)}
+    file = write(tmp_path / "a.csv", rising)
+    with pytest.raises(DataError, match="5 of 5 queries the scores rise"):
+        read_run_file(file)
+    assert list(read_run_file(file, Order.DISTANCE).rankings["q0"]) == ["d0", "d1", "d2"]
+    # So few scores rise by chance.
+    assert read_run_file(write(tmp_path / "b.csv", dict(list(rising.items())[:2]))).rankings["q1"]["d2"] == 0.2
+
+
+@given(seed=st.randoms(use_true_random=False))
+def test_scores_in_random_order_are_not_taken_for_distances(seed: random.Random):
+    check = OrderCheck()
+    for query in range(30):
+        check.add(str(query), [Hit(str(hit), seed.random()) for hit in range(4)])
+    assert not check.describe_problem()
+
+
+def test_a_chunk_with_a_better_score_is_the_document_and_distances_are_turned_before_that():
+    hits = [Hit("a", 0.1), Hit("b", 0.2), Hit("a", 0.9)]
+    assert list(rank_hits(hits, Order.DISTANCE)) == ["a", "b"]
+    assert list(rank_hits(hits, Order.SCORE)) == ["a", "b"]
+    assert list(rank_hits(hits, Order.RANK)) == ["a", "b"]
+    assert rank_hits(hits, Order.DISTANCE) == {"a": -0.1, "b": -0.2}
+
+
+@pytest.mark.parametrize("hits", ['[["d1", 2.0], ["d2", 1.0]]', '[{"docno": "d1", "score": 2}, {"docno": "d2", "score": 1}]'])
+def test_pairs_and_objects_for_each_query_are_rankings(hits: str, tmp_path: Path):
+    (tmp_path / "a.json").write_text(f'{{"q": {hits}}}')
+    assert read_run_file(tmp_path / "a.json").rankings == {"q": {"d1": 2.0, "d2": 1.0}}
+
+
+def test_the_id_of_pyterrier_is_docno_and_long_cells_are_read(tmp_path: Path):
+    text = "x" * 200_000
+    (tmp_path / "a.csv").write_text(f"qid,docid,docno,score,text\n1,0,D1,2.0,{text}\n")
+    assert read_run_file(tmp_path / "a.csv").rankings == {"1": {"D1": 2.0}}
 
 
 @pytest.mark.parametrize(
@@ -104,6 +166,14 @@ def test_ranks_that_contradict_the_scores_are_counted_and_ties_do_not(scores: li
         ("a.trec", "q Q0 d 1 high t", "field 'score' must be a number: 1 row, first line 1 ('high')"),
         ("a.trec", "q Q0 d 1 2.0", "line 1: has 5 columns; a TREC run has 6"),
         (
+            "a.jsonl",
+            f'{{"qid": "q", "docid": "d", "score": 1{"0" * 400}}}',
+            "integer beyond 64 bits",
+        ),
+        ("a.trec", f"q Q0 d 1 1{'0' * 400} t", "field 'score' must be finite"),
+        ("a.json", '{"q": {"d": 1, "d": 2}}', "the key 'd' occurs twice"),
+        ("a.json", '{"q": [["d", "high"]]}', "field 'score' must be a number"),
+        (
             "a.csv",
             "query_id,doc_id,score\nq,,1\n",
             "field 'document id' must be a text that is not empty, or an integer: 1 row",
@@ -111,9 +181,9 @@ def test_ranks_that_contradict_the_scores_are_counted_and_ties_do_not(scores: li
         ("a.csv", "query_id,text,score\nq,d,1\n", "no column of the document; the file has query_id, text, score"),
         ("a.jsonl", '{"qid": true, "docid": "d", "score": 1}', "field 'query id' must be a text"),
         ("a.jsonl", "{", "cannot be read"),
-        ("a.json", '{"q": {"d": NaN}}', "field 'score' must be finite: 1 row, first query q ('nan')"),
+        ("a.json", '{"q": {"d": NaN}}', "is nan; numbers must be finite"),
         ("a.json", '{"q": 1}', "query 'q': must have an object of documents and scores, or a list"),
-        ("a.json", "{}", "has no rankings"),
+        ("a.json", "{}", "has no ranked document"),
         ("a.trec", "", "has no ranked document"),
         ("a.lz4", "", "Save it with `run.save('a.parquet')`"),
         ("a.parquet", "no", "cannot be read as Parquet"),

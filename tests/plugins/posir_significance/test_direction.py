@@ -5,7 +5,7 @@ import pytest
 
 from posir_report.summary import TaskSummary, build_rows
 from posir_significance.analysis import analyze
-from posir_significance.direction import fit_trend
+from posir_significance.scores import fit_trend
 from posir_significance.verdict import Verdict
 from posir_tasks.plugin_api.scoring import score_result
 from posir_tasks.profile import NDCG_AT_10, RANKS
@@ -67,7 +67,7 @@ def test_contrast_of_one_length_is_the_difference_of_the_thirds():
     counts = draw_counts(np.linspace(0.8, 0.4, 6), 900, 2)
     gains, queries = counts @ NDCG_AT_10, counts.sum(axis=1)
     by_hand = gains[:2].sum() / queries[:2].sum() - gains[4:].sum() / queries[4:].sum()
-    start_to_end = analyze(separate_documents(build_profile(counts))).overall.start_to_end
+    start_to_end = analyze(separate_documents(build_profile(counts))).overall.position.start_to_end
     assert start_to_end.value == pytest.approx(by_hand)
     assert start_to_end.interval[0] < by_hand < start_to_end.interval[1]
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
 
-from posir_significance.trend_correlations import kendall, pearson, spearman
+from posir_significance.scores import kendall, pearson, spearman
 
 #: 5 to 60 scores, with and without ties.
 SCORES = st.integers(5, 60).flatmap(

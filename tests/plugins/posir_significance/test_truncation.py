@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from posir_psi.scores import psi
+from posir_tasks.read_part import KnownBy, ReadPart
 from posir_tasks.tokens import CountedWith
-from posir_tasks.window_coverage import WindowCoverage
 from tests.support.scores import score_groups
 from tests.support.simulation import build_profile, rank_distributions, separate_documents
 
@@ -18,11 +18,10 @@ def test_short_documents_at_late_positions_do_not_pass_for_position_bias():
     for counts, end in zip(buckets, last, strict=True):
         counts[end:] = 0
     profile = build_profile(*buckets)
-    nothing = np.zeros(4, np.int64)
-    coverage = WindowCoverage(512, nothing, nothing, profile, CountedWith.TOKENIZER)
     ranks = separate_documents(profile)
-    ranks = replace(ranks, sets=tuple(replace(part, beyond=np.zeros_like(part.ranks)) for part in ranks.sets))
-    group = score_groups(profile, ranks, coverage)["all"]
+    places = {"counted_with": CountedWith.TOKENIZER}
+    ranks = replace(ranks, sets=tuple(replace(part, twelfths=np.zeros_like(part.ranks), **places) for part in ranks.sets))
+    group = score_groups(profile, ranks, ReadPart.first(512, KnownBy.CLASS))["all"]
     profile_psi = float(psi(profile.by_position()))
     assert profile_psi > 0.08
     assert group["psi_within_window"] < 0.03

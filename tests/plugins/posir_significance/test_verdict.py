@@ -8,7 +8,6 @@ from posir_significance.direction import Direction
 from posir_significance.verdict import (
     Verdict,
     describe_difference,
-    describe_truncation,
     describe_verdict,
     is_significant,
     judge,
@@ -69,35 +68,6 @@ def test_verdicts(changes, direction, verdict):
 def test_p_and_interval_never_contradict_the_verdict_without_being_called_uncorrected(changes, words):
     row = replace(ROW, **changes)
     assert describe_verdict(row, judge(row, Direction.PRIMACY, row)) == words
-
-
-@pytest.mark.parametrize(
-    ("p_value", "verdict", "ending"),
-    [
-        (0.46, Verdict.TRUNCATION, "(p 0.460). So the effect of position is truncation, not bias."),
-        (
-            0.01,
-            Verdict.PRIMACY,
-            "within the window, too. Truncation alone does not explain the effect over all queries (primacy).",
-        ),
-        (0.46, Verdict.RECENCY, "(p 0.460). Truncation alone does not explain the effect over all queries (recency)."),
-        (0.46, Verdict.NOT_SIGNIFICANT, "(p 0.460)."),
-    ],
-)
-def test_the_sentence_on_truncation_agrees_with_the_verdict(p_value, verdict, ending):
-    scores = {
-        "window": 256,
-        "window_counted_with": "tokenizer",
-        "ends_beyond_window": 0.6,
-        "queries_within_window": 277,
-        "ndcg_at_10_within_window": Estimate(0.5),
-        "start_to_end_within_window": Estimate(0.02),
-        "psi_within_window": Estimate(0.1),
-        "p_value_within_window": p_value,
-    }
-    sentence = describe_truncation("a", scores, verdict)
-    assert sentence.endswith(ending)
-    assert ("truncation, not bias" in sentence) == (verdict is Verdict.TRUNCATION)
 
 
 @pytest.mark.parametrize(

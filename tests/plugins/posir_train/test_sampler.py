@@ -7,8 +7,8 @@ import pytest
 from posir_tasks.errors import PosirError
 from posir_tasks.text.tokenizer import EstimatedTokenizer
 from posir_train.composing import WindowComposer, compose_each, tokenize_examples
-from posir_train.positions import Position, PositionWeights, QuestionBudget
 from posir_train.sampler import BatchPlan, build_cells, choose_size
+from posir_train.settings import Position, PositionWeights, QuestionBudget
 from tests.plugins.posir_train.texts import build_examples
 
 

@@ -17,8 +17,7 @@ from posir_tasks.text.tokenizer import EstimatedTokenizer
 from posir_train import position_evaluator
 from posir_train.composing import WindowComposer, compose_each, tokenize_examples
 from posir_train.settings import Objective, Pooling, RunFolder, Select, TrainingSettings
-from posir_train.trainer import PositionTrainer, find_checkpoint
-from posir_train.training import train
+from posir_train.training import PositionTrainer, find_checkpoint, train
 from tests.plugins.posir_train.texts import build_examples
 from tests.support.models import write_tiny_gpt2, write_tiny_model
 
@@ -101,6 +100,26 @@ def test_a_continued_run_gives_the_same_model(settings, data, unbroken, tmp_path
     assert not (output / "modules.json").exists()
     train(settings, RunFolder(output), data, resume=True)
     assert same(weights(output), unbroken)
+
+
+@pytest.mark.parametrize("select", [Select.LAST, Select.BALANCED])
+def test_a_run_that_is_continued_at_its_last_step_trains_nothing(settings, data, tmp_path, monkeypatch, select):
+    """The kill comes after the last checkpoint, before the model is measured and written."""
+    chosen, output = change(settings, select=select, schedule="constant"), tmp_path / "model"
+    expected = train(chosen, RunFolder(tmp_path / "unbroken"), data)
+
+    def stop(*_):
+        raise StopError
+
+    monkeypatch.setattr("posir_train.training.save_model", stop)
+    with pytest.raises(StopError):
+        train(chosen, RunFolder(output), data)
+    monkeypatch.undo()
+    monkeypatch.setattr(PositionTrainer, "compute_loss", stop)
+    result = train(chosen, RunFolder(output), data, resume=True)
+    assert result.steps == expected.steps
+    assert result.after.to_json() == expected.after.to_json()
+    assert same(weights(output), weights(tmp_path / "unbroken"))
 
 
 def test_a_moved_run_has_no_folder_of_the_user_and_keeps_its_best_checkpoint(settings, data, tmp_path, monkeypatch):

@@ -41,7 +41,7 @@ def test_every_command_is_in_a_panel_and_the_panels_are_in_order():
     assert tuple(panels) == PANELS
     listed = [name for names in panels.values() for name in names]
     assert sorted(listed) == sorted({name.partition(" ")[0] for name in leaf_commands()})
-    assert panels["Leaderboard"] == ["submit", "check-results", "leaderboard"]
+    assert panels["Leaderboard"] == ["submit", "leaderboard"]
     assert panels["Which is better?"][0] == "compare"
 
 

@@ -10,7 +10,7 @@ import posir
 from posir_inspect.api import Inspection
 from posir_mitigate.api import Mitigations
 from posir_probe.api import ProbeMeasurements
-from posir_probe.catalog import DEFAULT
+from posir_probe.probing import builtin_probes
 from posir_report.summary import summarize
 from posir_train.before_after import TrainingReport
 from tests.leaderboard.test_board import profile
@@ -56,7 +56,9 @@ def report_training(results):
 BUILDERS = {
     "inspect": lambda _: Inspection(inspect_texts(FirstWords(words=60), invent_texts(60, 15))).to_html(),
     "mitigate": lambda _: Mitigations("org/first", (outcome("plain"), outcome("one", 0.7, 0.1, 0.01)), ()).to_html(),
-    "probe": lambda _: ProbeMeasurements(tuple(measure(probe.name) for probe in DEFAULT), Path()).to_html(),
+    "probe": lambda _: ProbeMeasurements(
+        tuple(measure(probe.name) for probe in builtin_probes() if not probe.is_variant), Path()
+    ).to_html(),
     "train": lambda results: report_training(results).to_html(),
     "report": lambda results: posir.read_results(results).to_html(),
     "stats": lambda _: posir.stats("PosIR-Mini").to_html(),

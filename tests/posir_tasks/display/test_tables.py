@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -21,6 +22,7 @@ from posir_tasks.display.tables import (
     Table,
     build_columns,
     escape_latex,
+    format_csv,
     print_as,
     print_tables,
     to_csv,
@@ -29,7 +31,9 @@ from posir_tasks.display.tables import (
     to_markdown,
     wrap,
 )
+from posir_tasks.display.wording import escape_controls
 
+REPOSITORY = Path(__file__).parents[3]
 TABLE = Table(
     build_columns(("Model", "Task", "Queries"), ["Queries"]),
     (("org/a", "T1", "1"), ("org/a", "T1", "20"), ("org/b", "T1", "300")),
@@ -174,6 +178,43 @@ def test_csv_and_json_hold_the_records_unrounded():
     expected = [{"kind": "one", "score": None}, {"kind": "one", "score": 1 / 3}]
     assert json.loads(to_json(RECORDS)) == expected
     assert json.loads(to_json({"rows": tuple(RECORDS)})) == {"rows": expected}
+
+
+FORMULAS = ["=cmd|' /C calc'!A0", "@SUM(1)", "+1+1", "-2+3", "+", "-", "\t=1", "\r=1", "\n=1", "\uff1d1+1", "-5 apples"]
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_a_spreadsheet_shows_names_that_look_like_formulas_as_text(name):
+    (row,) = csv.DictReader(io.StringIO(to_csv([{"name": name, "score": -0.5}]), newline=""))
+    assert row["name"].startswith("'")
+    assert row["score"] == "-0.5"
+
+
+@pytest.mark.parametrize("name", ["-0.5", "+4.2", "-.5", "-1e-07", "a=1", "org/model", "", "'=1"])
+def test_numbers_and_other_names_stay_in_csv(name):
+    ((cell,),) = csv.reader(io.StringIO(format_csv([name], []), newline="")) if name else [[""]]
+    assert cell == name
+
+
+#: Text of which nothing is escaped, as control characters are.
+SHOWN = st.text(st.characters(exclude_categories=["C", "Z"])).filter(lambda text: escape_controls(text) == text)
+
+
+@given(st.lists(st.lists(SHOWN, min_size=2, max_size=2)))
+def test_csv_is_read_as_it_was_written(rows):
+    _, *read = csv.reader(io.StringIO(format_csv(["a", "b"], rows), newline=""))
+    bare, expected = ([[cell.removeprefix("'") for cell in row] for row in table] for table in (read, rows))
+    assert bare == expected
+
+
+def test_csv_is_written_in_one_module():
+    written = [
+        file.relative_to(REPOSITORY).as_posix()
+        for folder in ("posir_tasks", "plugins", "leaderboard", "posir")
+        for file in (REPOSITORY / folder).rglob("*.py")
+        if re.search(r"csv\.(writer|DictWriter)|\.write_csv\(", file.read_text(encoding="utf-8"))
+    ]
+    assert written == ["posir_tasks/display/tables.py"]
 
 
 @pytest.mark.parametrize(

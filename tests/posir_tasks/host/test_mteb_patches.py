@@ -1,9 +1,17 @@
 """mteb's registry with others behind it, whose tasks are created when they are needed."""
 
-import pytest
+import sys
+from importlib.metadata import version
+from types import ModuleType, SimpleNamespace
 
-from posir_tasks.host import failures
+import pytest
+from packaging.version import Version
+
+from posir_tasks.errors import PosirError
+from posir_tasks.host import failures, mteb_patches
+from posir_tasks.host.failures import NEWEST_TESTED, describe_untested, step_aside
 from posir_tasks.host.mteb_patches import LazyTasks, Registry, TaskList
+from posir_tasks.models import hub, registry, run_settings
 
 
 class Factory:
@@ -77,3 +85,99 @@ def test_tasks_that_cannot_be_created_are_reported_once_and_the_others_are_kept(
     assert "None" not in registry
     assert problems == ["fail: ImportError: mteb moved it"]
     assert capsys.readouterr().err.count("posir: fail failed for mteb 2.") == 1
+
+
+def make_mteb(load=lambda self, device=None: f"{self.name} on {device}", from_hub=lambda model: model):
+    """The module of mteb's metadata, as small as it can be."""
+    module = ModuleType("mteb.models.model_meta")
+    module.ModelMeta = type("ModelMeta", (), {"name": "org/model", "revision": "5f1b", "loader": None, "load_model": load})
+    module.ModelMeta.from_hub = staticmethod(from_hub)
+    return module
+
+
+def fail(*_, **__):
+    raise ImportError("mteb moved it")
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        (hub, "explain_missing_weights"),
+        (run_settings, "without_run_settings"),
+        (run_settings, "apply_run_settings"),
+        (mteb_patches, "ensure_padding"),
+        (mteb_patches, "say_repository_code"),
+    ],
+)
+def test_whatever_of_a_patch_does_not_fit_models_are_loaded_as_without_it(problems, capsys, monkeypatch, module, name):
+    for owner, part, value in (
+        (hub, "explain_missing_weights", lambda _: mteb_patches.nullcontext()),
+        (run_settings, "without_run_settings", lambda meta: meta),
+        (run_settings, "apply_run_settings", lambda model: model),
+        (module, name, fail),
+    ):
+        monkeypatch.setattr(owner, part, value)
+    mteb = make_mteb()
+    mteb_patches.explain_missing_models(mteb)
+    assert [mteb.ModelMeta().load_model(device="cpu") for _ in range(2)] == ["org/model on cpu"] * 2
+    assert problems == ["explain_missing_models: ImportError: mteb moved it"]
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_an_error_of_mteb_and_one_for_the_user_are_not_taken_for_a_misfit(problems, monkeypatch):
+    monkeypatch.setattr(hub, "explain_missing_weights", lambda _: mteb_patches.nullcontext())
+    monkeypatch.setattr(run_settings, "without_run_settings", lambda meta: meta)
+    mteb = make_mteb(load=fail)
+    mteb_patches.explain_missing_models(mteb)
+    with pytest.raises(ImportError):
+        mteb.ModelMeta().load_model()
+
+    def refuse():
+        raise PosirError("no such prompt")
+
+    with pytest.raises(PosirError):
+        step_aside("patch", refuse, otherwise=None)
+    assert not problems
+
+
+def test_a_method_with_other_parameters_is_left_as_it_is():
+    mteb = make_mteb(from_hub=lambda repository: repository)
+    before = dict(vars(mteb.ModelMeta))
+    with pytest.raises(PosirError, match="instead of model"):
+        mteb_patches.explain_missing_models(mteb)
+    assert dict(vars(mteb.ModelMeta)) == before
+
+
+def test_a_resolver_that_does_not_fit_leaves_the_others(problems, monkeypatch):
+    monkeypatch.setattr(registry, "plugin_resolvers", lambda: (fail, lambda name, _: name if name == "mine" else None))
+    monkeypatch.setattr(registry, "RESOLVERS", ())
+    models = registry.ModelRegistry(known=1)
+    assert (models["mine"], models["known"], "other" in models) == ("mine", 1, False)
+    assert problems == ["add_model_references: ImportError: mteb moved it"]
+
+
+def test_a_registered_model_that_ran_code_of_its_repository_is_named_with_its_revision(caplog, monkeypatch):
+    meta = SimpleNamespace(name="org/model", revision="5f1b", loader=print)
+    before = mteb_patches.find_repository_code()
+    mteb_patches.say_repository_code(meta, before)
+    assert not caplog.messages
+    monkeypatch.setitem(sys.modules, "transformers_modules.org.model.modeling", ModuleType("modeling"))
+    mteb_patches.say_repository_code(meta, before)
+    (line,) = caplog.messages
+    assert "org/model" in line
+    assert "5f1b" in line
+
+
+def test_a_newer_mteb_than_tested_is_one_line_when_the_tasks_are_first_needed(problems, monkeypatch, capsys):
+    assert Version(version("mteb")) <= Version(NEWEST_TESTED), "test with it, then raise NEWEST_TESTED"
+    assert describe_untested() is None
+    monkeypatch.setattr(failures, "version", lambda _: "99.1")
+    module = ModuleType("mteb.get_tasks")
+    module._TASKS_REGISTRY, module.TASK_LIST = {"Host": dict}, [dict]
+    monkeypatch.setattr(mteb_patches, "replace_everywhere", lambda name, _, after: setattr(module, name, after))
+    mteb_patches.add_tasks(module)
+    assert capsys.readouterr().err == ""
+    assert "PosIR-Mini" in module._TASKS_REGISTRY
+    assert len(module._TASKS_REGISTRY) > 1
+    error = capsys.readouterr().err
+    assert ("99.1" in error, error.count("\n"), problems) == (True, 1, [])

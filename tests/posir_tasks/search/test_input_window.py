@@ -20,8 +20,8 @@ from sentence_transformers import CrossEncoder, MultiVectorEncoder, SentenceTran
 from posir_tasks.embeddings.context import EncodingContext
 from posir_tasks.models.landmarks import LandmarkSettings, add_landmarks
 from posir_tasks.search.dispatch import SearchRequest, find_window
-from posir_tasks.search.input_window import find_truncated
-from posir_tasks.sources.formats.squad_json import read_squad_json
+from posir_tasks.search.input_window import find_read_evidence, select_relevant
+from posir_tasks.sources.formats.question_files import read_squad_json
 from posir_tasks.sources.mini import read_mini
 from posir_tasks.sources.posir import read_domain
 from posir_tasks.sources.repository import LocalRepository
@@ -118,7 +118,6 @@ LOADERS = {
     "late interaction": late_interaction,
     "cross-encoder": cross_encoder,
     "landmarks": lambda folder: landmarks(folder, LandmarkSettings(8)),
-    "landmarks after whole chunks": lambda folder: landmarks(folder, LandmarkSettings(15, whole=True)),
 }
 
 
@@ -148,12 +147,15 @@ def received(model, request, monkeypatch) -> dict[str, list[int]]:
     return values
 
 
+def place_evidence(model, request, evidence):
+    return find_read_evidence(model, request, evidence, select_relevant(request))
+
+
 @pytest.mark.parametrize("loader", LOADERS.values(), ids=LOADERS)
 def test_evidence_is_beyond_the_window_if_the_model_does_not_receive_its_tokens(folder, made, loader, monkeypatch):
     model = loader(folder)
     request = request_of(made)
-    truncated = find_truncated(model, request, made.evidence)
-    assert truncated is not None
+    truncated = place_evidence(model, request, made.evidence)
     assert truncated.counted_with == "tokenizer"
     words = set(model.model.tokenizer.convert_tokens_to_ids(EVIDENCE))
     read = received(model, request, monkeypatch)
@@ -163,16 +165,15 @@ def test_evidence_is_beyond_the_window_if_the_model_does_not_receive_its_tokens(
         known = len(words & set(read[prefix + text.strip()]))
         expected.append(0 if known == len(words) else 1 if known else 2)
     assert set(expected) == {0, 1, 2}
-    assert truncated.beyond.tolist() == expected
-    assert truncated.window == (40 if isinstance(model, MultiVectorWrapper) else 64)
+    assert (truncated.twelfths.clip(11) - 11).tolist() == expected
+    assert truncated.read.tokens == (40 if isinstance(model, MultiVectorWrapper) else 64)
 
 
 def test_real_evidence_is_beyond_the_window_of_minilm_if_its_tokens_are():
     data = read_mini()
     model = SentenceTransformerEncoderWrapper(SentenceTransformer(str(get_model_path()), device="cpu"))
-    truncated = find_truncated(model, request_of(data), data.evidence)
-    assert truncated is not None
-    assert (truncated.window, truncated.counted_with) == (256, "tokenizer")
+    truncated = place_evidence(model, request_of(data), data.evidence)
+    assert (truncated.read.tokens, truncated.counted_with) == (256, "tokenizer")
     texts = dict(zip(data.corpus["id"][:], data.corpus["text"][:], strict=True))
     spans = list(zip(data.evidence.document_ids, data.evidence.starts, data.evidence.ends, strict=True))
     tokenize = model.model.tokenizer
@@ -180,7 +181,10 @@ def test_real_evidence_is_beyond_the_window_of_minilm_if_its_tokens_are():
         name, start, end = spans[row]
         before, until = (len(tokenize(texts[name][:place]).input_ids) - 2 for place in (start, end))
         # Two of the 256 tokens are [CLS] and [SEP].
-        assert truncated.beyond[row] == (2 if before >= 254 else 1 if until > 254 else 0)
+        twelfth = int(6 * (before + until) / min(254, len(tokenize(texts[name]).input_ids) - 2))
+        expected = 13 if before >= 254 else 12 if until > 254 else twelfth
+        # Whole texts are measured in characters, and a span may begin within a token.
+        assert abs(truncated.twelfths[row] - expected) <= (expected < 12)
 
 
 def test_only_documents_that_may_be_longer_than_the_window_are_tokenized(folder, monkeypatch):
@@ -200,8 +204,7 @@ def test_only_documents_that_may_be_longer_than_the_window_are_tokenized(folder,
             return getattr(tokenizer, name)
 
     monkeypatch.setattr(type(model.model), "tokenizer", property(lambda _: Recording()))
-    truncated = find_truncated(model, request_of(data), data.evidence)
-    assert truncated is not None
+    truncated = place_evidence(model, request_of(data), data.evidence)
     assert truncated.counted_with == "tokenizer"
     # One text shows that the tokens are the model's.
     assert tokenized == [1, 3]
@@ -242,10 +245,9 @@ UNCOUNTED = {
 
 @pytest.mark.parametrize("loader", UNCOUNTED.values(), ids=UNCOUNTED)
 def test_what_the_tokenizer_cannot_count_is_an_estimate(folder, made, loader):
-    truncated = find_truncated(loader(folder), request_of(made), made.evidence)
-    assert truncated is not None
+    truncated = place_evidence(loader(folder), request_of(made), made.evidence)
     assert truncated.counted_with == "estimate"
-    assert truncated.beyond.tolist() == made.evidence.estimate_beyond(64).tolist()
+    assert truncated.twelfths.tolist() == made.evidence.estimate_twelfths(truncated.read).tolist()
 
 
 def test_spans_of_documents_in_another_language_give_a_rough_estimate(folder, made):
@@ -253,8 +255,7 @@ def test_spans_of_documents_in_another_language_give_a_rough_estimate(folder, ma
     request = request_of(made)
     context = replace(request.context, task_metadata=metadata, hf_subset=metadata.hf_subsets[0])
     evidence = replace(made.evidence, characters=made.evidence.characters + 1)
-    truncated = find_truncated(dense(folder), replace(request, context=context), evidence)
-    assert truncated is not None
+    truncated = place_evidence(dense(folder), replace(request, context=context), evidence)
     assert truncated.counted_with == "rough_estimate"
 
 
@@ -279,7 +280,6 @@ def test_truncation_of_xquad_by_minilm(squad_data, tmp_path, code, language, est
     imported(read_squad_json([squad_data / f"xquad.{code}.json"]), tmp_path, language=language)
     data = read_domain(LocalRepository(tmp_path), language, language, "sports")
     model = SentenceTransformerEncoderWrapper(SentenceTransformer(str(get_model_path()), device="cpu"))
-    truncated = find_truncated(model, request_of(data), data.evidence)
-    assert truncated is not None
-    values = [data.evidence.estimate_beyond(256), truncated.beyond]
-    assert [round(100 * float(np.mean(beyond > 0)), 1) for beyond in values] == [estimated, counted]
+    truncated = place_evidence(model, request_of(data), data.evidence)
+    values = [data.evidence.estimate_twelfths(truncated.read), truncated.twelfths]
+    assert [round(100 * float(np.mean(twelfths > 11)), 1) for twelfths in values] == [estimated, counted]

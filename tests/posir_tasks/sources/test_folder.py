@@ -1,9 +1,12 @@
 """Resolving a folder: the data, a part of it, or neither."""
 
+from pathlib import Path
+
 import pytest
 
 from posir_tasks.errors import PosirError
 from posir_tasks.sources.folder import resolve_folder
+from posir_tasks.sources.opening import open_data
 from tests.support.datasets import posir_tables, write_domain
 
 
@@ -29,3 +32,11 @@ def test_a_path_without_data_is_refused(tmp_path):
     for name in ("none", "empty", "file"):
         with pytest.raises(PosirError, match=r"in the PosIR layout, <language>/<domain>/"):
             resolve_folder(tmp_path / name)
+
+
+def test_the_card_of_a_dataset_is_no_text_of_it(tmp_path: Path):
+    (tmp_path / "README.md").write_text("---\nlicense: mit\n---\nTexts on mills.")
+    (tmp_path / "data").mkdir()
+    assert len(open_data(tmp_path).rows) == 1
+    (tmp_path / "data" / "train.jsonl").write_text('{"text": "The mill burned down."}\n')
+    assert [row["text"] for row in open_data(tmp_path).rows] == ["The mill burned down."]

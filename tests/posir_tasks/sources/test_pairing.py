@@ -9,7 +9,7 @@ import pytest
 
 from posir_tasks.errors import DataError
 from posir_tasks.sources.formats.passages import Passage, PassageQuestion
-from posir_tasks.sources.formats.squad_json import read_squad_json
+from posir_tasks.sources.formats.question_files import read_squad_json
 from posir_tasks.sources.pairing import PairAgreement, correlate_lengths, match_texts
 from posir_tasks.sources.posir import inspect_domain, read_domain
 from posir_tasks.sources.repository import HubRepository, LocalRepository

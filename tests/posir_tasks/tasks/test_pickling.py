@@ -33,6 +33,7 @@ def test_every_task_is_pickled(task):
     assert vars(after).keys() == vars(before).keys()
 
 
+@pytest.mark.slow
 def test_tasks_and_errors_pass_to_and_from_a_new_process(posir_folder, monkeypatch):
     write_domain(posir_folder, posir_tables(), language="pes-Arab")
     monkeypatch.setenv("POSIR_DATA", str(posir_folder.parent))

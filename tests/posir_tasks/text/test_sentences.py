@@ -5,10 +5,11 @@ from hypothesis import strategies as st
 
 from posir_tasks.text.sentences import find_sentences
 
-WHITE_SPACE = st.text(st.sampled_from("AB. !?ab\u3000\u2009\u00a0\n\té日。"), max_size=14)
+WHITE_SPACE = st.text(st.sampled_from("AB. !?ab\u3000\u2009\u00a0\n\té日。ก\u0e35།។"), max_size=14)
 
 
 @given(st.one_of(WHITE_SPACE, st.text(max_size=30)), st.sampled_from(["en", "de", "ja", "th", "xx"]))
+@example("กขค " * 30, "th")
 @example("!? B\u3000.\u3000 !?", "en")
 def test_sentences_are_in_order_and_lose_nothing_but_white_space(text, language):
     sentences = find_sentences(text, language)
@@ -20,3 +21,11 @@ def test_sentences_are_in_order_and_lose_nothing_but_white_space(text, language)
 def test_a_wide_space_ends_no_offset():
     text = "Ada met B.\u3000Cole. They left."
     assert [text[start:end].strip() for start, end in find_sentences(text, "en")][-1] == "They left."
+
+
+def test_thai_is_divided_at_spaces_but_not_around_numbers_and_abbreviations():
+    clause = "ประเทศไทยมีขนาดใหญ่เป็นอันดับที่ 50 ของโลก ตั้งแต่ปี พ.ศ. 2482"
+    text = f"{clause} {clause}"
+    sentences = [span.of(text) for span in find_sentences(text, "tha-Thai")]
+    assert 2 <= len(sentences) < len(text.split())
+    assert not any(sentence.startswith("ศ.") for sentence in sentences)

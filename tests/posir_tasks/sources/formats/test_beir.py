@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 
 from posir_tasks.errors import DataError
-from posir_tasks.sources.formats.beir import read_beir
-from posir_tasks.sources.formats.options import ReadOptions
+from posir_tasks.sources.formats.folders import read_beir
+from posir_tasks.sources.formats.passages import ReadOptions
 from posir_tasks.sources.questions import collect_questions
 from tests.support.datasets import imported, read_back
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from posir_inspect.chunk_scoring import read_excerpts
+from posir_score.chunk_scoring import read_excerpts
 from posir_tasks.errors import DataError
 from posir_tasks.sources.opening import open_data
 

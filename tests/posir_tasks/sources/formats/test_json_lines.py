@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from posir_tasks.errors import DataError
-from posir_tasks.sources.formats.json_lines import read_json_lines
+from posir_tasks.sources.formats.question_files import read_json_lines
 from tests.support.datasets import imported, read_back
 
 TEXT = "Zoë 👩‍🚀 flew in 1999. She came back in 2001."
@@ -94,9 +94,9 @@ def test_an_unusable_question_is_skipped_and_named_by_its_line(tmp_path, case):
 
 
 REFUSED = {
-    "not JSON": ("{'context': 1}", "line 2: Expecting property name"),
+    "not JSON": ("{'context': 1}", "line 2: is not readable JSON in UTF-8 (JSONDecodeError: Expecting property name"),
     "a list": ("[]", "line 2: must be a valid dictionary, not list"),
-    "several lines": ('{\n"context": "a"}', "line 2: Expecting property name"),
+    "several lines": ('{\n"context": "a"}', "line 2: is not readable JSON in UTF-8 (JSONDecodeError: Expecting property name"),
     "no context": ({"question": "Who?", "answer": "Zoë"}, "line 2: 'context' is missing"),
     "context is a list": ({"context": ["a"]}, "line 2: 'context' must be a valid string, not list"),
     "question is a number": (record(question=1), "line 2: 'question' must be a valid string, not int"),
@@ -106,7 +106,7 @@ REFUSED = {
         '{"context": "\\udc00"}',
         r"line 2: 'context' is not valid: 'utf-8' codec can't encode character '\udc00'",
     ),
-    "endless nesting": ("[" * 100_000, "line 2: maximum recursion"),
+    "endless nesting": ("[" * 100_000, "line 2: is nested more than 64 deep"),
 }
 
 

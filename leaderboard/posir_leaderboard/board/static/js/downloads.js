@@ -54,8 +54,9 @@
     });
   };
 
-  // A spreadsheet would run a text that starts like this as a formula.
-  const escapeFormula = (text) => (/^[=+\-@\t\r]/.test(text) ? `'${text}` : text);
+  // A spreadsheet would run a text that starts like this as a formula; the same rule as in posir_tasks/display/tables.py.
+  const formula = /^(?![-+]\d*\.?\d+(?:[eE][-+]?\d+)?$)[=+@\t\r\n\-\uff1d\uff0b\uff20\uff0d]/;
+  const escapeFormula = (text) => (formula.test(text) ? `'${text}` : text);
 
   function cell(value) {
     if (!board.known(value)) return "";

@@ -104,6 +104,7 @@
       row.origin ? el("span", { class: "mark" }, row.origin) : null,
       row.partial ? el("span", { class: "mark partial" }, `partial: ${row.partial}`) : null,
       row.other_data ? el("span", { class: "mark partial" }, row.other_data) : null,
+      row.standing ? el("span", { class: "mark" }, row.standing) : null,
       el(
         "span",
         { class: "meta" },
@@ -233,6 +234,7 @@
         score_key: board.scoreKey(length),
         partial: view.partial[at],
         other_data: view.other_data[at],
+        standing: view.standing[at],
         approximate: view.approximate[at],
         change: board.known(row.q1) && board.known(row.q4) ? row.q4 - row.q1 : null,
         effect: row.start_to_end ?? row.start_to_end_unweighted,

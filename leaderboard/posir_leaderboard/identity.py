@@ -1,0 +1,134 @@
+"""Whether a submitted model and revision exist, how the name is spelled, and what the registry or the Hub says of the model.
+
+A submitter's file can name any model and describe it in any way, so nothing in it is shown: a model that mteb registers in that
+revision is what mteb's registry says; every other is looked up on the Hub.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import HfApi, constants
+from huggingface_hub.errors import (
+    GatedRepoError,
+    HfHubHTTPError,
+    HFValidationError,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
+from pydantic_core import to_jsonable_python
+
+from posir_leaderboard.hub import CONNECTION_ERRORS
+from posir_tasks.digests import digest
+from posir_tasks.display.wording import sanitized
+from posir_tasks.errors import summarize_error
+from posir_tasks.files import atomic_write
+from posir_tasks.gate import GateError, read_json
+from posir_tasks.host.private_names import MODEL_REGISTRY
+from posir_tasks.models.hub import TIMEOUT, find_hub_problem, is_downloaded
+
+#: What mteb's registry says of a model.
+FIELDS = ("model_type", "n_parameters", "max_tokens", "embed_dim", "open_weights", "license", "reference")
+#: What a request raises that the Hub does not answer.
+UNANSWERED: tuple[type[Exception], ...] = (HfHubHTTPError, *CONNECTION_ERRORS)
+#: Where the name of a model on the Hub ends, and a variant of posir or of mteb's registry begins.
+VARIANT = re.compile(r"[+ (=,]")
+
+
+@dataclass(frozen=True)
+class Identity:
+    """The facts about a model in a revision that come from others than its submitter."""
+
+    problem: str = ""
+    """The reason why its results are refused; empty if they are not."""
+    unchecked: str = ""
+    """The reason why it could not be looked up; empty if it was."""
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    """Its description in the form of mteb's `model_meta.json`; empty if unknown."""
+
+
+def identify_models(models: Iterable[tuple[str, str]], cache: Path) -> dict[tuple[str, str], Identity]:
+    """Return what is known of models, each a name and a revision.
+
+    The Hub is asked once for each; its answers are cached, since a commit does not change. While it does not answer, only the
+    cache is used.
+
+    Args:
+        models: Names and revisions.
+        cache: Folder of the answers.
+    """
+    registered = MODEL_REGISTRY.resolve()
+    spellings = {name.casefold(): name for name in registered}
+    identities: dict[tuple[str, str], Identity] = {}
+    hub_problem: str | None = None
+    asked = False
+    for name, revision in dict.fromkeys(models):
+        spelled = spellings.get(name.casefold())
+        identity = _identify_registered(name, revision, dict.__getitem__(registered, spelled)) if spelled else None
+        file = cache / f"{digest(name, revision).hex()}.json"
+        if identity is None:
+            identity = _read_answer(file)
+        if identity is None:
+            hub_problem, asked = (hub_problem, True) if asked else (find_hub_problem(), True)
+            identity = Identity(unchecked=hub_problem) if hub_problem else _ask_hub(name, revision)
+            if identity.meta:
+                with atomic_write(file) as part:
+                    part.write_text(json.dumps(identity.meta), encoding="utf-8")
+        identities[name, revision] = identity
+    return identities
+
+
+def _identify_registered(name: str, revision: str, meta: Any) -> Identity | None:
+    """Return what mteb's registry says of a model; None if the Hub decides, as of another revision of a model with weights."""
+    if meta.name != name:
+        return Identity(f"is spelled {meta.name} in mteb's registry; submit the results under that name")
+    if meta.revision != revision:
+        if is_downloaded(meta):
+            return None
+        return Identity(
+            f"is registered with mteb in the revision {meta.revision}, not {sanitized(revision)}, and is not on the Hub"
+        )
+    described = {key: getattr(meta, key, None) for key in FIELDS}
+    return Identity(meta=to_jsonable_python(described, fallback=str))
+
+
+def _read_answer(file: Path) -> Identity | None:
+    try:
+        meta = read_json(file)
+    except GateError:
+        return None
+    return Identity(meta=meta) if isinstance(meta, dict) and meta else None
+
+
+def _ask_hub(name: str, revision: str) -> Identity:
+    """Look a model up on the Hub."""
+    repository = VARIANT.split(name, maxsplit=1)[0]
+    try:
+        info = HfApi(library_name="posir").model_info(repository, revision=revision, timeout=TIMEOUT)
+    except GatedRepoError:
+        return Identity(meta={"open_weights": False, "reference": f"{constants.ENDPOINT}/{repository}"})
+    except RevisionNotFoundError:
+        return Identity(f"exists on the Hub, but not in the revision {sanitized(revision)}")
+    except (RepositoryNotFoundError, HFValidationError):
+        return Identity("is neither registered with mteb nor a public model on the Hub")
+    except UNANSWERED as error:
+        return Identity(unchecked=f"{constants.ENDPOINT} did not answer: {sanitized(summarize_error(error), 200)}")
+    if info.id != repository:
+        return Identity(f"is spelled {sanitized(info.id)} on the Hub; submit the results under that name")
+    if info.sha != revision:
+        return Identity(
+            f"is of the revision {sanitized(revision)}, which is no commit; run the model with --model-revision {info.sha}"
+        )
+    return Identity(
+        meta={
+            "n_parameters": info.safetensors.total if info.safetensors else None,
+            "open_weights": True,
+            "license": info.card_data.get("license") if info.card_data else None,
+            "reference": f"https://huggingface.co/{repository}",
+        }
+    )

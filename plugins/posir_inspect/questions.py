@@ -1,0 +1,292 @@
+"""Pseudo-questions: sentences of the texts as questions about the text that they are from, at controlled positions.
+
+The inverse cloze task of Lee et al. 2019 (arXiv 1906.00300, section 4), with two differences. There, the sentence is mostly
+removed from the text (in 90 % of the cases), so that what surrounds it is to be found; here it is kept, because it is the
+evidence whose position is controlled. And it is asked in several ways: verbatim, which flatters every model that recognizes a
+text's own words, by its rarest words alone, and, if there is a model that writes them, in other words (`other_words`).
+
+The sentences of a text share its topic and its words, so an unread sentence can lead to its text: BM25 over the part of the
+texts that is read says how far words alone go.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, ClassVar
+
+import numpy as np
+from datasets import Dataset
+from mteb.timing import TimingStack
+
+from posir_data.texts import TextCollection
+from posir_tasks.digests import digest
+from posir_tasks.embeddings.context import EncodingContext
+from posir_tasks.evidence import TWELFTHS, Evidence, Integers
+from posir_tasks.language_codes import suggest_codes
+from posir_tasks.language_models.other_words import MAX_WORDS, MIN_WORDS, QuestionWriter, WritingRequest, count_texts, normalize
+from posir_tasks.languages import PIVOT
+from posir_tasks.models.names import legible_name
+from posir_tasks.profile import DEPTH, NDCG_AT_10, rank_columns
+from posir_tasks.read_part import ReadPart
+from posir_tasks.schemes import RelativePositions
+from posir_tasks.search.dispatch import SearchRequest
+from posir_tasks.search.first_stage import load_first_stage
+from posir_tasks.sources.data import PositionData
+from posir_tasks.sources.repository import LOCAL
+from posir_tasks.tasks.base import PositionTask
+from posir_tasks.tasks.metadata import SPLIT, build_metadata
+from posir_tasks.text.scripts import is_unspaced
+from posir_tasks.text.sentences import find_sentences
+from posir_tasks.text.spans import Span
+from posir_tasks.text.words import TERM, find_terms
+
+#: Equal parts of a text in each of which a sentence is asked about.
+PARTS = 10
+#: Share of a sentence's words that its keywords are, and the fewest of them.
+KEYWORD_SHARE, MIN_KEYWORDS = 0.5, 3
+SEED = 14
+
+
+class Wording(StrEnum):
+    """The wording in which a sentence is asked about."""
+
+    VERBATIM = "verbatim"
+    """The sentence as it is."""
+    RAREST_WORDS = "rarest-words"
+    """The half of its words that the fewest texts have, in their order."""
+    OTHER_WORDS = "other-words"
+    """A question by an embedder or a language model that has none of its words; not about every sentence."""
+
+
+#: The wordings that need no model.
+WITHOUT_MODEL = (Wording.VERBATIM, Wording.RAREST_WORDS)
+
+
+@dataclass(frozen=True)
+class PseudoQuestion:
+    """A sentence that is asked about."""
+
+    id: str
+    document: str
+    """Id of its text."""
+    sentence: Span
+    wordings: Mapping[Wording, str]
+    """The question in each wording that it has."""
+
+
+@dataclass(frozen=True)
+class QuestionSet:
+    """The pseudo-questions about some texts."""
+
+    documents: Mapping[str, str]
+    """Texts by id."""
+    tokens: Mapping[str, int]
+    """Length of each text in tokens, by its id."""
+    questions: tuple[PseudoQuestion, ...]
+    languages: Mapping[str, str]
+    """Language of each text, by its id."""
+
+    def first(self, texts: int) -> QuestionSet:
+        """Return the first texts and the questions about them."""
+        names = list(self.documents)[:texts]
+        kept = set(names)
+        return QuestionSet(
+            {name: self.documents[name] for name in names},
+            {name: self.tokens[name] for name in names},
+            tuple(question for question in self.questions if question.document in kept),
+            {name: self.languages[name] for name in names},
+        )
+
+    def asked_in(self, wording: Wording) -> tuple[PseudoQuestion, ...]:
+        """Return the questions that have a wording."""
+        return tuple(question for question in self.questions if wording in question.wordings)
+
+    def write_in_other_words(self, writer: QuestionWriter) -> QuestionSet:
+        """Return the questions in other words, too, where there are any."""
+        requests = [
+            WritingRequest(
+                question.sentence.of(self.documents[question.document]),
+                (self.documents[question.document],),
+                self.languages[question.document],
+            )
+            for question in self.questions
+        ]
+        questions = (
+            replace(question, wordings={**question.wordings, Wording.OTHER_WORDS: text}) if text else question
+            for question, text in zip(self.questions, writer.write(requests), strict=True)
+        )
+        return replace(self, questions=tuple(questions))
+
+    def build_data(self, wording: Wording) -> PositionData:
+        """Return the questions that have a wording as data of a position task."""
+        questions = self.asked_in(wording)
+        documents = [question.document for question in questions]
+        spans = np.array([question.sentence for question in questions], np.int64).reshape(-1, 2)
+        return PositionData(
+            corpus=Dataset.from_dict({"id": list(self.documents), "text": list(self.documents.values())}),
+            queries=Dataset.from_dict(
+                {
+                    "id": [question.id for question in questions],
+                    "text": [question.wordings[wording] for question in questions],
+                }
+            ),
+            evidence=Evidence(
+                query_ids=[question.id for question in questions],
+                document_ids=documents,
+                starts=spans[:, 0],
+                ends=spans[:, 1],
+                characters=np.array([len(self.documents[name]) for name in documents], np.int64),
+                tokens=np.array([self.tokens[name] for name in documents], np.int64),
+            ),
+            revision="pseudo-questions",
+        )
+
+
+def ask_questions(collection: TextCollection, tokens: Sequence[int]) -> QuestionSet:
+    """Make pseudo-questions, one in each tenth of every text that has a suitable sentence there.
+
+    A sentence is asked about if it has 5 to 80 words and is in no other place of the texts. Of several sentences with their
+    midpoint in the same tenth of a text, one is drawn at random, with a fixed seed.
+
+    Args:
+        collection: The texts.
+        tokens: Length of each text in tokens.
+    """
+    names = [f"d{number}" for number in range(len(collection.texts))]
+    documents = {name: text.text for name, text in zip(names, collection.texts, strict=True)}
+    sentences = {name: find_sentences(text.text, text.language) for name, text in zip(names, collection.texts, strict=True)}
+    repeated = Counter(normalize(span.of(documents[name])) for name, spans in sentences.items() for span in spans)
+    frequencies = count_texts(documents.values())
+    questions = [
+        PseudoQuestion(f"{name}-{part}", name, sentence, build_wordings(sentence.of(documents[name]), frequencies))
+        for number, (name, spans) in enumerate(sentences.items())
+        for part, sentence in draw_sentences(
+            documents[name],
+            [span for span in spans if repeated[normalize(span.of(documents[name]))] == 1],
+            random.Random(f"{SEED} {number}"),
+        )
+    ]
+    languages = {name: text.language for name, text in zip(names, collection.texts, strict=True)}
+    return QuestionSet(documents, dict(zip(names, tokens, strict=True)), tuple(questions), languages)
+
+
+def draw_sentences(text: str, sentences: Sequence[Span], rng: random.Random) -> Iterator[tuple[int, Span]]:
+    """Yield a sentence of suitable length for each tenth of a text, where there is one."""
+    suitable: dict[int, list[Span]] = {}
+    for sentence in sentences:
+        if MIN_WORDS <= len(find_terms(sentence.of(text))) <= MAX_WORDS:
+            # Tenths are closed to the right, as the position bins are.
+            suitable.setdefault(max(0, math.ceil(sentence.middle / len(text) * PARTS) - 1), []).append(sentence)
+    for part in range(PARTS):
+        if part in suitable:
+            yield part, rng.choice(suitable[part])
+
+
+def build_wordings(sentence: str, frequencies: Mapping[str, int]) -> dict[Wording, str]:
+    """Return a question as it is worded without a model.
+
+    `frequencies` are the numbers of texts that have each word, in lower case.
+    """
+    return {Wording.VERBATIM: sentence, Wording.RAREST_WORDS: keep_rarest_words(sentence, frequencies)}
+
+
+def keep_rarest_words(sentence: str, frequencies: Mapping[str, int]) -> str:
+    """Return the half of a sentence's words, at least three, that the fewest texts have; of equally rare ones the longest."""
+    words = TERM.findall(sentence)
+    count = max(MIN_KEYWORDS, math.ceil(KEYWORD_SHARE * len(words)))
+    rarest = sorted(range(len(words)), key=lambda row: (frequencies.get(words[row].casefold(), 0), -len(words[row]), row))
+    kept = [words[row] for row in sorted(rarest[:count])]
+    return "".join(kept) if is_unspaced(sentence) else " ".join(kept)
+
+
+class PseudoQuestionTask(PositionTask):
+    """Pseudo-questions about the texts of a user."""
+
+    scheme = RelativePositions(bins=PARTS)
+    data: ClassVar[PositionData]
+
+    def read_subset(self, subset: str) -> PositionData:  # noqa: ARG002
+        """Return the questions."""
+        return self.data
+
+
+def build_question_task(source: str, language: str, questions: QuestionSet, wording: Wording) -> PseudoQuestionTask:
+    """Return the task of the questions in one wording, named after the source of the texts; the language is as in `en`."""
+    name = f"Inspect-{legible_name(source)}-{wording}"
+    asked = [content for question in questions.asked_in(wording) for content in (question.id, question.wordings[wording])]
+    metadata = build_metadata(
+        name,
+        dataset=source,
+        revision=f"{LOCAL}-{digest(*questions.documents.values(), *asked).hex()}",
+        languages=[next(iter(suggest_codes(language)), PIVOT.code)],
+        description="Pseudo-questions: sentences of texts, to be found by position (Lee et al. 2019, arXiv 1906.00300).",
+    )
+    attributes: dict[str, Any] = {"metadata": metadata, "data": questions.build_data(wording), "__module__": __name__}
+    task: PseudoQuestionTask = type(name, (PseudoQuestionTask,), attributes)()
+    return task
+
+
+@dataclass(frozen=True)
+class WordBaseline:
+    """nDCG@10 of questions without the model."""
+
+    shared_words: float
+    """Score of BM25; of questions about unread sentences, with the part of each text that is read."""
+    chance: float
+    """Expected if texts are ranked at random."""
+
+
+def measure_unread_baseline(task: PseudoQuestionTask, part: ReadPart) -> WordBaseline | None:
+    """Search for the texts of unread sentences in what is read of all texts; None if all is read, or it is unknown what.
+
+    Args:
+        task: The questions in one wording.
+        part: The part that the model reads; a character's place in tokens is its share of the text.
+    """
+    data = task.data
+    beyond = np.flatnonzero(data.evidence.estimate_twelfths(part) >= TWELFTHS)
+    if not len(beyond):
+        return None
+    names, texts = data.corpus["id"][:], data.corpus["text"][:]
+    tokens = dict(zip(data.evidence.document_ids, data.evidence.tokens.tolist(), strict=True))
+    read = [_select_read(text, tokens.get(name, 0), part) for name, text in zip(names, texts, strict=True)]
+    return _search_words(task, read, beyond)
+
+
+def _select_read(text: str, tokens: int, part: ReadPart) -> str:
+    """Return what is read of a text of so many tokens."""
+    size = max(tokens, part.tokens or 0, 1)
+    tail = len(text) * part.tokens_at_end // size
+    head = len(text) * ((part.tokens or 0) - part.tokens_at_end) // size
+    return f"{text[:head]} {text[max(head, len(text) - tail) :]}"
+
+
+def measure_word_baseline(task: PseudoQuestionTask) -> WordBaseline:
+    """Search for the texts of all questions of a task by their words alone."""
+    return _search_words(task, task.data.corpus["text"][:], np.arange(len(task.data.queries)))
+
+
+def _search_words(task: PseudoQuestionTask, texts: Sequence[str], rows: Integers) -> WordBaseline:
+    """Search for the texts of some questions, shape (n,), with BM25 in texts, or parts of them, in the order of the corpus."""
+    data, names = task.data, task.data.corpus["id"][:]
+    (subset,) = task.metadata.hf_subsets_to_langscripts
+    queries = data.queries.select(rows)
+    positives = data.evidence.positives()
+    request = SearchRequest(
+        corpus=Dataset.from_dict({"id": names, "text": texts}),
+        queries=queries,
+        positives=positives,
+        top_ranked=None,
+        top_k=DEPTH,
+        context=EncodingContext(task.metadata, SPLIT, subset),
+        timer=TimingStack(),
+    )
+    hits = load_first_stage(request).top_ranked
+    ranks = [hits[query].index(positives[query]) + 1 if positives[query] in hits[query] else 0 for query in queries["id"][:]]
+    chance = float(NDCG_AT_10[: min(DEPTH, len(names))].sum()) / len(names)
+    return WordBaseline(float(NDCG_AT_10[rank_columns(np.array(ranks, np.int64))].mean()), chance)

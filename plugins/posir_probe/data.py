@@ -1,0 +1,304 @@
+"""The texts that probes measure: documents, most with questions about them, and where they come from."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from random import Random
+
+from posir_data.texts import select_texts
+from posir_tasks.embeddings.encoding import Encoder
+from posir_tasks.interventions import NO_SPAN
+from posir_tasks.sources.data import PositionData
+from posir_tasks.sources.formats.passages import Passage, SkippedText
+from posir_tasks.sources.opening import DataReference, Dataset, Subset, open_data
+from posir_tasks.sources.repository import combine_revisions
+from posir_tasks.text.sentences import UNKNOWN_LANGUAGE, find_at_periods, find_sentences, split_at_periods
+from posir_tasks.text.spans import Span
+from posir_tasks.text.tokenizer import EstimatedTokenizer, Tokenizer
+from posir_tasks.text.words import count_words
+from posir_tasks.tokens import estimate_tokens
+
+#: Fewest words of a text that probes cut into parts.
+FEWEST_WORDS = 10
+TOO_SHORT = f"fewer than {FEWEST_WORDS} words"
+NO_EVIDENCE = "no evidence span"
+NO_END = "the data has where an answer starts, not where it ends"
+
+
+@dataclass(frozen=True)
+class ProbeQuestion:
+    """A question, and the span of its evidence in a document."""
+
+    text: str
+    document: str
+    """Id of the document."""
+    span: Span
+    """`NO_SPAN` if it is unknown."""
+    start: int | None = None
+    """First character of the evidence if the data does not have its end, as SQuAD-PosQ."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Documents that a random sample is drawn from, and the seed.
+
+    The defaults are those of the code of PosQ (arXiv 2505.13950, A.4): the texts in order, shuffled with seed 1. For its
+    table 4 that code takes texts of more than 100 and fewer than 512 words (SQuAD v2), or of 200 and 500 (FineWeb-Edu),
+    counted between spaces.
+    """
+
+    seed: int = 1
+    words: tuple[int, int] | None = None
+    """More than the first and fewer than the second number of words are between the spaces of a text; None for any."""
+    tokens: int = 0
+    """Fewest tokens of a document, as the data states them, or else estimated from bytes."""
+
+    def accepts(self, text: str, tokens: int | None) -> bool:
+        """Return whether a document may be drawn; `tokens` are those that the data states, None if it does not."""
+        words = len(text.split(" "))
+        return (self.words is None or self.words[0] < words < self.words[1]) and (
+            not self.tokens or (tokens if tokens is not None else estimate_tokens(text)) >= self.tokens
+        )
+
+    def __str__(self) -> str:
+        words = f", more than {self.words[0]} and fewer than {self.words[1]} words" if self.words else ""
+        return f"seed {self.seed}{words}{f', at least {self.tokens} tokens' if self.tokens else ''}"
+
+
+@dataclass(frozen=True)
+class Needle:
+    """A sentence of a document, a question about it, and sentences of other documents that are nearly its meaning."""
+
+    document: str
+    """Id of the document."""
+    question: str
+    sentence: str
+    rest: tuple[str, ...]
+    """The document's other sentences, in order."""
+    near_misses: tuple[str, ...]
+    """The most similar first."""
+
+
+#: Any document.
+ANY = Selection()
+
+
+@dataclass(frozen=True)
+class ProbeData:
+    """Documents, and questions about them if there are any."""
+
+    documents: Mapping[str, str]
+    """Text by id."""
+    questions: tuple[ProbeQuestion, ...] = ()
+    distractors: Mapping[str, str] = field(default_factory=dict)
+    """The other documents of the corpus, text by id: they are searched, but not measured."""
+    tokens: Mapping[str, int] = field(default_factory=dict)
+    """Length of documents in tokens by id, where the data states it."""
+    language: str = UNKNOWN_LANGUAGE
+    """Language of the documents, such as `eng-Latn`."""
+    split_at_periods: bool = False
+    """Whether sentences are those of the code of Bias Learning, and not those of the language."""
+    tokenizer: Tokenizer = field(default_factory=EstimatedTokenizer)
+    """Tokenizer of the model, where it has one here: what probes count as tokens."""
+    translations: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """The documents in every language that all of them have, text by id, by language; empty where the data is of one."""
+    room: int | None = None
+    """Most of its tokens that fit the model's window, with the prompt; None if that is unknown."""
+    encoder: Encoder | None = None
+    """The model, for probes of its inside."""
+    needles: tuple[Needle, ...] = ()
+    """Needles in documents, where there is a model that writes questions about them."""
+
+    @classmethod
+    def from_texts(cls, texts: Iterable[str], language: str = UNKNOWN_LANGUAGE) -> ProbeData:
+        """Return texts without questions, named by their number."""
+        return cls({str(number): text for number, text in enumerate(texts)}, language=language)
+
+    def find_sentences(self, text: str) -> list[Span]:
+        """Return where the sentences of a text are."""
+        return find_at_periods(text) if self.split_at_periods else find_sentences(text, self.language)
+
+    def split_sentences(self, text: str) -> list[str]:
+        """Return the sentences of a text; split at periods, with the period that the code appends to each."""
+        return split_at_periods(text) if self.split_at_periods else [span.of(text) for span in self.find_sentences(text)]
+
+    @classmethod
+    def from_position_data(cls, data: PositionData, language: str = UNKNOWN_LANGUAGE) -> ProbeData:
+        """Return the corpus of a task and its questions, with as much of the evidence as the data has."""
+        evidence = data.evidence
+        starts = evidence.starts.tolist() if len(evidence.starts) else [None] * len(evidence)
+        spans = data.place_spans() or [NO_SPAN] * len(evidence)
+        questions = (
+            ProbeQuestion(text, document, span, None if data.has_spans else start)
+            for text, document, span, start in zip(data.queries["text"], evidence.document_ids, spans, starts, strict=True)
+        )
+        return cls(
+            dict(zip(data.corpus["id"], data.corpus["text"], strict=True)),
+            tuple(questions),
+            tokens=dict(zip(evidence.document_ids, evidence.tokens.tolist(), strict=True)) if len(evidence.tokens) else {},
+            language=language,
+        )
+
+    def sample(self, documents: int, selection: Selection = ANY, *, asked_about: bool = True) -> ProbeData:
+        """Return a random sample of documents, in random order, and their questions.
+
+        All other documents are distractors, so that questions are searched in the whole corpus.
+
+        Args:
+            documents: Most documents.
+            selection: Which may be drawn, and the seed.
+            asked_about: Whether only documents with questions are drawn, if there are any.
+        """
+        asked = {question.document for question in self.questions} if asked_about else set()
+        eligible = {
+            name: text
+            for name, text in self.documents.items()
+            if (not asked or name in asked) and selection.accepts(text, self.tokens.get(name))
+        }
+        # Sorted by text, so that neither ids nor their order matter, as in the code of PosQ.
+        drawn = sorted(eligible, key=lambda name: (eligible[name], name))
+        Random(selection.seed).shuffle(drawn)
+        sampled = self._select(drawn[:documents])
+        others = {name: text for name, text in self.documents.items() if name not in sampled.documents}
+        return replace(sampled, distractors={**self.distractors, **others})
+
+    def blocks(self, size: int) -> Iterator[ProbeData]:
+        """Yield the data in blocks of at most `size` documents."""
+        names = list(self.documents)
+        for start in range(0, len(names), size):
+            yield self._select(names[start : start + size])
+
+    def _select(self, names: Iterable[str]) -> ProbeData:
+        documents = {name: self.documents[name] for name in names}
+        questions = tuple(question for question in self.questions if question.document in documents)
+        needles = tuple(needle for needle in self.needles if needle.document in documents)
+        return replace(self, documents=documents, questions=questions, needles=needles, distractors={})
+
+
+def select_long_enough(data: ProbeData) -> tuple[list[tuple[str, str]], Counter[str]]:
+    """Return id and text of the documents that can be cut into parts, and how many were skipped, by reason."""
+    skipped: Counter[str] = Counter()
+    long_enough = []
+    for name, text in data.documents.items():
+        if count_words(text) < FEWEST_WORDS:
+            skipped["empty text" if not text.strip() else TOO_SHORT] += 1
+        else:
+            long_enough.append((name, text))
+    return long_enough, skipped
+
+
+def is_evidence(text: str, span: Span) -> bool:
+    """Return whether a span holds words of a text."""
+    start, end = span
+    return 0 <= start < end <= len(text) and bool(text[start:end].strip())
+
+
+def select_with_evidence(data: ProbeData) -> tuple[list[ProbeQuestion], Counter[str]]:
+    """Return the questions whose evidence is a part of their document, and how many were skipped, by reason."""
+    skipped: Counter[str] = Counter()
+    with_evidence = []
+    for question in data.questions:
+        start, end = question.span
+        text = data.documents[question.document]
+        if not is_evidence(text, question.span):
+            skipped[NO_EVIDENCE if question.start is None else NO_END] += 1
+        elif not (text[:start] + text[end:]).strip():
+            skipped["the evidence is the whole document"] += 1
+        else:
+            with_evidence.append(question)
+    return with_evidence, skipped
+
+
+@dataclass(frozen=True)
+class SubsetData:
+    """The data of a subset, and its revision: a commit of the Hub, or `local-` and a digest."""
+
+    revision: str
+    data: ProbeData
+
+
+@dataclass(frozen=True)
+class SourceSubset:
+    """A part of a source, read on demand."""
+
+    name: str
+    """`language/domain`, or the language of texts without questions."""
+    read: Callable[[], SubsetData]
+    """Reads and checks the data; raises PosirError if it is missing or invalid."""
+
+
+@dataclass(frozen=True)
+class ProbeSource:
+    """Documents, most with questions about them."""
+
+    name: str
+    """A task, or a name that is derived from that of a file or folder."""
+    subsets: tuple[SourceSubset, ...]
+    skipped: tuple[SkippedText, ...] = ()
+    """Texts, files, rows and questions that cannot be used."""
+
+
+def open_probe_source(
+    source: DataReference, *, column: str | None = None, limit: int = 1000, selection: Selection = ANY
+) -> ProbeSource:
+    """Open data by the path of a file or folder, which takes precedence, or the name of a task or of a dataset on the Hub.
+
+    Args:
+        source: What `open_data` takes.
+        column: Column or field with the text, as in `read_texts`.
+        limit: Most texts without questions; other data is sampled later.
+        selection: Which of these are drawn.
+
+    Raises:
+        PosirError: There is no such data, or it cannot be used.
+    """
+    opened = open_data(source, column=column)
+    if not opened.has_questions:
+        return _open_texts(opened, limit, selection)
+    skipped = [item for subset in opened.subsets for item in subset.read().skipped] if opened.in_memory else []
+    return ProbeSource(opened.name, tuple(map(_from_subset, opened.subsets)), tuple(skipped))
+
+
+def read_parallel(source: ProbeSource) -> SubsetData | None:
+    """Return the documents that all languages of a source have under the same domain and id; None if there are none."""
+    texts: dict[str, dict[str, str]] = {}
+    revisions = []
+    for subset in source.subsets:
+        language, _, domain = subset.name.partition("/")
+        read = subset.read()
+        revisions.append(read.revision)
+        named = {f"{domain}/{name}": text for name, text in read.data.documents.items()}
+        texts.setdefault(language, {}).update(named)
+    shared = set.intersection(*map(set, texts.values())) if len(texts) > 1 else set()
+    if not shared:
+        return None
+    translations = {language: {name: texts[language][name] for name in sorted(shared)} for language in sorted(texts)}
+    return SubsetData(combine_revisions(revisions), ProbeData(next(iter(translations.values())), translations=translations))
+
+
+def _from_subset(subset: Subset) -> SourceSubset:
+    def read() -> SubsetData:
+        data = subset.read()
+        return SubsetData(data.revision, ProbeData.from_position_data(data, subset.corpus_language))
+
+    return SourceSubset(subset.name, read)
+
+
+def _open_texts(opened: Dataset, limit: int, selection: Selection) -> ProbeSource:
+    collection = select_texts(opened, limit, partial(_draw, selection))
+    data = ProbeData({text.name: text.text for text in collection.texts}, language=collection.language)
+    texts = SubsetData(opened.find_revision(), data)
+    return ProbeSource(opened.name, (SourceSubset(collection.language, lambda: texts),), collection.skipped)
+
+
+def _draw(selection: Selection, candidates: Iterable[Passage | SkippedText]) -> tuple[int, list[Passage | SkippedText]]:
+    """Return what cannot be read, then the passages that may be drawn, in the order in which `ProbeData.sample` draws."""
+    listed = list(candidates)
+    skipped = [item for item in listed if isinstance(item, SkippedText)]
+    passages = [item for item in listed if isinstance(item, Passage) and selection.accepts(item.text, None)]
+    passages.sort(key=lambda passage: (passage.text, passage.name))
+    Random(selection.seed).shuffle(passages)
+    return len(listed), [*skipped, *passages]

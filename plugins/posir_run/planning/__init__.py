@@ -1,1 +1,0 @@
-"""Estimating the cost of a run before it starts: texts to encode, size of the embeddings, time."""

@@ -1,0 +1,449 @@
+"""Text splitters scored by what a model retrieves of the excerpts that answer questions, and by where these are.
+
+Source: Smith & Troynikov 2024, Evaluating Chunking Strategies for Retrieval (Chroma technical report), and its code. The
+report counts tokens; the code, which is followed, counts characters. Let C be the characters that a question's excerpts share
+with the retrieved chunks, E those of its excerpts and R those of the retrieved chunks, each chunk counted in full. Then recall
+is |C| / |E|, precision is |C| / |R|, and IoU is |C| / (|R| + |E| - |C|). Precision Omega is the precision if just the chunks
+that share or touch an excerpt were retrieved, each character counted once, and parts of excerpts that no chunk has, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+import torch
+from mteb.types import PromptType
+
+from posir_significance.decision import CHANGE_LEVEL, Margins, decide_change
+from posir_significance.intervals import estimate_difference
+from posir_significance.observations import Floats
+from posir_significance.position_effect import FEWEST_DOCUMENTS
+from posir_significance.sentences import format_level, label_change
+from posir_tasks.display.numbers import format_points
+from posir_tasks.display.progress import track
+from posir_tasks.embeddings.encoding import EmbeddingMemory, ModelEncoder
+from posir_tasks.errors import DataError
+from posir_tasks.estimates import Estimate
+from posir_tasks.evidence import Integers
+from posir_tasks.search.dense import split_queries
+from posir_tasks.sources.formats.passages import Passage, SkippedQuestion
+from posir_tasks.sources.opening import Dataset
+from posir_tasks.sources.spans import find_span
+from posir_tasks.text.spans import Span, find_third
+from posir_tasks.text.splitters import DividedText, TextSplitter
+from posir_tasks.text.tokenizer import Tokenizer
+
+#: The scores, in the order in which they are shown.
+SCORES = ("iou", "recall", "precision", "precision_omega")
+THIRDS = ("first third", "second third", "last third")
+DIVIDED = "divided between chunks"
+#: Most documents that have rows of their own.
+MAX_DOCUMENTS = 20
+#: Document of a chunk that is in none.
+NOWHERE = -1
+
+
+class Place(StrEnum):
+    """The text in which an excerpt has a position."""
+
+    DOCUMENT = "document"
+    CHUNK = "chunk"
+    """The chunk that has the most of it."""
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """A span of a document that answers a question."""
+
+    document: int
+    span: Span
+
+
+@dataclass(frozen=True, eq=False)
+class ChunkPlaces:
+    """The places of n chunks."""
+
+    documents: Integers
+    """Number of each chunk's document, shape (n,); `NOWHERE` if it is not in its text."""
+    spans: Integers
+    """Start and end of each, shape (n, 2)."""
+    lengths: Integers
+    """Characters of each, shape (n,)."""
+
+    def list_spans(self, document: int, rows: Integers | None = None) -> Integers:
+        """Return the spans of the chunks of a document, shape (m, 2); of some rows alone if they are given."""
+        documents, spans = (self.documents, self.spans) if rows is None else (self.documents[rows], self.spans[rows])
+        selected: Integers = spans[documents == document]
+        return selected
+
+
+@dataclass(frozen=True)
+class RetrievalScores:
+    """Scores of the chunks that are retrieved for a question, in [0, 1]."""
+
+    iou: float
+    recall: float
+    precision: float
+
+
+def score_retrieved(excerpts: Sequence[Excerpt], chunks: ChunkPlaces, rows: Integers) -> RetrievalScores:
+    """Score the chunks in some rows, retrieved for a question.
+
+    Excerpts that overlap count as their code counts them: each by itself where they are summed, once where they are shared.
+    """
+    shared, missed, total = 0, 0, sum(len(range(*excerpt.span)) for excerpt in excerpts)
+    for document in {excerpt.document for excerpt in excerpts}:
+        spans = [excerpt.span for excerpt in excerpts if excerpt.document == document]
+        retrieved = merge(map(tuple, chunks.list_spans(document, rows).tolist()))
+        shared += sum(end - start for start, end in merge(part for span in spans for part in intersect(span, retrieved)))
+        missed += sum(len(range(*span)) - count_shared(span, retrieved) for span in spans)
+    length = int(chunks.lengths[rows].sum())
+    return RetrievalScores(shared / (length + missed), shared / total, shared / length if length else 0.0)
+
+
+def score_division(excerpts: Sequence[Excerpt], chunks: ChunkPlaces) -> float:
+    """Return precision Omega of a division for a question; a chunk that ends where an excerpt begins touches it."""
+    shared, total = 0, 0
+    for document in {excerpt.document for excerpt in excerpts}:
+        spans, places = [excerpt.span for excerpt in excerpts if excerpt.document == document], chunks.list_spans(document)
+        touching = np.zeros(len(places), np.bool_)
+        for start, end in spans:
+            touching |= (places[:, 0] <= end) & (places[:, 1] >= start)
+        near = merge(map(tuple, places[touching].tolist()))
+        shared += sum(end - start for start, end in merge(part for span in spans for part in intersect(span, near)))
+        total += sum(end - start for start, end in merge([*near, *spans]))
+    return shared / total
+
+
+def count_shared(span: Span, merged: Iterable[tuple[int, int]]) -> int:
+    """Return the characters of a span that are in disjoint ranges."""
+    return sum(end - start for start, end in intersect(span, merged))
+
+
+def intersect(span: Span, ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the parts of ranges that are in a span."""
+    parts = [(max(span.start, start), min(span.end, end)) for start, end in ranges]
+    return [(start, end) for start, end in parts if start < end]
+
+
+def merge(ranges: Iterable[tuple[int, ...]]) -> list[tuple[int, int]]:
+    """Return the union of ranges as disjoint ranges, in order."""
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(ranges):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
+        else:
+            merged.append((start, end))
+    return merged
+
+
+@dataclass(frozen=True)
+class ExcerptQuestion:
+    """A question with the excerpts that answer it."""
+
+    text: str
+    excerpts: tuple[Excerpt, ...]
+    """At least one."""
+
+
+@dataclass(frozen=True)
+class ExcerptData:
+    """Documents, and questions that excerpts of them answer."""
+
+    name: str
+    documents: dict[str, str]
+    """Text by id."""
+    questions: tuple[ExcerptQuestion, ...]
+    skipped: int
+    """Questions without an excerpt that is in its document."""
+
+    @property
+    def clusters(self) -> Integers:
+        """Number of the document of each question's first excerpt."""
+        return np.array([question.excerpts[0].document for question in self.questions], np.int64)
+
+
+@dataclass(frozen=True)
+class ChunkerRow:
+    """Mean scores of a splitter over the questions of a document, or of all, with 95 % intervals for new questions."""
+
+    chunker: str
+    document: str
+    """`all`, or its id."""
+    questions: int
+    chunks: int
+    tokens: int
+    """Tokens to encode; those of a chunk beyond the model's window count too."""
+    iou: Estimate
+    recall: Estimate
+    precision: Estimate
+    precision_omega: Estimate
+    for_new_documents: dict[str, Estimate] | None = None
+    """The same means with intervals that hold for new documents; None unless this is the row of all."""
+    in_place: dict[str, float] | None = None
+    """The same means if a chunk that repeats an earlier passage counts where it is; None unless this is the row of all."""
+
+
+@dataclass(frozen=True)
+class PlaceRow:
+    """The recall of the excerpts in a third of their document, or of the chunk that has the most of them."""
+
+    chunker: str
+    place: Place
+    part: str
+    excerpts: int
+    recall: Estimate
+
+
+@dataclass(frozen=True)
+class ChunkScoring:
+    """All scores."""
+
+    model: str
+    data: str
+    documents: int
+    questions: int
+    skipped: int
+    retrieve: int
+    rows: tuple[ChunkerRow, ...]
+    places: tuple[PlaceRow, ...]
+    changes: tuple[str, ...]
+    """For recall and IoU, how each splitter changes the score of the best one, as sentences."""
+    notes: tuple[str, ...]
+
+
+def read_excerpts(opened: Dataset, *, repair: bool = True) -> ExcerptData:
+    """Read questions with all their excerpts; `repair` moves an answer to its only match nearby.
+
+    Raises:
+        DataError: There are none, or the data cannot be read.
+    """
+    documents: dict[str, str] = {}
+    texts: dict[tuple[str, str, str], str] = {}
+    excerpts: dict[tuple[str, str, str], list[Excerpt]] = {}
+    skipped: set[tuple[str, str]] = set()
+    for item in (item for subset in opened.subsets for item in subset.read_passages()):
+        if isinstance(item, SkippedQuestion):
+            skipped.add((item.file, item.question))
+        if not isinstance(item, Passage):
+            continue
+        number = len(documents)
+        documents[item.id or f"{item.name}#{number}"] = item.text
+        for question in item.questions:
+            key = (question.file, question.name, question.text)
+            texts[key] = question.text
+            try:
+                span = find_span(question.answer, item.text, repair=repair)[0] if question.answer else None
+            except ValueError:
+                span = None
+            places = excerpts.setdefault(key, [])
+            if span is not None:
+                places.append(Excerpt(number, span))
+    questions = [ExcerptQuestion(texts[key], tuple(places)) for key, places in excerpts.items() if places]
+    if not questions:
+        raise DataError(f"{opened.location} ({opened.kind}): has no questions with the span of their evidence.")
+    return ExcerptData(opened.name, documents, tuple(questions), len(skipped) + len(excerpts) - len(questions))
+
+
+def score_splitters(
+    encoder: ModelEncoder, tokenizer: Tokenizer, data: ExcerptData, splitters: Sequence[TextSplitter], retrieve: int
+) -> ChunkScoring:
+    """Score splitters by the chunks that a model retrieves.
+
+    Args:
+        encoder: The model.
+        tokenizer: Counts the tokens of chunks.
+        data: Documents, questions and excerpts.
+        splitters: They divide the documents.
+        retrieve: Chunks of all documents that are retrieved for a question, those of the highest similarity.
+
+    Raises:
+        PosirError: A splitter does not divide a document.
+    """
+    divisions = [(splitter.name, splitter.divide_all(data.documents.values())) for splitter in splitters]
+    remembering = ModelEncoder(encoder.model, encoder.context, EmbeddingMemory())
+    rows: list[ChunkerRow] = []
+    places: list[PlaceRow] = []
+    notes: list[str] = []
+    scores: dict[str, dict[str, Floats]] = {}
+    with track("Scoring chunkers", len(divisions)) as advance:
+        for name, divided in divisions:
+            run = retrieve_chunks(remembering, data, divided, retrieve)
+            scores[name] = run.score(data)
+            tokens = tokenizer.count_all([chunk for text in divided for chunk in text.chunks])
+            rows += build_score_rows(name, data, run, scores[name], tokens)
+            places += build_place_rows(name, data, run)
+            notes += describe_run(name, run)
+            advance()
+    changes = [
+        sentence
+        for title, score in ((("recall", "recall"), ("IoU", "iou")) if len(divisions) > 1 else ())
+        for sentence in describe_changes(title, {name: values[score] for name, values in scores.items()})
+    ]
+    return ChunkScoring(
+        model=str(encoder.model.mteb_model_meta.name),
+        data=data.name,
+        documents=len(data.documents),
+        questions=len(data.questions),
+        skipped=data.skipped,
+        retrieve=retrieve,
+        rows=tuple(rows),
+        places=tuple(places),
+        changes=tuple(changes),
+        notes=tuple(notes),
+    )
+
+
+def describe_changes(title: str, scores: dict[str, Floats]) -> Iterator[str]:
+    """Yield the change of a score from the best splitter to each other one, over the same questions, as sentences."""
+    best = max(scores, key=lambda name: float(scores[name].mean()))
+    questions = np.arange(len(scores[best]))
+    for name in scores:
+        if name == best:
+            continue
+        difference = estimate_difference(scores[name] - scores[best], questions)
+        few = len(questions) < FEWEST_DOCUMENTS
+        change = decide_change(difference, Margins().ndcg_at_10, len(questions), 1, few=few)
+        ends = difference.interval_at(CHANGE_LEVEL) if difference and difference.interval_at else None
+        interval = f": {format_points(difference.value)} [{', '.join(map(format_points, ends))}]" if difference and ends else ""
+        level = f" ({format_level(CHANGE_LEVEL)} interval)" if interval else ""
+        state = f"{label_change(change)}{interval}{level}"
+        yield f"{title[0].upper()}{title[1:]} of {name} against {best}, which is the highest: {state}."
+
+
+@dataclass(frozen=True, eq=False)
+class ChunkRun:
+    """The chunks of a splitter, and those that are retrieved for each question."""
+
+    first: ChunkPlaces
+    """Each where its text first is in its document, as in the code of the chunking evaluation."""
+    in_place: ChunkPlaces
+    """Each where the splitter took it from."""
+    retrieved: Integers
+    """Rows of the chunks that are retrieved, best first, shape (questions, retrieve)."""
+
+    def score(self, data: ExcerptData) -> dict[str, Floats]:
+        """Return the scores of each question."""
+        return self._score(data, self.first)
+
+    def score_in_place(self, data: ExcerptData) -> dict[str, float]:
+        """Return the mean scores if each chunk counts where the splitter took it from."""
+        return {score: float(values.mean()) for score, values in self._score(data, self.in_place).items()}
+
+    def _score(self, data: ExcerptData, chunks: ChunkPlaces) -> dict[str, Floats]:
+        retrieved = [
+            score_retrieved(question.excerpts, chunks, rows)
+            for question, rows in zip(data.questions, self.retrieved, strict=True)
+        ]
+        omegas = [score_division(question.excerpts, chunks) for question in data.questions]
+        columns = [
+            (scores.iou, scores.recall, scores.precision, omega) for scores, omega in zip(retrieved, omegas, strict=True)
+        ]
+        return dict(zip(SCORES, np.array(columns, np.float64).T, strict=True))
+
+
+def retrieve_chunks(encoder: ModelEncoder, data: ExcerptData, divided: Sequence[DividedText], retrieve: int) -> ChunkRun:
+    """Encode the chunks of each document and retrieve some for each question; of equal ones those that come first."""
+    chunks = [chunk for text in divided for chunk in text.chunks]
+    vectors = encoder(chunks, PromptType.document)
+    queries = encoder([question.text for question in data.questions], PromptType.query)
+    best = [
+        np.argsort(-np.asarray(similarity.float().cpu()), axis=1, kind="stable")[:, :retrieve]
+        for batch in split_queries(queries, len(chunks))
+        for similarity in [torch.as_tensor(encoder.model.similarity(torch.as_tensor(batch), torch.from_numpy(vectors)))]
+    ]
+    texts = list(data.documents.values())
+    in_place = [span for text in divided for span in text.spans]
+    owners = np.repeat(np.arange(len(divided)), [len(text.chunks) for text in divided])
+    first = [find_first(texts[owner], chunk, span) for owner, chunk, span in zip(owners, chunks, in_place, strict=True)]
+    places = [place_chunks(owners, chunks, spans) for spans in (first, in_place)]
+    return ChunkRun(places[0], places[1], np.concatenate(best))
+
+
+def find_first(text: str, chunk: str, span: Span | None) -> Span | None:
+    """Return where a chunk first is in a text as it is; else where it was located."""
+    start = text.find(chunk)
+    return Span(start, start + len(chunk)) if start >= 0 else span
+
+
+def place_chunks(owners: Integers, chunks: Sequence[str], spans: Sequence[Span | None]) -> ChunkPlaces:
+    """Return the places of chunks of documents; one without a span is in no document."""
+    known = np.array([span or (0, 0) for span in spans], np.int64)
+    located = np.array([span is not None for span in spans])
+    lengths = np.array([len(chunk) for chunk in chunks], np.int64)
+    return ChunkPlaces(np.where(located, owners, NOWHERE), known, np.where(located, known[:, 1] - known[:, 0], lengths))
+
+
+def build_score_rows(
+    name: str, data: ExcerptData, run: ChunkRun, scores: dict[str, Floats], tokens: Sequence[int]
+) -> Iterator[ChunkerRow]:
+    """Yield the mean scores over all questions, then over those of each document if these are few."""
+    clusters, owners, counts = data.clusters, run.in_place.documents, np.array(tokens)
+    everything = np.ones(len(clusters), np.bool_)
+    groups = [("all", everything, np.ones(len(owners), np.bool_))]
+    if 1 < len(data.documents) <= MAX_DOCUMENTS:
+        groups += [(document, clusters == row, owners == row) for row, document in enumerate(data.documents)]
+    for document, selected, chunks in groups:
+        number = int(selected.sum())
+        if number:
+            whole = document == "all"
+            yield ChunkerRow(
+                chunker=name,
+                document=document,
+                questions=number,
+                chunks=int(chunks.sum()),
+                tokens=int(counts[chunks].sum()),
+                **{score: estimate_score(scores[score][selected], np.arange(number)) for score in SCORES},
+                for_new_documents={score: estimate_score(scores[score], clusters) for score in SCORES} if whole else None,
+                in_place=run.score_in_place(data) if whole else None,
+            )
+
+
+def build_place_rows(name: str, data: ExcerptData, run: ChunkRun) -> Iterator[PlaceRow]:
+    """Yield the recall of excerpts by their third of the document, then of their chunk; intervals are for new questions."""
+    texts = list(data.documents.values())
+    recalls, parts, owners = [], [], []
+    for number, (question, rows) in enumerate(zip(data.questions, run.retrieved, strict=True)):
+        for excerpt in question.excerpts:
+            document, span = excerpt.document, excerpt.span
+            retrieved = merge(map(tuple, run.first.list_spans(document, rows).tolist()))
+            recalls.append(count_shared(span, retrieved) / (span.end - span.start))
+            owners.append(number)
+            third = THIRDS[find_third(span, len(texts[document]))]
+            parts.append({Place.DOCUMENT: third, Place.CHUNK: find_part(span, run.in_place.list_spans(document))})
+    for place in Place:
+        for part in (*THIRDS, DIVIDED):
+            selected = np.array([excerpt_parts[place] == part for excerpt_parts in parts])
+            if selected.any():
+                _, clusters = np.unique(np.array(owners)[selected], return_inverse=True)
+                yield PlaceRow(name, place, part, int(selected.sum()), estimate_score(np.array(recalls)[selected], clusters))
+
+
+def find_part(span: Span, chunks: Integers) -> str:
+    """Return the third of a chunk in which an excerpt is, or that no chunk has all of it; `chunks` are spans, shape (n, 2)."""
+    whole = chunks[(chunks[:, 0] <= span.start) & (chunks[:, 1] >= span.end)]
+    if not len(whole):
+        return DIVIDED
+    # Of chunks that overlap, the one in which it is nearest to the middle.
+    start, end = min(whole.tolist(), key=lambda chunk: abs(sum(chunk) / 2 - span.middle))
+    return THIRDS[find_third(Span(span.start - start, span.end - start), end - start)]
+
+
+def describe_run(name: str, run: ChunkRun) -> Iterator[str]:
+    """Yield which chunks are not in their text, and which repeat an earlier passage."""
+    lost = int((run.in_place.documents == NOWHERE).sum())
+    if lost:
+        yield f"{name}: {lost:,} of {len(run.first.documents):,} chunks are not in their text."
+    repeated = int((run.first.spans[:, 0] < run.in_place.spans[:, 0]).sum())
+    if repeated:
+        yield f"{name}: {repeated:,} of {len(run.first.documents):,} chunks repeat an earlier passage and count there."
+
+
+def estimate_score(values: Floats, clusters: Integers) -> Estimate:
+    """Return the mean of scores in [0, 1] with a t interval, without one if there is a single cluster."""
+    estimate = estimate_difference(values, clusters)
+    mean = float(values.mean())
+    return Estimate(mean, (max(estimate.low or 0.0, 0.0), estimate.high or 0.0) if estimate else None)

@@ -1,0 +1,447 @@
+"""The decision on a model's position bias, and on the change from one system to another: states that follow from intervals.
+
+Nothing but a printed interval and a margin leads to a state: a p-value above 0.05 is no evidence of absence. No part of a
+difference is assigned to a cause. docs/statistics.md has the rule and its measured error rates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from posir_significance.analysis import Analysis, GroupAnalysis
+from posir_significance.intervals import LEVEL, estimate_difference, student_difference, subtract_means
+from posir_significance.observations import Floats, Integers
+from posir_significance.position_effect import FEWEST_DOCUMENTS, fewest_documents
+from posir_significance.regression import Contrast, contrast_positions
+from posir_tasks.errors import PosirError
+from posir_tasks.estimates import Difference, Estimate, Interval
+from posir_tasks.read_part import ReadKind, ReadPart
+
+#: Standard errors that fit into a margin if equivalence is shown with 80 % power: quantiles 97.5 % and 90 % of the normal
+#: distribution; of a change, whose intervals are simultaneous over three metrics.
+CHANGE_ERRORS = 2.39
+ERRORS_IN_MARGIN, ERRORS_IN_CHANGE = 1.96 + 1.28, CHANGE_ERRORS + 1.28
+#: Level of each interval of a change: of three metrics together 95 %.
+CHANGE_LEVEL = 1 - (1 - LEVEL) / 3
+#: Quantiles by which a posterior distribution of PSI enters a difference.
+QUANTILES: Floats = (np.arange(250) + 0.5) / 250
+
+
+class State(StrEnum):
+    """The state of a decision on bias within what a model reads."""
+
+    BIASED_TO_START = "biased_to_start"
+    BIASED_TO_END = "biased_to_end"
+    NO_BIAS = "no_bias"
+    """None larger than the margin."""
+    CANNOT_BE_SAID = "cannot_be_said"
+
+
+class ChangeState(StrEnum):
+    """The state of a change of a metric from system A to system B."""
+
+    BETTER = "better"
+    WORSE = "worse"
+    EQUIVALENT = "equivalent"
+    """Within the margin."""
+    CANNOT_BE_SAID = "cannot_be_said"
+
+
+class Reason(StrEnum):
+    """The reason why something cannot be said."""
+
+    WINDOW_UNKNOWN = "window_unknown"
+    NOT_STORED = "not_stored"
+    """Evidence lies beyond the window, but the result does not store which."""
+    NOT_COMPARED = "not_compared"
+    """No document (or length) has questions in both thirds."""
+    FEW_DOCUMENTS = "few_documents"
+    WIDE_INTERVAL = "wide_interval"
+    OTHER_SIDE = "other_side"
+    """Start to end differs, but which system is nearer to 0 is open."""
+
+
+@dataclass(frozen=True)
+class Margins:
+    """The smallest differences that matter, as fractions; larger than 0."""
+
+    ndcg_at_10: float = 0.02
+    start_to_end: float = 0.05
+    """Also of the bias within what is read."""
+    psi: float = 0.10
+
+    @classmethod
+    def parse(cls, texts: Iterable[str]) -> Margins:
+        """Read margins in points: `5` is that of start to end, `ndcg_at_10=2` and `psi=10` are those of other scores.
+
+        Raises:
+            PosirError: A text names no such score, or is no number in (0, 100).
+        """
+        values = asdict(cls())
+        for text in texts:
+            key, _, number = text.rpartition("=")
+            try:
+                points = float(number)
+            except ValueError:
+                points = 0.0
+            if (key or "start_to_end") not in values or not 0 < points < 100:
+                raise PosirError(
+                    f"No margin: '{text}'. Write points in (0, 100), such as 5 for start to end, or KEY=POINTS, where KEY is "
+                    f"{', '.join(values)}."
+                )
+            values[key or "start_to_end"] = points / 100
+        return cls(**values)
+
+
+DEFAULT_MARGINS = Margins()
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The test of any effect of position over what is read."""
+
+    p_value: float
+    middle_to_ends: Contrast | None
+    """Middle third minus the mean of the other two."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """The decision on the position bias of a model over a group of questions, and the numbers that users meet beside it.
+
+    None where a value is undefined or unknown. `state` follows from the interval of `bias_within_read` at `level` and `margin`.
+    """
+
+    state: State
+    reason: Reason | None = None
+    """Given if and only if it cannot be said."""
+    margin: float
+    """Smallest bias that matters, in nDCG@10, in (0, 1)."""
+    level: float = LEVEL
+    """Level of the intervals of the contrasts: above 0.95 for rows that are read together, such as those of the lengths."""
+    documents: int
+    """Independent documents (articles, where known)."""
+    documents_needed: int | None = None
+    """About as many would tell, to two digits; None if it is said, or if documents are not what is missing."""
+    read: ReadPart
+    bias_within_read: Contrast | None
+    """First minus last third of what is read, over evidence that is read."""
+    not_read: float | None
+    """Share of the questions whose evidence is not read, or not all of it."""
+    not_read_difference: Contrast | None
+    """nDCG@10 of evidence that is read minus that of evidence that is not."""
+    start_to_end: Contrast | None
+    """First minus last third of the document, with the document or the length held fixed."""
+    start_to_end_plain: float | None
+    """Mean over questions of the first third minus that of the last; nothing is held fixed."""
+    ndcg_at_10: Estimate | None
+    shape: Shape | None = None
+    """None with too few documents for a test."""
+    psi: Estimate | None = None
+    """Posterior median of the true PSI."""
+    psi_as_published: float | None = None
+    psi_chance: Estimate | None = None
+    """PSI as published that chance alone gives: mean, and ends of the central 90 %."""
+
+    def interval(self, contrast: Contrast | None) -> Interval | None:
+        """Return the interval of a contrast of this decision at its level."""
+        return contrast.interval_at(self.level) if contrast and contrast.interval_at else None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as plain JSON; every value with uncertainty is followed by its interval."""
+        values: dict[str, Any] = {
+            "state": self.state.value,
+            "reason": self.reason and self.reason.value,
+            "margin": self.margin,
+            "level": self.level,
+            "documents": self.documents,
+            "documents_needed": self.documents_needed,
+            "read": self.read.to_json(),
+            "not_read": self.not_read,
+        }
+        for name in ("bias_within_read", "not_read_difference", "start_to_end"):
+            contrast: Contrast | None = getattr(self, name)
+            values |= {name: contrast and contrast.value, f"{name}_interval": self.interval(contrast)}
+        values["start_to_end_plain"] = self.start_to_end_plain
+        for name in ("ndcg_at_10", "psi"):
+            estimate: Estimate | None = getattr(self, name)
+            values |= {name: estimate and estimate.value, f"{name}_interval": estimate and estimate.interval}
+        values["psi_as_published"] = self.psi_as_published
+        if self.psi_chance:
+            values |= {"psi_chance": self.psi_chance.value, "psi_chance_interval": self.psi_chance.interval}
+        if self.shape:
+            values["p_value"] = self.shape.p_value
+        return values
+
+
+@dataclass(frozen=True)
+class MetricChange:
+    """The change of one metric from system A to system B, with its simultaneous interval."""
+
+    state: ChangeState
+    reason: Reason | None
+    """Given if and only if it cannot be said."""
+    margin: float
+    difference: Difference | None
+    """B - A, with its interval at `CHANGE_LEVEL`; None if undefined."""
+    documents_needed: int | None = None
+    """See `Decision`."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """The change from system A to system B in three metrics; the probability of any false difference is at most 0.05."""
+
+    documents: int
+    """Independent documents (articles, where known); of unpaired results the fewer."""
+    ndcg_at_10: MetricChange
+    start_to_end: MetricChange
+    """Better is nearer to 0."""
+    psi: MetricChange
+    """Better is lower."""
+    level: float = CHANGE_LEVEL
+    """Level of each interval."""
+
+
+def decide(group: GroupAnalysis, margins: Margins = DEFAULT_MARGINS, level: float = LEVEL) -> Decision:
+    """Return the decision on a group of questions.
+
+    Args:
+        group: Its analysis.
+        margins: The smallest differences that matter.
+        level: Level of the intervals of contrasts: above 0.95 for rows that are read together.
+    """
+    position, margin = group.position, margins.start_to_end
+    shape = None
+    if group.p_value_within_read is not None:
+        shape = Shape(group.p_value_within_read, position.middle_to_ends_within_read)
+    state, reason, needed = decide_state(position.bias_within_read, margin, group.documents, level)
+    read = group.observations.read
+    if read.kind is ReadKind.UNKNOWN:
+        state, reason, needed = State.CANNOT_BE_SAID, Reason.WINDOW_UNKNOWN, None
+    elif position.bias_within_read is None and position.start_to_end is not None and group.position.not_read is None:
+        reason = Reason.NOT_STORED
+    return Decision(
+        state=state,
+        reason=reason,
+        margin=margin,
+        level=level,
+        documents=group.documents,
+        documents_needed=needed,
+        read=read,
+        bias_within_read=position.bias_within_read,
+        not_read=position.not_read,
+        not_read_difference=position.not_read_difference,
+        start_to_end=position.start_to_end,
+        start_to_end_plain=position.start_to_end_plain,
+        ndcg_at_10=group.ndcg,
+        shape=shape,
+        psi=group.psi,
+        psi_as_published=group.psi_as_published,
+        psi_chance=group.psi_chance,
+    )
+
+
+def decide_all(analysis: Analysis, margins: Margins = DEFAULT_MARGINS) -> tuple[Decision, ...]:
+    """Return the decision on all questions, then on each length.
+
+    That on all questions is the headline, at 95 %. The k lengths with an estimate are a family: their intervals hold at the
+    same time, each at 1 - 0.05 / k.
+    """
+    overall = decide(analysis.overall, margins)
+    rows = sum(group.position.start_to_end is not None for group in analysis.lengths)
+    level = 1 - (1 - LEVEL) / max(rows, 1)
+    return overall, *(decide(group, margins, level) for group in analysis.lengths)
+
+
+def decide_state(
+    bias: Contrast | None, margin: float, documents: int, level: float = LEVEL
+) -> tuple[State, Reason | None, int | None]:
+    """Return the state that follows from the interval of a bias, the reason if it cannot be said, and the documents needed.
+
+    Args:
+        bias: First minus last third; None if they are not compared.
+        margin: In nDCG@10, in (0, 1).
+        documents: Independent documents of the group.
+        level: Level of the interval.
+    """
+    if bias is None or bias.interval_at is None:
+        return State.CANNOT_BE_SAID, Reason.NOT_COMPARED, None
+    low, high = bias.interval_at(level)
+    if bias.documents < fewest_documents(bias.held_fixed):
+        return State.CANNOT_BE_SAID, Reason.FEW_DOCUMENTS, documents_needed(bias, margin, documents)
+    if -margin < low and high < margin:
+        return State.NO_BIAS, None, None
+    if low > 0 or high < 0:
+        return State.BIASED_TO_START if low > 0 else State.BIASED_TO_END, None, None
+    return State.CANNOT_BE_SAID, Reason.WIDE_INTERVAL, documents_needed(bias, margin, documents)
+
+
+def documents_needed(bias: Contrast, margin: float, documents: int) -> int | None:
+    """Return about how many documents would tell, to two digits; None if not more than there are.
+
+    With so many, 'no bias' is said with a probability of 0.80 if there is none, and a bias as large as the margin is found with
+    a probability of 0.90.
+
+    Args:
+        bias: The difference.
+        margin: The margin.
+        documents: Independent documents that it was estimated from.
+    """
+    times = (ERRORS_IN_MARGIN * bias.standard_error / margin) ** 2
+    times = max(times, fewest_documents(bias.held_fixed) / max(bias.documents, 1))
+    return round_documents(times * documents) if times > 1 else None
+
+
+def round_documents(number: float) -> int:
+    """Return a number of documents to two digits."""
+    return int(float(f"{number:.2g}"))
+
+
+def compare_groups(
+    a: GroupAnalysis, b: GroupAnalysis, *, paired: bool, margins: Margins = DEFAULT_MARGINS, level: float = CHANGE_LEVEL
+) -> Change:
+    """Return the change from system A to system B over the same group of questions.
+
+    Args:
+        a: Analysis of the first system.
+        b: Analysis of the second system.
+        paired: Whether both have the same questions in the same order.
+        margins: The smallest differences that matter.
+        level: Level of each interval: above `CHANGE_LEVEL` for rows that are read together.
+    """
+    if paired:
+        first, second = a.observations, b.observations
+        differences = replace(first, gains=second.gains - first.gains)
+        ndcg = estimate_difference(differences.gains, differences.clusters)
+        thirds = contrast_positions(differences, limit=2.0).start_to_end
+        # The mean instead of the sum has the same sign, and is a gain.
+        sums = contrast_positions(replace(first, gains=(second.gains + first.gains) / 2)).start_to_end
+    else:
+        ndcg = subtract_means(a.ndcg, b.ndcg) if a.ndcg and b.ndcg else None
+        thirds = add_contrasts(a.position.start_to_end, b.position.start_to_end, -1)
+        sums = add_contrasts(a.position.start_to_end, b.position.start_to_end, 1)
+    documents = min(a.documents, b.documents)
+    psi = None
+    if a.psi and b.psi and a.psi_draws is not None and b.psi_draws is not None:
+        psi = subtract_psi(a.psi_draws, b.psi_draws, (a.psi.low == 0, b.psi.low == 0))
+    few = thirds is not None and thirds.documents < fewest_documents(thirds.held_fixed)
+    return Change(
+        documents=documents,
+        ndcg_at_10=decide_change(ndcg, margins.ndcg_at_10, documents, 1, level, few=documents < FEWEST_DOCUMENTS),
+        start_to_end=decide_change(thirds, margins.start_to_end, documents, -_find_side(sums, level), level, few=few),
+        psi=decide_change(psi, margins.psi, documents, -1, level, few=few),
+        level=level,
+    )
+
+
+def compare_gains(differences: Floats, clusters: Integers, margins: Margins = DEFAULT_MARGINS) -> Change:
+    """Return the change in nDCG@10 over questions whose evidence has no position; start to end and PSI cannot be said.
+
+    Args:
+        differences: nDCG@10 of B - A by question, shape (n,).
+        clusters: Document of each question, shape (n,).
+        margins: The smallest differences that matter.
+    """
+    documents = len(np.unique(clusters))
+    ndcg = estimate_difference(differences, clusters)
+    return Change(
+        documents=documents,
+        ndcg_at_10=decide_change(ndcg, margins.ndcg_at_10, documents, 1, few=documents < FEWEST_DOCUMENTS),
+        start_to_end=decide_change(None, margins.start_to_end, documents, 0, few=True),
+        psi=decide_change(None, margins.psi, documents, 0, few=True),
+    )
+
+
+def _find_side(sums: Contrast | None, level: float) -> int:
+    """Return 1 if two systems together score higher at the start, -1 if at the end, 0 if their interval includes 0.
+
+    The system nearer to 0 is B if and only if the difference of start to end, B - A, and the sum have opposite signs.
+    """
+    low, high = sums.interval_at(level) if sums and sums.interval_at else (0.0, 0.0)
+    return int(low > 0) - int(high < 0)
+
+
+def decide_change(
+    difference: Difference | None, margin: float, documents: int, sign: int, level: float = CHANGE_LEVEL, *, few: bool
+) -> MetricChange:
+    """Return the change of a metric.
+
+    Args:
+        difference: B - A.
+        margin: Smallest difference that matters.
+        documents: Independent documents.
+        sign: 1 if B is better where the difference is positive, -1 if where it is negative, 0 if that is open.
+        level: Level of the interval.
+        few: Whether there are too few documents to say anything.
+    """
+    if difference is None or difference.interval_at is None:
+        return MetricChange(ChangeState.CANNOT_BE_SAID, Reason.NOT_COMPARED, margin, difference)
+    low, high = difference.interval_at(level)
+    # Of a normal distribution, half the width of the interval is 2.39 standard errors.
+    error = difference.standard_error if isinstance(difference, Contrast) else (high - low) / 2 / CHANGE_ERRORS
+    times = (ERRORS_IN_CHANGE * error / margin) ** 2
+    needed = round_documents(times * documents) if times > 1 else None
+    if few:
+        return MetricChange(ChangeState.CANNOT_BE_SAID, Reason.FEW_DOCUMENTS, margin, difference, needed)
+    if -margin < low and high < margin:
+        return MetricChange(ChangeState.EQUIVALENT, None, margin, difference)
+    if low <= 0 <= high:
+        return MetricChange(ChangeState.CANNOT_BE_SAID, Reason.WIDE_INTERVAL, margin, difference, needed)
+    if not sign:
+        return MetricChange(ChangeState.CANNOT_BE_SAID, Reason.OTHER_SIDE, margin, difference)
+    return MetricChange(ChangeState.BETTER if sign * difference.value > 0 else ChangeState.WORSE, None, margin, difference)
+
+
+def add_contrasts(a: Contrast | None, b: Contrast | None, sign: int) -> Contrast | None:
+    """Return b + sign * a of independent results; None if one is undefined.
+
+    Variances add; degrees of freedom after Welch and Satterthwaite (Welch 1947, Biometrika 34, 28-35).
+    """
+    if a is None or b is None:
+        return None
+    first, second = a.standard_error**2, b.standard_error**2
+    degrees = (first + second) ** 2 / (first**2 / a.degrees + second**2 / b.degrees)
+    error = (first + second) ** 0.5
+    fewer = min(a, b, key=lambda contrast: contrast.documents)
+    difference = student_difference(b.value + sign * a.value, error, degrees, limit=2.0)
+    return replace(
+        fewer,
+        value=difference.value,
+        interval=difference.interval,
+        p_value=difference.p_value,
+        interval_at=difference.interval_at,
+        standard_error=error,
+        degrees=degrees,
+    )
+
+
+def subtract_psi(a: Floats, b: Floats, may_be_zero: tuple[bool, bool]) -> Difference:
+    """Return median and central 95 % of the difference of two independent posterior distributions of PSI, b - a.
+
+    Every quantile of one is subtracted from every quantile of the other, so that b - a is exactly the opposite of a - b. The
+    posterior of a model without any position effect does not contain its PSI of 0. Where a model's interval starts at 0, the
+    end of the difference that is far if that model has a PSI of 0 therefore takes the lower half of its draws for 0.
+
+    Args:
+        a: Draws of the true PSI of a, in [0, 1], shape (draws,).
+        b: Those of b.
+        may_be_zero: Whether the intervals of the PSI of a and of b start at 0.
+    """
+    quantiles = [np.quantile(draws, QUANTILES) for draws in (a, b)]
+    lowered = [np.where(zero & (QUANTILES < 0.5), 0.0, values) for zero, values in zip(may_be_zero, quantiles, strict=True)]
+    median = np.median(np.subtract.outer(quantiles[1], quantiles[0]))
+    interval_at = partial(_subtract_quantiles, (lowered[1], quantiles[0]), (quantiles[1], lowered[0]))
+    return Difference(float(median), interval_at(LEVEL), None, interval_at)
+
+
+def _subtract_quantiles(smallest: tuple[Floats, Floats], largest: tuple[Floats, Floats], level: float) -> Interval:
+    """Return the ends of the central share of all differences: the low end of the smallest, the high end of the largest."""
+    low, high = (np.subtract.outer(*quantiles) for quantiles in (smallest, largest))
+    return float(np.quantile(low, (1 - level) / 2)), float(np.quantile(high, (1 + level) / 2))

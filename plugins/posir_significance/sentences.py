@@ -1,0 +1,269 @@
+"""The words for a decision and for a change: every surface takes its sentences, cells and titles from here, and adds none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from posir_significance.analysis import SHAPE_ALPHA
+from posir_significance.decision import (
+    Change,
+    ChangeState,
+    Decision,
+    MetricChange,
+    Reason,
+    State,
+)
+from posir_significance.intervals import LEVEL
+from posir_significance.position_effect import fewest_documents
+from posir_significance.regression import Contrast
+from posir_tasks.display.numbers import (
+    MISSING,
+    format_number,
+    format_p_value,
+    format_percent,
+    format_points,
+    format_psi_difference,
+)
+from posir_tasks.display.wording import pluralize
+from posir_tasks.estimates import Interval
+from posir_tasks.read_part import Part, ReadKind
+
+UNKNOWN_WINDOW = "the window is unknown; `posir window MODEL` tells it"
+
+
+def label_state(decision: Decision) -> str:
+    """Return the state in a few words, for a cell of a table or a title: `biased to the start`."""
+    match decision.state:
+        case State.NO_BIAS:
+            return f"no bias larger than {format_margin(decision.margin)}"
+        case State.CANNOT_BE_SAID:
+            return "cannot be said"
+        case _:
+            return f"biased to the {'start' if decision.state is State.BIASED_TO_START else 'end'}"
+
+
+def describe_decision(decision: Decision) -> str:
+    """Return what is not read, the state within what is read and, where it matters in another way, the shape, as sentences."""
+    return " ".join(part for part in (describe_not_read(decision), describe_state(decision), describe_shape(decision)) if part)
+
+
+def describe_not_read(decision: Decision) -> str:
+    """Return how much evidence is not read and how much lower it scores; empty where all is read or the window is unknown."""
+    read, share = decision.read, decision.not_read
+    if read.kind is not ReadKind.PART:
+        return ""
+    if not share:
+        return f"It reads {read.phrase}{', and all of the evidence lies in them' if share == 0 else ''}."
+    place = "beyond" if read.part is Part.FIRST else "outside"
+    unread = f"It reads {read.phrase}; {format_percent(share)} % of the evidence lies {place}"
+    difference, interval = decision.not_read_difference, decision.interval(decision.not_read_difference)
+    if difference is None or interval is None:
+        return f"{unread}."
+    if interval[0] > 0 or interval[1] < 0:
+        words = "lower" if difference.value > 0 else "higher"
+        return f"{unread} and scores {_describe_gap(difference, interval, decision.level, words)}."
+    return (
+        f"{unread}; that evidence {place} is found less often is not shown: difference "
+        f"{_format_points(difference, interval, decision.level)}."
+    )
+
+
+def describe_state(decision: Decision) -> str:
+    """Return the state within what is read as a sentence, with the interval that it follows from."""
+    unread = decision.read.kind is ReadKind.PART and bool(decision.not_read)
+    if decision.state is State.CANNOT_BE_SAID:
+        return _describe_open(decision, unread)
+    bias, interval = decision.bias_within_read, decision.interval(decision.bias_within_read)
+    if bias is None or interval is None:
+        raise ValueError("a state other than 'cannot be said' follows from an interval")
+    points = _format_points(bias, interval, decision.level)
+    if decision.state is State.NO_BIAS:
+        small = "" if interval[0] <= 0 <= interval[1] else "; there is a small one"
+        if unread:
+            return (
+                f"Within what it reads there is no bias larger than {format_margin(decision.margin)}: {points}{small}. "
+                "What a longer window would show is not known."
+            )
+        return f"No bias larger than {format_margin(decision.margin)}: start to end {points}{small}."
+    to_start = decision.state is State.BIASED_TO_START
+    if unread:
+        lost = decision.interval(decision.not_read_difference)
+        too = ", too" if to_start and lost and lost[0] > 0 else ""
+        return f"Within what it reads it is {label_state(decision)}{too}: {points}."
+    worse, better = ("last", "first") if to_start else ("first", "last")
+    gap = _describe_gap(bias, interval, decision.level, f"lower than in the {better}")
+    return f"{label_state(decision).capitalize()}: evidence in the {worse} third of documents scores {gap}."
+
+
+def _describe_open(decision: Decision, unread: bool) -> str:
+    """Return that a bias cannot be said, why, and what would tell."""
+    lost = decision.interval(decision.not_read_difference)
+    question = f"Whether it is {'also ' if lost and lost[0] > 0 else ''}biased{' within what it reads' if unread else ''}"
+    name, value = ("", decision.bias_within_read) if unread else ("start to end ", decision.start_to_end)
+    interval = decision.interval(value)
+    points = f"{name}{_format_points(value, interval, decision.level)}" if value and interval else ""
+    match decision.reason:
+        case Reason.WINDOW_UNKNOWN:
+            reason = UNKNOWN_WINDOW
+        case Reason.NOT_STORED:
+            reason = "the result does not store which evidence is read; run the model again"
+        case Reason.FEW_DOCUMENTS if decision.bias_within_read:
+            bias = decision.bias_within_read
+            reason = (
+                f"only {pluralize(bias.documents, 'document')} can be compared on one side, and "
+                f"{fewest_documents(bias.held_fixed)} are needed"
+            )
+        case Reason.NOT_COMPARED:
+            reason = "no document has evidence in its first and its last third that could be compared"
+        case _:
+            return f"{question} cannot be said: {points}. {_describe_needed(decision.documents, decision.documents_needed)}"
+    capital = f" {points[0].upper()}{points[1:]}." if points else ""
+    return f"{question} cannot be said: {reason}.{capital}"
+
+
+def describe_shape(decision: Decision) -> str:
+    """Return in a sentence that position matters in another way than from start to end; empty where that is not shown."""
+    shape, biased = decision.shape, decision.state in (State.BIASED_TO_START, State.BIASED_TO_END)
+    if shape is None or shape.p_value >= SHAPE_ALPHA or biased:
+        return ""
+    opening = f"Position matters in another way (p {format_p_value(shape.p_value)})"
+    middle, interval = shape.middle_to_ends, decision.interval(shape.middle_to_ends)
+    if middle and interval and not interval[0] <= 0 <= interval[1]:
+        words = f"{'lower' if middle.value < 0 else 'higher'} than the ends"
+        return f"{opening}: the middle scores {_describe_gap(middle, interval, decision.level, words)}."
+    bias = decision.interval(decision.bias_within_read)
+    # A small bias is an effect of position, and said already.
+    return "" if bias and not bias[0] <= 0 <= bias[1] else f"{opening}: no simple shape."
+
+
+def describe_start_to_end(decision: Decision) -> str:
+    """Return what is lost from the start of documents to their end, whatever the cause: `Start to end +4.2 [+1.0, +7.4].`"""
+    interval = decision.interval(decision.start_to_end)
+    if decision.start_to_end is None or interval is None:
+        return "Start to end is undefined: first and last third of documents cannot be compared."
+    return f"Start to end {_format_points(decision.start_to_end, interval, decision.level)}."
+
+
+def advise(decision: Decision) -> str:
+    """Return what to do, a sentence that follows from the state alone."""
+    if decision.reason is Reason.WINDOW_UNKNOWN:
+        return "Find what the model reads first: `posir window MODEL`."
+    if decision.reason is Reason.NOT_STORED:
+        return "Run the model again: the result does not store which evidence it reads."
+    lost = decision.interval(decision.not_read_difference)
+    steps = []
+    if lost and lost[0] > 0:
+        steps.append("search in chunks that fit what it reads (`posir mitigate` compares sizes)")
+    match decision.state:
+        case State.NO_BIAS if not steps:
+            return "Nothing to do: position costs no more than the margin."
+        case State.BIASED_TO_START | State.BIASED_TO_END:
+            chunks = [] if steps else ["search in chunks (`posir mitigate`)"]
+            steps = [*steps, *chunks, "train on evidence at all positions (`posir train`)"]
+        case State.CANNOT_BE_SAID:
+            number = f"about {decision.documents_needed:,}" if decision.documents_needed else "more"
+            steps.append(f"evaluate on {number} documents to tell whether it is biased")
+    text = ", or ".join(steps) if decision.state is not State.CANNOT_BE_SAID else "; ".join(steps)
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def label_change(change: MetricChange) -> str:
+    """Return the state of a change in a few words: `better`, `equivalent within 2 points`, `cannot be said`."""
+    if change.state is ChangeState.EQUIVALENT:
+        return f"equivalent within {format_margin(change.margin)}"
+    return change.state.value.replace("_", " ")
+
+
+def describe_change(change: Change, a: str, b: str) -> str:
+    """Return for each metric whether system b is better than a, worse, or equivalent, as sentences with their intervals."""
+    metrics = (("nDCG@10", change.ndcg_at_10), ("start to end", change.start_to_end), ("PSI", change.psi))
+    return " ".join(describe_metric_change(name, metric, change, a, b) for name, metric in metrics)
+
+
+def describe_metric_change(name: str, metric: MetricChange, change: Change, a: str, b: str) -> str:
+    """Return the change of one metric as a sentence.
+
+    Args:
+        name: The metric.
+        metric: Its change.
+        change: That it is part of.
+        a: Name of the first system.
+        b: Name of the second system.
+    """
+    difference, interval = metric.difference, metric_interval(metric, change)
+    number = format_psi_difference if metric is change.psi else format_points
+    points = f"{number(difference.value)} [{number(interval[0])}, {number(interval[1])}]" if difference and interval else ""
+    match metric.state:
+        case ChangeState.BETTER | ChangeState.WORSE:
+            return f"{b} is {metric.state.value} than {a} in {name}: {points}."
+        case ChangeState.EQUIVALENT:
+            return f"{a} and {b} are {label_change(metric)} in {name}: {points}."
+    question = f"Whether {b} is better than {a} in {name} cannot be said"
+    match metric.reason:
+        case Reason.OTHER_SIDE:
+            return f"{question}: it changes by {points}, and which of the two is nearer to 0 is open."
+        case Reason.FEW_DOCUMENTS:
+            needed = f"; at least {metric.documents_needed:,} are needed" if metric.documents_needed else ""
+            return f"{question}: {pluralize(change.documents, 'document')} are too few{needed}."
+        case Reason.NOT_COMPARED:
+            return f"{question}: there is nothing to compare."
+    return f"{question}: {points}. {_describe_needed(change.documents, metric.documents_needed)}"
+
+
+def metric_interval(metric: MetricChange, change: Change) -> Interval | None:
+    """Return the interval of a metric's change at the level of all three."""
+    return metric.difference.interval_at(change.level) if metric.difference and metric.difference.interval_at else None
+
+
+def format_margin(margin: float) -> str:
+    """Return a margin in words: `5 points`; of PSI, too, whose points are hundredths."""
+    return f"{margin * 100:g} point{'' if margin == 0.01 else 's'}"
+
+
+def format_level(level: float) -> str:
+    """Return the level of an interval: `98.75 %`."""
+    return f"{level * 100:.4g} %"
+
+
+def format_contrast(decision: Decision, contrast: Contrast | None) -> str:
+    """Return a contrast of a decision in points with its interval, for a cell: `+4.2 [+1.0, +7.4]`."""
+    interval = decision.interval(contrast)
+    return _format_points(contrast, interval, LEVEL) if contrast and interval else MISSING
+
+
+def _format_points(contrast: Contrast, interval: Interval, level: float) -> str:
+    ends = ", ".join(map(format_points, interval))
+    return f"{format_points(contrast.value)} [{ends}]{_name_level(level)}"
+
+
+def _name_level(level: float) -> str:
+    return "" if level == LEVEL else f" ({format_level(level)} interval)"
+
+
+def _describe_gap(contrast: Contrast, interval: Interval, level: float, words: str) -> str:
+    """Return a difference whose interval excludes 0 without its sign: `8.1 points lower than in the first [4.0, 12.2]`."""
+    low, high = (format_percent(end) for end in sorted(map(abs, interval)))
+    return f"{format_percent(abs(contrast.value))} points {words} [{low}, {high}]{_name_level(level)}"
+
+
+def _describe_needed(documents: int, needed: int | None) -> str:
+    """Return how many times as many documents would tell."""
+    times = needed / max(documents, 1) if needed else 0.0
+    if times < 1.05:
+        return "More documents would tell."
+    number = format_number(times, ".1f" if times < 9.95 else ",.0f").removesuffix(".0")
+    return f"About {number} times as many documents would tell."
+
+
+def iterate_answer(decision: Decision) -> Iterator[tuple[str, str]]:
+    """Yield the answer in five parts, a title and a sentence each: how well, start to end, not read, the state, what to do."""
+    ndcg = decision.ndcg_at_10
+    ends = f" [{', '.join(map(format_percent, ndcg.interval))}]" if ndcg and ndcg.interval else ""
+    yield "How well", f"nDCG@10 {format_percent(ndcg.value if ndcg else None)}{ends}."
+    yield "Start to end", describe_start_to_end(decision)
+    unread = describe_not_read(decision) or (
+        "It reads all of a text." if decision.read.kind is ReadKind.ALL else "What it reads of a text is unknown."
+    )
+    yield "Not read", unread
+    yield "Bias", " ".join(filter(None, (describe_state(decision), describe_shape(decision))))
+    yield "What to do", advise(decision)

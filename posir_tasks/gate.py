@@ -1,0 +1,295 @@
+"""The gate: the one reader each of JSON, CSV and YAML that comes from outside, as a file, a download or an answer.
+
+Parsers are lenient in ways that turn a damaged file into other numbers: of a repeated key the last wins, a row that was cut
+lacks its last cells, `1e999` is infinite. Here these are errors, as is all that could take the memory or the stack of the
+process. Every reader raises `GateError` and nothing else.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import json
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from posir_tasks.compressed_files import GZIP_ERRORS, open_decompressed
+from posir_tasks.display.wording import sanitized
+from posir_tasks.errors import DataError
+
+if TYPE_CHECKING:
+    import yaml
+
+#: Most bytes of a document that are read, decompressed. Larger data come as JSON Lines or Parquet, which are read in parts.
+MAX_BYTES = 2**30
+#: Most bytes of a YAML file, which is read slowly, and of which settings need a few thousand.
+MAX_YAML_BYTES = 2**20
+#: Deepest nesting of lists and objects. The deepest format that is read, a result of mteb, has 8.
+MAX_DEPTH = 64
+#: Integers are smaller; ids of 64 bits are the longest in use.
+MAX_INTEGER = 2**64
+#: Most characters of a cell of a table, which may hold a document.
+MAX_CELL = 2**24
+#: Most values of a YAML file after its aliases are replaced by what they stand for.
+MAX_YAML_VALUES = 100_000
+BYTE_ORDER_MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+
+
+class GateError(DataError):
+    """Something from outside cannot be read, or could be read in more than one way. The message names source and place."""
+
+    def __init__(self, name: object, problem: str) -> None:
+        """Make the message `name: problem`."""
+        super().__init__(f"{name}: {problem}")
+        self.problem = problem
+
+
+def parse_json(data: str | bytes, name: object, *, max_bytes: int = MAX_BYTES, nan_prefix: str | None = None) -> Any:
+    """Return the value of a JSON document.
+
+    Args:
+        data: The document; bytes are UTF-8, or UTF-16 with a byte-order mark.
+        name: The source, for messages: a file, a line of it, an address.
+        max_bytes: Most bytes, or characters, that it may have.
+        nan_prefix: Keys with this prefix may be NaN, as mteb writes its `nauc_` scores; None for no keys.
+
+    Raises:
+        GateError: It is too large or too deep, not such text, not JSON; an object repeats a key; a number is NaN, infinite or
+            an integer beyond 64 bits.
+    """
+    check_size(len(data), name, max_bytes)
+    try:
+        value = _DECODER.decode(decode(data) if isinstance(data, bytes) else data.removeprefix("\ufeff"))
+    except RecursionError:
+        raise GateError(name, f"is nested more than {MAX_DEPTH} deep") from None
+    except ValueError as error:
+        raise GateError(
+            name, f"is not readable JSON in UTF-8 ({type(error).__name__}: {sanitized(str(error), 200)})"
+        ) from error
+    _check_values(value, name, nan_prefix)
+    return value
+
+
+def parse_json_at(text: str, start: int, name: object) -> tuple[Any, int]:
+    """Return the value of a JSON document within a text and where it ends; see `parse_json`."""
+    try:
+        value, end = _DECODER.raw_decode(text, start)
+    except RecursionError:
+        raise GateError(name, f"is nested more than {MAX_DEPTH} deep") from None
+    except ValueError as error:
+        raise GateError(name, f"is not readable JSON ({sanitized(str(error), 200)})") from error
+    _check_values(value, name, None)
+    return value, end
+
+
+def read_json(file: Path, *, max_bytes: int = MAX_BYTES, nan_prefix: str | None = None) -> Any:
+    """Return the value of a file of JSON, which may be compressed; see `parse_json`."""
+    return parse_json(read_bytes(file, max_bytes), file, max_bytes=max_bytes, nan_prefix=nan_prefix)
+
+
+def parse_table(data: str | bytes, name: object, *, delimiter: str = ",") -> tuple[list[str], list[tuple[int, list[str]]]]:
+    """Return the headings of a table of delimited cells, and for each row the line that it ends at and its cells.
+
+    Lines without any cell are left out, and empty cells to the right of the last heading are cut off: spreadsheets write both.
+
+    Raises:
+        GateError: It is not UTF-8 or too large, holds a zero byte, repeats a heading, leaves a quotation open, or a row has
+            more or fewer cells than there are headings.
+    """
+    check_size(len(data), name, MAX_BYTES)
+    try:
+        text = decode(data) if isinstance(data, bytes) else data.removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        raise GateError(name, f"is not UTF-8 ({error})") from error
+    if "\0" in text:
+        raise GateError(name, f"line {text.count(chr(10), 0, text.index(chr(0))) + 1}: holds a zero byte, so it is no table")
+    lines = _split_cells(text, name, delimiter)
+    headings = [heading.strip() for heading in lines[0][1]] if lines else []
+    repeated = next((heading for place, heading in enumerate(headings) if heading and heading in headings[:place]), None)
+    if repeated is not None:
+        raise GateError(name, f"the column '{sanitized(repeated)}' occurs twice")
+    rows = []
+    for number, cells in lines[1:]:
+        while len(cells) > len(headings) and not cells[-1].strip():
+            cells.pop()
+        if len(cells) != len(headings):
+            raise GateError(name, f"line {number}: has {len(cells)} cells, and there are {len(headings)} headings")
+        rows.append((number, cells))
+    return headings, rows
+
+
+def read_csv_rows(file: Path, columns: Sequence[str], expected: str) -> list[dict[str, str]]:
+    """Return the given columns of a CSV file, stripped, by row; cells are separated by commas or semicolons.
+
+    Args:
+        file: The file, in UTF-8.
+        columns: Columns that it must have; others are left out.
+        expected: What the file must be, for the message, such as `a file with the columns model,score`.
+
+    Raises:
+        GateError: The file cannot be read, or lacks a column.
+    """
+    try:
+        content = read_bytes(file)
+        heading = content[: content.find(b"\n")]
+        delimiter = ";" if heading.count(b";") >= max(1, len(columns) - 1) else ","
+        headings, rows = parse_table(content, file, delimiter=delimiter)
+        missing = [column for column in columns if column not in headings]
+        if missing:
+            raise GateError(file, f"no column {', '.join(missing)}")
+    except GateError as error:
+        raise GateError(file, f"{error.problem}. Expected {expected}.") from error
+    places = [headings.index(column) for column in columns]
+    return [{column: cells[place].strip() for column, place in zip(columns, places, strict=True)} for _, cells in rows]
+
+
+def parse_yaml(data: str | bytes, name: object) -> Any:
+    """Return the value of a YAML document of plain values.
+
+    Raises:
+        GateError: It is too large or too deep, not UTF-8, not YAML; a mapping repeats a key; its aliases stand for too much or
+            for themselves; a number is NaN, infinite or an integer beyond 64 bits.
+    """
+    # Takes longer to import than all else that a command needs to start.
+    import yaml
+
+    check_size(len(data), name, MAX_YAML_BYTES)
+    try:
+        loader = yaml.SafeLoader(decode(data) if isinstance(data, bytes) else data)
+        node: yaml.Node | None = loader.get_single_node()
+        _count_nodes(node, {}, name)
+        value = None if node is None else loader.construct_document(node)
+    except RecursionError:
+        raise GateError(name, f"is nested more than {MAX_DEPTH} deep") from None
+    except (yaml.YAMLError, ValueError, TypeError, OverflowError, AttributeError) as error:
+        raise GateError(name, f"is not readable YAML in UTF-8 ({sanitized(' '.join(str(error).split()), 300)})") from error
+    _check_values(value, name, None)
+    return value
+
+
+def read_yaml(file: Path) -> Any:
+    """Return the value of a YAML file; see `parse_yaml`."""
+    return parse_yaml(read_bytes(file, MAX_YAML_BYTES), file)
+
+
+def read_bytes(file: Path, max_bytes: int = MAX_BYTES) -> bytes:
+    """Return the content of a file, decompressed where its name ends in `.gz`.
+
+    Raises:
+        GateError: It cannot be read, is damaged, or has more than `max_bytes`, of which no more are decompressed.
+    """
+    try:
+        with open_decompressed(file) as opened:
+            content = opened.read(max_bytes + 1)
+    except FileNotFoundError:
+        raise GateError(file, "no such file") from None
+    except (OSError, *GZIP_ERRORS) as error:
+        raise GateError(file, f"cannot be read ({type(error).__name__}: {sanitized(str(error), 200)})") from error
+    check_size(len(content), file, max_bytes)
+    return content
+
+
+def check_size(size: int, name: object, max_bytes: int) -> None:
+    """Raise GateError if a source has more bytes than are read."""
+    if size > max_bytes:
+        limit = f"{max_bytes / 2**20:g} MiB" if max_bytes >= 2**20 else f"{max_bytes:,} bytes"
+        raise GateError(name, f"is larger than {limit}, the most that is read")
+
+
+def find_encoding(content: bytes) -> str:
+    """Return the encoding that a byte-order mark states, else UTF-8."""
+    return next((encoding for mark, encoding in BYTE_ORDER_MARKS.items() if content.startswith(mark)), "utf-8")
+
+
+def decode(content: bytes) -> str:
+    """Return bytes as text; raise UnicodeDecodeError if they are neither UTF-8 nor UTF-16 with a byte-order mark."""
+    return content.decode(find_encoding(content))
+
+
+def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        keys = [key for key, _ in pairs]
+        repeated = next(key for place, key in enumerate(keys) if key in keys[:place])
+        raise ValueError(f"the key '{sanitized(repeated)}' occurs twice in one object")
+    return members
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_build_object)
+
+
+def _check_values(value: object, name: object, nan_prefix: str | None, path: tuple[object, ...] = ()) -> None:
+    """Raise GateError for a value that is nested too deeply or a number that is not allowed."""
+    items: Iterable[tuple[object, object]] = ((path[-1] if path else "", value),)
+    if isinstance(value, dict | list):
+        if len(path) > MAX_DEPTH:
+            raise GateError(name, f"is nested more than {MAX_DEPTH} deep")
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, item in items:
+        if isinstance(item, str | bool) or item is None:
+            continue
+        if isinstance(item, int):
+            if abs(item) > MAX_INTEGER:
+                raise GateError(name, f"{_format_path(path, key)}an integer beyond 64 bits")
+        elif isinstance(item, float):
+            if not math.isfinite(item) and not (math.isnan(item) and nan_prefix and str(key).startswith(nan_prefix)):
+                raise GateError(name, f"{_format_path(path, key)}is {item}; numbers must be finite")
+        elif isinstance(item, dict | list):
+            _check_values(item, name, nan_prefix, (*path, key))
+
+
+def _format_path(path: tuple[object, ...], key: object) -> str:
+    return f"field '{sanitized('.'.join(map(str, (*path, key))), 200)}': "
+
+
+def _split_cells(text: str, name: object, delimiter: str) -> list[tuple[int, list[str]]]:
+    """Return the line at which each row ends, from 1, and its cells."""
+    limit = csv.field_size_limit(MAX_CELL)
+    rows: list[tuple[int, list[str]]] = []
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    try:
+        rows.extend((reader.line_num, cells) for cells in reader if any(map(str.strip, cells)))
+    except csv.Error as error:
+        raise GateError(name, f"line {reader.line_num}: is not readable as a table ({error})") from error
+    finally:
+        csv.field_size_limit(limit)
+    return rows
+
+
+def _count_nodes(node: yaml.Node | None, counted: dict[int, int | None], name: object, depth: int = 0) -> int:
+    """Return how many values a YAML node has, with those behind its aliases.
+
+    Args:
+        node: The node; of a mapping, keys are checked for repetitions.
+        counted: Numbers by node; None for a node that is being counted.
+        name: The source, for messages.
+        depth: Nesting of the node.
+    """
+    if depth > MAX_DEPTH:
+        raise GateError(name, f"is nested more than {MAX_DEPTH} deep")
+    if id(node) in counted:
+        known = counted[id(node)]
+        if known is None:
+            raise GateError(name, "an alias stands for something that contains it")
+        return known
+    counted[id(node)] = None
+    items: list[Any] = getattr(node, "value", [])
+    children: list[yaml.Node] = []
+    if node is not None and node.id == "sequence":
+        children = items
+    elif node is not None and node.id == "mapping":
+        keys = [(key.tag, key.value) for key, _ in items if key.id == "scalar"]
+        repeated = next((key for place, key in enumerate(keys) if key in keys[:place]), None)
+        if repeated is not None:
+            raise GateError(
+                name, f"line {node.start_mark.line + 1}: the key '{sanitized(repeated[1])}' occurs twice in one mapping"
+            )
+        children = [part for pair in items for part in pair]
+    number = 1 + sum(_count_nodes(child, counted, name, depth + 1) for child in children)
+    if number > MAX_YAML_VALUES:
+        raise GateError(name, f"has more than {MAX_YAML_VALUES:,} values once its aliases are replaced")
+    counted[id(node)] = number
+    return number

@@ -1,0 +1,249 @@
+"""Questions about a sentence in other words: none of its words, and none of its text's, is in them.
+
+Verbatim questions and rare words are found by words alone. Here an embedder chooses words of the user's own texts that are near
+the meaning of a sentence, or a language model asks about it, and the words in common are checked. The definition is ours:
+
+- The vocabulary is the words of three letters or more that at least two texts and at most a fifth of them have.
+- Of these, words that share a stem with any word of the sentence's text are left out. Two words share a stem if their first
+  four letters are equal, or, of words of three to five letters, the first three: `find_stems`.
+- Of the rest, `WORDS` words are chosen one by one, so that the sum of their unit vectors, each word embedded alone, has the
+  largest cosine with the vector of the sentence (orthogonal matching pursuit without its projection).
+
+The questions are near their sentence in the space of the embedder that chose them, so they favor this embedder, and they favor
+whatever is short, as its vector is near the vector of a sentence. Words of a script without spaces are not known here: only a
+language model asks in it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+from mteb.types import PromptType
+
+from posir_tasks.display.progress import track
+from posir_tasks.embeddings.encoding import Encoder, Vectors, unit_vectors
+from posir_tasks.evidence import Integers
+from posir_tasks.language_models.asking import BuiltValues, LanguageModel, open_language_model
+from posir_tasks.language_models.prompt import ModelAnswer, UnusableAnswerError, load_prompt
+from posir_tasks.text.scripts import is_unspaced
+from posir_tasks.text.words import find_terms
+
+#: Words of a sentence that is asked about: fewer are headings, more are lists or tables.
+MIN_WORDS, MAX_WORDS = 5, 80
+#: Words of a question that an embedder writes.
+WORDS = 8
+#: Letters of a word that are its stem, and those of a word of at most `SHORT` letters.
+STEM, SHORT_STEM, SHORT = 4, 3, 5
+#: Words that more texts have, and more than `FEW_TEXTS`, are common.
+COMMON_SHARE, FEW_TEXTS = 0.2, 2
+#: Most words of the vocabulary.
+MAX_VOCABULARY = 5_000
+#: Sentences that are embedded between two steps of the progress bar.
+BATCH = 256
+#: Between the parts of a term such as `well-known`.
+JOINT = re.compile(r"['’\-]")
+#: Folder of the answers in the cache.
+CACHE = "other-words"
+#: Times that a question is asked for until it is in other words.
+ATTEMPTS = 2
+
+
+@dataclass(frozen=True)
+class WritingRequest:
+    """A sentence that a question is to be about."""
+
+    sentence: str
+    avoided: tuple[str, ...]
+    """Texts with which the question shares no word, such as the sentence's own."""
+    language: str
+    """Its code."""
+
+
+class QuestionWriter(Protocol):
+    """Writes questions in other words."""
+
+    @property
+    def name(self) -> str:
+        """Name of the model that writes."""
+
+    def write(self, requests: Sequence[WritingRequest]) -> list[str | None]:
+        """Return the question about each sentence; None where there is none."""
+
+
+def normalize(sentence: str) -> str:
+    """Return a sentence without differences in case and white space."""
+    return " ".join(sentence.casefold().split())
+
+
+def find_word_stems(word: str) -> frozenset[str]:
+    """Return the stems of a word in lower case: its first four letters and, of three to five letters, its first three."""
+    if len(word) < SHORT_STEM:
+        return frozenset((word,))
+    stems = {word[:STEM]} if len(word) >= STEM else set()
+    # Marked as a stem of a short word: `the` is not a stem of `theory`.
+    return frozenset(stems | {f"{word[:SHORT_STEM]}*"} if len(word) <= SHORT else stems)
+
+
+def find_stems(*texts: str) -> frozenset[str]:
+    """Return the stems of all words of texts, and of the parts of words with a hyphen."""
+    words = {part for text in texts for term in set(find_terms(text)) for part in (term, *JOINT.split(term)) if part}
+    return frozenset(stem for word in words for stem in find_word_stems(word))
+
+
+def count_texts(texts: Iterable[str]) -> Counter[str]:
+    """Return the number of texts that have each word."""
+    return Counter(word for text in texts for word in set(find_terms(text)))
+
+
+def find_common_words(texts: Sequence[str]) -> frozenset[str]:
+    """Return the words that more than a fifth of the texts have, and more than two."""
+    most = max(FEW_TEXTS, COMMON_SHARE * len(texts))
+    return frozenset(word for word, count in count_texts(texts).items() if count > most)
+
+
+def build_vocabulary(texts: Sequence[str]) -> list[str]:
+    """Return the words that questions are made of: neither common nor in a single text, those in the most texts first."""
+    common = find_common_words(texts)
+    counts = count_texts(texts)
+    suitable = [
+        word
+        for word, count in counts.items()
+        if count >= FEW_TEXTS and word not in common and len(word) >= SHORT_STEM and word.isalpha() and not is_unspaced(word)
+    ]
+    return sorted(suitable, key=lambda word: (-counts[word], word))[:MAX_VOCABULARY]
+
+
+@dataclass(frozen=True)
+class EmbedderWriter:
+    """Writes questions of the words whose joint vector is nearest to that of the sentence."""
+
+    name: str
+    encoder: Encoder
+    vocabulary: Sequence[str]
+    words: int = WORDS
+
+    @cached_property
+    def _vectors(self) -> Vectors:
+        """Unit vectors of the vocabulary, shape (words, dimensions)."""
+        return unit_vectors(self.encoder(self.vocabulary, PromptType.document))
+
+    @cached_property
+    def _stems(self) -> list[frozenset[str]]:
+        return list(map(find_word_stems, self.vocabulary))
+
+    def embed(self, sentences: Sequence[str]) -> Vectors:
+        """Return the unit vectors of sentences, shape (n, dimensions), each encoded once."""
+        distinct = {sentence: row for row, sentence in enumerate(dict.fromkeys(sentences))}
+        names, batches = list(distinct), []
+        with track("Embedding sentences", len(names)) as advance:
+            for start in range(0, len(names), BATCH):
+                batches.append(self.encoder(names[start : start + BATCH], PromptType.document))
+                advance(len(batches[-1]))
+        rows = [distinct[sentence] for sentence in sentences]
+        return unit_vectors(np.concatenate(batches)[rows])
+
+    def write(self, requests: Sequence[WritingRequest]) -> list[str | None]:
+        """Return the question about each sentence; None if fewer than `words` words of the vocabulary can be used."""
+        if not requests or len(self.vocabulary) < self.words:
+            return [None] * len(requests)
+        blocked: dict[tuple[str, ...], Integers] = {}
+        questions: list[str | None] = []
+        for request, target in zip(requests, self.embed([request.sentence for request in requests]), strict=True):
+            if request.avoided not in blocked:
+                blocked[request.avoided] = self._find_allowed(request.avoided)
+            allowed = blocked[request.avoided]
+            usable = len(allowed) >= self.words and not is_unspaced(request.sentence)
+            questions.append(self._choose(target, allowed) if usable else None)
+        return questions
+
+    def _find_allowed(self, avoided: Sequence[str]) -> Integers:
+        """Return the rows of the words that share no stem with any word of some texts."""
+        stems = find_stems(*avoided)
+        return np.array([row for row, own in enumerate(self._stems) if stems.isdisjoint(own)], np.int64)
+
+    def _choose(self, target: Vectors, allowed: Integers) -> str:
+        """Return the words, of the rows allowed, whose sum has the largest cosine with a vector, chosen one by one."""
+        chosen = choose_nearest(target, self._vectors[allowed], self.words)
+        return " ".join(self.vocabulary[row] for row in allowed[chosen].tolist())
+
+
+def choose_nearest(target: Vectors, vectors: Vectors, number: int) -> list[int]:
+    """Return the rows of vectors that are added one by one, each so that the cosine of the sum and a target is largest.
+
+    Args:
+        target: Shape (dimensions,).
+        vectors: Of unit length, shape (n, dimensions).
+        number: Rows to choose, at most n.
+    """
+    alone, overlap = vectors @ target, np.zeros(len(vectors))
+    projection, squared = 0.0, 0.0
+    chosen: list[int] = []
+    for _ in range(number):
+        cosines = (projection + alone) / np.sqrt(np.maximum(squared + 2 * overlap + 1, np.finfo(np.float32).tiny))
+        cosines[chosen] = -np.inf
+        row = int(cosines.argmax())
+        chosen.append(row)
+        projection += float(alone[row])
+        squared += float(2 * overlap[row]) + 1
+        overlap += vectors @ vectors[row]
+    return chosen
+
+
+class OtherWordsQuestion(ModelAnswer):
+    """A question that a sentence answers, in other words than the sentence's (ours)."""
+
+    question: str
+
+
+OTHER_WORDS = load_prompt("other_words", OtherWordsQuestion)
+
+
+@dataclass(frozen=True)
+class LanguageModelWriter:
+    """Asks a language model for a question about each sentence."""
+
+    model: LanguageModel
+    common: frozenset[str]
+    """Words that question and sentence may both have."""
+
+    @property
+    def name(self) -> str:
+        """The language model."""
+        return self.model.name
+
+    def write(self, requests: Sequence[WritingRequest]) -> list[str | None]:
+        """Return the question about each sentence; None if its second answer, too, shares a content word with the sentence."""
+        values = BuiltValues(requests, lambda request: {"sentence": request.sentence, "language": request.language})
+
+        def check(number: int, answer: OtherWordsQuestion) -> None:
+            if shared := find_shared(answer.question, requests[number].sentence, self.common):
+                raise UnusableAnswerError(f"words of the sentence: {', '.join(shared)}")
+            if not find_terms(answer.question):
+                raise UnusableAnswerError("no question")
+
+        replies = self.model.ask(OTHER_WORDS, values, "Asking in other words", check)
+        return [reply.answer.question.strip() if reply.answer else None for reply in replies]
+
+
+def find_shared(question: str, sentence: str, common: frozenset[str]) -> list[str]:
+    """Return the content words of a question that share a stem with one of a sentence, sorted.
+
+    Words that are common in the texts, and words of letters alone of fewer than three, are no content words.
+    """
+    content = [
+        {word for word in find_terms(text) if word not in common and (len(word) >= SHORT_STEM or not word.isalpha())}
+        for text in (question, sentence)
+    ]
+    stems = find_stems(" ".join(content[1]))
+    return sorted(word for word in content[0] if not stems.isdisjoint(find_stems(word)))
+
+
+def open_writer(reference: str, texts: Sequence[str]) -> LanguageModelWriter:
+    """Return a writer that asks a language model; words that are common in the texts may be in question and sentence."""
+    return LanguageModelWriter(open_language_model(reference, CACHE, ATTEMPTS), find_common_words(texts))

@@ -1,0 +1,169 @@
+"""Public functions: each is declared once, and its signature and docstring make the command of the same name, too.
+
+A parameter that may be given by position is an argument of the command; one that is keyword-only is the option of the same
+name. `Annotated[type, Option(...)]` has what a type cannot say, such as a range, which the function itself checks, so that
+Python and the command line refuse the same. The help is the parameter's text under `Args`. What the function returns prints
+itself; `posir_tasks.command.function_command` adds the options that all commands share.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, ParamSpec, TypeVar
+
+from posir_tasks.errors import PosirError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+#: Attribute of a public function with what its command needs beyond the signature.
+DECLARATION = "posir_declaration"
+#: Line that begins a section of a docstring.
+SECTION = re.compile(r"^(Args|Returns|Raises|Examples):$", re.MULTILINE)
+#: Text of a parameter in the section `Args`.
+DESCRIBED = re.compile(r"^    \**(\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Option:
+    """Facts that the type of a parameter does not state: `Annotated[int, Option(min=1)]`."""
+
+    min: float | None = None
+    """Smallest value."""
+    max: float | None = None
+    """Largest value."""
+    metavar: str | None = None
+    """A placeholder for the value in the help of the command, such as `LOW,HIGH`."""
+    short: str | None = None
+    """A letter for the command, such as `-t`."""
+    parse: Callable[[str], Any] | None = None
+    """Makes the value from the text that the command is given; by default, the type does. It raises PosirError."""
+    one_value: bool = False
+    """Whether what is an iterable in Python, such as a list of texts, is one value for the command, which is given as text."""
+    python_only: bool = False
+    """Whether the command does not have it, such as a callback."""
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """The part of a command that does not follow from the signature of its function."""
+
+    charts: bool = False
+    """Whether what it returns has charts, which `--png` writes."""
+    streams: bool = False
+    """Whether it calls its parameter `show`, for Python alone, with what is known so far, which is printed."""
+    undecided_by: str | None = None
+    """The parameter that makes it a check: if it is given, an error is exit status 2, which says that nothing was decided."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of a public function, as its command has it."""
+
+    name: str
+    type: Any
+    """Type of a value; of each if there may be several."""
+    repeats: bool
+    """Whether it takes several values."""
+    default: Any
+    """`inspect.Parameter.empty` if it is required."""
+    is_argument: bool
+    """Whether it may be given by position."""
+    help: str
+    option: Option
+
+    def check(self, value: Any) -> None:
+        """Raise PosirError if a value, or one of several, is out of range."""
+        low, high = self.option.min, self.option.max
+        if value is None or (low is None and high is None):
+            return
+        for number in value if isinstance(value, Iterable) and not isinstance(value, str) else (value,):
+            if not isinstance(number, (int,) if self.type is int else (int, float)) or isinstance(number, bool):
+                raise PosirError(f"{self.name}={number!r}: must be a {'whole ' if self.type is int else ''}number.")
+            if not (low is None or number >= low) or not (high is None or number <= high):
+                limits = [f"at least {low}" if low is not None else "", f"at most {high}" if high is not None else ""]
+                raise PosirError(f"{self.name}={number}: must be {' and '.join(filter(None, limits))}.")
+
+
+def public(
+    *, charts: bool = False, streams: bool = False, undecided_by: str | None = None
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Declare a public function, whose command follows from it; the function then checks the ranges of its parameters.
+
+    Args:
+        charts: Whether what it returns has charts.
+        streams: Whether it calls its parameter `show` with what is known so far.
+        undecided_by: The parameter that makes it a check with exit status 2 for what cannot be decided.
+    """
+
+    def declare(function: Callable[P, R]) -> Callable[P, R]:
+        signature = inspect.signature(function)
+
+        @wraps(function)
+        def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+            given = signature.bind(*args, **kwargs).arguments
+            for parameter in read_parameters(function):
+                if parameter.name in given:
+                    parameter.check(given[parameter.name])
+            return function(*args, **kwargs)
+
+        setattr(checked, DECLARATION, Declaration(charts, streams, undecided_by))
+        return checked
+
+    return declare
+
+
+def read_parameters(function: Callable[..., Any]) -> list[Parameter]:
+    """Return the parameters of a public function."""
+    described = describe_parameters(function)
+    return [
+        _read_parameter(function, parameter, described.get(name, ""))
+        for name, parameter in inspect.signature(function).parameters.items()
+    ]
+
+
+def describe_parameters(function: Callable[..., Any]) -> dict[str, str]:
+    """Return the text of each parameter in the section `Args` of a docstring."""
+    sections = SECTION.split(inspect.getdoc(function) or "")
+    text = dict(zip(sections[1::2], sections[2::2], strict=True)).get("Args", "")
+    return {name: " ".join(words.replace("`", "").split()) for name, words in DESCRIBED.findall(text)}
+
+
+def describe_function(function: Callable[..., Any]) -> str:
+    """Return the docstring of a function before its sections."""
+    text = SECTION.split(inspect.getdoc(function) or "")[0].replace("`", "").strip()
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+
+
+def _read_parameter(function: Callable[..., Any], parameter: inspect.Parameter, text: str) -> Parameter:
+    annotation = parameter.annotation
+    if isinstance(annotation, str):
+        # One by one: the type of what is returned may be known to type checkers alone.
+        annotation = eval(annotation, inspect.unwrap(function).__globals__)
+    option = next((part for part in getattr(annotation, "__metadata__", ()) if isinstance(part, Option)), Option())
+    kind, repeats = (str, False) if option.one_value else read_type(annotation)
+    is_argument = parameter.kind is not inspect.Parameter.KEYWORD_ONLY
+    return Parameter(parameter.name, kind, repeats, parameter.default, is_argument, text, option)
+
+
+def read_type(annotation: Any) -> tuple[Any, bool]:
+    """Return the type of a value, of each if there may be several, and whether there may be."""
+    if typing.get_origin(annotation) is Annotated:
+        return read_type(typing.get_args(annotation)[0])
+    if typing.get_origin(annotation) in (typing.Union, UnionType):
+        parts = [read_type(part) for part in typing.get_args(annotation) if part is not NoneType]
+        kinds = [kind for kind, _ in parts]
+        # A path may be given as text, and a number as a whole one.
+        wider = next((kind for kind in (str, float) if kind in kinds), kinds[0])
+        return wider, any(repeats for _, repeats in parts)
+    origin = typing.get_origin(annotation)
+    if isinstance(origin, type) and issubclass(origin, Iterable) and not issubclass(origin, tuple | Mapping):
+        return read_type(typing.get_args(annotation)[0])[0], True
+    return (Path if annotation is Path else annotation), False

@@ -1,0 +1,151 @@
+"""The part of a text that a retriever reads: all of it, a part such as the first 256 tokens, or unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from posir_tasks.display.wording import pluralize
+from posir_tasks.errors import ProfileError
+
+
+class ReadKind(StrEnum):
+    """The amount of a text that is read. `unknown` is not `all`: evidence may lie beyond an unknown window."""
+
+    ALL = "all"
+    PART = "part"
+    UNKNOWN = "unknown"
+
+
+class Part(StrEnum):
+    """The part of a long text that is read."""
+
+    FIRST = "first"
+    LAST = "last"
+    ENDS = "ends"
+    SAMPLES = "samples"
+    """Pieces from all over the text, such as chunks at equal distances."""
+
+
+class KnownBy(StrEnum):
+    """The source of what is known of the part, the most certain first."""
+
+    CLASS = "class"
+    """The class of the retriever: BM25 reads all."""
+    MEASURED = "measured"
+    """A test of the loaded model, as `posir window` does it."""
+    GIVEN = "given"
+    """The user, as in `posir score --window`."""
+    CLAIMED = "claimed"
+    """The model's configuration or metadata."""
+
+
+@dataclass(frozen=True)
+class ReadPart:
+    """The part of each text that a retriever reads. Those of one model add."""
+
+    kind: ReadKind
+    part: Part | None = None
+    """The part that is read; None unless the kind is `part`."""
+    tokens: int | None = None
+    """Number of tokens that are read, special tokens and prompt included; None unless the kind is `part`."""
+    tokens_at_start: int | None = None
+    """Number of those at the start of the text; None unless the part is `ends`."""
+    known_by: KnownBy | None = None
+    """None if and only if the kind is `unknown`."""
+
+    def __post_init__(self) -> None:
+        is_part = self.kind is ReadKind.PART
+        if is_part != (self.part is not None) or is_part != (self.tokens is not None):
+            raise ValueError("which part is read, and how many tokens, must be stated of the kind 'part', and of no other")
+        if self.tokens is not None and self.tokens < 1:
+            raise ValueError(f"tokens is {self.tokens}; must be at least 1")
+        if (self.part is Part.ENDS) != (self.tokens_at_start is not None):
+            raise ValueError("tokens_at_start must be stated of the part 'ends', and of no other")
+        if self.tokens_at_start is not None and not 0 < self.tokens_at_start < (self.tokens or 0):
+            raise ValueError(
+                f"tokens_at_start is {self.tokens_at_start}; must be from 1 to {(self.tokens or 0) - 1}, below tokens"
+            )
+        if (self.kind is ReadKind.UNKNOWN) != (self.known_by is None):
+            raise ValueError("known_by must be stated unless the kind is 'unknown'")
+
+    @classmethod
+    def all(cls, known_by: KnownBy) -> ReadPart:
+        """Return that all of a text is read."""
+        return cls(ReadKind.ALL, known_by=known_by)
+
+    @classmethod
+    def first(cls, tokens: int, known_by: KnownBy) -> ReadPart:
+        """Return that the first tokens of a text are read."""
+        return cls(ReadKind.PART, Part.FIRST, tokens, known_by=known_by)
+
+    @property
+    def phrase(self) -> str:
+        """The object of 'reads': `the first 256 tokens`."""
+        match self.part:
+            case None:
+                return "all of a text" if self.kind is ReadKind.ALL else "an unknown part of a text"
+            case Part.ENDS:
+                return f"the first {self.tokens_at_start:,} and the last {self.tokens_at_end:,} tokens"
+            case Part.SAMPLES:
+                return f"samples of {pluralize(self.tokens or 0, 'token')}"
+            case part:
+                return f"the {part.value} {pluralize(self.tokens or 0, 'token')}"
+
+    @property
+    def tokens_at_end(self) -> int:
+        """Number of tokens that are read at the end of a long text."""
+        tokens = self.tokens or 0
+        return {Part.LAST: tokens, Part.ENDS: tokens - (self.tokens_at_start or 0)}.get(self.part, 0) if self.part else 0
+
+    def __add__(self, other: ReadPart) -> ReadPart:
+        """Pool two: unknown if one is; of equal parts the less certain knowledge. Raise ProfileError if they differ."""
+        if not isinstance(other, ReadPart):
+            return NotImplemented
+        if self.known_by is None or other.known_by is None:
+            return UNKNOWN
+        if replace(self, known_by=other.known_by) != other:
+            raise ProfileError(
+                f"Results of a model that reads {self.phrase} and of one that reads {other.phrase} do not add. Give both the "
+                "same window, or show them apart."
+            )
+        return replace(self, known_by=max(self.known_by, other.known_by, key=list(KnownBy).index))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields that have a value, as plain JSON."""
+        fields = {
+            "kind": self.kind.value,
+            "part": self.part and self.part.value,
+            "tokens": self.tokens,
+            "tokens_at_start": self.tokens_at_start,
+            "known_by": self.known_by and self.known_by.value,
+        }
+        return {name: value for name, value in fields.items() if value is not None}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> ReadPart:
+        """Read what `to_json` returned; raise ProfileError if it is damaged. Fields of a newer version are ignored."""
+        try:
+            return cls(
+                ReadKind(data["kind"]),
+                Part(data["part"]) if "part" in data else None,
+                _read_integer(data, "tokens"),
+                _read_integer(data, "tokens_at_start"),
+                KnownBy(data["known_by"]) if "known_by" in data else None,
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            problem = f"no field {error}" if isinstance(error, KeyError) else str(error)
+            raise ProfileError(f"What the model reads (field 'read') is damaged: {problem}.") from error
+
+
+def _read_integer(data: Mapping[str, Any], name: str) -> int | None:
+    value = data.get(name)
+    if value is not None and type(value) is not int:
+        raise ValueError(f"{name} must be a whole number")
+    return value
+
+
+#: Nothing is known of what a model reads.
+UNKNOWN = ReadPart(ReadKind.UNKNOWN)

@@ -1,0 +1,332 @@
+"""Readers of files with questions: SQuAD-format JSON, JSON Lines and Parquet with a question per row."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, ClassVar, TypeVar
+
+import polars as pl
+from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from posir_tasks.compressed_files import GZIP_ERRORS, open_decompressed, read_decompressed
+from posir_tasks.display.progress import progress
+from posir_tasks.errors import DataError, summarize_error
+from posir_tasks.gate import GateError, decode, parse_json
+from posir_tasks.sources.formats.passages import UNANSWERABLE, Passage, PassageQuestion, SkippedQuestion, SkippedText
+from posir_tasks.sources.formats.texts import NOT_UTF8, describe_bad_byte, read_lines
+from posir_tasks.sources.spans import StatedAnswer
+from posir_tasks.table_files import scan_parquet
+
+
+def _check_encodable(text: str) -> str:
+    """Refuse a lone surrogate, which JSON can escape but no text can contain."""
+    text.encode()
+    return text
+
+
+def _check_id(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("has a null character, at which libraries end an id; remove it")
+    return text
+
+
+Text = Annotated[str, AfterValidator(_check_encodable)]
+#: An id is a string or an integer, which becomes a string.
+Id = Annotated[Text, AfterValidator(_check_id), BeforeValidator(lambda value: str(value) if type(value) is int else value)]
+
+
+class StrictRecord(BaseModel):
+    """A JSON object. Types are strict: a boolean is no integer, an integer no string."""
+
+    model_config = ConfigDict(strict=True)
+
+    expected: ClassVar[str] = ""
+    """The format of the file, for errors."""
+
+
+AnyRecord = TypeVar("AnyRecord", bound=StrictRecord)
+
+
+def validate(model: type[AnyRecord], value: object) -> AnyRecord:
+    """Check the shape of a JSON value; raise ValueError with the first wrong field and what is allowed."""
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        raise ValueError(_describe(error)) from None
+
+
+def _describe(error: ValidationError) -> str:
+    """Describe the first problem that pydantic found, such as "'data[0].paragraphs' must be a valid list, not null"."""
+    first = error.errors(include_url=False)[0]
+    path = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in first["loc"]).removeprefix(".")
+    field, message = f"'{path}' " if path else "", first["msg"].partition(" or instance of ")[0]
+    if first["type"] == "missing":
+        return f"{field}is missing"
+    if first["type"].endswith("_type"):
+        given = "null" if first["input"] is None else type(first["input"]).__name__
+        return f"{field}{message.replace('Input should be', 'must be')}, not {given}"
+    return f"{field}is not valid: {message.removeprefix('Value error, ')}"
+
+
+@contextmanager
+def error_context(file: Path | str, place: str, expected: str) -> Iterator[None]:
+    """Turn an error about a place in a file into a DataError that names the place and the expected format."""
+    where = f"{file}: {place}: " if place else f"{file}: "
+    try:
+        yield
+    except GateError as error:
+        raise DataError(f"{where}{error.problem}. Expected: {expected}.") from error
+    except GZIP_ERRORS as error:
+        raise DataError(f"{where}not a complete gzip file ({summarize_error(error)}).") from error
+    except OSError as error:
+        raise DataError(f"{where}cannot be read ({error.strerror}).") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{where}{error}; convert the file to UTF-8, for example by `iconv`. Expected: {expected}.") from error
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{where}{error}. Expected: {expected}.") from error
+
+
+def read_records(file: Path, model: type[AnyRecord]) -> Iterator[tuple[str, AnyRecord | SkippedText]]:
+    """Yield place and record of each line of a JSON Lines file that is not blank; raise DataError if a line does not fit.
+
+    In place of a line that cannot be decoded, the byte is named.
+    """
+    with error_context(file, "", model.expected):
+        for number, line, offset in read_lines(file):
+            place = f"line {number}"
+            if isinstance(line, UnicodeDecodeError):
+                yield place, SkippedText(f"{file}: {place}", NOT_UTF8, describe_bad_byte(line, offset))
+            elif line.strip():
+                with error_context(file, place, model.expected):
+                    record = validate(model, parse_json(line, file))
+                yield place, record
+
+
+def _parse_integer(value: object) -> object:
+    """Return the integer that a text or a number with nothing after its point states; anything else as it is."""
+    if isinstance(value, str) and re.fullmatch(r"-?\d+", value.strip()):
+        return int(value)
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _select_first(value: object) -> object:
+    """Return the first of several answers: a list of objects or of pairs (start and text), or an object of lists."""
+    if isinstance(value, dict):
+        first = {name: item[:1] if isinstance(item, list) else [item] for name, item in value.items()}
+        return {name: item[0] for name, item in first.items() if item and item[0] is not None} or None
+    if isinstance(value, list):
+        value = value[0] if value else None
+    return {"answer_start": value[0], "text": value[1]} if isinstance(value, list) and len(value) == 2 else value
+
+
+class AnswerField(StrictRecord):
+    """Text and first character of an answer."""
+
+    text: Annotated[Text, Field(validation_alias=AliasChoices("text", "answer_text"))]
+    answer_start: Annotated[int, BeforeValidator(_parse_integer)]
+
+
+#: The first of a question's answers, None if it has none.
+FirstAnswer = Annotated[AnswerField | None, BeforeValidator(_select_first)]
+
+
+class AnswersField(StrictRecord):
+    """A question's answers, in its field `answers`."""
+
+    answers: FirstAnswer = None
+    is_impossible: object = None
+    """True in SQuAD 2.0 if the document does not answer the question."""
+
+    def first(self) -> StatedAnswer:
+        """Return text and start of the first answer; raise ValueError if there is none."""
+        if self.answers is None or self.is_impossible is True:
+            raise ValueError(UNANSWERABLE)
+        return StatedAnswer(self.answers.text, self.answers.answer_start)
+
+
+def read_answer(fields: object) -> StatedAnswer:
+    """Return a question's first answer; raise ValueError if it is missing or incomplete."""
+    return validate(AnswersField, fields).first()
+
+
+class Line(StrictRecord, extra="allow"):
+    """A document, and perhaps a question; its answer is checked later, since an invalid one excludes this question only."""
+
+    expected: ClassVar = (
+        "one JSON object per line with 'context', 'question' and 'start' with 'end', 'answer' with 'start', or 'answer' alone; "
+        "'id' and 'document' may name question and document"
+    )
+
+    context: Annotated[Text, Field(validation_alias=AliasChoices("context", "passage"))]
+    question: Text | None = None
+    title: Text | None = None
+    document: Id | None = None
+    id: Annotated[Id | None, Field(validation_alias=AliasChoices("id", "question_id"))] = None
+
+
+class LineAnswer(AnswersField):
+    """Every documented way to state an answer."""
+
+    answer: Text | None = None
+    start: int | None = None
+    end: int | None = None
+
+
+def read_json_lines(file: Path) -> Iterator[Passage | SkippedQuestion | SkippedText]:
+    """Yield each line's document, with its question if it has one; raise DataError if the file is not as expected."""
+    for place, line in read_records(file, Line):
+        if isinstance(line, SkippedText):
+            yield line
+        else:
+            yield from _read_line(line, str(file), place)
+
+
+def is_question_row(row: object) -> bool:
+    """Return whether a row has a document under one of the names of a question's document."""
+    return isinstance(row, dict) and bool({"context", "passage"} & row.keys())
+
+
+def has_question_lines(file: Path) -> bool:
+    """Return whether the first line of a file that can be decoded and is not blank is a row with a question's document."""
+    first = next((line for _, line, _ in read_lines(file) if isinstance(line, str) and line.strip()), "")
+    try:
+        return is_question_row(parse_json(first, file))
+    except GateError:
+        return False
+
+
+def read_row(row: object, file: str, place: str) -> Iterator[Passage | SkippedQuestion]:
+    """Yield a row's document, with its question if it has one; raise DataError if it is not as a line is expected to be."""
+    with error_context(file, place, Line.expected):
+        line = validate(Line, row)
+    yield from _read_line(line, file, place)
+
+
+def _read_line(line: Line, file: str, place: str) -> Iterator[Passage | SkippedQuestion]:
+    name, questions, stated = line.id or place, [], line.model_extra or {}
+    try:
+        if line.question is not None:
+            questions.append(PassageQuestion(file, name, line.question, _read_answer(stated), line.id))
+        elif any(stated.get(field) for field in ("answers", "answer", "end")):
+            raise ValueError("has an answer but no 'question'")
+    except ValueError as error:
+        yield SkippedQuestion(file, name, str(error))
+    ids = [line.id] if line.id else []
+    yield Passage(file, place, line.context, questions, line.document, line.title or "", ids)
+
+
+def _read_answer(stated: dict[str, object]) -> StatedAnswer:
+    """Return the answer that a line states; raise ValueError if there is none or a type is wrong."""
+    answer = validate(LineAnswer, stated)
+    is_empty = "answers" in stated and answer.answer is None and answer.start is None
+    if answer.answers or answer.is_impossible is True or is_empty:
+        return answer.first()
+    return StatedAnswer(answer.answer, answer.start, answer.end)
+
+
+class SquadQuestion(StrictRecord, extra="allow"):
+    """A question; its answers are checked later, since an invalid one excludes this question only."""
+
+    id: Id | None = None
+    question: Text
+
+
+class Paragraph(StrictRecord):
+    """A context with its questions."""
+
+    context: Text
+    qas: list[SquadQuestion]
+
+
+class Article(StrictRecord):
+    """The paragraphs of an article."""
+
+    title: Text | None = None
+    paragraphs: list[Paragraph]
+
+
+class SquadFile(StrictRecord):
+    """A complete file."""
+
+    expected: ClassVar = "SQuAD-format JSON, data > paragraphs > context and qas > id, question, answers > text, answer_start"
+
+    data: list[Article]
+
+
+def read_squad_json(files: list[Path]) -> Iterator[Passage | SkippedQuestion]:
+    """Yield contexts with their questions, equal ones as one document; raise DataError if a file is not SQuAD-format.
+
+    Files of rows with one question each, as `datasets` exports SQuAD, are read too: a list, in `data`, or one per line.
+    """
+    for file in progress(files, "Reading"):
+        with error_context(file, "", SquadFile.expected):
+            content = _load(file)
+            rows = _find_rows(content)
+            articles = [] if rows else validate(SquadFile, content).data
+        for number, row in enumerate(rows):
+            yield from read_row(row, str(file), f"data[{number}]")
+        for number, article in enumerate(articles):
+            for row, paragraph in enumerate(article.paragraphs):
+                yield from _read_paragraph(paragraph, str(file), f"data[{number}].paragraphs[{row}]", article.title or "")
+
+
+def is_squad_json(file: Path) -> bool:
+    """Return whether a file is meant to be SQuAD-format JSON: its first line is not one of a file of JSON Lines with texts."""
+    with open_decompressed(file) as content:
+        try:
+            first = parse_json(content.readline(), file)
+        except GateError:
+            return True
+    return not isinstance(first, dict) or bool({"data", "context"} & first.keys())
+
+
+def _load(file: Path) -> object:
+    """Return the content of a file of JSON, or of one JSON value per line; a list becomes the value of `data`."""
+    content = decode(read_decompressed(file))
+    try:
+        value = parse_json(content, file)
+    except GateError as error:
+        if "Extra data" not in error.problem:
+            raise
+        value = [parse_json(line, file) for line in content.split("\n") if line.strip()]
+    return {"data": value} if isinstance(value, list) else value
+
+
+def _find_rows(content: object) -> list[object]:
+    """Return the rows of a file that has one question per row, no rows for one with articles."""
+    data = content.get("data") if isinstance(content, dict) else None
+    if isinstance(data, list) and data and isinstance(data[0], dict) and "context" in data[0]:
+        return data
+    return []
+
+
+def _read_paragraph(paragraph: Paragraph, file: str, place: str, title: str) -> Iterator[Passage | SkippedQuestion]:
+    questions = []
+    for number, qa in enumerate(paragraph.qas):
+        name = qa.id or f"{place}.qas[{number}]"
+        try:
+            questions.append(PassageQuestion(file, name, qa.question, read_answer(qa.model_extra), qa.id))
+        except ValueError as error:
+            yield SkippedQuestion(file, name, str(error))
+    ids = [qa.id for qa in paragraph.qas if qa.id]
+    yield Passage(file, place, paragraph.context, questions, title=title, question_ids=ids)
+
+
+def has_question_rows(file: Path) -> bool:
+    """Return whether a Parquet file has columns of questions and their documents."""
+    try:
+        columns = scan_parquet(file).collect_schema()
+    except (OSError, pl.exceptions.PolarsError):
+        return False
+    return is_question_row(dict.fromkeys(columns)) and "question" in columns
+
+
+def read_question_rows(file: Path) -> Iterator[Passage | SkippedQuestion]:
+    """Yield each row's document, with its question; raise DataError if the file is not as expected."""
+    try:
+        rows = scan_parquet(file).collect().iter_rows(named=True)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise DataError(f"{file}: cannot be read as Parquet ({summarize_error(error)}).") from error
+    for number, row in enumerate(rows):
+        yield from read_row(row, str(file), f"row {number}")

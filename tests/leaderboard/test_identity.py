@@ -1,0 +1,80 @@
+"""Models of submitted results exist in the revision and spelling that they name, and are what registry or Hub say."""
+
+import json
+
+import huggingface_hub
+import mteb
+import pytest
+
+from posir_leaderboard.board.build import REPRODUCED, build_site
+from posir_leaderboard.board.comparable import compute_pin, write_pins
+from posir_leaderboard.identity import identify_models
+from tests.support.guessing import write_guesses
+from tests.support.hub import Store, serve_all
+
+COMMIT, OTHER = "a" * 40, "b" * 40
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    """A Hub with one model at one commit."""
+    with serve_all(Store("honest/one", kind="models", commits=[COMMIT])) as running:
+        monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", running.url)
+        monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+        yield running
+
+
+def identify(tmp_path, name, revision):
+    return identify_models([(name, revision)], tmp_path / "models")[name, revision]
+
+
+@pytest.mark.usefixtures("hub")
+@pytest.mark.parametrize(
+    ("name", "revision", "problem"),
+    [
+        ("honest/one", COMMIT, ""),
+        ("honest/one+landmark", COMMIT, ""),
+        ("honest/one", OTHER, "not in the revision"),
+        ("honest/one", "main", "no commit"),
+        ("made/up", COMMIT, "neither"),
+        ("mteb/baseline-bm25s", OTHER, "not on the Hub"),
+        ("MTEB/Baseline-BM25s", OTHER, "spelled mteb/baseline-bm25s"),
+        ("Sentence-Transformers/all-MiniLM-L6-v2", OTHER, "spelled sentence-transformers/all-MiniLM-L6-v2"),
+    ],
+)
+def test_a_model_is_looked_up_by_name_and_revision(tmp_path, name, revision, problem):
+    identity = identify(tmp_path, name, revision)
+    assert not identity.unchecked
+    assert problem in identity.problem
+    assert bool(problem) == bool(identity.problem)
+
+
+def test_what_is_registered_needs_no_network_and_an_answer_of_the_hub_is_cached(hub, tmp_path, monkeypatch):
+    assert identify(tmp_path, "honest/one", COMMIT).meta["open_weights"] is True
+    asked = len(hub.requests)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    assert identify(tmp_path, "honest/one", COMMIT).meta["open_weights"] is True
+    meta = mteb.get_model_meta("sentence-transformers/all-MiniLM-L6-v2")
+    assert identify(tmp_path, meta.name, meta.revision).meta["n_parameters"] == meta.n_parameters
+    assert "HF_HUB_OFFLINE" in identify(tmp_path, "honest/two", COMMIT).unchecked
+    assert len(hub.requests) == asked
+
+
+@pytest.mark.usefixtures("hub")
+def test_a_board_of_submissions_shows_what_the_hub_says_and_not_the_file(tmp_path):
+    task = mteb.get_task("PosIR-Mini")
+    for name, revision in (("honest/one", COMMIT), ("Honest/ONE", COMMIT), ("honest/one", OTHER), ("made/up", COMMIT)):
+        folder = write_guesses(tmp_path, [task], name=name, revision=revision)
+        meta = json.loads((folder / "model_meta.json").read_text())
+        described = {"n_parameters": 1, "max_tokens": 1e9, "reference": "https://example.org/false", "license": "mit"}
+        (folder / "model_meta.json").write_text(json.dumps(meta | described))
+    write_guesses(tmp_path / REPRODUCED, [task], name="honest/one", revision=COMMIT)
+    write_pins(tmp_path, {"PosIR-Mini": compute_pin("PosIR-Mini")})
+    built = build_site(tmp_path, tmp_path / "site", tmp_path / "cache")
+    assert (built.results, built.unchecked, built.unranked) == (1, (), ())
+    assert len(built.problems) == 3
+    assert all("honest__one" not in problem.file or OTHER in problem.file for problem in built.problems)
+    pages = "".join(file.read_text() for file in (tmp_path / "site").rglob("*.js"))
+    assert "https://huggingface.co/honest/one" in pages
+    assert "example.org" not in pages
+    assert '"reproduced"' in pages

@@ -1,0 +1,179 @@
+"""Plans for models of known speed, and for a real one through the command."""
+
+import csv
+import io
+import json
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from posir_run import plan as calibration
+from posir_run import plan as plan_module
+from posir_run.plan import (
+    Duration,
+    ModelSpeed,
+    Speed,
+    SpeedCalibration,
+    build_plan,
+    build_table,
+    describe_plan,
+    explain_estimates,
+    measure_speed,
+)
+from posir_run.sizes import Samples, SubsetSize, TextCounts
+from posir_tasks.command.app import build_app
+from posir_tasks.display.tables import print_tables
+from posir_tasks.embeddings.format import EmbeddingFormat
+from tests.support.datasets import ASKED, POSIR_FOLDER, TEXTS, posir_tables, write_domain
+
+SAMPLES = Samples(([], [], [], []), [], sampled=True)
+
+
+RANDOM, QWEN = "mteb/baseline-random-encoder", "Qwen3-Embedding-0.6B"
+
+
+def speed(*seconds):
+    return Speed(32, seconds)
+
+
+#: 1 ms per token in the shortest texts and 2 ms in the longest, 0.5 s per query.
+KNOWN = SpeedCalibration(
+    "device", (speed(0.001), None, None, speed(0.001, 0.003)), speed(0.5), EmbeddingFormat("numpy", "float16", 8)
+)
+
+
+def size(task, corpus, texts, tokens, queries):
+    return SubsetSize(task, corpus, TextCounts(texts, tokens), queries, counted=True)
+
+
+SIZES = [
+    size("English", "e/game", (10, 0, 0, 1), (1_000, 0, 0, 2_000), 4),
+    size("English", "e/sports", (5, 0, 0, 0), (500, 0, 0, 0), 2),
+    size("German-English", "e/game", (10, 0, 0, 1), (1_000, 0, 0, 2_000), 6),
+]
+
+
+def plan(model):
+    return build_plan(model, SIZES, SAMPLES)
+
+
+def test_a_plan_adds_up_and_a_cache_saves_shared_documents():
+    known = plan(ModelSpeed("m", KNOWN, "", 16))
+    english, german = known.tasks
+    assert (english.jobs, sum(english.documents.texts), english.queries) == (2, 16, 6)
+    assert (german.jobs, sum(german.documents.texts), german.queries) == (1, 11, 6)
+    assert english.bytes == (16 + 6) * 16
+    assert english.duration == Duration(1.5 + 2 + 3, pytest.approx(1.5 + 4 + 3), 1.5 + 6 + 3)
+    assert known.total.documents == english.documents + german.documents
+    assert known.total.duration == Duration(12.5, 16.5, 20.5)
+    assert known.with_cache.documents == english.documents
+    assert known.with_cache.queries == 12
+    assert known.with_cache.duration.mean == pytest.approx(1.5 + 4 + 6)
+
+
+def test_the_time_is_not_estimated_without_a_measurement():
+    unknown, known_size = plan(ModelSpeed("m", None, "the reason", None)), plan(ModelSpeed("m", None, "the reason", 1_536))
+    assert unknown.total.duration is None
+    assert unknown.total.bytes is None
+    assert known_size.total.bytes == (27 + 12) * 1_536
+
+
+@pytest.mark.parametrize(
+    ("model", "sentence"),
+    [
+        (ModelSpeed("m", KNOWN, "", 16), "16.5 s (12.5 to 20.5)"),
+        (ModelSpeed("m", KNOWN, "", 16), "Q4 500 (333 to 1,000; 32 texts per round); queries per second: 2 (2 to 2;"),
+        (
+            ModelSpeed("m", KNOWN, "", 16),
+            "with POSIR_EMBEDDINGS, 11 documents that several tasks share are not encoded again",
+        ),
+        (ModelSpeed("m", None, "the reason", None), "Time: not estimated, since the model could not be measured (the reason)."),
+    ],
+)
+def test_a_table_explains_its_estimates(model, sentence, capsys):
+    estimated = plan(model)
+    print_tables(Console(width=400), [build_table(estimated)], [describe_plan(estimated), *explain_estimates(estimated)])
+    assert sentence in capsys.readouterr().out
+
+
+def test_a_model_without_embeddings_has_no_cache(capsys):
+    print_tables(Console(width=400), [build_table(plan(ModelSpeed("bm25", None, "not a dense encoder", None)))])
+    assert "cache" not in capsys.readouterr().out.lower()
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Let a batch take one second, and one more per eight characters."""
+    monkeypatch.setattr(calibration, "time_encoding", lambda encode, texts: encode(texts) or 1 + sum(map(len, texts)) / 8)
+
+
+@pytest.mark.usefixtures("clock")
+def test_a_round_is_long_enough_to_be_timed(monkeypatch):
+    monkeypatch.setattr(calibration, "ROUND_SECONDS", 7)
+    encoded = []
+    speed = measure_speed(encoded.append, ["x" * 8] * 100, len)
+    assert [len(texts) for texts in encoded] == [1, 2, 4, 8, 8, 8, 8]
+    assert speed == Speed(8, (9 / 64,) * 3)
+
+
+@pytest.mark.usefixtures("clock")
+def test_few_texts_are_measured_together_and_slow_ones_only_once(monkeypatch):
+    monkeypatch.setattr(calibration, "ROUND_SECONDS", 1_000)
+    assert measure_speed(lambda _: None, ["x" * 8] * 5, len) == Speed(5, (6 / 40,) * 3)
+    monkeypatch.setattr(calibration, "MAX_SECONDS", -1)
+    assert measure_speed(lambda _: None, ["x" * 8] * 5, len) == Speed(5, (6 / 40,))
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    root = tmp_path / POSIR_FOLDER
+    write_domain(root, posir_tables())
+    write_domain(root, posir_tables(), language="deu-Latn")
+    monkeypatch.setenv("POSIR_DATA", str(tmp_path))
+    monkeypatch.setattr(calibration, "ROUND_SECONDS", 0)
+
+
+@pytest.mark.usefixtures("data")
+def test_the_command_plans_for_every_model_from_the_data():
+    tasks = ("PosIR-English", "PosIR-German-English", "PosIR-German")
+    models = ("mteb/baseline-random-encoder", "baseline-bm25s")
+    done = CliRunner().invoke(build_app(), ["run", "--plan", "-t", *tasks, "-m", *models, "--format", "json"])
+    assert done.exit_code == 0, done.output
+    dense, sparse = json.loads(done.stdout)
+    texts, queries = len(TEXTS), len(ASKED)
+    assert [estimate["name"] for estimate in dense["tasks"]] == [*tasks]
+    assert sum(dense["total"]["documents"]["texts"]) == 3 * texts
+    assert sum(dense["with_cache"]["documents"]["texts"]) == 2 * texts
+    assert dense["total"]["bytes"] == 3 * (texts + queries) * 32 * 4
+    assert dense["model"]["bytes_per_text"] == 32 * 4
+    assert 0 < dense["total"]["duration"]["low"] <= dense["total"]["duration"]["mean"] <= dense["total"]["duration"]["high"]
+    assert dense["counted"]
+    assert dense["sampled"]
+    assert sparse["model"]["problem"] == "not a dense encoder"
+    assert sparse["total"]["duration"] is None
+
+
+@pytest.mark.usefixtures("data")
+def test_csv_has_a_row_of_numbers_for_each_model_and_task(monkeypatch):
+    monkeypatch.setattr(plan_module, "calibrate", lambda *_: KNOWN)
+    tasks = ("PosIR-English", "PosIR-German-English")
+    done = CliRunner().invoke(build_app(), ["run", "--plan", "-t", *tasks, "-m", RANDOM, "--format", "csv"])
+    rows = list(csv.DictReader(io.StringIO(done.stdout)))
+    assert [row["task"] for row in rows] == [*tasks, "total", "with cache"]
+    assert {row["model"] for row in rows} == {"mteb/baseline-random-encoder"}
+    assert [int(row["documents"]) for row in rows] == [len(TEXTS), len(TEXTS), 2 * len(TEXTS), len(TEXTS)]
+    assert all(float(row["seconds_low"]) <= float(row["seconds_mean"]) <= float(row["seconds_high"]) for row in rows)
+
+
+@pytest.mark.usefixtures("data")
+def test_a_model_that_cannot_be_loaded_is_planned_from_its_metadata(monkeypatch):
+    def fail(model):
+        raise OSError(f"no weights of {model.name}\nin a cache")
+
+    monkeypatch.setattr(plan_module, "load_model", fail)
+    done = CliRunner().invoke(build_app(), ["run", "--plan", "-t", "PosIR-English", "-m", QWEN, "--format", "json"])
+    (plan_,) = json.loads(done.stdout)
+    assert plan_["model"]["calibration"] is None
+    assert plan_["model"]["problem"] == "OSError: no weights of Qwen/Qwen3-Embedding-0.6B"
+    assert plan_["total"]["bytes"] == (len(TEXTS) + len(ASKED)) * 1024 * 4

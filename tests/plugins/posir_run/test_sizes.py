@@ -1,0 +1,137 @@
+"""Sizes against a brute-force count, and the published ones against the paper's totals."""
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mteb import get_task
+
+from posir_run.plan import sum_counts
+from posir_run.sizes import (
+    BOUNDS,
+    BUCKETS,
+    SAMPLE_SIZE,
+    TextCounts,
+    collect_samples,
+    count_texts,
+    measure_subsets,
+    published_documents,
+    published_queries,
+    synthetic_texts,
+)
+from posir_tasks.errors import DataError
+from posir_tasks.languages import DOMAINS, LANGUAGES, PIVOT
+from posir_tasks.tokens import estimate_tokens
+from tests.support.datasets import ASKED, POSIR_FOLDER, TEXTS, posir_tables, write_domain
+
+IN_PAPER = LANGUAGES
+
+
+def count_one_by_one(texts):
+    """Count texts by length with NumPy."""
+    tokens = np.array([estimate_tokens(text) for text in texts], np.int64)
+    bucket = np.digitize(tokens, BOUNDS, right=True)
+    return TextCounts(
+        tuple(np.bincount(bucket, minlength=len(BUCKETS)).tolist()),
+        tuple(int(tokens[bucket == index].sum()) for index in range(len(BUCKETS))),
+    )
+
+
+#: Texts with few and with many bytes per character, with lengths near the bounds of the buckets.
+TEXT = st.builds(
+    lambda letter, count: letter * count,
+    st.sampled_from("xé漢"),
+    st.one_of(st.integers(0, 7_000), st.sampled_from([bound * 4 + more for bound in BOUNDS for more in (-1, 0, 1)])),
+)
+
+
+@given(st.lists(TEXT, max_size=20), st.lists(TEXT, max_size=20))
+def test_texts_are_counted_by_length_and_counts_add(some, others):
+    def counts(texts):
+        return count_texts(pl.LazyFrame({"text": texts}, {"text": pl.String}))
+
+    assert counts(some) == count_one_by_one(some)
+    assert counts(some) + counts(others) == count_one_by_one(some + others)
+
+
+def test_the_published_sizes_add_up_to_the_papers_totals():
+    documents = sum_counts(published_documents(language, domain) for language in IN_PAPER for domain in DOMAINS)
+    queries = sum(published_queries(language, domain) for language in IN_PAPER for domain in DOMAINS)
+    # Nine languages share what is not English in whole numbers.
+    assert 17_329_673 - 9 < sum(documents.texts) <= 17_329_673
+    assert 22_800_000_000 - 9 < sum(documents.tokens) <= 22_800_000_000
+    assert 421_708 - 9 < queries <= 421_708
+    english = sum_counts(published_documents(PIVOT, domain) for domain in DOMAINS)
+    assert english == TextCounts((0, 1_719_701, 0, 0), (0, 1_719_701 * 922, 0, 0))
+    assert sum(published_queries(PIVOT, domain) for domain in DOMAINS) == 42_015
+
+
+def test_without_data_a_task_has_its_published_size(monkeypatch, tmp_path):
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    task = get_task("PosIR-German-English")
+    sizes = measure_subsets((task, domain) for domain in task.hf_subsets)
+    assert len(sizes) == len(DOMAINS)
+    assert sum(sum(size.documents.texts) for size in sizes) == 1_719_701
+    assert not any(size.counted for size in sizes)
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    """English and German, whose German queries are fewer."""
+    root = tmp_path / POSIR_FOLDER
+    long = {name: text + " More of it." * 300 * number for number, (name, text) in enumerate(TEXTS.items())}
+    write_domain(root, posir_tables(long))
+    write_domain(root, posir_tables(asked=dict(list(ASKED.items())[1:])), language="deu-Latn")
+    monkeypatch.setenv("POSIR_DATA", str(tmp_path))
+    return list(long.values())
+
+
+def test_local_data_is_counted_and_shared_documents_have_the_same_counts(data):
+    tasks = [get_task(name) for name in ("PosIR-English", "PosIR-German-English", "PosIR-German")]
+    english, crossed, german = measure_subsets((task, "sports") for task in tasks)
+    assert english.documents == crossed.documents == count_one_by_one(data)
+    assert german.documents == count_one_by_one(TEXTS.values())
+    assert (english.queries, crossed.queries, german.queries) == (4, 3, 3)
+    assert english.corpus == crossed.corpus != german.corpus
+    assert all(size.counted for size in (english, crossed, german))
+
+
+def test_a_task_that_is_read_at_once_is_counted():
+    (size,) = measure_subsets([(get_task("PosIR-Mini"), "default")])
+    assert (sum(size.documents.texts), size.queries) == (72, 720)
+
+
+def test_a_missing_file_is_named(data, tmp_path):  # noqa: ARG001
+    missing = tmp_path / POSIR_FOLDER / "eng-Latn" / "sports" / "corpus.parquet"
+    task = get_task("PosIR-English")
+    missing.unlink()
+    with pytest.raises(DataError, match=str(missing)):
+        measure_subsets([(task, "sports")])
+
+
+def test_samples_have_the_required_lengths_and_are_from_the_data_where_possible(data):
+    samples = collect_samples([get_task("PosIR-English")], count_one_by_one(data))
+    assert samples.sampled
+    assert sorted(text for texts in samples.documents for text in texts) == sorted(data)
+    assert sorted(samples.queries) == sorted(question for question, _, _ in ASKED.values())
+    required = count_one_by_one(data) + TextCounts((0, 0, 3, 0), (0, 0, 4_000, 0))
+    mixed = collect_samples([get_task("PosIR-English")], required)
+    for index, texts in enumerate(mixed.documents):
+        assert bool(texts) == bool(required.texts[index])
+        assert all(count_one_by_one([text]).texts[index] for text in texts)
+
+
+def test_without_data_samples_are_synthetic_and_of_mean_length(monkeypatch, tmp_path):
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    samples = collect_samples([get_task("PosIR-English")], TextCounts.all_mean_length(1_000, 922_000))
+    assert not samples.sampled
+    assert [len(texts) > 0 for texts in samples.documents] == [False, True, False, False]
+    assert {len(text) for text in samples.documents[1]} == {922 * 4}
+    assert len(set(samples.documents[1])) == len(samples.documents[1]) <= SAMPLE_SIZE
+    assert len(samples.queries) == SAMPLE_SIZE
+
+
+@pytest.mark.parametrize("tokens", [1, 512, 100_000])
+def test_synthetic_texts_can_have_any_length(tokens):
+    assert {len(text) for text in synthetic_texts(tokens)} == {tokens * 4}

@@ -1,0 +1,121 @@
+"""Scores of chunks are those of their definition, by sets of characters, and of the evaluation's own code."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import posir
+from posir_score.chunk_scoring import (
+    ChunkPlaces,
+    Excerpt,
+    find_part,
+    read_excerpts,
+    score_division,
+    score_retrieved,
+    score_splitters,
+)
+from posir_tasks.embeddings.encoding import ModelEncoder
+from posir_tasks.errors import PosirError
+from posir_tasks.sources.opening import open_data
+from posir_tasks.text.spans import Span
+from posir_tasks.text.splitters import TextSplitter
+from posir_tasks.text.tokenizer import EstimatedTokenizer
+from tests.posir_tasks.sources.formats.test_chunking import write_chunking_folder
+from tests.support.probed_encoders import FirstWords
+
+CHUNKING = Path("/work/shared/data/chunking")
+spans = st.tuples(st.integers(0, 1), st.integers(0, 30), st.integers(1, 8)).map(lambda row: (row[0], row[1], row[1] + row[2]))
+
+
+@given(st.lists(spans, min_size=1, max_size=4), st.lists(spans, min_size=1, max_size=6), st.integers(1, 6))
+def test_scores_are_those_of_sets_of_characters(excerpts, chunks, number):
+    wanted = {(document, place) for document, start, end in excerpts for place in range(start, end)}
+    places = ChunkPlaces(
+        np.array([document for document, *_ in chunks]),
+        np.array([span for _, *span in chunks]),
+        np.array([end - start for _, start, end in chunks]),
+    )
+    given_excerpts = [Excerpt(document, Span(start, end)) for document, start, end in excerpts]
+    retrieved = chunks[:number]
+    shared = wanted & {(document, place) for document, start, end in retrieved for place in range(start, end)}
+    length, total = sum(end - start for _, start, end in retrieved), sum(end - start for _, start, end in excerpts)
+    missed = sum((document, place) not in shared for document, start, end in excerpts for place in range(start, end))
+    scores = score_retrieved(given_excerpts, places, np.arange(len(retrieved)))
+    assert scores.recall == pytest.approx(len(shared) / total)
+    assert scores.precision == pytest.approx(len(shared) / length)
+    assert scores.iou == pytest.approx(len(shared) / (length + missed))
+    near = [
+        (document, start, end)
+        for document, start, end in chunks
+        if any(document == other and start <= last and end >= first for other, first, last in excerpts)
+    ]
+    covered = {(document, place) for document, start, end in near for place in range(start, end)}
+    assert score_division(given_excerpts, places) == pytest.approx(len(wanted & covered) / len(wanted | covered))
+
+
+def test_the_part_of_a_chunk_is_of_the_one_in_which_an_excerpt_is_nearest_to_the_middle():
+    chunks = np.array([(0, 30), (20, 50), (60, 90)])
+    assert find_part(Span(0, 4), chunks) == "first third"
+    assert find_part(Span(24, 28), chunks) == "first third"
+    assert find_part(Span(40, 50), chunks) == "last third"
+    assert find_part(Span(45, 65), chunks) == "divided between chunks"
+
+
+def test_chunkers_are_scored_side_by_side(tmp_path: Path):
+    data = read_excerpts(open_data(write_chunking_folder(tmp_path)))
+    sentences = TextSplitter("sentences", lambda text: [part + "." for part in text.split(".") if part.strip()])
+    whole = TextSplitter("whole", lambda text: [text, "A note on bells."])
+    encoder = ModelEncoder(FirstWords())
+    scoring = score_splitters(encoder, EstimatedTokenizer(), data, [sentences, whole], 2)
+    rows = {(row.chunker, row.document): row for row in scoring.rows}
+    assert set(rows) == {(name, document) for name in ("sentences", "whole") for document in ("all", "bells", "towers")}
+    assert rows["whole", "all"].chunks == 4
+    assert rows["sentences", "bells"].chunks == 3
+    assert rows["sentences", "all"].precision_omega.value > rows["whole", "all"].precision_omega.value
+    # The excerpts of a question are 8 characters of a text of 59.
+    assert rows["whole", "bells"].precision_omega.value == pytest.approx(8 / 59)
+    assert rows["whole", "all"].in_place["recall"] == rows["whole", "all"].recall.value
+    assert scoring.notes == ("whole: 2 of 4 chunks are not in their text.",)
+    assert len(scoring.changes) == 2
+    assert all("cannot be said" in change for change in scoring.changes)
+    assert sum(row.excerpts for row in scoring.places) == 2 * 2 * 3
+
+
+def test_a_repeated_passage_counts_where_it_first_is(tmp_path: Path):
+    folder, passage = write_chunking_folder(tmp_path, []), "One bell fell."
+    (folder / "corpora" / "bells.md").write_text(f"{passage} Two rang. {passage}")
+    row = ["Which bell fell?", json.dumps([{"content": passage, "start_index": 25, "end_index": 39}]), "bells"]
+    with (folder / "questions.csv").open("a", newline="") as file:
+        csv.writer(file).writerow(row)
+    splitter = TextSplitter("parts", lambda text: [text] if "tower" in text else [passage, " Two rang. ", passage])
+    data = read_excerpts(open_data(folder))
+    scoring = score_splitters(ModelEncoder(FirstWords()), EstimatedTokenizer(), data, [splitter], 2)
+    overall = scoring.rows[0]
+    assert (overall.recall.value, overall.in_place["recall"]) == (0, 1)
+    assert scoring.notes == ("parts: 1 of 4 chunks repeat an earlier passage and count there.",)
+
+
+def test_bad_arguments_are_one_message(tmp_path: Path):
+    with pytest.raises(PosirError, match="at least one --chunker"):
+        posir.score(model="all-MiniLM-L6-v2", data=write_chunking_folder(tmp_path), chunker=[])
+    with pytest.raises(PosirError, match="<lambda>: returned no chunk"):
+        posir.score(model="no-such-model", data=tmp_path, chunker=[lambda _: []])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not CHUNKING.is_dir(), reason="the data of the chunking evaluation is not here")
+def test_the_figures_are_those_of_the_evaluation_s_own_code():
+    def split(text: str) -> list[str]:
+        return [text[start : start + 1200] for start in range(0, len(text), 1200)]
+
+    row, *_ = posir.score(model="all-MiniLM-L6-v2", data=CHUNKING, chunker=[split]).scoring.rows
+    # Of its code, with all chunks searched exactly.
+    expected = {"iou": 0.03598, "recall": 0.76047, "precision": 0.0361, "precision_omega": 0.16981}
+    assert (row.questions, row.chunks) == (472, 1206)
+    for score, value in expected.items():
+        assert getattr(row, score).value == pytest.approx(value, abs=0.0005)

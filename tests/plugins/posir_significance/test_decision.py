@@ -1,0 +1,210 @@
+"""The states that follow from intervals, and the words for them."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from posir_significance.analysis import analyze_group
+from posir_significance.decision import (
+    CHANGE_LEVEL,
+    ChangeState,
+    Decision,
+    Margins,
+    Reason,
+    Shape,
+    State,
+    compare_groups,
+    decide_state,
+    documents_needed,
+)
+from posir_significance.observations import Observations
+from posir_significance.position_effect import Stratum
+from posir_significance.regression import Contrast
+from posir_significance.sentences import advise, describe_change, describe_decision, iterate_answer, label_state
+from posir_tasks.errors import PosirError
+from posir_tasks.read_part import UNKNOWN, KnownBy, ReadPart
+
+ALL, FIRST = ReadPart.all(KnownBy.CLASS), ReadPart.first(256, KnownBy.MEASURED)
+
+
+def contrast(value, error, documents=100, held_fixed=Stratum.DOCUMENT):
+    """A normal difference in points."""
+
+    def interval_at(level):
+        half = norm.ppf((1 + level) / 2) * error / 100
+        return value / 100 - half, value / 100 + half
+
+    p_value = 2 * norm.sf(abs(value) / error)
+    return Contrast(value / 100, interval_at(0.95), p_value, interval_at, error / 100, 1e6, held_fixed, documents)
+
+
+@pytest.mark.parametrize(
+    ("bias", "state", "reason"),
+    [
+        (contrast(0.6, 1.3), State.NO_BIAS, None),
+        (contrast(2, 0.5), State.NO_BIAS, None),
+        (contrast(8, 2), State.BIASED_TO_START, None),
+        (contrast(-8, 2), State.BIASED_TO_END, None),
+        (contrast(2.2, 3.2), State.CANNOT_BE_SAID, Reason.WIDE_INTERVAL),
+        (contrast(8, 2, documents=9), State.CANNOT_BE_SAID, Reason.FEW_DOCUMENTS),
+        (contrast(8, 2, documents=29, held_fixed=Stratum.LENGTH), State.CANNOT_BE_SAID, Reason.FEW_DOCUMENTS),
+        (contrast(8, 2, documents=30, held_fixed=Stratum.LENGTH), State.BIASED_TO_START, None),
+        (None, State.CANNOT_BE_SAID, Reason.NOT_COMPARED),
+    ],
+)
+def test_the_state_follows_from_the_interval(bias, state, reason):
+    assert decide_state(bias, 0.05, 100)[:2] == (state, reason)
+
+
+def test_documents_needed_to_tell():
+    assert documents_needed(contrast(2, 3), 0.05, 100) == 380  # (3.24 * 3 / 5)^2 = 3.78 times as many
+    assert documents_needed(contrast(2, 1), 0.05, 100) is None
+    assert documents_needed(contrast(2, 1, documents=5), 0.05, 100) == 200
+
+
+def decision(bias, read=ALL, not_read=0.0, lost=None, **fields):
+    state, reason, needed = decide_state(bias, 0.05, 100)
+    values = dict.fromkeys(("start_to_end_plain", "ndcg_at_10")) | {
+        "state": state,
+        "reason": reason,
+        "documents_needed": needed,
+        "margin": 0.05,
+        "documents": 100,
+        "read": read,
+        "bias_within_read": bias,
+        "not_read": not_read,
+        "not_read_difference": lost,
+        "start_to_end": bias,
+    }
+    return Decision(**(values | fields))
+
+
+LOST = contrast(35, 3.5)
+SENTENCES = [
+    (
+        decision(contrast(8.1, 2)),
+        "Biased to the start: evidence in the last third of documents scores 8.1 points lower than in the first [4.2, 12.0].",
+    ),
+    (
+        decision(contrast(-8.1, 2)),
+        "Biased to the end: evidence in the first third of documents scores 8.1 points lower than in the last [4.2, 12.0].",
+    ),
+    (decision(contrast(0.6, 1.3)), "No bias larger than 5 points: start to end +0.6 [-1.9, +3.1]."),
+    (decision(contrast(2, 0.5)), "No bias larger than 5 points: start to end +2.0 [+1.0, +3.0]; there is a small one."),
+    (
+        decision(contrast(2.2, 3.16)),
+        "Whether it is biased cannot be said: start to end +2.2 [-4.0, +8.4]. About 4.2 times as many documents would tell.",
+    ),
+    (
+        decision(contrast(14.1, 4.64), FIRST, 0.59, LOST),
+        "It reads the first 256 tokens; 59.0 % of the evidence lies beyond and scores 35.0 points lower [28.1, 41.9]. Within "
+        "what it reads it is biased to the start, too: +14.1 [+5.0, +23.2].",
+    ),
+    (
+        decision(contrast(0.4, 1.63), FIRST, 0.59, LOST),
+        "It reads the first 256 tokens; 59.0 % of the evidence lies beyond and scores 35.0 points lower [28.1, 41.9]. Within "
+        "what it reads there is no bias larger than 5 points: +0.4 [-2.8, +3.6]. What a longer window would show is not known.",
+    ),
+    (
+        decision(contrast(2.2, 8.9), FIRST, 0.59, LOST),
+        "It reads the first 256 tokens; 59.0 % of the evidence lies beyond and scores 35.0 points lower [28.1, 41.9]. Whether "
+        "it is also biased within what it reads cannot be said: +2.2 [-15.2, +19.6]. About 33 times as many documents would "
+        "tell.",
+    ),
+    (
+        decision(contrast(2.2, 8.9), FIRST, 0.59, contrast(3, 3.57)),
+        "It reads the first 256 tokens; 59.0 % of the evidence lies beyond; that evidence beyond is found less often is not "
+        "shown: difference +3.0 [-4.0, +10.0]. Whether it is biased within what it reads cannot be said: +2.2 [-15.2, +19.6]. "
+        "About 33 times as many documents would tell.",
+    ),
+    (
+        decision(contrast(0.6, 1.3), shape=Shape(0.003, contrast(-9, 3))),
+        "No bias larger than 5 points: start to end +0.6 [-1.9, +3.1]. Position matters in another way (p 0.003): the middle "
+        "scores 9.0 points lower than the ends [3.1, 14.9].",
+    ),
+    (
+        decision(contrast(0.6, 1.3), shape=Shape(0.003, contrast(-2, 3))),
+        "No bias larger than 5 points: start to end +0.6 [-1.9, +3.1]. Position matters in another way (p 0.003): no simple "
+        "shape.",
+    ),
+    (
+        decision(
+            contrast(8, 2),
+            UNKNOWN,
+            None,
+            bias_within_read=None,
+            state=State.CANNOT_BE_SAID,
+            reason=Reason.WINDOW_UNKNOWN,
+        ),
+        "Whether it is biased cannot be said: the window is unknown; `posir window MODEL` tells it. Start to end +8.0 [+4.1, "
+        "+11.9].",
+    ),
+]
+
+
+@pytest.mark.parametrize(("value", "sentence"), SENTENCES)
+def test_a_decision_says_no_more_than_its_interval(value, sentence):
+    assert describe_decision(value) == sentence
+    assert json.loads(json.dumps(value.to_json()))["state"] == value.state
+    assert [title for title, _ in iterate_answer(value)] == ["How well", "Start to end", "Not read", "Bias", "What to do"]
+    assert label_state(value)
+    assert advise(value).endswith(".")
+
+
+def test_rows_read_together_print_the_level_of_their_intervals():
+    text = describe_decision(decision(contrast(0.6, 1.3), level=0.9875))
+    assert text == "No bias larger than 5 points: start to end +0.6 [-2.6, +3.8] (98.75 % interval)."
+
+
+def test_margins_are_points():
+    assert Margins.parse(["3", "psi=20"]) == Margins(0.02, 0.03, 0.2)
+    for text in ("mrr=3", "five", "0", "-1", "nan", "100"):
+        with pytest.raises(PosirError, match="KEY=POINTS"):
+            Margins.parse([text])
+
+
+def observe(slope, seed, documents=60, questions=12):
+    """Questions in 20 bins whose gain falls with position."""
+    rng = np.random.default_rng(seed)
+    document = np.repeat(np.arange(documents), questions)
+    bins = rng.integers(0, 20, len(document))
+    chance = 0.6 - slope * (bins / 19 - 0.5) + rng.normal(0, 0.1, documents)[document]
+    gains = (np.random.default_rng(seed + 100).random(len(document)) < chance).astype(float)
+    rows, zeros = np.arange(len(document)), np.zeros(len(document), np.int64)
+    return Observations(gains, zeros, zeros, document, document, rows, bins, 20, read=ALL)
+
+
+def test_a_change_is_better_worse_or_equivalent_and_the_opposite_the_other_way_round():
+    steep, flat = (analyze_group(observe(slope, 1)) for slope in (0.6, 0.0))
+    change, back = compare_groups(steep, flat, paired=True), compare_groups(flat, steep, paired=True)
+    assert change.start_to_end.state is ChangeState.BETTER
+    assert back.start_to_end.state is ChangeState.WORSE
+    low, high = change.start_to_end.difference.interval_at(CHANGE_LEVEL)
+    assert back.start_to_end.difference.interval_at(CHANGE_LEVEL) == pytest.approx((-high, -low))
+    same = compare_groups(flat, flat, paired=True)
+    assert same.ndcg_at_10.state is ChangeState.EQUIVALENT
+    text = describe_change(change, "A", "B")
+    assert "B is better than A in start to end: -" in text
+    assert "A and B are equivalent within 2 points in nDCG@10" in describe_change(same, "A", "B")
+
+
+def test_a_change_of_sign_is_not_called_better():
+    start, end = (analyze_group(observe(slope, 2)) for slope in (0.4, -0.4))
+    change = compare_groups(start, end, paired=False).start_to_end
+    assert (change.state, change.reason) == (ChangeState.CANNOT_BE_SAID, Reason.OTHER_SIDE)
+
+
+def test_psi_is_never_below_start_to_end():
+    group = analyze_group(observe(0.5, 3))
+    low = group.position.start_to_end.interval[0]
+    assert low > 0
+    assert low <= group.psi.low <= group.psi.value <= group.psi.high
+    assert group.psi_chance.low <= group.psi_chance.value < group.psi_as_published
+
+
+def test_few_documents_say_nothing_of_a_change():
+    a, b = (analyze_group(observe(slope, 4, documents=6)) for slope in (0.0, 0.9))
+    change = compare_groups(a, b, paired=True)
+    assert {change.ndcg_at_10.reason, change.start_to_end.reason} == {Reason.FEW_DOCUMENTS}

@@ -1,0 +1,107 @@
+"""The regression against the direct matrix form of CR2 with Satterthwaite's degrees of freedom."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import t as student
+
+from posir_significance.observations import Observations
+from posir_significance.position_effect import Stratum
+from posir_significance.regression import MAX_LEVERAGE, estimate_contrasts
+
+
+def observe(gains, documents, clusters, subsets=None, lengths=None):
+    """Observations in one bin."""
+    rows, zeros = np.arange(len(gains)), np.zeros(len(gains), np.int64)
+    subsets, lengths = (zeros if column is None else column for column in (subsets, lengths))
+    return Observations(np.asarray(gains, float), subsets, lengths, documents, clusters, rows, zeros, 1)
+
+
+def draw(seed, documents=12, questions=6):
+    """Gains, thirds and documents of a small dataset."""
+    rng = np.random.default_rng(seed)
+    document = np.repeat(np.arange(documents), rng.integers(2, questions + 1, documents))
+    third = rng.integers(0, 3, len(document))
+    difficulty = rng.normal(0, 0.2, documents)
+    gains = np.clip(0.5 + difficulty[document] - 0.1 * third + rng.normal(0, 0.3, len(document)), 0, 1)
+    return gains, third, document
+
+
+def direct_cr2(gains, third, document, clusters):
+    """delta, its standard error and degrees of freedom, from n by n matrices: the weights of each cluster in y."""
+    dummies = (document[:, None] == np.unique(document)).astype(float)
+    within = np.eye(len(gains)) - dummies @ np.linalg.pinv(dummies)
+    x = within @ np.stack([third == 0, third == 2], axis=1).astype(float)
+    y = within @ gains
+    inverse, k = np.linalg.inv(x.T @ x), np.array([1.0, -1.0])
+    beta = inverse @ x.T @ y
+    residuals, projection = y - x @ beta, np.eye(len(gains)) - x @ inverse @ x.T
+    rows = []
+    for cluster in np.unique(clusters):
+        own = clusters == cluster
+        hat = x[own] @ inverse @ x[own].T
+        values, vectors = np.linalg.eigh(hat)
+        adjust = (vectors * (1 - np.minimum(values, MAX_LEVERAGE)) ** -0.5) @ vectors.T
+        rows.append(k @ inverse @ x[own].T @ adjust @ projection[own])
+    weights = np.array(rows)
+    level = (gains.sum() + 0.5) / (len(gains) + 1)
+    floor = level * (1 - level) / (len(gains) - len(np.unique(document)))
+    cross = weights @ weights.T
+    error = np.sqrt(((weights @ y) ** 2).sum() + floor * k @ inverse @ k)
+    assert np.allclose(weights @ y, weights @ residuals)
+    return k @ beta, error, max(np.trace(cross) ** 2 / (cross**2).sum(), 1)
+
+
+@given(st.integers(0, 10**6))
+def test_the_contrast_is_that_of_the_direct_matrix_form(seed):
+    gains, third, document = draw(seed)
+    clusters = document // 2
+    observations = observe(gains, document, clusters)
+    (contrast,) = estimate_contrasts(observations, (third == 0, third == 2), [(1.0, -1.0)], limit=10.0)
+    value, error, degrees = direct_cr2(gains, third, document, clusters)
+    assert contrast.held_fixed is Stratum.DOCUMENT
+    assert contrast.value == pytest.approx(value)
+    assert contrast.standard_error == pytest.approx(error)
+    assert contrast.degrees == pytest.approx(degrees)
+    assert contrast.p_value == pytest.approx(2 * student.sf(abs(value) / error, degrees))
+    half = student.ppf(0.975, degrees) * error
+    assert contrast.interval == pytest.approx((value - half, value + half))
+
+
+def test_lengths_and_subsets_are_held_fixed_where_documents_have_a_question_each():
+    rng = np.random.default_rng(5)
+    lengths, subsets, third = rng.integers(0, 4, 400), rng.integers(0, 2, 400), rng.integers(0, 3, 400)
+    gains = np.clip(0.2 * lengths / 4 + 0.3 * subsets + rng.uniform(0, 0.5, 400), 0, 1)
+    documents = np.arange(400)
+    observations = observe(gains, documents, documents, subsets, lengths)
+    (contrast,) = estimate_contrasts(observations, (third == 0, third == 2), [(1, -1)])
+    dummies = (lengths * 2 + subsets)[:, None] == np.arange(8)
+    direct = np.linalg.lstsq(np.column_stack([third == 0, third == 2, dummies]).astype(float), gains, rcond=None)[0]
+    assert contrast.held_fixed is Stratum.SUBSET_AND_LENGTH
+    assert contrast.value == pytest.approx(direct[0] - direct[1])
+
+
+def test_a_single_group_is_compared_with_the_rest():
+    gains, third, document = draw(3)
+    (contrast,) = estimate_contrasts(observe(gains, document, document), (third < 2,), [(1.0,)])
+    dummies = document[:, None] == np.unique(document)
+    direct = np.linalg.lstsq(np.column_stack([third < 2, dummies]).astype(float), gains, rcond=None)[0]
+    assert contrast.value == pytest.approx(direct[0])
+
+
+def test_no_estimate_without_a_comparison_and_with_one_cluster():
+    documents = np.array([0, 0, 1, 1])
+    gains, first = np.array([0.0, 1.0, 0.0, 1.0]), np.array([True, False, True, False])
+    together = observe(gains, documents, np.zeros(4, np.int64))
+    assert estimate_contrasts(together, (first,), [(1.0,)]) == [None]
+    assert estimate_contrasts(observe(gains, documents, documents), (np.zeros(4, bool),), [(1.0,)]) == [None]
+    assert estimate_contrasts(together.select(np.zeros(4, bool)), (first[:0],), [(1.0,)]) == [None]
+
+
+def test_equal_gains_keep_an_error():
+    documents = np.repeat(np.arange(30), 4)
+    third = np.tile([0, 1, 2, 2], 30)
+    (contrast,) = estimate_contrasts(observe(np.ones(120), documents, documents), (third == 0, third == 2), [(1, -1)])
+    assert contrast.value == 0
+    assert contrast.interval[0] < 0 < contrast.interval[1]

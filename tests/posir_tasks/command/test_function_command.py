@@ -1,0 +1,170 @@
+"""A public function is declared once: its command has the same names, defaults, ranges and help."""
+
+import inspect
+import runpy
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+import posir
+from posir_tasks.command.app import build_app
+from posir_tasks.command.function_command import SHARED, build_command
+from posir_tasks.command.lazy import MOVED, declared_commands
+from posir_tasks.display.presentation import TableResult
+from posir_tasks.display.tables import Table, build_columns
+from posir_tasks.errors import PosirError
+from posir_tasks.public import Option, describe_function, public, read_parameters
+from tests.support.cli import function_commands, leaf_commands
+
+#: Commands that are not yet the function of their name.
+APART = {
+    "mteb", "compare", "import", "validate",
+    "recipe", "report", "plan", "run", "compose",
+    "train", "submit",
+}  # fmt: skip
+
+
+def test_every_other_command_is_named_here():
+    assert {name for name in leaf_commands() if " " not in name} - function_commands().keys() <= APART
+
+
+@pytest.mark.parametrize("name", sorted(function_commands()))
+def test_a_command_is_its_function(name):
+    function, command = function_commands()[name], leaf_commands()[name]
+    assert getattr(posir, name.rpartition(" ")[2].replace("-", "_")) is function
+    assert command.help == describe_function(function)
+    expected = [parameter for parameter in read_parameters(function) if not parameter.option.python_only]
+    shared = {parameter.name for parameter in SHARED} | {"quiet", "help"}
+    given = {parameter.name: parameter for parameter in command.params if parameter.name not in shared}
+    assert list(given) == [parameter.name for parameter in expected]
+    for parameter in expected:
+        option = given[parameter.name]
+        assert option.multiple if parameter.repeats and not parameter.is_argument else True
+        assert parameter.help, f"{name}: {parameter.name} is not described"
+        assert option.help.startswith(parameter.help)
+        assert option.required == (parameter.default is inspect.Parameter.empty)
+        assert option.required or option.default == (None if parameter.repeats else parameter.default)
+        ranged = option if hasattr(option, "min") else option.type  # in newer and in older versions of typer
+        limits = (getattr(ranged, "min", None), getattr(ranged, "max", None))
+        assert limits == (parameter.option.min, parameter.option.max)
+        if not parameter.is_argument:
+            assert option.opts[0] == f"--{parameter.name.replace('_', '-')}"
+
+
+def test_a_parameter_of_one_name_is_explained_alike_everywhere():
+    texts = {}
+    for name, function in function_commands().items():
+        for parameter in read_parameters(function):
+            # What `score` scores is no model, and states its revision.
+            if (name, parameter.name) != ("score", "revision"):
+                texts.setdefault(parameter.name, set()).add(parameter.help)
+    alike = ("revision", "batch_size", "output")
+    assert {name: len(texts[name]) for name in alike if name in texts and len(texts[name]) > 1} == {}
+
+
+@public(undecided_by="limit")
+def example(
+    name: str | Path,
+    *,
+    size: Annotated[int, Option(min=1, max=9)] = 3,
+    weight: Annotated[float | Iterable[float] | None, Option(min=0)] = None,
+    pair: Annotated[
+        tuple[int, int] | None, Option(metavar="LOW,HIGH", parse=lambda text: tuple(map(int, text.split(","))))
+    ] = None,
+    tags: Sequence[str] = (),
+    limit: int | None = None,
+    fast: bool = False,
+    show: Annotated[object, Option(python_only=True)] = None,
+) -> TableResult:
+    """Do it.
+
+    In two paragraphs.
+
+    Args:
+        name: The `name` of it,
+            in two lines.
+        size: A size.
+        weight: A weight.
+        pair: A pair.
+        tags: A tag.
+        limit: A limit.
+        fast: Fast.
+        show: Called.
+
+    Returns:
+        Nothing.
+    """
+    if limit == 7:
+        raise PosirError("too much")
+    row = {"name": name, "size": size, "weight": weight, "pair": pair, "tags": tags, "fast": fast, "show": show}
+    return TableResult(title="It", rows=[row], tables=[Table(build_columns(tuple(row)), (tuple(map(str, row.values())),))])
+
+
+def run(*arguments):
+    app = typer.Typer()
+    app.command()(build_command(example))
+    return CliRunner().invoke(app, arguments)
+
+
+def test_the_function_gets_what_is_given_and_its_result_prints_itself():
+    done = run(
+        "a", "--size", "4", "--weight", "1", "--weight", "2", "--pair", "1,2", "--tags", "x", "--fast", "--format", "csv"
+    )
+    assert done.exit_code == 0, done.output
+    assert done.stdout.splitlines()[1].split(",", 2)[:2] == ["a", "4"]
+    assert example("a").rows == [
+        {"name": "a", "size": 3, "weight": None, "pair": None, "tags": (), "fast": False, "show": None}
+    ]
+    assert '"tags": []' in run("a", "--format", "json").stdout
+
+
+@pytest.mark.parametrize("size", [0, 10, 1.5, "3", True])
+def test_python_and_the_command_refuse_the_same(size):
+    with pytest.raises(PosirError, match="size"):
+        example("a", size=size)
+    if not isinstance(size, str | bool):
+        assert run("a", "--size", str(size)).exit_code == 2
+
+
+@pytest.mark.parametrize("weight", [-1, [1, -1], float("nan"), ["1"]])
+def test_each_of_several_values_is_checked(weight):
+    with pytest.raises(PosirError, match="weight"):
+        example("a", weight=weight)
+
+
+def test_an_error_of_a_check_is_undecided_and_else_the_users():
+    assert run("a", "--limit", "7").exit_code == 2
+    assert run("a", "--limit", "6").exit_code == 0
+
+
+def test_help_is_the_docstring_without_its_sections():
+    shown = run("--help").stdout
+    assert "The name of it, in two lines." in " ".join(shown.split()).replace("│ ", "")
+    assert "In two paragraphs." in shown
+    assert "Returns" not in shown
+    assert "--show " not in shown
+
+
+@pytest.mark.parametrize("old", sorted(MOVED))
+def test_a_command_that_has_moved_says_where(monkeypatch, old):
+    from posir_tasks.command import lazy
+
+    first = old.partition(" ")[0]
+    kept = [command for command in declared_commands() if command.name != first]
+    monkeypatch.setattr(lazy, "declared_commands", lambda: kept)
+    done = CliRunner().invoke(build_app(), [*old.split(), "--help"])
+    assert isinstance(done.exception, PosirError)
+    assert MOVED[old] in str(done.exception)
+
+
+def test_the_reference_page_has_every_option_of_every_command():
+    file = Path(__file__).parents[3] / "docs_site" / "reference.py"
+    page = runpy.run_path(str(file))["render_commands"]()
+    for name, command in leaf_commands().items():
+        shown = page.partition(f"`posir {name}`\n")[2].partition("\n## ")[0]
+        options = {option for parameter in command.params for option in getattr(parameter, "opts", ()) if option[:2] == "--"}
+        assert [option for option in options if option not in shown] == [], name

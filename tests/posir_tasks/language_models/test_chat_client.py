@@ -1,0 +1,238 @@
+"""Language models over real HTTP: failures, several servers, the budget, and what is sent."""
+
+import asyncio
+import json
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+
+import openai
+import pytest
+
+from posir_build.answers import Answerability
+from posir_tasks.errors import PosirError
+from posir_tasks.language_models.asking import BudgetError, LoggedLanguageModel, map_in_flight, run_in_thread
+from posir_tasks.language_models.call_log import CallLog
+from posir_tasks.language_models.chat_client import INVALID_ANSWERS, read_completion
+from posir_tasks.language_models.prompt import load_prompt
+from posir_tasks.language_models.settings import LanguageModelSettings
+from tests.support.human_answers import Truth, mini_documents
+from tests.support.language_model_server import NO_FAILURES, serve_language_model
+
+PROMPT = load_prompt("answerable", Answerability)
+TRUTH = Truth(mini_documents()[:3])
+ASKED = [
+    {"question": question.text, "text": document.text if row % 2 else "Nothing."}
+    for document in TRUTH.documents
+    for row, question in enumerate(document.questions)
+]
+EXPECTED = ["yes" if question["text"] != "Nothing." else "no" for question in ASKED]
+
+
+@pytest.fixture(autouse=True)
+def _no_key_and_short_waits(monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.setattr(openai._base_client, "INITIAL_RETRY_DELAY", 0.01)
+    monkeypatch.setattr(openai._base_client, "MAX_RETRY_DELAY", 0.02)
+
+
+@pytest.fixture
+def server():
+    with serve_language_model(TRUTH, rates=dict(NO_FAILURES)) as served:
+        yield served
+
+
+def connect(tmp_path, *servers, **settings):
+    addresses = [server if isinstance(server, str) else server.url for server in servers]
+    log = CallLog(tmp_path / "calls.sqlite")
+    return LoggedLanguageModel(LanguageModelSettings(model="human", endpoints=addresses, **settings), log)
+
+
+def ask(model, values=ASKED):
+    return [reply.answer.answer if reply.answer else reply.problem for reply in model.ask(PROMPT, values, "Ask")]
+
+
+def test_every_failure_that_passes_is_survived_and_answers_are_in_order(server, tmp_path):
+    server.rates |= {"rate limit": 0.3, "server error": 0.3, "dropped connection": 0.3}
+    server.seconds = 0.01
+    assert ask(connect(tmp_path, server, in_flight=4)) == EXPECTED
+    assert {"rate limit", "server error", "dropped connection"} <= set(server.failures)
+    assert 1 < server.most_in_flight <= 4
+    assert set(server.answered.values()) == {1}
+
+
+def test_a_time_out_is_retried(server, tmp_path):
+    server.rates |= {"time-out": 1.0}
+    assert ask(connect(tmp_path, server, timeout=0.3), ASKED[:3]) == EXPECTED[:3]
+
+
+def test_an_answered_call_is_never_sent_again_and_a_changed_setting_is(server, tmp_path):
+    assert ask(connect(tmp_path, server)) == ask(connect(tmp_path, server, in_flight=1, retries=3)) == EXPECTED
+    assert sum(server.answered.values()) == len(ASKED)
+    assert ask(connect(tmp_path, server, temperature=0.5)) == EXPECTED
+    assert sum(server.answered.values()) == 2 * len(ASKED)
+
+
+def test_an_answer_that_cannot_be_read_is_asked_for_again(server, tmp_path):
+    server.rates |= {"refusal": 0.3, "cut JSON": 0.3}
+    replies = ask(connect(tmp_path, server, attempts=5))
+    assert sum(reply == expected for reply, expected in zip(replies, EXPECTED, strict=True)) > 0.8 * len(ASKED)
+    server.rates |= {"refusal": 1.0}
+    assert ask(connect(tmp_path, server, attempts=2, temperature=0.1), ASKED[:2]) == ["the model refused"] * 2
+
+
+def test_a_server_that_is_down_is_replaced_by_another(server, tmp_path):
+    assert ask(connect(tmp_path, "http://127.0.0.1:9/v1", server, in_flight=2)) == EXPECTED
+    with serve_language_model(TRUTH, rates=dict(NO_FAILURES)) as second:
+        server.seconds = second.seconds = 0.02
+        ask(connect(tmp_path, server, second, temperature=0.3, in_flight=6))
+        assert second.most_in_flight > 1
+        second.status = 401
+        with pytest.raises(PosirError, match="refuses requests without a key; set OPENAI_API_KEY"):
+            ask(connect(tmp_path, server, second, temperature=0.4))
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (401, "refuses requests without a key; set OPENAI_API_KEY"),
+        (404, r"no such model or address .* Its models: human\."),
+        (429, "limit is still exceeded"),
+        (500, "failed up to 2 times .*Answers so far are saved"),
+        (400, "refuses a request .*Check the settings of llm"),
+    ],
+)
+def test_a_failure_that_lasts_is_one_message(server, tmp_path, status, message):
+    server.status = status
+    with pytest.raises(PosirError, match=message):
+        ask(connect(tmp_path, server, retries=1))
+
+
+def test_a_document_that_is_too_long_is_discarded_alone(server, tmp_path):
+    server.max_characters = 600
+    replies = ask(connect(tmp_path, server, in_flight=1))
+    assert set(replies) == {"no", "the server refused the request"}
+
+
+def test_a_server_that_refuses_each_of_a_few_requests_is_named(server, tmp_path):
+    server.status = 400
+    with pytest.raises(PosirError, match=r"refuses a request .*set by the test.*Check the settings of llm"):
+        ask(connect(tmp_path, server), ASKED[:2])
+
+
+def test_the_key_is_read_from_the_named_variable_and_never_shown(server, tmp_path, monkeypatch):
+    server.key = "sk-secret"
+    monkeypatch.setenv("MY_KEY", "sk-secret")
+    assert ask(connect(tmp_path, server, key_variable="MY_KEY"), ASKED[:2]) == EXPECTED[:2]
+    server.key = "sk-other"
+    with pytest.raises(PosirError, match=r"refuses the key in MY_KEY .*\*\*\*") as refused:
+        ask(connect(tmp_path, server, key_variable="MY_KEY", temperature=1))
+    assert "sk-secret" not in str(refused.value)
+
+
+def test_the_budget_stops_the_run_and_a_larger_one_continues_it(server, tmp_path):
+    prices = {"input": 100.0, "output": 400.0}
+    with pytest.raises(BudgetError, match=r"the budget of 0.5 USD is spent: .* calls cost 0\.4.*raise llm.budget"):
+        ask(connect(tmp_path, server, prices=prices, budget=0.5, in_flight=3))
+    answered = sum(server.answered.values())
+    spent = (server.input_tokens * 100 + server.output_tokens * 400) / 1e6
+    assert 0 < answered < len(ASKED)
+    assert 0.4 < spent <= 0.5
+    assert ask(connect(tmp_path, server, prices=prices, budget=50)) == EXPECTED
+    assert set(server.answered.values()) == {1}
+
+
+def test_what_is_sent_depends_on_the_settings():
+    settings = LanguageModelSettings(model="m", endpoints=["http://a/v1"])
+    request = PROMPT.build_request(ASKED[0], 0, settings)
+    assert request.body["response_format"]["json_schema"]["schema"] == Answerability.model_json_schema()
+    plain = settings.model_copy(update={"structured_output": "none", "temperature": None})
+    assert set(PROMPT.build_request(ASKED[0], 0, plain).body) == {"model", "messages", "max_tokens"}
+    assert PROMPT.build_request(ASKED[0], 1, settings).body["seed"] == 1
+    keys = {
+        PROMPT.build_request(values, attempt, value).key
+        for values in ASKED[:2]
+        for attempt in (0, 1)
+        for value in (settings, plain)
+    }
+    assert len(keys) == 8
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "<html>", "[]", "{}", '{"choices": []}', '{"choices": [{}]}', '{"choices": [{"message": {"content": 3}}]}',
+     '{"choices": [{"message": null}]}', '{"choices": [{"message": {"content": "a"}, "finish_reason": 3}]}', "[" * 9000],
+)  # fmt: skip
+def test_an_answer_of_another_api_is_none(text):
+    assert read_completion(text, ()) is None
+
+
+def test_usage_is_the_servers_or_else_estimated():
+    choice = {"message": {"content": "12345678", "refusal": None}, "finish_reason": "stop"}
+    usage = {"prompt_tokens": 7, "completion_tokens": 9}
+    messages = (("user", "1234"),)
+    counted = read_completion(json.dumps({"choices": [choice], "usage": usage}), messages)
+    assert (counted.input_tokens, counted.output_tokens) == (7, 9)
+    estimated = read_completion(json.dumps({"choices": [choice], "usage": {"prompt_tokens": "x"}}), messages)
+    assert (estimated.input_tokens, estimated.output_tokens) == (1, 2)
+
+
+def test_an_answer_of_another_api_is_one_message(server, tmp_path):
+    server.page = "<html>busy</html>"
+    with pytest.raises(PosirError, match=r"not one of an OpenAI-compatible chat API .*busy"):
+        ask(connect(tmp_path, server), ASKED[:1])
+    # Such a page is asked for again.
+    assert sum(server.seen.values()) == 1 + INVALID_ANSWERS
+
+
+def run_all(function, items, in_flight):
+    stop = threading.Event()
+    return run_in_thread(map_in_flight(function, items, in_flight, stop), stop)
+
+
+def test_after_an_error_what_was_begun_is_finished():
+    finished = []
+
+    async def work(number):
+        if number == 0:
+            raise ValueError("first")
+        await asyncio.sleep(0.01)
+        finished.append(number)
+        return number
+
+    with pytest.raises(ValueError, match="first"):
+        run_all(work, range(9), 3)
+    assert finished == [1, 2]
+
+
+def test_results_are_in_the_order_of_the_items():
+    async def work(number):
+        await asyncio.sleep(0.001 * (5 - number))
+        return str(number)
+
+    assert run_all(work, range(5), 2) == list("01234")
+    assert run_all(work, [], 0) == []
+
+
+def test_ctrl_c_begins_nothing_more_and_finishes_what_was_begun(server, tmp_path):
+    """In a process of its own, since the signal goes to the main thread."""
+    server.seconds = 0.3
+    code = (
+        "import sys; from pathlib import Path; from tests.posir_tasks.language_models.test_chat_client import *\n"
+        "ask(connect(Path(sys.argv[1]), sys.argv[2], in_flight=2))"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path), server.url], stderr=subprocess.PIPE, text=True)
+    while not server.in_flight and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert "KeyboardInterrupt" in errors
+    assert "The same command continues" in errors
+    assert process.returncode != 0
+    answered = sum(server.answered.values())
+    assert answered in (2, 4)
+    saved = sqlite3.connect(tmp_path / "calls.sqlite").execute("SELECT key FROM calls")
+    assert {key for (key,) in saved} == set(server.answered)

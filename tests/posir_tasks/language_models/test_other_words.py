@@ -1,0 +1,180 @@
+"""Questions in other words: by plain pairwise comparison of words, exhaustive search, and a language model that disobeys."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from posir_inspect.questions import Wording, ask_questions, build_question_task, measure_word_baseline
+from posir_probe.controls import order_blind
+from posir_tasks.errors import PosirError
+from posir_tasks.language_models.asking import LoggedLanguageModel
+from posir_tasks.language_models.call_log import CallLog
+from posir_tasks.language_models.other_words import (
+    EmbedderWriter,
+    LanguageModelWriter,
+    WritingRequest,
+    build_vocabulary,
+    choose_nearest,
+    find_common_words,
+    find_shared,
+    find_stems,
+    open_language_model,
+)
+from posir_tasks.language_models.settings import LanguageModelSettings
+from posir_tasks.text.words import find_terms
+from tests.plugins.posir_inspect.test_questions import collect
+from tests.support.human_answers import Truth
+from tests.support.language_model_server import NO_FAILURES, serve_language_model
+
+LETTERS = st.text("abcdeé", min_size=1, max_size=8)
+
+
+def share_a_stem(first: str, second: str) -> bool:
+    """The definition in the docstring of the module, by pairs."""
+    if first == second or (min(len(first), len(second)) >= 4 and first[:4] == second[:4]):
+        return True
+    return all(3 <= len(word) <= 5 for word in (first, second)) and first[:3] == second[:3]
+
+
+@given(first=LETTERS, second=LETTERS)
+def test_stems_are_those_of_the_definition(first, second):
+    assert (not find_stems(first).isdisjoint(find_stems(second))) == share_a_stem(first, second)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "shared"),
+    [("cat", "cats", True), ("house", "housing", True), ("the", "theory", False), ("well-known", "know", True)],
+)
+def test_stems_of_words(first: str, second: str, shared: bool):
+    assert (not find_stems(first).isdisjoint(find_stems(second))) == shared
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    sentence=st.lists(LETTERS, min_size=3, max_size=8),
+    rest=st.lists(LETTERS, max_size=8),
+    vocabulary=st.lists(st.text("abcdefg", min_size=3, max_size=7), min_size=4, max_size=60, unique=True),
+)
+def test_a_question_has_no_word_of_the_avoided_texts(sentence, rest, vocabulary):
+    text = " ".join([*sentence, *rest]).upper()
+    writer = EmbedderWriter("words", order_blind, vocabulary, words=4)
+    (question,) = writer.write([WritingRequest(" ".join(sentence), (text,), "en")])
+    allowed = [word for word in vocabulary if not any(share_a_stem(word, other) for other in find_terms(text))]
+    if question is None:
+        assert len(allowed) < 4
+    else:
+        assert len(set(question.split())) == 4
+        assert set(question.split()) <= set(allowed)
+
+
+def test_words_are_chosen_so_that_their_sum_is_nearest():
+    rng = np.random.default_rng(2)
+    vectors = rng.standard_normal((30, 6))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    target = rng.standard_normal(6)
+    chosen: list[int] = []
+    for _ in range(5):
+        sums = {row: vectors[[*chosen, row]].sum(axis=0) for row in range(30) if row not in chosen}
+        chosen.append(max(sums, key=lambda row: sums[row] @ target / np.linalg.norm(sums[row])))
+    assert choose_nearest(target, vectors, 5) == chosen
+
+
+def test_the_vocabulary_has_neither_common_nor_rare_words():
+    texts = [f"the mill {'river' if row < 3 else 'tower'} text{row} 1901 of" for row in range(20)]
+    texts[5] += " river barge"
+    texts[6] += " barge"
+    assert build_vocabulary(texts) == ["river", "barge"]
+    assert find_common_words(texts) == {"the", "mill", "tower", "1901", "of"}
+    assert find_common_words(["a mill", "a mill"]) == set()
+
+
+def test_scripts_without_spaces_have_no_questions_by_an_embedder():
+    vocabulary = [f"{first}{second}word" for first in "abcd" for second in "efgh"]
+    writer = EmbedderWriter("words", order_blind, vocabulary)
+    assert writer.write([WritingRequest("駅前の店は閉まった。", ("駅前の店は閉まった。",), "ja")]) == [None]
+    assert writer.write([]) == []
+
+
+#: Words of which no two share a stem.
+WORDS = [f"{first}{second}{third}le" for first in "bdfgk" for second in "aeiou" for third in "mnprs"]
+
+
+def write_texts(number: int) -> list[str]:
+    """Return texts of five sentences of six words, a tenth of all words in each."""
+    rng = np.random.default_rng(5)
+    texts = []
+    for _ in range(number):
+        own = rng.choice(WORDS, 12, replace=False)
+        texts.append(" ".join(" ".join(rng.choice(own, 6)).capitalize() + "." for _ in range(5)))
+    return texts
+
+
+def test_bm25_finds_no_text_by_a_question_in_other_words():
+    collection = collect(*write_texts(40))
+    texts = [text.text for text in collection.texts]
+    writer = EmbedderWriter("words", order_blind, build_vocabulary(texts))
+    asked = ask_questions(collection, [30] * 40).write_in_other_words(writer)
+    written = asked.asked_in(Wording.OTHER_WORDS)
+    assert len(written) == len(asked.questions) > 100
+    for question in written:
+        assert not set(find_terms(question.wordings[Wording.OTHER_WORDS])) & set(find_terms(asked.documents[question.document]))
+    scores = {}
+    for wording in (Wording.RAREST_WORDS, Wording.OTHER_WORDS):
+        task = build_question_task("texts", "en", asked, wording)
+        task.load_data()
+        scores[wording] = measure_word_baseline(task)
+    assert scores[Wording.RAREST_WORDS].shared_words > 0.9
+    # Below chance: other texts have words of the question.
+    assert scores[Wording.OTHER_WORDS].shared_words <= scores[Wording.OTHER_WORDS].chance
+
+
+def test_sentences_without_a_question_are_left_out():
+    class EveryOther:
+        name = "every other"
+
+        def write(self, requests):
+            return [None if row % 2 else f"question {row}" for row in range(len(requests))]
+
+    asked = ask_questions(collect(*write_texts(4)), [30] * 4)
+    written = asked.write_in_other_words(EveryOther())
+    data = written.build_data(Wording.OTHER_WORDS)
+    assert data.queries["id"][:] == [question.id for question in asked.questions[::2]]
+    assert data.evidence.document_ids == [question.document for question in asked.questions[::2]]
+    assert len(written.build_data(Wording.VERBATIM).queries) == len(asked.questions)
+
+
+@pytest.mark.parametrize(("disobedience", "calls"), [(0.0, 1), (1.0, 2)])
+def test_a_language_model_is_asked_twice_at_most_and_paid_once(tmp_path: Path, disobedience: float, calls: int):
+    texts = write_texts(3)
+    requests = [WritingRequest(text.partition(".")[0], (text,), "en") for text in texts]
+    with serve_language_model(Truth([]), rates={**NO_FAILURES, "same words": disobedience}) as server:
+        settings = LanguageModelSettings(model="human", endpoints=[server.url], attempts=2)
+        for _ in range(2):
+            log = CallLog(tmp_path / "calls.sqlite")
+            questions = LanguageModelWriter(LoggedLanguageModel(settings, log), frozenset()).write(requests)
+            log.close()
+        assert sum(server.answered.values()) == calls * len(requests)
+    if disobedience:
+        assert questions == [None] * 3
+    else:
+        for question, request in zip(questions, requests, strict=True):
+            assert find_shared(question, request.sentence, frozenset()) == []
+
+
+def test_content_words_in_common():
+    sentence = "The mill's owners sold 40 barges in 1901 to a well-known smith."
+    common = frozenset({"the", "in", "to"})
+    assert find_shared("Who sells vessels in 1901 to the smithy of a mill?", sentence, common) == ["1901", "mill", "smithy"]
+    assert find_shared("Which trader got boats?", sentence, common) == []
+
+
+@pytest.mark.parametrize("reference", ["@http://localhost:1/v1", "name@http://user:key@localhost/v1"])
+def test_a_language_model_that_cannot_be_one_is_an_error_with_advice(reference: str, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(PosirError, match=re.escape("Write MODEL, or MODEL@ADDRESS")):
+        open_language_model(reference, "test", 1)
+    assert open_language_model("name@http://localhost:1/v1", "test", 1).name == "name"

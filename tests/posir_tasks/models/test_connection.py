@@ -1,0 +1,164 @@
+"""Answers of servers over real HTTP: limits of size, time and numbers, and no redirect to another server."""
+
+import asyncio
+import gzip
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import openai
+import pytest
+
+from posir_tasks.errors import PosirError
+from posir_tasks.models import connection
+from posir_tasks.models.connection import Connection
+from posir_tasks.models.endpoint import parse_endpoint
+from posir_tasks.models.endpoint_client import EndpointClient
+from posir_tasks.models.rerank_endpoint import RerankClient
+from tests.support.embedding_server import Failure, serve_embeddings
+
+#: Writes an answer.
+Answer = Callable[[BaseHTTPRequestHandler], None]
+
+
+def write(handler: BaseHTTPRequestHandler, body: bytes, status: int = 200, **headers: str) -> None:
+    handler.send_response(status)
+    for name, value in {"Content-Type": "application/json", "Content-Length": str(len(body)), **headers}.items():
+        handler.send_header(name.replace("_", "-"), value)
+    handler.end_headers()
+    handler.wfile.write(body)
+
+
+def trickle(handler: BaseHTTPRequestHandler) -> None:
+    handler.send_response(200)
+    handler.send_header("Content-Length", "1000")
+    handler.end_headers()
+    for _ in range(50):
+        handler.wfile.write(b" ")
+        time.sleep(0.05)
+
+
+def trickle_headers(handler: BaseHTTPRequestHandler) -> None:
+    handler.send_response(200)
+    for number in range(50):
+        handler.send_header(f"X-{number}", "1")
+        handler.flush_headers()
+        time.sleep(0.05)
+
+
+ANSWERS: dict[str, tuple[Answer, str]] = {
+    "bomb": (lambda to: write(to, gzip.compress(bytes(2**24)), Content_Encoding="gzip"), "larger than"),
+    "large": (lambda to: write(to, bytes(2**21)), "larger than"),
+    "other compression": (lambda to: write(to, b"{}", Content_Encoding="br"), "compressed"),
+    "damaged compression": (lambda to: write(to, b"{}", Content_Encoding="gzip"), "compressed"),
+    "cut compression": (lambda to: write(to, gzip.compress(b"{}" * 99)[:-9], Content_Encoding="gzip"), "ends in the middle"),
+    "trickle": (trickle, "not complete"),
+    "trickled headers": (trickle_headers, "not complete"),
+    "redirect": (lambda to: write(to, b"", 307, Location="http://127.0.0.2:9/v1"), "another server"),
+    "other port": (lambda to: write(to, b"", 307, Location="http://127.0.0.1:9/v1"), "another server"),
+    "loop": (lambda to: write(to, b"", 307, Location=to.path), "redirects more than"),
+}
+JSON = {"deep": b"[" * 100_000, "digits": b'{"data": %s}' % (b"9" * 400), "twice": b'{"data": 1, "data": 2}', "text": b"no"}
+
+
+@pytest.fixture
+def serve(monkeypatch) -> Iterator[Callable[[Answer], str]]:
+    monkeypatch.setattr(connection, "MAX_ANSWER", 2**20)
+    monkeypatch.setattr(connection, "ANSWER_SECONDS", 0.2)
+    servers = []
+
+    def start(answer: Answer) -> str:
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                answer(self)
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        server.handle_error = lambda *_: None  # type: ignore[method-assign]
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        servers.append(server)
+        return f"http://127.0.0.1:{server.server_port}/v1"
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def ask_chat(address: str) -> str:
+    """Ask as `posir build` does."""
+
+    async def ask() -> str:
+        known = Connection(address, retries=1)
+        async with known.open_async_client() as client:
+            try:
+                return await client.post(f"{address}/chat/completions", cast_to=str, body={})
+            except openai.OpenAIError as error:
+                raise PosirError(known.explain(error, advice="")) from None
+
+    # The browser of page tests keeps an event loop in the main thread.
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, ask()).result()
+
+
+CLIENTS: dict[str, Callable[[str], object]] = {
+    "embeddings": lambda address: EndpointClient(parse_endpoint("m", address)),
+    "rerank": lambda address: RerankClient(parse_endpoint("rerank", address)),
+    "chat": ask_chat,
+}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_an_answer_beyond_the_limits_is_one_error_and_asked_for_once(serve, client: str, answer: str):
+    requests = []
+    write_answer, word = ANSWERS[answer]
+
+    def respond(handler: BaseHTTPRequestHandler) -> None:
+        requests.append(handler.path)
+        write_answer(handler)
+
+    with pytest.raises(PosirError, match=word):
+        CLIENTS[client](serve(respond))
+    assert len(requests) == (connection.MAX_REDIRECTS + 1 if answer == "loop" else 1)
+
+
+@pytest.mark.parametrize("client", ["embeddings", "rerank"])
+@pytest.mark.parametrize("body", JSON)
+def test_json_that_can_be_read_in_two_ways_or_takes_the_stack_is_refused(serve, client: str, body: str):
+    with pytest.raises(PosirError, match="the server's answer"):
+        CLIENTS[client](serve(lambda to: write(to, JSON[body])))
+
+
+def test_answers_may_be_compressed_and_redirected_on_the_same_server(serve):
+    def respond(handler: BaseHTTPRequestHandler) -> None:
+        if handler.path.endswith("completions"):
+            write(handler, b"", 307, Location="/elsewhere")
+        else:
+            write(handler, gzip.compress(json.dumps({"right": True}).encode()), Content_Encoding="gzip")
+
+    assert json.loads(ask_chat(serve(respond))) == {"right": True}
+
+
+def test_limits_are_waited_for_and_failures_are_not_repeated_where_retries_are_limited():
+    with serve_embeddings() as server:
+        client = EndpointClient(parse_endpoint(server.model, server.url))
+        first = len(server.times)
+        with client.limit_retries(0):
+            server.failures.extend([Failure(429, {"Retry-After": "0"})] * 3)
+            assert client.embed(["some text"]).shape[0] == 1
+            assert len(server.times) == first + 4
+            for status in (400, 413, 500, 503):
+                server.failures.append(Failure(status))
+                with pytest.raises(PosirError, match="server"):
+                    client.embed(["some text"])
+            assert len(server.times) == first + 8
+        server.failures.append(Failure(503))
+        assert client.embed(["some text"]).shape[0] == 1
