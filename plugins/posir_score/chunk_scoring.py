@@ -20,7 +20,6 @@ from mteb.types import PromptType
 from posir_significance.decision import CHANGE_LEVEL, Margins, decide_change
 from posir_significance.intervals import estimate_difference
 from posir_significance.observations import Floats
-from posir_significance.position_effect import FEWEST_DOCUMENTS
 from posir_significance.sentences import format_level, label_change
 from posir_tasks.display.numbers import format_points
 from posir_tasks.display.progress import track
@@ -305,8 +304,7 @@ def describe_changes(title: str, scores: dict[str, Floats]) -> Iterator[str]:
         if name == best:
             continue
         difference = estimate_difference(scores[name] - scores[best], questions)
-        few = len(questions) < FEWEST_DOCUMENTS
-        change = decide_change(difference, Margins().ndcg_at_10, len(questions), 1, few=few)
+        change = decide_change(difference, Margins().ndcg_at_10, len(questions), 1)
         ends = difference.interval_at(CHANGE_LEVEL) if difference and difference.interval_at else None
         interval = f": {format_points(difference.value)} [{', '.join(map(format_points, ends))}]" if difference and ends else ""
         level = f" ({format_level(CHANGE_LEVEL)} interval)" if interval else ""

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from functools import partial
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -128,7 +129,8 @@ class Decision:
     documents: int
     """Independent documents (articles, where known)."""
     documents_needed: int | None = None
-    """About as many would tell, to two digits; None if it is said, or if documents are not what is missing."""
+    """About as many would tell, to two digits; with too few documents, the fewest for any state. None if it is said, or if
+    documents are not what is missing."""
     read: ReadPart
     bias_within_read: Contrast | None
     """First minus last third of what is read, over evidence that is read."""
@@ -274,8 +276,8 @@ def decide_state(
     if bias is None or bias.interval_at is None:
         return State.CANNOT_BE_SAID, Reason.NOT_COMPARED, None
     low, high = bias.interval_at(level)
-    if bias.documents < fewest_documents(bias.held_fixed):
-        return State.CANNOT_BE_SAID, Reason.FEW_DOCUMENTS, documents_needed(bias, margin, documents)
+    if few := require_documents(bias, documents):
+        return State.CANNOT_BE_SAID, Reason.FEW_DOCUMENTS, few
     if -margin < low and high < margin:
         return State.NO_BIAS, None, None
     if low > 0 or high < 0:
@@ -295,8 +297,18 @@ def documents_needed(bias: Contrast, margin: float, documents: int) -> int | Non
         documents: Independent documents that it was estimated from.
     """
     times = (ERRORS_IN_MARGIN * bias.standard_error / margin) ** 2
-    times = max(times, fewest_documents(bias.held_fixed) / max(bias.documents, 1))
     return round_documents(times * documents) if times > 1 else None
+
+
+def require_documents(contrast: Contrast, documents: int) -> int | None:
+    """Return how many documents there must be for either side to have enough for any state; None if both sides have.
+
+    Args:
+        contrast: The comparison of the two sides.
+        documents: Independent documents that it was estimated from.
+    """
+    fewest = fewest_documents(contrast.held_fixed)
+    return None if contrast.documents >= fewest else ceil(fewest * documents / max(contrast.documents, 1))
 
 
 def round_documents(number: float) -> int:
@@ -331,10 +343,10 @@ def compare_groups(
     psi = None
     if a.psi and b.psi and a.psi_draws is not None and b.psi_draws is not None:
         psi = subtract_psi(a.psi_draws, b.psi_draws, (a.psi.low == 0, b.psi.low == 0))
-    few = thirds is not None and thirds.documents < fewest_documents(thirds.held_fixed)
+    few = require_documents(thirds, documents) if thirds else None
     return Change(
         documents=documents,
-        ndcg_at_10=decide_change(ndcg, margins.ndcg_at_10, documents, 1, level, few=documents < FEWEST_DOCUMENTS),
+        ndcg_at_10=decide_change(ndcg, margins.ndcg_at_10, documents, 1, level),
         start_to_end=decide_change(thirds, margins.start_to_end, documents, -_find_side(sums, level), level, few=few),
         psi=decide_change(psi, margins.psi, documents, -1, level, few=few),
         level=level,
@@ -353,9 +365,9 @@ def compare_gains(differences: Floats, clusters: Integers, margins: Margins = DE
     ndcg = estimate_difference(differences, clusters)
     return Change(
         documents=documents,
-        ndcg_at_10=decide_change(ndcg, margins.ndcg_at_10, documents, 1, few=documents < FEWEST_DOCUMENTS),
-        start_to_end=decide_change(None, margins.start_to_end, documents, 0, few=True),
-        psi=decide_change(None, margins.psi, documents, 0, few=True),
+        ndcg_at_10=decide_change(ndcg, margins.ndcg_at_10, documents, 1),
+        start_to_end=decide_change(None, margins.start_to_end, documents, 0),
+        psi=decide_change(None, margins.psi, documents, 0),
     )
 
 
@@ -369,7 +381,7 @@ def _find_side(sums: Contrast | None, level: float) -> int:
 
 
 def decide_change(
-    difference: Difference | None, margin: float, documents: int, sign: int, level: float = CHANGE_LEVEL, *, few: bool
+    difference: Difference | None, margin: float, documents: int, sign: int, level: float = CHANGE_LEVEL, few: int | None = None
 ) -> MetricChange:
     """Return the change of a metric.
 
@@ -379,7 +391,7 @@ def decide_change(
         documents: Independent documents.
         sign: 1 if B is better where the difference is positive, -1 if where it is negative, 0 if that is open.
         level: Level of the interval.
-        few: Whether there are too few documents to say anything.
+        few: Fewest documents for any state, if there are fewer on either side; `FEWEST_DOCUMENTS` are needed in any case.
     """
     if difference is None or difference.interval_at is None:
         return MetricChange(ChangeState.CANNOT_BE_SAID, Reason.NOT_COMPARED, margin, difference)
@@ -388,8 +400,8 @@ def decide_change(
     error = difference.standard_error if isinstance(difference, Contrast) else (high - low) / 2 / CHANGE_ERRORS
     times = (ERRORS_IN_CHANGE * error / margin) ** 2
     needed = round_documents(times * documents) if times > 1 else None
-    if few:
-        return MetricChange(ChangeState.CANNOT_BE_SAID, Reason.FEW_DOCUMENTS, margin, difference, needed)
+    if few := few or (FEWEST_DOCUMENTS if documents < FEWEST_DOCUMENTS else None):
+        return MetricChange(ChangeState.CANNOT_BE_SAID, Reason.FEW_DOCUMENTS, margin, difference, few)
     if -margin < low and high < margin:
         return MetricChange(ChangeState.EQUIVALENT, None, margin, difference)
     if low <= 0 <= high:

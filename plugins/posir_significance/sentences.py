@@ -161,7 +161,8 @@ def advise(decision: Decision) -> str:
             chunks = [] if steps else ["search in chunks (`posir mitigate`)"]
             steps = [*steps, *chunks, "train on evidence at all positions (`posir train`)"]
         case State.CANNOT_BE_SAID:
-            number = f"about {decision.documents_needed:,}" if decision.documents_needed else "more"
+            how = "at least" if decision.reason is Reason.FEW_DOCUMENTS else "about"
+            number = f"{how} {decision.documents_needed:,}" if decision.documents_needed else "more"
             steps.append(f"evaluate on {number} documents to tell whether it is biased")
     text = ", or ".join(steps) if decision.state is not State.CANNOT_BE_SAID else "; ".join(steps)
     return f"{text[0].upper()}{text[1:]}."
@@ -203,8 +204,8 @@ def describe_metric_change(name: str, metric: MetricChange, change: Change, a: s
         case Reason.OTHER_SIDE:
             return f"{question}: it changes by {points}, and which of the two is nearer to 0 is open."
         case Reason.FEW_DOCUMENTS:
-            needed = f"; at least {metric.documents_needed:,} are needed" if metric.documents_needed else ""
-            return f"{question}: {pluralize(change.documents, 'document')} are too few{needed}."
+            few = f"{pluralize(change.documents, 'document')} are too few, at least {metric.documents_needed:,} are needed"
+            return f"{question}: {few}. It changes by {points}."
         case Reason.NOT_COMPARED:
             return f"{question}: there is nothing to compare."
     return f"{question}: {points}. {_describe_needed(change.documents, metric.documents_needed)}"

@@ -16,8 +16,10 @@ from posir_significance.decision import (
     Shape,
     State,
     compare_groups,
+    decide_change,
     decide_state,
     documents_needed,
+    require_documents,
 )
 from posir_significance.observations import Observations
 from posir_significance.position_effect import Stratum
@@ -61,7 +63,17 @@ def test_the_state_follows_from_the_interval(bias, state, reason):
 def test_documents_needed_to_tell():
     assert documents_needed(contrast(2, 3), 0.05, 100) == 380  # (3.24 * 3 / 5)^2 = 3.78 times as many
     assert documents_needed(contrast(2, 1), 0.05, 100) is None
-    assert documents_needed(contrast(2, 1, documents=5), 0.05, 100) == 200
+
+
+@pytest.mark.parametrize(
+    ("bias", "fewest"), [(contrast(82, 10, documents=5), 200), (contrast(8, 2, documents=20, held_fixed=Stratum.LENGTH), 150)]
+)
+def test_too_few_documents_are_a_reason_with_the_number_of_that_rule(bias, fewest):
+    assert decide_state(bias, 0.05, 100) == (State.CANNOT_BE_SAID, Reason.FEW_DOCUMENTS, fewest)
+    assert require_documents(bias, 100) == fewest
+    change = decide_change(bias, 0.05, 100, 1, few=fewest)
+    assert (change.reason, change.documents_needed) == (Reason.FEW_DOCUMENTS, fewest)
+    assert f"at least {fewest}" in advise(decision(bias))
 
 
 def decision(bias, read=ALL, not_read=0.0, lost=None, **fields):
@@ -208,3 +220,5 @@ def test_few_documents_say_nothing_of_a_change():
     a, b = (analyze_group(observe(slope, 4, documents=6)) for slope in (0.0, 0.9))
     change = compare_groups(a, b, paired=True)
     assert {change.ndcg_at_10.reason, change.start_to_end.reason} == {Reason.FEW_DOCUMENTS}
+    assert {change.ndcg_at_10.documents_needed, change.start_to_end.documents_needed} == {10}
+    assert "6 documents are too few, at least 10 are needed. It changes by" in describe_change(change, "A", "B")
