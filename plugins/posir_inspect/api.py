@@ -87,7 +87,7 @@ class InspectionRow:
     psi_as_published: float | None = None
     psi_chance: Estimate | None = None
     """PSI as published that chance alone gives."""
-    p_value: float | None = None
+    p_value_within_read: float | None = None
     """The p-value of any effect of position over what is read."""
     change: Estimate | None = None
     """nDCG@10 of chunks minus that of whole texts, at 98.33 %."""

@@ -178,7 +178,7 @@ class Decision:
         if self.psi_chance:
             values |= {"psi_chance": self.psi_chance.value, "psi_chance_interval": self.psi_chance.interval}
         if self.shape:
-            values["p_value"] = self.shape.p_value
+            values["p_value_within_read"] = self.shape.p_value
         return values
 
 

@@ -317,8 +317,8 @@ SCORES = (
     ),
     Score(
         "p_value",
-        "p (uncorrected)",
-        "p-value of any effect of position, before correction for the rows shown.",
+        "Any effect (p)",
+        "p-value of any effect of position in the document, unread parts included; not corrected. No state follows from it.",
         unit=Unit.P_VALUE,
         column=False,
         compute=_p_value,
