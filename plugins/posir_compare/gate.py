@@ -18,10 +18,9 @@ from xml.etree import ElementTree
 
 from posir_compare.comparison import FORMATS, ComparisonRow, Metric, ModelComparison
 from posir_significance.correction import name_test
-from posir_significance.decision import ChangeState
-from posir_significance.effect_test import FEWEST_CLUSTERS
+from posir_significance.decision import ChangeState, Reason
 from posir_significance.intervals import ALPHA, LEVEL
-from posir_significance.sentences import label_change
+from posir_significance.sentences import describe_few, format_change
 from posir_tasks.command.undecided import UNDECIDED
 from posir_tasks.display.numbers import MISSING, format_count, format_estimate, format_number
 from posir_tasks.display.tables import Table, build_columns
@@ -92,7 +91,7 @@ class TestedLimit:
     state: ChangeState | None = None
     """State of the change, by its margin and the simultaneous interval of a comparison."""
     compared: str = ""
-    """The state in words."""
+    """The state in words, with that interval."""
     answer: str = ""
     """That state as a sentence."""
 
@@ -189,14 +188,14 @@ def _test(limit: Limit, row: ComparisonRow, level: float, *, strict: bool) -> Te
         change=change,
         reason=reason,
         state=row.metric_change.state,
-        compared=label_change(row.metric_change),
+        compared=format_change(row.metric_change, row.change),
         answer=row.describe(),
     )
 
 
 def _judge(limit: Limit, row: ComparisonRow, interval: Interval | None, *, strict: bool) -> tuple[GateVerdict, str]:
-    if row.documents < FEWEST_CLUSTERS:
-        return GateVerdict.UNDECIDED, f"too few documents: {row.documents} of at least {FEWEST_CLUSTERS}"
+    if row.metric_change.reason is Reason.FEW_DOCUMENTS:
+        return GateVerdict.UNDECIDED, describe_few(row.metric_change, row.change)
     if interval is None:
         return GateVerdict.UNDECIDED, f"the change of {limit.metric} is undefined on these questions"
     if limit.is_exceeded_by(interval):

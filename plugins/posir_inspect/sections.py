@@ -12,11 +12,11 @@ from posir_significance.decision import CHANGE_LEVEL
 from posir_significance.sentences import (
     advise,
     format_contrast,
+    format_difference,
     format_level,
     iterate_answer,
     label_change,
     label_state,
-    metric_interval,
 )
 from posir_tasks.display.numbers import (
     MISSING,
@@ -25,7 +25,6 @@ from posir_tasks.display.numbers import (
     format_interval,
     format_p_value,
     format_percent,
-    format_points,
     format_score,
 )
 from posir_tasks.display.progress import format_seconds
@@ -262,10 +261,8 @@ def _format_change(row: ChunkRow) -> tuple[str, str]:
     """Return the change of nDCG@10 with its interval, and its state."""
     if row.change is None:
         return MISSING, ""
-    metric, interval = row.change.ndcg_at_10, metric_interval(row.change.ndcg_at_10, row.change)
-    if metric.difference is None or interval is None:
-        return MISSING, label_change(metric)
-    return f"{format_points(metric.difference.value)} [{', '.join(map(format_points, interval))}]", label_change(metric)
+    metric = row.change.ndcg_at_10
+    return format_difference(metric, row.change) or MISSING, label_change(metric)
 
 
 def name_chunks(row: ChunkRow) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from posir_significance.decision import ChangeState, MetricChange
-from posir_significance.sentences import label_change, metric_interval
+from posir_significance.sentences import format_change, label_change, metric_interval
 from posir_tasks.display.numbers import (
     MISSING,
     format_estimate,
@@ -18,7 +18,6 @@ from posir_tasks.display.numbers import (
     format_percent,
     format_points,
     format_psi,
-    format_psi_difference,
 )
 from posir_tasks.display.presentation import Presentable, to_paragraphs
 from posir_tasks.display.progress import track
@@ -176,10 +175,11 @@ def build_table(outcomes: Sequence[MitigationOutcome]) -> Table:
     forms = (format_percent, format_points, format_psi)
     rows = []
     for outcome in outcomes:
-        scores = zip((outcome.ndcg_at_10, outcome.start_to_end, outcome.psi), forms, list_changes(outcome), strict=True)
-        cells = [
-            cell for value, form, change in scores for cell in (format_estimate(value, form), format_change(outcome, change))
-        ]
+        scores = map(format_estimate, (outcome.ndcg_at_10, outcome.start_to_end, outcome.psi), forms)
+        changes = (
+            format_change(metric, outcome.change) if metric and outcome.change else MISSING for metric in list_changes(outcome)
+        )
+        cells = [cell for pair in zip(scores, changes, strict=True) for cell in pair]
         cost = format_number(outcome.vectors_per_document, ",.1f"), format_ratio(outcome.time_ratio)
         rows.append((outcome.method, *cells, *cost))
     scored = (Column(heading, group=score) for score in SCORES for heading in (score, "Change"))
@@ -199,17 +199,6 @@ def format_ratio(ratio: float | None) -> str:
     if ratio is None:
         return MISSING
     return "x <0.01" if ratio < 0.005 else f"x {format_number(ratio, ',.2f')}"
-
-
-def format_change(outcome: MitigationOutcome, metric: MetricChange | None) -> str:
-    """Format the state of a change with its interval; `MISSING` for the plain model."""
-    if metric is None or outcome.change is None:
-        return MISSING
-    interval = metric_interval(metric, outcome.change)
-    if metric.difference is None or interval is None:
-        return label_change(metric)
-    form = format_psi_difference if metric is outcome.change.psi else format_points
-    return f"{label_change(metric)}: {form(metric.difference.value)} [{form(interval[0])}, {form(interval[1])}]"
 
 
 def describe_changes(outcomes: Sequence[MitigationOutcome]) -> Iterator[str]:

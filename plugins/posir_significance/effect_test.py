@@ -49,8 +49,6 @@ FIRST_DRAWS, CERTAIN = 199, 0.2
 TAIL, TAIL_BOUND = 0.1, 2.0
 #: Smallest p-value: results round to six decimals.
 SMALLEST_P_VALUE = 1e-6
-#: Fewest clusters whose signs say what chance alone does.
-FEWEST_CLUSTERS = 20
 #: Evidence computed in single precision may differ by this much where gains are equal.
 ROUNDING = 1e-5
 

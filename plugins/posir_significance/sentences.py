@@ -175,6 +175,19 @@ def label_change(change: MetricChange) -> str:
     return change.state.value.replace("_", " ")
 
 
+def format_change(metric: MetricChange, change: Change) -> str:
+    """Return the state of a change with its interval, for a cell of a table: `worse: -3.1 [-5.0, -1.2]`."""
+    points = format_difference(metric, change)
+    return f"{label_change(metric)}: {points}" if points else label_change(metric)
+
+
+def format_difference(metric: MetricChange, change: Change) -> str:
+    """Return the difference of a metric with its interval at the level of all three; empty where it is undefined."""
+    difference, interval = metric.difference, metric_interval(metric, change)
+    number = format_psi_difference if metric is change.psi else format_points
+    return f"{number(difference.value)} [{number(interval[0])}, {number(interval[1])}]" if difference and interval else ""
+
+
 def describe_change(change: Change, a: str, b: str) -> str:
     """Return for each metric whether system b is better than a, worse, or equivalent, as sentences with their intervals."""
     metrics = (("nDCG@10", change.ndcg_at_10), ("start to end", change.start_to_end), ("PSI", change.psi))
@@ -191,9 +204,7 @@ def describe_metric_change(name: str, metric: MetricChange, change: Change, a: s
         a: Name of the first system.
         b: Name of the second system.
     """
-    difference, interval = metric.difference, metric_interval(metric, change)
-    number = format_psi_difference if metric is change.psi else format_points
-    points = f"{number(difference.value)} [{number(interval[0])}, {number(interval[1])}]" if difference and interval else ""
+    points = format_difference(metric, change)
     match metric.state:
         case ChangeState.BETTER | ChangeState.WORSE:
             return f"{b} is {metric.state.value} than {a} in {name}: {points}."
@@ -204,11 +215,15 @@ def describe_metric_change(name: str, metric: MetricChange, change: Change, a: s
         case Reason.OTHER_SIDE:
             return f"{question}: it changes by {points}, and which of the two is nearer to 0 is open."
         case Reason.FEW_DOCUMENTS:
-            few = f"{pluralize(change.documents, 'document')} are too few, at least {metric.documents_needed:,} are needed"
-            return f"{question}: {few}. It changes by {points}."
+            return f"{question}: {describe_few(metric, change)}. It changes by {points}."
         case Reason.NOT_COMPARED:
             return f"{question}: there is nothing to compare."
     return f"{question}: {points}. {_describe_needed(change.documents, metric.documents_needed)}"
+
+
+def describe_few(metric: MetricChange, change: Change) -> str:
+    """Return that there are too few documents for any state of a change, and how many are needed."""
+    return f"{pluralize(change.documents, 'document')} are too few, at least {metric.documents_needed:,} are needed"
 
 
 def metric_interval(metric: MetricChange, change: Change) -> Interval | None:
