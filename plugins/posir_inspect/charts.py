@@ -9,7 +9,8 @@ from typing import Any
 import altair as alt
 
 from posir_inspect.inspection import Fading, ModelInspection
-from posir_inspect.sections import WORDINGS, describe_texts, name_chunks, title_chunks, title_positions
+from posir_inspect.sections import WORDINGS, describe_texts, name_chunks, title_chunks
+from posir_significance.sentences import describe_state
 from posir_tasks.axes import Axes
 from posir_tasks.display.charts.layers import (
     build_positions,
@@ -66,7 +67,7 @@ def draw_positions(inspection: ModelInspection) -> alt.VConcatChart:
     seen = " ".join(
         describe_scores(f"Queries in {name}", [row["ndcg_at_10"] for row in rows if row["wording"] == name]) for name in names
     )
-    title = title_positions(inspection.fading[-1])
+    title = describe_state(inspection.fading[-1].decision).removesuffix(".")
     return add_frame(chart, title, inspection.model, explanation, _cite(inspection), seen)
 
 

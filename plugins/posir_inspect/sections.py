@@ -31,7 +31,6 @@ from posir_tasks.display.progress import format_seconds
 from posir_tasks.display.sections import DisplaySection
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.display.wording import pluralize
-from posir_tasks.read_part import ReadKind
 from posir_tasks.scores import ALL, Unit
 from posir_tasks.sources.formats.passages import describe_skipped
 
@@ -85,14 +84,6 @@ def state_reading(inspection: ModelInspection) -> str:
     name, cut = inspection.model.rpartition("/")[2], inspection.unread.texts_cut > 0
     median, read = f"{inspection.median_tokens:,.0f}", f"{inspection.window.tokens.high:,}"
     return f"{name} reads {f'{read} of {median} tokens (median text)' if cut else 'these texts as a whole'}."
-
-
-def title_positions(fading: Fading) -> str:
-    """Return the state of the decision, as the title of a chart."""
-    decision, state = fading.decision, label_state(fading.decision)
-    if decision.read.kind is ReadKind.PART and decision.not_read:
-        return f"Within what it reads: {state}"
-    return f"{state[0].upper()}{state[1:]}"
 
 
 def title_chunks(comparison: ChunkComparison) -> str:

@@ -1,41 +1,64 @@
 """Four results on every surface: the same state, the same numbers, the same words."""
 
 import csv
+import dataclasses
 import html
 import io
 import json
 import re
+from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
+import altair as alt
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from posir_compare import api as compare_api
-from posir_compare.comparison import Metric
+from posir_compare.api import Comparison, compare
+from posir_compare.comparison import ComparisonRow, Metric
+from posir_compare.gate import gate_table, write_junit
+from posir_inspect.api import Inspection
+from posir_inspect.inspection import ChunkComparison, Fading, GroupDecision, ModelInspection
+from posir_inspect.questions import Wording
+from posir_inspect.splitting import ChunkAdvice
+from posir_inspect.window import Claim, UnreadShare, WindowReading
 from posir_report.api import Results, read_results
 from posir_report.cells import build_curve_cells
 from posir_report.charts import draw_curves, draw_models, draw_psi_against_ndcg
-from posir_report.summary import ReportRow, TaskSummary
+from posir_report.summary import ReportRow
 from posir_report.tables import describe_answer, describe_findings
-from posir_significance.decision import Decision, State
+from posir_significance.decision import ChangeState, Decision, State
 from posir_significance.sentences import (
+    advise,
     describe_decision,
     describe_metric_change,
+    describe_not_read,
+    describe_start_to_end,
     describe_state,
+    format_change,
     format_contrast,
+    format_difference,
     iterate_answer,
     label_change,
     label_state,
 )
 from posir_tasks.command.app import build_app
-from posir_tasks.display.tables import escape_latex
+from posir_tasks.display.presentation import Presentable
+from posir_tasks.display.tables import escape_latex, to_markdown
 from posir_tasks.document_ranks import DocumentRanks
+from posir_tasks.estimates import Estimate
 from posir_tasks.evidence import TWELFTHS, Evidence, Integers, ReadEvidence
+from posir_tasks.models.reading_length import Bounds, ReadingLength
 from posir_tasks.read_part import UNKNOWN, KnownBy, ReadPart
 from posir_tasks.schemes import RelativePositions
+from posir_tasks.scores import ALL
 from posir_tasks.tokens import CountedWith
+from posir_train.before_after import TrainingReport, write_report
+from posir_train.evaluation import Measurement
+from posir_train.report import TrainingComparison, describe_changes, summarize_measurement
 from tests.support.results import write_result
 
 ROOT = Path(__file__).parents[3]
@@ -65,6 +88,8 @@ def draw_ranks(model: str, evidence: Evidence, twelfths: Integers) -> Integers:
     match model:
         case "org/start":
             missed = (evidence.twelfths() >= 2 * TWELFTHS // 3) & (luck < 0.5)
+        case "org/end":
+            missed = (evidence.twelfths() < TWELFTHS // 3) & (luck < 0.5)
         case "org/window":
             missed = (twelfths >= TWELFTHS) | ((twelfths < TWELFTHS // 3) & (luck < 0.6))
         case _:
@@ -72,14 +97,27 @@ def draw_ranks(model: str, evidence: Evidence, twelfths: Integers) -> Integers:
     return np.where(missed, 0, rank)
 
 
+def write_model(output: Path, model: str, read: ReadPart) -> None:
+    evidence = draw_evidence()
+    twelfths = evidence.estimate_twelfths(read)
+    placed = ReadEvidence(read, twelfths, CountedWith.TOKENIZER if read.tokens else None)
+    ranks = draw_ranks(model, evidence, twelfths)
+    write_result(output, {"sports": DocumentRanks.from_ranks(SCHEME, evidence, ranks, placed)}, model=model, read=read)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    output, evidence = tmp_path_factory.mktemp("results"), draw_evidence()
+    output = tmp_path_factory.mktemp("results")
     for model, (read, _) in MODELS.items():
-        twelfths = evidence.estimate_twelfths(read)
-        placed = ReadEvidence(read, twelfths, CountedWith.TOKENIZER if read.tokens else None)
-        ranks = draw_ranks(model, evidence, twelfths)
-        write_result(output, {"sports": DocumentRanks.from_ranks(SCHEME, evidence, ranks, placed)}, model=model, read=read)
+        write_model(output, model, read)
+    return output
+
+
+@pytest.fixture(scope="module")
+def mirrored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that is as biased as `org/start`, to the end."""
+    output = tmp_path_factory.mktemp("mirrored")
+    write_model(output, "org/end", ReadPart.all(KnownBy.CLASS))
     return output
 
 
@@ -110,24 +148,84 @@ def test_each_model_has_the_state_that_it_was_made_for(decisions):
     }
 
 
-@pytest.mark.parametrize("surface", ["text", "markdown", "html", "notebook", "repr"])
+def inspect(decision: Decision) -> Inspection:
+    """An inspection that found this decision."""
+    read = decision.read
+    bounds = Bounds(read.tokens or 4000, read.tokens or 4000)
+    reading = ReadingLength(read.part, bounds, bounds, bounds, bounds, "tokens", 1)
+    window = WindowReading("org/model", None, reading, 0, 0, Claim(None, "org/model"))
+    score = decision.ndcg_at_10
+    fading = Fading(Wording.RAREST_WORDS, {ALL: GroupDecision(100, decision)}, (score,) * 10, (), 0.5, 0.5, 0, None)
+    chunks = ChunkComparison((), ChunkAdvice("whole texts", None, None, ("Search in whole texts.",)), None)
+    return Inspection(
+        ModelInspection(
+            model="org/model",
+            revision=None,
+            source="texts",
+            texts=300,
+            texts_found=300,
+            languages={"en": 300},
+            median_tokens=900,
+            tokens_estimated=False,
+            skipped=(),
+            window=window,
+            unread=UnreadShare(Estimate(0.5), 300),
+            fading=(fading,),
+            chunks=chunks,
+        )
+    )
+
+
+PAGES: dict[str, Callable[[Path, Results], str]] = {
+    "text": lambda folder, _: run("report", folder),
+    "markdown": lambda folder, _: run("report", folder, "--format", "markdown"),
+    "html": lambda _, results: visible(results.to_html()),
+    "notebook": lambda _, results: visible(results._repr_html_()),
+    "repr": lambda _, results: repr(results),
+}
+
+
+@pytest.mark.parametrize("surface", PAGES)
 def test_the_answer_in_five_parts_stands_on_every_page(folder, results, decisions, surface):
-    shown = {
-        "text": lambda: run("report", folder),
-        "markdown": lambda: run("report", folder, "--format", "markdown"),
-        "html": lambda: visible(results.to_html()),
-        "notebook": lambda: visible(results._repr_html_()),
-        "repr": lambda: repr(results),
-    }[surface]()
-    flat = " ".join(shown.split())
-    for decision in decisions.values() if surface != "repr" else [decisions["org/even"]]:
+    flat = " ".join(PAGES[surface](folder, results).split())
+    for decision in decisions.values():
         assert describe_answer(decision) in flat
         assert [part for part, _ in iterate_answer(decision)] == ["How well", "Start to end", "Not read", "Bias", "What to do"]
-    if surface != "repr":
-        for decision in decisions.values():
+        if surface != "repr":
             assert label_state(decision) in flat
             assert format_contrast(decision, decision.start_to_end) in flat
-        assert "PSI by chance" not in flat.split("How to read this")[0], "that stands behind --full"
+    assert "PSI by chance" not in flat.split("How to read this")[0], "that stands behind --full"
+
+
+PRINTED: dict[str, Callable[[Presentable], str]] = {
+    "text": str,
+    "html": lambda shown: visible(shown.to_html()),
+    "notebook": lambda shown: visible(shown._repr_html_()),
+    "markdown": lambda shown: "\n\n".join(section.to_markdown() for section in shown.sections()),
+}
+
+
+@pytest.mark.parametrize("surface", PRINTED)
+def test_an_inspection_says_what_a_report_says(decisions, surface):
+    # A page has charts, which take a second: it shows the sections of the text.
+    models = decisions if surface in ("text", "markdown") else ("org/window",)
+    for decision in (decisions[model] for model in models):
+        flat = " ".join(PRINTED[surface](inspect(decision)).split())
+        parts = [describe_start_to_end(decision), describe_not_read(decision), describe_state(decision), advise(decision)]
+        assert [text for text in parts if text not in flat] == []
+        assert label_state(decision) in flat
+        assert format_contrast(decision, decision.start_to_end) in flat
+
+
+def test_json_of_an_inspection_has_the_decision(decisions):
+    for decision in decisions.values():
+        document = json.loads(inspect(decision).to_json())
+        group, (row,) = document["fading"][0]["groups"][ALL], document["rows"]
+        expected = json.loads(json.dumps(decision.to_json()))
+        assert {name: group[name] for name in expected} == expected
+        assert [row[name] for name in ("state", "reason", "p_value_within_read")] == [
+            expected.get(name) for name in ("state", "reason", "p_value_within_read")
+        ]
 
 
 def test_json_and_csv_have_the_values_of_the_decision(folder, decisions):
@@ -142,9 +240,14 @@ def test_json_and_csv_have_the_values_of_the_decision(folder, decisions):
         assert entries[model]["answer"] == dict(iterate_answer(decision))
         assert (rows[model]["state"], rows[model]["reason"] or None) == (decision.state, decision.reason)
         assert describe_decision(decision) in rows[model]["answer"]
-        for name in ("start_to_end", "bias_within_read"):
-            contrast = getattr(decision, name)
-            assert rows[model][name] == ("" if contrast is None else str(contrast.value))
+        # A number has one value under one name: in the decision, in JSON, in CSV.
+        shared = (entries[model] | expected).keys() & rows[model].keys() - {"answer", "read"}
+        for name in shared:
+            value = entries[model][name]
+            assert rows[model][name] == ("" if value is None else str(value)) or float(rows[model][name]) == pytest.approx(
+                value
+            )
+        assert {"p_value", "psi", "start_to_end", "bias_within_read", "state", "documents_needed"} < shared
 
 
 def test_latex_has_the_state_and_the_numbers(folder, decisions):
@@ -153,21 +256,29 @@ def test_latex_has_the_state_and_the_numbers(folder, decisions):
         assert label_state(decision) in text
         if decision.start_to_end and (interval := decision.interval(decision.start_to_end)):
             assert f"[{interval[0] * 100:+.1f}, {interval[1] * 100:+.1f}]" in text
+        assert escape_latex(describe_not_read(decision)) in text
     assert escape_latex("It reads the first 400 tokens") in text
 
 
-def test_pictures_are_titled_by_the_state(results, decisions):
-    def texts(summary: TaskSummary) -> str:
-        return " ".join(json.dumps(draw_curves(summary, build_curve_cells(summary)).to_dict(), ensure_ascii=False).split())
+def read_drawn(chart: alt.VConcatChart) -> str:
+    """Title, subject and explanation as a PNG shows them, without its line breaks."""
+    title = chart.to_dict()["vconcat"][0]["title"]
+    return " ".join(chain(title["text"], title["subtitle"])).replace("\u00a0", " ")
 
-    by_model = {summary.model: summary for summary in results.summaries}
-    for model in ("org/window", "org/start"):
-        words = describe_state(decisions[model]).removesuffix(".").split()
-        assert " ".join(words[:4]) in texts(by_model[model])
-    compared = json.dumps(draw_models(results.summaries[:2]).to_dict()) + json.dumps(
-        draw_psi_against_ndcg(results.summaries).to_dict()
-    )
-    assert all(label_state(decisions[summary.model]) in compared for summary in results.summaries[:2])
+
+def test_pictures_are_titled_by_the_state(results, decisions):
+    for summary in results.summaries:
+        decision = decisions[summary.model]
+        state = describe_state(decision).removesuffix(".")
+        curves = read_drawn(draw_curves(summary, build_curve_cells(summary)))
+        assert curves.startswith(state)
+        assert describe_decision(decision) in curves
+        figure, *_ = inspect(decision).figures()
+        assert figure.title == state
+        assert read_drawn(figure.chart).startswith(state)
+    compared = [read_drawn(draw_models(results.summaries[:2])), read_drawn(draw_psi_against_ndcg(results.summaries))]
+    assert all(label_state(decisions[summary.model]) in compared[0] for summary in results.summaries[:2])
+    assert all(label_state(decision) in compared[1] for decision in decisions.values())
 
 
 def test_lengths_are_one_family_at_a_level_that_is_said(folder, results):
@@ -186,26 +297,112 @@ def test_a_margin_changes_the_state_everywhere(folder):
     assert "margin" in str(done.exception)
 
 
-@pytest.mark.parametrize("limit", ["ndcg_at_10 < -1", "start_to_end > 5", "psi > 0.1"])
-def test_a_change_has_one_state_in_comparison_gate_and_junit(folder, tmp_path, limit):
-    comparison = compare_api.compare(folder, "even", "start", lengths=["all"])
-    metric = next(metric for metric in Metric if metric.key == limit.split()[0])
+#: Pairs of results by the state of the change in start to end, as they are made.
+PAIRS = {
+    ChangeState.WORSE: ("org/even", "org/start"),
+    ChangeState.BETTER: ("org/start", "org/even"),
+    ChangeState.EQUIVALENT: ("org/even", "org/unknown"),
+    ChangeState.CANNOT_BE_SAID: ("org/start", "org/end"),
+}
+
+
+@pytest.fixture(scope="module")
+def comparisons(folder: Path, mirrored: Path) -> dict[ChangeState, Comparison]:
+    return {state: compare([folder, mirrored], *pair, lengths=["all"]) for state, pair in PAIRS.items()}
+
+
+def test_each_pair_has_the_state_that_it_was_made_for(comparisons):
+    found = {state: read_row(comparison, Metric.START_TO_END) for state, comparison in comparisons.items()}
+    assert {state: row.metric_change.state for state, row in found.items()} == {state: state for state in PAIRS}
+
+
+def read_row(comparison: Comparison, metric: Metric) -> ComparisonRow:
     (row,) = (row for row in comparison.rows if row.metric is metric)
-    sentence = describe_metric_change(metric.value, row.metric_change, row.change, row.baseline, row.model)
-    options = ("compare", "--results", folder, "even", "start")
-    flat = " ".join(run(*options).split())
-    assert sentence in flat
-    assert label_change(row.metric_change) in flat
-    (stored,) = [
-        item
-        for item in json.loads(run(*options, "--format", "json"))["comparisons"]
-        if (item["metric"], item["length"]) == (metric.value, "all")
-    ]
-    assert (stored["state"], stored["answer"]) == (row.metric_change.state, sentence)
-    (tested,) = json.loads(run(*options, "--fail-if", limit, "--junit", tmp_path / "gate.xml", "--format", "json"))["limits"]
-    assert (tested["state"], tested["answer"]) == (row.metric_change.state, sentence)
-    assert label_change(row.metric_change) in run(*options, "--fail-if", limit)
-    assert sentence in "".join(ElementTree.parse(tmp_path / "gate.xml").getroot().itertext())
+    return row
+
+
+@pytest.mark.parametrize("state", PAIRS)
+def test_a_change_has_one_state_in_comparison_gate_action_and_junit(comparisons, tmp_path, state):
+    comparison = comparisons[state]
+    gate = comparison.check([f"{metric.key} > 0" for metric in Metric])
+    write_junit(gate, tmp_path / "gate.xml")
+    junit = "".join(ElementTree.parse(tmp_path / "gate.xml").getroot().itertext())
+    printed = {name: " ".join(show(comparison).split()) for name, show in PRINTED.items()}
+    records = {record["metric"]: record for record in comparison.records()}
+    for metric, tested in zip(Metric, gate.limits, strict=True):
+        row = read_row(comparison, metric)
+        sentence, cell, reason = row.describe(), format_change(row.metric_change, row.change), row.metric_change.reason
+        assert label_change(row.metric_change) in cell
+        assert format_difference(row.metric_change, row.change) in sentence
+        assert [name for name, shown in printed.items() if sentence not in shown] == []
+        record = records[metric]
+        assert (record["state"], record["reason"], record["answer"]) == (row.metric_change.state, reason, sentence)
+        assert (tested.state, tested.compared, tested.answer) == (row.metric_change.state, cell, sentence)
+        # The action writes the gate's Markdown into the summary of its job.
+        assert cell in to_markdown(gate_table(gate))
+        assert sentence in junit
+
+
+@pytest.mark.parametrize("format_", ["text", "markdown", "csv", "json"])
+def test_the_command_prints_the_change_of_the_function(comparisons, folder, format_):
+    comparison = comparisons[ChangeState.WORSE]
+    options = ("compare", "--results", folder, *PAIRS[ChangeState.WORSE], "--lengths", "all", "--format", format_)
+    shown = " ".join(run(*options).split())
+    gate = " ".join(run(*options, "--fail-if", "start_to_end > 5").split())
+    for row in comparison.rows:
+        assert row.describe() in shown
+    assert read_row(comparison, Metric.START_TO_END).describe() in gate or format_ in ("text", "markdown")
+    assert format_change(row.metric_change, row.change) in gate or row.metric is not Metric.START_TO_END
+
+
+def train(comparison: Comparison, results: Results, mirrored: Path) -> TrainingReport:
+    """The report of a training that turned the first of two models into the second."""
+    row = comparison.rows[0]
+    values = {summary.model: summary.values for summary in (*results.summaries, *read_results(mirrored).summaries)}
+    before, after = (Measurement(values[model], 0.1) for model in (row.baseline, row.model))
+    trained = TrainingComparison(before, after, (row.baseline, "The trained model"))
+    return TrainingReport(
+        title="base, trained",
+        settings={},
+        folder=Path("model"),
+        steps=1,
+        changes=tuple(trained.changes),
+        curves=(),
+        notes=tuple(trained.truncation),
+        commands=(),
+        measured=(summarize_measurement("base", before), summarize_measurement("The trained model", after)),
+    )
+
+
+@pytest.mark.parametrize("state", PAIRS)
+def test_a_training_says_what_a_comparison_says(comparisons, results, mirrored, state):
+    report = train(comparisons[state], results, mirrored)
+    (figure,) = report.figures()
+    shown, records = str(report), {record["score"]: record for record in report.records()}
+    for row in comparisons[state].rows:
+        metric = row.metric_change
+        sentence = describe_metric_change(row.metric.value, metric, row.change, "the base model", "the trained model")
+        assert sentence[1:] in shown
+        assert shown.count(format_difference(metric, row.change)) >= 2, "in the sentence and in the table"
+        record = records[row.metric.value]
+        assert (record["state"], record["reason"]) == (metric.state, metric.reason and metric.reason.value)
+        assert record["difference"].value == metric.difference.value
+        if row.metric is Metric.START_TO_END:
+            assert f"({label_change(metric)})" in figure.title
+
+
+def test_the_card_of_a_trained_model_says_what_its_report_says(comparisons, results, mirrored, tmp_path):
+    report = dataclasses.replace(train(comparisons[ChangeState.WORSE], results, mirrored), folder=tmp_path)
+    (tmp_path / "training").mkdir()
+    write_report(report, SimpleNamespace(model_card_data=SimpleNamespace(base_model="base")))
+    card, page = (tmp_path / "README.md").read_text(), visible((tmp_path / "training" / "report.html").read_text())
+    (sentences,) = describe_changes(report.changes)
+    assert sentences.count("worse") == 3
+    for shown in (card, (tmp_path / "training" / "report.md").read_text(), page):
+        assert sentences in shown
+    (figure,) = report.figures()
+    assert f"![{figure.title}]" in card
+    assert to_markdown(report.tables[0]) in card
 
 
 def test_many_results_say_how_many_are_expected_by_chance(results):
