@@ -38,10 +38,11 @@ KEY = re.compile(r"[a-z][a-z0-9_]*")
 RESERVED = frozenset((
     "id", "label", "name", "model", "revision", "published", "origin", "kind", "parameters", "dimensions",
     "open_weights", "license", "reference", "task", "data", "data_revision", "length", "position", "subsets",
-    "missing_subsets", "p_corrected", "verdict", "score", "score_low", "score_high", "score_key", "best_psi", "curve_tasks",
-    "rank", "rank_first", "rank_last", "psi_rank", "psi_rank_first", "psi_rank_last", "paired", "partial", "comparable",
-    "other_data", "standing", "approximate", "change", "effect", "behind", "text", "at",
-    "q1", "q2", "q3", "q4", "curve", "null_band", "window_end",
+    "missing_subsets", "reason", "margin", "level", "documents_needed", "answer", "score", "score_low", "score_high",
+    "score_key", "best_psi", "curve_tasks", "rank", "rank_first", "rank_last", "psi_rank", "psi_rank_first",
+    "psi_rank_last", "paired", "partial", "comparable", "other_data", "standing", "approximate", "change", "effect",
+    "behind", "text", "at", "q1", "q2", "q3", "q4", "curve", "null_band", "window_end", "window", "states",
+    "state_label", "parts", "equivalent",
 ))  # fmt: skip
 
 

@@ -11,11 +11,8 @@ from typing import Any, Protocol, Self, TypeVar
 
 from posir_published.rows import NOTABLE_BIAS, describe_notable, find_notable_bias
 from posir_significance.analysis import analyze
-from posir_significance.correction import Hypothesis, correct_p_values, name_test
 from posir_significance.decision import DEFAULT_MARGINS, Decision, Margins, decide_all
-from posir_significance.direction import Direction, classify_direction
 from posir_significance.sentences import describe_decision, describe_start_to_end
-from posir_significance.verdict import Verdict, judge
 from posir_tasks.cells import pool
 from posir_tasks.data_versions import SubsetData, share_data
 from posir_tasks.document_ranks import DocumentRanks
@@ -150,6 +147,10 @@ class ScoredRow:
         """Return the columns of the scores; an estimate has three."""
         return {name: cell for key, value in self.scores.items() for name, cell in flatten(key, value).items()}
 
+    def with_scores(self, **changed: ScoreValue) -> Self:
+        """Return the row with other values of some scores."""
+        return replace(self, scores={**self.scores, **changed})
+
     def estimate(self, key: str) -> Estimate | None:
         """Return a score that has an interval, or at least may have one."""
         value = self.scores.get(key)
@@ -207,21 +208,6 @@ class ScoredRow:
         """p-value of the position effect, before correction."""
         return self.get("p_value", float)
 
-    @property
-    def beyond_window(self) -> float | None:
-        """Share of the queries whose evidence ends beyond the model's window."""
-        return self.get("ends_beyond_window", float)
-
-    @property
-    def p_value_within_window(self) -> float | None:
-        """p-value of the position effect over the evidence within the window."""
-        return self.get("p_value_within_window", float)
-
-    @property
-    def start_to_end_within_window(self) -> Estimate | None:
-        """Start to end over the evidence within the window."""
-        return self.estimate("start_to_end_within_window")
-
 
 @dataclass(frozen=True, kw_only=True)
 class ReportRow(ScoredRow):
@@ -231,16 +217,8 @@ class ReportRow(ScoredRow):
     """`all`, or the length bucket."""
     decision: Decision | None = None
     """The decision on its position bias; None of published results."""
-    p_corrected: float | None = None
-    """Corrected for the rows of the model on the task (`posir_significance.correction`)."""
-    verdict: Verdict | None = None
-    """Verdict on the effect of position (`posir_significance.verdict`)."""
     subsets: int = 0
     missing_subsets: int = 0
-
-    def with_scores(self, **changed: ScoreValue) -> Self:
-        """Return the row with other values of some scores."""
-        return replace(self, scores={**self.scores, **changed})
 
     def decision_columns(self) -> dict[str, Any]:
         """Return the columns of the state, of what it follows from, and of the sentence that says it; None if not decided."""
@@ -348,9 +326,9 @@ def group_by_data(places: Iterable[int], summaries: Sequence[TaskSummary]) -> li
 
 
 def build_rows(summary: TaskSummary) -> list[ReportRow]:
-    """Return the row of all lengths, then one per length bucket, with corrected p-values and verdicts."""
+    """Return the row of all lengths, then one per length bucket, each with its decision."""
     lengths = summary.profile.lengths if len(summary.profile.lengths) > 1 else ()
-    rows = [
+    return [
         ReportRow(
             model=summary.model,
             task=summary.task,
@@ -363,29 +341,6 @@ def build_rows(summary: TaskSummary) -> list[ReportRow]:
         )
         for length, decision in zip((ALL, *lengths), summary.decisions, strict=True)
     ]
-    return judge_rows(rows, [classify_direction(row) for row in rows])
-
-
-def judge_rows(rows: Sequence[ReportRow], directions: Sequence[Direction]) -> list[ReportRow]:
-    """Return rows with corrected p-values and verdicts; those of a model on a task are corrected together.
-
-    Args:
-        rows: Of any models and tasks.
-        directions: What the contrasts of each row say, whatever its p-value.
-    """
-    families = [(row.model, row.revision, row.task) for row in rows]
-    overall = {family: row for family, row in zip(families, rows, strict=True) if row.length == ALL}
-    corrected = correct_p_values([_hypothesis(row, overall.get(name), name) for row, name in zip(rows, families, strict=True)])
-    scored = [replace(row, p_corrected=p_value) for row, p_value in zip(rows, corrected, strict=True)]
-    return [
-        replace(row, verdict=judge(row, direction, overall.get(family, row)))
-        for row, direction, family in zip(scored, directions, families, strict=True)
-    ]
-
-
-def _hypothesis(row: ReportRow, overall: ReportRow | None, family: tuple[str, str, str]) -> Hypothesis:
-    test = name_test(row.length, row.queries, overall.queries if overall else None)
-    return Hypothesis(row.p_value, row.get("informative_documents", int), family, test)
 
 
 def mark_notable_bias(rows: Iterable[ReportRow]) -> list[ReportRow]:

@@ -206,11 +206,11 @@ class EndPreference:
     """Share of pairs in which the end is ranked first, in [0, 1]."""
 
     @property
-    def verdict(self) -> str:
-        """The direction of the bias, if its interval leaves out 50 %."""
+    def state(self) -> str:
+        """The end that it prefers, if its interval leaves out 50 %."""
         low, high = self.share.interval or (0.0, 1.0)
         if low <= UNBIASED <= high:
-            return "not significant"
+            return "cannot be said"
         return "prefers the end" if low > UNBIASED else "prefers the start"
 
     def columns(self) -> dict[str, Any]:
@@ -221,7 +221,7 @@ class EndPreference:
             "task": f"{TASK} ({SUBSET})",
             "queries": PAIRS,
             "evidence_at_end_first": self.share,
-            "verdict": self.verdict,
+            "state": self.state,
         }
 
 
@@ -251,7 +251,7 @@ def preference_table(preferences: Sequence[EndPreference]) -> Table:
     """Return a table with a line per model."""
     columns = build_columns(("Model", "Evidence at the end first", "Pairs", "Position bias"), ("Pairs",))
     rows = tuple(
-        (preference.model, format_estimate(preference.share, format_percent), format_count(PAIRS), preference.verdict)
+        (preference.model, format_estimate(preference.share, format_percent), format_count(PAIRS), preference.state)
         for preference in preferences
     )
     return Table(columns, rows, title=f"{TASK} · {SUBSET}", notes=(PAIRS_NOTE,))

@@ -1,4 +1,4 @@
-"""The hook implementations: intervals, the test of the position effect and its direction; `posir power`."""
+"""The hook implementations: intervals, the test of the position effect, the state of the bias; `posir power`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 @hookimpl
 def posir_scores() -> tuple[Score, ...]:
     """Return the declarations."""
-    from posir_significance import scores, truncation
+    from posir_significance.scores import SCORES
 
-    return (*scores.SCORES, *truncation.SCORES)
+    return SCORES
 
 
 @hookimpl

@@ -33,13 +33,18 @@ UNKNOWN_WINDOW = "the window is unknown; `posir window MODEL` tells it"
 
 def label_state(decision: Decision) -> str:
     """Return the state in a few words, for a cell of a table or a title: `biased to the start`."""
-    match decision.state:
+    return name_state(decision.state, decision.margin)
+
+
+def name_state(state: State, margin: float) -> str:
+    """Return a state in a few words, at a margin in (0, 1)."""
+    match state:
         case State.NO_BIAS:
-            return f"no bias larger than {format_margin(decision.margin)}"
+            return f"no bias larger than {format_margin(margin)}"
         case State.CANNOT_BE_SAID:
             return "cannot be said"
         case _:
-            return f"biased to the {'start' if decision.state is State.BIASED_TO_START else 'end'}"
+            return f"biased to the {'start' if state is State.BIASED_TO_START else 'end'}"
 
 
 def describe_decision(decision: Decision) -> str:

@@ -28,7 +28,7 @@ from posir_leaderboard.board.groups import Group, TaskChoice, builtin_groups
 from posir_leaderboard.board.models import BM25, UNKNOWN, BoardModel, read_model
 from posir_leaderboard.board.published import published_records
 from posir_leaderboard.board.ranks import average_differences, means_by_cluster, paired_differences, rank_ranges
-from posir_leaderboard.board.records import CELL, DRAWN, BoardRow, merge_panels, read_date, row_columns, score_entry
+from posir_leaderboard.board.records import CELL, DRAWN, merge_panels, read_date, row_columns, score_entry
 from posir_leaderboard.board.site import MODEL, bundle_table_library, data_file, render_site
 from posir_leaderboard.board.views import (
     SPARKLINE,
@@ -37,16 +37,15 @@ from posir_leaderboard.board.views import (
     build_task_view,
     correlated_error,
     independent_error,
-    summarize_bias,
 )
 from posir_leaderboard.entries import read_entries
 from posir_published.rows import published_rows
 from posir_report.cells import MERGED_BINS, MIN_QUERIES, build_curve_cells
-from posir_report.summary import judge_rows, summarize
+from posir_report.summary import summarize
 from posir_report.tables import known_columns
-from posir_significance.direction import Direction
+from posir_significance.decision import State
 from posir_significance.intervals import estimate_mean
-from posir_significance.verdict import Verdict
+from posir_significance.sentences import name_state
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import PosirError
 from posir_tasks.estimates import Estimate
@@ -56,7 +55,7 @@ from posir_tasks.profile import PositionProfile
 from posir_tasks.results import read_results
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.scores import RESERVED, Better, ScoreInfo, Unit
-from tests.support.board import GROUPS, NO_LIBRARIES, contents, fake_model, fake_record, fake_row, hostile_names, length_columns
+from tests.support.board import GROUPS, NO_LIBRARIES, contents, fake_model, fake_record, hostile_names, length_columns
 from tests.support.commands import run
 from tests.support.comparison import pair_runs
 from tests.support.hub import serve
@@ -134,6 +133,9 @@ def test_a_view_has_the_numbers_of_the_report(built, results):
             expected = pytest.approx(float(reported_value), abs=5e-7) if reported_value else None
             assert columns[name][at] == expected
             compared += 1
+        for name in ("state", "reason", "answer"):
+            assert (columns[name][at] or "") == row[name]
+        assert columns["states"][at] == [row["state"]]
     assert compared == 13 * 3 * 5
 
 
@@ -188,7 +190,7 @@ def test_published_averages_are_those_of_the_papers():
     for group in builtin_groups()[:2]:
         view = build_average_view(group, records)
         shown = {
-            (row.model.name, length): (scored.score.value, scored.row.estimate("psi_as_published").value, scored.row.queries)
+            (row.model.name, length): (scored.score.value, scored.estimate("psi_as_published").value, scored.queries)
             for row in view.rows
             for length, scored in row.scored.items()
         }
@@ -213,7 +215,7 @@ def test_results_in_further_languages_have_a_choice_and_are_not_averaged():
 
 def test_a_published_interval_is_that_of_the_most_variable_queries():
     (row,) = (record for record in published_records() if record.model.name == "bge-m3" and record.task == "PosIR-English")
-    all_lengths = row.rows_by_length["all"].row
+    all_lengths = row.rows_by_length["all"]
     ndcg = all_lengths.ndcg_at_10
     half = 1.96 * np.sqrt(ndcg.value * (1 - ndcg.value) / 42_015)
     assert ndcg.high - ndcg.low == pytest.approx(2 * half, rel=1e-3)
@@ -222,7 +224,7 @@ def test_a_published_interval_is_that_of_the_most_variable_queries():
 
 
 def average_of(rows, combine=correlated_error):
-    return average_rows([BoardRow(row, "primacy") for row in rows], "PosIR", combine).row
+    return average_rows(rows, "PosIR", combine)
 
 
 @given(st.lists(st.tuples(EDGES, EDGES, EDGES).map(sorted), min_size=1, max_size=10))
@@ -254,32 +256,20 @@ def test_an_average_of_psi_is_that_of_the_medians_and_the_published_one_that_of_
 def test_an_average_lacks_what_a_task_lacks():
     first, second = (fake_record(fake_model(0), "PosIR-English", seed).rows[0] for seed in (0, 1))
     shown = average_of([first, second.with_scores(psi=Estimate(second.psi.value), queries=None)])
-    assert (shown.psi.interval, shown.columns().get("psi_low")) == (None, None)
+    assert (shown.psi.interval, shown.score_columns().get("psi_low")) == (None, None)
     assert shown.queries is None
     assert shown.start_to_end.value == pytest.approx((first.start_to_end.value + second.start_to_end.value) / 2)
     assert average_of([first, second.with_scores(psi=None)]).psi is None
 
 
-def test_an_average_counts_the_verdicts_of_its_tasks_and_never_contradicts_them():
+def test_an_average_counts_the_states_of_its_tasks_and_sums_none():
     template = fake_record(fake_model(0), "PosIR-English", 0).rows[0]
-    rows = judge_rows(
-        [
-            replace(template, task=task).with_scores(p_value=value)
-            for task, value in zip("ABCDE", [0.001, *[0.03] * 4], strict=True)
-        ],
-        [Direction.PRIMACY] * 5,
-    )
-    scored = list(map(BoardRow.of_task, rows))
-    assert [row.bias for row in scored] == ["primacy"] * 5
-    assert average_rows(scored, "PosIR").bias == "primacy in 5 of 5"
-
-
-def test_the_bias_of_an_average_is_counted():
-    primacy, none = Verdict.PRIMACY, Verdict.NOT_SIGNIFICANT
-    assert summarize_bias([primacy] * 9 + [none]) == "primacy in 9 of 10"
-    assert summarize_bias([primacy, Verdict.RECENCY, primacy]) == "primacy in 2, recency in 1 of 3"
-    assert summarize_bias([none, Verdict.TOO_FEW]) == "not significant in 2 of 2"
-    assert summarize_bias([primacy, None]) == "–"
+    states = [State.BIASED_TO_END, *[State.BIASED_TO_START] * 3, State.CANNOT_BE_SAID]
+    rows = [replace(template, states=(state.value,), state_label=name_state(state, 0.05)) for state in states]
+    average = average_rows(rows, "PosIR")
+    assert average.state_label == "biased to the start in 3, biased to the end in 1, cannot be said in 1 of 5"
+    assert average.states == ("biased_to_start", "biased_to_end", "cannot_be_said")
+    assert row_columns([average])["state"] == [None], "an average has no state of its own"
 
 
 # Rank ranges
@@ -389,16 +379,6 @@ def test_paired_errors_are_those_of_the_mean_of_the_differences():
     average = average_differences([differences, differences], power=2)
     assert average.errors == pytest.approx(differences.errors / np.sqrt(2))
     assert average_differences([differences, differences], power=1).errors == pytest.approx(differences.errors)
-
-
-def test_only_an_insignificant_row_says_what_was_detectable():
-    row = fake_row("org/a", "PosIR-English", "all", np.full(20, 0.6))
-    rows = [
-        judge_rows([row.with_scores(p_value=p, detectable_start_to_end=0.031, detectable_psi=0.05)], [Direction.PRIMACY])[0]
-        for p in (0.4, 0.001)
-    ]
-    columns = row_columns([BoardRow.of_task(row) for row in rows])
-    assert (columns["detectable_start_to_end"], columns["detectable_psi"]) == ([0.031, None], [0.05, None])
 
 
 def test_no_score_may_be_named_like_another_field_of_the_page():

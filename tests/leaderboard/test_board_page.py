@@ -4,9 +4,11 @@ import csv
 import io
 import json
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -227,6 +229,23 @@ def test_every_filter_shows_exactly_the_models_it_should(visit, address, data):
         assert len(page.names()) == min(len(expected), PAGE)
 
 
+def test_a_row_has_its_state_as_a_chip_a_filter_and_an_answer(visit, address, data):
+    view = next(view for view in data["board"]["groups"][0]["views"] if view["name"] == "PosIR-English")
+    columns = data[f"views/{view['file']}"]["columns"]
+    counts = Counter(state for states in columns["states"] for state in states or ())
+    page = visit().go(f"{address}#data=PosIR-English&bias=biased_to_start")
+    assert page.status() == f"{counts['biased_to_start']} of 500 models"
+    chips = page.page.locator("td.start_to_end .state")
+    assert set(chips.all_inner_texts()) == {"biased to the start"}
+    assert chips.first.get_attribute("title") == "Whether or not: biased to the start."
+    assert "25.0 % not read" in page.page.locator("td.start_to_end").first.inner_text()
+    assert "Bias within what it reads: biased to the start." in page.page.inner_text("#finding")
+    page.page.click("#table .expand >> nth=0")
+    expect(page.page.locator("#table .detail .parts dt")).to_have_text(["Start to end", "Bias", "What to do"])
+    page.page.select_option("#bias", "cannot_be_said")
+    assert set(chips.all_inner_texts()) == {"cannot be said"}
+
+
 def test_filtering_by_hand_and_resetting(visit, address):
     page = visit().go(address)
     page.page.fill("#search", "model-7-")
@@ -320,8 +339,10 @@ def test_the_first_screen_answers_the_question(visit, address, data):
     names = ("q1", "q2", "q3", "q4")
     headings = [page.page.locator(f"th.{name} .tokens").inner_text() for name in names]
     assert headings == ["≤ 512", "513–1,024", "1,025–1,536", "> 1,536"]
-    assert set(page.page.locator("#table .verdict").all_inner_texts()) <= {
-        f"{kind} in {times} of 2" for kind in ("primacy", "not significant") for times in (1, 2)
+    assert set(page.page.locator("td.start_to_end .state").all_inner_texts()) <= {
+        f"{states} of 2"
+        for first, second in permutations(("biased to the start", "cannot be said"))
+        for states in (f"{first} in 2", f"{first} in 1, {second} in 1")
     }
     best = max(score for score in view["scores"]["Q4"] if score is not None)
     assert f" finds most in long documents ({100 * best:.1f})." in page.page.inner_text("#finding")
@@ -637,7 +658,7 @@ def test_it_works_from_the_keyboard_alone(visit, address):
     page.page.focus("#table .expand >> nth=0")
     keyboard.press("Enter")
     details = page.page.inner_text("#table tr .detail")
-    assert all(part in details for part in ("PSI by chance", "p of any", "21,000"))
+    assert all(part in details for part in ("PSI by chance", "p (uncorrected)", "21,000"))
     page.page.focus("#table td.select input >> nth=2")
     keyboard.press("Space")
     assert len(page.state()["models"].split(",")) == 1
@@ -907,7 +928,7 @@ def test_the_published_first_screen_is_the_finding_with_every_known_position(vis
     assert page.names() == ["Qwen3-Embedding-8B"]
     page.go(f"{published}#benchmark=PosQ&data=SQuAD-PosQ")
     assert len(labels(page)) == len(page.names()) == 11, "the buckets of PosQ are published"
-    assert page.page.locator("td.start_to_end .verdict").count() == 11
+    assert page.page.locator("td.start_to_end .state").count() == 0
     page.page.click("#table .expand >> nth=0")
     expect(page.page.locator("#table .detail")).to_contain_text("widest possible for independent queries")
     names = page.page.evaluate("board.data('board').then((index) => index.models.label)")
@@ -1015,7 +1036,7 @@ def test_nothing_is_cut_off_at_any_width(visit, published, width):
         page.settle()
         assert page.page.evaluate("document.documentElement.scrollWidth") <= width, state
         cut = "cells => cells.filter((one) => one.offsetWidth && one.scrollWidth > one.clientWidth + 1).length"
-        assert page.page.eval_on_selector_all("#table .value, #table .verdict, #table .ends", cut) == 0, state
+        assert page.page.eval_on_selector_all("#table .value, #table .state, #table .ends", cut) == 0, state
     page.go(f"{published}#tab=matrix")
     page.page.wait_for_selector(".matrix td")
     assert page.page.evaluate("document.documentElement.scrollWidth") <= width, "the matrix scrolls by itself"

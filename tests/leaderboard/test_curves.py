@@ -47,13 +47,12 @@ def test_an_average_has_the_mean_of_the_curves_and_lacks_what_a_task_lacks():
     assert average_curves([english, Curves({}, {}, {"positions": []})]).panels == {}
 
 
-def test_published_positions_have_a_curve_and_a_direction():
+def test_published_positions_have_a_curve_and_no_state():
     records = {(record.model.name, record.task): record for record in published_records()}
     row = records["bge-m3-dense", "SQuAD-PosQ"].rows_by_length["all"]
-    start_to_end = row.row.start_to_end
+    start_to_end = row.start_to_end
     assert max(0, start_to_end.low) < start_to_end.value < start_to_end.high
-    assert row.bias == "primacy"
-    assert records["bge-m3", "PosIR-English"].rows_by_length["all"].bias == "–"
+    assert {row.state_label for record in records.values() for row in record.rows} == {"not published"}
 
 
 def test_query_counts_of_published_results_come_from_complete_results_on_the_same_data():
@@ -83,11 +82,11 @@ def test_query_counts_of_published_results_come_from_the_statistics_of_the_data(
     rows = {count.task: count for count in add_query_counts(published, counts)}
     view = build_task_view("PosIR-English", add_query_counts(published, counts))
     by_length = rows["PosIR-English"].rows_by_length
-    assert [by_length[name].row.queries for name in ("all", "Q1", "Q2", "Q4")] == [800, 200, 238, 162]
+    assert [by_length[name].queries for name in ("all", "Q1", "Q2", "Q4")] == [800, 200, 238, 162]
     assert all(rank is not None for rank in view.columns("Q3")["rank"]), "with counts there are intervals, and so ranks"
     wide, narrow = (by_length[name].score for name in ("Q4", "Q1"))
     assert wide.high - wide.low > narrow.high - narrow.low, "8 in a bin, not 10"
-    assert rows["PosIR-German"].rows_by_length["Q1"].row.queries is None
+    assert rows["PosIR-German"].rows_by_length["Q1"].queries is None
 
 
 @pytest.mark.parametrize("content", ["no JSON", "{}", '{"dataset": "PosIR-English", "rows": []}', None])

@@ -12,8 +12,8 @@ from posir_leaderboard.board.groups import Group, TaskChoice
 from posir_leaderboard.board.models import BoardModel
 from posir_leaderboard.board.records import CELL, BoardRecord, BoardRow, row_columns
 from posir_leaderboard.board.site import bundle_table_library
-from posir_report.summary import ReportRow, judge_rows
-from posir_significance.direction import Direction
+from posir_significance.decision import DEFAULT_MARGINS, State
+from posir_significance.sentences import name_state
 from posir_tasks.display.page import bundle_chart_library
 from posir_tasks.estimates import Estimate
 from posir_tasks.languages import DOMAINS
@@ -47,18 +47,20 @@ def fake_record(model: BoardModel, task: str, seed: int, *, detail: bool = True)
     return BoardRecord(
         model,
         task,
-        tuple(judge_rows(rows, [Direction.PRIMACY] * len(rows))),
+        tuple(rows),
         fake_detail(model, task, scores, rng) if detail else NO_DETAIL,
     )
 
 
-def fake_row(model: str, task: str, length: str, bins: np.ndarray) -> ReportRow:
+def fake_row(model: str, task: str, length: str, bins: np.ndarray) -> BoardRow:
     queries = 42_000 if length == "all" else 10_500
     score, psi = float(bins.mean()), float(1 - bins.min() / bins.max())
     error = 1.96 * float(np.sqrt(0.17 / queries))
     difference = float(bins[:7].mean() - bins[14:].mean())
     floor = 4.7 * float(np.sqrt(0.17 / (queries / 20))) / score
-    return ReportRow(
+    state = State.BIASED_TO_START if difference > 2 * error else State.CANNOT_BE_SAID
+    label = name_state(state, DEFAULT_MARGINS.start_to_end)
+    return BoardRow(
         model=model,
         task=task,
         length=length,
@@ -72,6 +74,16 @@ def fake_row(model: str, task: str, length: str, bins: np.ndarray) -> ReportRow:
             "psi": Estimate(psi, (0.0 if psi < floor else psi - floor, psi)),
             "psi_null": Estimate(floor * 0.7, (floor * 0.4, floor)),
             "p_value": 0.4 if psi < floor else 0.0005,
+            "not_read": 0.25,
+            "state": state.value,
+        },
+        states=(state.value,),
+        state_label=label,
+        decided={"state": state.value, "level": 0.95, "margin": 0.05, "answer": f"Whether or not: {label}."},
+        parts={
+            "Start to end": f"Start to end {100 * difference:+.1f}.",
+            "Bias": f"{label.capitalize()}.",
+            "What to do": "Train.",
         },
     )
 
@@ -103,7 +115,7 @@ def fake_detail(model: BoardModel, task: str, scores: np.ndarray, rng: np.random
         "positions": POSITIONS,
         "position_title": "Position of the evidence (0: start of the document, 1: end)",
         "panels": panels,
-        "subsets": {"name": list(DOMAINS), **row_columns([BoardRow.of_task(row) for row in domains])},
+        "subsets": {"name": list(DOMAINS), **row_columns(domains)},
         "notes": [f"{model.name} reads {model.window} tokens of a document."],
     }
 

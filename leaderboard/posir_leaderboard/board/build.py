@@ -205,7 +205,7 @@ def score_file(file: Path, submitted: bool) -> BoardRecord | EntryProblem | None
 
 
 #: Raise it whenever records are computed differently.
-FORMAT_VERSION = 8
+FORMAT_VERSION = 9
 JSON = TypeAdapter(BoardRecord)
 
 

@@ -87,7 +87,7 @@ def build_legend(*, columns: int, **symbols: Any) -> alt.Legend:
 def draw_scatter() -> LayeredChart:
     """Return PSI against nDCG@10, as in a report, with a point for each model, whose area is given by the page.
 
-    The models that are on the Pareto front, `front`, are joined. Those that are marked have intervals, or PSI under the null if
+    The models that are on the Pareto front, `front`, are joined. Those that are marked have intervals, or PSI by chance if
     they show the observed PSI, which chance increases.
     """
     base = alt.Chart(ROWS).encode(

@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 from pydantic import BaseModel, Field, NonNegativeInt, ValidationError
-from scipy.stats import chi2
 
 from posir_leaderboard.board.comparable import select_comparable
 from posir_leaderboard.board.curves import NO_CURVES, Curves
 from posir_leaderboard.board.models import read_model
-from posir_leaderboard.board.records import BoardRecord, Columns
+from posir_leaderboard.board.records import BoardRecord, BoardRow, Columns
 from posir_published.rows import (
     CROSS_LINGUAL,
     MONOLINGUAL,
@@ -27,8 +26,6 @@ from posir_published.rows import (
 )
 from posir_published.scores import read_posq_scores
 from posir_report.published import row_from_published
-from posir_report.summary import ReportRow, judge_rows
-from posir_significance.direction import Direction
 from posir_significance.intervals import Z, wilson_interval
 from posir_tasks.errors import PosirError
 from posir_tasks.estimates import Estimate
@@ -36,7 +33,7 @@ from posir_tasks.gate import GateError, read_json
 from posir_tasks.results import rounded
 from posir_tasks.schemes import ALL_LENGTHS, RelativePositions
 from posir_tasks.scores import ALL
-from posir_tasks.thirds import MIDDLE_TO_ENDS, START_TO_END, assign_thirds, contrast_thirds
+from posir_tasks.thirds import START_TO_END, assign_thirds, contrast_thirds
 
 #: Titles of the position axes of PosQ.
 POSITIONS = {
@@ -45,8 +42,9 @@ POSITIONS = {
 }
 #: Note on every published result.
 ASSUMPTIONS = (
-    "Intervals and p-values of published results assume independent queries, and the largest variance that scores in [0, 1] "
-    "can have. Queries on the same document are not independent, so the intervals may still be too narrow for new documents."
+    "Intervals of published results assume independent queries, and the largest variance that scores in [0, 1] can have. "
+    "Queries on the same document are not independent, so the intervals may still be too narrow for new documents. That is why "
+    "no state of the bias follows from them; what these models read of a document is not published, either."
 )
 #: mteb's names of the architectures in the papers.
 ARCHITECTURES = {"reranker": "cross-encoder"}
@@ -93,14 +91,14 @@ def bins_by_length(task: str, model: str) -> dict[str, list[PublishedBin]]:
     return {length: list(of_length) for length, of_length in groupby(bins, key=lambda row: row.length)}
 
 
-def add_widest_interval(published: PublishedRow) -> ReportRow:
+def add_widest_interval(published: PublishedRow) -> BoardRow:
     """Return a published row with the widest possible interval of its nDCG@10, if the number of queries is known.
 
     The variance of nDCG@10 over queries is not published; with a mean m in [0, 1] it is at most m (1 - m), that of a Bernoulli
     variable. So this is Wilson's interval of a proportion, wider than the true one. nDCG@10(Qk) and PSI have none, because the
     number of queries in their bins is not published.
     """
-    row = row_from_published(published)
+    row = BoardRow.of_report(row_from_published(published))
     if not published.queries:
         return row
     return row.with_scores(ndcg_at_10=Estimate(published.ndcg_at_10, widest_interval(published.ndcg_at_10, published.queries)))
@@ -111,32 +109,21 @@ def widest_interval(mean: float, queries: int) -> tuple[float, float]:
     return wilson_interval(mean, queries)
 
 
-def add_position_effect(row: ReportRow, bins: Sequence[PublishedBin]) -> ReportRow:
-    """Return a published row with start to end, its interval, and a test of any effect of position, from its position buckets.
+def add_position_effect(row: BoardRow, bins: Sequence[PublishedBin]) -> BoardRow:
+    """Return a published row with start to end and its interval, from its position buckets.
 
     As for the interval of nDCG@10, each bucket has the largest possible variance of its mean, m (1 - m) / n, for independent
-    queries. The test is a chi-squared test of equal means; the direction is that of the larger contrast, as for other results.
+    queries.
     """
     if not bins or any(bin_.queries is None for bin_ in bins):
         return row
     scores, queries = np.array([bin_.ndcg_at_10 for bin_ in bins]), np.array([bin_.queries for bin_ in bins], float)
-    variances = scores * (1 - scores) / queries
-    third = assign_thirds(len(bins))
-    contrasts = np.array([contrast_thirds(third, queries, weights) for weights in (START_TO_END, MIDDLE_TO_ENDS)])
-    values, errors = contrasts @ scores, np.sqrt(contrasts**2 @ variances)
-    p_value = float(chi2.sf(((scores - np.average(scores, weights=1 / variances)) ** 2 / variances).sum(), len(bins) - 1))
-    ends, middle = (values / errors).tolist()
-    if abs(ends) >= abs(middle):
-        toward = Direction.PRIMACY if ends > 0 else Direction.RECENCY
-    else:
-        toward = Direction.MIDDLE_PEAK if middle > 0 else Direction.MIDDLE_DIP
-    start_to_end, margin = float(values[0]), float(Z * errors[0])
-    tested = row.with_scores(
-        start_to_end=Estimate(start_to_end, (start_to_end - margin, start_to_end + margin)),
-        p_value=p_value,
-        held_fixed="nothing",
-    )
-    return judge_rows([tested], [toward])[0]
+    contrast = contrast_thirds(assign_thirds(len(bins)), queries, START_TO_END)
+    if contrast is None:
+        return row
+    difference, error = float(contrast @ scores), float(np.sqrt(contrast**2 @ (scores * (1 - scores) / queries)))
+    interval = (difference - Z * error, difference + Z * error)
+    return row.with_scores(start_to_end=Estimate(difference, interval), held_fixed="nothing")
 
 
 def published_detail(bins: Mapping[str, Sequence[PublishedBin]], lengths: Sequence[str], row: PublishedRow) -> dict[str, Any]:
@@ -273,7 +260,7 @@ def _with_counts(record: BoardRecord, counts: QueryCounts) -> BoardRecord:
     return replace(record, rows=tuple(_count_row(row, counts) for row in record.rows))
 
 
-def _count_row(row: ReportRow, counts: QueryCounts) -> ReportRow:
+def _count_row(row: BoardRow, counts: QueryCounts) -> BoardRow:
     filled = [count for count in counts.bins.get(row.length, ()) if count]
     key = "ndcg_at_10" if row.length == ALL else "ndcg_at_10_as_published"
     score = row.estimate(key)

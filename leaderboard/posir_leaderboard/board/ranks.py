@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
 from posir_significance.correction import Hypothesis, correct_p_values
-from posir_significance.intervals import ALPHA
+from posir_significance.decision import DEFAULT_MARGINS, MetricChange, decide_change
+from posir_significance.intervals import ALPHA, LEVEL, student_difference
 from posir_significance.observations import Observations
+from posir_significance.position_effect import FEWEST_DOCUMENTS
 from posir_tasks.document_ranks import DocumentRanks
 
 Range = tuple[int, int]
@@ -97,15 +99,24 @@ class PairedDifferences:
         widths: Floats = stdtrit(self.freedom, 1 - ALPHA / 2) * self.errors
         return widths
 
+    def change(self, row: int, column: int) -> MetricChange | None:
+        """Return whether the row's model is better or worse than the column's, by the 95 % interval; None if not paired."""
+        if row == column or np.isnan(self.values[row, column]):
+            return None
+        freedom = float(self.freedom[row, column])
+        difference = student_difference(float(self.values[row, column]), float(self.errors[row, column]), freedom)
+        clusters = int(freedom) + 1
+        return decide_change(difference, DEFAULT_MARGINS.ndcg_at_10, clusters, 1, LEVEL, few=clusters < FEWEST_DOCUMENTS)
+
     def before(self) -> Mask:
-        """Return whether the row's model is significantly better than the column's, Holm-corrected over all pairs."""
+        """Return whether the row's model is better than the column's, by a test that is Holm-corrected over all pairs."""
         first, second = np.nonzero(np.triu(self.paired))
         values = self.values[first, second]
         p_values = self.p_values()[first, second]
         corrected = correct_p_values(list(map(Hypothesis, p_values.tolist())))
-        significant = np.array(corrected, np.float64) < ALPHA
+        differs = np.array(corrected, np.float64) < ALPHA
         before = np.zeros(self.values.shape, bool)
-        before[first, second], before[second, first] = significant & (values > 0), significant & (values < 0)
+        before[first, second], before[second, first] = differs & (values > 0), differs & (values < 0)
         return before
 
 
@@ -149,10 +160,10 @@ def rank_ranges(
     low_is_first: bool = False,
     differences: PairedDifferences | None = None,
 ) -> list[Range | None]:
-    """Return the possible ranks of each score: from 1 + those significantly before it to all but those significantly after.
+    """Return the possible ranks of each score: from 1 + those that are before it to all but those that are after it.
 
     Two models on the same queries are compared by a paired test, by document or article, Holm-corrected over all such pairs. Of
-    two others, one is significantly before the other if their intervals are disjoint: the rule of Klein, Wright & Wieczorek
+    two others, one is before the other if their intervals are disjoint: the rule of Klein, Wright & Wieczorek
     2020, Journal of the Royal Statistical Society C 69, 589-606, who give it for intervals of a joint level. With 95 %
     intervals of similar width, two models of equal true score are separated in 0.6 % of comparisons if their errors are
     independent, and less often if both answered the same queries. A score without an interval is never separated by it.

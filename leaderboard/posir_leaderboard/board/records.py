@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cache, cached_property
@@ -18,10 +18,10 @@ from posir_leaderboard.board.ranks import MeanByCluster, means_by_cluster
 from posir_leaderboard.entries import FIRST_DATE, Entry
 from posir_psi.scores import none_if_nan
 from posir_report.cells import ProfileCell, build_cells, build_curve_cells, is_sparse, pool_curve_cells
-from posir_report.summary import ReportRow, TaskSummary, build_bin_rows, build_rows, summarize
+from posir_report.summary import DECISION_COLUMNS, ReportRow, ScoredRow, TaskSummary, build_bin_rows, build_rows, summarize
 from posir_report.tables import known_columns, not_read_notes
 from posir_significance.analysis import analyze
-from posir_significance.verdict import Verdict, describe_verdict
+from posir_significance.sentences import iterate_answer, label_state
 from posir_tasks.axes import Axes
 from posir_tasks.data_versions import identify_data
 from posir_tasks.display.tables import format_csv
@@ -29,7 +29,7 @@ from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.estimates import Estimate
 from posir_tasks.results import rounded
 from posir_tasks.schemes import ALL_LENGTHS
-from posir_tasks.scores import ALL, ScoreInfo, Unit, flatten
+from posir_tasks.scores import ALL, ScoreInfo, flatten
 from posir_tasks.sources.repository import LOCAL
 from posir_tasks.window_coverage import WindowCoverage
 
@@ -40,35 +40,53 @@ CELL = ("queries", "ndcg_at_10", "ndcg_at_10_low", "ndcg_at_10_high", "null_low"
 LAST_DATE = 253_402_300_799
 
 #: Columns that the table is drawn and ranked by, whatever score they are.
-DRAWN = ("score", "score_low", "score_high", "best_psi", "curve_tasks")
-#: What could have been detected, beside a verdict that nothing is significant.
-DETECTABLE = ("detectable_start_to_end", "detectable_psi")
+DRAWN = ("score", "score_low", "score_high", "best_psi", "curve_tasks", "states", "state_label", "parts")
+#: The state of a published row: the papers give neither what a model reads nor the documents of its queries.
+NOT_PUBLISHED = "not published"
 
 Columns = dict[str, list[Any]]
 
 
-@dataclass(frozen=True)
-class BoardRow:
-    """A row of a report, with the verdict on its position bias."""
+@dataclass(frozen=True, kw_only=True)
+class BoardRow(ScoredRow):
+    """A row of a report as plain JSON: with what its decision says in place of the decision."""
 
-    row: ReportRow
-    bias: str
+    length: str = ALL
+    subsets: int = 0
+    missing_subsets: int = 0
+    states: tuple[str, ...] = (NOT_PUBLISHED,)
+    """State of the bias within what is read: of the task, or each that a task of an average has, the most frequent first."""
+    state_label: str = NOT_PUBLISHED
+    """The state in words; of an average, in how many of its tasks each is."""
+    decided: Mapping[str, str | float | int | None] = field(default_factory=dict)
+    """The columns of the decision; empty if there is none."""
+    parts: Mapping[str, str] = field(default_factory=dict)
+    """The answer: a sentence for each of its five parts, by title; empty without a decision."""
     curve_tasks: int | None = None
     """Number of the tasks of an average whose curves are known, if those of some are not; None otherwise."""
 
     @property
     def score(self) -> Estimate | None:
         """nDCG@10, in a length bucket averaged as in the papers, so that own and published results compare."""
-        return self.row.ndcg_at_10 if self.row.length == ALL else self.row.ndcg_at_10_as_published
-
-    def columns(self) -> dict[str, Any]:
-        """Return the columns of the row, with its verdict in words."""
-        return self.row.columns() | {"verdict": self.bias, "p_corrected": self.row.p_corrected}
+        return self.ndcg_at_10 if self.length == ALL else self.ndcg_at_10_as_published
 
     @classmethod
-    def of_task(cls, row: ReportRow) -> BoardRow:
-        """Return the row of a task, with its verdict in words."""
-        return cls(row, describe_verdict(row, row.verdict))
+    def of_report(cls, row: ReportRow) -> BoardRow:
+        """Return a row of a report without its decision, in the words of `posir report`."""
+        decision = row.decision
+        return cls(
+            model=row.model,
+            task=row.task,
+            revision=row.revision,
+            scores=row.scores,
+            length=row.length,
+            subsets=row.subsets,
+            missing_subsets=row.missing_subsets,
+            states=(decision.state.value,) if decision else (NOT_PUBLISHED,),
+            state_label=label_state(decision) if decision else NOT_PUBLISHED,
+            decided=row.decision_columns() if decision else {},
+            parts=dict(iterate_answer(decision)) if decision else {},
+        )
 
 
 class Standing(StrEnum):
@@ -86,7 +104,7 @@ class BoardRecord:
 
     model: BoardModel
     task: str
-    rows: tuple[ReportRow, ...]
+    rows: tuple[BoardRow, ...]
     """All lengths, then each length bucket."""
     detail: Mapping[str, Any]
     """Further contents of the model's own page: plain JSON, numbers rounded as mteb rounds scores."""
@@ -108,8 +126,8 @@ class BoardRecord:
 
     @property
     def rows_by_length(self) -> dict[str, BoardRow]:
-        """The rows with their verdicts, by length."""
-        return {row.length: BoardRow.of_task(row) for row in self.rows}
+        """The rows by length."""
+        return {row.length: row for row in self.rows}
 
     @property
     def local(self) -> bool:
@@ -133,8 +151,7 @@ def score_entry(entry: Entry) -> BoardRecord:
     (summary,) = summarize(entry.subsets)
     model = read_model(entry.model, entry.revision, entry.meta)
     ranks = {"axes": summary.ranks.axes.to_json(), "ranks": summary.ranks.to_json()}
-    # Records are cached as JSON, which a decision is not.
-    rows = tuple(replace(row, decision=None) for row in build_rows(summary))
+    rows = tuple(map(BoardRow.of_report, build_rows(summary)))
     return BoardRecord(model, entry.task, rows, build_detail(summary, entry), ranks)
 
 
@@ -143,9 +160,8 @@ def build_detail(summary: TaskSummary, entry: Entry) -> dict[str, Any]:
     axes = summary.profile.axes
     titles = axes.length_titles
     panels = [cell_columns([cell for cell in build_cells(summary) if cell.length == length]) for length in titles]
-    subsets = (
-        [BoardRow.of_task(build_rows(summarize([subset])[0])[0]) for subset in entry.subsets] if len(entry.subsets) > 1 else []
-    )
+    several = entry.subsets if len(entry.subsets) > 1 else ()
+    subsets = [BoardRow.of_report(build_rows(summarize([subset])[0])[0]) for subset in several]
     panels = [pooled_columns(summary), *panels] if len(titles) > 1 else panels
     detail = {
         "window_ends": window_ends(summary, summary.values.coverage),
@@ -220,20 +236,16 @@ def merge_panels(summary: TaskSummary) -> list[Columns | None]:
 def row_columns(scored: Sequence[BoardRow | None]) -> Columns:
     """Return rows as columns, named by their scores' keys; None where there is no row.
 
-    Beside the declared scores are those that the table is drawn and ranked by, `score` with its interval and `best_psi`.
+    Beside the declared scores is what the table is drawn and ranked by, `score` with its interval and `best_psi` among it.
     """
     cells = [_cells(row) if row else {} for row in scored]
-    names = [*(name for column in board_columns() for name in column_names(column)), *DRAWN]
+    names = dict.fromkeys((*(name for column in board_columns() for name in column_names(column)), *DECISION_COLUMNS, *DRAWN))
     return {name: rounded([row.get(name) for row in cells]) for name in names}
 
 
-def _cells(scored: BoardRow) -> dict[str, Any]:
-    """Return the cells of a row; what was detectable only where nothing was detected."""
-    cells = (
-        scored.columns() | flatten("score", scored.score) | {"best_psi": scored.row.best_psi, "curve_tasks": scored.curve_tasks}
-    )
-    hidden = DETECTABLE if scored.row.verdict is not Verdict.NOT_SIGNIFICANT else ()
-    return {name: cell for name, cell in cells.items() if name not in hidden}
+def _cells(row: BoardRow) -> dict[str, Any]:
+    drawn = {name: getattr(row, name) for name in ("best_psi", "curve_tasks", "state_label", "parts")}
+    return {**row.score_columns(), **row.decided, **drawn, "states": list(row.states), **flatten("score", row.score)}
 
 
 #: What names a line.
@@ -242,8 +254,8 @@ RUN = ("model", "revision", "published", "task", "data_revision", "length")
 
 def scores_csv(records: Iterable[BoardRecord]) -> bytes:
     """Return every declared score of every model, task and length."""
-    names = [name for column in known_columns() for name in column_names(column)]
-    rows = ((record, length, row.columns()) for record in records for length, row in record.rows_by_length.items())
+    names = dict.fromkeys((*(name for column in known_columns() for name in column_names(column)), *DECISION_COLUMNS))
+    rows = ((record, row.length, row.score_columns() | dict(row.decided)) for record in records for row in record.rows)
     lines = ((*_run(record, length), *map(columns.get, names)) for record, length, columns in rows)
     return _compressed((*RUN, *names), lines)
 
@@ -272,29 +284,21 @@ def _compressed(header: Sequence[str], lines: Iterable[Sequence[Any]]) -> bytes:
 #: Scores that reports hide unless asked for, but that the page shows beside others or in its files.
 BESIDE = (
     "ndcg_at_10_as_published",
+    "bias_within_read",
+    "not_read",
+    "not_read_difference",
+    "state",
     "start_to_end_unweighted",
     "p_value",
     "design_effect",
     "held_fixed",
-    "detectable_start_to_end",
-    "detectable_psi",
 )
-
-
-P_CORRECTED = ScoreInfo(
-    "p_corrected",
-    "p",
-    "p-value of any effect of position, corrected for the rows of the model on the task (Holm).",
-    unit=Unit.P_VALUE,
-)
-VERDICT = ScoreInfo("verdict", "Position bias", "Direction of the effect of position.", unit=Unit.TEXT)
 
 
 @cache
 def board_columns() -> tuple[ScoreInfo, ...]:
     """Return the scores that the page has: those of a report's tables, and `BESIDE`."""
-    declared = (column for column in known_columns() if column.column or column.key in BESIDE)
-    return (*declared, P_CORRECTED, VERDICT)
+    return tuple(column for column in known_columns() if column.column or column.key in BESIDE)
 
 
 def column_names(column: ScoreInfo) -> tuple[str, ...]:

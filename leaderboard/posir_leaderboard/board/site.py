@@ -31,6 +31,8 @@ from posir_leaderboard.board.views import (
     task_matrix,
 )
 from posir_report.summary import shorten_middle
+from posir_significance.decision import DEFAULT_MARGINS, State
+from posir_significance.sentences import name_state
 from posir_tasks.digests import digest
 from posir_tasks.display.charts.layers import PERCENT, SCORE
 from posir_tasks.display.charts.theme import COLORS, FAINT, INK, SHAPES, build_chart, cycle_scale
@@ -207,6 +209,7 @@ def build_index(
     return {
         "opening": next((name for name, view in filled.items() if view.own), next(iter(filled), None)),
         "columns": [{name: getattr(column, name) for name in COLUMN} for column in board_columns()],
+        "states": {state.value: name_state(state, DEFAULT_MARGINS.start_to_end) for state in State},
         "lengths": dict(zip(posir.lengths, posir.length_titles, strict=True)),
         "models": {
             "id": [model.id for model in models],

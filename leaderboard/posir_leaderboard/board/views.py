@@ -23,13 +23,12 @@ from posir_leaderboard.board.ranks import (
     paired_differences,
     rank_ranges,
 )
-from posir_leaderboard.board.records import BoardRecord, BoardRow, Columns, board_columns, row_columns
+from posir_leaderboard.board.records import NOT_PUBLISHED, BoardRecord, BoardRow, Columns, board_columns, row_columns
 from posir_psi.scores import none_if_nan
 from posir_published.rows import START_TO_END_UNWEIGHTED, find_curve
 from posir_published.scores import LANGUAGE_QUERIES, TASK_QUERIES, QueryCount
-from posir_report.summary import ReportRow
-from posir_significance.verdict import Verdict
-from posir_tasks.display.numbers import MISSING
+from posir_significance.decision import ChangeState, MetricChange
+from posir_significance.sentences import label_change
 from posir_tasks.estimates import Estimate
 from posir_tasks.results import rounded
 from posir_tasks.scores import ALL, Unit
@@ -121,15 +120,23 @@ class View:
         differences, sparklines = self.differences(length), [row.curves.sparkline(length) for row in self.rows]
         scores = [row.score if row else None for row in rows]
         ranked = np.array([score is not None and score.interval is not None for score in scores], bool)
-        psi = [row.row.best_psi if row else None for row in rows]
-        psi_intervals = intervals_of([row.row.psi if row else None for row in rows])
+        psi = [row.best_psi if row else None for row in rows]
+        psi_intervals = intervals_of([row.psi if row else None for row in rows])
         return {
             **row_columns(scored),
             **{name: [sparkline[name] for sparkline in sparklines] for name in SPARKLINE},
+            "equivalent": self._equivalent(scores, differences),
             "rank": list(rank_ranges(values_of(scores), intervals_of(scores), differences=differences)),
             "psi_rank": list(rank_ranges(psi, psi_intervals, low_is_first=True)),
             "paired": (differences.paired & ranked).sum(axis=1).tolist(),
         }
+
+    def _equivalent(self, scores: Sequence[Estimate | None], differences: PairedDifferences) -> list[str | None]:
+        """Return for each row that it is equivalent to the best one, in words; None if that is not so, or not known."""
+        best = int(np.argmax([score.value if score else -1.0 for score in scores])) if scores else 0
+        changes = [differences.change(place, best) for place in range(len(scores))]
+        equivalent = (change is not None and change.state is ChangeState.EQUIVALENT for change in changes)
+        return [_label(change) if same else None for change, same in zip(changes, equivalent, strict=True)]
 
     def _revisions(self) -> dict[str, int]:
         """Return the number of results on each revision of the data; the papers name none."""
@@ -172,7 +179,7 @@ class View:
             length: {
                 "value": _lists(difference.values[block]),
                 "half": _lists(difference.half_widths()[block]),
-                "p": _lists(difference.p_values()[block]),
+                "state": [[_label(difference.change(row, column)) for column in best] for row in best],
             }
             for length, difference in differences.items()
         }
@@ -186,6 +193,10 @@ class View:
 def _lists(values: Floats) -> list[Any]:
     lists: list[Any] = rounded([[none_if_nan(value) for value in row] for row in values])
     return lists
+
+
+def _label(change: MetricChange | None) -> str | None:
+    return label_change(change) if change else None
 
 
 def values_of(estimates: Sequence[Estimate | None]) -> list[float | None]:
@@ -255,28 +266,28 @@ def _average_row(group: Group, records: Sequence[BoardRecord]) -> TableRow:
     queries = published_queries(group.name) if model.published else None
     if queries and "all" in scored:
         # The papers give the exact sum, but only the average for most languages.
-        scored["all"] = replace(scored["all"], row=scored["all"].row.with_scores(queries=queries.number))
+        scored["all"] = scored["all"].with_scores(queries=queries.number)
     if model.published:
-        curves = average_published(group.name, complete[0][lengths[0]].row.model, lengths)
+        curves = average_published(group.name, complete[0][lengths[0]].model, lengths)
         scored = {length: _add_published_effect(group, row) for length, row in scored.items()}
     else:
         curves = average_curves([Curves.of_record(record) for record in whole])
     return TableRow(model, scored, "", tuple(record.means for record in whole), curves, other_data, tuple(records))
 
 
-def _add_published_effect(group: Group, scored: BoardRow) -> BoardRow:
+def _add_published_effect(group: Group, row: BoardRow) -> BoardRow:
     """Return the average of a published model with start to end of the tasks whose curves are known, and their number."""
-    curve = find_curve(group.name, scored.row.model, scored.row.length)
+    curve = find_curve(group.name, row.model, row.length)
     if curve is None:
-        return scored
-    row = scored.row.with_scores(**{START_TO_END_UNWEIGHTED.key: curve.start_to_end_unweighted})
-    return replace(scored, row=row, curve_tasks=curve.tasks if curve.tasks < len(group.averaged_tasks) else None)
+        return row
+    row = row.with_scores(**{START_TO_END_UNWEIGHTED.key: curve.start_to_end_unweighted})
+    return replace(row, curve_tasks=curve.tasks if curve.tasks < len(group.averaged_tasks) else None)
 
 
 #: Units of scores whose mean over tasks means something.
 AVERAGED_UNITS = (Unit.PERCENT, Unit.POINTS, Unit.INDEX, Unit.NUMBER)
 #: Scores of one task alone: what its data could show, and how they were sampled.
-OF_ONE_TASK = ("design_effect", "detectable_start_to_end", "detectable_psi")
+OF_ONE_TASK = ("design_effect",)
 
 #: From the errors of k tasks to that of their mean.
 CombineErrors = Callable[[Sequence[float]], float]
@@ -297,20 +308,20 @@ def averaged_keys() -> list[str]:
     return [column.key for column in board_columns() if column.unit in AVERAGED_UNITS and column.key not in OF_ONE_TASK]
 
 
-def average_rows(scored: Sequence[BoardRow], name: str, combine: CombineErrors = correlated_error) -> BoardRow:
+def average_rows(rows: Sequence[BoardRow], name: str, combine: CombineErrors = correlated_error) -> BoardRow:
     """Return the unweighted mean over tasks of the board's scores, as the papers average over languages.
 
     The average of PSI with an interval is that of the tasks' posterior medians; the distances from them to the ends of the
     intervals are combined. A value that a task lacks is None in the average.
 
     Args:
-        scored: One model on every task of the benchmark, at one length.
+        rows: One model on every task of the benchmark, at one length.
         name: Name of the benchmark.
         combine: Whether the tasks are independent.
     """
-    rows = [scored_row.row for scored_row in scored]
     queries = [row.queries for row in rows if row.queries is not None]
-    row = ReportRow(
+    states = Counter(state for row in rows for state in row.states)
+    return BoardRow(
         model=rows[0].model,
         task=name,
         length=rows[0].length,
@@ -320,8 +331,10 @@ def average_rows(scored: Sequence[BoardRow], name: str, combine: CombineErrors =
             "queries": sum(queries) if len(queries) == len(rows) else None,
             **{key: _average([row.estimate(key) for row in rows], combine) for key in averaged_keys()},
         },
+        states=tuple(state for state, _ in states.most_common()),
+        state_label=count_labels([row.state_label for row in rows]),
+        decided={"level": rows[0].decided.get("level")},
     )
-    return BoardRow(row, summarize_bias([scored_row.row.verdict for scored_row in scored]))
 
 
 def _average(estimates: Sequence[Estimate | None], combine: CombineErrors) -> Estimate | float | None:
@@ -337,23 +350,21 @@ def _average(estimates: Sequence[Estimate | None], combine: CombineErrors) -> Es
     return Estimate(mean, (mean - below, mean + above))
 
 
-def summarize_bias(verdicts: Sequence[Verdict | None]) -> str:
-    """Return in how many tasks of a model each kind of bias is significant: `primacy in 9 of 10`.
+def count_labels(labels: Sequence[str]) -> str:
+    """Return in how many tasks of a model the bias has each state: `biased to the start in 9, cannot be said in 1 of 10`.
 
-    The verdicts are those of the tasks' own tables, so that an average never contradicts them.
+    States of opposite sign are never summed, and those of the tasks' own tables never contradicted.
     """
-    if None in verdicts:
-        return MISSING
-    kinds = Counter(str(verdict) for verdict in verdicts if verdict and verdict.significant)
-    if not kinds:
-        return f"{Verdict.NOT_SIGNIFICANT} in {len(verdicts)} of {len(verdicts)}"
-    return ", ".join(f"{kind} in {times}" for kind, times in kinds.most_common()) + f" of {len(verdicts)}"
+    counts = Counter(labels).most_common()
+    if len(counts) == 1 and labels[0] == NOT_PUBLISHED:
+        return NOT_PUBLISHED
+    return ", ".join(f"{label} in {times}" for label, times in counts) + f" of {len(labels)}"
 
 
 #: Scores in the cells.
 SCORES: Mapping[str, Callable[[BoardRow], Estimate | None]] = {
-    "score": lambda scored: scored.score,
-    "start_to_end": lambda scored: scored.row.start_to_end,
+    "score": lambda row: row.score,
+    "start_to_end": lambda row: row.start_to_end,
 }
 
 

@@ -58,7 +58,7 @@
       "a",
       { href: board.hash(target), class: "answer", title: note },
       el("span", { class: "question" }, title),
-      el("span", { class: "model" }, ...board.namesOf(found), found.length > 1 ? " (tie)" : ""),
+      el("span", { class: "model" }, ...board.namesOf(found), found.length > 1 ? " (which, cannot be said)" : ""),
       el("span", { class: "faint" }, text(found, rows)),
     );
     link.addEventListener("click", (event) => {

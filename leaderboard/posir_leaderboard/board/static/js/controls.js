@@ -30,6 +30,7 @@
       ["submitted", "Submitted"],
       ["published", "Published in the papers"],
     ]);
+    options("bias", "Any state", Object.entries(index.states));
     listen();
   };
 

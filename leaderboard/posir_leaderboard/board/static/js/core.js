@@ -79,6 +79,8 @@ const board = {};
     if (Number(text) === 0) return "0.0";
     return (value > 0 ? "+" : "") + text.replace("-", "−");
   };
+  /** Return a sentence with the minus sign of the page. */
+  board.withMinus = (text) => text.replaceAll(/(^|[\s[(])-(?=\d)/g, "$1−");
   board.plain = (value) => (known(value) ? value.toFixed(3) : DASH);
   board.count = (value) => (known(value) ? counts.format(value) : DASH);
   board.short = (value) => {

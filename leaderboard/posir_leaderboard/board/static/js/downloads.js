@@ -17,6 +17,7 @@
     "psi_rank_last",
     "paired",
   ];
+  const DECISION = ["state", "state_label", "reason", "margin", "level", "documents_needed", "answer"];
   const MODEL = [
     "kind",
     "parameters",
@@ -30,7 +31,7 @@
   /** Return the names of all columns; a score with an interval has three. */
   function columns() {
     const scores = board.declared().flatMap(({ key, interval }) => (interval ? [key, `${key}_low`, `${key}_high`] : [key]));
-    return [...new Set([...RUN, ...scores, ...MODEL])];
+    return [...new Set([...RUN, ...scores, ...DECISION, ...MODEL])];
   }
 
   /** Return the shown rows as plain objects. */

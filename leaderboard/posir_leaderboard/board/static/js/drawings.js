@@ -161,11 +161,11 @@
       ["Model", (row) => board.name(row.model)],
       ...["queries", "ndcg_at_10", "start_to_end", "psi", "psi_as_published"].map((key) => [board.title(key), (row) => board.valueText(row, key)]),
       [board.title("psi_null"), (row) => board.nullRange(row) || board.DASH],
-      [board.title("verdict"), (row) => row.verdict],
+      [board.title("state"), (row) => row.state_label],
     ];
     const charts = [
       ["subsets_ndcg", "nDCG@10 by domain", ends(rows, "ndcg_at_10_low", "ndcg_at_10", "ndcg_at_10_high")],
-      ["subsets_psi", "PSI by domain, with PSI under the null", { high: ends(rows, "psi", "psi_high", "psi_null_high").high }],
+      ["subsets_psi", "PSI by domain, with PSI by chance", { high: ends(rows, "psi", "psi_high", "psi_null_high").high }],
     ].map(([name, caption, scale]) => {
       const { place, element } = board.figure(caption);
       figures.push({ place, name, rows, ...scale });
@@ -178,7 +178,7 @@
       el(
         "p",
         { class: "faint" },
-        "Lines: 95 % intervals. Gray: PSI under the null, from its mean to its 95th percentile. A domain has few queries per " +
+        "Lines: 95 % intervals. Gray: PSI by chance, from its mean to its 95th percentile. A domain has few queries per " +
           "position, so most of its PSI is due to chance.",
       ),
       collapsed("By domain", columns, rows),

@@ -38,6 +38,9 @@
   };
   const FIELDS = { size: "parameters", window: "window", dimensions: "dimensions" };
 
+  /** Return whether the bias of a row has a state, which published rows have not. */
+  board.isDecided = (row) => Boolean(row.states && !row.states.includes("not published"));
+
   /** Return whether a row is ranked among the others. */
   board.isComparable = (row) => !row.partial && !row.other_data;
 
@@ -50,6 +53,7 @@
     (!state.kind || row.kind === state.kind) &&
     (!state.weights || String(row.open_weights) === state.weights) &&
     (!state.license || (row.license ?? "unknown") === state.license) &&
+    (!state.bias || row.states?.includes(state.bias)) &&
     (!state.source || (state.source === "published") === row.published) &&
     Object.entries(FIELDS).every(([name, field]) => !state[name] || board.RANGES[name].contains(state[name], row[field]));
 }

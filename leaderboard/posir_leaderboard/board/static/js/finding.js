@@ -18,7 +18,7 @@
 
   const tokens = (length) => (board.lengths[length] ?? length).split(": ").at(-1);
 
-  /** Return the rows that are not significantly behind the best, then the others; by descending score. */
+  /** Return the rows that are not worse than the best as far as their ranks say, then the others; by descending score. */
   board.standing = (rows) => {
     const sorted = rows.filter((row) => known(row.score)).sort((one, other) => other.score - one.score);
     const [best, ...others] = sorted;
@@ -37,17 +37,22 @@
   function finding(rows, state, { choice, length }, lengths) {
     const passing = rows.filter((row) => board.isComparable(row) && board.passes(row, state));
     const { best, ties, behind } = board.standing(passing);
-    if (!best) return [rows.length ? "No model passes these filters." : "No results yet."];
+    if (!best) return [!rows.length ? "No results yet." : board.isFiltered(state) ? "No model passes these filters." : "No result here is ranked: all are partial, or on other data."];
     const where = documents(length, lengths, choice);
     const score = board.percent(best.score);
-    if (!ties.length && !behind.length) return [short(best), `: nDCG@10 ${score} ${where}.`];
+    const bias = board.isDecided(best) ? ` Bias within what it reads: ${best.state_label}.` : "";
+    if (!ties.length && !behind.length) return [short(best), `: nDCG@10 ${score} ${where}.`, bias];
     const among = board.isFiltered(state) ? `Of ${plural(passing.length, "model")} with these filters, ` : "";
     const lead = [among, short(best), ` finds most ${where} (${score}).`];
-    const tie = ties.length ? [" The difference to ", ...board.namesOf(ties), ` (${points(ties[0].score - best.score)}) is not significant.`] : [];
+    const [same, open] = [ties.filter((row) => row.equivalent), ties.filter((row) => !row.equivalent)];
+    const tie = [
+      ...(same.length ? [" ", ...board.namesOf(same), same.length === 1 ? " is " : " are ", `${same[0].equivalent}.`] : []),
+      ...(open.length ? [" Whether it is better than ", ...board.namesOf(open), ` (${points(open[0].score - best.score)} behind) cannot be said.`] : []),
+    ];
     const unranked = ties.length && !best.rank ? [" ", ...board.namesOf(ties), ties.length === 1 ? " scores the same." : " score the same."] : tie;
     const [next, last] = [behind[0], behind.at(-1)];
     const gap = next ? [" ", short(next), ` is ${points(next.score - best.score)} behind`, ...(last === next ? [] : [", ", short(last), ` ${points(last.score - best.score)}`]), "."] : [];
-    return [...lead, ...unranked, ...gap];
+    return [...lead, ...unranked, ...gap, bias];
   }
 
   /** Say in the heading what the rows show, and below it what is measured and which intervals are unknown. */
@@ -69,7 +74,7 @@
     const entries = [
       [some((row) => known(row.score_low)), "Dot and line", "nDCG@10 and its 95 % interval, on one axis for all rows."],
       [!some((row) => known(row.score_low)), "Dot", "nDCG@10, on one axis for all rows."],
-      [best, "Behind", "Points behind the best of these data, which the thin upright line marks." + (some((row) => row.rank) ? " Tie: the difference is not significant. Models that do not differ significantly share a range of ranks." : "")],
+      [best, "Behind", "Points behind the best of these data, which the thin upright line marks." + (some((row) => row.rank) ? " Cannot be said: whether it is worse than the best. Models of which that cannot be said share a range of ranks." : "")],
       [some((row) => row.curve), "Over position", `nDCG@10 from the start of documents to their end, axis ${range(curveEnds.low, curveEnds.high)}.` +
         (some((row) => row.null_band) ? " Gray: the null band, which contains 95 % of bins if position has no effect." : "") +
         (some((row) => known(row.window_end)) ? " Dashes: from here on most evidence is beyond the model’s window." : "")],

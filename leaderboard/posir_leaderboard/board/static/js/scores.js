@@ -105,7 +105,7 @@
       el("span", { class: "ends" }, board.intervalText(row, "start_to_end")),
     );
 
-  const KEY = () => el("p", { class: "faint" }, `${board.title("ndcg_at_10")}, in a length ${board.title("ndcg_at_10_as_published")}, and signed, ${board.title("start_to_end").toLowerCase()}, each with its 95 % interval where it is known.`);
+  const KEY = () => el("p", { class: "faint" }, `${board.title("ndcg_at_10")}, in a length ${board.title("ndcg_at_10_as_published")}, and signed, ${board.title("start_to_end").toLowerCase()}, each with its interval where it is known.`);
 
   /** Return scores by length: a row per model, which leaves room for all lengths. */
   board.byLength = (models, choice) => {
@@ -153,7 +153,7 @@
     );
   };
 
-  /** Return differences of nDCG@10 to the first model on the same queries, with the p-values of a paired test. */
+  /** Return differences of nDCG@10 to the first model on the same queries, with the state that follows from the interval. */
   board.differences = (models, paired, choice) => {
     if (models.length < 2 || models.every((model) => model.published)) return null;
     const heading = `Differences to ${models[0].label}`;
@@ -165,7 +165,7 @@
     }
     const lengths = Object.keys(paired.lengths);
     const cell = (length, other) => {
-      const [value, half, p] = ["value", "half", "p"].map((name) => paired.lengths[length][name][other][first]);
+      const [value, half, state] = ["value", "half", "state"].map((name) => paired.lengths[length][name][other][first]);
       if (!board.known(value)) return board.DASH;
       const ends = [value - half, value + half].map((end) => board.points(Math.min(1, Math.max(-1, end)))).join(" to ");
       return el(
@@ -173,7 +173,7 @@
         { class: "scores" },
         el("b", {}, board.points(value)),
         el("span", { class: "ends" }, ends),
-        el("span", { class: "ends" }, p < 0.001 ? "p < 0.001" : `p = ${p.toFixed(3)}`),
+        el("span", { class: "ends" }, state),
       );
     };
     const body = known.map((model) =>
@@ -199,8 +199,8 @@
       el(
         "p",
         { class: "faint" },
-        `nDCG@10 on ${titleOf(choice)}, in points, with 95 % intervals; paired test by document or article, not corrected for the number of pairs. ` +
-          "Over all lengths of a task they are those of posir compare, p-values to within 0.001; in a length they are of the mean over positions, as in the papers, and those of posir compare of the mean over queries.",
+        `nDCG@10 on ${titleOf(choice)}, in points, with 95 % intervals by document or article, each by itself. ` +
+          "Over all lengths of a task the differences are those of posir compare; in a length they are of the mean over positions, as in the papers, and those of posir compare of the mean over queries.",
       ),
     );
   };

@@ -94,12 +94,11 @@
     return Math.max(0.05, Math.ceil(Math.max(0, ...ends.map(Math.abs)) * 20 - 1e-9) / 20);
   };
 
-  /** Return the verdict on a row as a chip: its kind, and in how many tasks of an average. */
-  board.chip = (bias) => {
-    const text = !bias || bias === board.DASH ? "unknown" : bias;
-    const kinds = ["primacy", "recency", "middle dip", "middle peak", "significant", "truncation", "too few documents", "not significant"];
-    const kind = kinds.find((prefix) => text.startsWith(prefix)) ?? "unknown";
-    return board.el("span", { class: `verdict ${kind.replaceAll(" ", "-")}` }, text);
+  /** Return the state of the bias of a row as a chip, of an average in how many tasks each is; its tooltip is the answer. */
+  board.chip = ({ states, state_label: label, answer }) => {
+    if (!states) return null;
+    const kind = states.length === 1 ? states[0].replaceAll(/[_ ]/g, "-") : "several";
+    return board.el("span", { class: `state ${kind}`, title: answer && board.withMinus(answer) }, label);
   };
 
   const range = (low, high, format) => (known(low) && known(high) ? `${format(low)} to ${format(high)}` : "");

@@ -11,6 +11,7 @@
     size: "",
     weights: "",
     source: "",
+    bias: "",
     window: "",
     license: "",
     dimensions: "",
@@ -25,7 +26,7 @@
     theme: "",
   };
   board.TABS = ["table", "chart", "models", "matrix"];
-  const FILTERS = ["search", "kind", "size", "window", "dimensions", "weights", "license", "source"];
+  const FILTERS = ["search", "kind", "size", "window", "dimensions", "weights", "license", "source", "bias"];
   const listeners = [];
   let current = { ...DEFAULTS };
 

@@ -44,7 +44,7 @@
   const QUARTERS = ["q1", "q2", "q3", "q4"];
 
   /** Scores that have a place of their own in the table, or in a row's details. */
-  const PLACED = ["queries", "ndcg_at_10", "start_to_end", "psi", "psi_as_published", "psi_null", "p_corrected", "verdict"];
+  const PLACED = ["queries", "ndcg_at_10", "start_to_end", "psi", "psi_as_published", "psi_null"];
 
   /** Return a column for each other declared score, such as those of other packages; one that no row fills is hidden. */
   const otherColumns = () =>
@@ -127,23 +127,20 @@
     else row.child.hide();
   }
 
-  /** Return what stands below an expanded row: PSI with its null, p, and each length with its interval, rank and queries. */
+  /** Return what stands below an expanded row: the answer, PSI and what chance gives, p, and each length with its interval, rank and queries. */
   function detailsOf(row, lengths) {
     const interval = board.intervalText(row, "psi");
+    const answer = Object.entries(row.parts ?? {});
     const facts = [
+      answer.length ? null : [board.title("state"), row.state_label],
       row.published
         ? null
         : [board.title("psi"), [board.valueText(row, "psi"), interval && `(${interval})`].filter(Boolean).join(" ")],
       [board.title("psi_as_published"), board.valueText(row, "psi_as_published")],
       [`${board.title("psi_null")}, of the observed one`, board.nullRange(row) || (row.published ? "counts not published" : board.DASH)],
-      ["p of any position effect, corrected for lengths", board.valueText(row, "p_corrected")],
-      ["p before correction", board.valueText(row, "p_value")],
-      [board.title("verdict"), board.valueText(row, "verdict")],
-      board.known(row.detectable_start_to_end)
-        ? ["Detectable at 80 % power", `${board.percent(row.detectable_start_to_end)} points, PSI ${board.plain(row.detectable_psi)}`]
-        : null,
+      row.published ? null : [board.title("p_value"), board.valueText(row, "p_value")],
       [board.title("queries"), queriesText(row)],
-      row.published ? ["Intervals and p", "widest possible for independent queries"] : null,
+      row.published ? ["Intervals", "widest possible for independent queries"] : null,
     ].filter(Boolean);
     const sort = el("button", { type: "button", class: "quiet", onclick: () => board.change({ sort: "psi", page: "1" }) }, "Sort by PSI");
     const means = `All: ${board.describe("ndcg_at_10")} Lengths: ${board.describe("ndcg_at_10_as_published")}`;
@@ -162,8 +159,9 @@
       ),
     );
     const byLength = el("table", {}, el("caption", { class: "unseen" }, `Lengths of ${row.label}`), el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...body));
-    const list = el("dl", { class: "facts" }, ...facts.map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", {}, text))));
-    return el("div", { class: "detail" }, list, byLength, sort);
+    const listed = (of, kind) => el("dl", { class: kind }, ...of.map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", {}, text))));
+    const parts = answer.map(([name, text]) => [name, board.withMinus(text)]);
+    return el("div", { class: "detail" }, parts.length ? listed(parts, "parts") : null, listed(facts, "facts"), byLength, sort);
   }
 
   function linkTo(id) {
@@ -171,7 +169,7 @@
   }
 
   function scored(value, interval, ...parts) {
-    const text = interval ? el("span", { class: "ends" }, el("span", { class: "unseen" }, " 95 % interval "), interval) : null;
+    const text = interval ? el("span", { class: "ends" }, el("span", { class: "unseen" }, " interval "), interval) : null;
     return el("div", { class: "scored" }, el("span", { class: "value" }, value), text, ...parts);
   }
 
@@ -181,15 +179,15 @@
 
   const dotCell = (row) => (board.known(row.score) ? board.dot(row, shown.ends, shown.best?.score) : "");
 
-  /** Return how far a row is behind the best, in points, and whether that is a tie. */
+  /** Return how far a row is behind the best, in points, and whether it is worse at all. */
   function behindCell(row) {
     if (row === shown.best) return el("span", { class: "standing" }, "best");
     if (!shown.best || !board.known(row.behind)) return board.DASH;
-    const tie = board.tied(shown.best, row) ? el("span", { class: "standing tie", title: "The difference is not significant." }, "tie") : null;
+    const tie = board.tied(shown.best, row) ? el("span", { class: "standing tie", title: "Whether it is worse than the best" }, row.equivalent ?? "cannot be said") : null;
     return el("div", { class: "behind" }, el("span", { class: "value" }, board.points(row.behind)), tie);
   }
 
-  const curveCell = (row) => el("div", {}, board.curve(row, shown.curveEnds), board.known(row.effect) ? el("span", { class: "effect" }, board.points(row.effect)) : null);
+  const curveCell = (row) => el("div", {}, board.curve(row, shown.curveEnds), board.known(row.effect) ? el("span", { class: "effect" }, board.points(row.effect)) : null, shown.decided ? board.chip(row) : null);
 
   function lengthCell(row, name) {
     const cell = el("span", { class: "heat" }, board.percent(row[name]));
@@ -205,8 +203,11 @@
       return el("div", { class: "scored" }, el("span", { class: "value" }, value), board.differenceGlyph(row.effect, null, null, shown.limit), tasks ? el("span", { class: "ends" }, tasks) : null);
     }
     const { start_to_end_low: low, start_to_end_high: high } = row;
-    return scored(value, board.intervalText(row, "start_to_end"), board.differenceGlyph(row.effect, low, high, shown.limit), board.chip(row.verdict));
+    return scored(value, board.intervalText(row, "start_to_end"), board.differenceGlyph(row.effect, low, high, shown.limit), shown.decided ? board.chip(row) : null, unread(row));
   }
+
+  /** Return the share of the evidence that a row's model does not read, if there is any. */
+  const unread = (row) => (row.not_read >= 0.0005 ? el("span", { class: "unread", title: board.describe("not_read") }, `${board.percent(row.not_read)} % not read`) : null);
 
   function psiCell(row) {
     if (!board.known(row.best_psi)) return board.DASH;
@@ -249,7 +250,7 @@
   /** Return the row with the highest nDCG@10; null if none has one. */
   board.best = (rows) => rows.filter((row) => board.known(row.score)).reduce((best, row) => (!best || row.score > best.score ? row : best), null);
 
-  /** Return whether a row is not significantly behind one with a higher score, as far as their ranks say, or reads the same. */
+  /** Return whether a row is not worse than one with a higher score, as far as their ranks say, or reads the same. */
   board.tied = (better, row) =>
     better.rank && row.rank ? row.rank[0] <= better.rank[0] : board.percent(better.score) === board.percent(row.score);
 
@@ -267,6 +268,7 @@
         rows,
         length,
         mixed: rows.some((row) => row.published) && rows.some((row) => !row.published),
+        decided: rows.some(board.isDecided),
         best: comparable.length > 1 ? board.best(comparable) : null,
         ends: board.ends(rows, "score", "score_low", "score_high"),
         curveEnds: board.curveEnds(rows),
@@ -375,7 +377,7 @@
     columns.forEach(({ declared }, at) => declared && labelHeader(table.column(at).header(), declared));
     const header = table.column(place("start_to_end")).header();
     labelHeader(header, "start_to_end");
-    header.title += ` ${board.title("verdict")}: ${board.describe("verdict")}`;
+    header.title += ` ${board.title("state")}: ${board.describe("state")}`;
   }
 
   /** Head the score by which models are ranked by its declaration and its length. */
