@@ -356,11 +356,7 @@ def ask_persona(request: AskRequest, model: LanguageModel) -> list[Asked | Disca
         if problem or choice is None:
             asked.append(Discarded(f"unusable choice of a persona: {problem}", document.id, reply.prompt))
             continue
-        details = {
-            "persona": offer[choice.persona - 1],
-            "difficulty": choice.difficulty,
-            "query_length": choice.query_length,
-        }
+        details = {"persona": offer[choice.persona - 1], "difficulty": choice.difficulty, "query_length": choice.query_length}
         pending += [(document, third, details) for third in range(3)]
     replies = model.ask(ASK_PERSONA, [_persona_values(*choice, request.language) for choice in pending], "Ask")
     for (document, third, details), query in zip(pending, replies, strict=True):

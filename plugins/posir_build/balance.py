@@ -13,16 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from posir_build.records import (
-    POSITIONS,
-    Discarded,
-    Document,
-    Question,
-    QuestionVerdict,
-    StageResult,
-    by_id,
-    seeded_order,
-)
+from posir_build.records import POSITIONS, Discarded, Document, Question, QuestionVerdict, StageResult, by_id, seeded_order
 from posir_build.settings import FIVE_LENGTHS, SMALLEST, BalanceSettings, CellLengths
 from posir_significance.api import Design, TruePsi, required_sample
 from posir_tasks.errors import PosirError

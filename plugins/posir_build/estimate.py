@@ -271,8 +271,7 @@ def add_reranker_seconds(
     }
     return [
         replace(
-            estimate,
-            reranker_seconds=sum(seconds[estimate.stage]) * estimate.reranker_pairs / len(seconds[estimate.stage]),
+            estimate, reranker_seconds=sum(seconds[estimate.stage]) * estimate.reranker_pairs / len(seconds[estimate.stage])
         )
         if estimate.stage in seconds
         else estimate

@@ -117,11 +117,7 @@ def _find_candidates(
 
 
 def _verdict(candidate: Candidate, judge: str) -> QuestionVerdict:
-    values = {
-        "document": candidate.document.id,
-        "scores": candidate.scores.tolist(),
-        "positive": candidate.positive.tolist(),
-    }
+    values = {"document": candidate.document.id, "scores": candidate.scores.tolist(), "positive": candidate.positive.tolist()}
     return QuestionVerdict("false negative", False, judge, values)
 
 

@@ -184,11 +184,7 @@ def _identify_models(settings: BuildSettings, stage: str) -> object:
 def _run_sample(tools: Tools, _: StageResult) -> StageResult:
     settings = tools.settings
     return sample_documents(
-        read_texts(settings),
-        settings.sample,
-        language=settings.language,
-        seed=settings.seed,
-        count_tokens=tools.count_tokens,
+        read_texts(settings), settings.sample, language=settings.language, seed=settings.seed, count_tokens=tools.count_tokens
     )
 
 

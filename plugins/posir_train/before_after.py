@@ -225,12 +225,7 @@ class TrainingReport(Presentable):
 
     def document(self) -> dict[str, Any]:
         """Return settings, notes, changes and curves."""
-        return {
-            "settings": self.settings,
-            "notes": self.notes,
-            "changes": self.records(),
-            "curves": self.curves,
-        }
+        return {"settings": self.settings, "notes": self.notes, "changes": self.records(), "curves": self.curves}
 
     def legend(self) -> tuple[str, ...]:
         """Return what the columns mean."""
@@ -278,10 +273,7 @@ def build_report(
         curves=tuple(curves),
         notes=tuple(notes),
         commands=tuple(list_commands(settings, folder, trained.held_out)),
-        measured=(
-            summarize_measurement(base_name, trained.before),
-            summarize_measurement("The trained model", trained.after),
-        ),
+        measured=(summarize_measurement(base_name, trained.before), summarize_measurement("The trained model", trained.after)),
     )
 
 

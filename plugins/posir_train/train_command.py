@@ -39,8 +39,7 @@ def train_command(
         int | None, typer.Option(help="Questions about one article in a row of a batch; 4 by default.")
     ] = None,
     guard: Annotated[
-        list[str] | None,
-        typer.Option(help="Data of a forgetting check: a task of mteb, or what --data takes; repeatable."),
+        list[str] | None, typer.Option(help="Data of a forgetting check: a task of mteb, or what --data takes; repeatable.")
     ] = None,
     config: Config = None,
     overrides: Overrides = None,

@@ -316,11 +316,7 @@ def _measure_before(settings: TrainingSettings, folder: RunFolder, data: Dataset
 
 
 def build_trainer(
-    settings: TrainingSettings,
-    folder: RunFolder,
-    data: PreparedData,
-    model: SentenceTransformer,
-    evaluator: PositionEvaluator,
+    settings: TrainingSettings, folder: RunFolder, data: PreparedData, model: SentenceTransformer, evaluator: PositionEvaluator
 ) -> PositionTrainer:
     """Return the trainer of a run."""
     arguments = build_arguments(settings, folder, count_steps(settings, data.training), model)

@@ -87,8 +87,7 @@ def test_an_error_names_file_and_field(tmp_path, change, message):
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
-    [("a: [", "YAML"), ("- 1", "has no fields"), ("", "has no fields"), ("\x00", "YAML")],
+    ("text", "message"), [("a: [", "YAML"), ("- 1", "has no fields"), ("", "has no fields"), ("\x00", "YAML")]
 )
 def test_a_file_that_is_no_mapping_is_refused(tmp_path, text, message):
     with pytest.raises(PosirError, match=message):
