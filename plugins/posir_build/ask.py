@@ -14,18 +14,17 @@ from dataclasses import dataclass, replace
 from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from rapidfuzz import fuzz
 
-from posir_build import answers
-from posir_build.matching import list_numbers, split_thirds
+from posir_build.locate import list_numbers, split_thirds
 from posir_build.records import POSITIONS, Discarded, Document, Question, StageResult, question_id, seeded_order
 from posir_build.settings import AskMethod, AskSettings
 from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.language_codes import english_name
 from posir_tasks.language_models.asking import LanguageModel, Reply
-from posir_tasks.language_models.prompt import PromptTemplate, load_prompt
+from posir_tasks.language_models.prompt import ModelAnswer, PromptTemplate, load_prompt
 from posir_tasks.sources.formats.passages import Passage
 from posir_tasks.sources.opening import open_data
 from posir_tasks.sources.repository import DATA_SUFFIXES
@@ -137,11 +136,49 @@ def _is_repeated(text: str, earlier: str, similar: float) -> bool:
     return fuzz.ratio(text, earlier) >= 100 * similar and list_numbers(text) == list_numbers(earlier)
 
 
-ASK_POSITIONAL = load_prompt("ask_positional", answers.AskedQuestions)
-SUMMARIZE = load_prompt("summarize", answers.DocumentSummary)
-ASK_CHUNK = load_prompt("ask_chunk", answers.AskedQuestions)
-CHOOSE_PERSONA = load_prompt("choose_persona", answers.PersonaChoice)
-ASK_PERSONA = load_prompt("ask_persona", answers.PersonaQuery)
+class AskedQuestion(ModelAnswer):
+    """A question with its answer."""
+
+    question: str
+    answer: str
+    type: str
+    """Type of question: `what`, `how`, `claim` ... (PosIR, arXiv 2601.08363); `simple`, `complicated` (PosQ, 2505.13950)."""
+
+
+class AskedQuestions(ModelAnswer):
+    """Questions about a document."""
+
+    questions: list[AskedQuestion]
+
+
+class DocumentSummary(ModelAnswer):
+    """A summary of a document (PosQ)."""
+
+    summary: str
+
+
+class PersonaChoice(ModelAnswer):
+    """A persona who would search for a document, and the way of asking (Built-in or Learned, arXiv 2605.26578)."""
+
+    persona: int
+    """Number in the list."""
+    difficulty: Literal["high_school", "university", "phd"]
+    query_length: Literal["short", "medium", "long"]
+
+
+class PersonaQuery(ModelAnswer):
+    """A search query of a persona (Built-in or Learned)."""
+
+    query: str
+    answer: str
+    reasoning: str
+
+
+ASK_POSITIONAL = load_prompt("ask_positional", AskedQuestions)
+SUMMARIZE = load_prompt("summarize", DocumentSummary)
+ASK_CHUNK = load_prompt("ask_chunk", AskedQuestions)
+CHOOSE_PERSONA = load_prompt("choose_persona", PersonaChoice)
+ASK_PERSONA = load_prompt("ask_persona", PersonaQuery)
 #: The prompts of each method, in order.
 PROMPTS: Mapping[AskMethod, Sequence[PromptTemplate[Any]]] = {
     AskMethod.POSITIONAL: (ASK_POSITIONAL,),
@@ -179,7 +216,7 @@ class Asked:
 
     document: Document
     position: str
-    reply: Reply[answers.AskedQuestions]
+    reply: Reply[AskedQuestions]
     details: Mapping[str, str]
 
 
@@ -213,7 +250,7 @@ def choose_documents(documents: Sequence[Document], number: int | None, seed: in
     return sorted(order[:number], key=lambda document: document.id)
 
 
-def _check(asked: Asked, answer: answers.AskedQuestions, request: AskRequest) -> tuple[list[Question], list[Discarded]]:
+def _check(asked: Asked, answer: AskedQuestions, request: AskRequest) -> tuple[list[Question], list[Discarded]]:
     """Return the questions of an answer without faults, and those with one."""
     accepted: list[Question] = []
     faulty: list[Discarded] = []
@@ -393,12 +430,12 @@ def _persona_values(document: Document, third: int, details: Mapping[str, str], 
     }
 
 
-def _as_questions(reply: Reply[answers.PersonaQuery]) -> Reply[answers.AskedQuestions]:
+def _as_questions(reply: Reply[PersonaQuery]) -> Reply[AskedQuestions]:
     query = reply.answer
     if query is None:
         return Reply(reply.model, reply.prompt, None, reply.problem)
-    asked = answers.AskedQuestion(question=query.query, answer=query.answer, type="query")
-    return Reply(reply.model, reply.prompt, answers.AskedQuestions(questions=[asked]))
+    asked = AskedQuestion(question=query.query, answer=query.answer, type="query")
+    return Reply(reply.model, reply.prompt, AskedQuestions(questions=[asked]))
 
 
 def load_personas(file: Path | None) -> list[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -27,12 +28,8 @@ ICC = 0.2
 SPLIT_CHECK, PUBLIC, HELD_OUT = "split", "public", "held-out"
 
 
-@dataclass(frozen=True, order=True)
-class BalanceCell:
-    """A length bucket and a third of the document, both counted from 0."""
-
-    length: int
-    third: int
+#: A length bucket and a third of the document, both counted from 0.
+BalanceCell = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -47,21 +44,13 @@ class CellScheme:
     def find(self, question: Question, document: Document) -> BalanceCell:
         """Return the cell of a question."""
         length = int(np.searchsorted(self.bounds, self.measure(document), side="left"))
-        return BalanceCell(length, find_third(question.evidence, len(document.text)))
-
-    def cells(self) -> list[BalanceCell]:
-        """Return every cell, by length and third."""
-        return [BalanceCell(length, third) for length in range(len(self.titles)) for third in range(3)]
+        return length, find_third(question.evidence, len(document.text))
 
     def count(self, documents: Sequence[Document], questions: Sequence[Question]) -> dict[BalanceCell, int]:
-        """Return the number of questions in every cell."""
+        """Return the number of questions in every cell, by length and third."""
         known = by_id(documents)
         counts = Counter(self.find(question, known[question.document]) for question in questions)
-        return {cell: counts[cell] for cell in self.cells()}
-
-    def describe(self, cell: BalanceCell) -> str:
-        """Return the name of a cell."""
-        return f"{self.titles[cell.length]}, {POSITIONS[cell.third]}"
+        return {cell: counts[cell] for cell in product(range(len(self.titles)), range(3))}
 
 
 #: Cells by their length buckets: those of every report of posir, in tokens, and the training paper's, in characters.
@@ -75,21 +64,14 @@ CELLS: Mapping[CellLengths, CellScheme] = {
 }
 
 
-def balance_questions(
-    documents: Sequence[Document], questions: Sequence[Question], settings: BalanceSettings, seed: int, needed: int | None
-) -> StageResult:
+def balance_questions(before: StageResult, settings: BalanceSettings, seed: int, needed: int | None) -> StageResult:
     """Limit the questions per cell, name the cells that are short, and assign each question to a part.
 
-    Args:
-        documents: The corpus.
-        questions: The verified questions.
-        settings: Limits and shares.
-        seed: Any integer.
-        needed: Questions that the public part needs to show the stated PSI; None if that is not asked for.
+    `needed` are the questions that the public part needs to show the stated PSI; None if that is not asked for.
     """
-    known = by_id(documents)
-    limits = _find_limits(CELLS[settings.cells].count(documents, questions), settings.per_cell)
-    surplus = _find_surplus(questions, known, CELLS[settings.cells], limits, seed)
+    documents, questions, scheme = before.documents, before.questions, CELLS[settings.cells]
+    limits = _find_limits(scheme.count(documents, questions), settings.per_cell)
+    surplus = _find_surplus(questions, by_id(documents), scheme, limits, seed)
     discarded = [
         Discarded(surplus[question.id], question.id, question=question) for question in questions if question.id in surplus
     ]
@@ -104,7 +86,7 @@ def balance_questions(
     # Only the public part is evaluated together.
     public = [question for question in kept if question.document not in held_out]
     notes = tuple(_describe_shortage(documents, public, settings, needed))
-    return StageResult(tuple(documents), assigned, tuple(discarded), notes, {"needed": needed} if needed else {})
+    return StageResult(documents, assigned, tuple(discarded), notes, {"needed": needed} if needed else {})
 
 
 def find_needed_questions(settings: BalanceSettings, questions: Sequence[Question]) -> int | None:
@@ -117,23 +99,20 @@ def find_needed_questions(settings: BalanceSettings, questions: Sequence[Questio
     """
     if settings.psi is None or not questions:
         return None
-    return _required_questions(settings, settings.psi, len(questions) / len({question.document for question in questions}))
+    return required_questions(settings, len(questions) / len({question.document for question in questions}))
 
 
-def check_psi(settings: BalanceSettings) -> None:
-    """Raise PosirError if no linear decline with the expected score has the stated PSI."""
-    if settings.psi is not None:
-        _required_questions(settings, settings.psi, 1.0)
-
-
-def _required_questions(settings: BalanceSettings, psi: float, per_document: float) -> int:
+def required_questions(settings: BalanceSettings, per_document: float = 1.0) -> int | None:
+    """Return how many questions show the stated PSI, None if there is none; PosirError if no linear decline has it."""
+    if settings.psi is None:
+        return None
     design = Design(settings.ndcg_at_10, SCHEME.bins, per_document, ICC)
     try:
-        return required_sample(design, TruePsi(psi)).questions
+        return required_sample(design, TruePsi(settings.psi)).questions
     except PosirError:
         raise PosirError(
-            f"balance.psi: {psi:g}: with a mean nDCG@10 of {settings.ndcg_at_10:g}, some position would score below 0 or above "
-            "1. Set a smaller balance.psi, or another balance.ndcg_at_10."
+            f"balance.psi: {settings.psi:g}: with a mean nDCG@10 of {settings.ndcg_at_10:g}, some position would score below 0 "
+            "or above 1. Set a smaller balance.psi, or another balance.ndcg_at_10."
         ) from None
 
 
@@ -145,9 +124,9 @@ def _find_limits(counts: Mapping[BalanceCell, int], per_cell: int | str | None) 
     """
     if per_cell != SMALLEST:
         return {cell: count if per_cell is None else int(per_cell) for cell, count in counts.items()}
-    incomplete = {cell.length for cell, count in counts.items() if not count}
-    smallest = min((count for cell, count in counts.items() if cell.length not in incomplete), default=0)
-    return {cell: 0 if cell.length in incomplete else smallest for cell in counts}
+    incomplete = {length for (length, _), count in counts.items() if not count}
+    smallest = min((count for (length, _), count in counts.items() if length not in incomplete), default=0)
+    return {cell: 0 if cell[0] in incomplete else smallest for cell in counts}
 
 
 def _find_surplus(
@@ -193,7 +172,8 @@ def _describe_shortage(
         f"{needed:,} questions"
     )
     scheme = CELLS[settings.cells]
-    per_cell = -(-needed // len(scheme.cells()))
-    for cell, count in scheme.count(documents, questions).items():
+    counts = scheme.count(documents, questions)
+    per_cell = -(-needed // len(counts))
+    for (length, third), count in counts.items():
         if count < per_cell:
-            yield f"{scheme.describe(cell)}: {count:,} of {per_cell:,} questions"
+            yield f"{scheme.titles[length]}, {POSITIONS[third]}: {count:,} of {per_cell:,} questions"

@@ -6,8 +6,9 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from datasets import Dataset
@@ -15,8 +16,9 @@ from mteb.models import EncoderProtocol
 from mteb.timing import TimingStack
 from numpy.typing import NDArray
 
+from posir_build.records import Document, Question
 from posir_run.dispatch import Dispatcher, Engine
-from posir_run.jobs import Failed, Job, JobOutcome
+from posir_run.jobs import Failed, JobOutcome
 from posir_tasks.digests import digest
 from posir_tasks.display.progress import track
 from posir_tasks.embeddings.cached_encoder import with_cache
@@ -39,166 +41,113 @@ if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
     from mteb.types import EncodeKwargs
 
-    pass
-
-
-class IdentifiedText(Protocol):
-    """A text with an id, such as a document or a question."""
-
-    @property
-    def id(self) -> str:
-        """Unique among the texts."""
-
-    @property
-    def text(self) -> str:
-        """The text."""
-
-
-class Recall(Protocol):
-    """Finds texts near to other texts."""
-
-    @property
-    def name(self) -> str:
-        """The embedder."""
-
-    def find(self, documents: Sequence[IdentifiedText], queries: Sequence[IdentifiedText], top_k: int) -> list[list[str]]:
-        """Return the ids of the documents that are nearest to each query, at most `top_k`, the nearest first."""
-
-
-@dataclass(frozen=True)
-class Recalled:
-    """The documents that are nearest to each query among some documents."""
-
-    ids: list[list[str]]
-    """Ids of the nearest documents of each query, the nearest first."""
-    scores: NDArray[np.float32]
-    """Similarities, shape (queries, documents per query)."""
-
-
-@dataclass
-class EmbedderRecall:
-    """An embedder that mteb loads, when it is first needed."""
-
-    model: ModelReference
-    language: str
-    name: str = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.name = str(find_model(self.model).name)
-
-    def find(self, documents: Sequence[IdentifiedText], queries: Sequence[IdentifiedText], top_k: int) -> list[list[str]]:
-        """Return the ids of the nearest documents of each query.
-
-        Raises:
-            PosirError: The model is not an encoder.
-        """
-        return recall_with_model(with_cache(load_model(self.model)), documents, queries, top_k, self.language).ids
-
-
-def recall_with_model(
-    model: MTEBModels, documents: Sequence[IdentifiedText], queries: Sequence[IdentifiedText], top_k: int, language: str
-) -> Recalled:
-    """Search documents with a loaded model.
-
-    Raises:
-        PosirError: The model is not an encoder.
-    """
-    if not isinstance(model, EncoderProtocol):
-        name = model.mteb_model_meta.name
-        raise PosirError(f"{name}: not an embedder. Choose a model that encodes texts.")
-    corpus, asked = (
-        Dataset.from_dict({"id": [row.id for row in rows], "text": [row.text for row in rows]}) for rows in (documents, queries)
-    )
-    context = build_context(language)
-    hits = search_dense(model, corpus, asked, context, top_k=min(top_k, len(documents)), timer=TimingStack())
-    return Recalled([[hits.document_ids[row] for row in rows] for rows in hits.documents], hits.scores)
-
-
-def merge_recalled(parts: Sequence[Recalled], top_k: int) -> list[list[str]]:
-    """Return the ids of the nearest documents of each query over all parts of a corpus; ties go to the earlier part."""
-    scores = np.concatenate([part.scores for part in parts], axis=1)
-    order = np.argsort(-scores, axis=1, kind="stable")[:, :top_k]
-    ids = [[name for part in parts for name in part.ids[row]] for row in range(len(scores))]
-    return [[names[column] for column in columns] for names, columns in zip(ids, order, strict=True)]
-
-
 logger = logging.getLogger(__name__)
 
 StartEngine = Callable[[], Engine]
+Texts = Sequence[Document] | Sequence[Question]
+#: Ids of the documents nearest to each query, the nearest first, and their similarities, shape (queries, documents).
+Recalled = tuple[list[list[str]], NDArray[np.float32]]
 
 #: Documents per job of recall. Each job encodes all questions, too.
 DOCUMENTS_PER_JOB = 5_000
+#: Pairs scored before their scores are saved; more if a batch would divide those of one text.
+BATCH = 512
 
 
 @dataclass(frozen=True)
-class RerankJob:
-    """Pairs to be scored."""
+class PartJob:
+    """A part of a stage's work for one model."""
 
     model: ModelReference
     number: int
-    pairs: Sequence[Pair] = field(compare=False)
-    language: str
+    unit: str
+    work: Callable[[MTEBModels], Any] | None = field(compare=False)
+    """None once it is done."""
     corpus: str = ""
 
     def __str__(self) -> str:
-        return f"{self.model.name} · pairs {self.number}"
+        return f"{self.model.name} · {self.unit} {self.number}"
 
-    def run(self, model: MTEBModels, encode_kwargs: EncodeKwargs) -> Scored:  # noqa: ARG002
-        """Score the pairs."""
-        score = build_scorer(with_cache(model), [question for question, _ in self.pairs], self.language)
-        return Scored(replace(self, pairs=()), score(self.pairs))
-
-
-@dataclass(frozen=True)
-class Scored(JobOutcome):
-    """The scores of a job, shape (pairs,)."""
-
-    job: RerankJob
-    scores: Scores
+    def run(self, model: MTEBModels, encode_kwargs: EncodeKwargs) -> Done:  # noqa: ARG002
+        """Do the work."""
+        assert self.work
+        return Done(replace(self, work=None), self.work(with_cache(model)))
 
 
 @dataclass(frozen=True)
-class RecallJob:
-    """Documents among which the nearest ones of each query are to be found."""
+class Done(JobOutcome):
+    """A job with what its work returned."""
 
-    model: ModelReference
-    number: int
-    documents: Sequence[IdentifiedText] = field(compare=False)
-    queries: Sequence[IdentifiedText] = field(compare=False)
-    top_k: int
-    language: str
-    corpus: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.model.name} · documents {self.number}"
-
-    def run(self, model: MTEBModels, encode_kwargs: EncodeKwargs) -> Found:  # noqa: ARG002
-        """Search the documents."""
-        recalled = recall_with_model(with_cache(model), self.documents, self.queries, self.top_k, self.language)
-        return Found(replace(self, documents=(), queries=()), recalled)
+    job: PartJob
+    value: Any
 
 
-@dataclass(frozen=True)
-class Found(JobOutcome):
-    """The documents that a job has found."""
-
-    job: RecallJob
-    recalled: Recalled
-
-
-def run_jobs(jobs: Sequence[Job], start_engine: StartEngine) -> Iterator[JobOutcome]:
-    """Yield the outcome of each job as it comes.
+def run_parts(
+    reference: ModelReference, unit: str, parts: Sequence[Callable[[MTEBModels], Any]], start_engine: StartEngine
+) -> Iterator[tuple[int, Any]]:
+    """Yield the index and the value of each part of the work as it is done on a cluster.
 
     Raises:
         PosirError: A job failed, or no worker can be started.
     """
+    if not parts:
+        return
+    model = ModelReference(portable_name(find_model(reference)), reference.revision)
+    jobs = [PartJob(model, number, unit, part) for number, part in enumerate(parts)]
     with closing(Dispatcher(jobs, start_engine()).outcomes()) as outcomes:
         for outcome in outcomes:
             for warning in outcome.warnings:
                 logger.warning("%s", warning)
             if isinstance(outcome, Failed):
                 raise PosirError(f"{outcome.job}: {outcome.reason} Scores so far are saved; run the same command again.")
-            yield outcome
+            assert isinstance(outcome, Done)
+            yield outcome.job.number, outcome.value
+
+
+@dataclass
+class Recall:
+    """An embedder that finds the nearest texts; a cluster searches shares of the documents."""
+
+    model: ModelReference
+    language: str
+    start_engine: StartEngine | None = None
+    """None for this process, where the model is loaded when it is first needed."""
+
+    def __post_init__(self) -> None:
+        self.name = str(find_model(self.model).name)
+
+    def find(self, documents: Texts, queries: Texts, top_k: int) -> list[list[str]]:
+        """Return the ids of the documents that are nearest to each query, at most `top_k`, the nearest first.
+
+        Raises:
+            PosirError: The model is not an encoder, or a job failed.
+        """
+        if self.start_engine is None:
+            return recall(documents, queries, top_k, self.language, with_cache(load_model(self.model)))[0]
+        shares = [documents[start : start + DOCUMENTS_PER_JOB] for start in range(0, len(documents), DOCUMENTS_PER_JOB)]
+        parts = [partial(recall, share, queries, top_k, self.language) for share in shares]
+        recalled = dict(run_parts(self.model, "documents", parts, self.start_engine))
+        return merge_recalled([recalled[number] for number in range(len(parts))], top_k)
+
+
+def recall(documents: Texts, queries: Texts, top_k: int, language: str, model: MTEBModels) -> Recalled:
+    """Search documents with a loaded model; raise PosirError if it is not an encoder."""
+    if not isinstance(model, EncoderProtocol):
+        raise PosirError(f"{model.mteb_model_meta.name}: not an embedder. Choose a model that encodes texts.")
+    corpus, asked = (
+        Dataset.from_dict({"id": [row.id for row in rows], "text": [row.text for row in rows]}) for rows in (documents, queries)
+    )
+    top_k = min(top_k, len(documents))
+    hits = search_dense(model, corpus, asked, build_context(language), top_k=top_k, timer=TimingStack())
+    return [[hits.document_ids[row] for row in rows] for rows in hits.documents], hits.scores
+
+
+def merge_recalled(parts: Sequence[Recalled], top_k: int) -> list[list[str]]:
+    """Return the ids of the nearest documents of each query over all parts of a corpus; ties go to the earlier part."""
+    scores = np.concatenate([part for _, part in parts], axis=1)
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :top_k]
+    names = [[name for ids, _ in parts for name in ids[row]] for row in range(len(scores))]
+    return [[own[column] for column in columns] for own, columns in zip(names, order, strict=True)]
 
 
 @dataclass
@@ -210,12 +159,9 @@ class ClusterReranker:
     start_engine: StartEngine
     logits: bool = False
     """The same as of a `ModelReranker`."""
-    name: str = field(init=False)
 
     def __post_init__(self) -> None:
-        meta = find_model(self.reference)
-        self.name = format_model_name(meta)
-        self._model = ModelReference(portable_name(meta), self.reference.revision)
+        self.name = format_model_name(find_model(self.reference))
 
     def score_batches(self, batches: Sequence[Sequence[Pair]]) -> Iterator[tuple[int, Scores]]:
         """Yield the index of each batch with its scores, in the order in which they come.
@@ -223,58 +169,18 @@ class ClusterReranker:
         Raises:
             PosirError: A job failed, or scores are NaN or not on the scale.
         """
-        jobs = [RerankJob(self._model, number, batch, self.language) for number, batch in enumerate(batches)]
-        for outcome in run_jobs(jobs, self.start_engine) if jobs else ():
-            assert isinstance(outcome, Scored)
-            yield outcome.job.number, to_probabilities(outcome.scores, self.name, logits=self.logits)
+        parts = [partial(score_pairs, batch, self.language) for batch in batches]
+        for number, scores in run_parts(self.reference, "pairs", parts, self.start_engine):
+            yield number, to_probabilities(scores, self.name, logits=self.logits)
 
 
-@dataclass
-class ClusterRecall:
-    """An embedder whose shares of the corpus are jobs."""
-
-    model: ModelReference
-    language: str
-    start_engine: StartEngine
-    name: str = field(init=False)
-
-    def __post_init__(self) -> None:
-        meta = find_model(self.model)
-        self.name = str(meta.name)
-        self._model = ModelReference(portable_name(meta), self.model.revision)
-
-    def find(self, documents: Sequence[IdentifiedText], queries: Sequence[IdentifiedText], top_k: int) -> list[list[str]]:
-        """Return the ids of the nearest documents of each query.
-
-        Raises:
-            PosirError: The model is not an encoder, or a job failed.
-        """
-        shares = [documents[start : start + DOCUMENTS_PER_JOB] for start in range(0, len(documents), DOCUMENTS_PER_JOB)]
-        jobs = [RecallJob(self._model, number, share, queries, top_k, self.language) for number, share in enumerate(shares)]
-        recalled: dict[int, Recalled] = {}
-        for outcome in run_jobs(jobs, self.start_engine):
-            assert isinstance(outcome, Found)
-            recalled[outcome.job.number] = outcome.recalled
-        return merge_recalled([recalled[number] for number in range(len(jobs))], top_k)
-
-
-#: Pairs scored before their scores are saved; more if a batch would divide those of one text.
-BATCH = 512
-
-
-class Reranker(Protocol):
-    """Scores how well texts answer questions."""
-
-    @property
-    def name(self) -> str:
-        """The model, with its revision if there is one."""
-
-    def score(self, pairs: Sequence[Pair]) -> Scores:
-        """Return a finite score for each pair of question and text, shape (n,); a higher score is a better answer."""
+def score_pairs(pairs: Sequence[Pair], language: str, model: MTEBModels) -> Scores:
+    """Return the scores of pairs by a loaded model."""
+    return build_scorer(model, [question for question, _ in pairs], language)(pairs)
 
 
 @dataclass(frozen=True)
-class LoggedReranker:
+class Reranker:
     """A reranker that scores no pair twice in a build."""
 
     reranker: BatchReranker
@@ -282,12 +188,12 @@ class LoggedReranker:
 
     @property
     def name(self) -> str:
-        """The model."""
+        """The model, with its revision if there is one."""
         return self.reranker.name
 
     def score(self, pairs: Sequence[Pair]) -> Scores:
-        """Return the scores, shape (n,); new ones are saved batch by batch."""
-        keys = [self._key(pair) for pair in pairs]
+        """Return a finite score for each pair, shape (n,), higher for a better answer; new ones are saved batch by batch."""
+        keys = [digest(self.name, *pair, size=16) for pair in pairs]
         known = self.log.find_scores(list(dict.fromkeys(keys)))
         missing = {key: pair for key, pair in zip(keys, pairs, strict=True) if key not in known}
         with track(f"Rerank with {self.name}", len(missing)) as advance:
@@ -296,12 +202,8 @@ class LoggedReranker:
                 scored = dict(zip(batches[number], scores.tolist(), strict=True))
                 self.log.add_scores(scored)
                 known |= scored
-                for _ in scored:
-                    advance()
+                advance(len(scored))
         return np.array([known[key] for key in keys], np.float64)
-
-    def _key(self, pair: Pair) -> bytes:
-        return digest(self.name, *pair, size=16)
 
 
 def split_batches(pairs: Mapping[bytes, Pair]) -> list[list[bytes]]:

@@ -81,7 +81,7 @@ def run_command(
 
     The dataset is written once all stages are done. `report.md` in the work folder says what each stage kept.
     """
-    from posir_build.run import check_stage, run_build
+    from posir_build.api import check_stage, run_build
     from posir_build.settings import BuildSettings
 
     settings = load_settings(BuildSettings, config, overrides or ())
@@ -110,12 +110,12 @@ def sample_command(
     """
     from posir_build.balance import CELLS
     from posir_build.human_check import choose_questions, write_sheet
-    from posir_build.pipeline import STAGE_NAMES, Tools, load_results, locked
+    from posir_build.pipeline import STAGE_NAMES, Tools, locked, run_stages
     from posir_build.settings import BuildSettings
 
     settings = load_settings(BuildSettings, config, overrides or ())
     with locked(settings.work_folder):
-        results = load_results(Tools(settings))
+        results = run_stages(Tools(settings), None)
     if STAGE_NAMES[-1] not in results:
         raise PosirError(f"{settings.work_folder}: the build is not finished, or its settings have changed. Run it first.")
     file = output or settings.work_folder / "human-check.csv"
@@ -220,11 +220,11 @@ def show_ratings(
     from posir_build.pipeline import LOG_FILE, locked
     from posir_build.rating_scores import build_rating_tables, compare_ratings, score_ratings
     from posir_build.translation_ratings import rate_translations
-    from posir_tasks.language_models.asking import LoggedLanguageModel
+    from posir_tasks.language_models.asking import LanguageModel
     from posir_tasks.language_models.call_log import CallLog
 
     with locked(settings.work):
-        model = LoggedLanguageModel(settings.llm, CallLog(settings.work / LOG_FILE))
+        model = LanguageModel(settings.llm, CallLog(settings.work / LOG_FILE))
         judged, problems = rate_translations(sample, settings, model)
     rated = [row for person in people.values() for row in person.rated]
     scores = [*score_ratings("judge", judged), *score_ratings("people", rated)]
@@ -246,16 +246,16 @@ def show_ratings(
 
 def show_plan(settings: BuildSettings, format_: OutputFormat) -> None:
     """Print what the stages take at most; Sample is run for that, and what has been answered is counted."""
+    from posir_build.api import check_folders, describe_usage
     from posir_build.estimate import describe_plan, estimate_stages
-    from posir_build.pipeline import Tools, load_results, locked, run_stages
-    from posir_build.run import check_folders, describe_usage
+    from posir_build.pipeline import Tools, locked, run_stages
     from posir_build.sample import check_source
 
     check_folders(settings)
     check_source(settings)
     with locked(settings.work_folder):
         tools = Tools(settings)
-        results = run_stages(tools, "sample") | load_results(tools)
+        results = run_stages(tools, "sample") | run_stages(tools, None)
         estimates = time_rerankers(settings, estimate_stages(settings, results), results["sample"].documents)
     sampled = [f"sample: {note}" for note in results["sample"].notes]
     answered = [f"Answered before, and not paid again: {usage}" for usage in describe_usage(tools)]

@@ -8,15 +8,13 @@ PosIR leaves this open. The question's own document is never a false negative.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from posir_build import rules
 from posir_build.cluster import Reranker
 from posir_build.records import Discarded, Document, Question, QuestionVerdict, StageResult, by_id
 from posir_build.settings import FalseNegativeSettings, RemovalRule
@@ -46,18 +44,8 @@ class Candidate:
     """Scores of the question's own document."""
 
 
-@dataclass(frozen=True)
-class FalseNegative:
-    """A document that answers another document's question, and how that was judged."""
-
-    question: Question
-    document: Document
-    verdict: QuestionVerdict
-
-
 def remove_false_negatives(
-    documents: Sequence[Document],
-    questions: Sequence[Question],
+    before: StageResult,
     settings: FalseNegativeSettings,
     recall: Recall,
     rerankers: Sequence[Reranker],
@@ -72,37 +60,19 @@ def remove_false_negatives(
     searched = QuestionVerdict(
         f"false negatives: {settings.rule}", True, f"{recall.name}, {judge}", {"recall": settings.recall}
     )
-    is_kept = _is_above_positive if settings.rule is RemovalRule.DOCUMENT else partial(_is_suspect, settings)
-    candidates = list(_find_candidates(documents, questions, settings.recall, recall, rerankers, is_kept))
+    candidates = list(_find_candidates(before, settings, recall, rerankers))
     if settings.rule is RemovalRule.DOCUMENT:
-        negatives = [
-            FalseNegative(candidate.question, candidate.document, _verdict(candidate, judge)) for candidate in candidates
-        ]
-        return _remove_documents(documents, questions, negatives, searched)
+        return _remove_documents(before, candidates, searched)
     negatives = _confirm(candidates, settings, panel)
-    counts = {"suspects": len(candidates), "confirmed": len(negatives)}
-    return _remove_questions(documents, questions, negatives, counts, searched)
-
-
-def _is_suspect(settings: FalseNegativeSettings, candidate: Candidate) -> bool:
-    return rules.is_suspect(candidate.scores, settings.threshold, settings.votes)
-
-
-def _is_above_positive(candidate: Candidate) -> bool:
-    return rules.scores_above_positive(candidate.scores, candidate.positive)
+    return _remove_questions(before, negatives, {"suspects": len(candidates), "confirmed": len(negatives)}, searched)
 
 
 def _find_candidates(
-    documents: Sequence[Document],
-    questions: Sequence[Question],
-    top_k: int,
-    recall: Recall,
-    rerankers: Sequence[Reranker],
-    is_kept: Callable[[Candidate], bool],
+    before: StageResult, settings: FalseNegativeSettings, recall: Recall, rerankers: Sequence[Reranker]
 ) -> Iterator[Candidate]:
     """Yield the recalled documents that rerankers find to answer a question; a few questions are in memory at a time."""
-    known = by_id(documents)
-    recalled = recall.find(documents, questions, top_k) if questions else []
+    questions, known = before.questions, by_id(before.documents)
+    recalled = recall.find(before.documents, questions, settings.recall) if questions else []
     for start in range(0, len(questions), BATCH):
         batch = list(zip(questions, recalled, strict=True))[start : start + BATCH]
         pairs = [(question, known[name]) for question, names in batch for name in names if name != question.document]
@@ -111,73 +81,83 @@ def _find_candidates(
         scores = np.stack([reranker.score([*own, *texts]) for reranker in rerankers], axis=1)
         positives = {question.id: row for (question, _), row in zip(batch, scores[: len(batch)], strict=True)}
         for (question, document), row in zip(pairs, scores[len(batch) :], strict=True):
-            candidate = Candidate(question, document, row, positives[question.id])
-            if is_kept(candidate):
-                yield candidate
-
-
-def _verdict(candidate: Candidate, judge: str) -> QuestionVerdict:
-    values = {"document": candidate.document.id, "scores": candidate.scores.tolist(), "positive": candidate.positive.tolist()}
-    return QuestionVerdict("false negative", False, judge, values)
+            if (
+                scores_above_positive(row, positives[question.id])
+                if settings.rule is RemovalRule.DOCUMENT
+                else is_suspect(row, settings.threshold, settings.votes)
+            ):
+                yield Candidate(question, document, row, positives[question.id])
 
 
 def _confirm(
     suspects: Sequence[Candidate], settings: FalseNegativeSettings, panel: Sequence[LanguageModel]
-) -> list[FalseNegative]:
+) -> list[tuple[Candidate, QuestionVerdict]]:
     """Return the suspects that the panel confirms; an answer that cannot be used counts as no vote."""
     values = BuiltValues(suspects, lambda suspect: {"question": suspect.question.text, "text": suspect.document.text})
     replies = [judge.ask(RELEVANCE, values, f"Confirm by {judge.name}") for judge in panel]
     negatives = []
     for suspect, graded in zip(suspects, zip(*replies, strict=True), strict=True):
         grades = [reply.answer.relevance if reply.answer else NO_VOTE for reply in graded]
-        if rules.is_confirmed(grades, settings.level, settings.votes):
-            verdict = _verdict(suspect, ", ".join(f"{reply.model} {reply.prompt}" for reply in graded))
-            negatives.append(
-                FalseNegative(suspect.question, suspect.document, replace(verdict, values=verdict.values | {"grades": grades}))
-            )
+        if is_confirmed(grades, settings.level, settings.votes):
+            scores = {"scores": suspect.scores.tolist(), "positive": suspect.positive.tolist()}
+            verdict = {"document": suspect.document.id, **scores, "grades": grades}
+            judges = ", ".join(f"{reply.model} {reply.prompt}" for reply in graded)
+            negatives.append((suspect, QuestionVerdict("false negative", False, judges, verdict)))
     return negatives
 
 
 def _remove_questions(
-    documents: Sequence[Document],
-    questions: Sequence[Question],
-    negatives: Sequence[FalseNegative],
+    before: StageResult,
+    negatives: Sequence[tuple[Candidate, QuestionVerdict]],
     counts: dict[str, int],
     searched: QuestionVerdict,
 ) -> StageResult:
-    verdicts: dict[str, QuestionVerdict] = {}
-    for negative in negatives:
-        verdicts.setdefault(negative.question.id, negative.verdict)
-    discarded = [
-        Discarded(
-            "another document answers it",
-            question.id,
-            verdicts[question.id].values["document"],
-            question.with_verdict(verdicts[question.id]),
-        )
-        for question in questions
-        if question.id in verdicts
-    ]
-    kept = tuple(question.with_verdict(searched) for question in questions if question.id not in verdicts)
-    return StageResult(tuple(documents), kept, tuple(discarded), (), counts)
+    verdicts = {negative.question.id: verdict for negative, verdict in reversed(negatives)}
+    discarded, kept = list[Discarded](), list[Question]()
+    for question in before.questions:
+        if verdict := verdicts.get(question.id):
+            answered = verdict.values["document"]
+            discarded.append(Discarded("another document answers it", question.id, answered, question.with_verdict(verdict)))
+        else:
+            kept.append(question.with_verdict(searched))
+    return StageResult(before.documents, tuple(kept), tuple(discarded), (), counts)
 
 
-def _remove_documents(
-    documents: Sequence[Document], questions: Sequence[Question], negatives: Sequence[FalseNegative], searched: QuestionVerdict
-) -> StageResult:
+def _remove_documents(before: StageResult, negatives: Sequence[Candidate], searched: QuestionVerdict) -> StageResult:
     removed = {negative.document.id: negative for negative in negatives}
     discarded = [
         Discarded("answers a question about another document", name, removed[name].question.id) for name in sorted(removed)
     ]
     discarded += [
         Discarded("its document answers another question", question.id, removed[question.document].question.id, question)
-        for question in questions
+        for question in before.questions
         if question.document in removed
     ]
     return StageResult(
-        tuple(document for document in documents if document.id not in removed),
-        tuple(question.with_verdict(searched) for question in questions if question.document not in removed),
+        tuple(document for document in before.documents if document.id not in removed),
+        tuple(question.with_verdict(searched) for question in before.questions if question.document not in removed),
         tuple(discarded),
         (),
         {"documents removed": len(removed)},
     )
+
+
+def is_suspect(scores: Scores, threshold: float, votes: int) -> bool:
+    """Return whether enough rerankers score a document, shape (rerankers,), at or above the threshold (PosQ, appendix A.2).
+
+    If there are fewer rerankers than votes, all of them must.
+    """
+    return int((scores >= threshold).sum()) >= min(votes, scores.size)
+
+
+def is_confirmed(grades: Sequence[int], level: int, votes: int) -> bool:
+    """Return whether enough judges grade a document at or above the level (PosQ, appendix A.2).
+
+    If there are fewer judges than votes, all of them must.
+    """
+    return sum(grade >= level for grade in grades) >= min(votes, len(grades))
+
+
+def scores_above_positive(scores: Scores, positive: Scores) -> bool:
+    """Return whether any reranker scores a document above the question's own (PosIR, section 2.3); shapes (rerankers,)."""
+    return bool((scores > positive).any())

@@ -7,20 +7,39 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from posir_build import answers
-from posir_build.matching import QuoteError, find_quote, number_sentences
-from posir_build.records import POSITIONS, Discarded, Document, Question, QuestionVerdict, StageResult, by_id
+from rapidfuzz import fuzz
+
+from posir_build.records import POSITIONS, Discarded, Question, QuestionVerdict, StageResult
 from posir_build.settings import LocateSettings
 from posir_tasks.language_models.asking import BuiltValues, LanguageModel
-from posir_tasks.language_models.prompt import UnusableAnswerError, load_prompt
+from posir_tasks.language_models.prompt import ModelAnswer, UnusableAnswerError, load_prompt
 from posir_tasks.sources.spans import find_occurrences
+from posir_tasks.text.scripts import UNSPACED_LETTER
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.spans import Span, find_third
 
-LOCATE = load_prompt("locate", answers.Citations)
+
+class CitedEvidence(ModelAnswer):
+    """A passage that answers a question."""
+
+    first_sentence: int
+    last_sentence: int
+    quote: str
+    """Copied from these sentences, word for word."""
+
+
+class Citations(ModelAnswer):
+    """All passages of a document that answer a question by themselves; none if it has none."""
+
+    evidence: list[CitedEvidence]
+
+
+LOCATE = load_prompt("locate", Citations)
 
 
 class EvidenceError(Exception):
@@ -40,20 +59,18 @@ class NumberedDocument:
         return number_sentences(self.text, self.sentences)
 
 
-def locate_evidence(
-    documents: Sequence[Document], questions: Sequence[Question], settings: LocateSettings, model: LanguageModel, language: str
-) -> StageResult:
+def locate_evidence(asked: StageResult, settings: LocateSettings, model: LanguageModel, language: str) -> StageResult:
     """Find the span of each question, and discard the questions that have no certain one.
 
     Raises:
         PosirError: The language model cannot be asked.
     """
-    texts = {name: document.text for name, document in by_id(documents).items()}
-    needed = dict.fromkeys(question.document for question in questions)
+    texts = {document.id: document.text for document in asked.documents}
+    needed = dict.fromkeys(question.document for question in asked.questions)
     numbered = {name: NumberedDocument(texts[name], find_sentences(texts[name], language)) for name in needed}
-    pairs = [(numbered[question.document], question) for question in questions]
+    pairs = [(numbered[question.document], question) for question in asked.questions]
 
-    def check_quote(number: int, answer: answers.Citations) -> None:
+    def check_quote(number: int, answer: Citations) -> None:
         try:
             find_span(answer, pairs[number][0], settings)
         except QuoteError as error:
@@ -62,10 +79,10 @@ def locate_evidence(
             # The model's judgment, not a slip in its answer.
             return
 
-    replies = model.ask(LOCATE, BuiltValues(pairs, _build_values), "Locate", check_quote)
-    kept: list[Question] = []
-    discarded: list[Discarded] = []
-    for question, reply in zip(questions, replies, strict=True):
+    values = BuiltValues(pairs, lambda pair: {"document": pair[0].numbered, "question": pair[1].text})
+    replies = model.ask(LOCATE, values, "Locate", check_quote)
+    kept, discarded = list[Question](), list[Discarded]()
+    for question, reply in zip(asked.questions, replies, strict=True):
         if reply.answer is None:
             reason = reply.problem if reply.problem.startswith("the quote") else f"unusable answer: {reply.problem}"
             discarded.append(Discarded(reason, question.id, reply.prompt, question))
@@ -81,15 +98,11 @@ def locate_evidence(
         verdict = QuestionVerdict("located", True, f"{reply.model} {reply.prompt}", values_found)
         kept.append(replace(question, span=span, quote=quote).with_verdict(verdict))
     moved = sum(question.position != question.verdicts[-1].values["found"] for question in kept)
-    return StageResult(tuple(documents), tuple(kept), tuple(discarded), (), {"evidence in another third than asked for": moved})
+    counts = {"evidence in another third than asked for": moved}
+    return StageResult(asked.documents, tuple(kept), tuple(discarded), (), counts)
 
 
-def _build_values(pair: tuple[NumberedDocument, Question]) -> dict[str, str]:
-    document, question = pair
-    return {"document": document.numbered, "question": question.text}
-
-
-def find_span(citations: answers.Citations, document: NumberedDocument, settings: LocateSettings) -> tuple[Span, str]:
+def find_span(citations: Citations, document: NumberedDocument, settings: LocateSettings) -> tuple[Span, str]:
     """Return the span of the only citation, and its quote.
 
     Raises:
@@ -119,3 +132,254 @@ def find_span(citations: answers.Citations, document: NumberedDocument, settings
     if span.end - span.start > settings.max_share * len(document.text):
         raise EvidenceError("the evidence is most of the document")
     return span, cited.quote
+
+
+#: A number with its sign, groups of thousands and decimals; or one character that is a number, such as 三, ½ or Ⅳ.
+NUMBER = re.compile(
+    r"(?:(?<![\w)])-)?(?:\d{1,3}(?:[.,٫٬]\d{3}(?!\d))+(?:[.,٫]\d+)?|\d+(?:[.,٫]\d+)?)|[〇零一二两兩三四五六七八九十百千万萬億亿]+|"
+    r"[²³¹\u2070-\u2089\u00bc-\u00be\u2150-\u218b\u2460-\u24ff\u2776-\u2793]"
+)
+#: Words that negate; a quote must have as many as the text that it is matched with.
+NEGATIONS = re.compile(
+    # English
+    r"\b(?:not|no|never|none|nor|neither|without|cannot|nobody|nothing|nowhere|hardly|barely|"
+    r"(?:do|does|did|is|are|was|were|has|have|had|wo|would|should|could|ca|must|need)n[']?t|"
+    # German, Dutch, Swedish, Danish, Norwegian
+    r"nicht|nichts|kein\w*|niemand\w*|nirgend\w*|keineswegs|niemals|ohne|weder|niet|niets|geen|nooit|zonder|inte|ej|ingen|inga|"
+    r"inget|aldrig|utan|ikke|ingenting|intet|aldri|uten|uden|"
+    # French, Italian, Spanish, Portuguese, Romanian
+    r"ne|pas|jamais|sans|aucune?|rien|personne|ni|non|mai|nessun\w*|niente|nulla|né|senza|sin|nada|nadie|tampoco|ningun[oa]?|"
+    r"ningún|jamás|não|nunca|sem|nenhuma?|ninguém|nem|nu|fără|nici|niciun\w*|n(?=')|"
+    # Russian, Ukrainian, Polish, Czech, Hungarian, Finnish
+    r"не|нет|ни|никогда|никто|никого|ничто|ничего|нигде|нельзя|без|ніколи|ніхто|немає|nie|nigdy|nikt|nic|bez|nikdy|nikdo|není|"
+    r"nincs|soha|ei|eivät|"
+    # Turkish, Indonesian, Vietnamese, Greek
+    r"değil|yok|hiç|tidak|bukan|tanpa|không|chẳng|chưa|δεν|δε|μη|μην|χωρίς|ποτέ)\b"
+    # Chinese, Japanese, Korean, Thai
+    r"|[不没沒未無无非别勿莫]|ない|ません|なかった|ず(?=[、。に])|않|없|못|아니|ไม่|มิได้|ไร้|"
+    # Arabic, Persian, Hebrew
+    r"(?<!\w)[وف]?(?:لا|لم|لن|ليس\w*|غير|بدون|دون|نه|نیست\w*|هیچ|بی)(?!\w)|(?<!\w)ו?(?:לא|אין|בלי|אף)(?!\w)"
+    # Hindi, Bengali
+    r"|नहीं|बिना|(?<!\w)न(?!\w)|मत(?=\s)|নয়|না(?=[\s।]|$)|নেই",
+    re.IGNORECASE,
+)
+#: What negates as the beginning of a word.
+NEGATING_PREFIX = re.compile(r"un|in|im|il|ir|dis|non|не|бес|без|nie")
+#: What negates a word that it is attached to.
+ATTACHED = re.compile(r"n?['’]t\b|not\b", re.IGNORECASE)
+#: Characters that are written in several ways, each in place of one other.
+SAME = str.maketrans("‘’‚“”„«»‐‑–—−\u00a0\u3000，。：；？！（）", '\'\'\'"""""-----  ,.:;?!()')
+WORD = re.compile(r"\w")
+#: Longest word that a match is extended by.
+MAX_WORD = 30
+#: Characters by which an end of a similar match may be moved, since the match may have more or fewer than the quote.
+ADJUSTMENT = 12
+#: Characters on both sides of a match in which a number or a negation that it cuts begins and ends.
+CONTEXT = 50
+CHANGED_NUMBER, CHANGED_NEGATION = "the quote changes a number", "the quote changes a negation"
+
+
+class QuoteError(Exception):
+    """A quote has no certain place; the text is the reason."""
+
+
+@dataclass(frozen=True)
+class Folded:
+    """A text without differences in case, white space, Unicode form, quotation marks, dashes and digits, with its origin."""
+
+    text: str
+    origins: tuple[Span, ...]
+    """The range of the original that each character stands for."""
+
+    def origin(self, start: int, end: int) -> Span:
+        """Return the range of the original that a range which is not empty stands for."""
+        return Span(self.origins[start].start, self.origins[end - 1].end)
+
+
+def find_quote(quote: str, text: str, window: Span, similarity: float) -> Span:
+    """Return the only place of a quote in a part of a text.
+
+    Exact matches come first, then those that differ in case, white space, Unicode form, quotation marks or dashes, then similar
+    ones. Offsets are those of the text as it is. No match changes digits or words that negate, or cuts one of them off.
+
+    Args:
+        quote: Not blank.
+        text: The document.
+        window: Where to look.
+        similarity: Least similarity, from 0 to 1: one minus the edits (insertions, deletions) per character of both.
+
+    Raises:
+        QuoteError: There is no match, or there are several, or the only one changes a number or negation.
+    """
+    part = window.of(text)
+    bare = quote.strip()
+    spans = [Span(start, start + len(bare)) for start in find_occurrences(bare, part)]
+    if not spans:
+        needle, haystack = fold(bare), fold(part)
+        if not needle.text:
+            raise QuoteError("the quote is not in the text")
+        starts = find_occurrences(needle.text, haystack.text)
+        spans = [haystack.origin(start, start + len(needle.text)) for start in starts]
+        spans = spans or [_find_similar(needle.text, haystack, similarity)]
+    fault, sound = "", list[Span]()
+    for span in spans:
+        change = _find_change(bare, part, span)
+        fault = fault or change
+        sound += [] if change else [span]
+        if len(sound) > 1:
+            raise QuoteError("the quote occurs several times")
+    if not sound:
+        raise QuoteError(fault)
+    return Span(window.start + sound[0].start, window.start + sound[0].end)
+
+
+def fold(text: str) -> Folded:
+    """Return a text as it is compared: in Unicode form NFKC, in lower case, with one space for each white space."""
+    folded, origins = list[str](), list[Span]()
+    for start, end in _clusters(text):
+        plain = unicodedata.normalize("NFKC", text[start:end].translate(SAME)).translate(SAME).casefold()
+        for character in plain:
+            if character.isspace():
+                if folded and folded[-1] == " ":
+                    origins[-1] = Span(origins[-1].start, end)
+                    continue
+                character = " "
+            elif unicodedata.category(character) == "Cf":
+                continue
+            folded.append(str(unicodedata.decimal(character, character)))
+            origins.append(Span(start, end))
+    return Folded("".join(folded), tuple(origins))
+
+
+def _clusters(text: str) -> Iterator[tuple[int, int]]:
+    """Yield start and end of each character with the marks, or Hangul vowels and finals, that follow it."""
+    start = 0
+    for end in range(1, len(text) + 1):
+        if end == len(text) or not (unicodedata.combining(text[end]) or "\u1160" <= text[end] <= "\u11ff"):
+            yield start, end
+            start = end
+
+
+def _find_change(quote: str, text: str, span: Span) -> str:
+    """Return how the meaning of a quote differs from that of its match, or an empty text."""
+    first = max(0, span.start - CONTEXT)
+    plain, asked = _plain(text[first : span.end + CONTEXT]), _plain(quote)
+    span = Span(span.start - first, span.end - first)
+    quoted = span.of(plain)
+    if NUMBER.findall(quoted) != NUMBER.findall(asked) or any(_find_cut(NUMBER, plain, span)):
+        return CHANGED_NUMBER
+    if len(NEGATIONS.findall(quoted)) != len(NEGATIONS.findall(asked)) or _cuts_negation(plain, span):
+        return CHANGED_NEGATION
+    words, others = (set(re.findall(r"\w+", side.lower())) for side in (asked, quoted))
+    return CHANGED_NEGATION if _negates_word(words, others) or _negates_word(others, words) else ""
+
+
+def _find_cut(pattern: re.Pattern[str], text: str, span: Span) -> Iterator[str]:
+    """Yield what a span has of each match that it has only a part of."""
+    for match in pattern.finditer(text):
+        if match.start() < span.start < match.end() or match.start() < span.end < match.end():
+            yield text[max(match.start(), span.start) : min(match.end(), span.end)]
+
+
+def _cuts_negation(text: str, span: Span) -> bool:
+    """Return whether a span cuts a negation off: a word that negates, or what negates its first or last word."""
+    if any(not NEGATIONS.fullmatch(word) for word in _find_cut(NEGATIONS, text, span)):
+        return True
+    before = re.search(r"\w*\Z", text[max(0, span.start - MAX_WORD) : span.start])
+    if before and WORD.match(text[span.start]) and NEGATING_PREFIX.fullmatch(before[0].lower()):
+        return True
+    return bool(WORD.match(text[span.end - 1]) and ATTACHED.match(text, span.end))
+
+
+def _negates_word(words: set[str], others: set[str]) -> bool:
+    """Return whether one of some words is one of the others after a prefix that negates; a prefix set apart is hyphenation."""
+    return any(
+        word.endswith(other)
+        and (prefix := word.removesuffix(other)) not in others
+        and NEGATING_PREFIX.fullmatch(prefix) is not None
+        for word in words - others
+        for other in others - words
+    )
+
+
+def _find_similar(needle: str, haystack: Folded, similarity: float) -> Span:
+    span = _align(needle, haystack.text, similarity)
+    if span is None:
+        raise QuoteError("the quote is not in the text")
+    rest = haystack.text[: span.start] + "\0" * (span.end - span.start) + haystack.text[span.end :]
+    if _align(needle, rest, similarity) is not None:
+        raise QuoteError("the quote resembles several passages")
+    return haystack.origin(span.start, span.end)
+
+
+def _align(needle: str, haystack: str, similarity: float) -> Span | None:
+    """Return the part of a text that is most similar to a quote, in whole words; None if it is not similar enough."""
+    span = Span(0, len(haystack))
+    if len(needle) <= len(haystack):
+        alignment = fuzz.partial_ratio_alignment(needle, haystack, score_cutoff=100 * similarity - 10)
+        if alignment is None:
+            return None
+        span = _to_words(_adjust(needle, haystack, Span(alignment.dest_start, alignment.dest_end)), haystack)
+    span = span.stripped(haystack)
+    aligned = span.of(haystack)
+    return span if aligned and fuzz.ratio(needle, aligned) >= 100 * similarity else None
+
+
+def _adjust(needle: str, haystack: str, span: Span) -> Span:
+    """Return the most similar part of a text whose ends are near those of a span, which is as long as the quote."""
+    near = range(-ADJUSTMENT, ADJUSTMENT + 1)
+    ends = [span.end + shift for shift in near if span.start < span.end + shift <= len(haystack)]
+    end = max(ends, key=lambda position: (fuzz.ratio(needle, haystack[span.start : position]), -abs(position - span.end)))
+    starts = [span.start + shift for shift in near if 0 <= span.start + shift < end]
+    start = max(starts, key=lambda position: (fuzz.ratio(needle, haystack[position:end]), -abs(position - span.start)))
+    return Span(start, end)
+
+
+def _to_words(span: Span, text: str) -> Span:
+    """Return a span extended to whole words; scripts without spaces have none."""
+    first, last = span.start, span.end
+    while first > 0 and _joins(text, first) and span.start - first < MAX_WORD:
+        first -= 1
+    while 0 < last < len(text) and _joins(text, last) and last - span.end < MAX_WORD:
+        last += 1
+    return Span(first if span.start - first < MAX_WORD else span.start, last if last - span.end < MAX_WORD else span.end)
+
+
+def _joins(text: str, place: int) -> bool:
+    """Return whether the characters on both sides of a place, which is within a text, are of one word."""
+    sides = text[place - 1 : place + 1]
+    return all(WORD.match(side) and not UNSPACED_LETTER.match(side) for side in sides) and len(sides) == 2
+
+
+def list_numbers(text: str) -> list[str]:
+    """Return the numbers in a text in order, with digits of any script as 0 to 9."""
+    return NUMBER.findall(_plain(text))
+
+
+def _plain(text: str) -> str:
+    """Return a text of the same length with digits of any script as 0 to 9, and one kind of quotation mark and dash."""
+    return "".join(str(unicodedata.decimal(character, character)) for character in text.translate(SAME))
+
+
+def number_sentences(text: str, sentences: Sequence[Span]) -> str:
+    """Return a text with a line for each sentence, numbered from 1, white space within it as single spaces."""
+    return "\n".join(f"[{number}] {' '.join(span.of(text).split())}" for number, span in enumerate(sentences, 1))
+
+
+def split_thirds(text: str, sentences: Sequence[Span]) -> tuple[Span, Span, Span]:
+    """Return three parts of a text, cut between sentences as near to equal lengths in characters as possible.
+
+    The papers (PosQ, arXiv 2505.13950; Built-in or Learned, arXiv 2605.26578) state no unit; no sentence is cut here, so
+    that evidence is in one part. A text with fewer than three sentences is cut anywhere.
+    """
+    starts = [sentence.start for sentence in sentences[1:]]
+    first, second = len(text) // 3, 2 * len(text) // 3
+    if len(starts) >= 2:
+        first = min(starts[:-1], key=lambda start: abs(start - first))
+        second = min((start for start in starts if start > first), key=lambda start: abs(start - second))
+    return Span(0, first), Span(first, second), Span(second, len(text))
+
+
+def remove_span(text: str, span: Span) -> str:
+    """Return a text without a span, with one space at the seam."""
+    return f"{text[: span.start].rstrip()} {text[span.end :].lstrip()}".strip()

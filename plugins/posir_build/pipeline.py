@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +14,9 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as validated
 
 from posir_build import ask, false_negatives, locate, translate, verify
-from posir_build.ask import AskRequest, ask_questions
 from posir_build.balance import HELD_OUT, PUBLIC, SPLIT_CHECK, balance_questions, find_needed_questions
 from posir_build.dataset_files import list_answering_models, read_constructions, write_card, write_dataset
-from posir_build.records import Discarded, Document, Question, StageResult
+from posir_build.records import Question, StageResult, by_id
 from posir_build.sample import digest_source, read_texts, sample_documents
 from posir_build.settings import BuildSettings, RerankerSettings
 from posir_build.stage_report import StageRow, build_rows, build_translation_rows
@@ -26,16 +25,17 @@ from posir_tasks.digests import digest_json
 from posir_tasks.display.progress import track
 from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.files import atomic_write
-from posir_tasks.language_models.asking import LanguageModel, LoggedLanguageModel
+from posir_tasks.language_models.asking import LanguageModel
 from posir_tasks.language_models.call_log import CallLog
+from posir_tasks.language_models.prompt import PromptTemplate
 from posir_tasks.models.references import ModelReference
 from posir_tasks.text.tokenizer import load_tokenizer
 
 if TYPE_CHECKING:
-    from posir_build.cluster import Recall, StartEngine
+    from posir_build.cluster import Recall, Reranker, StartEngine
 
 #: Schema version of the files; raise it if the records change, and every stage is run again (answered calls are kept).
-SCHEMA = 2
+SCHEMA = 3
 
 
 @validated(frozen=True)
@@ -43,14 +43,9 @@ class StageFile:
     """A result as it is saved. Texts of documents are in the file of the stage that sets them; other files have ids only."""
 
     schema_version: int
-    stage: str
     fingerprint: str
     document_ids: tuple[str, ...]
-    documents: tuple[Document, ...] | None
-    questions: tuple[Question, ...]
-    discarded: tuple[Discarded, ...]
-    notes: tuple[str, ...]
-    counts: dict[str, int]
+    result: StageResult
 
 
 ADAPTER = TypeAdapter(StageFile)
@@ -67,18 +62,12 @@ class StageFiles:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def _file(self, stage: str) -> Path:
-        return self._folder / f"{stage}.json"
-
     def load(self, stage: str, fingerprint: str, before: StageResult | None) -> StageResult | None:
         """Return the result of a stage; None if there is none, or it depends on something that has changed.
 
-        Args:
-            stage: Name of the stage.
-            fingerprint: What it must have been computed from.
-            before: Result of the stage before, which has the texts of documents.
+        `before` is the result of the stage before, which has the texts of documents.
         """
-        file = self._file(stage)
+        file = self._folder / f"{stage}.json"
         if not file.is_file():
             return None
         try:
@@ -89,22 +78,16 @@ class StageFiles:
             ) from error
         if (stored.schema_version, stored.fingerprint) != (SCHEMA, fingerprint):
             return None
-        documents = stored.documents
-        if documents is None:
-            known = {document.id: document for document in (before.documents if before else ())}
-            documents = tuple(known[name] for name in stored.document_ids)
-        return StageResult(documents, stored.questions, stored.discarded, stored.notes, stored.counts)
+        known = by_id([*(before.documents if before else ()), *stored.result.documents])
+        return replace(stored.result, documents=tuple(known[name] for name in stored.document_ids))
 
     def save(self, stage: str, fingerprint: str, result: StageResult, before: StageResult | None) -> None:
         """Write the result of a stage."""
         known = set(before.documents) if before else set()
-        documents = None if known.issuperset(result.documents) else result.documents
+        new = () if known.issuperset(result.documents) else result.documents
         ids = tuple(document.id for document in result.documents)
-        content = StageFile(
-            SCHEMA, stage, fingerprint, ids, documents, result.questions, result.discarded, result.notes, result.counts
-        )
-        with atomic_write(self._file(stage)) as part:
-            part.write_bytes(ADAPTER.dump_json(content, indent=1))
+        with atomic_write(self._folder / f"{stage}.json") as part:
+            part.write_bytes(ADAPTER.dump_json(StageFile(SCHEMA, fingerprint, ids, replace(result, documents=new)), indent=1))
 
 
 #: Files of a work folder.
@@ -114,57 +97,41 @@ NOT_ASKED = {"endpoints", "key_variable", "in_flight", "retries", "timeout", "pr
 
 
 class Tools:
-    """Log, models and rerankers of the stages of a build, built lazily."""
+    """Log, models and rerankers of the stages of a build, built lazily; `start_engine` starts a cluster for scoring."""
 
     def __init__(self, settings: BuildSettings, start_engine: StartEngine | None = None) -> None:
-        """Open the log of calls.
-
-        Args:
-            settings: The build.
-            start_engine: Starts a cluster for reranking and recall; None to do both in this process.
-        """
         self.settings = settings
         self.log = CallLog(settings.work_folder / LOG_FILE)
         self._start_engine = start_engine
 
     def models(self, stage: str) -> list[LanguageModel]:
         """Return the language models that a stage asks."""
-        return [LoggedLanguageModel(llm, self.log) for llm in self.settings.choose_llms(stage)]
-
-    def model(self, stage: str) -> LanguageModel:
-        """Return the language model of a stage that asks a single one."""
-        (model,) = self.models(stage)
-        return model
+        return [LanguageModel(llm, self.log) for llm in self.settings.choose_llms(stage)]
 
     @cached_property
     def count_tokens(self) -> Callable[[str], int]:
         """Counts the tokens of a text."""
         return load_tokenizer(self.settings.tokenizer).count
 
-    def rerankers(self, wanted: Sequence[RerankerSettings]) -> list[Any]:
+    def rerankers(self, wanted: Sequence[RerankerSettings]) -> list[Reranker]:
         """Return rerankers; models are loaded when they first score."""
         from datasets import disable_progress_bars
 
-        from posir_build.cluster import ClusterReranker, LoggedReranker
+        from posir_build.cluster import ClusterReranker, Reranker
         from posir_tasks.models.rerankers import ModelReranker
 
         # The stage has a bar of its own; that of `datasets` would appear for every batch.
         disable_progress_bars()
-        language, start = self.settings.language, self._start_engine
-        opened = [
-            ClusterReranker(reranker.reference, language, start, logits=reranker.logits)
-            if start
-            else ModelReranker(reranker.reference, language, logits=reranker.logits)
-            for reranker in wanted
-        ]
-        return [LoggedReranker(reranker, self.log) for reranker in opened]
-
-    def recall(self, model: ModelReference) -> Recall:
-        """Return an embedder that finds the nearest texts."""
-        from posir_build.cluster import ClusterRecall, EmbedderRecall
-
+        start = self._start_engine
+        build = partial(ClusterReranker, start_engine=start) if start else ModelReranker
         language = self.settings.language
-        return ClusterRecall(model, language, self._start_engine) if self._start_engine else EmbedderRecall(model, language)
+        return [Reranker(build(row.reference, language, logits=row.logits), self.log) for row in wanted]
+
+    def recall(self, model: str, revision: str | None = None) -> Recall:
+        """Return an embedder that finds the nearest texts."""
+        from posir_build.cluster import Recall
+
+        return Recall(ModelReference(model, revision), self.settings.language, self._start_engine)
 
 
 @dataclass(frozen=True)
@@ -181,11 +148,15 @@ def _identify_models(settings: BuildSettings, stage: str) -> object:
     return [llm.model_dump(mode="json", exclude=NOT_ASKED) for llm in settings.choose_llms(stage)]
 
 
+def _depends_on(settings: BuildSettings, stage: str, *prompts: PromptTemplate[Any]) -> list[object]:
+    """Return what a stage that asks language models depends on: its settings, the models, and the prompts."""
+    section = getattr(settings, stage.replace("-", "_")).model_dump(mode="json", exclude={"llm", "panel"})
+    return [section, _identify_models(settings, stage), *(prompt.id for prompt in prompts)]
+
+
 def _run_sample(tools: Tools, _: StageResult) -> StageResult:
-    settings = tools.settings
-    return sample_documents(
-        read_texts(settings), settings.sample, language=settings.language, seed=settings.seed, count_tokens=tools.count_tokens
-    )
+    texts, settings = read_texts(tools.settings), tools.settings
+    return sample_documents(texts, settings.sample, settings.language, settings.seed, tools.count_tokens)
 
 
 def _sample_dependencies(settings: BuildSettings) -> object:
@@ -195,28 +166,27 @@ def _sample_dependencies(settings: BuildSettings) -> object:
 
 def _run_ask(tools: Tools, before: StageResult) -> StageResult:
     settings = tools.settings
-    recall = tools.recall(ModelReference(settings.ask.persona_embedder)) if settings.ask.persona_embedder else None
-    request = AskRequest(before.documents, settings.ask, settings.language, settings.seed, recall)
-    return ask_questions(request, tools.model("ask"))
+    recall = tools.recall(settings.ask.persona_embedder) if settings.ask.persona_embedder else None
+    request = ask.AskRequest(before.documents, settings.ask, settings.language, settings.seed, recall)
+    return ask.ask_questions(request, tools.models("ask")[0])
 
 
 def _ask_dependencies(settings: BuildSettings) -> object:
-    prompts = [prompt.id for prompt in ask.PROMPTS[settings.ask.method]]
     personas = ask.load_personas(settings.ask.personas) if settings.ask.method == "persona" else []
-    return [settings.ask.model_dump(mode="json", exclude={"llm"}), _identify_models(settings, "ask"), prompts, personas]
+    return [*_depends_on(settings, "ask", *ask.PROMPTS[settings.ask.method]), personas]
 
 
 def _run_locate(tools: Tools, before: StageResult) -> StageResult:
     settings = tools.settings
-    model = tools.model("locate")
-    return locate.locate_evidence(before.documents, before.questions, settings.locate, model, settings.language)
+    return locate.locate_evidence(before, settings.locate, tools.models("locate")[0], settings.language)
 
 
 def _run_verify(tools: Tools, before: StageResult) -> StageResult:
     settings = tools.settings
     rerankers = tools.rerankers(settings.verify.rerankers)
-    model, seed = tools.model("verify"), settings.seed
-    verifier = verify.Verifier(before.documents, settings.verify, settings.language, model, rerankers, seed)
+    verifier = verify.Verifier(
+        before.documents, settings.verify, settings.language, tools.models("verify")[0], rerankers, settings.seed
+    )
     return verifier.verify(before.questions)
 
 
@@ -225,47 +195,22 @@ def _run_false_negatives(tools: Tools, before: StageResult) -> StageResult:
     if settings.embedder is None:
         note = "false negatives were not searched for: false_negatives.embedder is not set"
         return StageResult(before.documents, before.questions, (), (note,))
-    recall = tools.recall(ModelReference(settings.embedder, settings.revision))
-    return false_negatives.remove_false_negatives(
-        before.documents, before.questions, settings, recall, tools.rerankers(settings.rerankers), judges
-    )
-
-
-def _false_negative_dependencies(settings: BuildSettings) -> object:
-    wanted = settings.false_negatives
-    judges = _identify_models(settings, "false-negatives")
-    return [wanted.model_dump(mode="json", exclude={"panel"}), judges, verify.RELEVANCE.id]
+    recall, rerankers = tools.recall(settings.embedder, settings.revision), tools.rerankers(settings.rerankers)
+    return false_negatives.remove_false_negatives(before, settings, recall, rerankers, judges)
 
 
 def _run_balance(tools: Tools, before: StageResult) -> StageResult:
     settings = tools.settings
     needed = find_needed_questions(settings.balance, before.questions)
-    return balance_questions(before.documents, before.questions, settings.balance, settings.seed, needed)
+    return balance_questions(before, settings.balance, settings.seed, needed)
 
 
 STAGES = (
     Stage("sample", _run_sample, _sample_dependencies),
     Stage("ask", _run_ask, _ask_dependencies),
-    Stage(
-        "locate",
-        _run_locate,
-        lambda settings: [
-            settings.locate.model_dump(mode="json", exclude={"llm"}),
-            _identify_models(settings, "locate"),
-            locate.LOCATE.id,
-        ],
-    ),
-    Stage(
-        "verify",
-        _run_verify,
-        lambda settings: [
-            settings.verify.model_dump(mode="json", exclude={"llm"}),
-            _identify_models(settings, "verify"),
-            verify.RELEVANCE.id,
-            verify.ANSWERABLE.id,
-        ],
-    ),
-    Stage("false-negatives", _run_false_negatives, _false_negative_dependencies),
+    Stage("locate", _run_locate, lambda settings: _depends_on(settings, "locate", locate.LOCATE)),
+    Stage("verify", _run_verify, lambda settings: _depends_on(settings, "verify", verify.RELEVANCE, verify.ANSWERABLE)),
+    Stage("false-negatives", _run_false_negatives, lambda settings: _depends_on(settings, "false-negatives", verify.RELEVANCE)),
     Stage("balance", _run_balance, lambda settings: settings.balance.model_dump(mode="json")),
 )
 STAGE_NAMES = tuple(stage.name for stage in STAGES)
@@ -290,8 +235,8 @@ def locked(folder: Path) -> Iterator[None]:
         raise PosirError(f"{folder}: cannot be written to ({error.strerror}). Set `work` to a writable folder.") from error
 
 
-def run_stages(tools: Tools, last: str) -> dict[str, StageResult]:
-    """Run the stages up to and including one, and return the result of each.
+def run_stages(tools: Tools, last: str | None) -> dict[str, StageResult]:
+    """Run the stages up to and including one, and return the result of each; None returns what is saved, and runs none.
 
     A stage whose result is saved, and depends on nothing that has changed, is not run.
 
@@ -301,32 +246,21 @@ def run_stages(tools: Tools, last: str) -> dict[str, StageResult]:
     files = StageFiles(tools.settings.work_folder)
     results: dict[str, StageResult] = {}
     before, fingerprint = StageResult((), ()), ""
-    for stage in STAGES[: STAGE_NAMES.index(last) + 1]:
+    for number, stage in enumerate(STAGES, 1):
         fingerprint = compute_fingerprint(stage.name, fingerprint, stage.depends_on(tools.settings))
         result = files.load(stage.name, fingerprint, before)
         if result is None:
-            with track(f"Stage {STAGE_NAMES.index(stage.name) + 1} of {len(STAGES)}: {stage.name}"):
+            if last is None:
+                break
+            with track(f"Stage {number} of {len(STAGES)}: {stage.name}"):
                 result = stage.run(tools, before)
             files.save(stage.name, fingerprint, result, before)
         results[stage.name] = before = result
-        if not result.documents:
-            raise PosirError(f"{stage.name}: no document is left. {_list_reasons(result)}")
-        if stage.name != "sample" and not result.questions:
-            raise PosirError(f"{stage.name}: no question is left. {_list_reasons(result)}")
-    return results
-
-
-def load_results(tools: Tools) -> dict[str, StageResult]:
-    """Return the results that are saved and depend on nothing that has changed, up to the first that is missing."""
-    files = StageFiles(tools.settings.work_folder)
-    results: dict[str, StageResult] = {}
-    before, fingerprint = StageResult((), ()), ""
-    for stage in STAGES:
-        fingerprint = compute_fingerprint(stage.name, fingerprint, stage.depends_on(tools.settings))
-        result = files.load(stage.name, fingerprint, before)
-        if result is None:
+        for kind, left in (("document", result.documents), ("question", result.questions)):
+            if not left and (kind == "document" or number > 1):
+                raise PosirError(f"{stage.name}: no {kind} is left. {_list_reasons(result)}")
+        if stage.name == last:
             break
-        results[stage.name] = before = result
     return results
 
 
@@ -345,41 +279,30 @@ def split_parts(results: Mapping[str, StageResult]) -> dict[str, StageResult]:
     return {part: StageResult(final.documents, tuple(questions)) for part, questions in parts.items() if questions}
 
 
-def write_results(tools: Tools, results: Mapping[str, StageResult]) -> dict[Path, int]:
-    """Write the dataset, its held-out part, and its translations; return the number of questions in each folder.
+def write_results(tools: Tools, results: Mapping[str, StageResult]) -> tuple[dict[Path, int], list[StageRow], list[str]]:
+    """Write the dataset, its held-out part, and its translations.
+
+    Returns:
+        The number of questions in each folder; of the translations a row each, and notes on what was repaired in them.
 
     Raises:
         PosirError: A folder exists or cannot be written, or a language model cannot be used.
     """
     settings = tools.settings
     rows = build_rows(results, settings)
-    written: dict[Path, int] = {}
+    written, translations, notes = dict[Path, int](), list[StageRow](), list[str]()
     for part, result in split_parts(results).items():
         output = settings.output if part == PUBLIC else settings.held_out_folder
         written |= _write_part(settings, settings.language, output, part, result, rows)
         for language in settings.translate.languages:
             translated = translate_result(tools, result, language, part)
-            added = build_translation_rows(result, translated, name_translation(language, part))
+            name = language if part == PUBLIC else f"{language}, {part}"
+            added = build_translation_rows(result, translated, name)
             written |= _write_part(settings, language, output, f"{part}, translated", translated, [*rows, *added])
-        write_card(output)
-    return written
-
-
-def name_translation(language: str, part: str) -> str:
-    """Return what the report calls a translation."""
-    return language if part == PUBLIC else f"{language}, {part}"
-
-
-def load_translation_rows(tools: Tools, results: Mapping[str, StageResult]) -> tuple[list[StageRow], list[str]]:
-    """Return the rows of the translations that have been written, and notes on what was repaired in them."""
-    rows, notes = list[StageRow](), list[str]()
-    for part, result in split_parts(results).items():
-        for language in tools.settings.translate.languages:
-            name = name_translation(language, part)
-            translated = translate_result(tools, result, language, part)
-            rows += build_translation_rows(result, translated, name)
+            translations += added
             notes += [f"translate: {name}: {counted}: {number:,}" for counted, number in translated.counts.items() if number]
-    return rows, notes
+        write_card(output)
+    return written, translations, notes
 
 
 def _list_content(result: StageResult) -> list[list[str]]:
@@ -391,22 +314,20 @@ def _list_content(result: StageResult) -> list[list[str]]:
 def translate_result(tools: Tools, result: StageResult, language: str, part: str) -> StageResult:
     """Return a part of the dataset in another language, from the work folder if it has been translated before."""
     settings = tools.settings
+    prompts = (translate.TRANSLATE_SENTENCES, translate.TRANSLATE_QUESTION, translate.JUDGE_TRANSLATION)
     identity = [
         settings.translate.model_dump(mode="json", exclude={"languages", "llm", "judge"}),
-        _identify_models(settings, "translate"),
-        _identify_models(settings, "refusals"),
-        translate.TRANSLATE_SENTENCES.id,
-        translate.TRANSLATE_QUESTION.id,
-        translate.JUDGE_TRANSLATION.id,
+        *(_identify_models(settings, stage) for stage in ("translate", "refusals")),
+        *(prompt.id for prompt in prompts),
     ]
     fingerprint = compute_fingerprint("translate", language, identity, _list_content(result))
     files, name = StageFiles(settings.work_folder), f"translate-{language}-{part}"
     saved = files.load(name, fingerprint, None)
     if saved is not None:
         return saved
-    model, judge = tools.model("translate"), next(iter(tools.models("refusals")), None)
+    (model,), judge = tools.models("translate"), next(iter(tools.models("refusals")), None)
     translator = translate.Translator(settings.translate, model, settings.language, language, tools.count_tokens, judge)
-    translated = translator.translate(result.documents, result.questions)
+    translated = translator.translate(result)
     files.save(name, fingerprint, translated, None)
     return translated
 
@@ -439,16 +360,5 @@ def settings_record(settings: BuildSettings) -> dict[str, Any]:
 
 def rows_as_records(rows: Sequence[StageRow]) -> list[dict[str, Any]]:
     """Return the rows of the report as JSON values."""
-    return [
-        {
-            "stage": row.stage,
-            "unit": row.unit,
-            "taken": row.taken,
-            "kept": row.kept,
-            "rate": row.rate,
-            "published_rate": row.published_rate,
-            "published_in": row.published_in,
-            "reasons": dict(row.reasons),
-        }
-        for row in rows
-    ]
+    names = ("stage", "unit", "taken", "kept", "rate", "published_rate", "published_in", "reasons")
+    return [{name: getattr(row, name) for name in names} for row in rows]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from posir_build.records import Discarded, Document, StageResult, seeded_order
-from posir_build.settings import BuildSettings, LengthBucket, LengthUnit, SampleSettings
+from posir_build.settings import BuildSettings, LengthUnit, SampleSettings
 from posir_tasks.digests import digest
 from posir_tasks.display.progress import track
 from posir_tasks.display.wording import pluralize
@@ -128,38 +128,23 @@ def shingles(text: str) -> list[str]:
 def sample_documents(
     texts: Iterable[BuildText | SkippedText],
     settings: SampleSettings,
-    *,
     language: str,
     seed: int,
     count_tokens: Callable[[str], int],
 ) -> StageResult:
-    """Sample documents. Whether one is drawn depends on the seed and its id, not on the order of the source.
-
-    Args:
-        texts: All texts of the source.
-        settings: Numbers, lengths and filters.
-        language: Expected code, such as `eng-Latn`.
-        seed: Any integer.
-        count_tokens: Returns the length of a text.
+    """Sample documents in a language. Whether one is drawn depends on the seed and its id, not on the order of the source.
 
     Returns:
         The documents in order of their ids, and the discarded ones. Those that were not drawn are only counted.
     """
-    buckets = settings.buckets()
-    measures = {LengthUnit.TOKENS: count_tokens, LengthUnit.WORDS: count_words, LengthUnit.CHARACTERS: len}
-    unit = settings.measured
-    repeated: list[BuildText] = []
-    discarded, grouped = _group_by_length(_note_repeated(texts, repeated), buckets, count_tokens, measures[unit], unit)
-    unread = len(discarded)
+    buckets, unit = settings.buckets(), settings.measured
     quotas = share_out(settings.documents, [bucket.share for bucket in buckets])
     duplicates = NearDuplicates(settings.near_duplicate) if settings.near_duplicate else None
-    kept: list[Document] = []
-    notes: list[str] = []
+    grouped, discarded, repeated = _group_by_length(texts, settings, count_tokens)
+    unread, kept, notes = len(discarded), list[Document](), list[str]()
     if repeated:
-        first = repeated[0]
-        notes.append(
-            f"{pluralize(len(repeated), 'document')} whose id an earlier file has, too: named FILE:ID, such as {first.id}"
-        )
+        counted = pluralize(len(repeated), "document")
+        notes.append(f"{counted} whose id an earlier file has, too: named FILE:ID, such as {repeated[0]}")
     with track("Filter documents", sum(map(min, quotas, map(len, grouped)))) as advance:
         for bucket, quota, group in zip(buckets, quotas, grouped, strict=True):
             before = len(kept)
@@ -180,34 +165,27 @@ def sample_documents(
     return StageResult(tuple(kept), (), tuple(discarded), tuple(notes), {"documents read": read})
 
 
-def _note_repeated(texts: Iterable[BuildText | SkippedText], repeated: list[BuildText]) -> Iterator[BuildText | SkippedText]:
-    """Yield texts; add those whose ids were made unique to `repeated`."""
-    for text in texts:
-        if isinstance(text, BuildText) and text.repeated_id:
-            repeated.append(text)
-        yield text
-
-
 def _group_by_length(
-    texts: Iterable[BuildText | SkippedText],
-    buckets: Sequence[LengthBucket],
-    count_tokens: Callable[[str], int],
-    measure: Callable[[str], int],
-    unit: LengthUnit,
-) -> tuple[list[Discarded], list[list[Document]]]:
-    discarded: list[Discarded] = []
+    texts: Iterable[BuildText | SkippedText], settings: SampleSettings, count_tokens: Callable[[str], int]
+) -> tuple[list[list[Document]], list[Discarded], list[str]]:
+    """Return the documents by bucket, those of no bucket, and the ids that were made unique."""
+    buckets, unit = settings.buckets(), settings.measured
+    measures = {LengthUnit.TOKENS: count_tokens, LengthUnit.WORDS: count_words, LengthUnit.CHARACTERS: len}
+    discarded, repeated = list[Discarded](), list[str]()
     grouped: list[list[Document]] = [[] for _ in buckets]
     for text in texts:
         if isinstance(text, SkippedText):
             discarded.append(Discarded(text.reason, text.name, text.detail))
             continue
-        length = measure(text.text)
+        if text.repeated_id:
+            repeated.append(text.id)
+        length = measures[unit](text.text)
         row = next((row for row, bucket in enumerate(buckets) if bucket.minimum <= length <= bucket.maximum), None)
         if row is None:
             discarded.append(Discarded("length outside the buckets", text.id, f"{length:,} {unit}"))
         else:
             grouped[row].append(Document(text.id, text.text, count_tokens(text.text), text.source))
-    return discarded, grouped
+    return grouped, discarded, repeated
 
 
 def _find_fault(

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from posir_build.audit import MarginPool, MarginRange
 from posir_build.records import POSITIONS, Question, StageResult
 from posir_build.settings import BuildSettings, RelevanceRule, RemovalRule, RerankRule
+from posir_build.verify import MarginPool, MarginRange
 from posir_tasks.display.numbers import MISSING, format_count, format_percent
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.display.wording import pluralize

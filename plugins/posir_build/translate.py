@@ -12,23 +12,50 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Literal
 
 import numpy as np
 
-from posir_build import answers
-from posir_build.matching import number_sentences
+from posir_build.locate import number_sentences
 from posir_build.records import Discarded, Document, Question, QuestionVerdict, StageResult
 from posir_build.settings import TranslateSettings
 from posir_tasks.language_codes import english_name
 from posir_tasks.language_models.asking import BuiltValues, LanguageModel, Reply
-from posir_tasks.language_models.prompt import REFUSAL, AnswerT, UnusableAnswerError, load_prompt
+from posir_tasks.language_models.prompt import REFUSAL, AnswerT, ModelAnswer, UnusableAnswerError, load_prompt
 from posir_tasks.text.language_detection import detect_other_language
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.spans import Span
 
-TRANSLATE_SENTENCES = load_prompt("translate_sentences", answers.TranslatedSentences)
-TRANSLATE_QUESTION = load_prompt("translate_question", answers.TranslatedText)
-JUDGE_TRANSLATION = load_prompt("judge_translation", answers.TranslationVerdict)
+
+class TranslatedSentence(ModelAnswer):
+    """A sentence in the other language."""
+
+    number: int
+    text: str
+
+
+class TranslatedSentences(ModelAnswer):
+    """Sentences of a document in the other language."""
+
+    sentences: list[TranslatedSentence]
+
+
+class TranslatedText(ModelAnswer):
+    """A text in the other language."""
+
+    text: str
+
+
+class TranslationVerdict(ModelAnswer):
+    """A judgment on a text that should be a translation (PosIR, appendix B)."""
+
+    reasoning: str
+    verdict: Literal["translation", "refusal", "other"]
+
+
+TRANSLATE_SENTENCES = load_prompt("translate_sentences", TranslatedSentences)
+TRANSLATE_QUESTION = load_prompt("translate_question", TranslatedText)
+JUDGE_TRANSLATION = load_prompt("judge_translation", TranslationVerdict)
 #: Characters of a text that the judge of refusals reads (PosIR, appendix B).
 JUDGED_CHARACTERS = 1500
 
@@ -98,7 +125,7 @@ class Translator:
     judge: LanguageModel | None = None
     """Decides about suspected refusals; None to discard them."""
 
-    def translate(self, documents: Sequence[Document], questions: Sequence[Question]) -> StageResult:
+    def translate(self, built: StageResult) -> StageResult:
         """Translate a corpus and its questions, and discard what fails a filter.
 
         A discarded document takes its questions with it. Ids stay the same.
@@ -106,14 +133,14 @@ class Translator:
         Raises:
             PosirError: The language model cannot be asked.
         """
-        translated, discarded, repaired = self._translate_documents(documents)
+        translated, discarded, repaired = self._translate_documents(built.documents)
         outliers = find_outliers(
             [translation.tokens for translation in translated.values()], self.settings.lower, self.settings.upper
         )
         for name in [name for name, is_outlier in zip(translated, outliers, strict=True) if is_outlier]:
             tokens = translated.pop(name).tokens
             discarded.append(Discarded("length outlier", name, f"{tokens:,} tokens"))
-        kept, dropped, prefixes = self._translate_questions(questions, translated)
+        kept, dropped, prefixes = self._translate_questions(built.questions, translated)
         counts = {"prefixes removed": repaired + prefixes}
         return StageResult(
             tuple(translation.document for translation in translated.values()), kept, (*discarded, *dropped), (), counts
@@ -135,7 +162,7 @@ class Translator:
             },
         )
 
-        def check(number: int, answer: answers.TranslatedSentences) -> None:
+        def check(number: int, answer: TranslatedSentences) -> None:
             row, start, end = parts[number]
             originals = [documents[row].text[sentence.start : sentence.end] for sentence in sentences[row][start:end]]
             if sorted(sentence.number for sentence in answer.sentences) != list(range(1, len(originals) + 1)):
@@ -223,7 +250,7 @@ class Translator:
         languages = self._languages()
         values = BuiltValues(asked, lambda question: {"question": question.text, **languages})
 
-        def check(number: int, answer: answers.TranslatedText) -> None:
+        def check(number: int, answer: TranslatedText) -> None:
             text = " ".join(remove_prefix(answer.text, asked[number].text).split())
             problem = self._find_fault(text, asked[number].text) if text else BLANK
             # A judge needs what was written; asked again, the model may write something else.

@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field, field_validator
 
-from posir_build import answers
 from posir_build.estimate import REASON_TOKENS, Calls
 from posir_build.human_check import write_sheet_rows
 from posir_build.records import seeded_order
@@ -26,13 +25,26 @@ from posir_tasks.errors import DataError, PosirError
 from posir_tasks.gate import read_csv_rows
 from posir_tasks.language_codes import english_name
 from posir_tasks.language_models.asking import BuiltValues, LanguageModel
-from posir_tasks.language_models.prompt import load_prompt
+from posir_tasks.language_models.prompt import ModelAnswer, load_prompt
 from posir_tasks.language_models.settings import Count, LanguageModelSettings
 from posir_tasks.settings_file import Section
 from posir_tasks.sources.formats.passages import Passage
 from posir_tasks.sources.opening import Dataset, Subset, open_data
 
-RATE_TRANSLATION = load_prompt("rate_translation", answers.TranslationRating)
+Rating = Literal[1, 2, 3, 4, 5]
+
+
+class TranslationRating(ModelAnswer):
+    """A rating of a translation on the four scales of PosIR (arXiv 2601.08363, appendix B.1), from 1, poor, to 5, excellent."""
+
+    reasoning: str
+    fluency: Rating
+    accuracy: Rating
+    completeness: Rating
+    style: Rating
+
+
+RATE_TRANSLATION = load_prompt("rate_translation", TranslationRating)
 #: The four scales, in the paper's order, and their titles.
 SCALES = {"fluency": "Fluency", "accuracy": "Accuracy", "completeness": "Completeness", "style": "Style"}
 RATINGS = (1, 2, 3, 4, 5)

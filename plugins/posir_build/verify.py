@@ -6,27 +6,44 @@ Rules of PosQ (arXiv 2505.13950, appendix A.2), Built-in or Learned (arXiv 2605.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from posir_build import answers, rules
-from posir_build.audit import AUDIT_CHECK, choose_audited
 from posir_build.cluster import Reranker
-from posir_build.matching import remove_span, split_thirds
-from posir_build.records import Discarded, Document, Question, QuestionVerdict, StageResult, by_id
+from posir_build.locate import remove_span, split_thirds
+from posir_build.records import Discarded, Document, Question, QuestionVerdict, StageResult, by_id, seeded_order
 from posir_build.settings import RelevanceRule, RerankRule, VerifySettings
 from posir_tasks.interventions import find_part
 from posir_tasks.language_models.asking import BuiltValues, LanguageModel, Reply
-from posir_tasks.language_models.prompt import AnswerT, PromptTemplate, load_prompt
+from posir_tasks.language_models.prompt import AnswerT, ModelAnswer, PromptTemplate, load_prompt
 from posir_tasks.models.rerankers import compute_margin
 from posir_tasks.text.sentences import find_sentences
-from posir_tasks.text.spans import Span
+from posir_tasks.text.spans import Span, find_third
 
-RELEVANCE = load_prompt("relevance", answers.Relevance)
-ANSWERABLE = load_prompt("answerable", answers.Answerability)
+Scores = NDArray[np.float64]
+
+
+class Relevance(ModelAnswer):
+    """The relevance of a text to a question."""
+
+    relevance: Literal[0, 1, 2, 3, 4]
+
+
+class Answerability(ModelAnswer):
+    """Whether a text answers a question."""
+
+    reasoning: str
+    answer: Literal["yes", "no"]
+
+
+RELEVANCE = load_prompt("relevance", Relevance)
+ANSWERABLE = load_prompt("answerable", Answerability)
 
 
 @dataclass(frozen=True)
@@ -120,17 +137,17 @@ class Verifier:
             outcomes.append(CheckOutcome(QuestionVerdict(f"rerankers: {rule}", not reason, judge, values), reason))
         return outcomes
 
-    def _apply_rerank_rule(self, scores: rules.Scores) -> tuple[str, dict[str, object]]:
+    def _apply_rerank_rule(self, scores: Scores) -> tuple[str, dict[str, object]]:
         """Return why scores of shape (rerankers, views) fail, or an empty text; and what is worth recording."""
         match self.settings.rerank_rule:
             case RerankRule.SEGMENTS:
-                passed = rules.ranks_target_first(scores, 0)
+                passed = ranks_target_first(scores, 0)
                 return "" if passed else "a reranker prefers another segment", {}
             case RerankRule.MARGIN:
                 margin = compute_margin(scores, 0)
                 return "" if margin >= self.settings.margin else "the margin of the segment is too small", {"margin": margin}
             case RerankRule.SPAN:
-                passed = rules.needs_span(scores[:, 0], scores[:, 1])
+                passed = needs_span(scores[:, 0], scores[:, 1])
                 return "" if passed else "a reranker does not need the span", {}
 
     def check_by_relevance(self, questions: Sequence[Question]) -> list[CheckOutcome]:
@@ -144,7 +161,7 @@ class Verifier:
             problem = next((reply.problem for reply in graded if reply.answer is None), "")
             grades = [reply.answer.relevance for reply in graded if reply.answer is not None]
             reason = f"unusable answer: {problem}" if problem else ""
-            if not reason and not rules.is_relevant(grades[0], grades[1:], self.settings.level, self.settings.gap):
+            if not reason and not is_relevant(grades[0], grades[1:], self.settings.level, self.settings.gap):
                 enough = grades[0] >= self.settings.level
                 reason = "as relevant without the evidence" if enough else "the text is not relevant enough"
             outcomes.append(CheckOutcome(QuestionVerdict(f"relevance: {rule}", not reason, judge, {"grades": grades}), reason))
@@ -195,3 +212,170 @@ class Verifier:
         values = BuiltValues(pairs, lambda pair: {"question": pair[0].text, "text": build_views(pair[0])[pair[1]]})
         replies = self.model.ask(prompt, values, description)
         return [replies[start : start + views] for start in range(0, len(replies), views)]
+
+
+def ranks_target_first(scores: Scores, target: int) -> bool:
+    """Return whether every reranker scores the target segment above every other (PosQ, arXiv 2505.13950, appendix A.2).
+
+    Args:
+        scores: Shape (rerankers, segments).
+        target: Index of the segment that has the evidence.
+    """
+    return bool((scores[:, [target]] > np.delete(scores, target, axis=1)).all())
+
+
+def needs_span(with_span: Scores, without_span: Scores) -> bool:
+    """Return whether every reranker scores the document above the one without the span (PosIR, section 2.3).
+
+    Both scores have the shape (rerankers,).
+    """
+    return bool((with_span > without_span).all())
+
+
+def is_relevant(target: int, others: Sequence[int], level: int, gap: int) -> bool:
+    """Return whether the text with the evidence is relevant, and more so than every text without.
+
+    PosQ, appendix A.2: L(t) >= 3 and L(t) >= L(u) + 1 for both other segments u. PosIR, section 2.3, compares the document with
+    the document without the span; its thresholds are lost.
+
+    Args:
+        target: Grade of the text with the evidence, 0 to 4.
+        others: Grades of the texts without.
+        level: Least grade of the target.
+        gap: Least difference from each other grade.
+    """
+    return target >= level and all(target >= other + gap for other in others)
+
+
+AUDIT_CHECK = "audit"
+#: Checks whose scores are of the thirds, that with the evidence first.
+MARGIN_CHECKS = {f"rerankers: {rule}" for rule in (RerankRule.SEGMENTS, RerankRule.MARGIN)}
+
+
+@dataclass(frozen=True)
+class MarginPool:
+    """The questions with at least some margin; a row of table 6."""
+
+    at_least: float | None
+    """None for all."""
+    positions: tuple[int, int, int]
+    """Number of questions by the third with their evidence."""
+    share: float
+    """Share of all questions with a margin, in [0, 1]."""
+
+    @property
+    def questions(self) -> int:
+        """Number of questions."""
+        return sum(self.positions)
+
+
+@dataclass(frozen=True)
+class MarginRange:
+    """The audited questions with a margin in [low, high); a row of table 7."""
+
+    low: float | None
+    """None for the range below all thresholds."""
+    high: float | None
+    """None for the range above all thresholds."""
+    audited: int
+    """Questions that were audited completely."""
+    rates: Mapping[str, float]
+    """Rates as `summarize_audit` returns them."""
+
+
+def find_margin(question: Question) -> float | None:
+    """Return the margin of a question's segment; None if no rerankers compared segments."""
+    for verdict in question.verdicts:
+        if verdict.check in MARGIN_CHECKS:
+            return compute_margin(np.array(verdict.values["scores"], np.float64), 0)
+    return None
+
+
+def choose_audited(verified: StageResult, settings: VerifySettings, seed: int) -> list[Question]:
+    """Return the questions that the audit reads: those that are kept, and of each range of margins the discarded ones, too.
+
+    Args:
+        verified: What the checks kept and discarded.
+        settings: Thresholds of the ranges, and the number of questions of each.
+        seed: Any integer.
+    """
+    groups: defaultdict[int | None, list[Question]] = defaultdict(list)
+    kept = {question.id for question in verified.questions}
+    for question in list_checked(verified):
+        margin = find_margin(question)
+        if margin is not None:
+            groups[_find_range(margin, settings.margins)].append(question)
+        elif question.id in kept:
+            groups[None].append(question)
+    return [
+        question
+        for group in groups.values()
+        for question in sorted(group, key=lambda question: seeded_order(seed, AUDIT_CHECK, question.id))[
+            : settings.audit_sample
+        ]
+    ]
+
+
+def summarize_audit(questions: Sequence[Question]) -> dict[str, float]:
+    """Return TargetYes, DistractorNo and Exclusive of audited questions, in [0, 1] (Built-in or Learned, appendix B.3).
+
+    TargetYes is the share of questions that the segment with the evidence answers, DistractorNo the mean share of the other two
+    that do not, Exclusive the share of questions that only the first answers. Empty if no question was audited completely.
+    """
+    complete = np.array(_list_complete(questions), np.float64)
+    if not complete.size:
+        return {}
+    target, others = complete[:, 0], complete[:, 1:]
+    return {
+        "TargetYes": float(target.mean()),
+        "DistractorNo": float((1 - others).mean()),
+        "Exclusive": float((target * (1 - others).prod(axis=1)).mean()),
+    }
+
+
+def count_pools(questions: Sequence[Question], documents: Sequence[Document], margins: Sequence[float]) -> list[MarginPool]:
+    """Return the pool of all questions with a margin, and the pool at each threshold; none if no question has a margin."""
+    known = by_id(documents)
+    scored = [
+        (margin, find_third(question.evidence, len(known[question.document].text)))
+        for question in questions
+        if (margin := find_margin(question)) is not None
+    ]
+    pools = []
+    for threshold in (None, *margins) if scored else ():
+        counts = Counter(third for margin, third in scored if threshold is None or margin >= threshold)
+        pools.append(MarginPool(threshold, (counts[0], counts[1], counts[2]), counts.total() / len(scored)))
+    return pools
+
+
+def audit_ranges(questions: Sequence[Question], margins: Sequence[float]) -> list[MarginRange]:
+    """Return the rates of the audit in each range of margins; none if no audited question has a margin."""
+    groups: defaultdict[int, list[Question]] = defaultdict(list)
+    for question in questions:
+        margin = find_margin(question)
+        if margin is not None:
+            groups[_find_range(margin, margins)].append(question)
+    edges = (None, *margins, None)
+    ranges = [
+        MarginRange(edges[row], edges[row + 1], len(_list_complete(groups[row])), summarize_audit(groups[row]))
+        for row in range(len(edges) - 1)
+    ]
+    return ranges if any(row.audited for row in ranges) else []
+
+
+def list_checked(verified: StageResult) -> list[Question]:
+    """Return every question that Verify checked, kept or discarded."""
+    return [*verified.questions, *(row.question for row in verified.discarded if row.question is not None)]
+
+
+def _find_range(margin: float, margins: Sequence[float]) -> int:
+    """Return the number of thresholds that a margin reaches."""
+    return sum(margin >= threshold for threshold in margins)
+
+
+def _list_complete(questions: Sequence[Question]) -> list[list[bool]]:
+    """Return the answers about the three segments of each question that has them all."""
+    answers = [
+        verdict.values["answerable"] for question in questions for verdict in question.verdicts if verdict.check == AUDIT_CHECK
+    ]
+    return [row for row in answers if None not in row]

@@ -8,9 +8,10 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
+from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel
 
@@ -25,7 +26,6 @@ from posir_tasks.settings_file import load_settings
 from posir_tasks.tokens import estimate_tokens
 
 AnswerT = TypeVar("AnswerT", bound=BaseModel)
-AnswerC = TypeVar("AnswerC", bound=BaseModel, contravariant=True)
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -60,23 +60,8 @@ class Reply(Generic[AnswerT]):
     """The reason why there is no answer."""
 
 
-class Check(Protocol[AnswerC]):
-    """Checks an answer."""
-
-    def __call__(self, number: int, answer: AnswerC) -> None:
-        """Raise UnusableAnswerError if the answer to the `number`-th values cannot be used."""
-
-
 def accept_all(number: int, answer: BaseModel) -> None:
-    """Accept every answer."""
-
-
-class Values(Protocol):
-    """Values of a prompt's placeholders, once for each time it is asked."""
-
-    def __len__(self) -> int: ...
-
-    def __iter__(self) -> Iterator[Mapping[str, str]]: ...
+    """Accept every answer; other checks raise UnusableAnswerError for one to the `number`-th values that cannot be used."""
 
 
 @dataclass(frozen=True)
@@ -91,25 +76,6 @@ class BuiltValues(Generic[Item]):
 
     def __iter__(self) -> Iterator[Mapping[str, str]]:
         return map(self.build, self.items)
-
-
-class LanguageModel(Protocol):
-    """Answers prompts."""
-
-    @property
-    def name(self) -> str:
-        """The model, as its servers call it."""
-
-    def ask(
-        self, prompt: PromptTemplate[AnswerT], values: Values, description: str, check: Check[AnswerT] = accept_all
-    ) -> list[Reply[AnswerT]]:
-        """Return the reply to a prompt for each mapping of placeholders to values.
-
-        An answer that cannot be read, or fails the check, is asked for again.
-
-        Raises:
-            PosirError: No server answers, or the budget is spent.
-        """
 
 
 class BudgetError(PosirError):
@@ -159,26 +125,34 @@ class Budget:
             self._spent += compute_cost(self._prices, completion.input_tokens, completion.output_tokens)
 
 
-class LoggedLanguageModel:
-    """A language model behind endpoints, with the log of a build."""
+class LanguageModel:
+    """A language model behind endpoints, with a log of its answers."""
 
     def __init__(self, settings: LanguageModelSettings, log: CallLog) -> None:
-        self.name = settings.model
-        self._settings = settings
-        self._log = log
+        self.name, self._settings, self._log = settings.model, settings, log
         self._budget = Budget(settings.budget, settings.prices, log, settings.model)
         self._answered: set[str] = set()
         self._rejected, self._refusal = 0, ""
 
     def ask(
-        self, prompt: PromptTemplate[AnswerT], values: Values, description: str, check: Check[AnswerT] = accept_all
+        self,
+        prompt: PromptTemplate[AnswerT],
+        values: BuiltValues[Any] | Sequence[Mapping[str, str]],
+        description: str,
+        check: Callable[[int, AnswerT], None] = accept_all,
     ) -> list[Reply[AnswerT]]:
-        """Return the reply to a prompt for each mapping of placeholders to values; several are asked at a time."""
+        """Return the reply to a prompt for each mapping of placeholders to values; several are asked at a time.
+
+        An answer that cannot be read, or fails the check, is asked for again.
+
+        Raises:
+            PosirError: No server answers, or the budget is spent.
+        """
         stop = threading.Event()
         with track(description, len(values)) as advance:
 
             async def ask_all() -> list[Reply[AnswerT]]:
-                async with ChatClient(self._settings) as client:
+                async with aclosing(ChatClient(self._settings)) as client:
 
                     async def reply(numbered: tuple[int, Mapping[str, str]]) -> Reply[AnswerT]:
                         number, row_values = numbered
@@ -231,27 +205,21 @@ class LoggedLanguageModel:
 def open_language_model(reference: str, cache: str, attempts: int) -> LanguageModel:
     """Return a language model, `MODEL` or `MODEL@ADDRESS`, with the settings of `llm` in `posir build`.
 
-    Its answers are saved in posir's cache folder, and are not asked for again.
-
-    Args:
-        reference: The model.
-        cache: Subfolder of the cache folder for the answers.
-        attempts: Times that it is asked until its answer can be read.
+    Its answers are saved in a subfolder of posir's cache folder, `cache`, and are not asked for again. It is asked `attempts`
+    times until its answer can be read.
 
     Raises:
         PosirError: The reference is no model, or no address.
     """
     model, _, address = reference.partition("@http")
-    values: dict[str, object] = {"model": model, "attempts": attempts}
-    if address:
-        values["endpoints"] = [f"http{address}"]
+    endpoints = {"endpoints": [f"http{address}"]} if address else {}
     try:
-        settings = load_settings(LanguageModelSettings, None, values)
+        settings = load_settings(LanguageModelSettings, None, {"model": model, "attempts": attempts, **endpoints})
     except PosirError as error:
         raise PosirError(
             f"--llm {reference}: {error}. Write MODEL, or MODEL@ADDRESS such as name@http://localhost:8000/v1."
         ) from None
-    return LoggedLanguageModel(settings, CallLog(cache_folder() / cache / "calls.sqlite"))
+    return LanguageModel(settings, CallLog(cache_folder() / cache / "calls.sqlite"))
 
 
 async def map_in_flight(

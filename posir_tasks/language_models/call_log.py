@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from posir_tasks.errors import PosirError, check_schema
@@ -24,8 +24,6 @@ CREATE TABLE IF NOT EXISTS calls (
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS scores (key BLOB PRIMARY KEY, score REAL NOT NULL) WITHOUT ROWID;
 """
-#: Most values in one query; SQLite allows 999 in old versions.
-BATCH = 500
 
 
 @dataclass(frozen=True)
@@ -90,21 +88,11 @@ class CallLog:
 
     def add(self, key: str, model: str, prompt: str, completion: Completion) -> None:
         """Record the answer to a request."""
-        row = (
-            key,
-            model,
-            prompt,
-            completion.text,
-            completion.finish_reason,
-            completion.input_tokens,
-            completion.output_tokens,
-            completion.served,
-        )
         with self._lock, self._explain():
             self._database.execute(
                 "INSERT OR IGNORE INTO calls (key, model, prompt, text, finish_reason, input_tokens, output_tokens, served)"
                 " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                row,
+                (key, model, prompt, *astuple(completion)),
             )
 
     def usage(self) -> dict[tuple[str, str], Usage]:
@@ -118,27 +106,18 @@ class CallLog:
 
     def find_scores(self, keys: Sequence[bytes]) -> dict[bytes, float]:
         """Return the known scores by key."""
-        scores: dict[bytes, float] = {}
+        query = "SELECT score FROM scores WHERE key = ?"
         with self._lock, self._explain():
-            for start in range(0, len(keys), BATCH):
-                batch = keys[start : start + BATCH]
-                marks = ", ".join("?" * len(batch))
-                scores.update(self._database.execute(f"SELECT key, score FROM scores WHERE key IN ({marks})", batch))
-        return scores
+            found = {key: self._database.execute(query, (key,)).fetchone() for key in keys}
+        return {key: row[0] for key, row in found.items() if row}
 
     def add_scores(self, scores: Mapping[bytes, float]) -> None:
         """Record scores by key, all or none."""
-        self._write_many(scores.items())
-
-    def _write_many(self, rows: Iterable[tuple[bytes, float]]) -> None:
         with self._lock, self._explain():
             self._database.execute("BEGIN")
-            try:
-                self._database.executemany("INSERT OR REPLACE INTO scores VALUES (?, ?)", rows)
-            except BaseException:
-                self._database.execute("ROLLBACK")
-                raise
-            self._database.execute("COMMIT")
+            # At the end of the block it commits, after an error it rolls back.
+            with self._database:
+                self._database.executemany("INSERT OR REPLACE INTO scores VALUES (?, ?)", scores.items())
 
     def close(self) -> None:
         """Close the file."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any
 
 import openai
 
@@ -19,9 +19,6 @@ from posir_tasks.language_models.call_log import Completion
 from posir_tasks.language_models.settings import LanguageModelSettings, StructuredOutput
 from posir_tasks.models.connection import Connection
 from posir_tasks.tokens import estimate_tokens
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 #: Seconds for which a server that cannot be reached gets no request, if there is another.
 REST_SECONDS = 30.0
@@ -35,6 +32,7 @@ ADVICE = (
     "Check the settings of llm; some models accept no temperature (temperature: null) or no JSON schema (structured_output)."
 )
 
+#: Role and content of each message.
 #: Role and content of each message.
 Messages = tuple[tuple[str, str], ...]
 
@@ -96,13 +94,10 @@ class _Server:
 
 
 class ChatClient:
-    """Sends requests to the servers of a language model, from one event loop.
-
-    An asynchronous context manager, which closes the connections to the servers.
-    """
+    """Sends requests to the servers of a language model, from one event loop."""
 
     def __init__(self, settings: LanguageModelSettings) -> None:
-        addresses = settings.addresses()
+        addresses = [str(endpoint).rstrip("/") for endpoint in settings.endpoints]
         retries = settings.retries if len(addresses) == 1 else min(settings.retries, RETRIES_PER_SERVER)
         self._model = settings.model
         self._servers = []
@@ -110,12 +105,8 @@ class ChatClient:
             connection = Connection(address, key_variable=settings.key_variable, retries=retries, timeout=settings.timeout)
             self._servers.append(_Server(address, connection, connection.open_async_client()))
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def aclose(self) -> None:
+        """Close the connections to the servers."""
         await asyncio.gather(*(server.client.close() for server in self._servers))
 
     async def complete(self, request: ChatRequest) -> Completion:

@@ -80,10 +80,6 @@ class LanguageModelSettings(Section):
             raise ValueError("a budget needs prices")
         return self
 
-    def addresses(self) -> list[str]:
-        """Return the base addresses of the servers."""
-        return [str(endpoint).rstrip("/") for endpoint in self.endpoints]
-
 
 def compute_cost(prices: Prices, input_tokens: float, output_tokens: float) -> float:
     """Return what tokens cost, in the currency of the prices."""

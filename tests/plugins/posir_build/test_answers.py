@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from posir_build.answers import AskedQuestions, Citations, Relevance
-from posir_build.locate import EvidenceError, NumberedDocument, find_span
-from posir_build.matching import QuoteError
+from posir_build.ask import AskedQuestions
+from posir_build.locate import Citations, EvidenceError, NumberedDocument, QuoteError, find_span
 from posir_build.settings import LocateSettings
+from posir_build.verify import Relevance
 from posir_tasks.language_models.call_log import Completion
 from posir_tasks.language_models.prompt import UnusableAnswerError, parse_answer
 from posir_tasks.text.sentences import find_sentences

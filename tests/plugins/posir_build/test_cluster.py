@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from posir_build import cluster
-from posir_build.cluster import ClusterRecall, ClusterReranker, EmbedderRecall, LoggedReranker, Recalled, merge_recalled
+from posir_build.cluster import ClusterReranker, Recall, Reranker, merge_recalled
 from posir_run.ray_engine import RayEngine
 from posir_run.worker import Evaluator, Settings
 from posir_tasks.errors import PosirError
@@ -57,19 +57,19 @@ def model(tmp_path_factory):
 def test_scores_are_the_same_as_in_one_process(model, tmp_path, monkeypatch):
     monkeypatch.setattr("posir_build.cluster.BATCH", 10)
     settings = ModelReference(model)
-    here = LoggedReranker(ModelReranker(settings, "eng-Latn"), CallLog(tmp_path / "a.sqlite"))
-    there = LoggedReranker(ClusterReranker(settings, "eng-Latn", InProcess), CallLog(tmp_path / "b.sqlite"))
+    here = Reranker(ModelReranker(settings, "eng-Latn"), CallLog(tmp_path / "a.sqlite"))
+    there = Reranker(ClusterReranker(settings, "eng-Latn", InProcess), CallLog(tmp_path / "b.sqlite"))
     assert here.name == there.name
     np.testing.assert_array_equal(there.score(PAIRS), here.score(PAIRS))
     # All of them are saved, so nothing is started.
-    there = LoggedReranker(ClusterReranker(settings, "eng-Latn", lambda: 1 / 0), CallLog(tmp_path / "b.sqlite"))
+    there = Reranker(ClusterReranker(settings, "eng-Latn", lambda: 1 / 0), CallLog(tmp_path / "b.sqlite"))
     np.testing.assert_array_equal(there.score(PAIRS), here.score(PAIRS))
 
 
 def test_documents_are_the_same_as_in_one_process(model, monkeypatch):
     monkeypatch.setattr(cluster, "DOCUMENTS_PER_JOB", 2)
-    here = EmbedderRecall(ModelReference(model), "eng-Latn")
-    there = ClusterRecall(ModelReference(model), "eng-Latn", InProcess)
+    here = Recall(ModelReference(model), "eng-Latn")
+    there = Recall(ModelReference(model), "eng-Latn", InProcess)
     assert here.name == there.name
     result, expected = (value.find(DOCUMENTS, QUESTIONS, 3) for value in (there, here))
     assert result == expected
@@ -79,15 +79,15 @@ def test_documents_are_the_same_as_in_one_process(model, monkeypatch):
 def test_a_failed_job_ends_the_build(tmp_path):
     folder = str(write_tiny_model(tmp_path / "cross", "cross-encoder"))
     with pytest.raises(PosirError, match=r"documents 0: .*not an embedder"):
-        ClusterRecall(ModelReference(folder), "eng-Latn", InProcess).find(DOCUMENTS, QUESTIONS, 3)
+        Recall(ModelReference(folder), "eng-Latn", InProcess).find(DOCUMENTS, QUESTIONS, 3)
     unscaled = ClusterReranker(ModelReference(folder), "eng-Latn", InProcess)
     assert [number for number, _ in unscaled.score_batches([PAIRS[:3], PAIRS[3:5]])] == [0, 1]
 
 
 def test_equal_scores_are_in_the_order_of_the_corpus():
     parts = [
-        Recalled([["a", "b"]], np.array([[0.9, 0.5]], np.float32)),
-        Recalled([["c", "d"]], np.array([[0.9, 0.7]], np.float32)),
+        ([["a", "b"]], np.array([[0.9, 0.5]], np.float32)),
+        ([["c", "d"]], np.array([[0.9, 0.7]], np.float32)),
     ]
     assert merge_recalled(parts, 3) == [["a", "c", "d"]]
 
@@ -103,5 +103,5 @@ def test_a_real_cluster_has_the_same_scores_and_documents(model, monkeypatch):
     assert result.keys() == expected.keys()
     for number, scores in expected.items():
         np.testing.assert_allclose(result[number], scores, atol=1e-6)
-    recalled = ClusterRecall(ModelReference(model), "eng-Latn", start).find(DOCUMENTS, QUESTIONS, 3)
-    assert recalled == EmbedderRecall(ModelReference(model), "eng-Latn").find(DOCUMENTS, QUESTIONS, 3)
+    recalled = Recall(ModelReference(model), "eng-Latn", start).find(DOCUMENTS, QUESTIONS, 3)
+    assert recalled == Recall(ModelReference(model), "eng-Latn").find(DOCUMENTS, QUESTIONS, 3)

@@ -146,7 +146,7 @@ def run_ask(model: MutatedModel) -> Iterator[tuple[StageResult, int]]:
 
 
 def run_locate(model: MutatedModel) -> Iterator[tuple[StageResult, int]]:
-    result = locate_evidence([MILL], [replace(FIRE, span=None)], LocateSettings(), model, "eng-Latn")
+    result = locate_evidence(StageResult((MILL,), (replace(FIRE, span=None),)), LocateSettings(), model, "eng-Latn")
     for located in result.questions:
         assert TEXT[located.evidence.start : located.evidence.end].strip()
     reasons = ("the quote", "unusable answer: ", "no evidence", "no quote", "several passages", "the evidence is most")
@@ -170,13 +170,13 @@ class FullRecall:
 def run_false_negatives(model: MutatedModel) -> Iterator[tuple[StageResult, int]]:
     chosen = FalseNegativeSettings(embedder="e", rerankers=[{"model": "r"}])
     rerankers = [TableReranker(lambda *_: 1.0)]
-    result = remove_false_negatives([MILL, BARN], [FIRE], chosen, FullRecall(), rerankers, [model] * 3)
+    result = remove_false_negatives(StageResult((MILL, BARN), (FIRE,)), chosen, FullRecall(), rerankers, [model] * 3)
     yield result, len(result.questions) + len(result.discarded) - 1
 
 
 def run_translate(model: MutatedModel) -> Iterator[tuple[StageResult, int]]:
     translator = Translator(TranslateSettings(sentences=2), model, "eng-Latn", "deu-Latn", estimate_tokens)
-    result = translator.translate([MILL], [FIRE])
+    result = translator.translate(StageResult((MILL,), (FIRE,)))
     for translated in result.questions:
         (text,) = (other.text for other in result.documents)
         assert text[translated.evidence.start : translated.evidence.end].strip()

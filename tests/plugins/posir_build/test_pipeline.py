@@ -15,7 +15,6 @@ from posir_build.estimate import estimate_stages
 from posir_build.pipeline import (
     STAGE_NAMES,
     Tools,
-    load_results,
     locked,
     run_stages,
     settings_record,
@@ -71,7 +70,7 @@ def test_a_build_is_complete_resumed_and_valid(tmp_path):
         assert list(run_stages(tools, "ask")) == ["sample", "ask"]
         asked = sum(server.answered.values())
         results = run_stages(tools, STAGE_NAMES[-1])
-        written = write_results(tools, results)
+        written, *_ = write_results(tools, results)
         *_, accuracy = measure_stages(truth, results)
         assert accuracy.precision >= 0.97
         assert accuracy.recall >= 0.85
@@ -81,8 +80,8 @@ def test_a_build_is_complete_resumed_and_valid(tmp_path):
         # Everything is there: no stage runs again, no file changes.
         before = {file: (file.stat().st_mtime_ns, file.read_bytes()) for file in tmp_path.rglob("*.parquet")}
         again = Tools(build_settings(tmp_path, server, "balance.held_out=0.3", "verify.audit=true"))
-        assert load_results(again) == results == run_stages(again, STAGE_NAMES[-1])
-        assert write_results(again, results) == written
+        assert run_stages(again, None) == results == run_stages(again, STAGE_NAMES[-1])
+        assert write_results(again, results)[0] == written
         assert before == {file: (file.stat().st_mtime_ns, file.read_bytes()) for file in tmp_path.rglob("*.parquet")}
         # With a changed setting of Verify, nothing of Ask and Locate is asked again.
         changed = Tools(build_settings(tmp_path, server, "verify.relevance=none"))
@@ -132,7 +131,7 @@ def test_the_plan_bounds_what_a_build_takes(tmp_path):
             assert 0.5 * planned[stage].calls <= calls <= planned[stage].calls
         tokens = sum(stage.input_tokens for stage in planned.values())
         assert 0.6 * tokens <= server.input_tokens <= 1.1 * tokens
-        then = {stage.stage: stage for stage in estimate_stages(tools.settings, load_results(tools))}
+        then = {stage.stage: stage for stage in estimate_stages(tools.settings, run_stages(tools, None))}
         assert then["locate"].calls == used["locate"]
 
 
@@ -151,10 +150,10 @@ def test_the_judge_may_be_another_model_than_the_generator(tmp_path):
         assert [model.name for stage in ("false-negatives", "translate") for model in tools.models(stage)] == ["judge"] * 2
         # Where a model is served does not change a dataset; which model it is does.
         moved = [override.replace(judge.url, "http://other/v1") for override in overrides]
-        assert load_results(Tools(build_settings(tmp_path, server, *moved))) == results
+        assert run_stages(Tools(build_settings(tmp_path, server, *moved)), None) == results
         assert settings_record(build_settings(tmp_path, server, *moved)) == settings_record(tools.settings)
         renamed = [override.replace("model: judge", "model: third") for override in overrides[:2]]
-        assert list(load_results(Tools(build_settings(tmp_path, server, *renamed, overrides[3])))) == [
+        assert list(run_stages(Tools(build_settings(tmp_path, server, *renamed, overrides[3])), None)) == [
             "sample",
             "ask",
             "locate",
@@ -293,7 +292,7 @@ def test_translations_have_the_evidence_of_the_human_ones(squad_data, tmp_path, 
     with serve_language_model(Truth(documents), translate=lambda text: texts.get(" ".join(text.split()), text)) as server:
         tools = Tools(build_settings(tmp_path, server, f"translate.languages=[{TRANSLATIONS[code]}]"))
         results = run_stages(tools, STAGE_NAMES[-1])
-        written = write_results(tools, results)
+        written, *_ = write_results(tools, results)
         translated = translate_result(tools, results["balance"], TRANSLATIONS[code], PUBLIC)
     assert {folder.parent.name: number for folder, number in written.items()} == {
         "eng-Latn": len(results["balance"].questions),

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from posir_build.api import check_build, check_folders
 from posir_build.pipeline import locked, settings_record
-from posir_build.run import check_build, check_folders
 from posir_build.settings import BuildSettings
 from posir_tasks.errors import PosirError
 from posir_tasks.settings_file import load_settings

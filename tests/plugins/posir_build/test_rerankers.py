@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from mteb.types import PromptType
 
-from posir_build.cluster import BATCH, LoggedReranker, split_batches
+from posir_build.cluster import BATCH, Reranker, split_batches
 from posir_tasks.embeddings.context import EncodingContext, build_texts
 from posir_tasks.language_models.call_log import CallLog
 from posir_tasks.models.references import ModelReference
@@ -43,7 +43,7 @@ def encoded(monkeypatch):
 def test_each_text_is_encoded_once_over_all_batches(folders, encoded, monkeypatch, tmp_path):
     monkeypatch.setattr("posir_build.cluster.BATCH", 3)
     model = ModelReranker(ModelReference(str(folders["dense"])), "eng-Latn")
-    reranker = LoggedReranker(model, CallLog(tmp_path / "log.sqlite"))
+    reranker = Reranker(model, CallLog(tmp_path / "log.sqlite"))
     scores = reranker.score(PAIRS)
     assert set(encoded.values()) == {1}
     assert len(encoded) == len(QUESTIONS) + len(TEXTS)

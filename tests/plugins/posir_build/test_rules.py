@@ -4,7 +4,7 @@
 import numpy as np
 import pytest
 
-from posir_build import rules
+from posir_build import false_negatives, verify
 from posir_build.ask import split_chunks, tag_chunk
 from posir_build.translate import find_outliers
 from posir_tasks.models.rerankers import compute_margin
@@ -12,10 +12,10 @@ from posir_tasks.text.spans import Span
 
 
 def test_every_reranker_must_rank_the_segment_first_and_a_tie_fails():
-    assert rules.ranks_target_first(np.array([[0.9, 0.1, 0.2], [0.5, 0.4, 0.49]]), 0)
-    assert not rules.ranks_target_first(np.array([[0.9, 0.1, 0.2], [0.5, 0.4, 0.6]]), 0)
-    assert not rules.ranks_target_first(np.array([[0.9, 0.9, 0.2]]), 0)
-    assert rules.ranks_target_first(np.array([[0.1, 0.2, 0.9]]), 2)
+    assert verify.ranks_target_first(np.array([[0.9, 0.1, 0.2], [0.5, 0.4, 0.49]]), 0)
+    assert not verify.ranks_target_first(np.array([[0.9, 0.1, 0.2], [0.5, 0.4, 0.6]]), 0)
+    assert not verify.ranks_target_first(np.array([[0.9, 0.9, 0.2]]), 0)
+    assert verify.ranks_target_first(np.array([[0.1, 0.2, 0.9]]), 2)
 
 
 def test_the_margin_is_the_smallest_over_rerankers():
@@ -29,18 +29,18 @@ def test_the_counts_of_000_follow_from_the_rules():
     """PosQ, appendix A.2: of 39,183 graded questions 26,356 are kept; 854 suspects, 661 confirmed."""
     rng = np.random.default_rng(7)
     grades = rng.choice(5, (39_183, 3))
-    kept = np.array([rules.is_relevant(int(row[0]), row[1:].tolist(), 3, 1) for row in grades])
+    kept = np.array([verify.is_relevant(int(row[0]), row[1:].tolist(), 3, 1) for row in grades])
     expected = (grades[:, 0] >= 3) & (grades[:, 0] >= grades[:, 1] + 1) & (grades[:, 0] >= grades[:, 2] + 1)
     assert np.array_equal(kept, expected)
     # Made scores with as many suspects and confirmed ones as published.
     scores = np.full((26_356, 3), 0.2)
     scores[:854, :2] = 0.5
-    suspects = [rules.is_suspect(row, 0.5, 2) for row in scores]
+    suspects = [false_negatives.is_suspect(row, 0.5, 2) for row in scores]
     judged = np.zeros((854, 3), int)
     judged[:661, 1:] = 3
     judged[661:, 0] = 4
     assert sum(suspects) == 854
-    assert sum(rules.is_confirmed(row.tolist(), 3, 2) for row in judged) == 661
+    assert sum(false_negatives.is_confirmed(row.tolist(), 3, 2) for row in judged) == 661
 
 
 @pytest.mark.parametrize(
@@ -48,22 +48,22 @@ def test_the_counts_of_000_follow_from_the_rules():
     [(3, [2, 2], True), (3, [3, 0], False), (2, [0, 0], False), (4, [3, 3], True), (4, [4, 0], False), (3, [2], True)],
 )
 def test_relevance_of_000_and_003(target, others, passed):
-    assert rules.is_relevant(target, others, level=3, gap=1) is passed
+    assert verify.is_relevant(target, others, level=3, gap=1) is passed
 
 
 def test_the_span_is_needed_under_every_reranker():
-    assert rules.needs_span(np.array([0.9, 0.5]), np.array([0.8, 0.4]))
-    assert not rules.needs_span(np.array([0.9, 0.5]), np.array([0.8, 0.5]))
+    assert verify.needs_span(np.array([0.9, 0.5]), np.array([0.8, 0.4]))
+    assert not verify.needs_span(np.array([0.9, 0.5]), np.array([0.8, 0.5]))
 
 
 def test_any_reranker_makes_a_false_negative_of_003():
-    assert rules.scores_above_positive(np.array([0.1, 0.6]), np.array([0.5, 0.5]))
-    assert not rules.scores_above_positive(np.array([0.5, 0.5]), np.array([0.5, 0.5]))
+    assert false_negatives.scores_above_positive(np.array([0.1, 0.6]), np.array([0.5, 0.5]))
+    assert not false_negatives.scores_above_positive(np.array([0.5, 0.5]), np.array([0.5, 0.5]))
 
 
 def test_fewer_judges_than_votes_must_agree():
-    assert rules.is_suspect(np.array([0.5]), 0.5, 2)
-    assert not rules.is_confirmed([4, -1], 3, 3)
+    assert false_negatives.is_suspect(np.array([0.5]), 0.5, 2)
+    assert not false_negatives.is_confirmed([4, -1], 3, 3)
 
 
 def follow_algorithm_1(z: int, m: int, n: int) -> str:

@@ -23,7 +23,7 @@ def test_minimal_settings_have_the_papers_lengths(tmp_path):
     assert [bucket.share for bucket in settings.sample.buckets()] == [3, 3, 3, 3, 2, 2, 2, 2]
     assert [(bucket.minimum, bucket.maximum) for bucket in settings.sample.buckets()][::7] == [(1, 256), (1793, 2048)]
     assert str(settings.work_folder) == "harbour-build"
-    assert settings.llm.addresses() == ["https://api.openai.com/v1"]
+    assert list(map(str, settings.llm.endpoints)) == ["https://api.openai.com/v1"]
 
 
 def test_overrides_take_precedence_and_need_no_file(tmp_path):

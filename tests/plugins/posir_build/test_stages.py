@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posir_build.ask import AskRequest, ask_questions, load_personas, offer_personas
-from posir_build.audit import audit_ranges, count_pools, list_checked, summarize_audit
-from posir_build.balance import CELLS, BalanceCell, balance_questions, find_needed_questions
+from posir_build.balance import CELLS, balance_questions, find_needed_questions
 from posir_build.estimate import estimate_stages
 from posir_build.false_negatives import remove_false_negatives
 from posir_build.locate import locate_evidence
@@ -30,7 +29,7 @@ from posir_build.settings import (
 )
 from posir_build.stage_report import build_margin_tables, describe_audit, describe_lost_documents
 from posir_build.translate import Translator, remove_prefix
-from posir_build.verify import Verifier
+from posir_build.verify import Verifier, audit_ranges, count_pools, list_checked, summarize_audit
 from posir_tasks.errors import DataError, PosirError
 from posir_tasks.sources.formats.passages import SkippedText
 from posir_tasks.text.spans import Span
@@ -59,7 +58,7 @@ def texts(*rows):
 
 def sample(rows, seed=1, **fields):
     options = SampleSettings.model_validate({"lengths": "any"} | fields)
-    return sample_documents(rows, options, language="eng-Latn", seed=seed, count_tokens=estimate_tokens)
+    return sample_documents(rows, options, "eng-Latn", seed, estimate_tokens)
 
 
 def test_sample_discards_empty_foreign_and_near_duplicate_texts():
@@ -206,7 +205,7 @@ def test_ids_that_repeat_across_files_are_made_unique_and_said(tmp_path):
         "1": "One.", "2": "Two.", "b.jsonl:1": "Three.", "3": "Four.", "c.jsonl:1": "Five.",
     }  # fmt: skip
     chosen = SampleSettings(lengths="any", near_duplicate=None, check_language=False)
-    result = sample_documents(texts, chosen, language="eng-Latn", seed=0, count_tokens=len)
+    result = sample_documents(texts, chosen, "eng-Latn", 0, len)
     assert len(result.documents) == 5
     assert any("b.jsonl:1" in note and note.startswith("2 ") for note in result.notes)
 
@@ -368,7 +367,7 @@ def cite(first, last, quote):
 def test_locate_keeps_one_certain_span(evidence, expected):
     asked = question(MILL, "When did the mill burn down?")
     model = ScriptedModel(lambda *_: json.dumps({"evidence": evidence}))
-    result = locate_evidence([MILL], [asked], LocateSettings(), model, "eng-Latn")
+    result = locate_evidence(StageResult((MILL,), (asked,)), LocateSettings(), model, "eng-Latn")
     if result.questions:
         (kept,) = result.questions
         assert MILL.text[kept.evidence.start : kept.evidence.end] == expected
@@ -510,7 +509,9 @@ BEES = question(ADA, "Who kept bees on the roof?", "Ada kept bees")
 def remove(rule, rerankers, write=lambda *_: "", order=1):
     options = FalseNegativeSettings(embedder="e", rerankers=[{"model": "r"}], rule=rule)
     documents, questions = [MILL, ADA, BURNT][::order], [FIRE, BEES][::order]
-    return remove_false_negatives(documents, questions, options, FullRecall(), rerankers, [ScriptedModel(write)] * 3)
+    return remove_false_negatives(
+        StageResult(documents, questions), options, FullRecall(), rerankers, [ScriptedModel(write)] * 3
+    )
 
 
 def score(asked, text):
@@ -555,9 +556,9 @@ def many(count):
 
 
 def test_cells_are_limited_and_short_ones_named():
-    result = balance_questions([MILL], many(30), BalanceSettings(per_cell=8), 1, 60)
+    result = balance_questions(StageResult((MILL,), many(30)), BalanceSettings(per_cell=8), 1, 60)
     counts = CELLS["posir"].count([MILL], result.questions)
-    assert (counts[BalanceCell(0, 0)], counts[BalanceCell(0, 1)] + counts[BalanceCell(0, 2)]) == (8, 8)
+    assert (counts[(0, 0)], counts[(0, 1)] + counts[(0, 2)]) == (8, 8)
     assert result.reasons() == {"its cell is full": 14}
     assert result.notes[0].startswith("16 questions are too few: a PSI of 0.2 is significant")
     assert "Q4: over 1,536 tokens, end: 0 of 5 questions" in result.notes
@@ -573,14 +574,14 @@ def test_every_cell_has_as_many_questions_as_the_smallest_of_five_character_bins
         for third in range(3)
         for row in range(2 if (about.id, third) == ("4000", 1) else number)
     ]
-    result = balance_questions(documents, asked, BalanceSettings(cells="five", per_cell="smallest"), 1, None)
+    result = balance_questions(StageResult(documents, asked), BalanceSettings(cells="five", per_cell="smallest"), 1, None)
     bins = {"400": 0, "512": 0, "513": 1, "1500": 2, "4000": 3, "8000": 4}
     counts = Counter((bins[question.document], question.text[0]) for question in result.questions)
     assert counts == {(row, third): 2 for row in range(5) for third in "012"}
     assert result.reasons() == {"its cell is full": len(asked) - 30}
     # A bin without a question at the end cannot be balanced.
     short = [question for question in asked if (question.document, question.text[0]) != ("4000", "2")]
-    result = balance_questions(documents, short, BalanceSettings(cells="five", per_cell="smallest"), 1, None)
+    result = balance_questions(StageResult(documents, short), BalanceSettings(cells="five", per_cell="smallest"), 1, None)
     assert Counter(bins[question.document] for question in result.questions) == {0: 18, 1: 18, 2: 18, 4: 18}
     assert result.reasons()["its lengths have no question at some position"] == 9
 
@@ -588,13 +589,13 @@ def test_every_cell_has_as_many_questions_as_the_smallest_of_five_character_bins
 def test_parts_are_split_by_document():
     documents = [replace(MILL, id=f"d{row}") for row in range(40)]
     questions = [replace(item, document=about.id, id=f"{about.id}-{item.id}") for about in documents for item in many(5)]
-    result = balance_questions(documents, questions, BalanceSettings(held_out=0.25), 1, None)
+    result = balance_questions(StageResult(documents, questions), BalanceSettings(held_out=0.25), 1, None)
     parts = {(question.document, question.verdicts[-1].values["part"]) for question in result.questions}
     assert len(parts) == 40
     assert sum(part == "held-out" for _, part in parts) == 10
     assert result.notes == ()
     # Questions that are held out show nothing in the public part.
-    first, *_ = balance_questions(documents, questions, BalanceSettings(held_out=0.25), 1, 160).notes
+    first, *_ = balance_questions(StageResult(documents, questions), BalanceSettings(held_out=0.25), 1, 160).notes
     assert first.startswith("150 public questions are too few")
 
 
@@ -627,7 +628,7 @@ def translate(change=lambda rows: rows, question_text=GERMAN[FIRE.text], documen
     translator = Translator(
         TranslateSettings(sentences=3), ScriptedModel(write), "eng-Latn", "deu-Latn", estimate_tokens, judge
     )
-    return translator.translate(list(documents), [FIRE])
+    return translator.translate(StageResult(tuple(documents), (FIRE,)))
 
 
 def test_a_span_is_carried_over_by_sentences():

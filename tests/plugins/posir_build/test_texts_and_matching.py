@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posir_build.matching import QuoteError, find_quote, number_sentences, remove_span, split_thirds
+from posir_build.locate import QuoteError, find_quote, number_sentences, remove_span, split_thirds
 from posir_tasks.interventions import find_part
 from posir_tasks.language_codes import two_letter_code
 from posir_tasks.text.language_detection import detect_other_language

@@ -12,9 +12,9 @@ import time
 import openai
 import pytest
 
-from posir_build.answers import Answerability
+from posir_build.verify import Answerability
 from posir_tasks.errors import PosirError
-from posir_tasks.language_models.asking import BudgetError, LoggedLanguageModel, map_in_flight, run_in_thread
+from posir_tasks.language_models.asking import BudgetError, LanguageModel, map_in_flight, run_in_thread
 from posir_tasks.language_models.call_log import CallLog
 from posir_tasks.language_models.chat_client import INVALID_ANSWERS, read_completion
 from posir_tasks.language_models.prompt import load_prompt
@@ -48,7 +48,7 @@ def server():
 def connect(tmp_path, *servers, **settings):
     addresses = [server if isinstance(server, str) else server.url for server in servers]
     log = CallLog(tmp_path / "calls.sqlite")
-    return LoggedLanguageModel(LanguageModelSettings(model="human", endpoints=addresses, **settings), log)
+    return LanguageModel(LanguageModelSettings(model="human", endpoints=addresses, **settings), log)
 
 
 def ask(model, values=ASKED):

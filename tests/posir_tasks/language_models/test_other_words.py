@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from posir_inspect.questions import Wording, ask_questions, build_question_task, measure_word_baseline
 from posir_probe.controls import order_blind
 from posir_tasks.errors import PosirError
-from posir_tasks.language_models.asking import LoggedLanguageModel
+from posir_tasks.language_models.asking import LanguageModel
 from posir_tasks.language_models.call_log import CallLog
 from posir_tasks.language_models.other_words import (
     EmbedderWriter,
@@ -155,7 +155,7 @@ def test_a_language_model_is_asked_twice_at_most_and_paid_once(tmp_path: Path, d
         settings = LanguageModelSettings(model="human", endpoints=[server.url], attempts=2)
         for _ in range(2):
             log = CallLog(tmp_path / "calls.sqlite")
-            questions = LanguageModelWriter(LoggedLanguageModel(settings, log), frozenset()).write(requests)
+            questions = LanguageModelWriter(LanguageModel(settings, log), frozenset()).write(requests)
             log.close()
         assert sum(server.answered.values()) == calls * len(requests)
     if disobedience:
