@@ -111,7 +111,7 @@ def _ask_hub(name: str, revision: str) -> Identity:
     try:
         info = HfApi(library_name="posir").model_info(repository, revision=revision, timeout=TIMEOUT)
     except GatedRepoError:
-        return Identity(meta={"open_weights": False, "reference": f"{constants.ENDPOINT}/{repository}"})
+        return Identity(unchecked="is gated, so its name and revision cannot be looked up without access")
     except RevisionNotFoundError:
         return Identity(f"exists on the Hub, but not in the revision {sanitized(revision)}")
     except (RepositoryNotFoundError, HFValidationError):

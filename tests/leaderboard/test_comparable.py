@@ -58,6 +58,18 @@ def test_local_results_are_ranked_and_published_ones_are_not_ranked_among_them()
     assert [row.other_data for row in own_view([published, hub]).rows] == ["", ""]
 
 
+def test_published_results_have_an_average_beside_own_ones_of_one_task():
+    """A task of one's own local data is no reason to hide the average of published results over all tasks."""
+    tasks = ("PosIR-English", "PosIR-German")
+    group = Group("PosIR", "Language", "", tuple(TaskChoice(task, task, averaged=True) for task in tasks))
+    published = [replace(on_data(0, "", "", published=True), task=task) for task in tasks]
+    own = [on_data(1, "d1", "local-1"), replace(on_data(1, "d2", "local-2"), task="PosIR-German")]
+    rows = build_average_view(group, mark_records([*published, own[0]], None)).rows
+    assert [(row.comparable, row.partial) for row in rows] == [(True, ""), (False, "1 of 2 tasks")]
+    rows = build_average_view(group, mark_records([*published, *own], None)).rows
+    assert [row.other_data for row in rows] == ["the papers' data", ""]
+
+
 def test_a_matrix_has_results_on_the_same_data_only():
     records = [on_data(0, "d1"), on_data(1, "d1"), on_data(2, "d2", "e" * 40)]
     records = mark_records(records, None)

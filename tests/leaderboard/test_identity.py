@@ -10,7 +10,7 @@ from posir_leaderboard.board.build import REPRODUCED, build_site
 from posir_leaderboard.board.comparable import compute_pin, write_pins
 from posir_leaderboard.identity import identify_models
 from tests.support.guessing import write_guesses
-from tests.support.hub import Store, serve_all
+from tests.support.hub import Failure, Store, serve_all
 
 COMMIT, OTHER = "a" * 40, "b" * 40
 
@@ -58,6 +58,33 @@ def test_what_is_registered_needs_no_network_and_an_answer_of_the_hub_is_cached(
     assert identify(tmp_path, meta.name, meta.revision).meta["n_parameters"] == meta.n_parameters
     assert "HF_HUB_OFFLINE" in identify(tmp_path, "honest/two", COMMIT).unchecked
     assert len(hub.requests) == asked
+
+
+@pytest.mark.usefixtures("hub")
+def test_another_spelling_removes_no_result_that_the_hub_knows(tmp_path, monkeypatch):
+    """Not even while the Hub does not answer; of one's own results, mteb's registry knows the spelling."""
+    task = mteb.get_task("PosIR-Mini")
+    write_guesses(tmp_path / "both", [task], name="honest/one", revision=COMMIT)
+    write_pins(tmp_path / "both", {"PosIR-Mini": compute_pin("PosIR-Mini")})
+    assert build_site(tmp_path / "both", tmp_path / "site", tmp_path / "cache").results == 1
+    write_guesses(tmp_path / "both", [task], name="Honest/ONE", revision=COMMIT)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    built = build_site(tmp_path / "both", tmp_path / "site", tmp_path / "cache")
+    assert (built.results, len(built.problems)) == (1, 1)
+    assert "Honest__ONE" in built.problems[0].file
+    for names, kept in ((("mteb/baseline-bm25s", "MTEB/Baseline-BM25s"), 1), (("my/model", "My/Model"), 0)):
+        own = tmp_path / names[0].replace("/", "-")
+        for name in names:
+            write_guesses(own, [task], name=name, revision=COMMIT)
+        built = build_site(own, tmp_path / "site", tmp_path / "cache")
+        assert (built.results, len(built.problems)) == (kept, 2 - kept)
+
+
+def test_a_gated_model_is_not_taken_without_a_word(hub, tmp_path):
+    hub.failures.append(Failure("revision", 403, {"X-Error-Code": "GatedRepo"}, times=9))
+    identity = identify(tmp_path, "honest/one", OTHER)
+    assert "gated" in identity.unchecked
+    assert identity.meta == {}
 
 
 @pytest.mark.usefixtures("hub")

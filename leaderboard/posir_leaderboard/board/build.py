@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -29,11 +29,12 @@ from posir_leaderboard.entries import (
     origin_problems,
     read_entry,
 )
-from posir_leaderboard.identity import identify_models
+from posir_leaderboard.identity import Identity, identify_models
 from posir_tasks.digests import digest, digest_file
 from posir_tasks.display.progress import progress
 from posir_tasks.errors import PosirError
 from posir_tasks.files import atomic_write
+from posir_tasks.host.private_names import MODEL_REGISTRY
 from posir_tasks.plugin_api.manager import loaded_plugins
 from posir_tasks.results import META_FILE
 
@@ -144,7 +145,8 @@ def score_results(
 ) -> tuple[list[BoardRecord], list[EntryProblem], int]:
     """Return the records of result files, a problem for each unusable file, and the number of newly scored files.
 
-    If several files claim a model and task, all of them are excluded, since it is unknown which one is correct.
+    If several files claim a model and task, the one that stays is spelled as mteb's registry or the Hub spells its model;
+    if that is none or several, all are excluded, since it is unknown which one is correct.
 
     Args:
         files: Result files.
@@ -167,20 +169,40 @@ def score_results(
             cache.save(path, outcome)
     records = {file: record for file in files if (record := outcomes.get(file))}
     scored = sum(file in records for file in uncached)
-    if identities:
-        models = {file: (record.model.name, record.model.revision) for file, record in records.items()}
-        known = identify_models(models.values(), identities)
-        for file, model in models.items():
-            if known[model].problem:
-                problems.append(EntryProblem(str(file), f"{model[0]} {known[model].problem}", field="name"))
-                del records[file]
-    for same in find_duplicates({file: (record.model.id, record.task) for file, record in records.items()}):
-        for file in same:
-            other = same[1] if file == same[0] else same[0]
-            message = f"is of the same model and task as {other}; both are excluded until one is removed"
-            problems.append(EntryProblem(str(file), message))
+    models = {file: (record.model.name, record.model.revision) for file, record in records.items()}
+    known = identify_models(models.values(), identities) if identities else {}
+    for file, model in models.items():
+        if model in known and known[model].problem:
+            problems.append(EntryProblem(str(file), f"{model[0]} {known[model].problem}", field="name"))
             del records[file]
+    for same in find_duplicates({file: (record.model.id, record.task) for file, record in records.items()}):
+        right = [file for file in same if is_known(models[file], known)]
+        for problem in exclude_duplicates(same, right):
+            problems.append(problem)
+            del records[Path(problem.file)]
     return list(records.values()), problems, scored
+
+
+def is_known(model: tuple[str, str], identities: Mapping[tuple[str, str], Identity]) -> bool:
+    """Return whether mteb's registry or the Hub has a model in this spelling."""
+    return bool(model in identities and identities[model].meta) or model[0] in MODEL_REGISTRY.resolve()
+
+
+def exclude_duplicates(same: Sequence[Path], right: Sequence[Path]) -> Iterator[EntryProblem]:
+    """Yield a problem for each file that is excluded of those of one model and task.
+
+    Args:
+        same: The files, whose models' names differ in case alone, if at all.
+        right: Those of a name that is spelled as mteb's registry or the Hub has it; if there is one, it stays.
+    """
+    for file in same:
+        if len(right) == 1 and file not in right:
+            message = f"is of the same model and task as {right[0]}, whose name is spelled as it is known"
+            yield EntryProblem(str(file), message, field="name")
+        elif len(right) != 1:
+            other = same[1] if file == same[0] else same[0]
+            message = f"is of the same model and task as {other} (case does not count); both are excluded until one is removed"
+            yield EntryProblem(str(file), message)
 
 
 def score_files(files: Sequence[Path], submitted: bool) -> Iterator[BoardRecord | EntryProblem | None]:

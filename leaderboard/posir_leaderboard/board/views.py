@@ -245,6 +245,9 @@ def build_average_view(group: Group, records: Sequence[BoardRecord]) -> View:
         if record.task in group.averaged_tasks:
             by_model.setdefault(record.model.id, []).append(record)
     rows = [_average_row(group, of_model) for of_model in by_model.values()]
+    if not any(row.scored and row.comparable and not row.model.published for row in rows):
+        # Nothing of one's own has an average that published ones could be mistaken for comparable with.
+        rows = [replace(row, other_data="") if row.model.published else row for row in rows]
     return View(group.name, tuple(rows), group.independent)
 
 
