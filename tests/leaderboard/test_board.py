@@ -13,6 +13,7 @@ from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 
+import mteb
 import numpy as np
 import pytest
 from hypothesis import given
@@ -23,6 +24,7 @@ from posir_compare.comparison import Metric, compare
 from posir_leaderboard.board import build as building
 from posir_leaderboard.board import records as recording
 from posir_leaderboard.board.build import JSON
+from posir_leaderboard.board.comparable import compute_pin, write_pins
 from posir_leaderboard.board.folder import create_server, push_site, write_site
 from posir_leaderboard.board.groups import Group, TaskChoice, builtin_groups
 from posir_leaderboard.board.models import BM25, UNKNOWN, BoardModel, read_model
@@ -58,7 +60,8 @@ from posir_tasks.scores import RESERVED, Better, ScoreInfo, Unit
 from tests.support.board import GROUPS, NO_LIBRARIES, contents, fake_model, fake_record, hostile_names, length_columns
 from tests.support.commands import run
 from tests.support.comparison import pair_runs
-from tests.support.hub import serve
+from tests.support.guessing import write_guesses
+from tests.support.hub import Folder, Store, serve_all
 from tests.support.results import write_result
 
 DOMAINS = ("sports", "game", "mining")
@@ -690,24 +693,28 @@ def test_a_folder_without_a_site_is_neither_served_nor_pushed(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_command_makes_the_same_of_a_dataset_repository_in_another_process(built, results, tmp_path):
-    arguments = ("leaderboard", "build", "--output", str(tmp_path / "site"), "--results")
-    with serve("org/results", results, "b" * 40) as hub:
+def test_the_command_makes_the_same_of_a_dataset_repository_and_of_a_copy_with_its_pins(tmp_path):
+    results, commit = tmp_path / "results", "a" * 40
+    write_guesses(results, [mteb.get_task("PosIR-Mini")], name="org/guessing", revision=commit)
+    write_pins(results, {"PosIR-Mini": compute_pin("PosIR-Mini")})
+    arguments = ("leaderboard", "build", "--results")
+    with serve_all(Folder("org/results", results, "b" * 40), Store("org/guessing", kind="models", commits=[commit])) as hub:
         environment = {
             "HF_ENDPOINT": hub.url,
             "HF_HUB_OFFLINE": "0",
             "HF_HOME": str(tmp_path / "hf"),
             "POSIR_CACHE": str(tmp_path),
         }
-        missing = run("posir", *arguments, "org/nothing", **environment)
+        missing = run("posir", *arguments, "org/nothing", "--output", str(tmp_path / "site"), **environment)
         assert not (tmp_path / "site").exists()
-        done = run("posir", *arguments, "org/results", **environment)
+        done = run("posir", *arguments, "org/results", "--output", str(tmp_path / "site"), "--strict", **environment)
+        copy = run("posir", *arguments, str(results), "--output", str(tmp_path / "copy"), "--strict", **environment)
     assert missing.returncode == 1
     assert "no such folder" in missing.stderr
     assert "Traceback" not in missing.stderr
-    assert done.returncode == 0, done.stderr
-    assert "3 results, 3 of them newly scored" in done.stdout
-    made, expected = files_of(tmp_path / "site"), files_of(built[0])
+    assert (done.returncode, copy.returncode) == (0, 0), done.stderr
+    assert "1 result, 1 of them newly scored" in done.stdout
+    made, expected = files_of(tmp_path / "site"), files_of(tmp_path / "copy")
     assert b"--repo org/results" in made["index.html"]
     made["index.html"] = made["index.html"].replace(b"--repo org/results", b"--repo ORG/RESULTS")
     assert made == expected

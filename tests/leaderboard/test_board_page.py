@@ -315,7 +315,7 @@ def test_headers_have_titles_and_tooltips_of_the_declarations_and_another_packag
             title, tooltip = page.page.eval_on_selector(
                 f"th.{css}", "one => [one.querySelector('.dt-column-title').textContent, one.title]"
             )
-            assert title == declared[key].title
+            assert title == declared[key].title.removesuffix(" (as published)")
             assert tooltip.startswith(declared[key].description)
         rows = json.loads(download(page, "#json"))
         assert [(row["share_at_1"], row["share_at_1_high"]) for row in rows] == [(0.3, 1), (0.2, 1), (0.1, 1)]
@@ -747,7 +747,7 @@ def test_the_null_of_psi_is_from_its_mean_to_its_95th_percentile_everywhere(visi
     place = view["psi"].index(min(score for score in view["psi"] if score is not None))
     expected = f"{view['psi_null'][place]:.3f} to {view['psi_null_high'][place]:.3f}"
     page.page.click("#table .expand >> nth=0")
-    assert f"PSI under the null, of the observed one\n{expected}" in page.page.inner_text("#table .detail")
+    assert f"PSI by chance, of the observed one\n{expected}" in page.page.inner_text("#table .detail")
     page.page.fill("#search", page.names()[0])
     page.page.click("#tab-chart")
     page.page.locator("#panel-chart g.mark-symbol.role-mark path").hover(force=True)
