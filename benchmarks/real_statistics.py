@@ -27,7 +27,7 @@ from posir_tasks.scores import ResultValues
 
 HEADINGS = (
     "data", "model", "nDCG@10", "start to end", "not read", "read minus not read", "bias within what is read", "state", "PSI",
-    "as published", "by chance", "p",
+    "as published", "by chance", "any effect (p)",
 )  # fmt: skip
 DEALS = 40
 

@@ -34,12 +34,13 @@ ResultSource: TypeAlias = str | Path | Sequence[SubsetResult]
 
 BRIEF = (
     "Difference: model minus baseline; nDCG@10 and start to end (first minus last third of the document) x 100. Change: "
-    "better, worse or equivalent within the margin, as the interval says."
+    "better, worse or equivalent within the margin, as the interval says; of start to end it cannot be said, too, where it is "
+    "open which is nearer to 0. Intervals of scores: 95 %."
 )
 NOTE = (
     "Difference: model minus baseline. nDCG@10 x 100; start to end: first minus last third of the document, x 100, better "
-    "nearer to 0; PSI: posterior median, better lower. Intervals of scores are at 95 %. The change follows from the interval "
-    "of the difference alone: equivalent if it lies within the margin, better or worse if 0 is outside, else it cannot be said."
+    "nearer to 0; PSI: posterior median, better lower. The change follows from the interval of the difference: equivalent if "
+    "it lies within the margin, better or worse if 0 is outside, else it cannot be said."
 )
 
 

@@ -204,8 +204,9 @@ def _describe(score: str, rows: Sequence[ProbeCorrelation]) -> str:
     some = {probe: count for probe, count in predicted.items() if count < total[probe]}
     place = f"all {tasks} tasks" if tasks > 1 else rows[0].task
     count = str(len(everywhere)) if everywhere else "none"
+    verb = "are" if len(everywhere) > 1 else "is"
     named = f": {', '.join(everywhere)}" if everywhere else ""
-    sentences = [f"Of {pluralize(len(total), 'probe')}, {count} {_verb(everywhere)} {score} on {place}{named}."]
+    sentences = [f"Of {pluralize(len(total), 'probe')}, {count} {verb} shown to predict {score} on {place}{named}."]
     if some:
         sentences.append(f"On some: {_list_shares(some, total)}.")
     if opposite:
@@ -218,10 +219,6 @@ def _describe(score: str, rows: Sequence[ProbeCorrelation]) -> str:
 
 def _list_shares(counts: Mapping[str, int], total: Mapping[str, int]) -> str:
     return ", ".join(f"{probe} ({count} of {total[probe]})" for probe, count in counts.items())
-
-
-def _verb(probes: Sequence[str]) -> str:
-    return "predict" if len(probes) > 1 else "predicts"
 
 
 def build_table(rows: Sequence[ProbeCorrelation]) -> Table:

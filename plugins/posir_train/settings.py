@@ -144,7 +144,7 @@ class Select(StrEnum):
     """The checkpoint that becomes the model."""
 
     BALANCED = "balanced"
-    """The one with the lowest PSI of those whose nDCG@10 is not significantly below the base model's."""
+    """The one with the lowest PSI of those whose nDCG@10 is not below the base model's by an interval without 0."""
     NDCG = "ndcg"
     """The one with the highest nDCG@10."""
     LAST = "last"
