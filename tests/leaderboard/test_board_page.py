@@ -658,7 +658,7 @@ def test_it_works_from_the_keyboard_alone(visit, address):
     page.page.focus("#table .expand >> nth=0")
     keyboard.press("Enter")
     details = page.page.inner_text("#table tr .detail")
-    assert all(part in details for part in ("PSI by chance", "p (uncorrected)", "21,000"))
+    assert all(part in details for part in ("PSI by chance", "Any effect (p)", "21,000"))
     page.page.focus("#table td.select input >> nth=2")
     keyboard.press("Space")
     assert len(page.state()["models"].split(",")) == 1

@@ -25,6 +25,7 @@ from posir_inspect.inspection import ChunkComparison, Fading, GroupDecision, Mod
 from posir_inspect.questions import Wording
 from posir_inspect.splitting import ChunkAdvice
 from posir_inspect.window import Claim, UnreadShare, WindowReading
+from posir_leaderboard.board.records import BoardRow, row_columns
 from posir_report.api import Results, read_results
 from posir_report.cells import build_curve_cells
 from posir_report.charts import draw_curves, draw_models, draw_psi_against_ndcg
@@ -279,6 +280,25 @@ def test_pictures_are_titled_by_the_state(results, decisions):
     compared = [read_drawn(draw_models(results.summaries[:2])), read_drawn(draw_psi_against_ndcg(results.summaries))]
     assert all(label_state(decisions[summary.model]) in compared[0] for summary in results.summaries[:2])
     assert all(label_state(decision) in compared[1] for decision in decisions.values())
+
+
+def test_a_row_of_the_board_has_the_state_and_its_tooltip_the_answer(results, decisions):
+    rows = [BoardRow.of_report(row) for row in results.rows if row.length == ALL]
+    columns = json.loads(json.dumps(row_columns(rows)))
+    for place, row in enumerate(rows):
+        decision = decisions[row.model]
+        cells = {name: values[place] for name, values in columns.items()}
+        assert (cells["states"], cells["state_label"]) == ([decision.state], label_state(decision))
+        assert (cells["state"], cells["reason"], cells["documents_needed"]) == (
+            decision.state,
+            decision.reason,
+            decision.documents_needed,
+        )
+        assert cells["parts"] == dict(iterate_answer(decision))
+        assert cells["answer"] == f"{describe_start_to_end(decision)} {describe_decision(decision)}"
+        interval = decision.interval(decision.start_to_end)
+        shown = [cells["start_to_end"], cells["start_to_end_low"], cells["start_to_end_high"]]
+        assert shown == pytest.approx([decision.start_to_end.value, *interval], abs=1e-6)
 
 
 def test_lengths_are_one_family_at_a_level_that_is_said(folder, results):
