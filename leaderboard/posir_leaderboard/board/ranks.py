@@ -14,7 +14,6 @@ from posir_significance.correction import Hypothesis, correct_p_values
 from posir_significance.decision import DEFAULT_MARGINS, MetricChange, decide_change
 from posir_significance.intervals import ALPHA, LEVEL, student_difference
 from posir_significance.observations import Observations
-from posir_significance.position_effect import FEWEST_DOCUMENTS
 from posir_tasks.document_ranks import DocumentRanks
 
 Range = tuple[int, int]
@@ -106,7 +105,7 @@ class PairedDifferences:
         freedom = float(self.freedom[row, column])
         difference = student_difference(float(self.values[row, column]), float(self.errors[row, column]), freedom)
         clusters = int(freedom) + 1
-        return decide_change(difference, DEFAULT_MARGINS.ndcg_at_10, clusters, 1, LEVEL, few=clusters < FEWEST_DOCUMENTS)
+        return decide_change(difference, DEFAULT_MARGINS.ndcg_at_10, clusters, 1, LEVEL)
 
     def before(self) -> Mask:
         """Return whether the row's model is better than the column's, by a test that is Holm-corrected over all pairs."""
