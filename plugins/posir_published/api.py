@@ -67,7 +67,7 @@ class PublishedResults(Presentable):
     def explanation(self) -> tuple[str, ...]:
         """Return what every column means, and where it is from."""
         if self._scores:
-            bounded = any(row.psi_null_mean_at_most is not None for row in self._scores)
+            bounded = any(row.psi_chance_mean_at_most is not None for row in self._scores)
             return (ROWS_NOTE, *([POSQ_NOTE] * bounded))
         return (CURVES_NOTE, BINS_NOTE) if self._curves else ()
 

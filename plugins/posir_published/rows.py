@@ -78,9 +78,9 @@ class PublishedRow:
     """Mean in [0, 1]. For PosQ, where the paper prints only buckets, their mean weighted by queries."""
     psi_as_published: float
     """PSI as published, in [0, 1]; of the published buckets where the paper prints none (`FineWeb-PosQ-Raw`)."""
-    psi_null_mean_at_most: float | None
-    """Upper bound of the mean PSI under the null, in [0, 1]; None where the queries of each bin are not published."""
-    psi_null_p95_at_most: float | None
+    psi_chance_mean_at_most: float | None
+    """Upper bound of the mean PSI by chance, in [0, 1]; None where the queries of each bin are not published."""
+    psi_chance_p95_at_most: float | None
     """Upper bound of the 95th percentile, in [0, 1]."""
     source: str
     notable_bias: bool | None = None
@@ -202,8 +202,8 @@ def _row(model: str, task: str, length: str, ndcg_at_10: float, observed: float,
         queries_exact=queries is not None and queries.exact,
         ndcg_at_10=ndcg_at_10,
         psi_as_published=observed,
-        psi_null_mean_at_most=bound.mean if bound else None,
-        psi_null_p95_at_most=bound.p95 if bound else None,
+        psi_chance_mean_at_most=bound.mean if bound else None,
+        psi_chance_p95_at_most=bound.p95 if bound else None,
         source=source,
     )
 
@@ -336,7 +336,7 @@ class NullBound:
 
 
 def bound_null_psi(score: float, queries: Sequence[int]) -> NullBound:
-    """Return upper bounds of PSI under the null for a given mean score and numbers of queries.
+    """Return upper bounds of PSI by chance for a given mean score and numbers of queries.
 
     The variance of the score over queries is not published. For a given mean in [0, 1] it is largest if every query scores 0
     or 1, so buckets of such queries are simulated with binomial distributions. Scores of 0 and 1 dominate all others of the

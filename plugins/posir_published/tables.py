@@ -30,7 +30,7 @@ CURVES_BRIEF = (
 )
 ROWS_NOTE = (
     "nDCG@10 x 100 and PSI = 1 - worst / best position bin, as published. The papers give no intervals and no counts per "
-    "model; the queries are those of the datasets. PSI under the null cannot be computed from that, but bounded from above "
+    "model; the queries are those of the datasets. PSI by chance cannot be computed from that, but bounded from above "
     "where the number of queries of each position bucket is known (PosQ): at most the mean and the 95th percentile shown "
     "here. A published PSI below that bound may be chance. In PosIR's 20 bins chance alone gives about 0.07 with 42,000 "
     "queries and 0.14 with 10,000 at an nDCG@10 near 50, and 0.01 and 0.03 near 94; a length bucket has fewer queries than all "
@@ -70,7 +70,7 @@ MMTEB_NOTE = (
 def rows_table(rows: Sequence[PublishedRow]) -> Table:
     """Return a table with a line per model, task and length."""
     return _build_table(
-        ("Model", "Length", "Queries", "nDCG@10", "PSI", "PSI under the null at most", NOTABLE_BIAS.title),
+        ("Model", "Length", "Queries", "nDCG@10", "PSI", "PSI by chance at most", NOTABLE_BIAS.title),
         (
             (
                 row.task,
@@ -194,9 +194,9 @@ def _format_queries(row: PublishedRow | PublishedBin) -> str:
 
 
 def _format_bound(row: PublishedRow) -> str:
-    if row.psi_null_mean_at_most is None:
+    if row.psi_chance_mean_at_most is None:
         return MISSING
-    return f"{format_psi(row.psi_null_mean_at_most)} to {format_psi(row.psi_null_p95_at_most)}"
+    return f"{format_psi(row.psi_chance_mean_at_most)} to {format_psi(row.psi_chance_p95_at_most)}"
 
 
 def describe_scores(rows: Sequence[PublishedRow]) -> Iterator[str]:

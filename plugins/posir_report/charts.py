@@ -39,7 +39,7 @@ from posir_tasks.display.charts.layers import (
     name_lines,
     null_band,
     percent_tooltips,
-    psi_null_range,
+    psi_chance_range,
     window_shade,
     with_percentages,
 )
@@ -56,7 +56,7 @@ MAX_INTERVALS = 4
 FEW_NOTE = f" Hollow points: fewer than {FEW} queries."
 #: Fields that each axis of PSI against nDCG@10 must cover, and its margin in tenths.
 NDCG_FIELDS = ("ndcg_at_10", "ndcg_at_10_low", "ndcg_at_10_high")
-PSI_FIELDS = ("psi_shown", "psi_high", "psi_null_high")
+PSI_FIELDS = ("psi_shown", "psi_high", "psi_chance_high")
 MARGIN = 0.2
 #: Height of a name as a share of a panel's, and the share of its width that a name may take.
 LINE, HALF = 0.08, 0.5
@@ -266,7 +266,7 @@ def _draw_window_ends(windows: Sequence[Mapping[str, Any]]) -> list[alt.Chart]:
 def draw_psi_against_ndcg(summaries: Sequence[TaskSummary]) -> alt.VConcatChart:
     """Return PSI, which must be defined, against nDCG@10: a panel per task, a point per model.
 
-    A point is the estimate of the true PSI with its interval; where there is none, the observed PSI with PSI under the null.
+    A point is the estimate of the true PSI with its interval; where there is none, the observed PSI with PSI by chance.
     """
     names = model_labels(summaries)
     labels, panels = list(dict.fromkeys(names)), task_titles(summaries)
@@ -281,7 +281,7 @@ def draw_psi_against_ndcg(summaries: Sequence[TaskSummary]) -> alt.VConcatChart:
             "panel": panels[row.task],
         }
         # Chance adds to the observed PSI only, so an estimate has nothing to do with its null distribution.
-        | ({"psi_null": None, "psi_null_low": None, "psi_null_high": None} if row.psi else {})
+        | ({"psi_chance": None, "psi_chance_low": None, "psi_chance_high": None} if row.psi else {})
         for name, row in zip(names, rows, strict=True)
     ]
     x_scale, y_scale = cover_tenths(values, NDCG_FIELDS), cover_tenths(values, PSI_FIELDS, start=0)
@@ -292,8 +292,8 @@ def draw_psi_against_ndcg(summaries: Sequence[TaskSummary]) -> alt.VConcatChart:
         x=alt.X("ndcg_at_10:Q", title=SCORE, scale=x_scale, axis=PERCENT), y=alt.Y("psi_shown:Q", title="PSI", scale=y_scale)
     )
     layers = _draw_points(base, labels, x_scale, y_scale, named=named)
-    if any(value.get("psi_null_high") is not None for value in values):
-        layers.insert(0, psi_null_range(base.transform_filter("isValid(datum.psi_null_high)"), NULL))
+    if any(value.get("psi_chance_high") is not None for value in values):
+        layers.insert(0, psi_chance_range(base.transform_filter("isValid(datum.psi_chance_high)"), NULL))
     chart = facet_panels(layers, panels.values(), 370 if len(panels) > 1 else 760, 300)
     seen = " ".join(
         f"{row.task}, {name}: nDCG@10 {format_percent(row.ndcg_at_10.value if row.ndcg_at_10 else None)}, PSI "
@@ -338,7 +338,7 @@ def explain_points(values: Sequence[Mapping[str, Any]]) -> str:
     estimated = any(value.get("psi") is not None for value in values)
     observed = any(value.get("psi") is None for value in values)
     intervals = any(value.get(f"{name}_low") is not None for value in values for name in ("ndcg_at_10", "psi"))
-    null = any(value.get("psi_null_high") is not None for value in values)
+    null = any(value.get("psi_chance_high") is not None for value in values)
     return " ".join(
         [
             "Further right: better retrieval. Further down: less dependent on the position of the evidence.",

@@ -196,4 +196,4 @@ def _answer_lines(row: ReportRow) -> list[tuple[str, str, str]]:
 
 def _psi_lines(row: ReportRow) -> tuple[str, str, str]:
     estimate = format_score(Unit.INDEX, row.psi) if row.psi else ""
-    return format_psi(row.psi_as_published), estimate, format_score(Unit.INDEX, row.psi_null)
+    return format_psi(row.psi_as_published), estimate, format_score(Unit.INDEX, row.psi_chance)

@@ -26,7 +26,7 @@ from posir_tasks.scores import ALL, ScoreValue
 def merge_published(rows: Sequence[ReportRow]) -> list[ReportRow]:
     """Return rows together with the published rows of the same tasks and lengths, by descending nDCG@10 within each task.
 
-    A published row is marked as such. It has no interval and no p-value, as the papers give none; its PSI under the null is
+    A published row is marked as such. It has no interval and no p-value, as the papers give none; its PSI by chance is
     the bound that `posir published` shows, if there is one.
 
     Raises:
@@ -109,12 +109,12 @@ def row_from_published(published: PublishedRow) -> ReportRow:
     """
     average = "ndcg_at_10" if published.length == ALL else "ndcg_at_10_as_published"
     curve = find_curve(published.task, published.model, published.length)
-    mean, p95 = published.psi_null_mean_at_most, published.psi_null_p95_at_most
+    mean, p95 = published.psi_chance_mean_at_most, published.psi_chance_p95_at_most
     scores: dict[str, ScoreValue] = {
         "queries": published.queries,
         average: Estimate(published.ndcg_at_10),
         "psi_as_published": published.psi_as_published,
-        "psi_null": None if mean is None or p95 is None else Estimate(mean, (0.0, p95)),
+        "psi_chance": None if mean is None or p95 is None else Estimate(mean, (0.0, p95)),
         START_TO_END_UNWEIGHTED.key: curve.start_to_end_unweighted if curve else None,
         NOTABLE_BIAS.key: describe_notable(published.notable_bias),
     }

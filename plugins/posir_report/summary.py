@@ -194,9 +194,9 @@ class ScoredRow:
         return self.get("psi_as_published", float)
 
     @property
-    def psi_null(self) -> Estimate | None:
-        """PSI under the null hypothesis that position has no effect."""
-        return self.estimate("psi_null")
+    def psi_chance(self) -> Estimate | None:
+        """PSI as published that chance alone gives."""
+        return self.estimate("psi_chance")
 
     @property
     def best_psi(self) -> float | None:

@@ -308,7 +308,7 @@ SCORES = (
         compute=_of_analysis(lambda analysis: analysis.psi),
     ),
     Score(
-        "psi_null",
+        "psi_chance",
         "PSI by chance",
         "PSI as published that chance alone gives: its mean and the central 90 %. No document is held fixed in either.",
         unit=Unit.INDEX,

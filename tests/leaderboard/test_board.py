@@ -129,7 +129,7 @@ def test_a_view_has_the_numbers_of_the_report(built, results):
             "psi",
             "psi_low",
             "psi_high",
-            "psi_null_high",
+            "psi_chance_high",
         ):
             ranked = "ndcg_at_10" if row["length"] == "all" else "ndcg_at_10_as_published"
             reported_value = row[ranked if name == "score" else name]

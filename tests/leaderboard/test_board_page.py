@@ -76,7 +76,7 @@ def folder(tmp_path_factory) -> Path:
 
 
 def as_published(record):
-    rows = tuple(row.with_scores(psi=None, p_value=None, psi_null=None) for row in record.rows)
+    rows = tuple(row.with_scores(psi=None, p_value=None, psi_chance=None) for row in record.rows)
     return replace(record, model=replace(record.model, published=True), rows=rows)
 
 
@@ -745,7 +745,7 @@ def test_the_null_of_psi_is_from_its_mean_to_its_95th_percentile_everywhere(visi
     view = length_columns(data, data["board"]["groups"][0]["views"][0]["file"], "Q4")
     page = visit().go(f"{address}#sort=psi")
     place = view["psi"].index(min(score for score in view["psi"] if score is not None))
-    expected = f"{view['psi_null'][place]:.3f} to {view['psi_null_high'][place]:.3f}"
+    expected = f"{view['psi_chance'][place]:.3f} to {view['psi_chance_high'][place]:.3f}"
     page.page.click("#table .expand >> nth=0")
     assert f"PSI by chance, of the observed one\n{expected}" in page.page.inner_text("#table .detail")
     page.page.fill("#search", page.names()[0])
@@ -755,10 +755,10 @@ def test_the_null_of_psi_is_from_its_mean_to_its_95th_percentile_everywhere(visi
     expect(page.page.locator(".vg-tooltip")).not_to_contain_text("null"), "an estimate has no null"
     specifications = data["charts"]
     for name, (low, high) in {"scatter": ("y", "y2"), "subsets_psi": ("x", "x2")}.items():
-        bars = [mark["encode"]["update"] for mark in specifications[name]["marks"] if "psi_null" in json.dumps(mark)]
+        bars = [mark["encode"]["update"] for mark in specifications[name]["marks"] if "psi_chance" in json.dumps(mark)]
         assert [(bar[low]["field"], bar[high]["field"]) for bar in bars] in (
-            [("psi_null", "psi_null_high")],
-            [("psi_null_high", "psi_null")],
+            [("psi_chance", "psi_chance_high")],
+            [("psi_chance_high", "psi_chance")],
         )
 
 

@@ -72,7 +72,7 @@ def fake_row(model: str, task: str, length: str, bins: np.ndarray) -> BoardRow:
             "psi_as_published": psi,
             "start_to_end": Estimate(difference, (difference - 2 * error, difference + 2 * error)),
             "psi": Estimate(psi, (0.0 if psi < floor else psi - floor, psi)),
-            "psi_null": Estimate(floor * 0.7, (floor * 0.4, floor)),
+            "psi_chance": Estimate(floor * 0.7, (floor * 0.4, floor)),
             "p_value": 0.4 if psi < floor else 0.0005,
             "not_read": 0.25,
             "state": state.value,

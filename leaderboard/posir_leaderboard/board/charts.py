@@ -20,7 +20,7 @@ from posir_tasks.display.charts.layers import (
     heat_color,
     interval_rule,
     null_band,
-    psi_null_range,
+    psi_chance_range,
 )
 from posir_tasks.display.charts.theme import SHAPES
 
@@ -123,7 +123,7 @@ def draw_scatter() -> LayeredChart:
         color=alt.ExprRef("ink"),
     )
     return alt.layer(
-        psi_null_range(marked.transform_filter("isValid(datum.psi_null_high)"), NULL_COLOR),
+        psi_chance_range(marked.transform_filter("isValid(datum.psi_chance_high)"), NULL_COLOR),
         front.encode(order="score:Q"),
         interval_rule(marked, "score", "x", color),
         interval_rule(marked, "psi", "y", color),
@@ -187,7 +187,7 @@ def draw_subsets(field: str) -> LayeredChart:
         scale=RANGE,
         axis=PERCENT if percent else alt.Axis(tickCount=5),
     )
-    null = base.mark_rule(strokeWidth=5, color=NULL_COLOR).encode(x="psi_null:Q", x2="psi_null_high:Q")
+    null = base.mark_rule(strokeWidth=5, color=NULL_COLOR).encode(x="psi_chance:Q", x2="psi_chance_high:Q")
     return alt.layer(
         *([] if percent else [null]),
         interval_rule(base, field, "x", color_by_place()),

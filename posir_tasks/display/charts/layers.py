@@ -208,9 +208,9 @@ def heat_color(scale: alt.Scale) -> alt.Color:
     return alt.Color("ndcg_at_10:Q", title=SCORE, scale=scale, legend=legend)
 
 
-def psi_null_range(base: alt.Chart, shade: Shade) -> alt.Chart:
-    """Return PSI under the null in a chart of PSI: a bar from its mean to its high end."""
-    bar: alt.Chart = base.mark_bar(width=10, color=shade).encode(y="psi_null:Q", y2="psi_null_high:Q")
+def psi_chance_range(base: alt.Chart, shade: Shade) -> alt.Chart:
+    """Return PSI by chance in a chart of PSI: a bar from its mean to its high end."""
+    bar: alt.Chart = base.mark_bar(width=10, color=shade).encode(y="psi_chance:Q", y2="psi_chance_high:Q")
     return bar
 
 
@@ -255,7 +255,7 @@ def number_tooltips(titles: Mapping[str, str]) -> list[alt.Tooltip]:
 
 
 def model_tooltips() -> list[alt.Tooltip]:
-    """Return tooltips of a row of a model: queries, nDCG@10, start to end and PSI, with intervals and PSI under the null."""
+    """Return tooltips of a row of a model: queries, nDCG@10, start to end and PSI, with intervals and PSI by chance."""
     ndcg, start_to_end, psi = (
         {
             estimate: title,
@@ -268,7 +268,7 @@ def model_tooltips() -> list[alt.Tooltip]:
             ("psi", "psi", "PSI"),
         )
     )
-    null = {"psi_null": "PSI under the null, mean", "psi_null_high": "PSI under the null, 95th percentile"}
+    null = {"psi_chance": "PSI by chance, mean", "psi_chance_high": "PSI by chance, 95th percentile"}
     return [QUERIES, *percent_tooltips(ndcg | start_to_end), *number_tooltips(psi | null)]
 
 

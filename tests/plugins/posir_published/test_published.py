@@ -332,13 +332,13 @@ def test_null_psi_of_scores_of_0_and_1_reaches_the_bound():
 
 
 def test_null_psi_is_bounded_only_where_queries_per_bucket_are_known():
-    bounded = {name for name in published_tasks() for row in published_rows(name) if row.psi_null_mean_at_most is not None}
+    bounded = {name for name in published_tasks() for row in published_rows(name) if row.psi_chance_mean_at_most is not None}
     assert bounded == set(BUCKET_QUERIES)
 
 
 def test_bias_is_significant_on_the_full_datasets_and_hardly_on_the_samples():
     rows = {
-        task: [row.psi_as_published > row.psi_null_p95_at_most + 0.002 for row in published_rows(task)]
+        task: [row.psi_as_published > row.psi_chance_p95_at_most + 0.002 for row in published_rows(task)]
         for task in published_tasks()
         if task in BUCKET_QUERIES
     }

@@ -220,7 +220,7 @@ def test_psi_figure_has_no_panel_of_one_point_and_no_axis_past_100(summaries):
 def test_psi_figure_shows_every_model_and_task(raw, summaries):
     data = data_of(draw_psi_against_ndcg(summaries))
     expected = pd.DataFrame([build_rows(summary)[0].columns() for summary in summaries])
-    null = ["psi_null", "psi_null_low", "psi_null_high"]
+    null = ["psi_chance", "psi_chance_low", "psi_chance_high"]
     pd.testing.assert_frame_equal(data[expected.columns].drop(columns=null), expected.drop(columns=null), check_dtype=False)
     # The null distribution is that of the observed PSI, not of the estimates that are shown.
     assert data.psi.notna().all()

@@ -198,7 +198,7 @@ def columns_of(text, *names):
 
 def test_csv_of_lengths_parses_back_to_the_same_rows(summary):
     rows = build_rows(summary)
-    numbers = ["queries", "ndcg_at_10", "ndcg_at_10_low", "psi_as_published", "psi_high", "psi_null", "p_value"]
+    numbers = ["queries", "ndcg_at_10", "ndcg_at_10_low", "psi_as_published", "psi_high", "psi_chance", "p_value"]
     records = [row.columns() for row in rows]
     assert columns_of(to_csv(records), *numbers) == [[record.get(name) for record in records] for name in numbers]
     assert [line.split(",")[3] for line in to_csv(records).splitlines()] == ["length", "all", *LENGTHS]

@@ -17,7 +17,7 @@ from tests.support.scores import score_groups
 from tests.support.simulation import build_profile, draw_counts
 
 #: Scores of the test and of what follows from it.
-TESTED = ("psi", "psi_interval", "psi_null", "psi_null_interval", "p_value", "detectable_start_to_end", "detectable_psi")
+TESTED = ("psi", "psi_interval", "psi_chance", "psi_chance_interval", "p_value", "detectable_start_to_end", "detectable_psi")
 #: Scores that queries alone give.
 COUNTS = {"queries": 0, "documents": 0, "informative_documents": 0}
 

@@ -160,12 +160,12 @@
       ["Domain", (row) => row.subset],
       ["Model", (row) => board.name(row.model)],
       ...["queries", "ndcg_at_10", "start_to_end", "psi", "psi_as_published"].map((key) => [board.title(key), (row) => board.valueText(row, key)]),
-      [board.title("psi_null"), (row) => board.nullRange(row) || board.DASH],
+      [board.title("psi_chance"), (row) => board.nullRange(row) || board.DASH],
       [board.title("state"), (row) => row.state_label],
     ];
     const charts = [
       ["subsets_ndcg", "nDCG@10 by domain", ends(rows, "ndcg_at_10_low", "ndcg_at_10", "ndcg_at_10_high")],
-      ["subsets_psi", "PSI by domain, with PSI by chance", { high: ends(rows, "psi", "psi_high", "psi_null_high").high }],
+      ["subsets_psi", "PSI by domain, with PSI by chance", { high: ends(rows, "psi", "psi_high", "psi_chance_high").high }],
     ].map(([name, caption, scale]) => {
       const { place, element } = board.figure(caption);
       figures.push({ place, name, rows, ...scale });

@@ -103,5 +103,5 @@
 
   const range = (low, high, format) => (known(low) && known(high) ? `${format(low)} to ${format(high)}` : "");
   board.scoreInterval = (row) => board.intervalText(row, "ndcg_at_10", "score");
-  board.nullRange = (row) => range(row.psi_null, row.psi_null_high, board.plain);
+  board.nullRange = (row) => range(row.psi_chance, row.psi_chance_high, board.plain);
 }

@@ -44,7 +44,7 @@
   const QUARTERS = ["q1", "q2", "q3", "q4"];
 
   /** Scores that have a place of their own in the table, or in a row's details. */
-  const PLACED = ["queries", "ndcg_at_10", "start_to_end", "psi", "psi_as_published", "psi_null"];
+  const PLACED = ["queries", "ndcg_at_10", "start_to_end", "psi", "psi_as_published", "psi_chance"];
 
   /** Return a column for each other declared score, such as those of other packages; one that no row fills is hidden. */
   const otherColumns = () =>
@@ -137,7 +137,7 @@
         ? null
         : [board.title("psi"), [board.valueText(row, "psi"), interval && `(${interval})`].filter(Boolean).join(" ")],
       [board.title("psi_as_published"), board.valueText(row, "psi_as_published")],
-      [`${board.title("psi_null")}, of the observed one`, board.nullRange(row) || (row.published ? "counts not published" : board.DASH)],
+      [`${board.title("psi_chance")}, of the observed one`, board.nullRange(row) || (row.published ? "counts not published" : board.DASH)],
       row.published ? null : [board.title("p_value"), board.valueText(row, "p_value")],
       [board.title("queries"), queriesText(row)],
       row.published ? ["Intervals", "widest possible for independent queries"] : null,

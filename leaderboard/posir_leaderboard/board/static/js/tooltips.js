@@ -24,7 +24,7 @@
     ["Bias", text("state_label")],
     [() => board.title("psi"), number("psi", plain)],
     ["95 % interval", (row) => board.intervalText(row, "psi")],
-    [() => board.title("psi_null"), board.nullRange],
+    [() => board.title("psi_chance"), board.nullRange],
     ["", (row) => (row.missing ? "no result" : null)],
   ];
 
