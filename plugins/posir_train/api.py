@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from posir_tasks.display.progress import track
 from posir_tasks.errors import PosirError
 from posir_tasks.settings_file import load_settings
-from posir_train.position_evaluator import PositionCurveCallback as PositionCurveCallback
-from posir_train.position_evaluator import PositionEvaluator as PositionEvaluator
+from posir_train.evaluation import PositionCurveCallback as PositionCurveCallback
+from posir_train.evaluation import PositionEvaluator as PositionEvaluator
 from posir_train.settings import RunFolder, TrainingSettings
 
 if TYPE_CHECKING:
-    from posir_train.before_after import TrainingReport
+    from posir_train.report import TrainingReport
 
 
 def run_training(settings: TrainingSettings, folder: RunFolder, *, resume: bool = False) -> TrainingReport:
@@ -33,18 +33,16 @@ def run_training(settings: TrainingSettings, folder: RunFolder, *, resume: bool 
         raise PosirError("`posir train` needs accelerate: pip install 'accelerate>=1.1'")
     with track("Loading libraries"):
         from posir_train import training
-        from posir_train.before_after import build_report, select_text_probes, write_report
         from posir_train.examples import read_examples
-        from posir_train.report import open_forgetting_check
+        from posir_train.report import build_report, open_forgetting_check, write_report
         from posir_train.settings import open_dataset
 
     forgetting_checks = [open_forgetting_check(name) for name in settings.guard]
-    probes = select_text_probes(settings.probes)
     with track("Reading the data"):
         examples = read_examples(open_dataset(settings.data))
     trained = training.train(settings, folder, examples, resume=resume)
     with track("Comparing with the base model"):
-        report = build_report(settings, folder, trained, forgetting_checks, probes)
+        report = build_report(settings, folder, trained, forgetting_checks)
     write_report(report, trained.model)
     return report
 

@@ -1,32 +1,48 @@
-"""Retrieval by position of the evidence, exactly as `mteb run` does it, with a model of sentence-transformers."""
+"""Retrieval by position, exactly as `mteb run` does it, in any trainer; `PositionEvaluator` and its callback."""
 
 from __future__ import annotations
 
+import io
+import logging
 import random
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import altair as alt
 import numpy as np
 from datasets import Dataset as Texts
 from mteb.models.sentence_transformer_wrapper import SentenceTransformerEncoderWrapper
 from mteb.timing import TimingStack
 from mteb.types import PromptType
+from numpy.typing import NDArray
+from sentence_transformers.base.evaluation import BaseEvaluator
+from transformers import TrainerCallback
 
+from posir_report.cells import is_sparse, pool_lengths
+from posir_report.charts import compare_curves
+from posir_report.summary import TaskSummary
+from posir_significance.analysis import analyze_group
 from posir_significance.intervals import estimate_difference
 from posir_significance.observations import Floats, Integers, Observations, subtract_observations
 from posir_tasks.cells import pool
+from posir_tasks.display.charts.figures import Figure
+from posir_tasks.display.charts.layers import build_positions, curve, null_band, with_percentages
+from posir_tasks.display.charts.theme import COLORS, NULL, add_frame, build_chart
+from posir_tasks.display.tables import format_csv
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.embeddings.context import EncodingContext
 from posir_tasks.embeddings.encoding import Vectors, unit_vectors
-from posir_tasks.errors import ScoreError
+from posir_tasks.errors import PosirError, ScoreError
 from posir_tasks.models.names import legible_name
-from posir_tasks.scores import ResultValues
+from posir_tasks.scores import ResultValues, flatten
 from posir_tasks.search.dispatch import SearchRequest, search_ranks
 from posir_tasks.search.input_window import find_read_evidence, select_relevant, select_texts
 from posir_tasks.sources.data import PositionData
-from posir_tasks.sources.opening import Dataset, Subset
+from posir_tasks.sources.opening import Dataset, Subset, open_data
 from posir_tasks.sources.repository import LOCAL
 from posir_tasks.tasks.base import PositionTask
 from posir_tasks.tasks.metadata import SPLIT, build_metadata
@@ -35,6 +51,10 @@ from posir_train.settings import Position
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
+    from torch.utils.tensorboard import SummaryWriter
+    from transformers import TrainerControl, TrainerState, TrainingArguments
+
+logger = logging.getLogger(__name__)
 
 #: Documents whose cosines with each other are measured.
 COSINE_SAMPLE = 100
@@ -169,3 +189,195 @@ def significant_loss(base: DocumentRanks, ranks: DocumentRanks) -> float | None:
     paired = subtract_observations(Observations.from_ranks(base), Observations.from_ranks(ranks))
     difference = estimate_difference(paired.gains, paired.clusters)
     return difference.value if difference and difference.high is not None and difference.high < 0 else None
+
+
+#: Size of the chart in pixels.
+WIDTH, HEIGHT = 480, 240
+
+
+def draw_before_after(measured: tuple[TaskSummary, TaskSummary], title: str, subject: str) -> Figure:
+    """Return nDCG@10 over position on held-out articles before and after training.
+
+    Args:
+        measured: The base model and the trained one.
+        title: The finding.
+        subject: What was trained.
+    """
+    chart, explanation, seen = compare_curves(measured, ("before", "after"))
+    source = f"Source: {measured[0].profile.queries:,} queries about held-out articles."
+    return Figure("before-after", None, None, add_frame(chart, title, subject, explanation, source, seen))
+
+
+def draw_picture(ranks: DocumentRanks) -> NDArray[np.uint8]:
+    """Return a picture of nDCG@10 over position at all lengths, shape (height, width, 3)."""
+    from PIL import Image
+
+    profile = ranks.profile
+    cells = pool_lengths(ranks, merged=is_sparse(profile.axes, profile.counts.sum(axis=(0, 2))))
+    positions = build_positions(profile.axes)
+    base = with_percentages(build_chart([cell.columns() for cell in cells]))
+    layers = [null_band(base, NULL, positions), *curve(base, positions, alt.ColorValue(COLORS[0]), "rule")]
+    picture = io.BytesIO()
+    alt.layer(*layers).properties(width=WIDTH, height=HEIGHT, background="white").save(picture, format="png")
+    return np.asarray(Image.open(picture).convert("RGB"))
+
+
+#: Name of the score that `posir train` compares checkpoints by, which sentence-transformers' trainer prefixes with `eval_`.
+CRITERION = "position_criterion"
+#: Scores with an interval, which has two keys of its own: `psi_low` and `psi_high`, for example.
+ESTIMATES = ("ndcg_at_10", "start_to_end", "psi")
+THIRDS = tuple(f"ndcg_at_10_{position.title}" for position in Position)
+#: Scores of which a higher value is not better.
+LOWER_IS_BETTER = ("start_to_end", "psi")
+#: Folder of the pictures in the trainer's output folder, beside those of its own logs.
+FOLDER = Path("runs") / "position"
+
+
+class PositionEvaluator(BaseEvaluator):
+    """Evaluate how well a model retrieves, and how much that depends on the position of the evidence.
+
+    For `SentenceTransformerTrainer(evaluator=...)`, or to be called with a model. The scores are those of `mteb run` on the
+    same data, in [0, 1]: every question is searched in the whole corpus; several subsets are pooled as in `posir report`. Keys
+    are `ndcg_at_10`, `start_to_end` (nDCG@10 of the first third of the document minus the last) and `psi`, each with its 95 %
+    interval (`_low`, `_high`), and `ndcg_at_10_begin`, `_middle` and `_end`; NaN where undefined. A name is put before them.
+    """
+
+    def __init__(
+        self,
+        data: str | Path | Dataset,
+        *,
+        primary_metric: str = "ndcg_at_10",
+        name: str = "",
+        batch_size: int = 32,
+        write_csv: bool = True,
+        baseline: DocumentRanks | None = None,
+    ) -> None:
+        """Read the data, which is kept in memory.
+
+        Args:
+            data: A task, or any file, folder or Hub dataset of questions with evidence.
+            primary_metric: Key of the score that checkpoints are chosen by, without the name.
+            name: Put before the keys, and into the name of the CSV file.
+            batch_size: Texts that are encoded at a time.
+            write_csv: Whether to append a row for each evaluation to a CSV file in the folder that the trainer gives.
+            baseline: Ranks of a model on the same data. The scores then have `position_criterion`, which is higher for a
+                model with less bias among those that keep the baseline's nDCG@10: 1 - PSI (the posterior median). If nDCG@10
+                is significantly below the baseline's, it is their difference minus 1, which is below 0.
+
+        Raises:
+            PosirError: There is no such data, or no such metric.
+            DataError: The data is invalid, or has no question with evidence.
+        """
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.dataset = data if isinstance(data, Dataset) else open_data(data).with_questions("PositionEvaluator")
+        self.name, self.batch_size, self.write_csv, self.baseline = name, batch_size, write_csv, baseline
+        self.csv_file = f"Position_evaluation{f'_{name}' if name else ''}_results.csv"
+        keys = [*(key for name in ESTIMATES for key in name_ends(name)), *THIRDS, *([CRITERION] if baseline else [])]
+        if primary_metric not in keys:
+            raise PosirError(f"primary_metric '{primary_metric}': no such score. Choose from {', '.join(keys)}.")
+        self.primary_metric = primary_metric
+        self.greater_is_better = not primary_metric.startswith(LOWER_IS_BETTER)
+        #: Ranks that evaluated models had, by step of the training; -1 outside of one.
+        self.ranks: dict[int, DocumentRanks] = {}
+        self._data = [(subset, subset.read()) for subset in self.dataset.subsets]
+
+    def __call__(self, model: Any, output_path: str | None = None, epoch: float = -1, steps: int = -1) -> dict[str, float]:
+        """Return the scores of a model by key.
+
+        Args:
+            model: A `SentenceTransformer`.
+            output_path: Folder of the CSV file; without one, none is written.
+            epoch: Epoch of the training, for the CSV file.
+            steps: Step of the training, by which `ranks` are kept.
+
+        Raises:
+            ScoreError: The model returns NaN.
+        """
+        self.ranks[steps] = self._rank(model)
+        scores = compute_scores(self.ranks[steps], self.baseline)
+        logger.info("Position evaluation on %s: %s", self.dataset.name, {key: round(scores[key], 4) for key in ESTIMATES})
+        if output_path is not None and self.write_csv:
+            self._append_row(Path(output_path), {"epoch": epoch, "steps": steps, **scores})
+        metrics: dict[str, float] = self.prefix_name_to_metrics(scores, self.name)
+        self.store_metrics_in_model_card_data(model, metrics, epoch, steps)  # type: ignore[arg-type]
+        return metrics
+
+    def _rank(self, model: SentenceTransformer) -> DocumentRanks:
+        wrapped, dataset = wrap_model(model), self.dataset
+        return pool(
+            DocumentRanks.from_ranks(
+                dataset.scheme,
+                data.evidence,
+                rank_documents(wrapped, build_request(dataset, subset, data, self.batch_size)),
+                subset=name_subset(subset),
+            )
+            for subset, data in self._data
+        )
+
+    def _append_row(self, folder: Path, row: Mapping[str, float]) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = folder / self.csv_file
+        headings, _, values = format_csv(row, [row.values()], "\n").partition("\n")
+        with file.open("a", encoding="utf-8", newline="") as opened:
+            opened.write(values if opened.tell() else f"{headings}\n{values}")
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """Return what a model card has of the settings."""
+        return {"data": self.dataset.name, "batch_size": self.batch_size}
+
+
+class PositionCurveCallback(TrainerCallback):
+    """Draws the curve of each evaluation: nDCG@10 over position, with 95 % intervals and the band of no position effect."""
+
+    def __init__(self, evaluator: PositionEvaluator, writer: SummaryWriter | None = None) -> None:
+        """Remember the evaluator of the trainer.
+
+        Args:
+            evaluator: The one that the trainer calls.
+            writer: By default TensorBoard's, in `runs/position` of the trainer's output folder.
+
+        Raises:
+            PosirError: TensorBoard is not installed.
+        """
+        if writer is None and find_spec("tensorboard") is None:
+            raise PosirError("PositionCurveCallback needs TensorBoard: pip install tensorboard")
+        self._evaluator, self._writer = evaluator, writer
+
+    def on_evaluate(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,  # noqa: ARG002
+        **_: Any,
+    ) -> None:
+        """Draw the curve of the evaluation that has just ended, if it was the evaluator's and on the first process."""
+        ranks = self._evaluator.ranks.get(state.global_step)
+        if ranks is None or not state.is_world_process_zero:
+            return
+        if self._writer is None:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._writer = SummaryWriter(str(Path(args.output_dir or "") / FOLDER))
+        tag = "/".join(filter(None, [self._evaluator.name, "ndcg_at_10_by_position"]))
+        self._writer.add_image(tag, draw_picture(ranks), state.global_step, dataformats="HWC")
+
+
+def name_ends(name: str) -> tuple[str, str, str]:
+    """Return the keys of an estimate and of the ends of its interval."""
+    return name, f"{name}_low", f"{name}_high"
+
+
+def compute_scores(ranks: DocumentRanks, baseline: DocumentRanks | None = None) -> dict[str, float]:
+    """Return the scores of `PositionEvaluator` by key, without a name; NaN where undefined."""
+    observations = Observations.from_ranks(ranks)
+    analysis = analyze_group(observations)
+    values: dict[str, Any] = {}
+    for name, estimate in zip(ESTIMATES, (analysis.ndcg, analysis.position.start_to_end, analysis.psi), strict=True):
+        values |= flatten(name, estimate) if estimate else dict.fromkeys(name_ends(name))
+    for key, position in zip(THIRDS, Position, strict=True):
+        gains = select_third(observations, position)[0]
+        values[key] = gains.mean() if len(gains) else None
+    if baseline:
+        lost = significant_loss(baseline, ranks)
+        values[CRITERION] = (1 - analysis.psi.value if analysis.psi else 0.0) if lost is None else lost - 1
+    return {key: float("nan") if value is None else float(value) for key, value in values.items()}

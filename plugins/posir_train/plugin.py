@@ -10,9 +10,9 @@ def posir_commands() -> list[Command]:
     return [
         Command(
             "compose",
-            "posir_train.compose_command:compose_command",
+            "posir_train.commands:compose_command",
             "Compose documents with the evidence at a chosen place.",
             DATA,
         ),
-        Command("train", "posir_train.train_command:train_command", "Train a model on evidence at chosen positions.", REMEDY),
+        Command("train", "posir_train.commands:train_command", "Train a model on evidence at chosen positions.", REMEDY),
     ]

@@ -226,13 +226,11 @@ class TrainingSettings(Section):
     uniform positions, else last."""
     guard: tuple[str, ...] = ()
     """Data of forgetting checks: tasks of mteb, or what `data` takes."""
-    probes: tuple[str, ...] = ()
-    """Probes of embeddings before and after; see `posir probe`."""
     trackers: tuple[str, ...] = ()
     """wandb, tensorboard and others, by transformers' names."""
 
     #: Settings that the trained model does not depend on.
-    INDEPENDENT: ClassVar = frozenset({"mini_batch_size", "guard", "probes", "trackers"})
+    INDEPENDENT: ClassVar = frozenset({"mini_batch_size", "guard", "trackers"})
 
     @model_validator(mode="before")
     @classmethod

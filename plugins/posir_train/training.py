@@ -37,11 +37,9 @@ from posir_tasks.models.folder import digest_folder, is_model_folder
 from posir_tasks.models.landmarks import LandmarkTransformer
 from posir_tasks.settings_file import dump_settings
 from posir_tasks.sources.opening import Dataset, open_data
-from posir_train.evaluation import Measurement, measure
+from posir_train.evaluation import CRITERION, Measurement, PositionEvaluator, measure
 from posir_train.examples import Examples, write_dataset
-from posir_train.model import ModelReader, load_base
-from posir_train.position_evaluator import CRITERION, PositionEvaluator
-from posir_train.preparation import PadsLoss, PreparedData, TrainingData, prepare_data
+from posir_train.preparation import ModelReader, PadsLoss, PreparedData, TrainingData, load_base, prepare_data
 from posir_train.sampler import BatchPlan, PositionBatchSampler
 from posir_train.settings import Objective, RunFolder, Select, TrainingSettings
 

@@ -57,9 +57,15 @@ from posir_tasks.read_part import UNKNOWN, KnownBy, ReadPart
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.scores import ALL
 from posir_tasks.tokens import CountedWith
-from posir_train.before_after import TrainingReport, write_report
 from posir_train.evaluation import Measurement
-from posir_train.report import TrainingComparison, describe_changes, summarize_measurement
+from posir_train.report import (
+    TrainingReport,
+    compare_measurements,
+    describe_changes,
+    list_not_read,
+    summarize_measurement,
+    write_report,
+)
 from tests.support.results import write_result
 
 ROOT = Path(__file__).parents[3]
@@ -380,15 +386,13 @@ def train(comparison: Comparison, results: Results, mirrored: Path) -> TrainingR
     row = comparison.rows[0]
     values = {summary.model: summary.values for summary in (*results.summaries, *read_results(mirrored).summaries)}
     before, after = (Measurement(values[model], 0.1) for model in (row.baseline, row.model))
-    trained = TrainingComparison(before, after, (row.baseline, "The trained model"))
     return TrainingReport(
         title="base, trained",
         settings={},
         folder=Path("model"),
         steps=1,
-        changes=tuple(trained.changes),
-        curves=(),
-        notes=tuple(trained.truncation),
+        changes=tuple(compare_measurements(before, after)),
+        notes=tuple(list_not_read(before, after, (row.baseline, "The trained model"))),
         commands=(),
         measured=(summarize_measurement("base", before), summarize_measurement("The trained model", after)),
     )

@@ -13,8 +13,7 @@ import posir
 from posir_tasks.errors import DataError, PosirError
 from posir_tasks.sources.opening import open_data
 from posir_tasks.tasks.mini import PosIRMini
-from posir_train.evaluation import measure
-from posir_train.position_evaluator import CRITERION, PositionCurveCallback, PositionEvaluator
+from posir_train.evaluation import CRITERION, PositionCurveCallback, PositionEvaluator, measure
 from tests.support.tiny_encoders import build_encoder
 
 KEYS = [f"{name}{end}" for name in ("ndcg_at_10", "start_to_end", "psi") for end in ("", "_low", "_high")]
@@ -92,7 +91,7 @@ def test_the_curve_of_each_evaluation_is_drawn(evaluated, monkeypatch):
     assert (tag, step, dataformats) == ("mini/ndcg_at_10_by_position", 10, "HWC")
     assert image.ndim == 3
     assert len(np.unique(image.reshape(-1, image.shape[-1]), axis=0)) > 3
-    monkeypatch.setattr("posir_train.position_evaluator.find_spec", lambda _: None)
+    monkeypatch.setattr("posir_train.evaluation.find_spec", lambda _: None)
     with pytest.raises(PosirError, match="pip install tensorboard"):
         PositionCurveCallback(evaluated[0])
 

@@ -9,10 +9,9 @@ from torch import nn
 
 from posir_significance.observations import Observations
 from posir_tasks.errors import ScoreError
-from posir_train.evaluation import Measurement, measure
+from posir_train.evaluation import CRITERION, Measurement, compute_scores, measure
 from posir_train.examples import TrainingDocument, list_tasks, write_dataset
-from posir_train.position_evaluator import CRITERION, compute_scores
-from posir_train.report import TrainingComparison
+from posir_train.report import compare_measurements
 from tests.plugins.posir_train.texts import build_examples
 
 DATA = build_examples(articles=12, questions=9)
@@ -107,7 +106,7 @@ def test_documents_without_a_question_are_searched(tmp_path):
 
 def test_mteb_finds_the_same_figures_in_the_folder(held_out, monkeypatch):
     model = ListModel([1.0, 0.6, 0.3])
-    changes = TrainingComparison(measure(model, held_out), measure(model, held_out), ("base", "trained")).changes
+    changes = compare_measurements(measure(model, held_out), measure(model, held_out))
     monkeypatch.setenv("POSIR_DATA", str(Path(held_out.location.removeprefix("folder ")).parent))
     (name,) = list_tasks(held_out)
     scores = mteb.evaluate(model, mteb.get_task(name), cache=None, co2_tracker=False).task_results[0].scores["test"][0]

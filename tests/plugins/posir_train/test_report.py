@@ -21,12 +21,12 @@ from posir_train.report import (
     NDCG,
     PSI,
     START_TO_END,
-    TrainingComparison,
     build_table,
+    compare_measurements,
     describe_changes,
+    list_not_read,
     find_warnings,
     title_changes,
-    to_records,
 )
 from tests.plugins.posir_train.texts import build_examples
 
@@ -55,7 +55,7 @@ def measurement(result, cosine=0.1, seed=0, beyond=None):
 
 
 def compare(before, after):
-    return TrainingComparison(before, after, ("base", "trained")).changes
+    return compare_measurements(before, after)
 
 
 BIASED, EVEN = measurement([0.9, 0.5, 0.2]), measurement([0.85, 0.85, 0.85], seed=1)
@@ -130,7 +130,7 @@ def test_data_of_a_check_have_a_paragraph_of_their_own():
 def test_truncation_is_said_of_both_models():
     beyond = np.where(THIRDS == 0, 0, 2)
     before, after = measurement([0.9, 0.5, 0.2], beyond=beyond), measurement([0.5, 0.5, 0.5])
-    first, other = TrainingComparison(before, after, ("base", "trained")).truncation
+    first, other = list_not_read(before, after, ("base", "trained"))
     assert f"{100 * np.mean(beyond > 0):.1f} %" in first
     assert "40 tokens" in first
     assert "unknown" in other
@@ -146,7 +146,7 @@ def test_a_collapse_and_a_loss_are_named():
 def test_the_table_has_every_score():
     changes = compare(BIASED, EVEN)
     table = build_table(changes, "title", [])
-    records = to_records(changes)
+    records = [change.record() for change in changes]
     assert [row[0] for row in table.rows] == [change.score for change in changes] == [record["score"] for record in records]
     assert table.rows[0][1].startswith(f"{100 * BIASED.ranks.profile.score():.1f} [")
     assert [record["state"] for record in records] == ["better", None, None, None, "better", "better", None]

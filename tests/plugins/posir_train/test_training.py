@@ -14,7 +14,7 @@ from sentence_transformers.sentence_transformer.losses import MultipleNegativesR
 
 from posir_tasks.errors import PosirError
 from posir_tasks.text.tokenizer import EstimatedTokenizer
-from posir_train import position_evaluator
+from posir_train import evaluation
 from posir_train.composing import WindowComposer, compose_each, tokenize_examples
 from posir_train.settings import Objective, Pooling, RunFolder, Select, TrainingSettings
 from posir_train.training import PositionTrainer, find_checkpoint, train
@@ -124,10 +124,8 @@ def test_a_run_that_is_continued_at_its_last_step_trains_nothing(settings, data,
 
 def test_a_moved_run_has_no_folder_of_the_user_and_keeps_its_best_checkpoint(settings, data, tmp_path, monkeypatch):
     evaluations = itertools.count(1)
-    compute = position_evaluator.compute_scores
-    monkeypatch.setattr(
-        position_evaluator, "compute_scores", lambda *ranks: compute(*ranks) | {"ndcg_at_10": 1 / next(evaluations)}
-    )
+    compute = evaluation.compute_scores
+    monkeypatch.setattr(evaluation, "compute_scores", lambda *ranks: compute(*ranks) | {"ndcg_at_10": 1 / next(evaluations)})
     chosen, output, moved = change(settings, select=Select.NDCG), tmp_path / "model", tmp_path / "moved"
     assert train(chosen, RunFolder(output), data).steps == 2
     for file in (output / "training" / "checkpoints").rglob("*"):

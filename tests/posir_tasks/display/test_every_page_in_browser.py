@@ -12,7 +12,7 @@ from posir_mitigate.api import Mitigations
 from posir_probe.api import ProbeMeasurements
 from posir_probe.probing import builtin_probes
 from posir_report.summary import summarize
-from posir_train.before_after import TrainingReport
+from posir_train.report import TrainingReport
 from tests.leaderboard.test_board import profile
 from tests.plugins.posir_inspect.test_inspection import run as inspect_texts
 from tests.plugins.posir_mitigate.test_mitigate_command import outcome
@@ -46,7 +46,6 @@ def report_training(results):
         folder=Path("trained"),
         steps=20,
         changes=(),
-        curves=(),
         notes=("20 steps.",),
         commands=("posir train",),
         measured=(before, after),

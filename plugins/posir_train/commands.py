@@ -1,15 +1,23 @@
-"""`posir compose`: documents with the evidence at a chosen place."""
+"""`posir train` and `posir compose`: evidence where the user wants it, in models and in documents."""
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from posir_data.importing import Domain, Language, Output
+from posir_tasks.command.explain_option import Explain
+from posir_tasks.command.format_option import TableFormat
 from posir_tasks.command.progress_option import with_progress
 from posir_tasks.command.settings_options import Config, Overrides, settings_help
+from posir_tasks.display.presentation import present
+from posir_tasks.display.tables import OutputFormat
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
 from posir_tasks.settings_file import load_settings
@@ -17,7 +25,71 @@ from posir_tasks.settings_file import load_settings
 if TYPE_CHECKING:
     from posir_tasks.text.tokenizer import Tokenizer
     from posir_train.examples import Example, Examples
-    from posir_train.settings import ComposeSettings
+    from posir_train.settings import ComposeSettings, RunFolder
+
+
+@with_progress
+def train_command(
+    output: Annotated[Path, typer.Option(help="Folder for the model, its report, and checkpoints.")],
+    model: Annotated[
+        str | None, typer.Argument(help="A registered model or a local folder: dense, of sentence-transformers.")
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(help="A task, or any file, folder or Hub dataset of questions with evidence.")
+    ] = None,
+    positions: Annotated[
+        str | None, typer.Option(help="begin, middle, end, uniform (the default), or three weights such as 2,1,1.")
+    ] = None,
+    pooling: Annotated[str | None, typer.Option(help="mean, cls, lasttoken, max or landmark; by default the model's.")] = None,
+    per_article: Annotated[
+        int | None, typer.Option(help="Questions about one article in a row of a batch; 4 by default.")
+    ] = None,
+    guard: Annotated[
+        list[str] | None, typer.Option(help="Data of a forgetting check: a task of mteb, or what --data takes; repeatable.")
+    ] = None,
+    config: Config = None,
+    overrides: Overrides = None,
+    _: Annotated[bool, settings_help("posir_train.settings:TrainingSettings")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue a run that was interrupted.")] = False,
+    format_: TableFormat = OutputFormat.TEXT,
+    explain: Explain = False,
+) -> None:
+    """Train a model on evidence at chosen positions, and compare it with the base model on held-out articles.
+
+    The folder is an ordinary model, for `mteb run -m FOLDER` and all commands here. Its report is in `training/`, and so are
+    the settings of the run: `--config FOLDER/training/settings.yaml` repeats it.
+    """
+    from posir_train.api import run_training
+    from posir_train.settings import RunFolder, TrainingSettings
+
+    options = {
+        "MODEL": model,
+        "--data": data,
+        "--positions": positions,
+        "--pooling": pooling,
+        "--per-article": per_article,
+        "--guard": guard,
+    }
+    settings = load_settings(TrainingSettings, config, overrides or (), options)
+    with explain_interrupt(RunFolder(output)):
+        report = run_training(settings, RunFolder(output), resume=resume)
+    present(report, format_, explain=explain)
+    if format_ is OutputFormat.TEXT:
+        typer.echo(f"{report.folder}: the trained model, of step {report.steps:,}. To repeat the figures with mteb:")
+        for line in report.commands:
+            typer.echo(f"  {line}")
+
+
+@contextmanager
+def explain_interrupt(folder: RunFolder) -> Iterator[None]:
+    """Say how to continue after Ctrl-C, which ends the command as it ends any other."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        begun = folder.record_file.exists()
+        advice = "with --resume to continue" if begun else "again: nothing was saved yet"
+        print(f"Interrupted: run the same command {advice}.", file=sys.stderr)
+        raise
 
 
 @with_progress
