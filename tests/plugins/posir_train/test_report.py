@@ -24,8 +24,8 @@ from posir_train.report import (
     build_table,
     compare_measurements,
     describe_changes,
-    list_not_read,
     find_warnings,
+    list_not_read,
     title_changes,
 )
 from tests.plugins.posir_train.texts import build_examples
