@@ -20,7 +20,7 @@ from posir_tasks.display.wording import sanitized
 from posir_tasks.errors import PosirError, ProfileError
 from posir_tasks.evidence import Integers
 from posir_tasks.models.references import ORIGINS, model_origin
-from posir_tasks.result_schema import DIGEST_KEY, PROFILE_KEY, RUN_KEY
+from posir_tasks.result_schema import DIGEST_KEY, PROFILE_KEY, REVISION_KEY, RUN_KEY
 from posir_tasks.results import META_FILE, NAN_PREFIX, SubsetResult, find_experiment, read_values
 from posir_tasks.tasks.catalog import find_task
 
@@ -36,7 +36,7 @@ MAX_NAME = 128
 FIRST_DATE = 1_577_836_800
 #: Seconds by which another computer's clock may be ahead.
 CLOCK_SKEW = 86_400
-DIGEST = re.compile(r"[0-9a-f]{16}")
+DIGEST, COMMIT = re.compile(r"[0-9a-f]{16}"), re.compile(r"[0-9a-f]{40}")
 #: How mteb writes a missing revision.
 NO_REVISION = "no_revision"
 #: Names of tasks, subsets, schemes, length buckets and position bins, such as `(0.05, 0.10]`.
@@ -279,6 +279,25 @@ def origin_problems(entry: Entry) -> Iterator[EntryProblem]:
         if not all(DIGEST.fullmatch(part) for part in (result.data.corpus, result.data.queries)):
             message = "must have the digests 'corpus' and 'queries' of 16 hexadecimal digits each; run the task again"
             yield EntryProblem(str(entry.file), message, result.subset, f"{RUN_KEY}.{DIGEST_KEY}")
+        task = find_task(entry.task)
+        pinned = task.metadata.dataset["revision"] if task else None
+        if pinned and (problem := check_revision(result.run.get(REVISION_KEY), entry.dataset_revision, pinned)):
+            yield EntryProblem(str(entry.file), problem, result.subset, f"{RUN_KEY}.{REVISION_KEY}")
+
+
+def check_revision(revision: object, recorded: object, pinned: str) -> str | None:
+    """Return the problem with the revision of the data that was read; None if there is none.
+
+    `recorded` is the revision that the task requested, as mteb recorded it. `pinned` is the task's own: a commit, the version
+    of a packaged dataset, or a branch, of which any commit is valid.
+    """
+    branch = not (COMMIT.fullmatch(pinned) or pinned.isdigit())
+    allowed = "a commit of the dataset on the Hub" if branch else pinned
+    if not isinstance(revision, str) or not (COMMIT.fullmatch(revision) if branch else revision == pinned):
+        return f"is {sanitized(revision)}; must be {allowed}. Run the task on the Hub's data, without POSIR_DATA"
+    if recorded not in (pinned, revision):
+        return f"is {sanitized(revision)}, but the file's dataset_revision is {sanitized(recorded)}"
+    return None
 
 
 def _check_shape(shape: type[JsonShape], data: Any, file: Path, subset: str | None = None) -> None:

@@ -7,7 +7,6 @@ revision is what mteb's registry says; every other is looked up on the Hub.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,23 +20,25 @@ from huggingface_hub.errors import (
     RepositoryNotFoundError,
     RevisionNotFoundError,
 )
+from mteb.models import ModelMeta
 from pydantic_core import to_jsonable_python
 
 from posir_leaderboard.hub import CONNECTION_ERRORS
 from posir_tasks.digests import digest
 from posir_tasks.display.wording import sanitized
-from posir_tasks.errors import summarize_error
+from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.files import atomic_write
 from posir_tasks.gate import GateError, read_json
 from posir_tasks.host.private_names import MODEL_REGISTRY
 from posir_tasks.models.hub import TIMEOUT, find_hub_problem, is_downloaded
+from posir_tasks.models.registry import plugin_resolvers
 
 #: What mteb's registry says of a model.
 FIELDS = ("model_type", "n_parameters", "max_tokens", "embed_dim", "open_weights", "license", "reference")
 #: What a request raises that the Hub does not answer.
 UNANSWERED: tuple[type[Exception], ...] = (HfHubHTTPError, *CONNECTION_ERRORS)
-#: Where the name of a model on the Hub ends, and a variant of posir or of mteb's registry begins.
-VARIANT = re.compile(r"[+ (=,]")
+#: Where the name of a model on the Hub ends, and the method of a variant begins, such as `ORG/MODEL+both_orders`.
+VARIANT = "+"
 
 
 @dataclass(frozen=True)
@@ -105,9 +106,24 @@ def _read_answer(file: Path) -> Identity | None:
     return Identity(meta=meta) if isinstance(meta, dict) and meta else None
 
 
+def find_variant_problem(name: str, base: str) -> str:
+    """Return the reason why no installed package makes a variant of this name of a model; empty if one does."""
+    meta = ModelMeta.create_empty({"name": base, "revision": ""})
+    for resolver in plugin_resolvers():
+        try:
+            described = resolver(name, {base: meta})
+        except PosirError as error:
+            return f"is no variant of {base}: {sanitized(summarize_error(error), 300)}"
+        if described is not None:
+            return "" if described.name == name else f"is spelled {described.name}; submit the results under that name"
+    return f"is no variant of {base} that an installed package makes"
+
+
 def _ask_hub(name: str, revision: str) -> Identity:
     """Look a model up on the Hub."""
-    repository = VARIANT.split(name, maxsplit=1)[0]
+    repository, variant, _ = name.partition(VARIANT)
+    if variant and (problem := find_variant_problem(name, repository)):
+        return Identity(problem)
     try:
         info = HfApi(library_name="posir").model_info(repository, revision=revision, timeout=TIMEOUT)
     except GatedRepoError:

@@ -20,7 +20,7 @@ import polars as pl
 from datasets import Dataset
 from mteb.results import TaskResult
 
-from posir_leaderboard.entries import DIGEST, Entry, EntryProblem, origin_problems
+from posir_leaderboard.entries import DIGEST, Entry, EntryProblem, check_revision, origin_problems
 from posir_tasks import document_ranks
 from posir_tasks.cells import CellCounts
 from posir_tasks.display.progress import progress
@@ -65,7 +65,6 @@ if TYPE_CHECKING:
     from posir_tasks.tasks.base import PositionTask
 
 
-COMMIT = re.compile(r"[0-9a-f]{40}")
 #: Largest difference between a rounded number and its exact value: half a unit of the last decimal, and errors of summation.
 ROUNDING = 0.5 * 10**-DECIMALS + 1e-9
 #: Two names of one number if every query has one relevant document.
@@ -120,8 +119,7 @@ def _subset_problems(
 ) -> Iterator[EntryProblem]:
     revision = result.run.get(REVISION_KEY)
     problem = check_revision(revision, entry.dataset_revision, task.metadata.dataset["revision"])
-    if problem:
-        yield _problem(entry, problem, result.subset, f"{RUN_KEY}.{REVISION_KEY}")
+    if problem:  # one of its origin
         return
     axes = task.scheme.axes
     if result.profile.axes.to_json() != axes.to_json():
@@ -142,21 +140,6 @@ def _subset_problems(
     problems = problems or list(score_problems(task, facts, result, scores))
     for field, message in problems:
         yield _problem(entry, message, result.subset, field)
-
-
-def check_revision(revision: object, recorded: object, pinned: str) -> str | None:
-    """Return the problem with the revision of the data that was read; None if there is none.
-
-    `recorded` is the revision that the task requested, as mteb recorded it. `pinned` is the task's own: a commit, the version
-    of a packaged dataset, or a branch, of which any commit is valid.
-    """
-    branch = not (COMMIT.fullmatch(pinned) or pinned.isdigit())
-    allowed = "a commit of the dataset on the Hub" if branch else pinned
-    if not isinstance(revision, str) or not (COMMIT.fullmatch(revision) if branch else revision == pinned):
-        return f"is {sanitized(revision)}; must be {allowed}. Run the task on the Hub's data, without POSIR_DATA"
-    if recorded not in (pinned, revision):
-        return f"is {sanitized(revision)}, but the file's dataset_revision is {sanitized(recorded)}"
-    return None
 
 
 def count_problems(task: type[PositionTask], facts: SubsetFacts, result: SubsetResult) -> Iterator[tuple[str, str]]:

@@ -113,10 +113,10 @@ def test_pins_are_written_and_read_and_a_damaged_file_is_named(tmp_path):
 
 
 def test_a_forged_result_neither_removes_others_nor_passes_unsaid(tmp_path):
-    """A copy with other digests, or without them, or with a date in the future, beside an honest result."""
+    """A copy with other digests, or without them, a date in the future, or a made-up revision, beside an honest result."""
     task = mteb.get_task("PosIR-Mini")
     write_guesses(tmp_path, [task], name="org/honest", revision="1" * 40)
-    for number in range(3):
+    for number in range(4):
         file = write_guesses(tmp_path, [task], name=f"org/forged-{number}", revision="2" * 40) / "PosIR-Mini.json"
         data = json.loads(file.read_text())
         run_record = data["scores"]["test"][0]["position_run"]
@@ -124,16 +124,22 @@ def test_a_forged_result_neither_removes_others_nor_passes_unsaid(tmp_path):
             run_record["data_digest"]["corpus"] = "0123456789abcdef"
         elif number == 1:
             del run_record["data_digest"]
-        else:
+        elif number == 2:
             data["date"] = 4_000_000_000
+        else:
+            run_record["data_revision"] = "9"
         file.write_text(json.dumps(data))
     write_pins(tmp_path, {"PosIR-Mini": compute_pin("PosIR-Mini")})
     built = build_site(tmp_path, tmp_path / "site", tmp_path / "cache")
     assert built.results == 2
     assert built.unranked == ("org/forged-0, PosIR-Mini: other data",)
-    assert sorted(problem.field for problem in built.problems) == ["date", "position_run.data_digest"]
+    assert sorted(problem.field for problem in built.problems) == [
+        "date",
+        "position_run.data_digest",
+        "position_run.data_revision",
+    ]
     command = ["posir", "leaderboard", "build", "--results", str(tmp_path), "--output", str(tmp_path / "again")]
     assert run(*command, POSIR_CACHE=str(tmp_path / "cache")).returncode == 0
     strict = run(*command, "--strict", POSIR_CACHE=str(tmp_path / "cache"))
     assert strict.returncode == 1
-    assert all(f"org__forged-{number}" in strict.stderr or f"org/forged-{number}" in strict.stderr for number in range(3))
+    assert all(f"org__forged-{number}" in strict.stderr or f"org/forged-{number}" in strict.stderr for number in range(4))

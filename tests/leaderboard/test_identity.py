@@ -33,7 +33,12 @@ def identify(tmp_path, name, revision):
     ("name", "revision", "problem"),
     [
         ("honest/one", COMMIT, ""),
-        ("honest/one+landmark", COMMIT, ""),
+        ("honest/one+both_orders(1)", COMMIT, ""),
+        ("honest/one+chunks(128,64,max,tokens)", COMMIT, ""),
+        ("honest/one+chunks(128)", COMMIT, "spelled honest/one+chunks(128,64,max,tokens)"),
+        ("honest/one+made", COMMIT, "no variant"),
+        ("honest/one+chunks(-1)", COMMIT, "no variant"),
+        ("honest/one=x", COMMIT, "neither"),
         ("honest/one", OTHER, "not in the revision"),
         ("honest/one", "main", "no commit"),
         ("made/up", COMMIT, "neither"),
