@@ -49,7 +49,7 @@ def find_ties(
     variance: Callable[[PublishedRow], float],
     effect: int,
 ) -> list[str]:
-    """Return the pairs of models whose difference is not significant, for a design effect."""
+    """Return the pairs of models of which it cannot be said that they differ, for a design effect."""
     pairs = list(combinations(rows, 2))
     z = [abs(score(a) - score(b)) / (effect * (variance(a) + variance(b))) ** 0.5 for a, b in pairs]
     corrected = holm([float(2 * ndtr(-value)) for value in z])
@@ -57,7 +57,7 @@ def find_ties(
 
 
 def main() -> None:
-    """Print the number of pairs that are not significant, and which for the averages."""
+    """Print the number of pairs of which it cannot be said that they differ, and which for the averages."""
     print(
         f"| task | pairs | {' | '.join(f'{name}, deff {effect}' for name in ('nDCG@10', 'PSI') for effect in DESIGN_EFFECTS)} |"
     )

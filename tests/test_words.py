@@ -93,3 +93,38 @@ def test_spelling_is_american(suffix):
         for number, line in enumerate(file.read_text().splitlines(), 1)
         if (match := BRITISH.search(line))
     ] == []
+
+
+#: Words that say more than an interval: a p above 0.05 is no evidence of absence, and no part of a difference has a cause.
+OVERSTATED = re.compile(
+    r"\b(no|not|nothing is|in)[ -]?significan(t|ce)\b|\bsignificantly\b|\btruncation, not\b|\bless biased\b|\bprimacy\b"
+    r"|\brecency\b|\bof (the |its )?\d+(\.\d+)? points (go|goes|come|comes|is due|are due) ",
+    re.IGNORECASE,
+)
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Within them no significant effect (p 0.535).",
+        "The difference is not\nsignificant.",
+        "Insignificant.",
+        "It is truncation, not bias.",
+        "20 of the 24.1 points go with the window.",
+        "Verdict: primacy",
+    ],
+)
+def test_a_sentence_that_says_more_than_its_interval_is_caught(sentence):
+    assert OVERSTATED.search(" ".join(sentence.split()))
+
+
+def test_no_text_says_more_than_an_interval():
+    rooms = [ROOT / room for room in (*ROOMS, "recipes", "docs", "README.md", "CHANGELOG.md", "action.yml")]
+    files = [file for room in rooms for file in ([room] if room.is_file() else room.rglob("*"))]
+    texts = [file for file in files if file.suffix in (".py", ".md", ".html", ".js", ".css", ".yaml", ".yml", ".json")]
+    assert len(texts) > 300
+    assert [
+        f"{file.relative_to(ROOT)}: {match[0]}"
+        for file in texts
+        for match in OVERSTATED.finditer(" ".join(file.read_text(encoding="utf-8").split()))
+    ] == []

@@ -168,7 +168,7 @@ def _describe_shortage(
     enough = "enough" if len(questions) >= needed else "too few"
     which = "public questions" if settings.held_out else "questions"
     yield (
-        f"{len(questions):,} {which} are {enough}: a PSI of {settings.psi:g} is significant with a probability of 80 % from "
+        f"{len(questions):,} {which} are {enough}: a PSI of {settings.psi:g} shows with a probability of 80 % from "
         f"{needed:,} questions"
     )
     scheme = CELLS[settings.cells]

@@ -300,7 +300,7 @@ class BalanceSettings(Section):
     """Most questions in a cell; smallest, as many in every cell as in the smallest one, without the lengths that have no
     question at some position (arXiv 2605.26578); null for no limit."""
     psi: Annotated[float, Field(gt=0, lt=1)] | None = 0.2
-    """The PSI that the dataset should show to be significant."""
+    """The PSI that the dataset should tell from chance."""
     ndcg_at_10: Annotated[float, Field(gt=0, lt=1)] = 0.6
     """Expected mean score, for the number of questions that this takes."""
     held_out: Annotated[float, Field(ge=0, lt=1)] = 0.0

@@ -342,7 +342,7 @@ def bound_null_psi(score: float, queries: Sequence[int]) -> NullBound:
     or 1, so buckets of such queries are simulated with binomial distributions. Scores of 0 and 1 dominate all others of the
     same mean in convex order (Shaked & Shanthikumar 2007, Stochastic Orders, 3.A), and best minus worst bucket is a convex
     function, so its mean is an upper bound; the bounds of PSI and of the percentile hold to normal approximation. A published
-    PSI above the bound is significant; one below it may or may not be.
+    PSI above the bound is more than chance gives; of one below it that cannot be said.
 
     Args:
         score: Mean score over all queries, in (0, 1].

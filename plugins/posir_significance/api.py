@@ -171,7 +171,7 @@ def detectable_effect(effect: PositionEffect, bins: int, power: float = POWER) -
 
 
 def standardized_effect(bins: int, power: float, degrees: float = np.inf) -> float:
-    """Return the trend, in standard errors, that is significant with a probability of at least 0.5.
+    """Return the trend, in standard errors, that is found at p < 0.05 with a probability of at least 0.5.
 
     Args:
         bins: Number of non-empty position bins.

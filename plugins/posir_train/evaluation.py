@@ -184,8 +184,8 @@ def select_third(observations: Observations, position: Position) -> tuple[Floats
     return observations.gains[rows], observations.clusters[rows]
 
 
-def significant_loss(base: DocumentRanks, ranks: DocumentRanks) -> float | None:
-    """Return the difference in nDCG@10 if it is significantly below 0, paired by query; else None."""
+def find_loss(base: DocumentRanks, ranks: DocumentRanks) -> float | None:
+    """Return the difference in nDCG@10 if its interval lies below 0, paired by query; else None."""
     paired = subtract_observations(Observations.from_ranks(base), Observations.from_ranks(ranks))
     difference = estimate_difference(paired.gains, paired.clusters)
     return difference.value if difference and difference.high is not None and difference.high < 0 else None
@@ -262,7 +262,7 @@ class PositionEvaluator(BaseEvaluator):
             write_csv: Whether to append a row for each evaluation to a CSV file in the folder that the trainer gives.
             baseline: Ranks of a model on the same data. The scores then have `position_criterion`, which is higher for a
                 model with less bias among those that keep the baseline's nDCG@10: 1 - PSI (the posterior median). If nDCG@10
-                is significantly below the baseline's, it is their difference minus 1, which is below 0.
+                is below the baseline's by its interval, it is their difference minus 1, which is below 0.
 
         Raises:
             PosirError: There is no such data, or no such metric.
@@ -378,6 +378,6 @@ def compute_scores(ranks: DocumentRanks, baseline: DocumentRanks | None = None) 
         gains = select_third(observations, position)[0]
         values[key] = gains.mean() if len(gains) else None
     if baseline:
-        lost = significant_loss(baseline, ranks)
+        lost = find_loss(baseline, ranks)
         values[CRITERION] = (1 - analysis.psi.value if analysis.psi else 0.0) if lost is None else lost - 1
     return {key: float("nan") if value is None else float(value) for key, value in values.items()}

@@ -200,7 +200,7 @@ def test_rank_ranges_are_the_sites_and_follow_the_sorted_score(visit, address, d
         known.sort(key=lambda pair: pair[0], reverse=sort.startswith("-"))
         expected = ["–" if not rank else "–".join(map(str, dict.fromkeys(rank))) for _, rank in known[:PAGE]]
         assert page.column("rank") == expected
-        assert any("–" in rank[1:] for rank in expected), "models whose difference is not significant share a range"
+        assert any("–" in rank[1:] for rank in expected), "models that cannot be told apart share a range"
 
 
 def test_every_filter_shows_exactly_the_models_it_should(visit, address, data):

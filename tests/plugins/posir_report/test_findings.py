@@ -1,4 +1,4 @@
-"""Titles of charts state the finding, and say so if nothing is significant."""
+"""Titles of charts state the finding, and say so if nothing can be said."""
 
 from __future__ import annotations
 
