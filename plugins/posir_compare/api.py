@@ -35,7 +35,7 @@ ResultSource: TypeAlias = str | Path | Sequence[SubsetResult]
 BRIEF = (
     "Difference: model minus baseline; nDCG@10 and start to end (first minus last third of the document) x 100. Change: "
     "better, worse or equivalent within the margin, as the interval says; of start to end it cannot be said, too, where it is "
-    "open which is nearer to 0. Intervals of scores: 95 %."
+    "open which is nearer to 0. Intervals of scores are those of a report."
 )
 NOTE = (
     "Difference: model minus baseline. nDCG@10 x 100; start to end: first minus last third of the document, x 100, better "

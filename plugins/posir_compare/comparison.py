@@ -11,8 +11,16 @@ from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
-from posir_significance.analysis import analyze
-from posir_significance.decision import CHANGE_LEVEL, DEFAULT_MARGINS, Change, Margins, MetricChange, compare_groups
+from posir_significance.analysis import Analysis, GroupAnalysis, analyze
+from posir_significance.decision import (
+    CHANGE_LEVEL,
+    DEFAULT_MARGINS,
+    Change,
+    Margins,
+    MetricChange,
+    compare_groups,
+    level_of_lengths,
+)
 from posir_significance.intervals import LEVEL
 from posir_significance.observations import Observations
 from posir_significance.sentences import describe_metric_change, format_level, label_change, metric_interval
@@ -415,7 +423,8 @@ def compare_pair(
     """
     paired = common.paired is not None
     method = ComparisonMethod.PAIRED if paired else ComparisonMethod.UNPAIRED
-    groups = list(zip(_length_names(common), analyze(common.a).groups, analyze(common.b).groups, strict=True))
+    first, other = analyze(common.a), analyze(common.b)
+    groups = list(zip(_length_names(common), first.groups, other.groups, strict=True))
     chosen = {name.casefold() for name in lengths}
     buckets = sum(bool(a.queries) for name, a, _ in groups if name != ALL and (not chosen or name.casefold() in chosen))
     rows = []
@@ -424,7 +433,7 @@ def compare_pair(
         change = compare_groups(a, b, paired=paired, margins=margins, level=level)
         by_metric = {
             Metric.NDCG: (a.ndcg, b.ndcg),
-            Metric.START_TO_END: (a.position.start_to_end, b.position.start_to_end),
+            Metric.START_TO_END: (_start_to_end(name, a, first), _start_to_end(name, b, other)),
             Metric.PSI: (a.psi, b.psi),
         }
         rows += [
@@ -438,14 +447,20 @@ def compare_pair(
                 documents=change.documents,
                 metric=metric,
                 method=method,
-                a=first,
-                b=second,
+                a=of_baseline,
+                b=of_model,
                 change=change,
                 reads=(_read_part(pair.a, pair.task), _read_part(pair.b, pair.task)),
             )
-            for metric, (first, second) in by_metric.items()
+            for metric, (of_baseline, of_model) in by_metric.items()
         ]
     return rows
+
+
+def _start_to_end(length: str, group: GroupAnalysis, analysis: Analysis) -> Estimate | None:
+    """Return start to end with the interval that a report prints."""
+    contrast, level = group.position.start_to_end, LEVEL if length == ALL else level_of_lengths(analysis)
+    return Estimate(contrast.value, contrast.interval_at(level)) if contrast and contrast.interval_at else contrast
 
 
 def _read_part(run: ModelRun, task: str) -> ReadPart:

@@ -256,10 +256,14 @@ def decide_all(analysis: Analysis, margins: Margins = DEFAULT_MARGINS) -> tuple[
     That on all questions is the headline, at 95 %. The k lengths with an estimate are a family: their intervals hold at the
     same time, each at 1 - 0.05 / k.
     """
-    overall = decide(analysis.overall, margins)
-    rows = sum(group.position.start_to_end is not None for group in analysis.lengths)
-    level = 1 - (1 - LEVEL) / max(rows, 1)
+    overall, level = decide(analysis.overall, margins), level_of_lengths(analysis)
     return overall, *(decide(group, margins, level) for group in analysis.lengths)
+
+
+def level_of_lengths(analysis: Analysis) -> float:
+    """Return the level of each interval of the lengths, which are a family."""
+    rows = sum(group.position.start_to_end is not None for group in analysis.lengths)
+    return 1 - (1 - LEVEL) / max(rows, 1)
 
 
 def decide_state(

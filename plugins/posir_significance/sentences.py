@@ -160,8 +160,12 @@ def advise(decision: Decision) -> str:
     if lost and lost[0] > 0:
         steps.append("search in chunks that fit what it reads (`posir mitigate` compares sizes)")
     match decision.state:
+        case State.NO_BIAS if not steps and describe_shape(decision):
+            return "Look at the curve over all positions (`--png`): what position costs is not from start to end."
+        case State.NO_BIAS if not steps and lost and max(map(abs, lost)) >= decision.margin:
+            return "Evaluate on more documents to tell whether evidence beyond what it reads is found less often."
         case State.NO_BIAS if not steps:
-            return "Nothing to do: position costs no more than the margin."
+            return "Nothing to do: from start to end, position costs no more than the margin."
         case State.BIASED_TO_START | State.BIASED_TO_END:
             chunks = [] if steps else ["search in chunks (`posir mitigate`)"]
             steps = [*steps, *chunks, "train on evidence at all positions (`posir train`)"]

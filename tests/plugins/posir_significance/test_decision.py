@@ -165,6 +165,21 @@ def test_a_decision_says_no_more_than_its_interval(value, sentence):
     assert advise(value).endswith(".")
 
 
+@pytest.mark.parametrize(
+    ("value", "word"),
+    [
+        (decision(contrast(0.6, 1.3)), "Nothing"),
+        (decision(contrast(0.6, 1.3), shape=Shape(0.003, contrast(-9, 3))), "curve"),
+        (decision(contrast(0.6, 1.3), FIRST, 0.59, contrast(3, 3.57)), "documents"),
+        (decision(contrast(0.6, 1.3), FIRST, 0.59, LOST), "chunks"),
+        (decision(contrast(8.1, 2)), "chunks"),
+    ],
+)
+def test_the_advice_says_no_more_than_the_state(value, word):
+    assert word in advise(value)
+    assert ("Nothing" in advise(value)) == (word == "Nothing")
+
+
 def test_rows_read_together_print_the_level_of_their_intervals():
     text = describe_decision(decision(contrast(0.6, 1.3), level=0.9875))
     assert text == "No bias larger than 5 points: start to end +0.6 [-2.6, +3.8] (98.75 % interval)."

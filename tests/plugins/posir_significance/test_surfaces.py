@@ -368,6 +368,15 @@ def test_a_change_has_one_state_in_comparison_gate_action_and_junit(comparisons,
         assert sentence in junit
 
 
+def test_a_comparison_prints_the_intervals_of_the_report(folder, results):
+    reported = {(row.model, row.length): row.start_to_end.interval for row in results.rows if row.start_to_end}
+    rows = [row for row in compare(folder, "org/even", "org/start").rows if row.metric is Metric.START_TO_END]
+    assert [row.length for row in rows] == ["all", "Q2", "Q4"]
+    for row in rows:
+        assert row.a.interval == pytest.approx(reported[row.baseline, row.length])
+        assert row.b.interval == pytest.approx(reported[row.model, row.length])
+
+
 @pytest.mark.parametrize("format_", ["text", "markdown", "csv", "json"])
 def test_the_command_prints_the_change_of_the_function(comparisons, folder, format_):
     comparison = comparisons[ChangeState.WORSE]
