@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from posir_build.estimate import StageEstimate
     from posir_build.records import Document
     from posir_build.settings import BuildSettings
-    from posir_build.translation_ratings import PersonRatings, RatingSample, RatingSettings
+    from posir_build.translation_ratings import RatingSample, RatingSettings
 
 #: How workers of a cluster load models.
 WORKERS = Settings({"batch_size": 32})
@@ -179,13 +179,7 @@ def rate_translations_command(
     Several translation systems are rated on the same documents.
     """
     from posir_build.estimate import add_up, describe_plan
-    from posir_build.translation_ratings import (
-        RatingSettings,
-        plan_ratings,
-        read_rating_sheet,
-        sample_translations,
-        write_rating_sheets,
-    )
+    from posir_build.translation_ratings import RatingSettings, plan_ratings, sample_translations, write_rating_sheets
     from posir_tasks.text.tokenizer import load_tokenizer
 
     settings = load_settings(RatingSettings, config, overrides or ())
@@ -198,39 +192,29 @@ def rate_translations_command(
         estimates = [add_up("rate translations", [settings.llm], [plan_ratings(sample, count_tokens)])]
         present(describe_plan(estimates, [settings.llm], sample.notes), format_)
     else:
-        show_ratings(settings, sample, {sheet: read_rating_sheet(sheet, sample) for sheet in people or ()}, png, format_)
+        show_ratings(settings, sample, people or (), png, format_)
 
 
 def show_ratings(
-    settings: RatingSettings,
-    sample: RatingSample,
-    people: Mapping[Path, PersonRatings],
-    png: Path | None,
-    format_: OutputFormat,
+    settings: RatingSettings, sample: RatingSample, sheets: Sequence[Path], png: Path | None, format_: OutputFormat
 ) -> None:
-    """Ask the judge, and print the scores of the ratings and how well judge and people agree.
-
-    Args:
-        settings: Of the rating.
-        sample: The translations.
-        people: The ratings of each person, by sheet.
-        png: Folder for pictures; None for none.
-        format_: Of what is printed.
-    """
+    """Ask the judge, and print the scores of the ratings and how well judge and people agree."""
     from posir_build.pipeline import LOG_FILE, locked
-    from posir_build.rating_scores import build_rating_tables, compare_ratings, score_ratings
-    from posir_build.translation_ratings import rate_translations
+    from posir_build.rating_scores import build_rating_figures, build_rating_tables, compare_ratings, score_ratings
+    from posir_build.translation_ratings import rate_translations, read_rating_sheet
+    from posir_tasks.display.charts.figures import export
     from posir_tasks.language_models.asking import LanguageModel
     from posir_tasks.language_models.call_log import CallLog
 
+    people = {sheet: read_rating_sheet(sheet, sample) for sheet in sheets}
     with locked(settings.work):
         model = LanguageModel(settings.llm, CallLog(settings.work / LOG_FILE))
         judged, problems = rate_translations(sample, settings, model)
-    rated = [row for person in people.values() for row in person.rated]
+    rated = [row for rows, _ in people.values() for row in rows]
     scores = [*score_ratings("judge", judged), *score_ratings("people", rated)]
     agreement = compare_ratings(rated, judged)
     notes = [*sample.notes, *(f"not rated: {problem}: {number:,}" for problem, number in problems.items())]
-    notes += [f"{sheet}: rows of no translation here: {row.unknown:,}" for sheet, row in people.items() if row.unknown]
+    notes += [f"{sheet}: rows of no translation here: {unknown:,}" for sheet, (_, unknown) in people.items() if unknown]
     print_as(
         format_,
         build_rating_tables(scores, agreement, notes),
@@ -238,9 +222,6 @@ def show_ratings(
         {"translations": len(sample.translations), "scores": scores, "agreement": agreement, "notes": notes},
     )
     if png:
-        from posir_build.rating_scores import build_rating_figures
-        from posir_tasks.display.charts.figures import export
-
         export(build_rating_figures(scores, agreement), png, None, str)
 
 

@@ -69,28 +69,17 @@ class ScaleAgreement:
         return sum(map(sum, self.confusion))
 
 
-@dataclass(frozen=True)
-class _Value:
-    """A number about a translation."""
-
-    translation: Translation
-    value: float
-
-    @property
-    def cluster(self) -> tuple[str, str]:
-        return self.translation.domain, self.translation.document
-
-
-def _estimate(values: Sequence[_Value], limit: float) -> Estimate:
-    """Estimate the mean over languages of the means of values in [0, limit]; the interval is that of `estimate_mean`."""
-    sizes = Counter(value.translation.language for value in values)
-    weights = np.array([1 / (len(sizes) * sizes[value.translation.language]) for value in values])
+def _estimate(values: Sequence[tuple[Translation, float]], low: float, high: float) -> Estimate:
+    """Estimate the mean over languages of the means of values from low to high; the interval is that of `estimate_mean`."""
+    sizes = Counter(translation.language for translation, _ in values)
+    weights = np.array([1 / (len(sizes) * sizes[translation.language]) for translation, _ in values])
     clusters: dict[tuple[str, str], int] = {}
-    numbers = np.array([clusters.setdefault(value.cluster, len(clusters)) for value in values])
-    estimate = estimate_mean(np.array([value.value for value in values]) / limit, numbers, weights)
+    numbers = [clusters.setdefault((row.domain, row.document), len(clusters)) for row, _ in values]
+    shares = (np.array([value for _, value in values], np.float64) - low) / (high - low)
+    estimate = estimate_mean(shares, np.array(numbers), weights)
     assert estimate is not None
-    interval = estimate.interval and (estimate.interval[0] * limit, estimate.interval[1] * limit)
-    return Estimate(estimate.value * limit, interval)
+    value, *ends = (low + share * (high - low) for share in (estimate.value, *(estimate.interval or ())))
+    return Estimate(value, (ends[0], ends[1]) if ends else None)
 
 
 def score_ratings(rater: str, rated: Sequence[RatedTranslation]) -> list[ScaleScore]:
@@ -103,10 +92,17 @@ def score_ratings(rater: str, rated: Sequence[RatedTranslation]) -> list[ScaleSc
         if len({row.translation.language for row in members}) > 1:
             groups[system, ALL_LANGUAGES] = members
     return [
-        _score(rater, system, language, scale, values)
+        ScaleScore(
+            rater,
+            system,
+            language,
+            scale,
+            dict(sorted(Counter(rating for _, rating in values).items())),
+            _estimate(values, LOWEST, HIGHEST),
+        )
         for (system, language), rows in groups.items()
         for scale in (*SCALES, OVERALL)
-        if (values := [_Value(row.translation, rating) for row in rows for rating in _read_scale(row, scale)])
+        if (values := [(row.translation, rating) for row in rows for rating in _read_scale(row, scale)])
     ]
 
 
@@ -116,13 +112,6 @@ def _read_scale(row: RatedTranslation, scale: str) -> Iterator[float]:
         yield from (row.ratings[name] for name in (scale,) if name in row.ratings)
     elif len(row.ratings) == len(SCALES):
         yield fmean(row.ratings.values())
-
-
-def _score(rater: str, system: str, language: str, scale: str, values: Sequence[_Value]) -> ScaleScore:
-    above = _estimate([_Value(value.translation, value.value - LOWEST) for value in values], HIGHEST - LOWEST)
-    interval = above.interval and (above.interval[0] + LOWEST, above.interval[1] + LOWEST)
-    counts = dict(sorted(Counter(value.value for value in values).items()))
-    return ScaleScore(rater, system, language, scale, counts, Estimate(above.value + LOWEST, interval))
 
 
 def compare_ratings(people: Sequence[RatedTranslation], judge: Sequence[RatedTranslation]) -> list[ScaleAgreement]:
@@ -136,24 +125,21 @@ def compare_ratings(people: Sequence[RatedTranslation], judge: Sequence[RatedTra
                 for language in (translation.language, ALL_LANGUAGES):
                     for name in (scale, ALL_SCALES):
                         pairs[translation.system, language, name].append((translation, rating, judged[translation.id][scale]))
-    return [_compare(*key, rows) for key, rows in sorted(pairs.items(), key=_table_order)]
-
-
-def _table_order(item: tuple[tuple[str, str, str], object]) -> tuple[str, bool, str, int]:
-    (system, language, scale), _ = item
-    return system, language == ALL_LANGUAGES, language, [*SCALES, ALL_SCALES].index(scale)
+    scales = [*SCALES, ALL_SCALES]
+    order = sorted(pairs, key=lambda key: (key[0], key[1] == ALL_LANGUAGES, key[1], scales.index(key[2])))
+    return [_compare(*key, pairs[key]) for key in order]
 
 
 def _compare(system: str, language: str, scale: str, pairs: Sequence[tuple[Translation, int, int]]) -> ScaleAgreement:
     counts = Counter((person, judge) for _, person, judge in pairs)
-    distances = [_Value(translation, abs(judge - person)) for translation, person, judge in pairs]
+    distances = [(translation, abs(judge - person)) for translation, person, judge in pairs]
     return ScaleAgreement(
         system,
         language,
         scale,
         tuple(tuple(counts[person, judge] for judge in RATINGS) for person in RATINGS),
-        _estimate([_Value(row.translation, row.value <= TOLERANCE) for row in distances], 1),
-        _estimate(distances, HIGHEST - LOWEST),
+        _estimate([(translation, distance <= TOLERANCE) for translation, distance in distances], 0, 1),
+        _estimate(distances, 0, HIGHEST - LOWEST),
         fmean(judge - person for _, person, judge in pairs),
     )
 
@@ -260,23 +246,19 @@ def _draw_overall(scores: Sequence[ScaleScore]) -> Panels:
 def _draw_cells(rows: Sequence[Mapping[str, Any]], x: alt.X, y: alt.Y, color: alt.Color, form: str) -> Panels:
     """Return a cell for each row with its value as color and as text."""
     base = build_chart(rows).encode(x=x, y=y)
-    text = base.mark_text(color=INK, stroke="white", strokeWidth=2.5, strokeOpacity=0.7).encode(
-        text=alt.Text("value:Q", format=form)
-    )
-    layers: Panels = alt.layer(base.mark_rect().encode(color=color), text, text.mark_text(color=INK)).properties(
-        width=alt.Step(CELL), height=alt.Step(CELL * 0.7)
-    )
-    return layers
+    text = base.encode(text=alt.Text("value:Q", format=form))
+    outlined = text.mark_text(color=INK, stroke="white", strokeWidth=2.5, strokeOpacity=0.7)
+    layers = alt.layer(base.mark_rect().encode(color=color), outlined, text.mark_text(color=INK))
+    panels: Panels = layers.properties(width=alt.Step(CELL), height=alt.Step(CELL * 0.7))
+    return panels
 
 
 def _draw_scales(scores: Sequence[ScaleScore]) -> alt.FacetChart:
     titles = {**SCALES, OVERALL: "Overall"}
     rows = [
-        {
-            "rater": score.rater, "language": score.language, "scale": titles[score.scale], **flatten("value", score.mean),
-        }
-        for score in scores
-    ]  # fmt: skip
+        {"rater": row.rater, "language": row.language, "scale": titles[row.scale], **flatten("value", row.mean)}
+        for row in scores
+    ]
     raters = list(dict.fromkeys(score.rater for score in scores))
     base = build_chart(rows).encode(
         x=alt.X("scale:N", title=None, sort=list(titles.values())),

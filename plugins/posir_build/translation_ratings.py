@@ -124,15 +124,6 @@ class RatedTranslation:
     """Ratings by scale; a person may leave one out."""
 
 
-@dataclass(frozen=True)
-class PersonRatings:
-    """The ratings that a person filled in."""
-
-    rated: tuple[RatedTranslation, ...]
-    unknown: int
-    """Rows that are of no translation of the sample."""
-
-
 def sample_translations(settings: RatingSettings, count_tokens: Callable[[str], int]) -> RatingSample:
     """Draw as many documents of each domain and length bucket, of those that every system has in every language.
 
@@ -274,8 +265,8 @@ def write_rating_sheets(folder: Path, sample: RatingSample, seed: int) -> list[P
     return sorted(sheets)
 
 
-def read_rating_sheet(file: Path, sample: RatingSample) -> PersonRatings:
-    """Return the ratings of a person; empty cells are left out.
+def read_rating_sheet(file: Path, sample: RatingSample) -> tuple[list[RatedTranslation], int]:
+    """Return the ratings of a person, empty cells left out, and the number of rows that are of no translation of the sample.
 
     Raises:
         DataError: The file is no such sheet, has something else than a rating, or none of the sample.
@@ -293,12 +284,11 @@ def read_rating_sheet(file: Path, sample: RatingSample) -> PersonRatings:
             f"{file}: has no rating of these translations. Fill in {', '.join(SCALES)}, and use the settings that the sheet "
             "was written with."
         )
-    return PersonRatings(tuple(rated), unknown)
+    return rated, unknown
 
 
 def _read_rating(file: Path, number: int, scale: str, value: str) -> int:
     if value not in map(str, RATINGS):
-        raise DataError(
-            f"{file}: row {number}: field '{scale}': {value!r} is no whole number from 1 to 5; leave it empty if unsure."
-        )
+        where = f"{file}: row {number}: field '{scale}'"
+        raise DataError(f"{where}: {value!r} is no whole number from 1 to 5; leave it empty if unsure.")
     return int(value)

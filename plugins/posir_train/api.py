@@ -19,12 +19,7 @@ if TYPE_CHECKING:
 
 
 def run_training(settings: TrainingSettings, folder: RunFolder, *, resume: bool = False) -> TrainingReport:
-    """Train a model, compare it with the base model, and write model and report.
-
-    Args:
-        settings: What is trained, and how.
-        folder: Where to.
-        resume: Whether to continue an unfinished run of the same settings.
+    """Train a model, or continue an unfinished run, compare it with the base model, and write model and report.
 
     Raises:
         PosirError: accelerate is not installed; model, data or settings do not fit together; or training failed.

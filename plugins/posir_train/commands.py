@@ -135,16 +135,12 @@ def compose_command(
 
 def compose(data: Examples, tokenizer: Tokenizer, settings: ComposeSettings) -> tuple[list[list[Example]], Counter[str]]:
     """Return the composed examples of each corpus, and how many questions were skipped, by reason."""
-    from posir_train.composing import WindowComposer, build_mosaic_composer, compose_each, compose_weighted, tokenize_examples
+    from posir_train.composing import WindowComposer, build_mosaic_composer, compose_examples, tokenize_examples
 
     sources = tokenize_examples(data, tokenizer)
-    windows = settings.kind == "windows"
     composer = (
         WindowComposer(settings.tokens)
-        if windows
+        if settings.kind == "windows"
         else build_mosaic_composer(sources, settings.tokens, settings.groups, settings.seed)
     )
-    if settings.weights is None:
-        return compose_each(sources, composer, settings.seed)
-    examples, skipped = compose_weighted(sources, composer, settings.weights.shares, settings.seed)
-    return [examples], skipped
+    return compose_examples(sources, composer, settings.seed, settings.weights.shares if settings.weights else None)

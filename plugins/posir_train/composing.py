@@ -10,7 +10,6 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -42,24 +41,17 @@ class TokenizedExample:
     """One past its last token."""
 
 
-class Composer(Protocol):
-    """Composes documents."""
-
-    def compose(self, source: TokenizedExample, position: Position, rng: random.Random) -> Example | str:
-        """Return the question with a composed document that has its evidence at a position, or why there is none."""
-
-
 def tokenize_examples(data: Examples, tokenizer: Tokenizer) -> list[TokenizedExample]:
     """Return the examples with the tokens of their documents; each text is tokenized once."""
     texts = list(dict.fromkeys(document.text for document in data.documents))
     tokens = dict(zip(texts, tokenizer.find_tokens(texts), strict=True))
-    return [_locate(example, tokens[example.document.text]) for example in data.examples]
-
-
-def _locate(example: Example, tokens: TokenSpans) -> TokenizedExample:
-    first = int(np.searchsorted(tokens[:, 1], example.start, side="right"))
-    last = int(np.searchsorted(tokens[:, 0], example.end, side="left"))
-    return TokenizedExample(example, tokens, first, max(last, first + 1))
+    located = []
+    for example in data.examples:
+        own = tokens[example.document.text]
+        first = int(np.searchsorted(own[:, 1], example.start, side="right"))
+        last = int(np.searchsorted(own[:, 0], example.end, side="left"))
+        located.append(TokenizedExample(example, own, first, max(last, first + 1)))
+    return located
 
 
 @dataclass(frozen=True)
@@ -69,7 +61,7 @@ class WindowComposer:
     tokens: int
 
     def compose(self, source: TokenizedExample, position: Position, rng: random.Random) -> Example | str:
-        """Return the question with a window whose third has the whole evidence."""
+        """Return the question with a window whose third at the position has the whole evidence, or why there is none."""
         third, total = self.tokens / len(Position), len(source.tokens)
         if source.last - source.first > third:
             return TOO_LONG
@@ -118,7 +110,7 @@ class MosaicComposer:
     """Group of each article."""
 
     def compose(self, source: TokenizedExample, position: Position, rng: random.Random) -> Example | str:
-        """Return the question with a mosaic of three passages of equal length, of which the one at the position answers it."""
+        """Return the question with a mosaic of three passages of equal length, one with the evidence, or why there is none."""
         size, document = self.tokens // len(Position), source.example.document
         if source.last - source.first > size:
             return TOO_LONG
@@ -165,53 +157,31 @@ def _divide(text: str, tokens: TokenSpans, size: int) -> Iterator[str]:
         yield text[low:high].rstrip()
 
 
-def compose_each(
-    sources: Sequence[TokenizedExample], composer: Composer, seed: int
+def compose_examples(
+    sources: Sequence[TokenizedExample],
+    composer: WindowComposer | MosaicComposer,
+    seed: int,
+    shares: Sequence[float] | None = None,
 ) -> tuple[list[list[Example]], Counter[str]]:
-    """Compose every question with its evidence at each position, in a Latin square of corpora.
+    """Compose every question once with its evidence at a random position, drawn by shares, or without them at each position.
 
-    Each corpus has every question once, and each position equally often; over the corpora a question has all positions.
-    Questions that cannot be composed with some position are skipped.
+    These are corpora of a Latin square: each has every question once, and each position equally often; over the corpora a
+    question has all positions. Questions that cannot be composed with some position are skipped.
 
     Returns:
         The examples of each corpus, and how many questions were skipped, by reason.
     """
-    corpora: list[list[Example]] = [[] for _ in Position]
+    corpora: list[list[Example]] = [[] for _ in (Position if shares is None else (None,))]
     skipped: Counter[str] = Counter()
-    number = 0
     for source in progress(sources, "Composing"):
         rng = random.Random(f"{seed}\0{source.example.document.id}\0{source.example.id}")
-        composed = [composer.compose(source, position, rng) for position in Position]
-        problem = next((outcome for outcome in composed if isinstance(outcome, str)), None)
-        if problem:
-            skipped[problem] += 1
+        positions = list(Position) if shares is None else rng.choices(list(Position), shares)
+        outcomes = [composer.compose(source, position, rng) for position in positions]
+        composed = [outcome for outcome in outcomes if isinstance(outcome, Example)]
+        if len(composed) < len(outcomes):
+            skipped[next(outcome for outcome in outcomes if isinstance(outcome, str))] += 1
             continue
+        number = len(corpora[0])
         for corpus, examples in enumerate(corpora):
-            chosen = composed[(number + corpus) % len(Position)]
-            assert isinstance(chosen, Example)
-            examples.append(chosen)
-        number += 1
+            examples.append(composed[(number + corpus) % len(composed)])
     return corpora, skipped
-
-
-def compose_weighted(
-    sources: Sequence[TokenizedExample], composer: Composer, shares: Sequence[float], seed: int
-) -> tuple[list[Example], Counter[str]]:
-    """Compose every question once, with its evidence at a random position; questions that cannot be are skipped.
-
-    Args:
-        sources: The questions.
-        composer: Composes documents.
-        shares: How often each position is drawn.
-        seed: Of the random numbers.
-    """
-    examples: list[Example] = []
-    skipped: Counter[str] = Counter()
-    for source in progress(sources, "Composing"):
-        rng = random.Random(f"{seed}\0{source.example.document.id}\0{source.example.id}")
-        composed = composer.compose(source, rng.choices(list(Position), shares)[0], rng)
-        if isinstance(composed, str):
-            skipped[composed] += 1
-        else:
-            examples.append(composed)
-    return examples, skipped

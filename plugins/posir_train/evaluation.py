@@ -6,7 +6,7 @@ import io
 import logging
 import random
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import altair as alt
 import numpy as np
-from datasets import Dataset as Texts
 from mteb.models.sentence_transformer_wrapper import SentenceTransformerEncoderWrapper
 from mteb.timing import TimingStack
 from mteb.types import PromptType
@@ -93,8 +92,10 @@ def measure(model: SentenceTransformer, dataset: Dataset, batch_size: int = 32) 
         DataError: The data is missing or invalid.
     """
     wrapped, size = wrap_model(model), -(-COSINE_SAMPLE // len(dataset.subsets))
-    parts = [_measure_subset(wrapped, dataset, subset, batch_size, size) for subset in dataset.subsets]
-    return Measurement(pool(part.values for part in parts), mean_unrelated_cosine(parts))
+    values, samples, articles = zip(
+        *(_measure_subset(wrapped, dataset, subset, batch_size, size) for subset in dataset.subsets), strict=True
+    )
+    return Measurement(pool(values), mean_unrelated_cosine(np.concatenate(samples), np.concatenate(articles)))
 
 
 def wrap_model(model: SentenceTransformer) -> SentenceTransformerEncoderWrapper:
@@ -120,20 +121,10 @@ def name_subset(subset: Subset) -> str:
     return f"{subset.language}-{subset.domain}"
 
 
-@dataclass(frozen=True, eq=False)
-class MeasuredSubset:
-    """Measurements of a model on one subset."""
-
-    values: ResultValues
-    sample: Vectors
-    """Unit vectors of some documents, shape (n, dimensions)."""
-    articles: Sequence[str]
-    """The article of each of these documents."""
-
-
 def _measure_subset(
     model: SentenceTransformerEncoderWrapper, dataset: Dataset, subset: Subset, batch_size: int, sample_size: int
-) -> MeasuredSubset:
+) -> tuple[ResultValues, Vectors, list[str]]:
+    """Return the ranks in a subset, unit vectors of some documents, shape (n, dimensions), and the article of each of these."""
     data = subset.read()
     request = build_request(dataset, subset, data, batch_size)
     ranked = rank_documents(model, request)
@@ -145,8 +136,8 @@ def _measure_subset(
     rows = random.Random(0).sample(range(len(data.corpus)), min(sample_size, len(data.corpus)))
     articles = dict(zip(data.evidence.document_ids, data.evidence.clusters or data.evidence.document_ids, strict=True))
     names = [data.corpus["id"][row] for row in rows]
-    sample = _encode(model, data.corpus.select(rows), request)
-    return MeasuredSubset(ResultValues(ranks, placed.read), sample, [articles.get(name) or name for name in names])
+    vectors = np.asarray(request.context.encode(model, data.corpus.select(rows), PromptType.document), np.float32)
+    return ResultValues(ranks, placed.read), unit_vectors(vectors), [articles.get(name) or name for name in names]
 
 
 def build_request(dataset: Dataset, subset: Subset, data: PositionData, batch_size: int) -> SearchRequest:
@@ -166,14 +157,8 @@ def build_request(dataset: Dataset, subset: Subset, data: PositionData, batch_si
     )
 
 
-def _encode(model: SentenceTransformerEncoderWrapper, documents: Texts, request: SearchRequest) -> Vectors:
-    return unit_vectors(np.asarray(request.context.encode(model, documents, PromptType.document), np.float32))
-
-
-def mean_unrelated_cosine(parts: Sequence[MeasuredSubset]) -> float:
-    """Return the mean cosine of sampled documents of different articles; NaN if there are no two."""
-    vectors = np.concatenate([part.sample for part in parts])
-    articles = np.array([article for part in parts for article in part.articles])
+def mean_unrelated_cosine(vectors: Vectors, articles: NDArray[np.str_]) -> float:
+    """Return the mean cosine of documents of different articles from unit vectors, shape (n, dimensions); NaN if there are no two."""
     unrelated = articles[:, None] != articles[None, :]
     return float((vectors @ vectors.T)[unrelated].mean()) if unrelated.any() else float("nan")
 
@@ -196,13 +181,7 @@ WIDTH, HEIGHT = 480, 240
 
 
 def draw_before_after(measured: tuple[TaskSummary, TaskSummary], title: str, subject: str) -> Figure:
-    """Return nDCG@10 over position on held-out articles before and after training.
-
-    Args:
-        measured: The base model and the trained one.
-        title: The finding.
-        subject: What was trained.
-    """
+    """Return nDCG@10 over position on held-out articles by the base model and the trained one; the title is the finding."""
     chart, explanation, seen = compare_curves(measured, ("before", "after"))
     source = f"Source: {measured[0].profile.queries:,} queries about held-out articles."
     return Figure("before-after", None, None, add_frame(chart, title, subject, explanation, source, seen))

@@ -129,20 +129,15 @@ def read_examples(dataset: Dataset) -> Examples:
         PosirError: It has no evidence spans, or its texts are in another language than its questions.
         DataError: It is invalid.
     """
-    parts: list[Example] = []
-    others: list[TrainingDocument] = []
-    revisions = []
-    for subset in progress(dataset.subsets, "Reading"):
-        part = _read_subset(subset)
-        parts += part.examples
-        others += part.others
-        revisions.append(part.revision)
-    if not parts:
+    parts = [_read_subset(subset) for subset in progress(dataset.subsets, "Reading")]
+    examples = merge_articles([example for part in parts for example in part.examples])
+    if not examples:
         raise PosirError(
             f"{dataset.name}: the evidence of its questions is missing. Training needs the span of each answer: give a task or "
             "folder in the PosIR layout, or SQuAD-format JSON."
         )
-    return Examples(dataset.name, combine_revisions(revisions), tuple(merge_articles(parts)), tuple(others))
+    others = tuple(document for part in parts for document in part.others)
+    return Examples(dataset.name, combine_revisions([part.revision for part in parts]), tuple(examples), others)
 
 
 def _read_subset(subset: Subset) -> Examples:
@@ -205,16 +200,10 @@ def pool_corpora(data: Examples) -> Examples:
     return replace(data, examples=tuple(examples), others=tuple(pooled[document] for document in data.others))
 
 
-@dataclass(frozen=True)
-class ExampleSplit:
-    """Examples to train on, and examples of other articles to measure with, both with the whole corpus."""
+def split_by_article(data: Examples, share: float, seed: int) -> tuple[Examples, Examples]:
+    """Return examples to train on, and those about a share of the articles, held out by a hash of their names and the seed.
 
-    training: Examples
-    held_out: Examples
-
-
-def split_by_article(data: Examples, share: float, seed: int) -> ExampleSplit:
-    """Hold out a share of the articles, chosen by a hash of their names and the seed.
+    Both have the whole corpus.
 
     Raises:
         PosirError: There are fewer than two articles on either side.
@@ -231,23 +220,18 @@ def split_by_article(data: Examples, share: float, seed: int) -> ExampleSplit:
     parts: tuple[list[Example], list[Example]] = ([], [])
     for example in data.examples:
         parts[example.document.article in held_out].append(example)
-    return ExampleSplit(data.select(parts[0]), data.select(parts[1]))
+    return data.select(parts[0]), data.select(parts[1])
 
 
 def write_examples(
     examples: Sequence[Example], others: Sequence[TrainingDocument], target: Target, tokenizer: Tokenizer
 ) -> None:
-    """Write examples as one domain, completely or not at all.
+    """Write examples of one corpus, and its documents that none of them is about, as one domain, completely or not at all.
 
-    Args:
-        examples: At least one, of one corpus.
-        others: The documents of the corpus that none of them is about.
-        target: Its folder must not exist.
-        tokenizer: Counts the tokens of documents whose length is unknown.
+    The tokenizer counts the tokens of documents whose length is unknown.
 
     Raises:
-        PosirError: The target cannot be written.
-        DataError: The loader would reject the data.
+        PosirError: The target exists or cannot be written, or the loader would reject the data.
     """
     documents = list(dict.fromkeys(example.document for example in examples))
     uncounted = [document for document in documents if not document.tokens]
@@ -272,12 +256,7 @@ def write_examples(
 
 
 def write_dataset(data: Examples, folder: Path) -> Dataset:
-    """Write examples of any number of corpora, named `<language>/<domain>`, as a folder for `POSIR_DATA`; it is replaced.
-
-    Raises:
-        PosirError: The folder cannot be written.
-        DataError: The loader would reject the data.
-    """
+    """Write examples of any number of corpora, named `<language>/<domain>`, as a folder for `POSIR_DATA`; it is replaced."""
     if folder.exists():
         shutil.rmtree(folder)
     root = folder / folder_name(REPO_ID)

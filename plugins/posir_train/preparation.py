@@ -84,6 +84,7 @@ def find_base(folder: Path) -> str:
 
 
 def _set_pooling(model: SentenceTransformer, settings: TrainingSettings, pooling: Pooling) -> None:
+    """Exchange the pooling of a model, for that of landmarks (arXiv 2601.21525) with modules of our own."""
     from sentence_transformers.sentence_transformer.modules import Pooling as PoolingModule
 
     modules = [module for module in model if isinstance(module, PoolingModule)]
@@ -91,14 +92,9 @@ def _set_pooling(model: SentenceTransformer, settings: TrainingSettings, pooling
     exchanged = len(modules) == 1 and isinstance(modules[0].pooling_mode, str)
     if not exchanged or (isinstance(modules[0], LandmarkPooling) and not landmarks):
         raise PosirError(f"{settings.model}: its pooling cannot be exchanged. Train it without --pooling.")
-    if landmarks:
-        _set_landmarks(model, settings)
-    else:
+    if not landmarks:
         modules[0].pooling_mode = pooling.value
-
-
-def _set_landmarks(model: SentenceTransformer, settings: TrainingSettings) -> None:
-    """Let a model pool landmarks (arXiv 2601.21525)."""
+        return
     tokens, window = settings.landmark_tokens, model.max_seq_length
     made = LandmarkSettings(varied_sizes=VARIED_SIZES) if tokens == "var" else LandmarkSettings(tokens)
     if window is not None and made.size + 2 > window:
@@ -151,15 +147,6 @@ class ModelReader:
         prompt = next((model.prompts[name] for name in DOCUMENT_PROMPTS if model.prompts.get(name)), "")
         extra = tokenizer.special_tokens + (tokenizer.count(prompt) if prompt else 0)
         return cls(tokenizer, find_text_window(model), longest_window(model), extra, partial(window_for, model))
-
-    def tokenize(self, data: Examples) -> list[TokenizedExample]:
-        """Return the examples with the tokens of their documents."""
-        return tokenize_examples(data, self.tokens)
-
-    def count(self, source: TokenizedExample) -> int:
-        """Return how many tokens of its document the model reads, special ones and prompt included."""
-        length = len(source.tokens) + self.extra
-        return length if self.window is None else min(length, self.window)
 
     def reads_evidence(self, source: TokenizedExample) -> bool:
         """Return whether the window has all of the evidence."""
@@ -253,13 +240,8 @@ def filter_by_margin(examples: Sequence[Example], rerankers: Sequence[BatchReran
     """Return the examples whose evidence third answers the question better than both other thirds, by a margin.
 
     The margin is that of 'Built-in or learned?' (arXiv 2605.26578, section 3.1): the smallest over rerankers of the score of
-    the third with the evidence minus the larger one of the other two. The filter keeps more evidence at the beginning than
-    elsewhere, so positions are balanced after it.
-
-    Args:
-        examples: Questions with their documents.
-        rerankers: With scores in [0, 1].
-        margin: The smallest to keep; the paper's is 0.3.
+    the third with the evidence minus the larger one of the other two; the paper's threshold is 0.3. The filter keeps more
+    evidence at the beginning than elsewhere, so positions are balanced after it. Scores are in [0, 1].
     """
     blocks = [examples[start : start + BLOCK] for start in range(0, len(examples), BLOCK)]
     kept: list[Example] = []
@@ -303,27 +285,22 @@ class PreparedData:
 def prepare_data(settings: TrainingSettings, data: Examples, reader: ModelReader) -> PreparedData:
     """Divide examples into training and held-out ones, and form the columns of the loss.
 
-    Args:
-        settings: How to divide them, and which columns.
-        data: Examples of all articles.
-        reader: What the model reads of their documents.
-
     Raises:
         PosirError: The model does not read some evidence, there are too few articles, or a position is empty.
     """
     if settings.objective is not Objective.RETRIEVAL:
         return _prepare_pads(settings, data, reader)
-    sources = reader.tokenize(data)
+    sources = tokenize_examples(data, reader.tokens)
     if not settings.drop_beyond:
         reader.refuse_beyond(sources, data.name)
-    split = split_by_article(data, settings.held_out, settings.seed)
+    training_examples, held_out = split_by_article(data, settings.held_out, settings.seed)
     readable = {source.example for source in sources if reader.reads_evidence(source)}
     # What is measured keeps the evidence beyond the window: the model fails on it, and the report says so.
-    read = [example for example in split.training.examples if example in readable]
+    read = [example for example in training_examples.examples if example in readable]
     training = _form_pairs(settings, data.name, read)
-    beyond = len(split.training.examples) - len(read)
+    beyond = len(training_examples.examples) - len(read)
     notes = (f"left out: {pluralize(beyond, 'question')} with evidence beyond the window",) if beyond else ()
-    return PreparedData(replace(training, notes=(*notes, *training.notes)), split.held_out)
+    return PreparedData(replace(training, notes=(*notes, *training.notes)), held_out)
 
 
 def _prepare_pads(settings: TrainingSettings, data: Examples, reader: ModelReader) -> PreparedData:
@@ -332,7 +309,7 @@ def _prepare_pads(settings: TrainingSettings, data: Examples, reader: ModelReade
         passages = [passage for passage in open_data(settings.texts).read_texts() if isinstance(passage, Passage)]
         texts, articles, held_out = {passage.text for passage in passages}, frozenset[str](), data
     else:
-        held_out = split_by_article(data, settings.held_out, settings.seed).held_out
+        _, held_out = split_by_article(data, settings.held_out, settings.seed)
         documents = [document for document in data.corpus if document.article not in held_out.articles]
         texts = {document.text for document in documents}
         articles = frozenset(document.article for document in documents)

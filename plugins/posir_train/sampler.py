@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import lru_cache
 from itertools import cycle, islice, zip_longest
 
 import numpy as np
@@ -52,14 +52,9 @@ class ExampleCells:
 def build_cells(
     examples: Sequence[Example], lengths: Sequence[int], weights: PositionWeights, budget: QuestionBudget | int, seed: int
 ) -> ExampleCells:
-    """Draw the questions that are trained on.
+    """Draw the questions that are trained on, from the length bins of their documents, whose lengths are in characters.
 
-    Args:
-        examples: The training data.
-        lengths: Of each example's document in characters.
-        weights: The positions that are trained on.
-        budget: Questions of each length bin; with a number, bins with fewer at some position are left out.
-        seed: Of the random draw.
+    The budget is for each length bin; with a number, bins with fewer at some position are left out.
 
     Raises:
         PosirError: No length bin has evidence at all of these positions or as many questions as the budget, or there are no two
@@ -95,17 +90,12 @@ def build_cells(
 def _choose_sizes(rows: Mapping[int, ByPosition], weights: PositionWeights, budget: QuestionBudget | int) -> dict[int, float]:
     """Return the number of questions to draw from each length bin, for all positions together."""
     complete = {bin_: cells for bin_, cells in rows.items() if all(cells[position] for position in weights.needed)}
+    needed, shares = weights.needed, weights.shares
     if budget == QuestionBudget.MOST:
-        shares = weights.shares
-        return {
-            bin_: min(len(cells[position]) / shares[position] for position in weights.needed)
-            for bin_, cells in complete.items()
-        }
+        return {bin_: min(len(cells[place]) / shares[place] for place in needed) for bin_, cells in complete.items()}
     # All positions count, so that training on another one has as many questions.
     comparable = {bin_: min(map(len, cells)) for bin_, cells in complete.items() if all(cells)}
-    smallest = comparable or {
-        bin_: min(len(cells[position]) for position in weights.needed) for bin_, cells in complete.items()
-    }
+    smallest = comparable or {bin_: min(len(cells[place]) for place in needed) for bin_, cells in complete.items()}
     if not smallest:
         return {}
     size = choose_size(list(smallest.values())) if isinstance(budget, QuestionBudget) else budget
@@ -113,13 +103,10 @@ def _choose_sizes(rows: Mapping[int, ByPosition], weights: PositionWeights, budg
 
 
 def choose_size(smallest: Sequence[int]) -> int:
-    """Return how many questions to draw from every length bin.
+    """Return how many questions to draw from every length bin, given those of the scarcest position in each.
 
     It is the smallest number, as in the paper, unless leaving bins out at least doubles the number of all questions: a handful
     of long documents must not cost the rest.
-
-    Args:
-        smallest: Questions of the scarcest position in each bin.
     """
     totals = {size: size * sum(count >= size for count in smallest) for size in sorted(smallest)}
     chosen = min(totals)
@@ -241,27 +228,15 @@ class PositionBatchSampler(DefaultBatchSampler):
     def __init__(self, dataset: Dataset, plan: BatchPlan, batch_size: int, seed: int) -> None:
         super().__init__(dataset, batch_size=batch_size, drop_last=False, seed=seed)
         self._plan = plan
-        self._batches: tuple[int, list[list[int]]] | None = None
 
     def __iter__(self) -> Iterator[list[int]]:
-        """Yield the batches of the epoch that was set last."""
-        yield from self._current()
+        """Yield the batches of the epoch that was set last, as many as of the first: a run is continued by counting them."""
+        return islice(cycle(self._form(self.epoch)), len(self))
 
     def __len__(self) -> int:
         """Return the number of batches of an epoch."""
-        return len(self._current())
-
-    def _current(self) -> list[list[int]]:
-        """Return the batches of the epoch, as many as in the first one: a run is continued by counting them."""
-        if self._batches is None or self._batches[0] != self.epoch:
-            self._batches = (self.epoch, self._form(self.epoch))
-        return self._batches[1]
-
-    def _form(self, epoch: int) -> list[list[int]]:
-        batches = self._plan.form_batches(self.batch_size, self.seed, epoch)
-        count = len(batches) if epoch == 0 else self._count
-        return list(islice(cycle(batches), count))
-
-    @cached_property
-    def _count(self) -> int:
         return len(self._form(0))
+
+    @lru_cache(maxsize=2)  # noqa: B019
+    def _form(self, epoch: int) -> list[list[int]]:
+        return self._plan.form_batches(self.batch_size, self.seed, epoch)

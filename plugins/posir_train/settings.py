@@ -70,10 +70,8 @@ class PositionWeights:
         """Divide places among the positions: with those already filled, they have their shares (Webster's method)."""
         given = dict.fromkeys(Position, 0)
         for _ in range(places):
-            next_ = min(
-                self.needed, key=lambda position: (filled.get(position, 0) + given[position] + 0.5) / self.shares[position]
-            )
-            given[next_] += 1
+            counts = {position: filled.get(position, 0) + given[position] + 0.5 for position in self.needed}
+            given[min(counts, key=lambda position: counts[position] / self.shares[position])] += 1
         return given
 
     @property
@@ -313,33 +311,17 @@ class ComposeSettings(Section):
         return None if self.positions == EACH else PositionWeights.parse(self.positions)
 
 
-@dataclass(frozen=True)
 class RunFolder:
     """The folder of a trained model, and of what is kept of its training."""
 
-    output: Path
-
-    @property
-    def work_folder(self) -> Path:
+    def __init__(self, output: Path) -> None:
+        self.output = output
+        self.work_folder = output / "training"
         """The folder for checkpoints and reports, which is not part of the model."""
-        return self.output / "training"
-
-    @property
-    def held_out(self) -> Path:
+        self.held_out = output / HELD_OUT
         """The held-out questions and the corpus, as a folder for `POSIR_DATA`."""
-        return self.output / HELD_OUT
-
-    @property
-    def settings_file(self) -> Path:
+        self.settings_file = self.work_folder / "settings.yaml"
         """The settings of the run, to repeat it."""
-        return self.work_folder / "settings.yaml"
-
-    @property
-    def record_file(self) -> Path:
+        self.record_file = self.work_folder / "run.json"
         """File of the settings in which a continued run must agree."""
-        return self.work_folder / "run.json"
-
-    @property
-    def checkpoints(self) -> Path:
-        """The folder of the checkpoints."""
-        return self.work_folder / "checkpoints"
+        self.checkpoints = self.work_folder / "checkpoints"

