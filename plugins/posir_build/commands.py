@@ -24,8 +24,6 @@ from posir_tasks.errors import PosirError
 from posir_tasks.settings_file import load_settings
 
 if TYPE_CHECKING:
-    from posir_build.estimate import StageEstimate
-    from posir_build.records import Document
     from posir_build.settings import BuildSettings
     from posir_build.translation_ratings import RatingSample, RatingSettings
 
@@ -228,34 +226,25 @@ def show_ratings(
 def show_plan(settings: BuildSettings, format_: OutputFormat) -> None:
     """Print what the stages take at most; Sample is run for that, and what has been answered is counted."""
     from posir_build.api import check_folders, describe_usage
-    from posir_build.estimate import describe_plan, estimate_stages
+    from posir_build.estimate import add_reranker_seconds, describe_plan, estimate_stages
     from posir_build.pipeline import Tools, locked, run_stages
     from posir_build.sample import check_source
+    from posir_tasks.models.rerankers import ModelReranker
 
     check_folders(settings)
     check_source(settings)
     with locked(settings.work_folder):
         tools = Tools(settings)
         results = run_stages(tools, "sample") | run_stages(tools, None)
-        estimates = time_rerankers(settings, estimate_stages(settings, results), results["sample"].documents)
+        estimates = estimate_stages(settings, results)
+        wanted = {"verify": settings.verify.rerankers, "false-negatives": settings.false_negatives.rerankers}
+        if any(wanted.values()):
+            with track("Time the rerankers"):
+                opened = {
+                    stage: [ModelReranker(row.reference, settings.language, logits=row.logits) for row in rerankers]
+                    for stage, rerankers in wanted.items()
+                }
+                estimates = add_reranker_seconds(estimates, opened, results["sample"].documents)
     sampled = [f"sample: {note}" for note in results["sample"].notes]
     answered = [f"Answered before, and not paid again: {usage}" for usage in describe_usage(tools)]
     present(describe_plan(estimates, settings.list_llms(), [*sampled, *answered]), format_)
-
-
-def time_rerankers(
-    settings: BuildSettings, estimates: list[StageEstimate], documents: Sequence[Document]
-) -> list[StageEstimate]:
-    """Return estimates with the time that the rerankers take, if there are any."""
-    wanted = {"verify": settings.verify.rerankers, "false-negatives": settings.false_negatives.rerankers}
-    if not any(wanted.values()) or not documents:
-        return estimates
-    from posir_build.estimate import add_reranker_seconds
-    from posir_tasks.models.rerankers import ModelReranker
-
-    rerankers = {
-        stage: [ModelReranker(reranker.reference, settings.language, logits=reranker.logits) for reranker in chosen]
-        for stage, chosen in wanted.items()
-    }
-    with track("Time the rerankers"):
-        return add_reranker_seconds(estimates, rerankers, documents)

@@ -56,17 +56,10 @@ def build_tables(documents: Sequence[Document], questions: Sequence[Question], f
 def write_dataset(
     target: Target, documents: Sequence[Document], questions: Sequence[Question], construction: Mapping[str, Any]
 ) -> None:
-    """Write a domain with its provenance, completely or not at all.
-
-    Args:
-        target: The domain to write.
-        documents: The corpus.
-        questions: The questions.
-        construction: How it was built, for the dataset card.
+    """Write a domain with its provenance and, for the dataset card, how it was built, completely or not at all.
 
     Raises:
-        PosirError: The folder exists or cannot be written.
-        DataError: There is no question, or the loader would refuse the data.
+        PosirError: The folder exists or cannot be written, there is no question, or the loader would refuse the data.
     """
     target.check()
     sources = {document.id: document.source for document in documents}
@@ -89,12 +82,7 @@ def _read_files(output: Path, name: str) -> dict[str, Any]:
 
 
 def record_human_check(folder: Path, agreement: Sequence[Mapping[str, Any]], judged: Collection[str]) -> None:
-    """Save what people found out about a domain beside its tables, and in the dataset card.
-
-    Args:
-        folder: The domain.
-        agreement: For each judgment its name, number of yes, number judged, and rate, an `Estimate` or None.
-        judged: Ids of the judged questions.
+    """Save what people found out about a domain beside its tables, and in the dataset card; `judged` are ids of questions.
 
     Raises:
         PosirError: The folder has no questions that `posir build` has made, or none of these.
@@ -114,9 +102,7 @@ def record_human_check(folder: Path, agreement: Sequence[Mapping[str, Any]], jud
 def build_card(constructions: Mapping[str, Mapping[str, Any]], human_checks: Mapping[str, Any] = NO_CHECKS) -> str:
     """Return the dataset card: the metadata that the Hub reads, one configuration per domain, and a section for each.
 
-    Args:
-        constructions: How each domain was built, by `<language>/<domain>`.
-        human_checks: What people found out about some of them.
+    It says how each domain was built and what people found out about some, both by `<language>/<domain>`.
     """
     licenses = sorted({str(construction["license"]) for construction in constructions.values()})
     languages = sorted({path.partition("-")[0] for path in constructions})
@@ -126,11 +112,8 @@ def build_card(constructions: Mapping[str, Mapping[str, Any]], human_checks: Map
     lines += ["task_categories: [text-retrieval]", "tags: [posir, position-bias]", "configs:"]
     for path in constructions:
         for part, file in (("corpus", "corpus"), ("queries", "queries"), ("qrels", "qrels/test")):
-            lines += [
-                f"- config_name: {path.replace('/', '-')}-{part}",
-                "  data_files:",
-                f"  - {{split: test, path: {path}/{file}.parquet}}",
-            ]
+            lines += [f"- config_name: {path.replace('/', '-')}-{part}", "  data_files:"]
+            lines.append(f"  - {{split: test, path: {path}/{file}.parquet}}")
     lines += ["---", "", CARD_MARK, "", "# Position-aware retrieval", ""]
     lines.append(
         "Every query has one relevant document and the span of its evidence, in Unicode code points of the document; the "
@@ -197,8 +180,7 @@ def _describe_human_check(agreement: Sequence[Mapping[str, Any]]) -> Iterator[st
 def write_card(output: Path) -> bool:
     """Write the dataset card of a folder, with what a user has added below its last line of dashes.
 
-    Returns:
-        False if there is a card that posir has not written; it stays as it is.
+    Returns False if there is a card that posir has not written; it stays as it is.
     """
     file = output / CARD_FILE
     before = file.read_text(encoding="utf-8") if file.is_file() else ""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
+from statistics import fmean
 from typing import Any
 
 from posir_build import ask, locate, translate, verify
@@ -64,9 +65,7 @@ class Calls:
 def estimate_stages(settings: BuildSettings, results: Mapping[str, StageResult]) -> list[StageEstimate]:
     """Return an estimate for each stage that calls a language model or rerankers.
 
-    Args:
-        settings: The build.
-        results: Of Sample, and of further stages if they have been run: then their questions are counted.
+    It needs the result of Sample; of further stages, the questions are counted if they have been run.
     """
     documents = results["sample"].documents
     asked = ask.choose_documents(documents, settings.ask.documents, settings.seed)
@@ -179,7 +178,8 @@ def describe_plan(
     estimates: Sequence[StageEstimate], models: Sequence[LanguageModelSettings], notes: Sequence[str]
 ) -> TableResult:
     """Return what `posir build --plan` shows: the cost in a sentence, then a table of the stages."""
-    total = _add_estimates(estimates)
+    _, *totals = (sum(numbers) for numbers in zip(*((0, *astuple(row)[1:]) for row in estimates), strict=True))
+    total = StageEstimate("total", *totals)
     currency = next((model.prices.currency for model in models if model.prices.given), "")
     names = ", ".join(dict.fromkeys(model.model for model in models))
     cost = f"{format_cost(total.cost, currency)} for " if currency else ""
@@ -196,18 +196,6 @@ def describe_plan(
     )
 
 
-def _add_estimates(estimates: Sequence[StageEstimate]) -> StageEstimate:
-    return StageEstimate(
-        "total",
-        sum(estimate.calls for estimate in estimates),
-        sum(estimate.input_tokens for estimate in estimates),
-        sum(estimate.output_tokens for estimate in estimates),
-        sum(estimate.cost for estimate in estimates),
-        sum(estimate.reranker_pairs for estimate in estimates),
-        sum(estimate.reranker_seconds for estimate in estimates),
-    )
-
-
 def _build_estimate_table(estimates: Sequence[StageEstimate], currency: str) -> Table:
     """Return the table of a plan, the total last; without prices or rerankers it has no columns of them."""
     reranked = any(estimate.reranker_pairs for estimate in estimates)
@@ -220,15 +208,12 @@ def _build_estimate_table(estimates: Sequence[StageEstimate], currency: str) -> 
             format_count(estimate.input_tokens),
             format_count(estimate.output_tokens),
             *([format_number(estimate.cost, ",.2f")] * len(costs)),
-            *([format_count(estimate.reranker_pairs), _format_time(estimate.reranker_seconds)] if reranked else []),
+            *([format_count(estimate.reranker_pairs), format_seconds(seconds) if seconds else MISSING] if reranked else []),
         )
         for estimate in estimates
+        for seconds in (estimate.reranker_seconds,)
     )
     return Table(build_columns(headings, headings[1:]), tuple(rows))
-
-
-def _format_time(seconds: float) -> str:
-    return format_seconds(seconds) if seconds else MISSING
 
 
 def _explain_plan(models: Sequence[LanguageModelSettings], *, timed: bool) -> Iterator[str]:
@@ -256,27 +241,15 @@ QUESTION_CHARACTERS = 80
 def add_reranker_seconds(
     estimates: Sequence[StageEstimate], rerankers: Mapping[str, Sequence[BatchReranker]], documents: Sequence[Document]
 ) -> list[StageEstimate]:
-    """Return estimates with the seconds that their rerankers take at most: if every pair has a text of its own.
-
-    Args:
-        estimates: Of the stages; their pairs are those of all rerankers of the stage together.
-        rerankers: By stage.
-        documents: Of the build; at least one.
-    """
-    longest = sorted(documents, key=lambda document: document.tokens)
-    texts = [longest[len(longest) * place // PAIRS].text for place in range(PAIRS)]
+    """Return estimates with the seconds that the rerankers of a stage take at most: if every pair has a text of its own."""
+    ordered = sorted(documents, key=lambda document: document.tokens)
+    texts = [ordered[len(ordered) * place // PAIRS].text for place in range(PAIRS)]
     pairs = [(text[:QUESTION_CHARACTERS], text) for text in texts]
-    seconds = {
-        stage: [measure_seconds(reranker, pairs) for reranker in of_stage] for stage, of_stage in rerankers.items() if of_stage
-    }
-    return [
-        replace(
-            estimate, reranker_seconds=sum(seconds[estimate.stage]) * estimate.reranker_pairs / len(seconds[estimate.stage])
-        )
-        if estimate.stage in seconds
-        else estimate
-        for estimate in estimates
-    ]
+    timed = []
+    for estimate in estimates:
+        seconds = fmean([measure_seconds(reranker, pairs) for reranker in rerankers.get(estimate.stage, ())] or [0.0])
+        timed.append(replace(estimate, reranker_seconds=seconds * estimate.reranker_pairs))
+    return timed
 
 
 def measure_seconds(reranker: BatchReranker, pairs: Sequence[Pair]) -> float:

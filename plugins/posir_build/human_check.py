@@ -72,11 +72,7 @@ def choose_questions(result: StageResult, number: int, seed: int, scheme: CellSc
 
 
 def write_sheet(file: Path, result: StageResult, questions: Sequence[Question]) -> None:
-    """Write questions as a CSV file with empty columns for judgments.
-
-    Raises:
-        PosirError: The file cannot be written.
-    """
+    """Write questions as a CSV file with empty columns for judgments."""
     known = by_id(result.documents)
     rows = []
     for question in questions:
@@ -86,11 +82,7 @@ def write_sheet(file: Path, result: StageResult, questions: Sequence[Question]) 
 
 
 def write_sheet_rows(file: Path, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Write a CSV file for people to fill in; the last columns, for which a row has no cell, are left empty.
-
-    Raises:
-        PosirError: The file cannot be written.
-    """
+    """Write a CSV file for people to fill in; the last columns, for which a row has no cell, are left empty."""
     filled = ([*(cell.replace("\r\n", "\n") for cell in row), *("" for _ in columns[len(row) :])] for row in rows)
     with atomic_write(file) as part:
         # With a byte-order mark, or spreadsheets take UTF-8 for something else.
@@ -119,9 +111,8 @@ def _read_row(file: Path, number: int, row: Mapping[str, str]) -> Iterator[tuple
         if value in YES | NO:
             yield column, value in YES
         elif value:
-            raise DataError(
-                f"{file}: row {number}: field '{column}': {value!r} is neither yes nor no; leave it empty if unsure."
-            )
+            where = f"{file}: row {number}: field '{column}'"
+            raise DataError(f"{where}: {value!r} is neither yes nor no; leave it empty if unsure.")
 
 
 def count_agreement(sheets: Sequence[dict[str, dict[str, bool]]]) -> list[JudgmentAgreement]:

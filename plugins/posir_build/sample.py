@@ -45,10 +45,8 @@ def open_source(settings: BuildSettings) -> Dataset:
 def read_texts(settings: BuildSettings) -> Iterator[BuildText | SkippedText]:
     """Yield the texts of a source, whose ids are unique, and what in it cannot be read.
 
-    An id that an earlier file has, too, gets the name of its file in front: `b.jsonl:3`.
-
-    Raises:
-        DataError: The source does not exist or cannot be read, or two texts of one file have one id.
+    An id that an earlier file has, too, gets the name of its file in front: `b.jsonl:3`. Two texts of one file with one id are
+    a DataError.
     """
     names, in_files = set[str](), set[tuple[str, str]]()
     for number, item in enumerate(open_source(settings).read_texts()):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from posir_build.records import POSITIONS, Question, StageResult
+from posir_build.records import POSITIONS, StageResult
 from posir_build.settings import BuildSettings, RelevanceRule, RemovalRule, RerankRule
 from posir_build.verify import MarginPool, MarginRange
 from posir_tasks.display.numbers import MISSING, format_count, format_percent
@@ -95,18 +95,9 @@ def _check_rows(result: StageResult, settings: BuildSettings) -> list[StageRow]:
         "rerankers": RERANK_RATES.get(settings.verify.rerank_rule, NOT_PUBLISHED),
         "relevance": RELEVANCE_RATES.get(settings.verify.relevance, NOT_PUBLISHED),
     }
-    checks = [name.removesuffix(": checked") for name in result.counts if name.endswith(": checked")]
-    return [
-        StageRow(
-            f"verify: {check}",
-            "questions",
-            result.counts[f"{check}: checked"],
-            result.counts[f"{check}: passed"],
-            {},
-            *rates.get(check, NOT_PUBLISHED),
-        )
-        for check in checks
-    ]
+    counts, checks = result.counts, [name.removesuffix(": checked") for name in result.counts if name.endswith(": checked")]
+    ends = {check: (counts[f"{check}: checked"], counts[f"{check}: passed"]) for check in checks}
+    return [StageRow(f"verify: {check}", "questions", *ends[check], {}, *rates.get(check, NOT_PUBLISHED)) for check in checks]
 
 
 def describe_kept(rows: Sequence[StageRow]) -> list[str]:
@@ -134,17 +125,14 @@ def describe_lost_documents(verified: StageResult) -> list[str]:
     """Return a note on documents of which the judge discarded every question for one reason, as one that commands it would.
 
     Documents with a single question, and questions discarded by rerankers, which follow no commands, do not count.
-
-    Args:
-        verified: Of the stage Verify.
     """
-    reasons: dict[str, list[str]] = {question.document: [] for question in verified.questions}
+    reasons: defaultdict[str, list[str]] = defaultdict(list)
     for question in verified.questions:
         reasons[question.document].append("")
     for discarded in verified.discarded:
-        judged_question = discarded.question
-        if judged_question is not None and not _failed_rerankers(judged_question):
-            reasons.setdefault(judged_question.document, []).append(discarded.reason)
+        asked = discarded.question
+        if asked and all(verdict.passed or not verdict.check.startswith("rerankers") for verdict in asked.verdicts):
+            reasons[asked.document].append(discarded.reason)
     several = {document: given for document, given in reasons.items() if len(given) > 1}
     lost = {document: given for document, given in several.items() if given[0] and len({*given}) == 1}
     if not lost:
@@ -161,31 +149,15 @@ def describe_lost_documents(verified: StageResult) -> list[str]:
     ]
 
 
-def _failed_rerankers(question: Question) -> bool:
-    return any(not verdict.passed and verdict.check.startswith("rerankers") for verdict in question.verdicts)
-
-
 def build_translation_rows(before: StageResult, translated: StageResult, name: str) -> list[StageRow]:
     """Return a row for the documents and one for the questions of a translation."""
-    sides = {
-        "documents": (len(before.documents), len(translated.documents)),
-        "questions": (len(before.questions), len(translated.questions)),
-    }
-    return [
-        StageRow(
-            f"translate: {name}, {unit}",
-            unit,
-            taken,
-            kept,
-            dict(
-                Counter(
-                    discard.reason for discard in translated.discarded if (discard.question is None) == (unit == "documents")
-                )
-            ),
-            *TRANSLATION_RATES[unit],
-        )
-        for unit, (taken, kept) in sides.items()
-    ]
+    rows = []
+    for unit in ("documents", "questions"):
+        taken, kept = (len(getattr(result, unit)) for result in (before, translated))
+        own = (discard for discard in translated.discarded if (discard.question is None) == (unit == "documents"))
+        reasons = dict(Counter(discard.reason for discard in own))
+        rows.append(StageRow(f"translate: {name}, {unit}", unit, taken, kept, reasons, *TRANSLATION_RATES[unit]))
+    return rows
 
 
 def build_tables(rows: Sequence[StageRow], notes: Sequence[str]) -> list[Table]:

@@ -46,17 +46,10 @@ RELEVANCE = load_prompt("relevance", Relevance)
 ANSWERABLE = load_prompt("answerable", Answerability)
 
 
-@dataclass(frozen=True)
-class CheckOutcome:
-    """The outcome of a check of one question."""
-
-    verdict: QuestionVerdict
-    reason: str = ""
-    """The reason why it is discarded; empty if it passed."""
-
-
 #: A text that may be judged: the text with the evidence comes first.
 Views = tuple[str, ...]
+#: The verdict on a question, and the reason why it is discarded; empty if it passed.
+CheckOutcome = tuple[QuestionVerdict, str]
 Check = Callable[[Sequence[Question]], list[CheckOutcome]]
 
 
@@ -81,15 +74,14 @@ class Verifier:
         kept, discarded = list(questions), list[Discarded]()
         counts: dict[str, int] = {}
         for name, check in self._checks().items():
-            outcomes = check(kept) if kept else []
-            checked = [question.with_verdict(outcome.verdict) for question, outcome in zip(kept, outcomes, strict=True)]
-            counts[f"{name}: checked"] = len(kept)
+            checked, outcomes = kept, check(kept) if kept else []
+            counts[f"{name}: checked"] = len(checked)
             kept = []
-            for question, outcome in zip(checked, outcomes, strict=True):
-                if outcome.reason:
-                    discarded.append(Discarded(outcome.reason, question.id, question=question))
+            for question, (verdict, reason) in zip(checked, outcomes, strict=True):
+                if reason:
+                    discarded.append(Discarded(reason, question.id, question=question.with_verdict(verdict)))
                 else:
-                    kept.append(question)
+                    kept.append(question.with_verdict(verdict))
             counts[f"{name}: passed"] = len(kept)
         result = StageResult(tuple(self.documents), tuple(kept), tuple(discarded), (), counts)
         return self.audit(result) if self.settings.audit else result
@@ -134,7 +126,7 @@ class Verifier:
             own = scores[:, row]
             reason, values = self._apply_rerank_rule(own)
             values["scores"] = own.tolist()
-            outcomes.append(CheckOutcome(QuestionVerdict(f"rerankers: {rule}", not reason, judge, values), reason))
+            outcomes.append((QuestionVerdict(f"rerankers: {rule}", not reason, judge, values), reason))
         return outcomes
 
     def _apply_rerank_rule(self, scores: Scores) -> tuple[str, dict[str, object]]:
@@ -164,7 +156,7 @@ class Verifier:
             if not reason and not is_relevant(grades[0], grades[1:], self.settings.level, self.settings.gap):
                 enough = grades[0] >= self.settings.level
                 reason = "as relevant without the evidence" if enough else "the text is not relevant enough"
-            outcomes.append(CheckOutcome(QuestionVerdict(f"relevance: {rule}", not reason, judge, {"grades": grades}), reason))
+            outcomes.append((QuestionVerdict(f"relevance: {rule}", not reason, judge, {"grades": grades}), reason))
         return outcomes
 
     def check_without_span(self, questions: Sequence[Question]) -> list[CheckOutcome]:
@@ -176,9 +168,7 @@ class Verifier:
             if reply.answer is None:
                 reason = f"unusable answer: {reply.problem}"
             values = {"answerable": reply.answer and reply.answer.answer}
-            outcomes.append(
-                CheckOutcome(QuestionVerdict("leave-span-out", not reason, f"{reply.model} {reply.prompt}", values), reason)
-            )
+            outcomes.append((QuestionVerdict("leave-span-out", not reason, f"{reply.model} {reply.prompt}", values), reason))
         return outcomes
 
     def audit(self, result: StageResult) -> StageResult:
@@ -215,20 +205,12 @@ class Verifier:
 
 
 def ranks_target_first(scores: Scores, target: int) -> bool:
-    """Return whether every reranker scores the target segment above every other (PosQ, arXiv 2505.13950, appendix A.2).
-
-    Args:
-        scores: Shape (rerankers, segments).
-        target: Index of the segment that has the evidence.
-    """
+    """Return whether every reranker, scores of shape (rerankers, segments), puts a segment first (PosQ, appendix A.2)."""
     return bool((scores[:, [target]] > np.delete(scores, target, axis=1)).all())
 
 
 def needs_span(with_span: Scores, without_span: Scores) -> bool:
-    """Return whether every reranker scores the document above the one without the span (PosIR, section 2.3).
-
-    Both scores have the shape (rerankers,).
-    """
+    """Return whether every reranker, shape (rerankers,), prefers the document to that without the span (PosIR, section 2.3)."""
     return bool((with_span > without_span).all())
 
 
@@ -236,13 +218,7 @@ def is_relevant(target: int, others: Sequence[int], level: int, gap: int) -> boo
     """Return whether the text with the evidence is relevant, and more so than every text without.
 
     PosQ, appendix A.2: L(t) >= 3 and L(t) >= L(u) + 1 for both other segments u. PosIR, section 2.3, compares the document with
-    the document without the span; its thresholds are lost.
-
-    Args:
-        target: Grade of the text with the evidence, 0 to 4.
-        others: Grades of the texts without.
-        level: Least grade of the target.
-        gap: Least difference from each other grade.
+    the document without the span; its thresholds are lost. Grades are 0 to 4, of texts with and without evidence.
     """
     return target >= level and all(target >= other + gap for other in others)
 
@@ -292,13 +268,7 @@ def find_margin(question: Question) -> float | None:
 
 
 def choose_audited(verified: StageResult, settings: VerifySettings, seed: int) -> list[Question]:
-    """Return the questions that the audit reads: those that are kept, and of each range of margins the discarded ones, too.
-
-    Args:
-        verified: What the checks kept and discarded.
-        settings: Thresholds of the ranges, and the number of questions of each.
-        seed: Any integer.
-    """
+    """Return the questions that the audit reads: those that are kept, and of each range of margins the discarded ones, too."""
     groups: defaultdict[int | None, list[Question]] = defaultdict(list)
     kept = {question.id for question in verified.questions}
     for question in list_checked(verified):
@@ -307,13 +277,8 @@ def choose_audited(verified: StageResult, settings: VerifySettings, seed: int) -
             groups[_find_range(margin, settings.margins)].append(question)
         elif question.id in kept:
             groups[None].append(question)
-    return [
-        question
-        for group in groups.values()
-        for question in sorted(group, key=lambda question: seeded_order(seed, AUDIT_CHECK, question.id))[
-            : settings.audit_sample
-        ]
-    ]
+    drawn = [sorted(group, key=lambda row: seeded_order(seed, AUDIT_CHECK, row.id)) for group in groups.values()]
+    return [question for group in drawn for question in group[: settings.audit_sample]]
 
 
 def summarize_audit(questions: Sequence[Question]) -> dict[str, float]:

@@ -158,7 +158,7 @@ def build_request(dataset: Dataset, subset: Subset, data: PositionData, batch_si
 
 
 def mean_unrelated_cosine(vectors: Vectors, articles: NDArray[np.str_]) -> float:
-    """Return the mean cosine of documents of different articles from unit vectors, shape (n, dimensions); NaN if there are no two."""
+    """Return the mean cosine of unit vectors, shape (n, dimensions), of different articles; NaN if there are no two."""
     unrelated = articles[:, None] != articles[None, :]
     return float((vectors @ vectors.T)[unrelated].mean()) if unrelated.any() else float("nan")
 
