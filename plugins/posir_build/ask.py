@@ -181,9 +181,9 @@ CHOOSE_PERSONA = load_prompt("choose_persona", PersonaChoice)
 ASK_PERSONA = load_prompt("ask_persona", PersonaQuery)
 #: The prompts of each method, in order.
 PROMPTS: Mapping[AskMethod, Sequence[PromptTemplate[Any]]] = {
-    AskMethod.POSITIONAL: (ASK_POSITIONAL,),
-    AskMethod.CHUNK: (SUMMARIZE, ASK_CHUNK),
-    AskMethod.PERSONA: (CHOOSE_PERSONA, ASK_PERSONA),
+    "positional": (ASK_POSITIONAL,),
+    "chunk": (SUMMARIZE, ASK_CHUNK),
+    "persona": (CHOOSE_PERSONA, ASK_PERSONA),
 }
 #: The thirds, in the words of the prompts.
 THIRDS = ("first", "middle", "last")
@@ -268,7 +268,7 @@ def _check(asked: Asked, answer: AskedQuestions, request: AskRequest) -> tuple[l
         )
         fault = find_fault(question, asked.document, request.language)
         is_surplus = len({other.id for other in accepted} | {question.id}) > request.settings.questions
-        if not fault and is_surplus and request.settings.method is not AskMethod.PERSONA:
+        if not fault and is_surplus and request.settings.method != "persona":
             fault = Discarded("more questions than asked for", question.id, question=question)
         if fault:
             faulty.append(fault)
@@ -469,7 +469,7 @@ def _read_persona_rows(file: Path) -> list[str]:
 
 
 METHODS: Mapping[AskMethod, Callable[[AskRequest, LanguageModel], list[Asked | Discarded]]] = {
-    AskMethod.POSITIONAL: ask_positional,
-    AskMethod.CHUNK: ask_chunk,
-    AskMethod.PERSONA: ask_persona,
+    "positional": ask_positional,
+    "chunk": ask_chunk,
+    "persona": ask_persona,
 }

@@ -55,8 +55,8 @@ class CellScheme:
 
 #: Cells by their length buckets: those of every report of posir, in tokens, and the training paper's, in characters.
 CELLS: Mapping[CellLengths, CellScheme] = {
-    CellLengths.POSIR: CellScheme(SCHEME.axes.length_titles, tuple(SCHEME.token_bounds), lambda document: document.tokens),
-    CellLengths.FIVE: CellScheme(
+    "posir": CellScheme(SCHEME.axes.length_titles, tuple(SCHEME.token_bounds), lambda document: document.tokens),
+    "five": CellScheme(
         tuple(f"{bucket.minimum:,} to {bucket.maximum:,} characters" for bucket in FIVE_LENGTHS),
         tuple(bucket.maximum for bucket in FIVE_LENGTHS[:-1]),
         lambda document: len(document.text),

@@ -107,7 +107,7 @@ def sample_command(
     The questions are a random sample of a finished build, with about as many from each cell of length and position.
     """
     from posir_build.balance import CELLS
-    from posir_build.human_check import choose_questions, write_sheet
+    from posir_build.dataset_files import choose_questions, write_sheet
     from posir_build.pipeline import STAGE_NAMES, Tools, locked, run_stages
     from posir_build.settings import BuildSettings
 
@@ -137,8 +137,7 @@ def agreement_command(
     format_: TableFormat = OutputFormat.TEXT,
 ) -> None:
     """Read judgments back: how often people find a question right, with a 95 % interval."""
-    from posir_build.dataset_files import record_human_check
-    from posir_build.human_check import build_agreement_table, count_agreement, read_sheet
+    from posir_build.dataset_files import build_agreement_table, count_agreement, read_sheet, record_human_check
 
     files = [sheet.resolve() for sheet in sheets]
     if len(set(files)) < len(files):
@@ -198,8 +197,14 @@ def show_ratings(
 ) -> None:
     """Ask the judge, and print the scores of the ratings and how well judge and people agree."""
     from posir_build.pipeline import LOG_FILE, locked
-    from posir_build.rating_scores import build_rating_figures, build_rating_tables, compare_ratings, score_ratings
-    from posir_build.translation_ratings import rate_translations, read_rating_sheet
+    from posir_build.rating_charts import build_rating_figures
+    from posir_build.translation_ratings import (
+        build_rating_tables,
+        compare_ratings,
+        rate_translations,
+        read_rating_sheet,
+        score_ratings,
+    )
     from posir_tasks.display.charts.figures import export
     from posir_tasks.language_models.asking import LanguageModel
     from posir_tasks.language_models.call_log import CallLog

@@ -10,7 +10,7 @@ from typing import Any
 
 from posir_build import ask, locate, translate, verify
 from posir_build.records import Document, StageResult
-from posir_build.settings import AskMethod, BuildSettings, RelevanceRule, RemovalRule, RerankRule
+from posir_build.settings import BuildSettings
 from posir_tasks.display.numbers import MISSING, format_count, format_number
 from posir_tasks.display.presentation import TableResult
 from posir_tasks.display.progress import format_seconds
@@ -112,17 +112,17 @@ def _estimate_ask(settings: BuildSettings, documents: Sequence[Document]) -> tup
     number, tokens = len(documents), sum(document.tokens for document in documents)
     per_call = settings.ask.questions
     match settings.ask.method:
-        case AskMethod.POSITIONAL:
+        case "positional":
             draws = settings.ask.draws
             calls = [Calls(ask.ASK_POSITIONAL, number * draws, tokens * draws, per_call * QUESTION_TOKENS)]
             return calls, number * draws * per_call
-        case AskMethod.CHUNK:
+        case "chunk":
             chunks = sum(len(ask.split_chunks(document.text, settings.ask.chunk_words)) for document in documents)
             return [
                 Calls(ask.SUMMARIZE, number, tokens, SUMMARY_TOKENS),
                 Calls(ask.ASK_CHUNK, chunks, tokens + chunks * SUMMARY_TOKENS, per_call * QUESTION_TOKENS),
             ], chunks * per_call
-        case AskMethod.PERSONA:
+        case "persona":
             offered = number * settings.ask.personas_offered * PERSONA_TOKENS
             return [
                 Calls(ask.CHOOSE_PERSONA, number, tokens + offered, GRADE_TOKENS),
@@ -134,9 +134,9 @@ def _estimate_verify(settings: BuildSettings, questions: float, mean: float) -> 
     """Return the calls of Verify, and the pairs that rerankers score."""
     wanted, calls = settings.verify, list[Calls]()
     # Segments are three texts with the length of one document, the span two documents.
-    if wanted.relevance is RelevanceRule.SEGMENTS:
+    if wanted.relevance == "segments":
         calls.append(Calls(verify.RELEVANCE, 3 * questions, questions * mean, GRADE_TOKENS))
-    elif wanted.relevance is RelevanceRule.SPAN:
+    elif wanted.relevance == "span":
         calls.append(Calls(verify.RELEVANCE, 2 * questions, 2 * questions * mean, GRADE_TOKENS))
     if wanted.leave_out:
         calls.append(Calls(verify.ANSWERABLE, questions, questions * mean, REASON_TOKENS))
@@ -144,7 +144,7 @@ def _estimate_verify(settings: BuildSettings, questions: float, mean: float) -> 
         ranges = len(wanted.margins) + 1
         audited = min(questions, ranges * wanted.audit_sample) if wanted.audit_sample else questions
         calls.append(Calls(verify.ANSWERABLE, 3 * audited, audited * mean, REASON_TOKENS))
-    views = 2 if wanted.rerank_rule is RerankRule.SPAN else 3
+    views = 2 if wanted.rerank_rule == "span" else 3
     return calls, len(wanted.rerankers) * views * questions
 
 
@@ -156,7 +156,7 @@ def _estimate_false_negatives(
     if wanted.embedder is None:
         return [], 0
     pairs = questions * len(wanted.rerankers) * min(wanted.recall, documents)
-    if wanted.rule is RemovalRule.DOCUMENT:
+    if wanted.rule == "document":
         return [], pairs
     judged = questions * SUSPECTS_PER_QUESTION * max(1, len(wanted.panel))
     return [Calls(verify.RELEVANCE, judged, judged * mean, GRADE_TOKENS)], pairs

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from posir_build.cluster import Reranker
 from posir_build.records import Discarded, Document, Question, QuestionVerdict, StageResult, by_id
-from posir_build.settings import FalseNegativeSettings, RemovalRule
+from posir_build.settings import FalseNegativeSettings
 from posir_build.verify import RELEVANCE
 from posir_tasks.language_models.asking import BuiltValues, LanguageModel
 
@@ -61,7 +61,7 @@ def remove_false_negatives(
         f"false negatives: {settings.rule}", True, f"{recall.name}, {judge}", {"recall": settings.recall}
     )
     candidates = list(_find_candidates(before, settings, recall, rerankers))
-    if settings.rule is RemovalRule.DOCUMENT:
+    if settings.rule == "document":
         return _remove_documents(before, candidates, searched)
     negatives = _confirm(candidates, settings, panel)
     return _remove_questions(before, negatives, {"suspects": len(candidates), "confirmed": len(negatives)}, searched)
@@ -83,7 +83,7 @@ def _find_candidates(
         for (question, document), row in zip(pairs, scores[len(batch) :], strict=True):
             if (
                 scores_above_positive(row, positives[question.id])
-                if settings.rule is RemovalRule.DOCUMENT
+                if settings.rule == "document"
                 else is_suspect(row, settings.threshold, settings.votes)
             ):
                 yield Candidate(question, document, row, positives[question.id])

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from posir_build.records import Discarded, Document, StageResult, seeded_order
-from posir_build.settings import BuildSettings, LengthUnit, SampleSettings
+from posir_build.settings import BuildSettings, SampleSettings
 from posir_tasks.digests import digest
 from posir_tasks.display.progress import track
 from posir_tasks.display.wording import pluralize
@@ -168,7 +168,7 @@ def _group_by_length(
 ) -> tuple[list[list[Document]], list[Discarded], list[str]]:
     """Return the documents by bucket, those of no bucket, and the ids that were made unique."""
     buckets, unit = settings.buckets(), settings.measured
-    measures = {LengthUnit.TOKENS: count_tokens, LengthUnit.WORDS: count_words, LengthUnit.CHARACTERS: len}
+    measures = {"tokens": count_tokens, "words": count_words, "characters": len}
     discarded, repeated = list[Discarded](), list[str]()
     grouped: list[list[Document]] = [[] for _ in buckets]
     for text in texts:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from posir_data.importing import DOMAIN_NAME, DOMAIN_RULE
 from posir_tasks.errors import PosirError
@@ -18,6 +17,17 @@ from posir_tasks.models.references import ModelReference
 from posir_tasks.settings_file import Section
 
 Share = Annotated[float, Field(ge=0, le=1)]
+
+
+def _check_code(code: str) -> str:
+    try:
+        check_code(code)
+    except PosirError as error:
+        raise ValueError(str(error)) from None
+    return code
+
+
+LanguageCode = Annotated[str, AfterValidator(_check_code)]
 
 
 class LengthBucket(Section):
@@ -47,12 +57,8 @@ FIVE_LENGTHS = tuple(LengthBucket(minimum=2**row + (row > 8), maximum=2 ** (row 
 LENGTHS = {"posir": POSIR_LENGTHS, "five": FIVE_LENGTHS, "any": (LengthBucket(minimum=1, maximum=2**31 - 1, share=1),)}
 
 
-class LengthUnit(StrEnum):
-    """The unit of document lengths."""
-
-    TOKENS = "tokens"
-    WORDS = "words"
-    CHARACTERS = "characters"
+#: The unit of document lengths.
+LengthUnit = Literal["tokens", "words", "characters"]
 
 
 class SampleSettings(Section):
@@ -61,7 +67,7 @@ class SampleSettings(Section):
     documents: Count = 1000
     lengths: Literal["posir", "five", "any"] | tuple[LengthBucket, ...] = "posir"
     """posir: eight buckets of tokens; five: those of arXiv 2605.26578, in characters; any; or a list of buckets."""
-    unit: LengthUnit = LengthUnit.TOKENS
+    unit: LengthUnit = "tokens"
     """Unit of a list of buckets; FineWeb-PosQ (arXiv 2505.13950) has 500 to 1,024 words."""
     near_duplicate: Annotated[float, Field(gt=0, le=1)] | None = 0.8
     """Jaccard similarity of word 5-grams from which the later of two documents is dropped; null to keep all."""
@@ -93,7 +99,7 @@ class SampleSettings(Section):
     def measured(self) -> LengthUnit:
         """The unit of the buckets."""
         if isinstance(self.lengths, str):
-            return LengthUnit.CHARACTERS if self.lengths == "five" else LengthUnit.TOKENS
+            return "characters" if self.lengths == "five" else "tokens"
         return self.unit
 
     def buckets(self) -> tuple[LengthBucket, ...]:
@@ -109,21 +115,16 @@ class AskingSection(Section):
     judges with DeepSeek-V3; PosIR (arXiv 2601.08363) generates with DeepSeek-V3.1 and translates with Qwen3-30B-A3B."""
 
 
-class AskMethod(StrEnum):
-    """The way in which questions are asked for."""
-
-    POSITIONAL = "positional"
-    """PosIR (arXiv 2601.08363): the whole document, and the third that the question should be about."""
-    CHUNK = "chunk"
-    """PosQ (arXiv 2505.13950): a summary of the document, and one chunk."""
-    PERSONA = "persona"
-    """Built-in or Learned (arXiv 2605.26578): a persona is chosen first; then one query per segment."""
+#: The way in which questions are asked for. positional: PosIR (arXiv 2601.08363): the whole document, and the third that the
+#: question should be about; chunk: PosQ (arXiv 2505.13950): a summary of the document, and one chunk; persona: Built-in or
+#: Learned (arXiv 2605.26578): a persona is chosen first; then one query per segment.
+AskMethod = Literal["positional", "chunk", "persona"]
 
 
 class AskSettings(AskingSection):
     """Settings of the generation of questions."""
 
-    method: AskMethod = AskMethod.POSITIONAL
+    method: AskMethod = "positional"
     documents: Count | None = None
     """Number of documents that questions are asked about; null for all."""
     draws: Annotated[int, Field(ge=1, le=3)] = 3
@@ -154,24 +155,14 @@ class LocateSettings(AskingSection):
     """Longest span, as a share of its document."""
 
 
-class RerankRule(StrEnum):
-    """The rule by which rerankers check a question."""
-
-    SEGMENTS = "segments"
-    """PosQ: every reranker ranks the segment of the evidence first among the document's thirds."""
-    MARGIN = "margin"
-    """Built-in or Learned: so does every reranker, by a margin."""
-    SPAN = "span"
-    """PosIR: every reranker scores the document above the document without the span."""
+#: The rule by which rerankers check a question. segments: PosQ: every reranker ranks the segment of the evidence first among
+#: the document's thirds; margin: Built-in or Learned: so does every reranker, by a margin; span: PosIR: every reranker scores
+#: the document above the document without the span.
+RerankRule = Literal["segments", "margin", "span"]
 
 
-class Scale(StrEnum):
-    """The scale of a reranker's scores."""
-
-    PROBABILITY = "probability"
-    """Scores in [0, 1]."""
-    LOGIT = "logit"
-    """Passed through the logistic function."""
+#: The scale of a reranker's scores. probability: Scores in [0, 1]; logit: Passed through the logistic function.
+Scale = Literal["probability", "logit"]
 
 
 class RerankerSettings(Section):
@@ -180,7 +171,7 @@ class RerankerSettings(Section):
     model: Annotated[str, Field(min_length=1)]
     """Name, folder, or endpoint."""
     revision: str | None = None
-    scale: Scale = Scale.PROBABILITY
+    scale: Scale = "probability"
 
     @property
     def reference(self) -> ModelReference:
@@ -190,27 +181,31 @@ class RerankerSettings(Section):
     @property
     def logits(self) -> bool:
         """Whether its scores are passed through the logistic function."""
-        return self.scale is Scale.LOGIT
+        return self.scale == "logit"
 
 
-class RelevanceRule(StrEnum):
-    """The rule by which the language model's relevance grades are judged."""
+def _expand_names(value: Any) -> Any:
+    """Accept the name of a reranker in place of its settings."""
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [{"model": reranker} if isinstance(reranker, str) else reranker for reranker in value]
+    return value
 
-    SEGMENTS = "segments"
-    """PosQ: the segment of the evidence with the other segments."""
-    SPAN = "span"
-    """PosIR: the document with the document without the span."""
-    NONE = "none"
+
+Rerankers = Annotated[tuple[RerankerSettings, ...], BeforeValidator(_expand_names)]
+
+#: The rule by which the language model's relevance grades are judged. segments: PosQ: the segment of the evidence with the
+#: other segments; span: PosIR: the document with the document without the span; none.
+RelevanceRule = Literal["segments", "span", "none"]
 
 
 class VerifySettings(AskingSection):
     """Settings of the checks of a question and its span."""
 
-    rerankers: tuple[RerankerSettings, ...] = ()
-    rerank_rule: RerankRule = RerankRule.SPAN
+    rerankers: Rerankers = ()
+    rerank_rule: RerankRule = "span"
     margin: Annotated[float, Field(ge=0)] = 0.3
     """Least difference of scores, for `margin`."""
-    relevance: RelevanceRule = RelevanceRule.SPAN
+    relevance: RelevanceRule = "span"
     level: Annotated[int, Field(ge=0, le=4)] = 3
     """Least relevance of the text with the evidence."""
     gap: Annotated[int, Field(ge=0, le=4)] = 1
@@ -225,11 +220,6 @@ class VerifySettings(AskingSection):
     margins: Annotated[tuple[float, ...], Field(min_length=1)] = (0.0, 0.1, 0.2, 0.3)
     """Margins at which the report counts questions, and between which it shows the audit (arXiv 2605.26578)."""
 
-    @field_validator("rerankers", mode="before")
-    @classmethod
-    def _names(cls, value: Any) -> Any:
-        return _expand_names(value)
-
     @field_validator("margins")
     @classmethod
     def _ascending(cls, value: tuple[float, ...]) -> tuple[float, ...]:
@@ -238,13 +228,9 @@ class VerifySettings(AskingSection):
         return value
 
 
-class RemovalRule(StrEnum):
-    """The record that a false negative removes."""
-
-    QUESTION = "question"
-    """PosQ: the question."""
-    DOCUMENT = "document"
-    """PosIR: the document, and every question about it."""
+#: The record that a false negative removes. question: PosQ: the question; document: PosIR: the document, and every question
+#: about it.
+RemovalRule = Literal["question", "document"]
 
 
 class FalseNegativeSettings(Section):
@@ -254,8 +240,8 @@ class FalseNegativeSettings(Section):
     """Model that recalls documents: name, folder, endpoint; null to skip the stage."""
     revision: str | None = None
     recall: Count = 1000
-    rerankers: tuple[RerankerSettings, ...] = ()
-    rule: RemovalRule = RemovalRule.QUESTION
+    rerankers: Rerankers = ()
+    rule: RemovalRule = "question"
     threshold: Share = 0.2
     """Score from which a reranker suspects a document, for `question`. PosQ has 0.5; a lower one leaves more to the judges, and
     similarities of embeddings are lower than probabilities."""
@@ -266,11 +252,6 @@ class FalseNegativeSettings(Section):
     level: Annotated[int, Field(ge=0, le=4)] = 3
     """Relevance from which a judge confirms."""
 
-    @field_validator("rerankers", mode="before")
-    @classmethod
-    def _names(cls, value: Any) -> Any:
-        return _expand_names(value)
-
     @model_validator(mode="after")
     def _complete(self) -> Self:
         if self.embedder and not self.rerankers:
@@ -278,13 +259,8 @@ class FalseNegativeSettings(Section):
         return self
 
 
-class CellLengths(StrEnum):
-    """The length buckets of cells."""
-
-    POSIR = "posir"
-    """Those of every report, in tokens."""
-    FIVE = "five"
-    """Those of arXiv 2605.26578, in characters."""
+#: The length buckets of cells. posir: Those of every report, in tokens; five: Those of arXiv 2605.26578, in characters.
+CellLengths = Literal["posir", "five"]
 
 
 #: As many questions in every cell as in the smallest.
@@ -294,7 +270,7 @@ SMALLEST = "smallest"
 class BalanceSettings(Section):
     """Settings of the number of questions in each cell of length and position, and of their split."""
 
-    cells: CellLengths = CellLengths.POSIR
+    cells: CellLengths = "posir"
     """Lengths of the cells: posir, those of every report, in tokens; five, those of arXiv 2605.26578, in characters."""
     per_cell: Count | Literal["smallest"] | None = None
     """Most questions in a cell; smallest, as many in every cell as in the smallest one, without the lengths that have no
@@ -312,7 +288,7 @@ class BalanceSettings(Section):
 class TranslateSettings(AskingSection):
     """Languages into which corpus and questions are translated."""
 
-    languages: tuple[str, ...] = ()
+    languages: tuple[LanguageCode, ...] = ()
     sentences: Count = 20
     """Sentences per call."""
     lower: Annotated[float, Field(ge=0)] = 3.0
@@ -322,13 +298,6 @@ class TranslateSettings(AskingSection):
     judge: LanguageModelSettings | None = None
     """Model that decides about texts which begin as a refusal does, or are in another language, by their first 1,500 characters
     (PosIR, arXiv 2601.08363, appendix B: Qwen3-Max); null to discard all of these."""
-
-    @field_validator("languages")
-    @classmethod
-    def _codes(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for code in value:
-            _check_code(code)
-        return value
 
 
 class BuildSettings(Section):
@@ -343,7 +312,7 @@ class BuildSettings(Section):
     """null for `id` or `_id` if there is one, or else the row number."""
     license: str = "not specified"
     """License of the documents, for the dataset card."""
-    language: str
+    language: LanguageCode
     domain: str
     output: Path
     """Folder in the PosIR layout, such as data/PosIR-Benchmark-v1."""
@@ -360,11 +329,6 @@ class BuildSettings(Section):
     false_negatives: FalseNegativeSettings = FalseNegativeSettings()
     balance: BalanceSettings = BalanceSettings()
     translate: TranslateSettings = TranslateSettings()
-
-    @field_validator("language")
-    @classmethod
-    def _code(cls, value: str) -> str:
-        return _check_code(value)
 
     @field_validator("domain")
     @classmethod
@@ -413,18 +377,3 @@ class BuildSettings(Section):
     def outputs(self) -> list[Path]:
         """Return the folders in the PosIR layout that the build writes."""
         return [self.output, *([self.held_out_folder] if self.balance.held_out else [])]
-
-
-def _check_code(code: str) -> str:
-    try:
-        check_code(code)
-    except PosirError as error:
-        raise ValueError(str(error)) from None
-    return code
-
-
-def _expand_names(value: Any) -> Any:
-    """Accept the name of a reranker in place of its settings."""
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [{"model": reranker} if isinstance(reranker, str) else reranker for reranker in value]
-    return value

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from posir_build.records import POSITIONS, StageResult
-from posir_build.settings import BuildSettings, RelevanceRule, RemovalRule, RerankRule
+from posir_build.settings import BuildSettings
 from posir_build.verify import MarginPool, MarginRange
 from posir_tasks.display.numbers import MISSING, format_count, format_percent
 from posir_tasks.display.tables import Table, build_columns
@@ -39,11 +39,11 @@ class StageRow:
 #: 2601.08363).
 POSQ, MOVING, POSIR = "FineWeb-PosQ", "arXiv 2605.26578", "PosIR"
 #: Shares kept by rerankers: PosQ, table of appendix A.2; Built-in or Learned, section 3.1.3 at a margin of 0.3.
-RERANK_RATES = {RerankRule.SEGMENTS: (0.440, POSQ), RerankRule.MARGIN: (0.1632, MOVING)}
+RERANK_RATES = {"segments": (0.440, POSQ), "margin": (0.1632, MOVING)}
 #: PosQ, appendix A.2: grades by a language model.
-RELEVANCE_RATES = {RelevanceRule.SEGMENTS: (0.673, POSQ)}
+RELEVANCE_RATES = {"segments": (0.673, POSQ)}
 #: Questions (PosQ, arXiv 2505.13950), and English documents if 70,000 had been drawn per domain (PosIR; derived).
-FALSE_NEGATIVE_RATES = {RemovalRule.QUESTION: (0.978, POSQ), RemovalRule.DOCUMENT: (0.792, POSIR)}
+FALSE_NEGATIVE_RATES = {"question": (0.978, POSQ), "document": (0.792, POSIR)}
 #: PosIR, section 2.4: 17,864 of 8 x 1,719,701 documents, and 358 of 8 x 42,015 questions discarded (derived).
 TRANSLATION_RATES = {"documents": (1 - 17_864 / (8 * 1_719_701), POSIR), "questions": (1 - 358 / (8 * 42_015), POSIR)}
 #: Built-in or Learned, table 7: TargetYes, DistractorNo and Exclusive by the lowest margin of a range.
@@ -81,7 +81,7 @@ def build_rows(results: Mapping[str, StageResult], settings: BuildSettings) -> l
             rows += _check_rows(result, settings)
         is_search = stage == "false-negatives" and settings.false_negatives.embedder is not None
         rate = FALSE_NEGATIVE_RATES[settings.false_negatives.rule] if is_search else NOT_PUBLISHED
-        if is_search and settings.false_negatives.rule is RemovalRule.DOCUMENT:
+        if is_search and settings.false_negatives.rule == "document":
             before = len(result.documents) + result.counts.get("documents removed", 0)
             rows.append(StageRow(f"{stage}: documents", "documents", before, len(result.documents), {}, *rate))
             rate = NOT_PUBLISHED

@@ -3,25 +3,33 @@
 PosIR (arXiv 2601.08363, appendix B) chooses its translator so: 12 English documents of each of 31 domains, over four length
 buckets, are translated by each system into eight languages; GPT-4o rates each translation without a reference, and people rate
 one system's in three languages. The body of its prompt (appendix C.5) is lost; ours has the same four scales.
+
+Counts of ratings add over samples of different documents. Intervals are for new documents: the ratings of a document's
+translations, by several people or into several languages, are not independent, and count as one cluster.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from statistics import fmean
 from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field, field_validator
 
+from posir_build.dataset_files import write_sheet_rows
 from posir_build.estimate import REASON_TOKENS, Calls
-from posir_build.human_check import write_sheet_rows
 from posir_build.records import seeded_order
+from posir_significance.intervals import estimate_mean
 from posir_tasks.digests import digest
+from posir_tasks.display.numbers import format_count, format_estimate, format_number, format_percent
+from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.errors import DataError, PosirError
+from posir_tasks.estimates import Estimate
 from posir_tasks.gate import read_csv_rows
 from posir_tasks.language_codes import english_name
 from posir_tasks.language_models.asking import BuiltValues, LanguageModel
@@ -52,6 +60,10 @@ SHEET_COLUMNS = ("id", "language", "original", "translation", *SCALES, "comment"
 COMMAND = "posir study rate-translations --sheets"
 #: What a sample is drawn with, beside the seed.
 PURPOSE = "rate translations"
+OVERALL, ALL_SCALES, ALL_LANGUAGES = "overall", "all", "all"
+#: Difference of two ratings up to which they agree (PosIR, table 9).
+TOLERANCE = 1
+LOWEST, HIGHEST = RATINGS[0], RATINGS[-1]
 
 
 class RatingSettings(Section):
@@ -292,3 +304,178 @@ def _read_rating(file: Path, number: int, scale: str, value: str) -> int:
         where = f"{file}: row {number}: field '{scale}'"
         raise DataError(f"{where}: {value!r} is no whole number from 1 to 5; leave it empty if unsure.")
     return int(value)
+
+
+@dataclass(frozen=True)
+class ScaleScore:
+    """The ratings of a system's translations into one language, or all, on one scale; a row of PosIR's tables 7 and 8."""
+
+    rater: str
+    """`judge` or `people`."""
+    system: str
+    language: str
+    scale: str
+    """One of the four, or `overall`: the mean of the four of a translation."""
+    counts: dict[float, int]
+    """Number of translations by rating; they add."""
+    mean: Estimate
+    """A number from 1 to 5; for all languages, the mean of the languages' means."""
+
+
+@dataclass(frozen=True)
+class ScaleAgreement:
+    """The agreement of the judge with people; a row of PosIR's table 9, with the counts of its figure 9."""
+
+    system: str
+    language: str
+    scale: str
+    """One of the four, or `all`."""
+    confusion: tuple[tuple[int, ...], ...]
+    """Number of pairs by the person's rating and then the judge's, shape (5, 5); they add."""
+    within_one: Estimate
+    """Share of pairs that differ by at most 1, in [0, 1]."""
+    mean_absolute_error: Estimate
+    """Mean absolute difference, from 0 to 4."""
+    mean_difference: float
+    """Mean of the judge's rating minus the person's, from -4 to 4."""
+
+    @property
+    def pairs(self) -> int:
+        """Number of pairs."""
+        return sum(map(sum, self.confusion))
+
+
+def _estimate(values: Sequence[tuple[Translation, float]], low: float, high: float) -> Estimate:
+    """Estimate the mean over languages of the means of values from low to high; the interval is that of `estimate_mean`."""
+    sizes = Counter(translation.language for translation, _ in values)
+    weights = np.array([1 / (len(sizes) * sizes[translation.language]) for translation, _ in values])
+    clusters: dict[tuple[str, str], int] = {}
+    numbers = [clusters.setdefault((row.domain, row.document), len(clusters)) for row, _ in values]
+    shares = (np.array([value for _, value in values], np.float64) - low) / (high - low)
+    estimate = estimate_mean(shares, np.array(numbers), weights)
+    assert estimate is not None
+    value, *ends = (low + share * (high - low) for share in (estimate.value, *(estimate.interval or ())))
+    return Estimate(value, (ends[0], ends[1]) if ends else None)
+
+
+def score_ratings(rater: str, rated: Sequence[RatedTranslation]) -> list[ScaleScore]:
+    """Return the scores of ratings: by system, language and scale, and of all languages if there are several."""
+    groups: dict[tuple[str, str], list[RatedTranslation]] = defaultdict(list)
+    for row in rated:
+        groups[row.translation.system, row.translation.language].append(row)
+    for system in dict.fromkeys(system for system, _ in groups):
+        members = [row for (name, _), rows in groups.items() if name == system for row in rows]
+        if len({row.translation.language for row in members}) > 1:
+            groups[system, ALL_LANGUAGES] = members
+    return [
+        ScaleScore(
+            rater,
+            system,
+            language,
+            scale,
+            dict(sorted(Counter(rating for _, rating in values).items())),
+            _estimate(values, LOWEST, HIGHEST),
+        )
+        for (system, language), rows in groups.items()
+        for scale in (*SCALES, OVERALL)
+        if (values := [(row.translation, rating) for row in rows for rating in _read_scale(row, scale)])
+    ]
+
+
+def _read_scale(row: RatedTranslation, scale: str) -> Iterator[float]:
+    """Yield the rating on a scale, if there is one; the overall one takes all four."""
+    if scale != OVERALL:
+        yield from (row.ratings[name] for name in (scale,) if name in row.ratings)
+    elif len(row.ratings) == len(SCALES):
+        yield fmean(row.ratings.values())
+
+
+def compare_ratings(people: Sequence[RatedTranslation], judge: Sequence[RatedTranslation]) -> list[ScaleAgreement]:
+    """Return how well the judge agrees with people, by system, language and scale, and over languages and scales."""
+    judged = {row.translation.id: row.ratings for row in judge}
+    pairs: dict[tuple[str, str, str], list[tuple[Translation, int, int]]] = defaultdict(list)
+    for row in people:
+        translation = row.translation
+        for scale, rating in row.ratings.items():
+            if translation.id in judged:
+                for language in (translation.language, ALL_LANGUAGES):
+                    for name in (scale, ALL_SCALES):
+                        pairs[translation.system, language, name].append((translation, rating, judged[translation.id][scale]))
+    scales = [*SCALES, ALL_SCALES]
+    order = sorted(pairs, key=lambda key: (key[0], key[1] == ALL_LANGUAGES, key[1], scales.index(key[2])))
+    return [_compare(*key, pairs[key]) for key in order]
+
+
+def _compare(system: str, language: str, scale: str, pairs: Sequence[tuple[Translation, int, int]]) -> ScaleAgreement:
+    counts = Counter((person, judge) for _, person, judge in pairs)
+    distances = [(translation, abs(judge - person)) for translation, person, judge in pairs]
+    return ScaleAgreement(
+        system,
+        language,
+        scale,
+        tuple(tuple(counts[person, judge] for judge in RATINGS) for person in RATINGS),
+        _estimate([(translation, distance <= TOLERANCE) for translation, distance in distances], 0, 1),
+        _estimate(distances, 0, HIGHEST - LOWEST),
+        fmean(judge - person for _, person, judge in pairs),
+    )
+
+
+def build_rating_tables(scores: Sequence[ScaleScore], agreement: Sequence[ScaleAgreement], notes: Sequence[str]) -> list[Table]:
+    """Return the tables: means of the judge and of people, agreement, and the confusion of ratings over all scales."""
+    raters = dict.fromkeys(score.rater for score in scores)
+    tables = [_build_score_table(rater, [score for score in scores if score.rater == rater], notes) for rater in raters]
+    pooled = [row for row in agreement if row.scale == ALL_SCALES and row.language == ALL_LANGUAGES]
+    return [*tables, *([_build_agreement_table(agreement)] if agreement else []), *map(_build_confusion_table, pooled)]
+
+
+def _build_score_table(rater: str, scores: Sequence[ScaleScore], notes: Sequence[str]) -> Table:
+    cells = {(score.system, score.language, score.scale): score for score in scores}
+    numbers = ("Rated", *SCALES.values(), "Overall")
+    rows = []
+    for system, language in dict.fromkeys((score.system, score.language) for score in scores):
+        scores_of_row = [cells.get((system, language, scale)) for scale in (*SCALES, OVERALL)]
+        rated = max(sum(score.counts.values()) for score in scores_of_row if score)
+        means = (format_estimate(score.mean if score else None, _format_rating) for score in scores_of_row)
+        rows.append((system, language, format_count(rated), *means))
+    return Table(
+        columns=build_columns(("System", "Language", *numbers), numbers),
+        rows=tuple(rows),
+        title=f"Ratings by {'the judge' if rater == 'judge' else 'people'}",
+        notes=("From 1, poor, to 5, excellent, with 95 % intervals for new documents. All languages count as much.", *notes),
+        keys=2,
+    )
+
+
+def _format_rating(value: float | None) -> str:
+    return format_number(value, ".2f")
+
+
+def _build_agreement_table(agreement: Sequence[ScaleAgreement]) -> Table:
+    numbers = ("Pairs", "Within 1 %", "Mean absolute error", "Judge minus people")
+    return Table(
+        columns=build_columns(("System", "Language", "Scale", *numbers), numbers),
+        rows=tuple(
+            (
+                row.system,
+                row.language,
+                row.scale,
+                format_count(row.pairs),
+                format_estimate(row.within_one, format_percent),
+                format_estimate(row.mean_absolute_error, _format_rating),
+                format_number(row.mean_difference, "+.2f"),
+            )
+            for row in agreement
+        ),
+        title="Agreement of the judge with people",
+        keys=3,
+    )
+
+
+def _build_confusion_table(row: ScaleAgreement) -> Table:
+    return Table(
+        columns=build_columns(
+            ("People", *(f"Judge {rating}" for rating in RATINGS)), [f"Judge {rating}" for rating in RATINGS]
+        ),
+        rows=tuple((str(rating), *map(format_count, counts)) for rating, counts in zip(RATINGS, row.confusion, strict=True)),
+        title=f"Pairs of ratings, all scales · {row.system}",
+    )

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from posir_build.cluster import Reranker
 from posir_build.locate import remove_span, split_thirds
 from posir_build.records import Discarded, Document, Question, QuestionVerdict, StageResult, by_id, seeded_order
-from posir_build.settings import RelevanceRule, RerankRule, VerifySettings
+from posir_build.settings import VerifySettings
 from posir_tasks.interventions import find_part
 from posir_tasks.language_models.asking import BuiltValues, LanguageModel, Reply
 from posir_tasks.language_models.prompt import AnswerT, ModelAnswer, PromptTemplate, load_prompt
@@ -90,7 +90,7 @@ class Verifier:
         checks: dict[str, Check] = {}
         if self.rerankers:
             checks["rerankers"] = self.check_by_rerankers
-        if self.settings.relevance is not RelevanceRule.NONE:
+        if self.settings.relevance != "none":
             checks["relevance"] = self.check_by_relevance
         if self.settings.leave_out:
             checks["leave-span-out"] = self.check_without_span
@@ -116,7 +116,7 @@ class Verifier:
     def check_by_rerankers(self, questions: Sequence[Question]) -> list[CheckOutcome]:
         """Apply the rule of PosQ, Built-in or Learned or PosIR to the scores of all rerankers."""
         rule = self.settings.rerank_rule
-        build_views = self._span_views if rule is RerankRule.SPAN else self._segment_views
+        build_views = self._span_views if rule == "span" else self._segment_views
         pairs = [(question.text, view) for question in questions for view in build_views(question)]
         views = len(pairs) // len(questions)
         scores = np.stack([reranker.score(pairs) for reranker in self.rerankers]).reshape(len(self.rerankers), -1, views)
@@ -132,20 +132,20 @@ class Verifier:
     def _apply_rerank_rule(self, scores: Scores) -> tuple[str, dict[str, object]]:
         """Return why scores of shape (rerankers, views) fail, or an empty text; and what is worth recording."""
         match self.settings.rerank_rule:
-            case RerankRule.SEGMENTS:
+            case "segments":
                 passed = ranks_target_first(scores, 0)
                 return "" if passed else "a reranker prefers another segment", {}
-            case RerankRule.MARGIN:
+            case "margin":
                 margin = compute_margin(scores, 0)
                 return "" if margin >= self.settings.margin else "the margin of the segment is too small", {"margin": margin}
-            case RerankRule.SPAN:
+            case "span":
                 passed = needs_span(scores[:, 0], scores[:, 1])
                 return "" if passed else "a reranker does not need the span", {}
 
     def check_by_relevance(self, questions: Sequence[Question]) -> list[CheckOutcome]:
         """Grade each text by the language model, 0 to 4, and apply the rule of PosQ or PosIR."""
         rule = self.settings.relevance
-        build_views = self._span_views if rule is RelevanceRule.SPAN else self._segment_views
+        build_views = self._span_views if rule == "span" else self._segment_views
         replies = self._ask_about(RELEVANCE, questions, build_views, "Grade relevance")
         outcomes = []
         for graded in replies:
@@ -225,7 +225,7 @@ def is_relevant(target: int, others: Sequence[int], level: int, gap: int) -> boo
 
 AUDIT_CHECK = "audit"
 #: Checks whose scores are of the thirds, that with the evidence first.
-MARGIN_CHECKS = {f"rerankers: {rule}" for rule in (RerankRule.SEGMENTS, RerankRule.MARGIN)}
+MARGIN_CHECKS = {f"rerankers: {rule}" for rule in ("segments", "margin")}
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binomtest
 
 from posir_build.balance import CELLS
-from posir_build.human_check import JUDGMENTS, JudgmentAgreement, choose_questions, count_agreement, read_sheet, write_sheet
+from posir_build.dataset_files import JUDGMENTS, JudgmentAgreement, choose_questions, count_agreement, read_sheet, write_sheet
 from posir_build.records import StageResult
 from posir_tasks.errors import DataError
 from tests.support.construction import document, question

@@ -69,7 +69,7 @@ def test_overrides_take_precedence_and_need_no_file(tmp_path):
         ({"llm": {"model": "m", "endpoints": []}}, r"at least one address"),
         ({"sample": {"lengths": [{"minimum": 9, "maximum": 2, "share": 1}]}}, r"minimum 9 is greater than maximum 2"),
         ({"false_negatives": {"embedder": "e"}}, r"need at least one reranker"),
-        ({"translate": {"languages": ["German"]}}, r"field 'translate.languages'"),
+        ({"translate": {"languages": ["German"]}}, r"field 'translate.languages.0'"),
         ({"translate": {"languages": ["deu-Latn", "deu-Latn"]}}, r"deu-Latn is the language of the documents, or named twice"),
         ({"translate": {"languages": ["eng-Latn"]}}, r"eng-Latn is the language of the documents"),
         ({"balance": {"held_out_output": "out"}}, r"held_out_output: out is the output too"),

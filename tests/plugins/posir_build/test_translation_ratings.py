@@ -9,15 +9,16 @@ import pytest
 from scipy.stats import binomtest
 from typer.testing import CliRunner
 
-from posir_build.rating_scores import compare_ratings, score_ratings
 from posir_build.translation_ratings import (
     SCALES,
     RatedTranslation,
     RatingSettings,
     Translation,
+    compare_ratings,
     rate_translations,
     read_rating_sheet,
     sample_translations,
+    score_ratings,
     write_rating_sheets,
 )
 from posir_tasks.command.app import build_app
