@@ -310,6 +310,8 @@ class DocumentRanks:
                 raise ProfileError(f"no field '{key}'. Run the model again.")
             with reading_json(data[key], SCHEMA, f"field '{key}'"):
                 stored.append(data[key]["sets"])
+                if not isinstance(stored[-1], list) or not all(isinstance(row, dict) for row in stored[-1]):
+                    raise ValueError("'sets' must be a list of objects")
         with reading_json(data[RANKS_KEY], SCHEMA, "ranks by document"):
             cell_keys = tuple(_parse_cell_key(text) for text in data[RANKS_KEY]["cells"].split())
             _check_cell_keys(cell_keys, axes)

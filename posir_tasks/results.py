@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
 
 from posir_tasks.data_versions import DataVersion
 from posir_tasks.display.progress import progress
@@ -21,7 +21,16 @@ from posir_tasks.gate import GateError, read_json
 from posir_tasks.plugin_api.scoring import score_result
 from posir_tasks.profile import PositionProfile
 from posir_tasks.read_part import Part, ReadKind
-from posir_tasks.result_schema import PROFILE_KEY, RANKS_KEY, READ_KEY, READ_RANKS_KEY, RUN_KEY, SCHEMA, SCORE_NAMES_KEY
+from posir_tasks.result_schema import (
+    KEYS_KEY,
+    PROFILE_KEY,
+    RANKS_KEY,
+    READ_KEY,
+    READ_RANKS_KEY,
+    RUN_KEY,
+    SCHEMA,
+    SCORE_NAMES_KEY,
+)
 from posir_tasks.schemes import PositionScheme, RelativePositions, find_scheme
 from posir_tasks.scores import GROUPS_KEY, ResultValues
 from posir_tasks.tokens import CountedWith
@@ -35,6 +44,8 @@ META_FILE = "model_meta.json"
 EXPERIMENTS = "experiments"
 #: mteb writes NaN for its nAUC scores if the metric is the same for every query; no other number may be NaN.
 NAN_PREFIX = "nauc_"
+#: Keys of the additive values that every result by position has.
+VALUE_KEYS = frozenset({PROFILE_KEY, RANKS_KEY, READ_RANKS_KEY, KEYS_KEY})
 #: Most tokens of a text that a model reads; none reads a tenth.
 MAX_TOKENS = 10**9
 #: mteb rounds scores to this many decimals when it writes them.
@@ -107,12 +118,21 @@ class RunRecord(BaseModel):
 
     model_config = ConfigDict(strict=True)
 
+    form: NonNegativeInt = Field(SCHEMA, alias="schema")
+    """Version of the form of the result."""
     data_revision: str = ""
     data_digest: dict[str, str] = {}
     tolerated: dict[str, NonNegativeInt] = {}
     missing_subsets: list[str] = []
     plugin_score_names: list[str] = []
     top_k: PositiveInt | None = None
+
+
+class SubsetRecord(BaseModel):
+    """The fields of a subset's scores that are read beside its additive values; others are left as they are."""
+
+    position_run: RunRecord = RunRecord()
+    position_scores: dict[str, dict[str, Any]] = {}
 
 
 def read_results(folder: Path) -> list[SubsetResult]:
@@ -172,7 +192,8 @@ def _profile_scores(data: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, An
     """Yield name and scores of each subset that has a profile."""
     for split in data["scores"].values():
         for scores in split:
-            if PROFILE_KEY in scores:
+            # Of a result that lost its profile, the others are left.
+            if not VALUE_KEYS.isdisjoint(scores):
                 yield str(scores.get("hf_subset", "default")), scores
 
 
@@ -194,14 +215,12 @@ def read_values(file: Path, subset: str, scores: Mapping[str, Any]) -> ResultVal
         ProfileError: One of them is missing, damaged, impossible or of a newer schema. Names file and subset.
     """
     try:
-        run = scores.get(RUN_KEY, {})
-        RunRecord.model_validate(run)
-        check_schema(run.get("schema", SCHEMA), SCHEMA, "The result")
+        check_schema(SubsetRecord.model_validate(scores).position_run.form, SCHEMA, "The result")
         values = ResultValues.from_json(scores)
         problem = next(_find_problems(subset, values), None)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        field, reason = ".".join(map(str, (RUN_KEY, *first["loc"]))), f"is {sanitized(first['input'])}. {first['msg']}"
+        field, reason = ".".join(map(str, first["loc"])), f"is {sanitized(first['input'])}. {first['msg']}"
         raise ProfileError(f"{file}: subset '{subset}': field '{field}': {reason}", field) from error
     except (PosirError, AttributeError, TypeError) as error:
         field = error.field if isinstance(error, ProfileError) else ""

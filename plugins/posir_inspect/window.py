@@ -16,6 +16,7 @@ from posir_tasks.display.presentation import Presentable
 from posir_tasks.display.progress import track
 from posir_tasks.display.sections import DisplaySection
 from posir_tasks.embeddings.encoding import ModelEncoder
+from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.estimates import Estimate
 from posir_tasks.host.private_names import MODEL_REGISTRY
 from posir_tasks.models.endpoint_encoder import EndpointEncoder
@@ -222,21 +223,32 @@ def measure_window(
         texts: Texts that documents are put together from; by default, frequent English words.
         required: Tokens that it should read; at least so many are tried. None if none are required.
         max_tokens: Longest text that is tried; by default a quarter more than the model claims, at most 32,768.
+
+    Raises:
+        PosirError: The model cannot encode short texts.
     """
     model, claim = encoder.model, find_claim(encoder.model)
     prompt_tokens = count_prompt(encoder, tokenizer)
     # A server may fail for every text that is too long.
     with measure(model, retries=0), track("Finding how far the model reads") as advance:
-        reading = measure_reading_length(
-            encoder,
-            texts,
-            tokenizer.count if tokenizer else None,
-            claimed_tokens=claim.tokens,
-            special_tokens=tokenizer.special_tokens + prompt_tokens if tokenizer else 0,
-            required_tokens=required or 0,
-            max_tokens=max_tokens,
-            advance=advance,
-        )
+        try:
+            reading = measure_reading_length(
+                encoder,
+                texts,
+                tokenizer.count if tokenizer else None,
+                claimed_tokens=claim.tokens,
+                special_tokens=tokenizer.special_tokens + prompt_tokens if tokenizer else 0,
+                required_tokens=required or 0,
+                max_tokens=max_tokens,
+                advance=advance,
+            )
+        except PosirError:
+            raise
+        except Exception as error:  # the model's own code
+            raise PosirError(
+                f"{identify(model)[0]}: the model cannot encode even a short text ({summarize_error(error)}). Its files are "
+                "damaged, or need another version of its library."
+            ) from error
     special_tokens = tokenizer.special_tokens if tokenizer else None
     return WindowReading(*identify(model), reading, special_tokens, prompt_tokens, claim, required)
 

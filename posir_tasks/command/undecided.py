@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import sys
@@ -12,6 +13,11 @@ import typer
 
 #: Exit status if a check cannot be decided; typer has the same one for wrong options.
 UNDECIDED = 2
+
+#: Errors of the operating system for a file or folder that the user named.
+REFUSED = frozenset({errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ELOOP})
+#: Most characters of its name that are shown.
+MAX_NAME = 300
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +37,7 @@ def undecided_on_error() -> Iterator[None]:
 
 @contextmanager
 def report_errors(status: int = 1) -> Iterator[None]:
-    """Report a user's mistake and a full disk on the error stream, and exit with a status."""
+    """Report a user's mistake, a file that cannot be used and a full disk on the error stream, and exit with a status."""
     from posir_tasks.errors import PosirError
     from posir_tasks.files import DISK_FULL
 
@@ -43,6 +49,11 @@ def report_errors(status: int = 1) -> Iterator[None]:
     except PosirError as error:
         exit_with(str(error), status)
     except OSError as error:
+        if error.filename and error.errno in REFUSED:
+            # A name may be a text that was given in its place.
+            name = str(error.filename)
+            shown = name if len(name) <= MAX_NAME else f"{name[:MAX_NAME]}..."
+            exit_with(f"{shown}: {error.strerror}. Give another file or folder, or change its permissions.", status)
         if error.errno not in DISK_FULL:
             raise
         # Python flushes standard output at exit, and would fail again.

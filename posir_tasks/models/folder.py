@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posir_tasks.digests import digest_files
+from posir_tasks.display.wording import sanitized
 from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.host.private_names import RESOLVE_LOADER
 from posir_tasks.models.names import legible_name
@@ -122,7 +123,18 @@ class FolderLoader:
         except Exception as error:  # libraries raise errors of any kind for files that they did not write
             raise PosirError(f"{self.folder}: the model cannot be loaded ({summarize_error(error)}).") from error
         self._check_revision(name, revision)
+        self._check_vocabulary(model)
         return model
+
+    def _check_vocabulary(self, model: MTEBModels) -> None:
+        """Raise PosirError if every text is unknown to the tokenizer: transformers makes one up if its files are missing."""
+        tokenizer = getattr(getattr(model, "model", None), "tokenizer", None)
+        special = getattr(tokenizer, "all_special_tokens", None)
+        if special and len(tokenizer) <= len(special):
+            raise PosirError(
+                f"{self.folder}: the tokenizer has no token but the {len(special)} special ones, so all texts are the same to "
+                "the model. Its files, such as tokenizer.json, are missing; save the model again."
+            )
 
     def _check_revision(self, name: str, revision: str | None) -> None:
         if digest_folder(self.folder) != revision:
@@ -147,6 +159,8 @@ def check_folder(folder: Path, revision: str) -> None:  # noqa: ARG001 (the revi
                 raise
             continue  # a file that no library reads, such as a result that is being written
         _check_settings(file, settings)
+        if file.name == KIND_SETTINGS[0] and file in needed:
+            _check_prompts(file, settings)
         if file.name == ADAPTER_FILE and isinstance(base := settings.get("base_model_name_or_path"), str):
             _check_adapter_base(file, Path(base))
 
@@ -158,6 +172,13 @@ def _check_settings(file: Path, settings: Any) -> None:
     for reference in _find_references(file.name, settings):
         if reference not in OWN_MODULES and not reference.startswith(MODULE_PACKAGES):
             raise PosirError(f"{file}: the module {reference} is not one of sentence-transformers. {NO_CODE}")
+
+
+def _check_prompts(file: Path, settings: Any) -> None:
+    prompts = settings.get("prompts") if isinstance(settings, dict) else None
+    for name, text in prompts.items() if isinstance(prompts, dict) else ():
+        if not isinstance(text, str | None):
+            raise PosirError(f"{file}: field 'prompts.{sanitized(name)}': must be a text or null. Save the model again.")
 
 
 def _check_adapter_base(file: Path, base: Path) -> None:

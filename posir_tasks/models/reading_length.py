@@ -428,7 +428,8 @@ def _summarize(source: TextSource, cuts: Sequence[Cut], part: Part | None = None
         hidden = not certain or any(cut.slack and cut.noisy for cut in cuts)
         highest = max(highs) if hidden else min(certain)
         agreed += [unit] if max(lows) <= highest else []
-        bounds[unit] = Bounds(max(lows), highest) if max(lows) <= highest else Bounds(min(lows), max(highs))
+        # A piece may have no token of its own.
+        bounds[unit] = Bounds(max(lows), highest) if max(lows) <= highest else Bounds(min(lows + highs), max(lows + highs))
     unit = next((unit for unit in agreed if unit != "estimated"), next(iter(bounds)))
     tokens, words, characters = bounds.get("tokens"), bounds["words"], bounds["characters"]
     synthetic = not source.texts

@@ -207,6 +207,15 @@ def test_damaged_json_is_refused(change):
         DocumentRanks.from_json({**data, RANKS_KEY: {**data[RANKS_KEY], **change}}, value.axes)
 
 
+@pytest.mark.parametrize("sets", [{"a": [1]}, "a", ["a"], [None]])
+@pytest.mark.parametrize("key", [RANKS_KEY, READ_RANKS_KEY, KEYS_KEY])
+def test_sets_that_are_no_list_of_objects_are_refused(key, sets):
+    value = built([(1, 1, 1)])
+    data = value.to_json()
+    with pytest.raises(ProfileError, match="'sets' must be a list of objects"):
+        DocumentRanks.from_json({**data, key: {**data[key], "sets": sets}}, value.axes)
+
+
 @pytest.mark.parametrize("text", ["z!!", "-1", "zabc", "99999999999", ""])
 def test_damaged_columns_are_refused(text):
     value = built([(1, 1, 1)])

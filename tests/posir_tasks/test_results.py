@@ -135,6 +135,38 @@ def test_a_profile_that_cannot_be_read_is_named_by_file_and_subset(tmp_path, fil
     assert file.read_bytes() == before
 
 
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"position_scores": [["all", {}]]}, "position_scores"),
+        ({"position_scores": {"all": [1]}}, "position_scores.all"),
+        ({"position_run": {"plugin_score_names": [{}]}}, "position_run.plugin_score_names.0"),
+        ({"position_run": {"schema": "1"}}, "position_run.schema"),
+        ({"position_run": {"schema": -1}}, "position_run.schema"),
+    ],
+)
+def test_what_is_read_beside_a_profile_is_named_by_its_field(tmp_path, file, change, field):
+    data = json.loads(file.read_text())
+    data["scores"]["test"][1] |= change
+    file.write_text(json.dumps(data))
+    before = file.read_bytes()
+    for read in (read_results, lambda _: rescore(file)):
+        with pytest.raises(ProfileError, match=re.escape(f"{file}: subset 'game': field '{field}': ")):
+            read(tmp_path)
+    assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize("kept", ["document_ranks", "read_ranks", "document_keys"])
+def test_a_result_that_lost_its_profile_is_no_result_of_another_task(tmp_path, file, kept):
+    data = json.loads(file.read_text())
+    for name in {"position_profile", "document_ranks", "read_ranks", "document_keys"} - {kept}:
+        for entry in data["scores"]["test"]:
+            entry.pop(name)
+    file.write_text(json.dumps(data))
+    with pytest.raises(ProfileError, match=re.escape(f"{file}: subset 'sports': ")):
+        read_results(tmp_path)
+
+
 def score(profile):
     """Return the scores of a profile as a result file has them."""
     return rounded(score_result(ResultValues(separate_documents(profile))).to_json(profile.positions))

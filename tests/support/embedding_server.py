@@ -21,6 +21,8 @@ DIMENSIONS = 24
 Damage = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
 #: The number of the first words of a text that are read, or the function that selects them.
 Window = int | None | Callable[[list[str]], list[str]]
+#: Changes status, headers and body of an answer.
+Rewrite = Callable[[int, dict[str, str], bytes], tuple[int, dict[str, str], bytes]]
 
 
 class Pooling(StrEnum):
@@ -61,6 +63,7 @@ class EmbeddingServer:
     failures: deque[Failure] = field(default_factory=deque)
     """Answers to the next requests."""
     damage: Damage = list
+    rewrite: Rewrite | None = None
     seconds: float = 0.0
     """How long an answer takes."""
     batches: list[list[str]] = field(default_factory=list)
@@ -162,8 +165,11 @@ class Handler(BaseHTTPRequestHandler):
 
     def answer(self, status: int, content: object, headers: dict[str, str] | None = None) -> None:
         body = json.dumps(content).encode()
+        sent = {"Content-Type": "application/json", "Content-Length": str(len(body)), **(headers or {})}
+        if self.server.state.rewrite:
+            status, sent, body = self.server.state.rewrite(status, sent, body)
         self.send_response(status)
-        for name, value in {"Content-Type": "application/json", "Content-Length": str(len(body)), **(headers or {})}.items():
+        for name, value in sent.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)

@@ -122,3 +122,13 @@ def test_a_check_that_cannot_be_decided_is_exit_status_2(require, status, monkey
     assert exited.value.code == status
     assert "no answer after 2 attempts" in capsys.readouterr().err
     assert time.perf_counter() - started < 10
+
+
+def test_a_folder_whose_model_fails_for_every_text_is_one_message(tmp_path):
+    folder = write_tiny_model(tmp_path / "tiny")
+    file = folder / "sentence_bert_config.json"
+    settings = json.loads(file.read_text())
+    settings["modality_config"]["text"]["method_output_name"] = "token_embeddings"
+    file.write_text(json.dumps(settings))
+    with pytest.raises(PosirError, match=r"local/tiny: the model cannot encode even a short text \(\w+: .*\)\. Its files are"):
+        posir.window(folder)

@@ -176,6 +176,20 @@ def test_damaged_weights_and_a_folder_that_is_being_written_are_refused(folder):
         mteb.get_model("./my-model")
 
 
+def test_a_folder_without_the_files_of_its_tokenizer_is_refused(folder):
+    """transformers makes up a tokenizer to which every text is unknown."""
+    (folder / "tokenizer.json").unlink()
+    with pytest.raises(PosirError, match=r"my-model: the tokenizer has no token but the 5 special ones"):
+        mteb.get_model("./my-model")
+
+
+@pytest.mark.parametrize("prompt", [["a"], {"a": "b"}, 3])
+def test_a_prompt_that_is_no_text_is_refused_by_name(folder, prompt):
+    edit_json(folder / "config_sentence_transformers.json", prompts={"query": "q: ", "document": prompt})
+    with pytest.raises(PosirError, match=r"config_sentence_transformers\.json: field 'prompts\.document': must be a text"):
+        mteb.get_model("./my-model")
+
+
 @pytest.mark.usefixtures("folder")
 def test_another_revision_than_that_of_the_folder_is_refused():
     with pytest.raises(PosirError, match=r"Expected [0-9a-f]{16}\."):

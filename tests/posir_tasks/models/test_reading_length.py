@@ -149,6 +149,12 @@ def test_parts_are_found_over_http_in_at_most_40_requests(keep, part, words: int
     assert len(server.times) <= 40
 
 
+def test_where_words_have_no_token_of_their_own_bounds_are_in_order():
+    """As with a tokenizer that knows no word."""
+    tokens = measure_reading_length(FirstWords(60), TEXTS, lambda _: 3).tokens
+    assert tokens.low <= tokens.high
+
+
 def test_a_model_that_refuses_everything_has_its_own_error():
     with pytest.raises(ValueError, match="at most 0 words"):
         measure_reading_length(RefusesLong(0), TEXTS)
