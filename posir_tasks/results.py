@@ -2,8 +2,9 @@
 
 import json
 import logging
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -160,7 +161,22 @@ def read_results(folder: Path) -> list[SubsetResult]:
         )
     for problem in left_out:
         logger.warning("skipped: %s", problem)
-    return sorted(results, key=lambda result: (result.model, result.revision, result.task, result.subset))
+    return sorted(unify_names(results), key=lambda result: (result.model, result.revision, result.task, result.subset))
+
+
+def unify_names(results: Sequence[SubsetResult]) -> list[SubsetResult]:
+    """Return results with one spelling of each model's name: names that differ in case alone are one name on the Hub.
+
+    The spelling of most results stays, and a warning names the others.
+    """
+    spellings: dict[str, Counter[str]] = {}
+    for result in results:
+        spellings.setdefault(result.model.casefold(), Counter())[result.model] += 1
+    kept = {name: max(sorted(counts), key=counts.__getitem__) for name, counts in spellings.items()}
+    for name, counts in spellings.items():
+        if others := ", ".join(sorted(counts.keys() - {kept[name]})):
+            logger.warning("%s: taken for %s, since names of models that differ in case alone are one name", others, kept[name])
+    return [replace(result, model=kept[result.model.casefold()]) for result in results]
 
 
 def result_files(folder: Path) -> Iterator[Path]:

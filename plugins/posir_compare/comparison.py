@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
-from itertools import chain, groupby
+from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import PosirError
 from posir_tasks.estimates import Difference, Estimate
 from posir_tasks.read_part import UNKNOWN, ReadPart
-from posir_tasks.results import SubsetResult, read_results
+from posir_tasks.results import SubsetResult, read_results, unify_names
 from posir_tasks.scores import ALL
 from posir_tasks.sources.repository import combine_revisions
 
@@ -80,8 +80,9 @@ def read_model_runs(folders: Sequence[Path]) -> list[ModelRun]:
 def collect_runs(sources: Sequence[Sequence[SubsetResult]]) -> list[ModelRun]:
     """Return the runs that results are of, ordered by source, then by model name."""
     runs: dict[Path, tuple[SubsetResult, ...]] = {}
+    named = iter(unify_names([result for source in sources for result in source]))
     for source in sources:
-        ordered = sorted(source, key=lambda result: (result.model, str(result.file.parent)))
+        ordered = sorted(islice(named, len(source)), key=lambda result: (result.model, str(result.file.parent)))
         for parent, results in groupby(ordered, key=lambda result: result.file.parent):
             # A folder that is given twice, or is inside another one, is read once.
             runs.setdefault(parent.resolve(), tuple(results))
@@ -106,7 +107,8 @@ def select_by_name(runs: Sequence[ModelRun], names: Sequence[str]) -> list[Model
 
 
 def _find_by_name(runs: Sequence[ModelRun], name: str) -> list[ModelRun]:
-    named = [run for run in runs if name in (run.results[0].model, run.results[0].model.partition("/")[2])]
+    wanted = name.casefold()
+    named = [run for run in runs if wanted in (model := run.results[0].model.casefold(), model.partition("/")[2])]
     models = {run.results[0].model for run in named}
     if not named:
         known = ", ".join(sorted({run.results[0].model for run in runs}))

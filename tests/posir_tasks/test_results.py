@@ -17,7 +17,7 @@ from posir_tasks.profile import PositionProfile
 from posir_tasks.results import read_results, rescore, rounded
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.scores import ResultValues
-from tests.support.results import write_result
+from tests.support.results import MODEL, write_result
 from tests.support.simulation import separate_documents
 
 
@@ -68,6 +68,14 @@ def test_results_of_other_tasks_and_other_json_files_are_passed_over(tmp_path, f
 def test_without_a_readable_model_meta_the_folders_name_the_model(tmp_path, file, meta):
     (file.parent / "model_meta.json").write_text(meta)
     assert {(result.model, result.revision) for result in read_results(tmp_path)} == {("org/model", "rev1")}
+
+
+@pytest.mark.usefixtures("file")
+def test_names_that_differ_in_case_alone_are_one_model(tmp_path, profiles, caplog):
+    write_result(tmp_path, {"game": profiles["game"]}, model="ORG/Model", revision="rev2")
+    results = read_results(tmp_path)
+    assert [(result.model, result.revision) for result in results] == [(MODEL, "rev1"), (MODEL, "rev1"), (MODEL, "rev2")]
+    assert "ORG/Model: taken for org/model" in caplog.text
 
 
 def test_a_missing_folder_is_named(tmp_path):

@@ -49,6 +49,18 @@ def test_runs_of_one_model_have_different_labels_and_a_folder_given_twice_is_rea
     assert all(run.label.startswith("org/a (") for run in runs)
 
 
+def test_names_that_differ_in_case_alone_are_one_model_in_one_folder_and_in_several(tmp_path, caplog):
+    write_run(tmp_path / "old", "org/Tiny", 1)
+    write_run(tmp_path / "new", "ORG/tiny", 2)
+    write_run(tmp_path / "new", "org/b", 3)
+    runs = read_model_runs([tmp_path / "old", tmp_path / "new"])
+    assert [run.label.partition(" (")[0] for run in runs] == ["ORG/tiny", "ORG/tiny", "org/b"]
+    assert "org/Tiny: taken for ORG/tiny" in caplog.text
+    assert choose_baseline(runs, "Org/B") is runs[2]
+    with pytest.raises(PosirError, match="--baseline TINY matches"):
+        choose_baseline(runs, "TINY")
+
+
 def test_no_task_in_common(tmp_path):
     write_run(tmp_path, "org/a", 1)
     write_run(tmp_path, "org/b", 1, task="PosIR-German")
