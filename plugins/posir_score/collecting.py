@@ -21,7 +21,7 @@ from filelock import FileLock, Timeout
 from pydantic import BaseModel, ValidationError
 
 from posir_score.alignment import Missing, SubsetQueries
-from posir_score.run_files import Hit, Order, OrderCheck, Rankings, Run, rank_hits
+from posir_score.run_files import Hit, Order, OrderCheck, Rankings, Run, rank_hits, read_id
 from posir_tasks.digests import digest
 from posir_tasks.display.progress import Advance, track
 from posir_tasks.display.wording import pluralize, sanitized
@@ -458,7 +458,7 @@ def read_hits(answer: object, k: int) -> list[Hit]:
     for place, hit in enumerate(islice(answer, k) if is_ordered else answer, start=1):
         name, score = hit if isinstance(hit, tuple | list) and len(hit) == 2 else (hit, None)
         is_pair = isinstance(hit, tuple | list) and len(hit) == 2
-        if isinstance(name, bool) or not isinstance(name, str | int) or name == "":
+        if (read := read_id(name)) is None:
             raise AnswerError(f"hit {place} is {_abbreviate(hit)}; it must be an id or (id, score)")
         try:
             value = float(score) if is_pair else None  # type: ignore[arg-type]
@@ -468,7 +468,7 @@ def read_hits(answer: object, k: int) -> list[Hit]:
             raise AnswerError(
                 f"hit {place}, {_abbreviate(name)}, has the score {_abbreviate(score)}; it must be a finite number"
             )
-        hits.append(Hit(_abbreviate(name) if isinstance(name, int) else name, value, place if is_ordered else None))
+        hits.append(Hit(read, value, place if is_ordered else None))
     return hits
 
 

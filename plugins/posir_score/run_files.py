@@ -173,6 +173,19 @@ class RunRow:
     rank: object = None
 
 
+def read_id(value: object) -> str | None:
+    """Return the id of a query or document as a text; None if it can be none.
+
+    trec_eval would read it up to a zero byte, and ends the process if it is not Unicode.
+    """
+    try:
+        text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
+        text.encode()
+    except ValueError:  # half of a surrogate pair, or an integer of thousands of digits
+        return None
+    return text if text and "\0" not in text else None
+
+
 class RankingBuilder:
     """Collects checked rows, and the first row of each kind of problem."""
 
@@ -205,12 +218,9 @@ class RankingBuilder:
         self._hits.setdefault(query, []).append(Hit(document, score, int(row.rank) if is_rank else None))  # type: ignore[call-overload]
 
     def _read_id(self, row: RunRow, name: str, value: object) -> str | None:
-        if isinstance(value, str) and value and "\0" not in value:
-            return value
-        if isinstance(value, int) and not isinstance(value, bool):
-            return str(value)
-        self._refuse(row, name, value, "must be a text that is not empty, or an integer")
-        return None
+        if (read := read_id(value)) is None:
+            self._refuse(row, name, value, "must be a text of Unicode characters that is not empty, or an integer")
+        return read
 
     def _refuse(self, row: RunRow, name: str, value: object, rule: str) -> None:
         try:
