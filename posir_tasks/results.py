@@ -132,7 +132,7 @@ class RunRecord(BaseModel):
 class SubsetRecord(BaseModel):
     """The fields of a subset's scores that are read beside its additive values; others are left as they are."""
 
-    position_run: RunRecord = RunRecord()
+    position_run: RunRecord = RunRecord(schema=SCHEMA)
     position_scores: dict[str, dict[str, Any]] = {}
 
 

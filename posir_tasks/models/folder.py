@@ -128,7 +128,7 @@ class FolderLoader:
 
     def _check_vocabulary(self, model: MTEBModels) -> None:
         """Raise PosirError if every text is unknown to the tokenizer: transformers makes one up if its files are missing."""
-        tokenizer = getattr(getattr(model, "model", None), "tokenizer", None)
+        tokenizer: Any = getattr(getattr(model, "model", None), "tokenizer", None)
         special = getattr(tokenizer, "all_special_tokens", None)
         if special and len(tokenizer) <= len(special):
             raise PosirError(
