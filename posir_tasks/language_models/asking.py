@@ -225,7 +225,7 @@ def open_language_model(reference: str, cache: str, attempts: int) -> LanguageMo
 async def map_in_flight(
     function: Callable[[Item], Awaitable[Result]], items: Iterable[Item], in_flight: int, stop: threading.Event
 ) -> list[Result]:
-    """Return the results of a function in the order of the items, several of which are in flight at a time.
+    """Return the results of a function in the order of the items; several are in flight at a time.
 
     After an error, or once `stop` is set, no further item is begun, and those begun are finished: what they cost is not lost.
     """

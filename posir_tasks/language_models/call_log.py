@@ -52,11 +52,7 @@ class CallLog:
     """The answered calls of a build, and the scores of rerankers; may be used by several threads."""
 
     def __init__(self, file: Path) -> None:
-        """Open or create the file.
-
-        Raises:
-            PosirError: It cannot be opened, is not such a file, or has a newer schema.
-        """
+        """Open or create the file; raise PosirError if it cannot be opened, is not such a file, or has a newer schema."""
         self._file = file
         self._lock = threading.Lock()
         with self._explain():

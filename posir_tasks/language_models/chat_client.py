@@ -139,9 +139,8 @@ class ChatClient:
         # The errors of the library are not chained: they have the server's answer, which may repeat the key.
         if isinstance(error, openai.APIStatusError) and error.status_code in (400, 413, 422):
             raise RejectedError(server.connection.explain(error, advice=ADVICE)) from None
-        may_pass = isinstance(error, openai.APIConnectionError) or (
-            isinstance(error, openai.APIStatusError) and (error.status_code >= 500 or error.status_code in (408, 409, 429))
-        )
+        status = error.status_code if isinstance(error, openai.APIStatusError) else 0
+        may_pass = isinstance(error, openai.APIConnectionError) or status >= 500 or status in (408, 409, 429)
         if is_last or not may_pass:
             reason = server.connection.explain(error, advice=ADVICE)
             raise PosirError(f"{self._model}@{server.address}: {reason} Answers so far are saved.") from None

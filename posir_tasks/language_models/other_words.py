@@ -21,7 +21,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 from mteb.types import PromptType
@@ -63,17 +62,6 @@ class WritingRequest:
     """Texts with which the question shares no word, such as the sentence's own."""
     language: str
     """Its code."""
-
-
-class QuestionWriter(Protocol):
-    """Writes questions in other words."""
-
-    @property
-    def name(self) -> str:
-        """Name of the model that writes."""
-
-    def write(self, requests: Sequence[WritingRequest]) -> list[str | None]:
-        """Return the question about each sentence; None where there is none."""
 
 
 def normalize(sentence: str) -> str:
@@ -133,10 +121,6 @@ class EmbedderWriter:
         """Unit vectors of the vocabulary, shape (words, dimensions)."""
         return unit_vectors(self.encoder(self.vocabulary, PromptType.document))
 
-    @cached_property
-    def _stems(self) -> list[frozenset[str]]:
-        return list(map(find_word_stems, self.vocabulary))
-
     def embed(self, sentences: Sequence[str]) -> Vectors:
         """Return the unit vectors of sentences, shape (n, dimensions), each encoded once."""
         distinct = {sentence: row for row, sentence in enumerate(dict.fromkeys(sentences))}
@@ -152,35 +136,25 @@ class EmbedderWriter:
         """Return the question about each sentence; None if fewer than `words` words of the vocabulary can be used."""
         if not requests or len(self.vocabulary) < self.words:
             return [None] * len(requests)
-        blocked: dict[tuple[str, ...], Integers] = {}
+        own = list(map(find_word_stems, self.vocabulary))
+        #: The rows of the words that share no stem with any word of the avoided texts.
+        rows: dict[tuple[str, ...], Integers] = {}
         questions: list[str | None] = []
         for request, target in zip(requests, self.embed([request.sentence for request in requests]), strict=True):
-            if request.avoided not in blocked:
-                blocked[request.avoided] = self._find_allowed(request.avoided)
-            allowed = blocked[request.avoided]
-            usable = len(allowed) >= self.words and not is_unspaced(request.sentence)
-            questions.append(self._choose(target, allowed) if usable else None)
+            if request.avoided not in rows:
+                stems = find_stems(*request.avoided)
+                rows[request.avoided] = np.array([row for row, word in enumerate(own) if stems.isdisjoint(word)], np.int64)
+            allowed = rows[request.avoided]
+            if len(allowed) < self.words or is_unspaced(request.sentence):
+                questions.append(None)
+                continue
+            chosen = choose_nearest(target, self._vectors[allowed], self.words)
+            questions.append(" ".join(self.vocabulary[row] for row in allowed[chosen].tolist()))
         return questions
-
-    def _find_allowed(self, avoided: Sequence[str]) -> Integers:
-        """Return the rows of the words that share no stem with any word of some texts."""
-        stems = find_stems(*avoided)
-        return np.array([row for row, own in enumerate(self._stems) if stems.isdisjoint(own)], np.int64)
-
-    def _choose(self, target: Vectors, allowed: Integers) -> str:
-        """Return the words, of the rows allowed, whose sum has the largest cosine with a vector, chosen one by one."""
-        chosen = choose_nearest(target, self._vectors[allowed], self.words)
-        return " ".join(self.vocabulary[row] for row in allowed[chosen].tolist())
 
 
 def choose_nearest(target: Vectors, vectors: Vectors, number: int) -> list[int]:
-    """Return the rows of vectors that are added one by one, each so that the cosine of the sum and a target is largest.
-
-    Args:
-        target: Shape (dimensions,).
-        vectors: Of unit length, shape (n, dimensions).
-        number: Rows to choose, at most n.
-    """
+    """Return the rows of unit vectors, shape (n, dimensions), added one by one so that their sum is nearest to a target."""
     alone, overlap = vectors @ target, np.zeros(len(vectors))
     projection, squared = 0.0, 0.0
     chosen: list[int] = []
@@ -242,6 +216,9 @@ def find_shared(question: str, sentence: str, common: frozenset[str]) -> list[st
     ]
     stems = find_stems(" ".join(content[1]))
     return sorted(word for word in content[0] if not stems.isdisjoint(find_stems(word)))
+
+
+QuestionWriter = EmbedderWriter | LanguageModelWriter
 
 
 def open_writer(reference: str, texts: Sequence[str]) -> LanguageModelWriter:

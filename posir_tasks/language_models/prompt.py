@@ -124,11 +124,9 @@ def _find_values(text: str) -> Iterator[Any]:
 
 
 def _clean(value: Any) -> Any:
-    """Replace what UTF-8 cannot represent."""
+    """Replace what UTF-8 cannot represent, in all texts of a JSON value."""
     if isinstance(value, str):
         return replace_surrogates(value)
-    if isinstance(value, list):
-        return [_clean(item) for item in value]
     if isinstance(value, dict):
         return {key: _clean(item) for key, item in value.items()}
-    return value
+    return list(map(_clean, value)) if isinstance(value, list) else value
