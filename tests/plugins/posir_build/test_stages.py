@@ -101,13 +101,8 @@ def test_lengths_are_in_tokens_words_or_characters():
     assert [document.id for document in sample(words, lengths=buckets, unit="words", **options).documents] == ["1024", "500"]
     edges = [BuildText(str(number), "x" * number, "") for number in (255, 256, 513, 1025, 2049, 8192, 8193)]
     result = sample(edges, lengths="five", **options)
-    assert {document.id: document.tokens for document in result.documents} == {
-        "256": 64,
-        "513": 129,
-        "1025": 257,
-        "2049": 513,
-        "8192": 2048,
-    }
+    tokens = {"256": 64, "513": 129, "1025": 257, "2049": 513, "8192": 2048}
+    assert {document.id: document.tokens for document in result.documents} == tokens
     assert [discard.detail for discard in result.discarded] == ["255 characters", "8,193 characters"]
 
 
@@ -125,7 +120,6 @@ def test_shares_that_are_equal_as_written_are_ties():
 
 
 def test_documents_are_read_from_folders_json_lines_and_parquet(tmp_path):
-    import polars as pl
 
     (tmp_path / "texts" / "deep").mkdir(parents=True)
     (tmp_path / "texts" / "deep" / "one.txt").write_text("\ufeffOne.")
@@ -212,7 +206,7 @@ def test_ids_that_repeat_across_files_are_made_unique_and_said(tmp_path):
 
 def test_a_parquet_file_without_the_column_names_those_it_has(tmp_path):
     pl.DataFrame({"body": ["x"], "title": ["y"]}).write_parquet(tmp_path / "a.parquet")
-    with pytest.raises(DataError, match=r"without a text column \(a.parquet: it has body, title; name one"):
+    with pytest.raises(DataError, match=r"a.parquet: it has body, title"):
         check_source(settings(tmp_path, documents=str(tmp_path / "a.parquet"), text_field="text"))
 
 
@@ -248,25 +242,18 @@ def test_ask_discards_faulty_questions_with_a_reason():
     assert result.counts == {"questions": 11}
 
 
-def test_a_question_that_is_repeated_word_for_word_is_kept_once():
-    row = {"question": "Who built the heavy wheel?", "answer": "a", "type": "who"}
-    result, _ = ask(lambda *_: json.dumps({"questions": [row, row]}))
-    assert [question.text for question in result.questions] == [row["question"]]
-    assert result.reasons() == {"repeats another question": 1}
+def test_a_question_that_is_repeated_is_kept_once_and_one_with_another_number_is_another():
+    def answer(*questions):
+        rows = [{"question": text, "answer": "a", "type": "who"} for text in questions]
+        return lambda *_: json.dumps({"questions": rows})
 
-
-def test_questions_that_differ_in_a_number_are_two():
-    rows = [
-        {"question": f"How many people lived by the mill in {year}?", "answer": "a", "type": "how"} for year in (1900, 1901)
-    ]
-    assert len(ask(lambda *_: json.dumps({"questions": rows}))[0].questions) == 2
-
-
-def test_a_question_about_two_documents_is_kept_once():
-    write = lambda *_: json.dumps({"questions": [{"question": "Who kept the bees?", "answer": "a", "type": "who"}]})  # noqa: E731
-    result, _ = ask(write, documents=(ADA, MILL))
-    assert [question.document for question in result.questions] == ["ada"]
-    assert result.reasons() == {"repeats another question": 1}
+    repeated, _ = ask(answer("Who built the heavy wheel?", "Who built the heavy wheel?"))
+    assert (len(repeated.questions), repeated.reasons()) == (1, {"repeats another question": 1})
+    numbers, _ = ask(answer(*(f"How many people lived by the mill in {year}?" for year in (1900, 1901))))
+    assert len(numbers.questions) == 2
+    of_two, _ = ask(answer("Who kept the bees?"), documents=(ADA, MILL))
+    assert [question.document for question in of_two.questions] == ["ada"]
+    assert of_two.reasons() == {"repeats another question": 1}
 
 
 def test_positional_draws_distinct_thirds_by_the_seed():
@@ -299,20 +286,13 @@ def test_chunks_and_personas():
     assert {values["query_length"] for name, values in model.asked if name == "ask_persona"} == {"under 10 words"}
 
 
-def test_a_file_of_personas_that_is_missing_or_empty_is_refused(tmp_path):
-    assert len(load_personas(None)) >= 20
-    for name, content in (("missing", None), ("empty", " \n")):
-        if content:
-            (tmp_path / name).write_text(content)
-        with pytest.raises(PosirError, match=r"ask.personas"):
-            load_personas(tmp_path / name)
-
-
 def test_personas_are_those_nearest_to_the_document_by_an_embedder(tmp_path):
     """Against the words that a persona and the document share; PersonaHub has rows with the field `persona`."""
     personas = ["A girl whose brother kept bees", "A miller by the river mill", "A judge", "A banker", "The village miller"]
     (tmp_path / "hub.jsonl").write_text("".join(json.dumps({"persona": persona, "rank": 1}) + "\n" for persona in personas))
     (tmp_path / "wrong.jsonl").write_text('{"text": "A judge"}\n')
+    (tmp_path / "empty").write_text(" \n")
+    assert len(load_personas(None)) >= 20
     model = ScriptedModel(lambda *_: json.dumps({"persona": 1, "difficulty": "phd", "query_length": "short"}))
     options = AskSettings(method="persona", personas=tmp_path / "hub.jsonl", personas_offered=2, persona_embedder="e")
     ask_questions(AskRequest((ADA, MILL), options, "eng-Latn", 3, WordRecall()), model)
@@ -322,10 +302,9 @@ def test_personas_are_those_nearest_to_the_document_by_an_embedder(tmp_path):
         "1. A miller by the river mill\n2. The village miller",
     ]
     assert {len(row) for row in offer_personas(AskRequest((ADA, MILL), options, "eng-Latn", 3))} == {2}
-    with pytest.raises(PosirError, match=r"ask.personas: .*wrong.jsonl: has no persona. .* have the field 'persona'"):
-        load_personas(tmp_path / "wrong.jsonl")
-    with pytest.raises(PosirError, match=r"ask.personas: .*missing.jsonl: no such file"):
-        load_personas(tmp_path / "missing.jsonl")
+    for name in ("wrong.jsonl", "missing.jsonl", "missing", "empty"):
+        with pytest.raises(PosirError, match=rf"ask.personas: .*{name}"):
+            load_personas(tmp_path / name)
 
 
 class WordRecall:
@@ -681,11 +660,8 @@ def test_what_precedes_a_translation_is_removed(prefix):
         "El libro fue traducido por Ada: salió en 1901.", "Der Übersetzer Hieronymus sagte: Ich komme.",
     ],
 )  # fmt: skip
-def test_a_translation_that_speaks_of_translations_stays(text):
+def test_a_translation_that_speaks_of_translations_or_whose_original_has_a_colon_stays(text):
     assert remove_prefix(text, FIRE.text) == text
-
-
-def test_a_colon_of_the_original_ends_no_prefix():
     assert remove_prefix("Eine Übersetzung: der Anfang", "In German: the beginning") == "Eine Übersetzung: der Anfang"
 
 
