@@ -21,3 +21,10 @@ INDEX_KEY = "index"
 TOLERATED_KEY = "tolerated"
 #: Key of the run for the counts that a search model states of its search, by name; absent for most models.
 SEARCH_KEY = "search"
+#: Keys of a subset's entry that are no scores.
+NO_SCORES = frozenset(
+    (
+        *(PROFILE_KEY, RANKS_KEY, READ_KEY, READ_RANKS_KEY, KEYS_KEY, TOKENS_READ_KEY, RUN_KEY, *KEPT_KEYS),
+        *("main_score", "hf_subset", "languages", "mteb_version"),
+    )
+)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -23,9 +23,10 @@ from posir_tasks.estimates import Estimate
 from posir_tasks.evidence import Integers, TokensRead
 from posir_tasks.profile import PositionProfile
 from posir_tasks.read_part import UNKNOWN, ReadPart
-from posir_tasks.result_schema import PROFILE_KEY, READ_KEY, SCHEMA, TOKENS_READ_KEY
+from posir_tasks.result_schema import NO_SCORES, PROFILE_KEY, READ_KEY, SCHEMA, TOKENS_READ_KEY
 from posir_tasks.window_coverage import WindowCoverage
 
+Value = TypeVar("Value")
 #: Value of a score; None where it is undefined.
 ScoreValue: TypeAlias = Estimate | float | int | str | None
 #: Name of the group of all queries, beside those of the length buckets.
@@ -34,16 +35,6 @@ ALL = "all"
 GROUPS_KEY, BINS_KEY = "position_scores", "position_bins"
 #: What the key of a score looks like.
 KEY = re.compile(r"[a-z][a-z0-9_]*")
-#: Columns beside the scores in reports, downloads and the leaderboard's tables.
-RESERVED = frozenset((
-    "id", "label", "name", "model", "revision", "published", "origin", "kind", "parameters", "dimensions",
-    "open_weights", "license", "reference", "task", "data", "data_revision", "length", "position", "subsets",
-    "missing_subsets", "reason", "margin", "level", "documents_needed", "answer", "score", "score_low", "score_high",
-    "score_key", "best_psi", "curve_tasks", "rank", "rank_first", "rank_last", "psi_rank", "psi_rank_first",
-    "psi_rank_last", "paired", "partial", "comparable", "other_data", "standing", "approximate", "change", "effect",
-    "behind", "text", "at", "q1", "q2", "q3", "q4", "curve", "null_band", "window_end", "window", "states",
-    "state_label", "parts", "equivalent",
-))  # fmt: skip
 
 
 class Unit(StrEnum):
@@ -215,8 +206,8 @@ class Score(ScoreInfo):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.key in RESERVED:
-            raise ValueError(f"score key '{self.key}': the name of a column that tables have beside scores; choose another key")
+        if self.key in (*NO_SCORES, GROUPS_KEY, BINS_KEY):
+            raise ValueError(f"score key '{self.key}': a key of mteb's or posir's own in a result file; choose another key")
 
 
 GroupScores: TypeAlias = Mapping[str, ScoreValue]
@@ -257,6 +248,15 @@ class ResultScores:
 
 def _point(value: ScoreValue) -> float | int | str | None:
     return value.value if isinstance(value, Estimate) else value
+
+
+#: What follows the key of a score in the names of its interval.
+INTERVAL = re.compile("_(low|high|interval)$")
+
+
+def prefix_scores(cells: Mapping[str, Value], taken: Collection[str]) -> dict[str, Value]:
+    """Return cells of scores by name, those of a score whose key another column has as `scores.NAME`."""
+    return {f"scores.{name}" if INTERVAL.sub("", name) in taken else name: cell for name, cell in cells.items()}
 
 
 def flatten(key: str, value: ScoreValue) -> dict[str, float | int | str | None]:

@@ -21,7 +21,7 @@ from posir_tasks.estimates import Estimate
 from posir_tasks.plugin_api.scoring import score_result
 from posir_tasks.profile import PositionProfile
 from posir_tasks.results import SubsetResult
-from posir_tasks.scores import ALL, GroupScores, ResultScores, ResultValues, ScoreValue, flatten
+from posir_tasks.scores import ALL, GroupScores, ResultScores, ResultValues, ScoreValue, flatten, prefix_scores
 from posir_tasks.sources.repository import LOCAL, combine_revisions
 
 #: Characters of a model's name in a chart.
@@ -79,6 +79,8 @@ def short_labels(runs: Iterable[LabeledRun]) -> list[str]:
 Value = TypeVar("Value")
 #: Columns of a decision, beside those of the scores that it is about.
 DECISION_COLUMNS = ("state", "reason", "margin", "level", "documents_needed", "answer")
+#: Those that are no scores; the state is one, at the margin of 5 points.
+UNDECLARED = DECISION_COLUMNS[1:]
 
 
 @dataclass(frozen=True)
@@ -231,14 +233,10 @@ class ReportRow(ScoredRow):
 
     def columns(self) -> dict[str, Any]:
         """Return the row as the columns of CSV, charts and leaderboard; an estimate has three."""
-        return {
-            **self.identity(),
-            "length": self.length,
-            **self.score_columns(),
-            **self.decision_columns(),
-            "subsets": self.subsets,
-            "missing_subsets": self.missing_subsets,
-        }
+        fields = {**self.identity(), "length": self.length}
+        counts = {"subsets": self.subsets, "missing_subsets": self.missing_subsets}
+        scores = prefix_scores(self.score_columns(), (*fields, *counts, *UNDECLARED))
+        return {**fields, **scores, **self.decision_columns(), **counts}
 
 
 def summarize(results: Iterable[SubsetResult], margins: Margins = DEFAULT_MARGINS) -> list[TaskSummary]:
@@ -364,7 +362,8 @@ class BinRow(ScoredRow):
 
     def columns(self) -> dict[str, Any]:
         """Return the row as the columns of CSV."""
-        return {**self.identity(), "length": self.length, "position": self.position, **self.score_columns()}
+        fields = {**self.identity(), "length": self.length, "position": self.position}
+        return {**fields, **prefix_scores(self.score_columns(), fields)}
 
 
 def build_bin_rows(summary: TaskSummary) -> list[BinRow]:

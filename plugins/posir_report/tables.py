@@ -15,6 +15,7 @@ import numpy as np
 from posir_published.rows import NOTABLE_BIAS, START_TO_END_UNWEIGHTED
 from posir_report.cells import RowKey, row_key
 from posir_report.summary import (
+    UNDECLARED,
     BinRow,
     ReportRow,
     ScoredRow,
@@ -37,7 +38,7 @@ from posir_tasks.plugin_api.scoring import declared_scores
 from posir_tasks.profile import RANKS, Gains, mean_gain
 from posir_tasks.read_part import ReadKind
 from posir_tasks.results import find_experiment, load_result, read_model, result_files
-from posir_tasks.scores import ALL, BINS_KEY, GROUPS_KEY, Better, Score, ScoreInfo, Unit
+from posir_tasks.scores import ALL, BINS_KEY, GROUPS_KEY, Better, Score, ScoreInfo, Unit, prefix_scores
 from posir_tasks.tokens import CountedWith
 
 #: Columns that a report computes from several rows.
@@ -104,11 +105,14 @@ def with_published_scores(columns: Sequence[ScoreInfo], rows: Sequence[ReportRow
 
 def select_columns(row: ReportRow, columns: Iterable[ScoreInfo]) -> dict[str, Any]:
     """Return what a row is about and the cells of some columns, unformatted."""
-    columns = list(columns)
-    cells, keys = row.columns(), {column.key for column in columns}
-    chosen = {name: cell for name, cell in cells.items() if name in keys or name.removesuffix("_low") in keys}
-    chosen |= {name: cell for name, cell in cells.items() if name.removesuffix("_high") in keys}
-    return {**row.identity(), "length": row.length, **{name: cell for name, cell in cells.items() if name in chosen}}
+    keys = {column.key for column in columns}
+
+    def is_chosen(name: str) -> bool:
+        key = name.removeprefix("scores.")
+        return not keys.isdisjoint((key, key.removesuffix("_low"), key.removesuffix("_high")))
+
+    chosen = {name: cell for name, cell in row.columns().items() if is_chosen(name)}
+    return {**row.identity(), "length": row.length, **chosen}
 
 
 def format_cell(row: ScoredRow, column: ScoreInfo) -> str:
@@ -399,7 +403,9 @@ def pooled_scores(summary: TaskSummary, rows: Iterable[ReportRow]) -> dict[str, 
         "data_revision": summary.data_revision,
         "subsets": summary.subsets,
         "missing_subsets": summary.missing,
-        GROUPS_KEY: {group: {**group_scores, **added[group]} for group, group_scores in scores[GROUPS_KEY].items()},
+        GROUPS_KEY: {
+            group: {**prefix_scores(of_group, UNDECLARED), **added[group]} for group, of_group in scores[GROUPS_KEY].items()
+        },
         BINS_KEY: scores[BINS_KEY],
         "position_profile": summary.profile.to_json(),
     }

@@ -6,25 +6,8 @@ from typing import Any
 
 from posir_tasks.plugin_api.scoring import score_result
 from posir_tasks.ranks import query_scores
-from posir_tasks.result_schema import (
-    KEPT_KEYS,
-    KEYS_KEY,
-    PROFILE_KEY,
-    RANKS_KEY,
-    READ_KEY,
-    READ_RANKS_KEY,
-    RUN_KEY,
-    TOKENS_READ_KEY,
-)
+from posir_tasks.result_schema import NO_SCORES
 from posir_tasks.scores import ResultValues
-
-#: Keys of a subset's entry in a result that are no scores.
-RESERVED_KEYS = frozenset(
-    (
-        *(PROFILE_KEY, RANKS_KEY, READ_KEY, READ_RANKS_KEY, KEYS_KEY, TOKENS_READ_KEY, RUN_KEY, *KEPT_KEYS),
-        *("main_score", "hf_subset", "languages", "mteb_version"),
-    )
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,4 +34,4 @@ class QueryScores(Mapping[str, Mapping[str, float]]):
     def compute_declared(self) -> dict[str, Any]:
         """Compute the scores that plugins declare, as a result has them beside mteb's own."""
         computed = score_result(self.additive)
-        return computed.to_json(self.additive.profile.positions, taken={*self.usual, *RESERVED_KEYS})
+        return computed.to_json(self.additive.profile.positions, taken={*self.usual, *NO_SCORES})

@@ -30,7 +30,19 @@ from posir_leaderboard.board.groups import Group, TaskChoice, builtin_groups
 from posir_leaderboard.board.models import BM25, UNKNOWN, BoardModel, read_model
 from posir_leaderboard.board.published import published_records
 from posir_leaderboard.board.ranks import average_differences, means_by_cluster, paired_differences, rank_ranges
-from posir_leaderboard.board.records import CELL, DRAWN, merge_panels, read_date, row_columns, score_entry
+from posir_leaderboard.board.records import (
+    BESIDE,
+    CELL,
+    DRAWN,
+    NAMED,
+    board_columns,
+    column_names,
+    merge_panels,
+    page_key,
+    read_date,
+    row_columns,
+    score_entry,
+)
 from posir_leaderboard.board.site import MODEL, bundle_table_library, data_file, render_site
 from posir_leaderboard.board.views import (
     SPARKLINE,
@@ -43,7 +55,7 @@ from posir_leaderboard.board.views import (
 from posir_leaderboard.entries import read_entries
 from posir_published.rows import published_rows
 from posir_report.cells import MERGED_BINS, MIN_QUERIES, build_curve_cells
-from posir_report.summary import summarize
+from posir_report.summary import DECISION_COLUMNS, summarize
 from posir_report.tables import known_columns
 from posir_significance.decision import State
 from posir_significance.intervals import estimate_mean
@@ -52,11 +64,10 @@ from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import PosirError
 from posir_tasks.estimates import Estimate
 from posir_tasks.evidence import Evidence
-from posir_tasks.plugin_api.scoring import declared_scores
 from posir_tasks.profile import PositionProfile
 from posir_tasks.results import read_results
 from posir_tasks.schemes import RelativePositions
-from posir_tasks.scores import RESERVED, Better, ScoreInfo, Unit
+from posir_tasks.scores import Better, ScoreInfo, Unit
 from tests.support.board import GROUPS, NO_LIBRARIES, contents, fake_model, fake_record, hostile_names, length_columns
 from tests.support.commands import run
 from tests.support.comparison import pair_runs
@@ -388,9 +399,9 @@ def test_no_score_may_be_named_like_another_field_of_the_page():
     script = (resources.files("posir_leaderboard") / "board/static/js/table.js").read_text()
     derived = re.findall(r"^ {8}(\w+)[:,]", script.split("Object.assign(row, {")[1].split("});")[0], re.MULTILINE)
     assert len(derived) > 5
-    # A key that posir declares cannot be declared again.
-    known = {score.key for score in declared_scores()} | RESERVED
-    assert {*derived, *MODEL, *SPARKLINE, *DRAWN} <= known
+    named = {name for column in board_columns() if page_key(column) == column.key for name in column_names(column, column.key)}
+    assert {*NAMED, *BESIDE} <= {column.key for column in known_columns()}
+    assert named.isdisjoint({*derived, *MODEL, *SPARKLINE, *DRAWN, *DECISION_COLUMNS} - {"state"})
 
 
 def test_a_view_pairs_models_with_ranks_of_the_same_queries(tmp_path):
@@ -441,30 +452,30 @@ def test_a_part_has_no_rank_and_no_place_in_an_average():
 @pytest.fixture
 def declare_share(monkeypatch):
     """Declare a score as another package does."""
-    share = ScoreInfo(
-        "share_at_1", "First, <b>share", "Share of queries.", unit=Unit.PERCENT, better=Better.HIGHER, interval=True
-    )
+    share = ScoreInfo("length", "First, <b>share", "Share of queries.", unit=Unit.PERCENT, better=Better.HIGHER, interval=True)
     monkeypatch.setattr(recording, "known_columns", lambda: [*known_columns(), share])
     recording.board_columns.cache_clear()
     yield share
     recording.board_columns.cache_clear()
 
 
-def test_a_score_of_another_package_is_a_column_of_the_index_the_views_their_averages_and_the_file(declare_share):
+def test_a_score_of_another_package_called_like_a_field_is_a_column_of_index_views_averages_and_file(
+    declare_share,
+):
     records = [
-        replace(record, rows=tuple(row.with_scores(share_at_1=Estimate(0.25, (0.2, 0.3))) for row in record.rows))
+        replace(record, rows=tuple(row.with_scores(length=Estimate(0.25, (0.2, 0.3))) for row in record.rows))
         for record in (fake_record(fake_model(0), task, 1) for task in ("PosIR-English", "PosIR-German"))
     ]
     site = render_site(records, GROUPS, NO_LIBRARIES)
     data = contents(site)
-    (column,) = [column for column in data["board"]["columns"] if column["key"] == "share_at_1"]
+    (column,) = [column for column in data["board"]["columns"] if column["key"] == "scores.length"]
     assert (column["title"], column["description"], column["unit"]) == (declare_share.title, "Share of queries.", "percent")
     assert (column["better"], column["citation"], column["interval"], column["column"]) == ("higher", "", True, True)
     for view in data["board"]["groups"][0]["views"]:
         shown = length_columns(data, view["file"], "all")
-        assert (shown["share_at_1"], shown["share_at_1_low"], shown["share_at_1_high"]) == ([0.25], [0.2], [0.3])
+        assert (shown["scores.length"], shown["scores.length_low"], shown["scores.length_high"]) == ([0.25], [0.2], [0.3])
     lines = list(csv.DictReader(io.StringIO(gzip.decompress(site["scores.csv.gz"]).decode())))
-    assert [(line["share_at_1"], line["share_at_1_low"]) for line in lines] == [("0.25", "0.2")] * 10
+    assert [(line["scores.length"], line["scores.length_low"]) for line in lines] == [("0.25", "0.2")] * 10
 
 
 def test_every_declared_score_is_in_the_file_and_published_rows_have_no_mean_over_queries_in_a_length():

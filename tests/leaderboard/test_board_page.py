@@ -285,28 +285,26 @@ def test_partial_published_and_local_results_are_marked(visit, address):
 def test_headers_have_titles_and_tooltips_of_the_declarations_and_another_packages_score_is_a_column(
     visit, tmp_path, monkeypatch
 ):
-    share = ScoreInfo(
-        "share_at_1", "First, <b>share", "Share of queries.", unit=Unit.PERCENT, citation="Doe 2026", interval=True
-    )
+    share = ScoreInfo("rank", "First, <b>share", "Share of queries.", unit=Unit.PERCENT, citation="Doe 2026", interval=True)
     unfilled = ScoreInfo("never_filled", "Never", "Never filled.")
     monkeypatch.setattr(recording, "known_columns", lambda: [*known_columns(), share, unfilled])
     recording.board_columns.cache_clear()
     shares = {number: (number + 1) / 10 for number in range(3)}
     records = [
-        replace(record, rows=tuple(row.with_scores(share_at_1=Estimate(value, (0.0, 1.0))) for row in record.rows))
+        replace(record, rows=tuple(row.with_scores(rank=Estimate(value, (0.0, 1.0))) for row in record.rows))
         for number, value in shares.items()
         for record in [fake_record(fake_model(number), "PosIR-English", number, detail=False)]
     ]
     folder = board_of(tmp_path, [*records, fake_record(fake_model(9), "PosIR-Mini", 9, detail=False)])
     recording.board_columns.cache_clear()
     with served(folder) as address:
-        page = visit(accept_downloads=True).go(f"{address}#data=PosIR-English&sort=-share_at_1")
-        header = page.page.locator("th.share_at_1")
+        page = visit(accept_downloads=True).go(f"{address}#data=PosIR-English&sort=-scores.rank")
+        header = page.page.locator("th.scores-rank")
         expect(header).to_have_text("First, <b>share")
         expect(header).to_have_attribute("title", "Share of queries. Doe 2026.")
         expect(header).to_have_attribute("aria-sort", "descending")
-        assert page.column("share_at_1") == ["30.0", "20.0", "10.0"]
-        assert page.page.locator("td.share_at_1").first.inner_text().endswith("0.0 to 100.0")
+        assert page.column("scores-rank") == ["30.0", "20.0", "10.0"]
+        assert page.page.locator("td.scores-rank").first.inner_text().endswith("0.0 to 100.0")
         titles = page.page.locator("th .dt-column-title").all_text_contents()
         assert titles.index("First, <b>share") == titles.index("PSI") + 1
         assert "Never" not in titles
@@ -318,10 +316,14 @@ def test_headers_have_titles_and_tooltips_of_the_declarations_and_another_packag
             assert title == declared[key].title.removesuffix(" (as published)")
             assert tooltip.startswith(declared[key].description)
         rows = json.loads(download(page, "#json"))
-        assert [(row["share_at_1"], row["share_at_1_high"]) for row in rows] == [(0.3, 1), (0.2, 1), (0.1, 1)]
+        assert [(row["scores"]["rank"], row["scores"]["rank_high"]) for row in rows] == [
+            (0.3, 1),
+            (0.2, 1),
+            (0.1, 1),
+        ]
         assert page.page.evaluate("document.documentElement.scrollWidth === innerWidth"), "the table scrolls by itself"
         page.page.check("input[value='PosIR-Mini']", force=True)
-        expect(page.page.locator("th.share_at_1")).to_have_count(0)
+        expect(page.page.locator("th.scores-rank")).to_have_count(0)
 
 
 # The first screen

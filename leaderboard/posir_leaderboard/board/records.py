@@ -18,7 +18,16 @@ from posir_leaderboard.board.ranks import MeanByCluster, means_by_cluster
 from posir_leaderboard.entries import FIRST_DATE, Entry
 from posir_psi.scores import none_if_nan
 from posir_report.cells import ProfileCell, build_cells, build_curve_cells, is_sparse, pool_curve_cells
-from posir_report.summary import DECISION_COLUMNS, ReportRow, ScoredRow, TaskSummary, build_bin_rows, build_rows, summarize
+from posir_report.summary import (
+    DECISION_COLUMNS,
+    UNDECLARED,
+    ReportRow,
+    ScoredRow,
+    TaskSummary,
+    build_bin_rows,
+    build_rows,
+    summarize,
+)
 from posir_report.tables import known_columns, not_read_notes
 from posir_significance.analysis import analyze
 from posir_significance.sentences import iterate_answer, label_state
@@ -29,7 +38,7 @@ from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.estimates import Estimate
 from posir_tasks.results import rounded
 from posir_tasks.schemes import ALL_LENGTHS
-from posir_tasks.scores import ALL, ScoreInfo, flatten
+from posir_tasks.scores import ALL, ScoreInfo, flatten, prefix_scores
 from posir_tasks.sources.repository import LOCAL
 from posir_tasks.window_coverage import WindowCoverage
 
@@ -41,6 +50,8 @@ LAST_DATE = 253_402_300_799
 
 #: Columns that the table is drawn and ranked by, whatever score they are.
 DRAWN = ("score", "score_low", "score_high", "best_psi", "curve_tasks", "states", "state_label", "parts")
+#: Scores that the page names; every other one is `scores.KEY` there, so that no key is that of a field.
+NAMED = ("queries", "ndcg_at_10", "start_to_end", "psi", "psi_as_published", "psi_chance")
 #: The state of a published row: the papers give neither what a model reads nor the documents of its queries.
 NOT_PUBLISHED = "not published"
 
@@ -239,13 +250,23 @@ def row_columns(scored: Sequence[BoardRow | None]) -> Columns:
     Beside the declared scores is what the table is drawn and ranked by, `score` with its interval and `best_psi` among it.
     """
     cells = [_cells(row) if row else {} for row in scored]
-    names = dict.fromkeys((*(name for column in board_columns() for name in column_names(column)), *DECISION_COLUMNS, *DRAWN))
-    return {name: rounded([row.get(name) for row in cells]) for name in names}
+    scores = [
+        page_key(column) + end for column in board_columns() for end in (("", "_low", "_high") if column.interval else ("",))
+    ]
+    return {name: rounded([row.get(name) for row in cells]) for name in dict.fromkeys((*scores, *DECISION_COLUMNS, *DRAWN))}
 
 
 def _cells(row: BoardRow) -> dict[str, Any]:
     drawn = {name: getattr(row, name) for name in ("best_psi", "curve_tasks", "state_label", "parts")}
-    return {**row.score_columns(), **row.decided, **drawn, "states": list(row.states), **flatten("score", row.score)}
+    scores = {
+        name: cell for column in board_columns() for name, cell in flatten(page_key(column), row.scores.get(column.key)).items()
+    }
+    return {**scores, **row.decided, **drawn, "states": list(row.states), **flatten("score", row.score)}
+
+
+def page_key(column: ScoreInfo) -> str:
+    """Return the name of a score on the page."""
+    return column.key if column.key in (*NAMED, *BESIDE) else f"scores.{column.key}"
 
 
 #: What names a line.
@@ -254,10 +275,12 @@ RUN = ("model", "revision", "published", "task", "data_revision", "length")
 
 def scores_csv(records: Iterable[BoardRecord]) -> bytes:
     """Return every declared score of every model, task and length."""
-    names = dict.fromkeys((*(name for column in known_columns() for name in column_names(column)), *DECISION_COLUMNS))
-    rows = ((record, row.length, row.score_columns() | dict(row.decided)) for record in records for row in record.rows)
-    lines = ((*_run(record, length), *map(columns.get, names)) for record, length, columns in rows)
-    return _compressed((*RUN, *names), lines)
+    taken = (*RUN, *UNDECLARED)
+    names = prefix_scores({name: None for column in known_columns() for name in column_names(column, column.key)}, taken)
+    names |= dict.fromkeys(UNDECLARED)
+    rows = ((record, row) for record in records for row in record.rows)
+    cells = ((_run(record, row.length), {**prefix_scores(row.score_columns(), taken), **row.decided}) for record, row in rows)
+    return _compressed((*RUN, *names), ((*run, *map(columns.get, names)) for run, columns in cells))
 
 
 def positions_csv(records: Iterable[BoardRecord]) -> bytes:
@@ -301,6 +324,6 @@ def board_columns() -> tuple[ScoreInfo, ...]:
     return tuple(column for column in known_columns() if column.column or column.key in BESIDE)
 
 
-def column_names(column: ScoreInfo) -> tuple[str, ...]:
-    """Return the names of a score's columns; one with an interval has three, as in `posir_tasks.scores.flatten`."""
-    return (column.key, f"{column.key}_low", f"{column.key}_high") if column.interval else (column.key,)
+def column_names(column: ScoreInfo, key: str) -> tuple[str, ...]:
+    """Return the names of a score's columns under a key; one with an interval has three, as in `posir_tasks.scores.flatten`."""
+    return (key, f"{key}_low", f"{key}_high") if column.interval else (key,)

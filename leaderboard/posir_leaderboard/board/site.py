@@ -20,7 +20,15 @@ from posir_leaderboard.board.charts import build_specifications
 from posir_leaderboard.board.folder import INDEX, Site
 from posir_leaderboard.board.groups import Group, add_other_tasks
 from posir_leaderboard.board.models import BoardModel
-from posir_leaderboard.board.records import BoardRecord, BoardRow, board_columns, positions_csv, row_columns, scores_csv
+from posir_leaderboard.board.records import (
+    BoardRecord,
+    BoardRow,
+    board_columns,
+    page_key,
+    positions_csv,
+    row_columns,
+    scores_csv,
+)
 from posir_leaderboard.board.views import (
     TableRow,
     View,
@@ -208,7 +216,7 @@ def build_index(
     filled = {name: view for name, view in openings.items() if view}
     return {
         "opening": next((name for name, view in filled.items() if view.own), next(iter(filled), None)),
-        "columns": [{name: getattr(column, name) for name in COLUMN} for column in board_columns()],
+        "columns": [{name: getattr(column, name) for name in COLUMN} | {"key": page_key(column)} for column in board_columns()],
         "states": {state.value: name_state(state, DEFAULT_MARGINS.start_to_end) for state in State},
         "lengths": dict(zip(posir.lengths, posir.length_titles, strict=True)),
         "models": {

@@ -16,6 +16,7 @@ from posir_report.api import BRIEF
 from posir_report.cells import sparklines
 from posir_report.published import merge_published, merge_published_bins
 from posir_report.summary import (
+    BinRow,
     ReportRow,
     TaskSummary,
     build_bin_rows,
@@ -41,6 +42,7 @@ from posir_tasks.command.app import build_app
 from posir_tasks.data_versions import DataVersion
 from posir_tasks.display.tables import to_csv, to_json, to_markdown
 from posir_tasks.errors import PosirError
+from posir_tasks.estimates import Estimate
 from posir_tasks.evidence import Evidence
 from posir_tasks.profile import PositionProfile
 from posir_tasks.results import read_results
@@ -67,6 +69,15 @@ def drawn_queries(seed=1):
     result = rng.random(len(frame)) < 0.9
     frame["rank"] = np.where(result, rng.geometric(0.7 - 0.5 * start / characters), 0)
     return frame
+
+
+def test_a_score_called_like_another_column_has_one_of_its_own():
+    row = replace(EMPTY_ROW, model="org/a", scores={"model": 0.5, "margin": Estimate(0.1, (0.0, 0.2)), "share": 0.3})
+    columns = row.columns()
+    assert (columns["model"], columns["scores.model"], columns["share"]) == ("org/a", 0.5, 0.3)
+    assert (columns["margin"], columns["scores.margin"], columns["scores.margin_low"]) == (None, 0.1, 0.0)
+    bins = BinRow(model="org/a", task="b", position="first", scores={"position": 0.2}).columns()
+    assert (bins["position"], bins["scores.position"]) == ("first", 0.2)
 
 
 def test_notable_bias_needs_a_psi_of_3_hundredths_on_both_datasets():

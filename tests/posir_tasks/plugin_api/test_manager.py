@@ -184,13 +184,13 @@ def test_two_plugins_with_a_score_of_one_name_do_not_overwrite_each_other(scores
     assert warnings == ["posir plugin 'two' declared a score 'same', a key of plugin 'one'; it is omitted"]
 
 
-def test_a_score_named_like_a_column_of_the_tables_is_refused_when_declared(scores_of):
+def test_a_score_named_like_a_key_of_mteb_is_refused_when_declared(scores_of):
     scores, warnings = scores_of(
-        Point("one", module(posir_scores=lambda: scoring(license=1).posir_scores())), Point("z", scoring(last=1))
+        Point("one", module(posir_scores=lambda: scoring(main_score=1).posir_scores())), Point("z", scoring(last=1))
     )
     assert scores == {"last": 1}
     assert len(warnings) == 1
-    assert "score key 'license': the name of a column that tables have beside scores; choose another key" in warnings[0]
+    assert "score key 'main_score'" in warnings[0]
 
 
 def test_a_score_gets_the_group(scores_of):

@@ -55,6 +55,15 @@
     });
   };
 
+  /** Return a row with the scores of further packages under `scores`, as in other JSON. */
+  board.nested = (row) => {
+    const cells = Object.entries(row);
+    const isFurther = ([name]) => name.startsWith("scores.");
+    const scores = cells.filter(isFurther).map(([name, value]) => [name.slice("scores.".length), value]);
+    const fields = cells.filter((cell) => !isFurther(cell));
+    return Object.fromEntries(scores.length ? [...fields, ["scores", Object.fromEntries(scores)]] : fields);
+  };
+
   // A spreadsheet would run a text that starts like this as a formula; the same rule as in posir_tasks/display/tables.py.
   const formula = /^(?![-+]\d*\.?\d+(?:[eE][-+]?\d+)?$)[=+@\t\r\n\-\uff1d\uff0b\uff20\uff0d]/;
   const escapeFormula = (text) => (formula.test(text) ? `'${text}` : text);

@@ -93,7 +93,7 @@
     const name = (suffix) => board.fileName(shown.choice?.name ?? "empty", shown.length, suffix);
     byId("csv").addEventListener("click", () => board.save(board.asCsv(exported()), "text/csv", name(".csv")));
     byId("json").addEventListener("click", () =>
-      board.save(JSON.stringify(exported(), null, 2), "application/json", name(".json")),
+      board.save(JSON.stringify(exported().map(board.nested), null, 2), "application/json", name(".json")),
     );
     byId("link").addEventListener("click", async () => {
       // A browser may forbid copying in a frame of another site.

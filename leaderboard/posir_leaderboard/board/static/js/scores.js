@@ -94,7 +94,7 @@
     );
   }
 
-  /** Return nDCG@10 and start to end of a row as text, with their intervals. */
+  /** Return nDCG@10 and start to end of a row as text, with their intervals, and the state of the bias. */
   const scoresOf = (row) =>
     el(
       "div",
@@ -103,9 +103,10 @@
       el("span", { class: "ends" }, board.scoreInterval(row)),
       board.known(row.start_to_end ?? row.start_to_end_unweighted) ? el("span", { class: "change" }, board.points(row.start_to_end ?? row.start_to_end_unweighted)) : null,
       el("span", { class: "ends" }, board.intervalText(row, "start_to_end")),
+      board.isDecided(row) && board.known(row.score) ? board.chip(row) : null,
     );
 
-  const KEY = () => el("p", { class: "faint" }, `${board.title("ndcg_at_10")}, in a length ${board.title("ndcg_at_10_as_published")}, and signed, ${board.title("start_to_end").toLowerCase()}, each with its interval where it is known.`);
+  const KEY = () => el("p", { class: "faint" }, `${board.title("ndcg_at_10")}, in a length ${board.title("ndcg_at_10_as_published")}, and signed, ${board.title("start_to_end").toLowerCase()}, each with its interval where it is known, and the state of the bias within what is read.`);
 
   /** Return scores by length: a row per model, which leaves room for all lengths. */
   board.byLength = (models, choice) => {

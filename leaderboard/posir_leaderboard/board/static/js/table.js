@@ -54,7 +54,7 @@
       .map(({ key, better }) => ({
         ...column(key, "", (row) => row[key], (row) => scored(board.valueText(row, key), board.intervalText(row, key)), {
           first: better === "lower" ? "asc" : "desc",
-          className: `declared ${key}`,
+          className: `declared ${key.replace(".", "-")}`,
         }),
         declared: key,
       }));
@@ -187,7 +187,7 @@
     return el("div", { class: "behind" }, el("span", { class: "value" }, board.points(row.behind)), tie);
   }
 
-  const curveCell = (row) => el("div", {}, board.curve(row, shown.curveEnds), board.known(row.effect) ? el("span", { class: "effect" }, board.points(row.effect)) : null, shown.decided ? board.chip(row) : null);
+  const curveCell = (row) => el("div", {}, board.curve(row, shown.curveEnds), board.known(row.effect) ? el("span", { class: "effect" }, board.points(row.effect)) : null, unread(row), shown.decided ? board.chip(row) : null);
 
   function lengthCell(row, name) {
     const cell = el("span", { class: "heat" }, board.percent(row[name]));
@@ -200,14 +200,18 @@
     const value = board.points(row.effect);
     if (!board.known(row.start_to_end)) {
       const tasks = row.curve_tasks && `${row.curve_tasks} of ${shown.tasks} ${shown.dimension}s`;
-      return el("div", { class: "scored" }, el("span", { class: "value" }, value), board.differenceGlyph(row.effect, null, null, shown.limit), tasks ? el("span", { class: "ends" }, tasks) : null);
+      return el("div", { class: "scored" }, el("span", { class: "value" }, value), board.differenceGlyph(row.effect, null, null, shown.limit), tasks ? el("span", { class: "ends" }, tasks) : null, shown.decided ? board.chip(row) : null);
     }
     const { start_to_end_low: low, start_to_end_high: high } = row;
-    return scored(value, board.intervalText(row, "start_to_end"), board.differenceGlyph(row.effect, low, high, shown.limit), shown.decided ? board.chip(row) : null, unread(row));
+    return scored(value, board.intervalText(row, "start_to_end"), board.differenceGlyph(row.effect, low, high, shown.limit), unread(row), shown.decided ? board.chip(row) : null);
   }
 
-  /** Return the share of the evidence that a row's model does not read, if there is any. */
-  const unread = (row) => (row.not_read >= 0.0005 ? el("span", { class: "unread", title: board.describe("not_read") }, `${board.percent(row.not_read)} % not read`) : null);
+  /** Return the share of the evidence that a row's model does not read, if there is any, and the bias within what it reads. */
+  function unread(row) {
+    if (!(row.not_read >= 0.0005)) return null;
+    const within = board.known(row.bias_within_read) ? `; ${board.points(row.bias_within_read)} within what it reads` : "";
+    return el("span", { class: "unread", title: board.describe("bias_within_read") }, `${board.percent(row.not_read)} % not read${within}`);
+  }
 
   function psiCell(row) {
     if (!board.known(row.best_psi)) return board.DASH;
