@@ -107,14 +107,10 @@ def find_fault(question: Question, document: Document, language: str) -> Discard
 def drop_repeated(questions: Iterable[Question], similar: float) -> tuple[list[Question], list[Discarded]]:
     """Return the questions, and those that repeat an earlier one about their document, or word for word about another one.
 
-    A question that two documents answer has a false negative in either case. Of such questions the first one is kept.
-
-    Args:
-        questions: In a fixed order.
-        similar: Similarity of two questions about one document, from 0 to 1, from which the later one repeats the earlier.
+    A question that two documents answer has a false negative in either case. Of such questions the first one is kept. About one
+    document, a question repeats another from a similarity, in [0, 1], of their texts.
     """
-    kept: list[Question] = []
-    discarded: list[Discarded] = []
+    kept, discarded = list[Question](), list[Discarded]()
     texts: dict[str, str] = {}
     earlier: dict[str, list[tuple[str, str]]] = {}
     for question in questions:
@@ -216,7 +212,8 @@ class Asked:
 
     document: Document
     position: str
-    reply: Reply[AskedQuestions]
+    reply: Reply[Any]
+    questions: Sequence[AskedQuestion]
     details: Mapping[str, str]
 
 
@@ -236,7 +233,7 @@ def ask_questions(request: AskRequest, model: LanguageModel) -> StageResult:
         elif reply.reply.answer is None:
             discarded.append(Discarded(f"unusable answer: {reply.reply.problem}", reply.document.id, reply.reply.prompt))
         else:
-            accepted, faulty = _check(reply, reply.reply.answer, request)
+            accepted, faulty = _check(reply, request)
             questions += accepted
             discarded += faulty
     kept, repeated = drop_repeated(questions, request.settings.similar)
@@ -250,11 +247,10 @@ def choose_documents(documents: Sequence[Document], number: int | None, seed: in
     return sorted(order[:number], key=lambda document: document.id)
 
 
-def _check(asked: Asked, answer: AskedQuestions, request: AskRequest) -> tuple[list[Question], list[Discarded]]:
+def _check(asked: Asked, request: AskRequest) -> tuple[list[Question], list[Discarded]]:
     """Return the questions of an answer without faults, and those with one."""
-    accepted: list[Question] = []
-    faulty: list[Discarded] = []
-    for stated in answer.questions:
+    accepted, faulty = list[Question](), list[Discarded]()
+    for stated in asked.questions:
         text = " ".join(stated.question.split())
         question = Question(
             id=question_id(asked.document.id, text),
@@ -284,49 +280,32 @@ def ask_positional(request: AskRequest, model: LanguageModel) -> list[Asked | Di
         for document in request.documents
         for third in sorted(request.random("third", document.id).sample(range(3), request.settings.draws))
     ]
-    values = [
-        {
-            "document": document.text,
-            "part": THIRDS[third],
-            "questions": str(request.settings.questions),
-            "language": english_name(request.language),
-        }
-        for document, third in drawn
+    shared = {"questions": str(request.settings.questions), "language": english_name(request.language)}
+    values = [{"document": document.text, "part": THIRDS[third], **shared} for document, third in drawn]
+    return [
+        Asked(document, POSITIONS[third], reply, reply.answer.questions if reply.answer else [], {})
+        for (document, third), reply in zip(drawn, model.ask(ASK_POSITIONAL, values, "Ask"), strict=True)
     ]
-    replies = model.ask(ASK_POSITIONAL, values, "Ask")
-    return [Asked(document, POSITIONS[third], reply, {}) for (document, third), reply in zip(drawn, replies, strict=True)]
 
 
 def ask_chunk(request: AskRequest, model: LanguageModel) -> list[Asked | Discarded]:
     """Ask about chunks of documents, with a summary of the document in view (PosQ)."""
-    language = english_name(request.language)
-    summaries = model.ask(
-        SUMMARIZE, [{"document": document.text, "language": language} for document in request.documents], "Summarize"
-    )
-    asked: list[Asked | Discarded] = [
-        Discarded(f"unusable summary: {reply.problem}", document.id, reply.prompt)
-        for document, reply in zip(request.documents, summaries, strict=True)
-        if reply.answer is None
-    ]
-    chunks = [
-        (document, chunk, reply.answer.summary)
-        for document, reply in zip(request.documents, summaries, strict=True)
-        if reply.answer is not None
-        for chunk in split_chunks(document.text, request.settings.chunk_words)
-    ]
-    values = [
-        {
-            "summary": summary,
-            "chunk": chunk.of(document.text),
-            "questions": str(request.settings.questions),
-            "language": language,
-        }
-        for document, chunk, summary in chunks
-    ]
-    replies = model.ask(ASK_CHUNK, values, "Ask")
-    for (document, chunk, _), reply in zip(chunks, replies, strict=True):
+    language = {"language": english_name(request.language)}
+    texts = [{"document": document.text, **language} for document in request.documents]
+    asked: list[Asked | Discarded] = []
+    chunks: list[tuple[Document, Span, str]] = []
+    for document, reply in zip(request.documents, model.ask(SUMMARIZE, texts, "Summarize"), strict=True):
+        if reply.answer is None:
+            asked.append(Discarded(f"unusable summary: {reply.problem}", document.id, reply.prompt))
+        else:
+            spans = split_chunks(document.text, request.settings.chunk_words)
+            chunks += [(document, span, reply.answer.summary) for span in spans]
+    shared = {"questions": str(request.settings.questions), **language}
+    values = [{"summary": summary, "chunk": chunk.of(document.text), **shared} for document, chunk, summary in chunks]
+    for (document, chunk, _), answered in zip(chunks, model.ask(ASK_CHUNK, values, "Ask"), strict=True):
+        questions = answered.answer.questions if answered.answer else []
         details = {"chunk": f"{chunk.start}-{chunk.end}"}
-        asked.append(Asked(document, tag_chunk(chunk, len(document.text)), reply, details))
+        asked.append(Asked(document, tag_chunk(chunk, len(document.text)), answered, questions, details))
     return asked
 
 
@@ -364,8 +343,7 @@ def _split(text: str, span: Span, words: int, level: int) -> list[Span]:
 
 def _merge(text: str, pieces: Sequence[Span], words: int) -> list[Span]:
     """Join neighboring pieces as long as they are within the limit."""
-    merged: list[Span] = []
-    counts: list[int] = []
+    merged, counts = list[Span](), list[int]()
     for piece in pieces:
         count = len(find_terms(piece.of(text)))
         if merged and counts[-1] + count <= words:
@@ -396,17 +374,15 @@ def ask_persona(request: AskRequest, model: LanguageModel) -> list[Asked | Disca
         details = {"persona": offer[choice.persona - 1], "difficulty": choice.difficulty, "query_length": choice.query_length}
         pending += [(document, third, details) for third in range(3)]
     replies = model.ask(ASK_PERSONA, [_persona_values(*choice, request.language) for choice in pending], "Ask")
-    for (document, third, details), query in zip(pending, replies, strict=True):
-        asked.append(Asked(document, POSITIONS[third], _as_questions(query), details))
+    for (document, third, details), answered in zip(pending, replies, strict=True):
+        query = answered.answer
+        questions = [AskedQuestion(question=query.query, answer=query.answer, type="query")] if query else []
+        asked.append(Asked(document, POSITIONS[third], answered, questions, details))
     return asked
 
 
 def offer_personas(request: AskRequest) -> list[list[str]]:
-    """Return personas for each document: the nearest ones by an embedder (Built-in or Learned, section 3.1.2), or random ones.
-
-    Raises:
-        PosirError: The personas cannot be read, or the model is not an embedder.
-    """
+    """Return personas for each document: the nearest by an embedder (Built-in or Learned, section 3.1.2), or random ones."""
     personas, number = load_personas(request.settings.personas), request.settings.personas_offered
     if request.recall is None:
         return [
@@ -430,42 +406,28 @@ def _persona_values(document: Document, third: int, details: Mapping[str, str], 
     }
 
 
-def _as_questions(reply: Reply[PersonaQuery]) -> Reply[AskedQuestions]:
-    query = reply.answer
-    if query is None:
-        return Reply(reply.model, reply.prompt, None, reply.problem)
-    asked = AskedQuestion(question=query.query, answer=query.answer, type="query")
-    return Reply(reply.model, reply.prompt, AskedQuestions(questions=[asked]))
-
-
 def load_personas(file: Path | None) -> list[str]:
     """Return the distinct personas in a file, or those that come with posir.
 
     Raises:
         PosirError: The file cannot be read, or has none.
     """
-    lines = _read_persona_rows(file) if file and file.name.endswith(DATA_SUFFIXES) else _read_persona_lines(file)
+    try:
+        if file and file.name.endswith(DATA_SUFFIXES):
+            rows = open_data(file, column=PERSONA_FIELD).read_texts()
+            lines = [row.text for row in rows if isinstance(row, Passage)]
+        else:
+            lines = (file or files(__package__) / "personas.txt").read_text(encoding="utf-8").splitlines()
+    except PosirError as error:
+        raise PosirError(f"ask.personas: {error}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise PosirError(f"ask.personas: {file}: cannot be read ({summarize_error(error)}).") from error
     personas = list(dict.fromkeys(line.strip() for line in lines if line.strip()))
     if not personas:
         raise PosirError(
             f"ask.personas: {file}: has no persona. A text file has one a line; other files have the field {PERSONA_FIELD!r}."
         )
     return personas
-
-
-def _read_persona_lines(file: Path | None) -> list[str]:
-    try:
-        return (file or files(__package__) / "personas.txt").read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise PosirError(f"ask.personas: {file}: cannot be read ({summarize_error(error)}).") from error
-
-
-def _read_persona_rows(file: Path) -> list[str]:
-    try:
-        rows = list(open_data(file, column=PERSONA_FIELD).read_texts())
-    except PosirError as error:
-        raise PosirError(f"ask.personas: {error}") from error
-    return [row.text for row in rows if isinstance(row, Passage)]
 
 
 METHODS: Mapping[AskMethod, Callable[[AskRequest, LanguageModel], list[Asked | Discarded]]] = {

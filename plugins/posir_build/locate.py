@@ -199,14 +199,9 @@ class Folded:
 def find_quote(quote: str, text: str, window: Span, similarity: float) -> Span:
     """Return the only place of a quote in a part of a text.
 
-    Exact matches come first, then those that differ in case, white space, Unicode form, quotation marks or dashes, then similar
-    ones. Offsets are those of the text as it is. No match changes digits or words that negate, or cuts one of them off.
-
-    Args:
-        quote: Not blank.
-        text: The document.
-        window: Where to look.
-        similarity: Least similarity, from 0 to 1: one minus the edits (insertions, deletions) per character of both.
+    Exact matches come first, then those that differ in case, white space, Unicode form, quotation marks or dashes, then those
+    with a similarity, from 0 to 1: one minus the edits (insertions, deletions) per character of both. Offsets are those of the
+    text as it is. No match changes digits or words that negate, or cuts one of them off.
 
     Raises:
         QuoteError: There is no match, or there are several, or the only one changes a number or negation.

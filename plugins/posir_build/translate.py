@@ -104,12 +104,9 @@ class TranslatedDocument:
 
     def carry_over(self, span: Span) -> Span:
         """Return the span of the translations of all sentences that a span of the original overlaps."""
-        rows = [
-            row
-            for row, sentence in enumerate(self.original_sentences)
-            if sentence.start < span.end and span.start < sentence.end
-        ]
-        return Span(self.sentences[rows[0]].start, self.sentences[rows[-1]].end)
+        pairs = zip(self.original_sentences, self.sentences, strict=True)
+        carried = [own for original, own in pairs if original.start < span.end and span.start < original.end]
+        return Span(carried[0].start, carried[-1].end)
 
 
 @dataclass(frozen=True)
@@ -154,13 +151,10 @@ class Translator:
         size = self.settings.sentences
         parts = [(row, start, start + size) for row, spans in enumerate(sentences) for start in range(0, len(spans), size)]
         languages = self._languages()
-        values = BuiltValues(
-            parts,
-            lambda part: {
-                "sentences": number_sentences(documents[part[0]].text, sentences[part[0]][part[1] : part[2]]),
-                **languages,
-            },
-        )
+
+        def build(part: tuple[int, int, int]) -> dict[str, str]:
+            row, start, end = part
+            return {"sentences": number_sentences(documents[row].text, sentences[row][start:end]), **languages}
 
         def check(number: int, answer: TranslatedSentences) -> None:
             row, start, end = parts[number]
@@ -172,10 +166,10 @@ class Translator:
             if is_same_text(text, " ".join(originals)) and detect_other_language(text, self.target):
                 raise UnusableAnswerError(UNTRANSLATED)
 
+        values = BuiltValues(parts, build)
         replies = self.model.ask(TRANSLATE_SENTENCES, values, f"Translate into {self.target}", check)
         texts: list[list[str]] = [[] for _ in documents]
-        repaired = 0
-        problems: dict[int, str] = {}
+        repaired, problems = 0, dict[int, str]()
         for (row, start, _), reply in zip(parts, replies, strict=True):
             if reply.answer is None:
                 problems.setdefault(row, _name_problem(reply))
@@ -185,8 +179,7 @@ class Translator:
             bare = remove_prefix(numbered[1], documents[row].text[first.start : first.end])
             repaired += bare != numbered[1]
             texts[row] += [bare, *(numbered[number] for number in range(2, len(numbered) + 1))]
-        joined: dict[str, TranslatedDocument] = {}
-        faults: dict[str, str] = {}
+        joined, faults = dict[str, TranslatedDocument](), dict[str, str]()
         for row, document in enumerate(documents):
             whole = None if row in problems else self._join(document, sentences[row], texts[row])
             if whole is None:
@@ -199,24 +192,15 @@ class Translator:
         return translated, [Discarded(fault, name) for name, fault in faults.items() if fault], repaired
 
     def _judge_suspects(self, faults: Mapping[str, str], texts: Mapping[str, str]) -> dict[str, str]:
-        """Return the faults of translations, empty for none, of which the judge has decided those that rules suspect.
-
-        Args:
-            faults: By id.
-            texts: The translations with a suspected fault, at least, by id.
-        """
+        """Return the faults of translations, by id, empty for none; the judge has decided those that rules suspect."""
         suspects = [name for name, fault in faults.items() if fault in SUSPECTED]
         if self.judge is None or not suspects:
             return dict(faults)
         languages = self._languages()
         values = BuiltValues(suspects, lambda name: {"text": texts[name][:JUDGED_CHARACTERS], **languages})
         replies = self.judge.ask(JUDGE_TRANSLATION, values, f"Judge translations into {self.target}")
-        decided = {
-            name: VERDICTS[reply.answer.verdict]
-            for name, reply in zip(suspects, replies, strict=True)
-            if reply.answer is not None
-        }
-        return {**faults, **decided}
+        answered = ((name, reply.answer) for name, reply in zip(suspects, replies, strict=True))
+        return {**faults, **{name: VERDICTS[answer.verdict] for name, answer in answered if answer}}
 
     def _join(self, document: Document, original: Sequence[Span], texts: Sequence[str]) -> TranslatedDocument | None:
         """Put translated sentences together with the white space between the original ones; None if one is blank."""
@@ -258,9 +242,7 @@ class Translator:
                 raise UnusableAnswerError(problem)
 
         replies = self.model.ask(TRANSLATE_QUESTION, values, f"Translate questions into {self.target}", check)
-        texts: dict[str, str] = {}
-        faults: dict[str, str] = {}
-        repaired = 0
+        texts, faults, repaired = dict[str, str](), dict[str, str](), 0
         for question, reply in zip(asked, replies, strict=True):
             if reply.answer is None:
                 faults[question.id] = _name_problem(reply)

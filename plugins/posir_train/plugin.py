@@ -3,16 +3,13 @@
 from posir_tasks.plugin_api import Command, hookimpl
 from posir_tasks.plugin_api.panels import DATA, REMEDY
 
+COMMANDS = "posir_train.commands"
+
 
 @hookimpl
 def posir_commands() -> list[Command]:
     """Return the declarations."""
     return [
-        Command(
-            "compose",
-            "posir_train.commands:compose_command",
-            "Compose documents with the evidence at a chosen place.",
-            DATA,
-        ),
-        Command("train", "posir_train.commands:train_command", "Train a model on evidence at chosen positions.", REMEDY),
+        Command("compose", f"{COMMANDS}:compose_command", "Compose documents with the evidence at a chosen place.", DATA),
+        Command("train", f"{COMMANDS}:train_command", "Train a model on evidence at chosen positions.", REMEDY),
     ]
