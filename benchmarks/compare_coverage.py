@@ -3,7 +3,8 @@
 Two models answer questions about the same documents (paired) or about different ones (unpaired). Difficulty is shared by the
 questions of a document and by the two models. Structures: "random" (5 questions a document at random positions), "similar"
 (at similar positions), "harder later" (half of them near a center, and documents with a later center are harder), and the sizes
-of COVID-QA's and JaQuAD's documents. Columns: share of p < 0.05, and of intervals that contain the true difference.
+of COVID-QA's and JaQuAD's documents. Columns: share of differences called better or worse, and of intervals that contain the
+true difference.
 
 Use: python benchmarks/compare_coverage.py [REPLICATIONS [SETTING]]; a setting is "equal, flat", for example.
 """

@@ -1,1 +1,1 @@
-"""Comparing models: differences in nDCG@10 and PSI, with intervals and corrected p-values."""
+"""Comparing models: changes in nDCG@10, start to end and PSI, with intervals that hold together."""
