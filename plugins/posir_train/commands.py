@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,9 +22,7 @@ from posir_tasks.errors import PosirError
 from posir_tasks.settings_file import load_settings
 
 if TYPE_CHECKING:
-    from posir_tasks.text.tokenizer import Tokenizer
-    from posir_train.examples import Example, Examples
-    from posir_train.settings import ComposeSettings, RunFolder
+    from posir_train.settings import RunFolder
 
 
 @with_progress
@@ -114,6 +111,7 @@ def compose_command(
     """
     from posir_tasks.sources.opening import open_data
     from posir_tasks.text.tokenizer import load_tokenizer
+    from posir_train.composing import WindowComposer, build_mosaic_composer, compose_examples, tokenize_examples
     from posir_train.examples import list_targets, pool_corpora, read_examples, write_examples
     from posir_train.settings import ComposeSettings, Position
 
@@ -122,7 +120,14 @@ def compose_command(
     targets = list_targets(language, domain, output, 1 if settings.weights else len(Position))
     tokenizer = load_tokenizer(settings.tokenizer)
     dataset = open_data(data, language=language).with_questions("posir compose")
-    corpora, skipped = compose(pool_corpora(read_examples(dataset)), tokenizer, settings)
+    sources = tokenize_examples(pool_corpora(read_examples(dataset)), tokenizer)
+    composer = (
+        WindowComposer(settings.tokens)
+        if settings.kind == "windows"
+        else build_mosaic_composer(sources, settings.tokens, settings.groups, settings.seed)
+    )
+    shares = settings.weights.shares if settings.weights else None
+    corpora, skipped = compose_examples(sources, composer, settings.seed, shares)
     reasons = "; ".join(f"{reason}: {count:,}" for reason, count in skipped.most_common())
     if not corpora[0]:
         raise PosirError(f"{data}: no question can be composed ({reasons}). Choose another --tokens, or longer documents.")
@@ -131,16 +136,3 @@ def compose_command(
         typer.echo(f"{target.folder}: {pluralize(len(examples), 'question')}")
     if skipped:
         typer.echo(f"skipped: {pluralize(skipped.total(), 'question')} ({reasons})")
-
-
-def compose(data: Examples, tokenizer: Tokenizer, settings: ComposeSettings) -> tuple[list[list[Example]], Counter[str]]:
-    """Return the composed examples of each corpus, and how many questions were skipped, by reason."""
-    from posir_train.composing import WindowComposer, build_mosaic_composer, compose_examples, tokenize_examples
-
-    sources = tokenize_examples(data, tokenizer)
-    composer = (
-        WindowComposer(settings.tokens)
-        if settings.kind == "windows"
-        else build_mosaic_composer(sources, settings.tokens, settings.groups, settings.seed)
-    )
-    return compose_examples(sources, composer, settings.seed, settings.weights.shares if settings.weights else None)

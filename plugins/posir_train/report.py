@@ -358,15 +358,10 @@ def _describe_landmarks(model: SentenceTransformer) -> list[str]:
 
 
 def add_to_card(folder: Path, report: str, base: str | None) -> None:
-    """Add a report to the model card in a folder, in place of an earlier one.
-
-    Args:
-        folder: A model.
-        report: Markdown.
-        base: Name of the base model. sentence-transformers links to it on the Hub; the name of a folder is no such link.
-    """
+    """Add a report in Markdown to the model card in a folder, in place of an earlier one."""
     card = folder / CARD_FILE
     text = card.read_text(encoding="utf-8").partition(HEADING)[0] if card.exists() else ""
+    # sentence-transformers links to the base model on the Hub; the name of a folder is no such link.
     if base and "/" not in base:
         text = text.replace(f"[{base}](https://huggingface.co/{base})", base)
     with atomic_write(card) as temporary:
@@ -410,7 +405,7 @@ class TrainingReport(Presentable):
         return [change.record() for change in self.changes]
 
     def document(self) -> dict[str, Any]:
-        """Return settings, notes, changes and curves."""
+        """Return settings, notes and changes."""
         return {"settings": self.settings, "notes": self.notes, "changes": self.records()}
 
     def legend(self) -> tuple[str, ...]:

@@ -83,9 +83,7 @@ def test_a_model_is_trained_and_compared(model, data, squad, tmp_path):
         for folder in (tmp_path.parent, Path.home()):
             assert f"{folder}/" not in text_of_file, file
     assert f"POSIR_DATA={output}/training/held-out mteb run -t PosIR-English -m {model}" in text
-    assert "local/tuned" in invoke(
-        "probe", output, "--documents", 2, "--probe", "segment_similarity_3", "--output", tmp_path / "r"
-    )
+    assert "tuned" in invoke("probe", output, "--documents", 2, "--probe", "segment_similarity_3", "--output", tmp_path / "r")
     with pytest.raises(PosirError, match=r"not empty\. Continue it with --resume, or choose another --output"):
         invoke("train", model, *options)
     with pytest.raises(PosirError, match="other values of positions"):
