@@ -35,7 +35,6 @@ from posir_tasks.result_schema import (
 from posir_tasks.schemes import PositionScheme, RelativePositions, find_scheme
 from posir_tasks.scores import GROUPS_KEY, ResultValues
 from posir_tasks.tokens import CountedWith
-from posir_tasks.window_coverage import WindowCoverage
 
 logger = logging.getLogger(__name__)
 
@@ -71,11 +70,6 @@ class SubsetResult:
     def ranks(self) -> DocumentRanks:
         """The ranks by document."""
         return self.values.ranks
-
-    @property
-    def coverage(self) -> WindowCoverage | None:
-        """The evidence within the model's window; None if it reads all, or what it reads or the places are unknown."""
-        return self.values.coverage
 
     @property
     def profile(self) -> PositionProfile:

@@ -24,7 +24,6 @@ from posir_tasks.evidence import Integers, TokensRead
 from posir_tasks.profile import PositionProfile
 from posir_tasks.read_part import UNKNOWN, ReadPart
 from posir_tasks.result_schema import NO_SCORES, PROFILE_KEY, READ_KEY, SCHEMA, TOKENS_READ_KEY
-from posir_tasks.window_coverage import WindowCoverage
 
 Value = TypeVar("Value")
 #: Value of a score; None where it is undefined.
@@ -80,9 +79,12 @@ class ResultValues:
         return self.ranks.profile
 
     @cached_property
-    def coverage(self) -> WindowCoverage | None:
-        """The evidence within the model's window; None if it reads all, or what it reads or the places are unknown."""
-        return WindowCoverage.derive(self.ranks, self.read)
+    def read_profile(self) -> PositionProfile | None:
+        """Profile of the queries whose evidence is read whole; None if all is read, or if that is unknown."""
+        columns = self.ranks.columns
+        if self.read.tokens is None or self.ranks.counted_with is None or len(columns.twelfths) != len(columns.ranks):
+            return None
+        return self.ranks.within_window().profile
 
     def __add__(self, other: ResultValues) -> ResultValues:
         if not isinstance(other, ResultValues):

@@ -21,7 +21,7 @@ from scipy.stats import rankdata, spearmanr, t
 from posir_probe.probe import Probe
 from posir_probe.results import ProbeResult
 from posir_report.summary import TaskSummary, build_rows
-from posir_significance.correction import Hypothesis, correct_p_values
+from posir_significance.correction import correct_p_values
 from posir_significance.intervals import ALPHA
 from posir_tasks.cells import Floats
 from posir_tasks.display.numbers import format_interval, format_number, format_p_value
@@ -110,8 +110,8 @@ def correlate_probes(
             needed = count_needed(rho.value) if rho else None
             rows.append(ProbeCorrelation(probe, data, name, task, score, len(models), len(set(named)), rho, None, needed, ""))
             p_values.append(p_value)
-    tests = [Hypothesis(p_value, family=(row.task, row.score)) for row, p_value in zip(rows, p_values, strict=True)]
-    corrected = [replace(row, p_value=p_value) for row, p_value in zip(rows, correct_p_values(tests), strict=True)]
+    adjusted = correct_p_values(p_values, [(row.task, row.score) for row in rows])
+    corrected = [replace(row, p_value=p_value) for row, p_value in zip(rows, adjusted, strict=True)]
     return sorted((replace(row, verdict=judge_row(row)) for row in corrected), key=lambda row: (row.task, row.score))
 
 

@@ -144,14 +144,14 @@ def find_beyond(values: ResultValues, cell: ProfileCell) -> float | None:
         values: The values that the cell is of.
         cell: Of any bins, merged ones included, of one length bucket or of all.
     """
-    coverage, profile = values.coverage, values.profile
-    if coverage is None or not cell.queries:
+    profile, read = values.profile, values.read_profile
+    if read is None or not cell.queries:
         return None
     bins = len(profile.positions)
     places = slice(round(cell.start * bins), round(cell.end * bins))
     titles = profile.axes.length_titles
     lengths = slice(None) if cell.length == ALL_LENGTHS else titles.index(cell.length)
-    total, within = (counted.counts[lengths, places].sum() for counted in (profile, coverage.within_window))
+    total, within = (counted.counts[lengths, places].sum() for counted in (profile, read))
     return float(1 - within / total) if total else None
 
 

@@ -205,11 +205,6 @@ class ScoredRow:
         """The estimate of PSI, or the observed one if there is no estimate."""
         return self.psi.value if self.psi else self.psi_as_published
 
-    @property
-    def p_value(self) -> float | None:
-        """p-value of the position effect, before correction."""
-        return self.get("p_value", float)
-
 
 @dataclass(frozen=True, kw_only=True)
 class ReportRow(ScoredRow):

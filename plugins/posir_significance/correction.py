@@ -1,53 +1,12 @@
-"""Significance, decided once: every surface corrects its p-values with `correct_p_values`, and nothing else corrects any.
-
-What is read together is a family: the rows of one model on one task (all lengths, and each length bucket), or, of differences
-between models, the rows of one metric on one task. So a p-value is the same in a report, an inspection, on the leaderboard and
-in their CSV and JSON, whatever else they show. Intervals are never corrected: each holds by itself.
-
-Two kinds of rows take no share of the correction. A test that could not reach p < 0.05 whatever the scores were cannot be a
-false positive (Tarone 1990, Biometrics 46, 515-522). And a length bucket that has all queries is the row of all lengths again.
-"""
+"""Correction of p-values that are read together, and the documents that can move a test."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from posir_significance.intervals import ALPHA
 from posir_significance.observations import Floats, Integers, Observations
-
-
-@dataclass(frozen=True)
-class Hypothesis:
-    """A test, as its correction sees it."""
-
-    p_value: float | None
-    """P-value in [0, 1]; None if there is no test."""
-    informative: int | None = None
-    """Documents that can move the test; None if unknown, which counts as enough."""
-    family: Hashable = ()
-    """The tests that it is read together with."""
-    name: Hashable = None
-    """Equal for rows of a family that are the same test; None for a test of its own."""
-
-    @property
-    def counts(self) -> bool:
-        """Whether it takes a share of the correction."""
-        return self.p_value is not None and (self.informative is None or can_be_significant(self.informative))
-
-
-def can_be_significant(informative: int) -> bool:
-    """Return whether a test that these many documents can move could reach p < 0.05: true of six or more.
-
-    Without an effect, the contribution of each document has either sign with the same probability, so a two-sided p-value is
-    at least 2 / 2^n for n documents.
-
-    Args:
-        informative: Documents whose contribution is not 0 whatever its sign.
-    """
-    return 2.0 ** (1 - informative) < ALPHA
 
 
 def name_test(length: str, queries: int | None, total: int | None) -> str:
@@ -55,19 +14,14 @@ def name_test(length: str, queries: int | None, total: int | None) -> str:
     return "all" if queries is not None and queries == total else length
 
 
-def correct_p_values(hypotheses: Sequence[Hypothesis]) -> list[float | None]:
-    """Return p-values corrected within their families by Holm's method; None for tests that take no share of the correction."""
-    corrected: list[float | None] = [None] * len(hypotheses)
-    families: dict[Hashable, dict[Hashable, list[int]]] = {}
-    for place, test in enumerate(hypotheses):
-        if test.counts:
-            key = ("row", place) if test.name is None else test.name
-            families.setdefault(test.family, {}).setdefault(key, []).append(place)
-    for tests in families.values():
-        p_values = holm([hypotheses[places[0]].p_value or 0.0 for places in tests.values()])
-        for places, p_value in zip(tests.values(), p_values, strict=True):
-            for place in places:
-                corrected[place] = p_value
+def correct_p_values(p_values: Sequence[float | None], families: Sequence[Hashable]) -> list[float | None]:
+    """Return p-values corrected by Holm's method within the family that each belongs to; None stays, and takes no share."""
+    corrected = list(p_values)
+    tests = [(family, place, p_value) for place, (family, p_value) in enumerate(zip(families, p_values, strict=True))]
+    for family in dict.fromkeys(families):
+        known = {place: p_value for own, place, p_value in tests if own == family and p_value is not None}
+        for place, p_value in zip(known, holm(list(known.values())), strict=True):
+            corrected[place] = p_value
     return corrected
 
 
@@ -103,11 +57,6 @@ def count_informative(observations: Observations, strata: Integers) -> int:
     _, stratum = np.unique(strata[observations.query], return_inverse=True)
     varied = _vary(observations.gains[observations.query], stratum) & _vary(observations.position.astype(np.float64), stratum)
     return len(np.unique(observations.clusters[observations.query][varied[stratum]]))
-
-
-def count_different(differences: Floats, clusters: Integers) -> int:
-    """Return how many documents (articles, where known) can move the test of a mean difference: those where models differ."""
-    return len(np.unique(clusters[differences != 0]))
 
 
 def _vary(values: Floats, groups: Integers) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:

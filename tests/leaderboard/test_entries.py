@@ -103,7 +103,7 @@ def test_an_entry_has_what_its_file_has(tmp_path, file):
     assert entry.subsets[1].profile == profile(1, 1, 11)
     assert entry.subsets[0].ranks == placed(1, 2, 0, 4, 1)
     assert entry.subsets[0].values.read == READ
-    assert entry.subsets[0].coverage.window == 100
+    assert entry.subsets[0].values.read.tokens == 100
     assert list(entry.scores) == json.loads(file.read_text())["scores"]["test"]
     assert entry.meta == {"name": "org/model", "revision": "rev1"}
     assert entry.dataset_revision == "main"

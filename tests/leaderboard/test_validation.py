@@ -92,7 +92,7 @@ def test_a_true_result_has_no_problem(bm25, guessed):
         stored = {key: len(json.dumps(value)) for key, value in entry.subsets[0].ranks.to_json().items()}
         assert stored.pop("document_keys") <= 20 * len(entry.subsets[0].ranks.sets[0].document_sizes) + 100
         assert sum(stored.values()) <= 4_000, "a result grows by at most 4 kB and keys"
-    assert entry.subsets[0].coverage is not None
+    assert entry.subsets[0].values.read_profile is not None
 
 
 @pytest.mark.slow

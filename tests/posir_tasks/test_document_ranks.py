@@ -20,7 +20,6 @@ from posir_tasks.result_schema import KEYS_KEY, RANKS_KEY, READ_RANKS_KEY
 from posir_tasks.schemes import AbsolutePositions, RelativePositions
 from posir_tasks.scores import ResultValues
 from posir_tasks.sources.mini import read_mini
-from posir_tasks.window_coverage import WindowCoverage
 
 SCHEME = RelativePositions(bins=4, token_bounds=(100,))
 
@@ -106,13 +105,12 @@ def test_columns_of_a_sum_are_those_of_its_parts(first, second, window):
 def test_queries_within_the_window_are_counted_by_a_loop(given_rows, window):
     tokens = [(50 if document % 2 else 200) for document, _, _ in given_rows]
     ends = [(start * 10 + 5) / 100 * length > window for (_, start, _), length in zip(given_rows, tokens, strict=True)]
-    starts = [start * 10 / 100 * length >= window for (_, start, _), length in zip(given_rows, tokens, strict=True)]
     value = built(given_rows, placed=placed(given_rows, window))
-    coverage = WindowCoverage.derive(value, ReadPart.first(window, KnownBy.GIVEN))
+    read = ResultValues(value, ReadPart.first(window, KnownBy.GIVEN)).read_profile
     assert value.within_window().profile.queries == len(given_rows) - sum(ends)
     if given_rows:
-        assert coverage is not None
-        assert (coverage.starts_beyond.sum(), coverage.ends_beyond.sum()) == (sum(starts), sum(ends))
+        assert read == value.within_window().profile
+    assert ResultValues(value).read_profile is None
 
 
 def test_fields_of_a_newer_version_are_said(caplog):

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
-from posir_significance.correction import Hypothesis, correct_p_values
+from posir_significance.correction import holm
 from posir_significance.decision import DEFAULT_MARGINS, MetricChange, decide_change
 from posir_significance.intervals import ALPHA, LEVEL, student_difference
 from posir_significance.observations import Observations
@@ -112,8 +112,7 @@ class PairedDifferences:
         first, second = np.nonzero(np.triu(self.paired))
         values = self.values[first, second]
         p_values = self.p_values()[first, second]
-        corrected = correct_p_values(list(map(Hypothesis, p_values.tolist())))
-        differs = np.array(corrected, np.float64) < ALPHA
+        differs = np.array(holm(p_values.tolist())) < ALPHA
         before = np.zeros(self.values.shape, bool)
         before[first, second], before[second, first] = differs & (values > 0), differs & (values < 0)
         return before

@@ -38,9 +38,8 @@ from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.estimates import Estimate
 from posir_tasks.results import rounded
 from posir_tasks.schemes import ALL_LENGTHS
-from posir_tasks.scores import ALL, ScoreInfo, flatten, prefix_scores
+from posir_tasks.scores import ALL, ResultValues, ScoreInfo, flatten, prefix_scores
 from posir_tasks.sources.repository import LOCAL
-from posir_tasks.window_coverage import WindowCoverage
 
 #: Columns of the cells of a curve.
 CELL = ("queries", "ndcg_at_10", "ndcg_at_10_low", "ndcg_at_10_high", "null_low", "null_high")
@@ -175,7 +174,7 @@ def build_detail(summary: TaskSummary, entry: Entry) -> dict[str, Any]:
     subsets = [BoardRow.of_report(build_rows(summarize([subset])[0])[0]) for subset in several]
     panels = [pooled_columns(summary), *panels] if len(titles) > 1 else panels
     detail = {
-        "window_ends": window_ends(summary, summary.values.coverage),
+        "window_ends": window_ends(summary.values),
         "lengths": [ALL_LENGTHS, *titles] if len(titles) > 1 else list(titles),
         "positions": list(axes.positions),
         "position_title": axes.position_title,
@@ -198,13 +197,12 @@ def read_date(seconds: object) -> str | None:
     return datetime.fromtimestamp(seconds, UTC).date().isoformat()
 
 
-def window_ends(summary: TaskSummary, coverage: WindowCoverage | None) -> list[float | None]:
+def window_ends(values: ResultValues) -> list[float | None]:
     """Return the share of the document from which on most evidence is beyond the window: over all lengths, then by length.
 
     None if that is nowhere, or if the window or the lengths of the documents are unknown.
     """
-    counts = summary.profile.counts.sum(axis=2)
-    within = coverage.within_window.counts.sum(axis=2) if coverage else counts
+    counts, within = (profile.counts.sum(axis=2) for profile in (values.profile, values.read_profile or values.profile))
     buckets = [(within.sum(axis=0), counts.sum(axis=0)), *(zip(within, counts, strict=True) if len(counts) > 1 else ())]
     return [_first_share(2 * inside < every) for inside, every in buckets]
 
