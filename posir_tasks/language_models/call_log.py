@@ -104,8 +104,8 @@ class CallLog:
         """Return the known scores by key."""
         query = "SELECT score FROM scores WHERE key = ?"
         with self._lock, self._explain():
-            found = {key: self._database.execute(query, (key,)).fetchone() for key in keys}
-        return {key: row[0] for key, row in found.items() if row}
+            answers = {key: self._database.execute(query, (key,)).fetchone() for key in keys}
+        return {key: row[0] for key, row in answers.items() if row}
 
     def add_scores(self, scores: Mapping[bytes, float]) -> None:
         """Record scores by key, all or none."""

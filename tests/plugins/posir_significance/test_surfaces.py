@@ -338,8 +338,8 @@ def comparisons(folder: Path, mirrored: Path) -> dict[ChangeState, Comparison]:
 
 
 def test_each_pair_has_the_state_that_it_was_made_for(comparisons):
-    found = {state: read_row(comparison, Metric.START_TO_END) for state, comparison in comparisons.items()}
-    assert {state: row.metric_change.state for state, row in found.items()} == {state: state for state in PAIRS}
+    rows = {state: read_row(comparison, Metric.START_TO_END) for state, comparison in comparisons.items()}
+    assert {state: row.metric_change.state for state, row in rows.items()} == {state: state for state in PAIRS}
 
 
 def read_row(comparison: Comparison, metric: Metric) -> ComparisonRow:
