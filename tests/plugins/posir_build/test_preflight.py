@@ -35,11 +35,11 @@ def test_a_dataset_in_the_way_is_refused_unless_its_settings_are_the_same(settin
     wanted = ("translate.languages=[deu-Latn]", "balance.held_out=0.2")
     folder = tmp_path / "data" / output / language / "harbour"
     folder.mkdir(parents=True)
-    with pytest.raises(PosirError, match=r"harbour: already exists, and is not of `posir build`. Remove it"):
+    with pytest.raises(PosirError, match=r"harbour: already exists.* Remove it"):
         check_build(settings(*wanted))
     (folder / "construction.json").write_text(json.dumps({"settings": settings_record(settings(*wanted))}))
     check_build(settings(*wanted, "llm.in_flight=2"))
-    with pytest.raises(PosirError, match=r"was built with other settings \(ask, verify\)"):
+    with pytest.raises(PosirError, match=r"other settings \(ask, verify\)"):
         check_build(settings(*wanted, "ask.questions=1", "verify.gap=2"))
 
 
@@ -54,7 +54,7 @@ def test_an_output_below_a_file_is_refused(settings, tmp_path):
 
 @pytest.mark.parametrize("override", ["work=notes", "work=notes/work", "output=notes/data", "documents=."])
 def test_a_build_does_not_write_among_its_documents(settings, override):
-    with pytest.raises(PosirError, match="is in the folder of the documents"):
+    with pytest.raises(PosirError, match="folder of the documents"):
         check_folders(settings(override))
 
 

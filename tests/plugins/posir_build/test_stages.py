@@ -153,7 +153,7 @@ def test_documents_of_the_hub_have_the_commit_in_their_source(tmp_path, monkeypa
 
 
 def test_a_dataset_that_cannot_be_loaded_is_one_message(tmp_path):
-    with pytest.raises(DataError, match=r"some/texts: split 'train' cannot be loaded .*Check the name and the revision"):
+    with pytest.raises(DataError, match=r"some/texts: split 'train' .*revision"):
         list(read_texts(settings(tmp_path, documents="some/texts")))
 
 
@@ -185,7 +185,7 @@ def test_what_cannot_be_read_is_yielded_with_its_byte_and_the_rest_is_read(tmp_p
 
 def test_two_documents_of_one_id_in_a_file_are_refused(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "x", "id": "1"}\n{"text": "y", "id": 1}\n')
-    with pytest.raises(DataError, match=r"a\.jsonl: line 2: another document of this file has the id '1'"):
+    with pytest.raises(DataError, match=r"a\.jsonl: line 2: .* id '1'"):
         list(read_texts(settings(tmp_path, documents=str(tmp_path / "a.jsonl"))))
 
 

@@ -107,7 +107,7 @@ def test_the_judge_reads_both_texts_and_what_it_leaves_out_is_counted(data):
     assert model.asked[0][1]["source"] == "English"
     assert model.asked[0][1]["target"] == "German"
     assert {score.scale: score.mean.value for score in score_ratings("judge", rows)}["overall"] == pytest.approx(4.75)
-    with pytest.raises(PosirError, match="has rated no translation: the model refused"):
+    with pytest.raises(PosirError, match="the model refused"):
         rate_translations(sample, settings(data), ScriptedModel(lambda *_: "I'm sorry, no."))
 
 
@@ -173,13 +173,13 @@ def test_sheets_name_no_system_and_are_read_back(data, tmp_path):
     assert not {"a", "b"} & set(sheet.read_text(encoding="utf-8-sig").replace("\n", ",").split(","))
     with pytest.raises(PosirError, match="may have ratings"):
         write_rating_sheets(tmp_path, sample, seed=1)
-    with pytest.raises(DataError, match="has no rating of these translations"):
+    with pytest.raises(DataError, match="no rating"):
         read_rating_sheet(sheet, sample)
     read = read_rating_sheet(fill(sheet, "5435", ["", "2", "", ""]), sample)
     assert [dict(row.ratings) for row in read[0]] == [dict(zip(SCALES, (5, 4, 3, 5), strict=True)), {"accuracy": 2}]
     other = sample_translations(settings(data, domains=("sports", "law"), per_bucket=1), estimate_tokens)
     assert read_rating_sheet(fill(sheet, *["5555"] * 18), other)[1] == 12
-    with pytest.raises(DataError, match="row 2: field 'fluency': '6' is no whole number from 1 to 5"):
+    with pytest.raises(DataError, match="row 2: field 'fluency': '6'"):
         read_rating_sheet(fill(sheet, "6435"), sample)
 
 

@@ -69,7 +69,7 @@ def test_the_data_is_anything_that_can_be_opened(tmp_path):
         PositionEvaluator(tmp_path / "texts.jsonl")
     with pytest.raises(PosirError, match="no such file"):
         PositionEvaluator(tmp_path / "nothing")
-    with pytest.raises(PosirError, match=r"primary_metric 'ndcg': no such score\. Choose from ndcg_at_10, ndcg_at_10_low, "):
+    with pytest.raises(PosirError, match=r"primary_metric 'ndcg': .*ndcg_at_10, ndcg_at_10_low, "):
         PositionEvaluator("PosIR-Mini", primary_metric="ndcg")
 
 

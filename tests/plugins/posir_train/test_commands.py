@@ -84,7 +84,7 @@ def test_a_model_is_trained_and_compared(model, data, squad, tmp_path):
             assert f"{folder}/" not in text_of_file, file
     assert f"POSIR_DATA={output}/training/held-out mteb run -t PosIR-English -m {model}" in text
     assert "tuned" in invoke("probe", output, "--documents", 2, "--probe", "segment_similarity_3", "--output", tmp_path / "r")
-    with pytest.raises(PosirError, match=r"not empty\. Continue it with --resume, or choose another --output"):
+    with pytest.raises(PosirError, match=r"not empty.* --resume"):
         invoke("train", model, *options)
     with pytest.raises(PosirError, match="other values of positions"):
         invoke("train", model, "--positions", "begin", *options, "--resume")
@@ -136,9 +136,7 @@ def test_a_log_names_the_stages_unless_quiet(model, squad, tmp_path):
 
 
 def test_evidence_beyond_the_window_is_refused(model, squad, tmp_path):
-    with pytest.raises(
-        PosirError, match=r"evidence of \d+ of 60 questions is beyond the model's window of 64 tokens.*train another"
-    ):
+    with pytest.raises(PosirError, match=r"\d+ of 60 questions .*window of 64 tokens"):
         invoke("train", model, "--data", squad, "--positions", "uniform", "--output", tmp_path / "out")
 
 
@@ -154,7 +152,7 @@ def test_a_refused_run_leaves_an_empty_folder(model, squad, tmp_path):
         "compose", squad, "--language", "eng-Latn", "--domain", "x", "--output", folder, "--tokens", 40, "--positions", "begin"
     )
     for _ in range(2):
-        with pytest.raises(PosirError, match=r"no question has its evidence at middle or end .*middle 0, end 0"):
+        with pytest.raises(PosirError, match=r"middle or end .*middle 0, end 0"):
             invoke("train", model, "--data", folder, "--output", tmp_path / "out")
 
 
@@ -167,5 +165,5 @@ def test_evidence_that_is_missing_is_named(model, tmp_path):
 
 
 def test_nothing_to_compose_is_explained(squad, tmp_path):
-    with pytest.raises(PosirError, match="no question can be composed"):
+    with pytest.raises(PosirError, match="composed"):
         invoke("compose", squad, "--language", "eng-Latn", "--domain", "x", "--output", tmp_path, "--tokens", 5000)

@@ -37,7 +37,7 @@ def test_corpora_are_pooled_with_distinct_ids(tmp_path):
 def test_data_without_answers_is_refused(tmp_path):
     file = tmp_path / "empty.json"
     file.write_text('{"data": [{"paragraphs": [{"context": "A text.", "qas": [{"question": "What?", "answers": []}]}]}]}')
-    with pytest.raises(DataError, match="has no questions with the span of their evidence, which posir train needs"):
+    with pytest.raises(DataError, match=r"evidence.* posir train"):
         read_examples(open_dataset(str(file)))
 
 
@@ -47,7 +47,7 @@ def test_data_without_spans_is_refused(posir_folder):
     none = np.array([], np.int64)
     labeled = replace(data, evidence=replace(data.evidence, starts=none, ends=none))
     subset = replace(dataset.subsets[0], read=lambda: labeled)
-    with pytest.raises(PosirError, match=r"the evidence of its questions is missing.*needs the span"):
+    with pytest.raises(PosirError, match=r"evidence .*missing.*span"):
         read_examples(replace(dataset, subsets=(subset,)))
 
 

@@ -91,14 +91,14 @@ def test_the_reader_knows_that_landmarks_take_room(settings):
     landmarked = ModelReader.of_model(load_base(settings), "tiny")
     assert (plain.window, landmarked.window) == (64, 58)
     assert (plain.find_window(58), landmarked.find_window(58)) == (58, 64)
-    with pytest.raises(PosirError, match=r"is beyond the window of 64\. Choose 62 at most"):
+    with pytest.raises(PosirError, match=r"window of 64\. .* 62"):
         load_base(settings.model_copy(update={"landmark_tokens": 63}))
 
 
 def test_the_pooling_of_a_model_with_landmarks_is_not_exchanged(settings, trained):
     folder, _ = trained
     again = settings.model_copy(update={"model": str(folder.output), "pooling": Pooling.MEAN})
-    with pytest.raises(PosirError, match="its pooling cannot be exchanged"):
+    with pytest.raises(PosirError, match="pooling"):
         load_base(again)
     kept = load_base(settings.model_copy(update={"model": str(folder.output), "pooling": None}))
     assert isinstance(kept[0], LandmarkTransformer)

@@ -91,14 +91,14 @@ def test_a_server_that_is_down_is_replaced_by_another(server, tmp_path):
         ask(connect(tmp_path, server, second, temperature=0.3, in_flight=6))
         assert second.most_in_flight > 1
         second.status = 401
-        with pytest.raises(PosirError, match="refuses requests without a key; set OPENAI_API_KEY"):
+        with pytest.raises(PosirError, match="OPENAI_API_KEY"):
             ask(connect(tmp_path, server, second, temperature=0.4))
 
 
 @pytest.mark.parametrize(
     ("status", "message"),
     [
-        (401, "refuses requests without a key; set OPENAI_API_KEY"),
+        (401, "OPENAI_API_KEY"),
         (404, r"no such model or address .* Its models: human\."),
         (429, "limit is still exceeded"),
         (500, "failed up to 2 times .*Answers so far are saved"),
@@ -119,7 +119,7 @@ def test_a_document_that_is_too_long_is_discarded_alone(server, tmp_path):
 
 def test_a_server_that_refuses_each_of_a_few_requests_is_named(server, tmp_path):
     server.status = 400
-    with pytest.raises(PosirError, match=r"refuses a request .*set by the test.*Check the settings of llm"):
+    with pytest.raises(PosirError, match=r"set by the test.*settings of llm"):
         ask(connect(tmp_path, server), ASKED[:2])
 
 
@@ -135,7 +135,7 @@ def test_the_key_is_read_from_the_named_variable_and_never_shown(server, tmp_pat
 
 def test_the_budget_stops_the_run_and_a_larger_one_continues_it(server, tmp_path):
     prices = {"input": 100.0, "output": 400.0}
-    with pytest.raises(BudgetError, match=r"the budget of 0.5 USD is spent: .* calls cost 0\.4.*raise llm.budget"):
+    with pytest.raises(BudgetError, match=r"0.5 USD .* 0\.4.*llm.budget"):
         ask(connect(tmp_path, server, prices=prices, budget=0.5, in_flight=3))
     answered = sum(server.answered.values())
     spent = (server.input_tokens * 100 + server.output_tokens * 400) / 1e6
@@ -182,7 +182,7 @@ def test_usage_is_the_servers_or_else_estimated():
 
 def test_an_answer_of_another_api_is_one_message(server, tmp_path):
     server.page = "<html>busy</html>"
-    with pytest.raises(PosirError, match=r"not one of an OpenAI-compatible chat API .*busy"):
+    with pytest.raises(PosirError, match=r"chat API .*busy"):
         ask(connect(tmp_path, server), ASKED[:1])
     # Such a page is asked for again.
     assert sum(server.seen.values()) == 1 + INVALID_ANSWERS
