@@ -51,11 +51,7 @@ def remove_false_negatives(
     rerankers: Sequence[Reranker],
     panel: Sequence[LanguageModel],
 ) -> StageResult:
-    """Find false negatives, and remove them by the rule of the settings.
-
-    Raises:
-        PosirError: A model cannot be used.
-    """
+    """Find false negatives, and remove them by the rule of the settings; PosirError if a model cannot be used."""
     judge = ", ".join(reranker.name for reranker in rerankers)
     searched = QuestionVerdict(
         f"false negatives: {settings.rule}", True, f"{recall.name}, {judge}", {"recall": settings.recall}

@@ -218,11 +218,7 @@ STAGE_NAMES = tuple(stage.name for stage in STAGES)
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold a work folder against another build.
-
-    Raises:
-        PosirError: Another process builds there, or the folder cannot be written.
-    """
+    """Hold a work folder against another build; PosirError if another process builds there, or the folder cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / LOCK_FILE, timeout=0):

@@ -66,11 +66,7 @@ class Verifier:
     """Any integer; the questions that are audited depend on it."""
 
     def verify(self, questions: Sequence[Question]) -> StageResult:
-        """Check the questions, and discard those that fail.
-
-        Raises:
-            PosirError: A model cannot be used.
-        """
+        """Check the questions, and discard those that fail; PosirError if a model cannot be used."""
         kept, discarded = list(questions), list[Discarded]()
         counts: dict[str, int] = {}
         for name, check in self._checks().items():
