@@ -57,6 +57,8 @@ WINDOW_SETTINGS = {
 }
 #: The name that sentence-transformers gives a model if its author gives none.
 DEFAULT_CARD_NAME = re.compile(r".*(Transformer|Encoder)( based on .*)?")
+#: Names of the number of layers in transformers, and the most of them: they are made before the weights are looked at.
+LAYERS, MAX_LAYERS = re.compile(r"(n|num|encoder|decoder)_(\w+_)?layers?"), 10_000
 #: Why a folder is refused, and what to do.
 NO_CODE = (
     "A model in a folder never runs code here. Save it without, or, if you trust it, load it with sentence-transformers and "
@@ -169,6 +171,8 @@ def _check_settings(file: Path, settings: Any) -> None:
     for key, value in _find_settings(settings):
         if key in CODE_SETTINGS and CODE_SETTINGS[key](value):
             raise PosirError(f"{file}: {key} is {json.dumps(value)[:80]}, which runs code. {NO_CODE}")
+        if file.name == CONFIG_FILE and LAYERS.fullmatch(key) and isinstance(value, int) and not 0 <= value <= MAX_LAYERS:
+            raise PosirError(f"{file}: {sanitized(key)} is {sanitized(value)}; must be from 0 to {MAX_LAYERS:,}.")
     for reference in _find_references(file.name, settings):
         if reference not in OWN_MODULES and not reference.startswith(MODULE_PACKAGES):
             raise PosirError(f"{file}: the module {reference} is not one of sentence-transformers. {NO_CODE}")

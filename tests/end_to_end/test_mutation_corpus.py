@@ -4,6 +4,7 @@ import base64
 import csv
 import gzip
 import hashlib
+import io
 import itertools
 import json
 import math
@@ -232,7 +233,7 @@ def test_compare(results: Path, tmp_path: Path):
                     raise WrongError(f"{row['b']} - {row['a']} is not {row['difference']}")
             compared = {(row["model"], row["task"].partition(" (")[0]) for row in rows}
             whole = {("mteb/baseline-bm25s", "PosIR-Mini"), ("org/third", "PosIR-Mini"), ("org/third", "PosIR-English")}
-            if not compared >= whole and not ended.said:
+            if not compared >= whole and not any(word in ended.everything for word in (file.name, "no results of it")):
                 raise WrongError(f"{whole - compared} left out without a word")
         return True
 
@@ -313,9 +314,8 @@ def test_submit_dry_run(results: Path, tmp_path: Path):
             ended = call_posir("submit", tmp_path / "copy", "--dry-run", "--format", "json")
             check_ended(ended, [file.name, str(tmp_path / "copy")])
             if ended.status == 0 and file.name.startswith("PosIR"):
-                check_same_result(
-                    json.loads((mini / file.relative_to(file.parents[3])).read_text()), json.loads(file.read_text())
-                )
+                origin = mini / file.relative_to(file.parents[3])
+                check_same_result(json.loads(origin.read_bytes()), json.loads(file.read_bytes()))
         return not ended.status
 
     Door("submit", CASES["submit"]).try_cases(examine)
@@ -384,14 +384,14 @@ def judged() -> dict[str, dict[str, int]]:
 
 
 def draw_rankings(judged: dict[str, dict[str, int]]) -> dict[str, dict[str, float]]:
-    """Return a run with the relevant document of most queries among twelve."""
+    """Return a run with the relevant document of most queries among six."""
     draw = random.Random(3)
     documents = sorted({document for grades in judged.values() for document in grades})
     run = {}
     for query, grades in judged.items():
-        hits = draw.sample(documents, 12)
+        hits = draw.sample(documents, 6)
         if draw.random() < 0.6:
-            hits[draw.randrange(12)] = next(iter(grades))
+            hits[draw.randrange(6)] = next(iter(grades))
         run[query] = {document: round(20 - place + draw.random() / 2, 6) for place, document in enumerate(dict.fromkeys(hits))}
     return run
 
@@ -416,10 +416,11 @@ def read_again(content: bytes, suffix: str) -> dict[str, dict[str, float]]:
     text = content.decode("utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
     rows: list[tuple[Any, Any, Any]] = []
     run: dict[str, dict[str, float]] = {}
+    csv.field_size_limit(2**24)
     if suffix == ".trec":
         rows = [tuple(line.split()[place] for place in (0, 2, 4)) for line in text.split("\n") if line.strip()]  # type: ignore[misc]
     elif suffix == ".csv":
-        table = csv.DictReader(text.splitlines(keepends=True))
+        table = csv.DictReader(io.StringIO(text, newline=""))
         rows = [tuple(row[name] for name in ("query_id", "document_id", "score")) for row in table if any(row.values())]  # type: ignore[misc]
     elif suffix == ".jsonl":
         rows = [

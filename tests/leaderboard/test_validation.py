@@ -621,3 +621,11 @@ def test_a_query_in_two_buckets_counts_in_both_and_once(tmp_path, monkeypatch):
 
     (problem,) = edited(file, change)
     assert "the ranks by document disagree" in str(problem)
+
+
+@pytest.mark.parametrize("name", ["texts", "openings"])
+def test_a_result_without_the_digests_by_which_articles_are_known_again_is_refused(file, name):
+    def drop(scores):
+        scores["document_keys"]["sets"][0].pop(name)
+
+    assert "lack the digest of the text or the opening" in "\n".join(map(str, edited(file, drop)))

@@ -183,6 +183,13 @@ def test_a_folder_without_the_files_of_its_tokenizer_is_refused(folder):
         mteb.get_model("./my-model")
 
 
+@pytest.mark.parametrize("layers", [-1, 10**9])
+def test_a_number_of_layers_that_no_model_has_is_refused_before_they_are_made(folder, layers):
+    edit_json(folder / "config.json", num_hidden_layers=layers)
+    with pytest.raises(PosirError, match=rf"config\.json: num_hidden_layers is {layers}; must be from 0 to 10,000"):
+        mteb.get_model("./my-model")
+
+
 @pytest.mark.parametrize("prompt", [["a"], {"a": "b"}, 3])
 def test_a_prompt_that_is_no_text_is_refused_by_name(folder, prompt):
     edit_json(folder / "config_sentence_transformers.json", prompts={"query": "q: ", "document": prompt})
