@@ -94,8 +94,15 @@ def find_model(reference: ModelReference) -> ModelMeta:
 
 
 def load_model(reference: ModelReference) -> MTEBModels:
-    """Load a model as `mteb run` does: on the first GPU, or on the CPU if there is none."""
+    """Load a model as `mteb run` does: on the first GPU, or on the CPU if there is none.
+
+    Raises:
+        PosirError: Its name is known to neither mteb nor the Hub, or its files cannot be loaded.
+    """
     import mteb
     import torch
 
-    return mteb.get_model(reference.name, reference.revision, device="cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        return mteb.get_model(reference.name, reference.revision, device="cuda" if torch.cuda.is_available() else "cpu")
+    except NotImplementedError as error:  # mteb made up metadata without a way to load it
+        raise unknown_model(reference.name, MODEL_REGISTRY.resolve(), "the Hub has none that mteb can load") from error

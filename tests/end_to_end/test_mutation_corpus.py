@@ -575,17 +575,25 @@ def test_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         shutil.rmtree(output, ignore_errors=True)
         return ended, shown
 
-    doors = {"build": (build, run_build), "compose": (compose, run_compose)}
+    def run_train(file: Path) -> tuple[Ended, str]:
+        ended = call_posir("train", "--config", file, "--output", tmp_path / "trained")
+        # There is no such model, so that nothing is trained.
+        return ended, ended.printed
+
+    train = {"model": "./none", "data": "PosIR-Mini", "epochs": 1, "guard": ["PosIR-Mini"], "warmup": 0.1, "select": "last"}
+    doors = {"build": (build, run_build), "compose": (compose, run_compose), "train": (train, run_train)}
 
     def examine(draw: random.Random) -> bool:
-        name = draw.choice(["build", "build", "compose"])
+        name = draw.choice(list(doors))
         values, call = doors[name]
         what, content = damage_settings(values, draw)
         file = tmp_path / "settings.yaml"
         file.write_bytes(content)
         with noted(f"{name}: {what}"):
             ended, shown = call(file)
-            check_ended(ended, [file.name, "texts", "harbour", "eng-Latn", "made", "--"])
+            check_ended(
+                ended, [file.name, "texts", "harbour", "eng-Latn", "made", "./none", "MODEL", "no model", "too long", "--"]
+            )
             if ended.status:
                 return False
             if re.search(r"\b(nan|inf|Infinity|NaN)\b", shown):

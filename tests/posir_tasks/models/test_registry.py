@@ -7,7 +7,7 @@ from mteb.models import ModelMeta
 from posir_tasks.errors import PosirError
 from posir_tasks.models import registry as module
 from posir_tasks.models.references import ModelReference
-from posir_tasks.models.registry import ModelRegistry, find_model
+from posir_tasks.models.registry import ModelRegistry, find_model, load_model
 
 BM25 = "mteb/baseline-bm25s"
 
@@ -56,3 +56,10 @@ def test_a_model_is_found_by_full_and_bare_name():
 def test_what_is_not_there_is_named_with_the_most_similar_names(reference, message):
     with pytest.raises(PosirError, match=message):
         find_model(reference)
+
+
+@pytest.mark.parametrize("name", ["=cmd", "a/.", "\x1b[31m"])
+def test_a_name_that_the_hub_cannot_have_is_one_message_for_everything_that_loads_models(name):
+    for ask in (find_model, load_model):
+        with pytest.raises(PosirError, match=r"is registered with mteb, and the Hub has none that mteb can load"):
+            ask(ModelReference(name))
