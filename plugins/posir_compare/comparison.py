@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -44,6 +45,8 @@ from posir_tasks.read_part import UNKNOWN, ReadPart
 from posir_tasks.results import SubsetResult, read_results, unify_names
 from posir_tasks.scores import ALL
 from posir_tasks.sources.repository import combine_revisions
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -163,6 +166,9 @@ def build_pairs(runs: Sequence[ModelRun], baseline: ModelRun) -> list[Pair]:
             f"There is nothing to compare: no other model has results on a task of {baseline.label}. Found: {listed}. Run a "
             "second model on one of these tasks with `mteb run`, choose another --baseline, or give a folder that has results."
         )
+    for run in runs:
+        if run is not baseline and not any(pair.b is run for pair in pairs):
+            logger.warning("%s is not compared: %s has no results of its tasks", run.label, baseline.label)
     return pairs
 
 

@@ -61,6 +61,15 @@ def test_names_that_differ_in_case_alone_are_one_model_in_one_folder_and_in_seve
         choose_baseline(runs, "TINY")
 
 
+def test_a_model_without_any_task_of_the_baseline_is_named(tmp_path, caplog):
+    for model in ("org/a", "org/b"):
+        write_run(tmp_path, model, 1)
+    write_run(tmp_path, "org/c", 1, task="PosIR-German")
+    runs = read_model_runs([tmp_path])
+    assert len(build_pairs(runs, runs[0])) == 1
+    assert "org/c is not compared: org/a has no results of its tasks" in caplog.text
+
+
 def test_no_task_in_common(tmp_path):
     write_run(tmp_path, "org/a", 1)
     write_run(tmp_path, "org/b", 1, task="PosIR-German")
