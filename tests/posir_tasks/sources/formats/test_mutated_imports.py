@@ -197,7 +197,8 @@ def usable(value, kind):
 def expected_squad(content, *, repair):
     """Question, document and evidence of everything that must be imported."""
     said = {}
-    value = json.loads(content)
+    # Strictly, where json.loads takes surrogates in UTF-8.
+    value = json.loads(content.decode(json.detect_encoding(content)))
     for article in value if isinstance(value, list) else require_field(value, "data", list):
         for paragraph in require_field(article, "paragraphs", list):
             text, asked = text_in(paragraph, "context"), require_field(paragraph, "qas", list)
