@@ -72,6 +72,8 @@ class EmbeddingServer:
     """When requests came."""
     most_in_flight: int = 0
     in_flight: int = 0
+    random: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0), repr=False)
+    """Source of the noise, the same at every run of a test."""
     lock: threading.Lock = field(default_factory=threading.Lock)
     url: str = ""
 
@@ -100,8 +102,8 @@ def word_vector(word: str) -> NDArray[np.float64]:
     return np.random.default_rng(zlib.crc32(word.encode())).standard_normal(DIMENSIONS) + 0.5
 
 
-def pool(text: str, pooling: Pooling, window: Window, noise: float) -> list[float]:
-    """Return the vector of a text of which so many words are read."""
+def pool(text: str, pooling: Pooling, window: Window, noise: NDArray[np.float64]) -> list[float]:
+    """Return the vector of a text of which so many words are read, with noise relative to its length, shape (DIMENSIONS,)."""
     if pooling is Pooling.COUNT:
         vector = np.array(embed(text, window))
     else:
@@ -109,8 +111,7 @@ def pool(text: str, pooling: Pooling, window: Window, noise: float) -> list[floa
         weights = np.exp(words @ words[0] / np.sqrt(DIMENSIONS)) if pooling is Pooling.CLS else np.ones(len(words))
         mean = (weights / weights.sum()) @ words
         vector = np.tanh(words[0] + mean) if pooling is Pooling.CLS else mean
-    spread = noise * np.linalg.norm(vector) / np.sqrt(DIMENSIONS)
-    return [float(entry) for entry in vector + spread * np.random.default_rng().standard_normal(DIMENSIONS)]
+    return [float(entry) for entry in vector + noise * np.linalg.norm(vector) / np.sqrt(DIMENSIONS)]
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -151,7 +152,8 @@ class Handler(BaseHTTPRequestHandler):
         else:
             with state.lock:
                 state.batches.append(request["input"])
-            vectors = [pool(text, state.pooling, state.window, state.noise) for text in request["input"]]
+                noise = state.noise * state.random.standard_normal((len(request["input"]), DIMENSIONS))
+            vectors = [pool(text, state.pooling, state.window, row) for text, row in zip(request["input"], noise, strict=True)]
             rows = [{"object": "embedding", "index": i, "embedding": vector} for i, vector in enumerate(vectors)]
             usage = {"prompt_tokens": 1, "total_tokens": 1}
             self.answer(200, {"object": "list", "model": state.model, "data": state.damage(rows), "usage": usage})
