@@ -21,7 +21,6 @@ from posir_tasks.estimates import Estimate
 from posir_tasks.host.private_names import MODEL_REGISTRY
 from posir_tasks.models.endpoint_encoder import EndpointEncoder
 from posir_tasks.models.endpoint_resolver import EndpointLoader
-from posir_tasks.models.landmarks import count_landmark_room
 from posir_tasks.models.names import resolve_bare_name
 from posir_tasks.models.prompts import find_prompt
 from posir_tasks.models.reading_length import Bounds, ReadingLength, measure_reading_length
@@ -50,8 +49,6 @@ class Claim:
     """Tokens, special ones included; None if it claims nothing."""
     model: str
     """Name of the model that claims it: for an endpoint, the registered model of the same name."""
-    landmark_room: int = 0
-    """Tokens of its window that landmarks take from a long text, which are not in `tokens`."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +130,7 @@ class WindowReading(Presentable):
 
     def sections(self) -> tuple[DisplaySection, ...]:
         """Return the findings."""
-        sentences = [self.sentence, *self._describe_landmarks(), *self._describe_unread(), *self._describe_requirement()]
+        sentences = [self.sentence, *self._describe_unread(), *self._describe_requirement()]
         return (DisplaySection(self.title, tuple(sentences)),)
 
     def records(self) -> tuple[dict[str, Any], ...]:
@@ -172,12 +169,6 @@ class WindowReading(Presentable):
             "characters_read": reading.characters,
         }
         return {**row, "sentence": self.sentence, "measured_on": tried}
-
-    def _describe_landmarks(self) -> list[str]:
-        room, tokens = self.claim.landmark_room, self.claim.tokens
-        if not room or not tokens:
-            return []
-        return [f"Its window of {tokens + room:,} tokens holds {room:,} less of a long text for its landmarks."]
 
     def _describe_unread(self) -> list[str]:
         reading = self.reading
@@ -288,8 +279,7 @@ def find_claim(model: MTEBModels) -> Claim:
         registered, name = MODEL_REGISTRY.resolve(), meta.loader.endpoint.model
         registration = dict.get(registered, name) or resolve_bare_name(name, registered)
         return Claim(_finite(registration.max_tokens), registration.name) if registration else Claim(None, str(meta.name))
-    window, room = _finite(meta.max_tokens) or find_window(model), count_landmark_room(getattr(model, "model", None))
-    return Claim(window - room if window else None, str(meta.name), room)
+    return Claim(_finite(meta.max_tokens) or find_window(model), str(meta.name))
 
 
 def _finite(tokens: float | None) -> int | None:

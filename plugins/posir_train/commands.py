@@ -37,7 +37,7 @@ def train_command(
     positions: Annotated[
         str | None, typer.Option(help="begin, middle, end, uniform (the default), or three weights such as 2,1,1.")
     ] = None,
-    pooling: Annotated[str | None, typer.Option(help="mean, cls, lasttoken, max or landmark; by default the model's.")] = None,
+    pooling: Annotated[str | None, typer.Option(help="mean, cls, lasttoken or max; by default the model's.")] = None,
     per_article: Annotated[
         int | None, typer.Option(help="Questions about one article in a row of a batch; 4 by default.")
     ] = None,

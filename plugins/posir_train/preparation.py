@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,14 +20,6 @@ from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
 from posir_tasks.interventions import find_parts
 from posir_tasks.models.folder import is_model_folder, name_folder
-from posir_tasks.models.landmarks import (
-    VARIED_SIZES,
-    LandmarkPooling,
-    LandmarkSettings,
-    add_landmarks,
-    find_text_window,
-    window_for,
-)
 from posir_tasks.models.prompts import DOCUMENT_PROMPTS
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import load_model
@@ -65,7 +56,7 @@ def load_base(settings: TrainingSettings) -> SentenceTransformer:
     if settings.window is not None:
         _set_window(loaded, settings.window, name)
     if settings.pooling is not None:
-        _set_pooling(loaded, settings, settings.pooling)
+        _set_pooling(loaded, settings.pooling, name)
     if settings.query_prompt is not None:
         loaded.prompts["query"] = settings.query_prompt
     folder = Path(name).expanduser()
@@ -83,28 +74,13 @@ def find_base(folder: Path) -> str:
     return named if isinstance(named, str) and named else name_folder(folder)
 
 
-def _set_pooling(model: SentenceTransformer, settings: TrainingSettings, pooling: Pooling) -> None:
-    """Exchange the pooling of a model, for that of landmarks (arXiv 2601.21525) with modules of our own."""
+def _set_pooling(model: SentenceTransformer, pooling: Pooling, name: str) -> None:
     from sentence_transformers.sentence_transformer.modules import Pooling as PoolingModule
 
     modules = [module for module in model if isinstance(module, PoolingModule)]
-    landmarks = pooling is Pooling.LANDMARK
-    exchanged = len(modules) == 1 and isinstance(modules[0].pooling_mode, str)
-    if not exchanged or (isinstance(modules[0], LandmarkPooling) and not landmarks):
-        raise PosirError(f"{settings.model}: its pooling cannot be exchanged. Train it without --pooling.")
-    if not landmarks:
-        modules[0].pooling_mode = pooling.value
-        return
-    tokens, window = settings.landmark_tokens, model.max_seq_length
-    made = LandmarkSettings(varied_sizes=VARIED_SIZES) if tokens == "var" else LandmarkSettings(tokens)
-    if window is not None and made.size + 2 > window:
-        raise PosirError(
-            f"landmark_tokens {tokens}: the first landmark, after {made.size} tokens, is beyond the window of {window}. Choose "
-            f"{window - 2} at most, or a larger window."
-        )
-    landmarked = add_landmarks(model, made)
-    for place in (0, 1):
-        model[place] = landmarked[place]
+    if len(modules) != 1 or not isinstance(modules[0].pooling_mode, str):
+        raise PosirError(f"{name}: its pooling cannot be exchanged. Train it without --pooling.")
+    modules[0].pooling_mode = pooling.value
 
 
 def _set_window(model: SentenceTransformer, window: int, name: str) -> None:
@@ -133,8 +109,6 @@ class ModelReader:
     longest: int | None
     extra: int
     """Special tokens, and those of the prompt."""
-    find_window: Callable[[int], int] = int
-    """Returns the window in which so many tokens are read, special ones at the ends included: larger if it has landmarks."""
 
     @classmethod
     def of_model(cls, model: SentenceTransformer, name: str) -> ModelReader:
@@ -146,7 +120,7 @@ class ModelReader:
             )
         prompt = next((model.prompts[name] for name in DOCUMENT_PROMPTS if model.prompts.get(name)), "")
         extra = tokenizer.special_tokens + (tokenizer.count(prompt) if prompt else 0)
-        return cls(tokenizer, find_text_window(model), longest_window(model), extra, partial(window_for, model))
+        return cls(tokenizer, model.max_seq_length, longest_window(model), extra)
 
     def reads_evidence(self, source: TokenizedExample) -> bool:
         """Return whether the window has all of the evidence."""
@@ -157,7 +131,7 @@ class ModelReader:
         beyond = [source for source in sources if not self.reads_evidence(source)]
         if not beyond:
             return
-        needed = self.find_window(max(source.last for source in beyond) + self.extra)
+        needed = max(source.last for source in beyond) + self.extra
         advice = f"Give --set window={needed}"
         if self.longest is not None and needed > self.longest:
             advice = f"They need one of {needed:,}, and the model reads {self.longest:,} at most: train another model"

@@ -40,7 +40,6 @@ from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.estimates import Estimate
 from posir_tasks.files import atomic_write
 from posir_tasks.gate import read_json
-from posir_tasks.models.landmarks import LandmarkTransformer
 from posir_tasks.plugin_api.scoring import score_result
 from posir_tasks.sources.opening import Dataset
 from posir_tasks.tasks.base import PositionTask
@@ -339,21 +338,6 @@ def describe(settings: TrainingSettings, trained: TrainedModel) -> list[str]:
         f"Measured with {pluralize(len(held_out.examples), 'question')} about {pluralize(len(held_out.articles), 'article')} "
         f"that were not trained on, searched in the whole corpus of {pluralize(len(held_out.corpus), 'document')}. They are in "
         f"`{HELD_OUT}` in this folder, where `POSIR_DATA={HELD_OUT} mteb run {tasks} -m .` repeats the figures.",
-        *_describe_landmarks(trained.model),
-    ]
-
-
-def _describe_landmarks(model: SentenceTransformer) -> list[str]:
-    """Return how a model with landmarks is loaded and what its window holds; nothing about another model."""
-    first = model[0]
-    if not isinstance(first, LandmarkTransformer):
-        return []
-    window, read = first.max_seq_length, first.text_window
-    room = f" Its window of {window:,} tokens holds {window - read:,} less of a long text for it." if window and read else ""
-    return [
-        f"Landmark pooling (arXiv 2601.21525): a separator after every {first.landmark_size} tokens, and the mean of their "
-        f"states.{room} Loading it needs posir: `SentenceTransformer(FOLDER, trust_remote_code=True)`, or this folder as a "
-        "model of `mteb run` and `posir`."
     ]
 
 

@@ -118,8 +118,6 @@ class Pooling(StrEnum):
     CLS = "cls"
     LAST_TOKEN = "lasttoken"
     MAX = "max"
-    LANDMARK = "landmark"
-    """Landmark pooling (arXiv 2601.21525), of posir."""
 
 
 class Objective(StrEnum):
@@ -162,9 +160,6 @@ class TrainingSettings(Section):
     """Revision of the model."""
     pooling: Pooling | None = None
     """Instead of the model's own."""
-    landmark_tokens: Literal["var"] | Count = "var"
-    """Tokens between the landmarks of landmark pooling: a number, or var, which is 32, 64, 128 or 256 of each text in training
-    and 32 afterward (arXiv 2601.21525)."""
     window: Annotated[int, Field(ge=8)] | None = None
     """Tokens of a text that the model reads, instead of its own."""
     query_prompt: str | None = None

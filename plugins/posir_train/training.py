@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +33,6 @@ from posir_tasks.errors import PosirError
 from posir_tasks.files import DISK_FULL, PART_SUFFIX, atomic_write, check_writable
 from posir_tasks.gate import read_json
 from posir_tasks.models.folder import digest_folder, is_model_folder
-from posir_tasks.models.landmarks import LandmarkTransformer
 from posir_tasks.settings_file import dump_settings
 from posir_tasks.sources.opening import Dataset, open_data
 from posir_train.evaluation import CRITERION, Measurement, PositionEvaluator, measure
@@ -311,9 +309,6 @@ def build_trainer(
             evaluator=evaluator,
         )
     trainer.remove_callback(PrinterCallback)
-    if isinstance(model[0], LandmarkTransformer):
-        # Only the texts that are trained on have landmarks at varied distances.
-        trainer.data_collator.preprocess_fn = partial(model.preprocess, vary_landmarks=True)
     return trainer
 
 

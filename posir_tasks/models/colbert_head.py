@@ -8,11 +8,12 @@ the head of any model that has it: `BAAI/bge-m3:colbert`, `./my-bge-m3:colbert`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posir_tasks.errors import PosirError, summarize_error
-from posir_tasks.models.folder import FolderLoader
+from posir_tasks.models.folder import FolderLoader, require_weights
 from posir_tasks.models.references import portable_name
 
 if TYPE_CHECKING:
@@ -61,7 +62,8 @@ class ColbertHeadLoader:
         # Without `trust_remote_code`, transformers asks on the terminal whether code of the model may run.
         source["trust_remote_code"] = False
         kwargs = {part: dict(source) for part in ("model_kwargs", "processor_kwargs", "config_kwargs")}
-        transformer = Transformer(str(folder or self.base.name), **kwargs)
+        with require_weights(folder) if folder else nullcontext():
+            transformer = Transformer(str(folder or self.base.name), **kwargs)
         vector_size, hidden_size = weights["weight"].shape
         head = Dense(
             hidden_size,

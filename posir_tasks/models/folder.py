@@ -3,8 +3,8 @@
 A model is named by its model card or its folder. Its revision is a digest of its weights and settings, so that a retrained
 model never takes over results or cached embeddings of its predecessor.
 
-A folder is data. Libraries are never told to trust it, modules of posir are built by class, and a folder whose settings ask a
-library to import, unpickle or download code is refused before anything of it is loaded.
+A folder is data. Libraries are never told to trust it, and a folder whose settings ask a library to import, unpickle or
+download code is refused before anything of it is loaded.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from __future__ import annotations
 import json
 import os
 import re
-import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from functools import lru_cache, partial
 from pathlib import Path
@@ -29,7 +29,6 @@ from posir_tasks.models.references import LOCAL
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
     from mteb.models.models_protocols import MTEBModels
-    from torch import nn
 
 #: Either of these files makes a folder a model.
 MODULES_FILE, CONFIG_FILE = "modules.json", "config.json"
@@ -38,9 +37,7 @@ ROUTER_FILE, ADAPTER_FILE = "router_config.json", "adapter_config.json"
 STRUCTURE_FILES = (MODULES_FILE, ROUTER_FILE)
 #: Files that say what kind of model it is, in the order of mteb's `_resolve_loader`.
 KIND_SETTINGS = ("config_sentence_transformers.json", "sentence_bert_config.json", MODULES_FILE, CONFIG_FILE)
-#: Classes of posir that a model may have as modules; sentence-transformers imports such classes only if it trusts the folder.
-OWN_MODULES = frozenset(f"posir_tasks.models.landmarks.{name}" for name in ("LandmarkTransformer", "LandmarkPooling"))
-#: Packages of all other classes. For those of PyLate sentence-transformers has its own.
+#: Packages of the classes that a model may have as modules. For those of PyLate sentence-transformers has its own.
 MODULE_PACKAGES = ("sentence_transformers.", "pylate.")
 #: Folder of templates that transformers reads beside a model's own files.
 TEMPLATES = "additional_chat_templates"
@@ -59,6 +56,8 @@ WINDOW_SETTINGS = {
 DEFAULT_CARD_NAME = re.compile(r".*(Transformer|Encoder)( based on .*)?")
 #: Names of the number of layers in transformers, and the most of them: they are made before the weights are looked at.
 LAYERS, MAX_LAYERS = re.compile(r"(n|num|encoder|decoder)_(\w+_)?layers?"), 10_000
+#: Most weights that a message names.
+MAX_NAMED = 3
 #: Why a folder is refused, and what to do.
 NO_CODE = (
     "A model in a folder never runs code here. Save it without, or, if you trust it, load it with sentence-transformers and "
@@ -117,9 +116,9 @@ class FolderLoader:
         self._check_revision(name, revision)
         check_folder(self.folder, str(revision))
         try:
-            classes = {reference: find_module_class(reference) for reference in find_module_references(self.folder)}
-            build = build_with_own_modules if classes.keys() & OWN_MODULES else None
-            model = build(self.folder, self.wrapper, classes, **options) if build else self.wrapper(str(self.folder), **options)
+            check_module_classes(self.folder)
+            with require_weights(self.folder):
+                model = self.wrapper(str(self.folder), **options)
         except PosirError as error:
             raise PosirError(f"{self.folder}: {error}") from error
         except Exception as error:  # libraries raise errors of any kind for files that they did not write
@@ -174,7 +173,7 @@ def _check_settings(file: Path, settings: Any) -> None:
         if file.name == CONFIG_FILE and LAYERS.fullmatch(key) and isinstance(value, int) and not 0 <= value <= MAX_LAYERS:
             raise PosirError(f"{file}: {sanitized(key)} is {sanitized(value)}; must be from 0 to {MAX_LAYERS:,}.")
     for reference in _find_references(file.name, settings):
-        if reference not in OWN_MODULES and not reference.startswith(MODULE_PACKAGES):
+        if not reference.startswith(MODULE_PACKAGES):
             raise PosirError(f"{file}: the module {reference} is not one of sentence-transformers. {NO_CODE}")
 
 
@@ -204,12 +203,6 @@ def _find_settings(settings: Any) -> Iterator[tuple[str, Any]]:
             rest += value
 
 
-def find_module_references(folder: Path) -> list[str]:
-    """Return the classes of a model's modules, as its files name them."""
-    files = [file for file in find_model_files(folder) if file.name in STRUCTURE_FILES]
-    return [reference for file in files for reference in _find_references(file.name, _read_settings(file.parent, file.name))]
-
-
 def _find_references(name: str, settings: Any) -> list[str]:
     """Return the classes that a settings file of this name names."""
     if name == MODULES_FILE and isinstance(settings, list):
@@ -218,8 +211,8 @@ def _find_references(name: str, settings: Any) -> list[str]:
     return [str(reference) for reference in types.values()] if isinstance(types, dict) else []
 
 
-def find_module_class(reference: str) -> type[nn.Module] | None:
-    """Return the class of a module; None if sentence-transformers has another name for it.
+def check_module_classes(folder: Path) -> None:
+    """Check that the modules that a model's files name are classes of modules.
 
     Raises:
         PosirError: There is no such class, or it is none of a module.
@@ -227,59 +220,50 @@ def find_module_class(reference: str) -> type[nn.Module] | None:
     from sentence_transformers.util import import_from_string
     from torch import nn
 
-    if reference in OWN_MODULES:
-        from posir_tasks.models import landmarks
-
-        own: type[nn.Module] = getattr(landmarks, reference.rpartition(".")[2])
-        return own
-    if not reference.startswith(MODULE_PACKAGES[0]):
-        return None
-    try:
-        known = import_from_string(reference)
-    except ImportError as error:
-        raise PosirError(f"{MODULES_FILE}: the installed sentence-transformers has no module {reference}.") from error
-    if not (isinstance(known, type) and issubclass(known, nn.Module)):
-        raise PosirError(f"{MODULES_FILE}: {reference} is not a module of sentence-transformers.")
-    return known
+    files = [file for file in find_model_files(folder) if file.name in STRUCTURE_FILES]
+    named = {name for file in files for name in _find_references(file.name, _read_settings(file.parent, file.name))}
+    for reference in sorted(name for name in named if name.startswith(MODULE_PACKAGES[0])):
+        try:
+            known = import_from_string(reference)
+        except ImportError as error:
+            raise PosirError(f"{MODULES_FILE}: the installed sentence-transformers has no module {reference}.") from error
+        if not (isinstance(known, type) and issubclass(known, nn.Module)):
+            raise PosirError(f"{MODULES_FILE}: {reference} is not a module of sentence-transformers.")
 
 
-def build_with_own_modules(
-    folder: Path,
-    wrapper: Callable[..., MTEBModels],
-    classes: Mapping[str, Any],
-    *,
-    device: str | None = None,
-    embed_dim: int | None = None,
-    **options: Any,
-) -> MTEBModels:
-    """Return a dense model of which a module is one of posir, each built by its class as sentence-transformers does.
+@contextmanager
+def require_weights(folder: Path) -> Iterator[None]:
+    """Refuse models whose weights do not fit their settings while the context is open: transformers makes up what is missing.
 
-    Args:
-        folder: The folder of the model.
-        wrapper: The class of mteb for models of sentence-transformers.
-        classes: The classes of its modules by reference.
-        device: Where it computes.
-        embed_dim: First dimensions to keep; None for all.
-        options: As mteb passes them to the wrapper.
+    Raises:
+        PosirError: Weights that affect embeddings are missing, or have another shape than the settings say.
     """
-    from sentence_transformers import SentenceTransformer
+    from transformers import PreTrainedModel
 
-    loading = {key: options.pop(key, None) or {} for key in ("model_kwargs", "processor_kwargs", "config_kwargs")}
-    modules = [
-        classes[module["type"]].load(str(folder), subfolder=module["path"], local_files_only=True, **loading)
-        for module in _read_settings(folder, MODULES_FILE)
-    ]
-    settings = _read_settings(folder, KIND_SETTINGS[0]) or {}
-    model = SentenceTransformer(
-        modules=modules,
-        device=device,
-        prompts=settings.get("prompts"),
-        default_prompt_name=settings.get("default_prompt_name"),
-        similarity_fn_name=settings.get("similarity_fn_name"),
-        truncate_dim=embed_dim or settings.get("truncate_dim"),
-    )
-    with warnings.catch_warnings(action="ignore"):  # mteb calls names that sentence-transformers has renamed
-        return wrapper(model, **options)
+    original = vars(PreTrainedModel)["from_pretrained"]
+    settings = [_read_settings(file.parent, file.name) for file in find_model_files(folder) if file.suffix == ".json"]
+    # Models without a head of their own are read at their last layer, and many are saved without the pooler after it.
+    unused = () if any("pooler_output" in _find_texts(values) for values in settings) else ("pooler.",)
+
+    def load(cls: Any, /, *arguments: Any, output_loading_info: bool = False, **options: Any) -> Any:
+        options["ignore_mismatched_sizes"] = True
+        model, info = original.__func__(cls, *arguments, output_loading_info=True, **options)
+        mismatched = {str(key if isinstance(key, str) else key[0]) for key in info["mismatched_keys"]}
+        lacking = sorted(key for key in mismatched.union(info["missing_keys"]) if not key.startswith(unused))
+        if lacking:
+            more = f" and {len(lacking) - MAX_NAMED:,} more" if len(lacking) > MAX_NAMED else ""
+            raise PosirError(
+                f"the weights do not fit {CONFIG_FILE}: {', '.join(lacking[:MAX_NAMED])}{more} are missing or have another "
+                "shape, and would be random. Save the model again."
+            )
+        return (model, info) if output_loading_info else model
+
+    # An assignment would be an error of mypy.
+    setattr(PreTrainedModel, "from_pretrained", classmethod(load))  # noqa: B010
+    try:
+        yield
+    finally:
+        setattr(PreTrainedModel, "from_pretrained", original)  # noqa: B010
 
 
 def resolve_folder(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta | None:  # noqa: ARG001

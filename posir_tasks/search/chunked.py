@@ -11,7 +11,6 @@ from mteb.types import PromptType
 from posir_tasks.embeddings.context import EncodingContext
 from posir_tasks.embeddings.encoding import ModelEncoder, Vectors, encode_distinct
 from posir_tasks.errors import PosirError
-from posir_tasks.models.landmarks import find_text_window
 from posir_tasks.models.prompts import find_prompt
 from posir_tasks.search.maximum_search import DocumentVectors
 from posir_tasks.text.chunks import Chunking, ChunkUnit
@@ -66,8 +65,8 @@ def vectorize_chunks(encoder: ModelEncoder, chunks: Sequence[Sequence[str]]) -> 
 
 def find_room(model: EncoderProtocol, context: EncodingContext | None = None) -> int | None:
     """Return the most tokens of a text that fit a model's window, with its prompt if a task is given; None if unknown."""
-    tokenizer, window = find_tokenizer(model), find_text_window(getattr(model, "model", None))
+    tokenizer, window = find_tokenizer(model), getattr(getattr(model, "model", None), "max_seq_length", None)
     if tokenizer is None or not window:
         return None
     prompt = find_prompt(model, context.task_metadata, PromptType.document) if context else None
-    return window - tokenizer.special_tokens - (tokenizer.count(prompt.text) if prompt and prompt.text else 0)
+    return int(window) - tokenizer.special_tokens - (tokenizer.count(prompt.text) if prompt and prompt.text else 0)

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import logging
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from mteb.models.sentence_transformer_wrapper import CrossEncoderWrapper
 from numpy.typing import NDArray
-from sentence_transformers import SentenceTransformer
 
 from posir_tasks.display.progress import progress
 from posir_tasks.errors import summarize_error
 from posir_tasks.evidence import Evidence, Integers, ReadEvidence, Unread, place_in_parts
-from posir_tasks.models.landmarks import LANDMARKS, LandmarkTransformer
 from posir_tasks.models.prompts import find_document_prompt, preprocess
 from posir_tasks.read_part import Part, ReadKind, ReadPart
-from posir_tasks.search.dispatch import NO_LIMIT, EmbedsWith, SearchRequest, find_read_part
+from posir_tasks.search.dispatch import EmbedsWith, SearchRequest, find_read_part
 from posir_tasks.tokens import CountedWith
 
 if TYPE_CHECKING:
@@ -157,12 +155,6 @@ class InputReader:
         prompt = find_document_prompt(model, task_metadata)
         return None if prompt is None else cls(loaded, window, prompt, None)
 
-    @property
-    def _landmarks(self) -> LandmarkTransformer | None:
-        """The module that inserts landmarks; None if there is none."""
-        first = self.model[0] if isinstance(self.model, SentenceTransformer) else None
-        return first if isinstance(first, LandmarkTransformer) else None
-
     def join(self, query: str, document: str) -> ModelInput:
         """Return what the model reads of a document, or of a query and a document."""
         text = self.document_prefix + document
@@ -172,50 +164,28 @@ class InputReader:
         """Return whether the tokens of an input are those that the model itself makes of it."""
         (encoding,) = self._tokenize([text])
         argument = text if len(text) > 1 else text[0]
-        features = preprocess(self.model, [argument], task="document")
-        ids = features["input_ids"][0]
-        if LANDMARKS in features:
-            # Without landmarks, the one at the end included, the tokens are the first ones of the text.
-            plain = ids[features[LANDMARKS][0] == 0].tolist()
-            return bool(plain == encoding.ids[: len(plain)])
-        return bool(ids.tolist() == encoding.ids)
+        return bool(preprocess(self.model, [argument], task="document")["input_ids"][0].tolist() == encoding.ids)
 
     def find_read(self, inputs: Sequence[ModelInput]) -> dict[ModelInput, Offsets]:
         """Return the characters of the document's tokens that the model reads, shape (tokens, 2), if it truncates an input."""
         long = [text for text in inputs if self._may_be_truncated(text)]
         batches = [long[start : start + BATCH_SIZE] for start in range(0, len(long), BATCH_SIZE)]
-        return dict(item for batch in progress(batches, "Counting tokens") for item in self._find_read_in(batch))
-
-    def _find_read_in(self, batch: Sequence[ModelInput]) -> Iterator[tuple[ModelInput, Offsets]]:
-        landmarks = self._landmarks
-        for text, encoding in zip(batch, self._tokenize(batch), strict=True):
-            if landmarks is not None:
-                yield from _find_read_beside_landmarks(text, encoding, landmarks)
-                continue
-            if len(encoding) >= self.window:
-                yield text, _find_offsets(encoding, len(text) - 1)
+        return {
+            text: _find_offsets(encoding, len(text) - 1)
+            for batch in progress(batches, "Counting tokens")
+            for text, encoding in zip(batch, self._tokenize(batch), strict=True)
+            if len(encoding) >= self.window
+        }
 
     def _may_be_truncated(self, text: ModelInput) -> bool:
         """Return whether the input may have more tokens than the window: a token takes at least one byte of normalized text."""
-        # Landmarks take room, too.
-        limit = (self._landmarks.text_window if self._landmarks else None) or self.window
         special: int = self.model.tokenizer.num_special_tokens_to_add(pair=len(text) > 1) + len(text)
-        return sum(len(unicodedata.normalize("NFKD", part).encode()) for part in text) + special > limit
+        return sum(len(unicodedata.normalize("NFKD", part).encode()) for part in text) + special > self.window
 
     def _tokenize(self, inputs: Sequence[ModelInput]) -> list[Encoding]:
         texts = map(list, zip(*inputs, strict=True))
         encodings: list[Encoding] = self.model.tokenizer(*texts, truncation=True, max_length=self.window).encodings
         return encodings
-
-
-def _find_read_beside_landmarks(
-    text: ModelInput, encoding: Encoding, transformer: LandmarkTransformer
-) -> Iterator[tuple[ModelInput, Offsets]]:
-    """Yield the characters of the tokens that a model with landmarks reads, if it truncates the text."""
-    offsets = _find_offsets(encoding, 0)
-    read = transformer.count_read(len(offsets))
-    if read < len(offsets) or len(encoding) >= (transformer.max_seq_length or NO_LIMIT):
-        yield text, offsets[:read]
 
 
 def _find_offsets(encoding: Encoding, part: int) -> Offsets:

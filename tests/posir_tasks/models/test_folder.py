@@ -11,11 +11,10 @@ import mteb
 import pytest
 import torch
 from huggingface_hub import constants
-from sentence_transformers import SentenceTransformer
+from safetensors.torch import load_file, save_file
 
 from posir_tasks.errors import PosirError
 from posir_tasks.models.folder import digest_folder
-from posir_tasks.models.landmarks import LandmarkSettings, add_landmarks
 from posir_tasks.models.references import ModelReference, portable_name
 from posir_tasks.models.registry import find_model
 from tests.support.audit import forbid_foreign_code
@@ -183,6 +182,30 @@ def test_a_folder_without_the_files_of_its_tokenizer_is_refused(folder):
         mteb.get_model("./my-model")
 
 
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [({"num_hidden_layers": 3}, r"layer\.1\.\S+, .* and 29 more"), ({"intermediate_size": 24}, r"layer\.0\.inter")],
+)
+@pytest.mark.parametrize("kind", TINY_KINDS)
+def test_a_folder_whose_weights_do_not_fit_its_settings_is_refused_by_their_names(kinds, tmp_path, kind, settings, named):
+    """transformers makes up the missing ones at random."""
+    folder = shutil.copytree(kinds / kind, tmp_path / "mine")
+    edit_json(folder / "config.json", **settings)
+    with pytest.raises(PosirError, match=rf"mine: .*{named}"):
+        mteb.get_model(str(folder), device="cpu")
+    if kind == "dense":
+        torch.save({"weight": torch.ones(4, 16)}, folder / "colbert_linear.pt")
+        with pytest.raises(PosirError, match=named):
+            mteb.get_model(f"{folder}:colbert", device="cpu")
+
+
+def test_weights_that_nothing_reads_may_be_missing(folder):
+    weights = load_file(folder / "model.safetensors")
+    save_file({name: value for name, value in weights.items() if "pooler" not in name}, folder / "model.safetensors")
+    assert len(load_file(folder / "model.safetensors")) < len(weights)
+    assert mteb.get_model("./my-model", device="cpu") is not None
+
+
 @pytest.mark.parametrize("layers", [-1, 10**9])
 def test_a_number_of_layers_that_no_model_has_is_refused_before_they_are_made(folder, layers):
     edit_json(folder / "config.json", num_hidden_layers=layers)
@@ -201,12 +224,6 @@ def test_a_prompt_that_is_no_text_is_refused_by_name(folder, prompt):
 def test_another_revision_than_that_of_the_folder_is_refused():
     with pytest.raises(PosirError, match=r"Expected [0-9a-f]{16}\."):
         find_model(ModelReference("./my-model", "0000000000000000"))
-
-
-def write_landmarked(folder):
-    """A dense model whose modules are those of posir."""
-    dense = SentenceTransformer(str(write_tiny_model(folder)), device="cpu")
-    add_landmarks(dense, LandmarkSettings(8)).save_pretrained(str(folder))
 
 
 def plant_hub_code(folder):
@@ -323,24 +340,23 @@ ATTACKS = [
     lambda folder: edit_json(folder / "config.json", sentence_transformers={"activation_fn": "evil.Function"}),
     lambda folder: (folder / "config.json").write_text("[" * 100_000),
 ]
+ATTACKS_ON_ALL_KINDS = [name_escaped_code, name_code_in_the_tokenizer, unpickle_weights]
 
 
 @pytest.fixture(scope="module")
 def kinds(tmp_path_factory):
-    """A folder of each kind of model, one with landmarks among them."""
+    """A folder of each kind of model."""
     folder = tmp_path_factory.mktemp("kinds")
     for kind in TINY_KINDS:
         write_tiny_model(folder / kind, kind)
-    write_landmarked(folder / "landmarks")
     return folder
 
 
 @pytest.mark.parametrize(
     ("kind", "attack"),
     [
-        *(("landmarks", attack) for attack in ATTACKS),
-        *((kind, attack) for kind in TINY_KINDS for attack in (name_code_in_the_tokenizer, unpickle_weights)),
-        *((kind, name_escaped_code) for kind in TINY_KINDS),
+        *(("dense", attack) for attack in ATTACKS),
+        *((kind, attack) for kind in TINY_KINDS if kind != "dense" for attack in ATTACKS_ON_ALL_KINDS),
     ],
 )
 def test_a_folder_never_runs_code(kinds, tmp_path, monkeypatch, kind, attack):
@@ -354,7 +370,7 @@ def test_a_folder_never_runs_code(kinds, tmp_path, monkeypatch, kind, attack):
     assert not (tmp_path / "base" / "ran").exists()
 
 
-@pytest.mark.parametrize("kind", [*TINY_KINDS, "landmarks"])
+@pytest.mark.parametrize("kind", TINY_KINDS)
 def test_trust_is_refused_and_an_honest_folder_loads_without(kinds, tmp_path, kind):
     folder = tmp_path / "mine"
     shutil.copytree(kinds / kind, folder)
@@ -363,16 +379,6 @@ def test_trust_is_refused_and_an_honest_folder_loads_without(kinds, tmp_path, ki
         assert mteb.get_model(str(folder), device="cpu") is not None
     with pytest.raises(PosirError, match="trust_remote_code"):
         mteb.get_model(str(folder), device="cpu", trust_remote_code=True)
-
-
-def test_a_model_with_landmarks_is_as_sentence_transformers_loads_it(tmp_path):
-    write_landmarked(tmp_path / "mine")
-    edit_json(tmp_path / "mine" / "config_sentence_transformers.json", prompts={"query": "query: "}, similarity_fn_name="dot")
-    model = mteb.get_model(str(tmp_path / "mine"), device="cpu").model
-    theirs = SentenceTransformer(str(tmp_path / "mine"), device="cpu", trust_remote_code=True)
-    assert type(model[0]).__name__ == "LandmarkTransformer"
-    assert (model.prompts["query"], model.similarity_fn_name) == ("query: ", "dot")
-    assert (model.encode(["a bell rings twice"]) == theirs.encode(["a bell rings twice"])).all()
 
 
 def test_the_audit_hook_sees_code_of_a_file_elsewhere(tmp_path):

@@ -18,7 +18,6 @@ from mteb.types import PromptType
 from sentence_transformers import CrossEncoder, MultiVectorEncoder, SentenceTransformer, SparseEncoder
 
 from posir_tasks.embeddings.context import EncodingContext
-from posir_tasks.models.landmarks import LandmarkSettings, add_landmarks
 from posir_tasks.search.dispatch import SearchRequest, find_window
 from posir_tasks.search.input_window import find_read_evidence, select_relevant
 from posir_tasks.sources.formats.question_files import read_squad_json
@@ -97,10 +96,6 @@ def late_interaction(folder):
     return model
 
 
-def landmarks(folder, settings):
-    return SentenceTransformerEncoderWrapper(add_landmarks(SentenceTransformer(folder["dense"]), settings))
-
-
 def cross_encoder(folder):
     model = CrossEncoder(folder["cross-encoder"], prompts={"any": "judge: "}, default_prompt_name="any")
     return CrossEncoderWrapper(model, query_prefix="query: ", passage_prefix="passage of the book: ")
@@ -117,7 +112,6 @@ LOADERS = {
     "sparse": lambda folder: SparseEncoderWrapper(SparseEncoder(folder["sparse"])),
     "late interaction": late_interaction,
     "cross-encoder": cross_encoder,
-    "landmarks": lambda folder: landmarks(folder, LandmarkSettings(8)),
 }
 
 
