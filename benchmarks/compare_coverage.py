@@ -26,11 +26,10 @@ from posir_compare.comparison import CommonResults, Metric, ModelRun, Pair, comp
 from posir_psi.scores import psi
 from posir_significance.decision import ChangeState
 from posir_significance.observations import Floats, Integers
-from posir_tasks.axes import Axes
 from posir_tasks.document_keys import KEY_NAMES
 from posir_tasks.document_ranks import DocumentRanks, DocumentSet
 from posir_tasks.profile import NDCG_AT_10
-from posir_tasks.thirds import assign_thirds, bin_midpoints
+from posir_tasks.schemes import Axes, assign_thirds, bin_midpoints
 
 BINS = 20
 PAIR = Pair(ModelRun("A", ()), ModelRun("B", ()), "simulated")

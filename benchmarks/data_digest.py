@@ -11,7 +11,7 @@ import time
 
 from datasets import Dataset
 
-from posir_tasks.sources.digests import digest_texts
+from posir_tasks.sources.data import digest_texts
 from posir_tasks.sources.mini import read_documents
 
 

@@ -26,8 +26,7 @@ from posir_significance.position_effect import estimate_effect
 from posir_tasks.cells import pool
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.evidence import Evidence
-from posir_tasks.schemes import RelativePositions
-from posir_tasks.thirds import assign_thirds
+from posir_tasks.schemes import RelativePositions, assign_thirds
 
 #: Latent values above which the rank is 1, 2, 3, 5 and 8; below the last, the document is not found.
 THRESHOLDS, RANKS = np.array([0.0, -0.3, -0.45, -0.6, -0.7]), np.array([1, 2, 3, 5, 8, 0])

@@ -22,7 +22,7 @@ from posir_significance.observations import Floats, Integers, Observations
 from posir_tasks.evidence import TWELFTHS
 from posir_tasks.profile import NDCG_AT_10
 from posir_tasks.read_part import KnownBy, ReadPart
-from posir_tasks.thirds import bin_midpoints
+from posir_tasks.schemes import bin_midpoints
 
 #: Log odds of a rank of at most 1 to 10 of a middling retriever.
 LOG_ODDS = np.log(1 / (1 / np.cumsum([0.40, 0.09, 0.05, 0.035, 0.025, 0.02, 0.015, 0.015, 0.01, 0.01]) * 0.99 - 1))

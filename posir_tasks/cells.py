@@ -12,10 +12,9 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from posir_tasks.axes import Axes
 from posir_tasks.errors import ProfileError, check_schema, summarize_error
 from posir_tasks.evidence import Evidence, Integers
-from posir_tasks.schemes import PositionScheme
+from posir_tasks.schemes import Axes, PositionScheme
 
 #: Version of the JSON form of counts and of moments. A reader refuses a newer one.
 SCHEMA = 1

@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from posir_tasks.axes import Axes
 from posir_tasks.cells import reading_json
 from posir_tasks.digests import digest
 from posir_tasks.display.wording import sanitized
@@ -29,7 +28,7 @@ from posir_tasks.errors import ProfileError
 from posir_tasks.evidence import TWELFTHS, Evidence, Floats, Integers, ReadEvidence, Unread
 from posir_tasks.profile import NDCG_AT_10, RANKS, PositionProfile, rank_columns
 from posir_tasks.result_schema import KEYS_KEY, RANKS_KEY, READ_RANKS_KEY
-from posir_tasks.schemes import PositionScheme
+from posir_tasks.schemes import Axes, PositionScheme
 from posir_tasks.tokens import CountedWith
 
 logger = logging.getLogger(__name__)

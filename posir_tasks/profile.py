@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from posir_tasks.axes import Axes
 from posir_tasks.cells import (
     CellCounts,
     add_values,
@@ -23,7 +22,7 @@ from posir_tasks.cells import (
 from posir_tasks.errors import ProfileError
 from posir_tasks.evidence import Evidence, Integers
 from posir_tasks.result_schema import SCHEMA
-from posir_tasks.schemes import PositionScheme
+from posir_tasks.schemes import Axes, PositionScheme
 
 #: Deepest rank that is counted apart; deeper ones are counted together.
 DEPTH = 10

@@ -14,13 +14,12 @@ import pyarrow.parquet as pq
 from pyarrow.lib import ArrowException
 from pydantic import TypeAdapter
 
-from posir_tasks.axes import Axes
 from posir_tasks.errors import PosirError, check_schema, summarize_error
 from posir_tasks.evidence import Evidence, Integers
 from posir_tasks.files import atomic_write, folder_lock
 from posir_tasks.profile import RANKS, PositionProfile, rank_columns
 from posir_tasks.results import EXPERIMENTS, sanitize_names
-from posir_tasks.schemes import PositionScheme
+from posir_tasks.schemes import Axes, PositionScheme
 
 logger = logging.getLogger(__name__)
 

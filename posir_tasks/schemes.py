@@ -1,17 +1,74 @@
-"""Position schemes: how evidence becomes a length bucket and a position bin.
+"""Position schemes: how evidence becomes a length bucket and a position bin, how these are called, and thirds of a document.
 
 A scheme may put a query in several bins (SQuAD-PosQ's buckets share their boundaries) or in none.
 """
 
+from __future__ import annotations
+
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
+from pydantic import TypeAdapter
 
-from posir_tasks.axes import Axes
+from posir_tasks.errors import ProfileError
 from posir_tasks.evidence import Evidence, Integers
+
+
+@dataclass(frozen=True)
+class Axes:
+    """The length buckets and position bins of a scheme, and the titles that reports give them.
+
+    Axes are equal if scheme, lengths and positions are; titles do not make another scheme.
+    """
+
+    scheme: str
+    """Unique name of the `PositionScheme`; values of different schemes do not add."""
+    lengths: tuple[str, ...]
+    """Names of the L length buckets, from short to long."""
+    positions: tuple[str, ...]
+    """Names of the P position bins, from first to last."""
+    position_title: str = field(default="Position of the evidence", compare=False)
+    """Title of the position axis, with its unit."""
+    length_titles: tuple[str, ...] = field(default=(), compare=False)
+    """A title for each length bucket, such as `Q2: 513 to 1,024 tokens`; by default the names."""
+    equal_bins: bool = field(default=False, compare=False)
+    """Whether the position bins are equal shares of a document's length."""
+
+    def __post_init__(self) -> None:
+        if not self.length_titles:
+            object.__setattr__(self, "length_titles", self.lengths)
+        if len(self.length_titles) != len(self.lengths):
+            raise ValueError(f"there are {len(self.length_titles)} titles for {len(self.lengths)} length buckets")
+
+    def check_same(self, other: Axes) -> None:
+        """Raise ProfileError if values over these axes and over others do not add."""
+        if self.scheme != other.scheme:
+            raise ProfileError(f"The schemes '{self.scheme}' and '{other.scheme}' do not add; pool results of one benchmark.")
+        if self != other:
+            raise ProfileError(f"The length buckets {self.lengths} and {other.lengths} do not add.")
+
+    def select_length(self, index: int) -> Axes:
+        """Return the axes of one length bucket alone."""
+        rows = slice(index, index + 1)
+        return replace(self, lengths=self.lengths[rows], length_titles=self.length_titles[rows])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the axes as plain JSON."""
+        data: dict[str, Any] = AXES.dump_python(self, mode="json")
+        return data
+
+    @classmethod
+    def from_json(cls, data: object) -> Axes:
+        """Read axes; raise ValueError if a field is missing or has another type."""
+        return AXES.validate_python(data)
+
+
+AXES = TypeAdapter(Axes)
+
 
 #: Most position bins of a scheme.
 MAX_BINS = 1000
@@ -158,3 +215,43 @@ class LabeledPositions:
 
 def _axes_of_any_length(kind: str, positions: tuple[str, ...], title: str) -> Axes:
     return Axes(f"{kind}-{'-'.join(positions)}", ("all",), positions, title, (ALL_LENGTHS,))
+
+
+Floats = NDArray[np.float64]
+
+#: Weights of the thirds in a contrast.
+START_TO_END, MIDDLE_TO_ENDS = (1.0, 0.0, -1.0), (-0.5, 1.0, -0.5)
+
+
+def bin_midpoints(bins: int) -> Floats:
+    """Return the midpoints of equal bins of [0, 1], shape (P,)."""
+    return (np.arange(bins) + 0.5) / bins
+
+
+def assign_thirds(bins: int) -> NDArray[np.int64]:
+    """Return the third of the document that contains each bin's midpoint: 0, 1 or 2, shape (P,).
+
+    Two bins are a first and a last third.
+    """
+    middle = bin_midpoints(bins)
+    thirds: NDArray[np.int64] = (middle > 1 / 3).astype(np.int64) + (middle > 2 / 3)
+    return thirds
+
+
+def contrast_thirds(third: NDArray[np.int64], bin_weights: Floats, weights: tuple[float, float, float]) -> Floats | None:
+    """Return the contrast over bins whose product with their scores is the weighted sum of the thirds' scores, shape (B,).
+
+    Args:
+        third: Third of each bin, shape (B,).
+        bin_weights: What each bin counts in its third, such as its number of queries, shape (B,).
+        weights: Of the first, the middle and the last third.
+
+    Returns:
+        None if a third with a weight has no bins.
+    """
+    shares = [np.where(third == index, bin_weights, 0.0) for index in range(3)]
+    if any(weight and not share.any() for weight, share in zip(weights, shares, strict=True)):
+        return None
+    parts = [weight * share / share.sum() for weight, share in zip(weights, shares, strict=True) if weight]
+    contrast: Floats = np.sum(parts, axis=0)
+    return contrast

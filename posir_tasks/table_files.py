@@ -10,7 +10,7 @@ from pathlib import Path
 
 import polars as pl
 
-from posir_tasks.compressed_files import open_decompressed, read_decompressed
+from posir_tasks.files import open_decompressed, read_decompressed
 
 
 def scan_parquet(file: Path) -> pl.LazyFrame:

@@ -22,13 +22,12 @@ from posir_build.locate import list_numbers, split_thirds
 from posir_build.records import POSITIONS, Discarded, Document, Question, StageResult, question_id, seeded_order
 from posir_build.settings import AskMethod, AskSettings
 from posir_tasks.errors import PosirError, summarize_error
-from posir_tasks.language_codes import english_name
 from posir_tasks.language_models.asking import LanguageModel, Reply
 from posir_tasks.language_models.prompt import ModelAnswer, PromptTemplate, load_prompt
+from posir_tasks.languages import detect_other_language, english_name
 from posir_tasks.sources.formats.passages import Passage
 from posir_tasks.sources.opening import open_data
 from posir_tasks.sources.repository import DATA_SUFFIXES
-from posir_tasks.text.language_detection import detect_other_language
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.spans import Span
 from posir_tasks.text.words import find_terms

@@ -18,10 +18,10 @@ from posir_build.records import POSITIONS, Discarded, Question, QuestionVerdict,
 from posir_build.settings import LocateSettings
 from posir_tasks.language_models.asking import BuiltValues, LanguageModel
 from posir_tasks.language_models.prompt import ModelAnswer, UnusableAnswerError, load_prompt
-from posir_tasks.sources.spans import find_occurrences
-from posir_tasks.text.scripts import UNSPACED_LETTER
+from posir_tasks.sources.questions import find_occurrences
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.spans import Span, find_third
+from posir_tasks.text.words import UNSPACED_LETTER
 
 
 class CitedEvidence(ModelAnswer):

@@ -11,8 +11,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator, mo
 
 from posir_data.importing import DOMAIN_NAME, DOMAIN_RULE
 from posir_tasks.errors import PosirError
-from posir_tasks.language_codes import check_code
 from posir_tasks.language_models.settings import Count, LanguageModelSettings
+from posir_tasks.languages import check_code
 from posir_tasks.models.references import ModelReference
 from posir_tasks.settings_file import Section
 

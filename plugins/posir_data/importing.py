@@ -18,14 +18,13 @@ from posir_tasks.display.progress import progress
 from posir_tasks.display.wording import pluralize, sanitized
 from posir_tasks.errors import DataError, PosirError, summarize_error
 from posir_tasks.files import PART_SUFFIX, remove_stale_parts
-from posir_tasks.language_codes import check_code
+from posir_tasks.languages import check_code
 from posir_tasks.sources.checks import MAX_EXAMPLES, CheckedTable, raise_problems
 from posir_tasks.sources.formats.catalog import Item
 from posir_tasks.sources.formats.passages import UNANSWERABLE, Passage, SkippedQuestion, SkippedText, describe_skipped
 from posir_tasks.sources.opening import open_data
 from posir_tasks.sources.posir_rules import CORPUS, QUERIES, TITLE, PosirTables, check_not_empty, check_tables
-from posir_tasks.sources.questions import ImportedData, collect_questions
-from posir_tasks.sources.spans import REPAIR_DISTANCE
+from posir_tasks.sources.questions import REPAIR_DISTANCE, ImportedData, collect_questions
 from posir_tasks.text.tokenizer import load_tokenizer
 from posir_tasks.tokens import BYTES_PER_TOKEN
 

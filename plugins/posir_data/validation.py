@@ -15,11 +15,9 @@ from posir_tasks.display.progress import progress
 from posir_tasks.display.tables import OutputFormat
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
-from posir_tasks.language_codes import check_code
-from posir_tasks.languages import DOMAINS
+from posir_tasks.languages import DOMAINS, check_code
 from posir_tasks.sources.checks import DataProblem
-from posir_tasks.sources.folder import SubsetKey, resolve_folder
-from posir_tasks.sources.posir import DomainInspection, inspect_domain
+from posir_tasks.sources.posir import DomainInspection, SubsetKey, inspect_domain, resolve_folder
 from posir_tasks.sources.repository import LocalRepository
 
 

@@ -19,7 +19,7 @@ from posir_tasks.estimates import Estimate
 from posir_tasks.public import Option, public
 from posir_tasks.scores import ALL
 from posir_tasks.sources.opening import DataReference
-from posir_tasks.text.splitters import TextSplitter, name_splitters
+from posir_tasks.text.chunks import TextSplitter, name_splitters
 
 if TYPE_CHECKING:
     from posir_inspect.inspection import ModelInspection

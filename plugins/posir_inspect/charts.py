@@ -11,7 +11,6 @@ import altair as alt
 from posir_inspect.inspection import Fading, ModelInspection
 from posir_inspect.sections import WORDINGS, describe_texts, name_chunks, title_chunks
 from posir_significance.sentences import describe_state
-from posir_tasks.axes import Axes
 from posir_tasks.display.charts.layers import (
     build_positions,
     curve,
@@ -26,7 +25,7 @@ from posir_tasks.display.charts.layers import (
 )
 from posir_tasks.display.charts.theme import COLORS, DASHES, SHAPES, add_frame, build_chart, cycle_scale
 from posir_tasks.display.numbers import format_percent
-from posir_tasks.schemes import RelativePositions
+from posir_tasks.schemes import Axes, RelativePositions
 from posir_tasks.scores import flatten
 
 WIDTH, HEIGHT = 640, 280

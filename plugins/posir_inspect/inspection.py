@@ -67,7 +67,7 @@ from posir_tasks.scores import ALL, ResultValues
 from posir_tasks.search.maximum_search import MaximumSearch
 from posir_tasks.sources.formats.passages import SkippedText
 from posir_tasks.tasks.metadata import SPLIT
-from posir_tasks.text.splitters import TextSplitter
+from posir_tasks.text.chunks import TextSplitter
 from posir_tasks.text.tokenizer import EstimatedTokenizer, ModelTokenizer, Tokenizer
 
 #: Texts whose encoding is timed.

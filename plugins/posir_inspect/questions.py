@@ -27,9 +27,8 @@ from posir_data.texts import TextCollection
 from posir_tasks.digests import digest
 from posir_tasks.embeddings.context import EncodingContext
 from posir_tasks.evidence import TWELFTHS, Evidence, Integers
-from posir_tasks.language_codes import suggest_codes
 from posir_tasks.language_models.other_words import MAX_WORDS, MIN_WORDS, QuestionWriter, WritingRequest, count_texts, normalize
-from posir_tasks.languages import PIVOT
+from posir_tasks.languages import PIVOT, suggest_codes
 from posir_tasks.models.names import legible_name
 from posir_tasks.profile import DEPTH, NDCG_AT_10, rank_columns
 from posir_tasks.read_part import ReadPart
@@ -40,10 +39,9 @@ from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.repository import LOCAL
 from posir_tasks.tasks.base import PositionTask
 from posir_tasks.tasks.metadata import SPLIT, build_metadata
-from posir_tasks.text.scripts import is_unspaced
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.spans import Span
-from posir_tasks.text.words import TERM, find_terms
+from posir_tasks.text.words import TERM, find_terms, is_unspaced
 
 #: Equal parts of a text in each of which a sentence is asked about.
 PARTS = 10

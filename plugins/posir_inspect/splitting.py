@@ -17,8 +17,7 @@ from posir_tasks.errors import PosirError
 from posir_tasks.estimates import Estimate
 from posir_tasks.search.chunked import Chunker, find_room, vectorize_chunks
 from posir_tasks.search.maximum_search import DocumentVectors, MaximumSearch
-from posir_tasks.text.chunks import Chunking
-from posir_tasks.text.splitters import DividedText, TextSplitter
+from posir_tasks.text.chunks import Chunking, DividedText, TextSplitter
 
 if TYPE_CHECKING:
     from mteb.models import EncoderProtocol

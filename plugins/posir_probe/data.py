@@ -15,7 +15,7 @@ from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.formats.passages import Passage, SkippedText
 from posir_tasks.sources.opening import DataReference, Dataset, Subset, open_data
 from posir_tasks.sources.repository import combine_revisions
-from posir_tasks.text.sentences import UNKNOWN_LANGUAGE, find_at_periods, find_sentences, split_at_periods
+from posir_tasks.text.sentences import UNKNOWN, find_at_periods, find_sentences, split_at_periods
 from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import EstimatedTokenizer, Tokenizer
 from posir_tasks.text.words import count_words
@@ -97,7 +97,7 @@ class ProbeData:
     """The other documents of the corpus, text by id: they are searched, but not measured."""
     tokens: Mapping[str, int] = field(default_factory=dict)
     """Length of documents in tokens by id, where the data states it."""
-    language: str = UNKNOWN_LANGUAGE
+    language: str = UNKNOWN
     """Language of the documents, such as `eng-Latn`."""
     split_at_periods: bool = False
     """Whether sentences are those of the code of Bias Learning, and not those of the language."""
@@ -113,7 +113,7 @@ class ProbeData:
     """Needles in documents, where there is a model that writes questions about them."""
 
     @classmethod
-    def from_texts(cls, texts: Iterable[str], language: str = UNKNOWN_LANGUAGE) -> ProbeData:
+    def from_texts(cls, texts: Iterable[str], language: str = UNKNOWN) -> ProbeData:
         """Return texts without questions, named by their number."""
         return cls({str(number): text for number, text in enumerate(texts)}, language=language)
 
@@ -126,7 +126,7 @@ class ProbeData:
         return split_at_periods(text) if self.split_at_periods else [span.of(text) for span in self.find_sentences(text)]
 
     @classmethod
-    def from_position_data(cls, data: PositionData, language: str = UNKNOWN_LANGUAGE) -> ProbeData:
+    def from_position_data(cls, data: PositionData, language: str = UNKNOWN) -> ProbeData:
         """Return the corpus of a task and its questions, with as much of the evidence as the data has."""
         evidence = data.evidence
         starts = evidence.starts.tolist() if len(evidence.starts) else [None] * len(evidence)

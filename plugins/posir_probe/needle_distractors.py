@@ -48,8 +48,8 @@ from posir_tasks.language_models.other_words import (
     normalize,
     open_writer,
 )
+from posir_tasks.languages import detect_language
 from posir_tasks.scores import Unit
-from posir_tasks.text.language_detection import detect_language
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.words import find_terms
 

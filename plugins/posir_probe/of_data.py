@@ -23,7 +23,7 @@ from posir_tasks.display.numbers import format_estimate, format_percent
 from posir_tasks.embeddings.encoding import Embeddings
 from posir_tasks.scores import Unit
 from posir_tasks.sources.statistics import QUESTION
-from posir_tasks.text.scripts import is_unspaced
+from posir_tasks.text.words import is_unspaced
 
 BINS = 20
 MIDDLES = (np.arange(BINS) + 0.5) / BINS

@@ -23,9 +23,8 @@ from posir_published.scores import (
     read_posir_scores,
     read_posq_scores,
 )
-from posir_tasks.schemes import RelativePositions
+from posir_tasks.schemes import START_TO_END, RelativePositions, assign_thirds, contrast_thirds
 from posir_tasks.scores import Better, ScoreInfo, Unit
-from posir_tasks.thirds import START_TO_END, assign_thirds, contrast_thirds
 
 #: Names of the macro averages, which are those of the benchmarks.
 MONOLINGUAL, CROSS_LINGUAL = "PosIR", "PosIR(cross-lingual)"

@@ -22,7 +22,7 @@ from posir_tasks.public import Option, public
 from posir_tasks.read_part import UNKNOWN, KnownBy, ReadPart
 from posir_tasks.results import SubsetResult
 from posir_tasks.sources.opening import Dataset, open_data
-from posir_tasks.text.splitters import TextSplitter
+from posir_tasks.text.chunks import TextSplitter
 
 if TYPE_CHECKING:
     from posir_report.api import Results

@@ -30,9 +30,9 @@ from posir_tasks.evidence import Integers
 from posir_tasks.search.dense import split_queries
 from posir_tasks.sources.formats.passages import Passage, SkippedQuestion
 from posir_tasks.sources.opening import Dataset
-from posir_tasks.sources.spans import find_span
+from posir_tasks.sources.questions import find_span
+from posir_tasks.text.chunks import DividedText, TextSplitter
 from posir_tasks.text.spans import Span, find_third
-from posir_tasks.text.splitters import DividedText, TextSplitter
 from posir_tasks.text.tokenizer import Tokenizer
 
 #: The scores, in the order in which they are shown.

@@ -32,8 +32,7 @@ from posir_tasks.read_part import UNKNOWN, ReadPart
 from posir_tasks.result_schema import READ_KEY, REVISION_KEY, RUN_KEY, SCHEMA, SEARCH_KEY
 from posir_tasks.results import SubsetResult, read_results
 from posir_tasks.search.dispatch import find_read_part
-from posir_tasks.sources.data import Judgments, PositionData
-from posir_tasks.sources.digests import digest_texts
+from posir_tasks.sources.data import Judgments, PositionData, digest_texts
 from posir_tasks.sources.opening import Dataset
 from posir_tasks.tasks.base import PositionTask
 from posir_tasks.tasks.dataset import SplitData

@@ -10,10 +10,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from posir_tasks.compressed_files import split_suffix
 from posir_tasks.display.wording import pluralize, sanitized
 from posir_tasks.errors import DataError, PosirError, summarize_error
-from posir_tasks.files import find_files
+from posir_tasks.files import find_files, split_suffix
 from posir_tasks.gate import GateError, decode, parse_json, parse_table, read_bytes, read_json
 from posir_tasks.models.names import bare_name
 

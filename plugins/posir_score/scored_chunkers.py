@@ -13,7 +13,7 @@ from posir_tasks.display.sections import DisplaySection
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
-from posir_tasks.text.splitters import name_splitters
+from posir_tasks.text.chunks import name_splitters
 
 if TYPE_CHECKING:
     from posir_score.chunk_scoring import ChunkerRow, ChunkScoring

@@ -26,7 +26,7 @@ from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
 from posir_tasks.public import Option, public
-from posir_tasks.thirds import assign_thirds, bin_midpoints
+from posir_tasks.schemes import assign_thirds, bin_midpoints
 
 #: Probability of a significant result that studies are usually planned for.
 POWER = 0.8

@@ -31,7 +31,7 @@ from posir_significance.position_effect import (
     permute_gains,
     pseudoinverse,
 )
-from posir_tasks.thirds import bin_midpoints
+from posir_tasks.schemes import bin_midpoints
 
 #: Prior standard deviations of the effect of position over the bins, in nDCG@10. The prior probability of each is
 #: proportional to its size, which is uniform over effect sizes. (Equal probabilities for doubling sizes would favor small

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.evidence import TWELFTHS
 from posir_tasks.read_part import UNKNOWN, ReadKind, ReadPart
-from posir_tasks.thirds import bin_midpoints
+from posir_tasks.schemes import bin_midpoints
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -11,6 +11,7 @@ import numpy as np
 from posir_tasks.display.numbers import MISSING, format_count, format_number, format_percent
 from posir_tasks.display.tables import Column, Table
 from posir_tasks.display.wording import pluralize
+from posir_tasks.schemes import assign_thirds
 from posir_tasks.sources.statistics import (
     ALL,
     CHARACTERS_PER_WORD,
@@ -22,7 +23,6 @@ from posir_tasks.sources.statistics import (
     TextTotals,
     group_by_language,
 )
-from posir_tasks.thirds import assign_thirds
 
 #: Headings of the spread of lengths.
 LENGTH_HEADINGS = ("Mean", "SD", "Min", "25 %", "50 %", "75 %", "Max")

@@ -37,6 +37,7 @@ from posir_tasks.embeddings.context import EncodingContext
 from posir_tasks.embeddings.encoding import Vectors, unit_vectors
 from posir_tasks.errors import PosirError, ScoreError
 from posir_tasks.models.names import legible_name
+from posir_tasks.schemes import assign_thirds
 from posir_tasks.scores import ResultValues, flatten
 from posir_tasks.search.dispatch import SearchRequest, search_ranks
 from posir_tasks.search.input_window import find_read_evidence, select_relevant, select_texts
@@ -45,7 +46,6 @@ from posir_tasks.sources.opening import Dataset, Subset, open_data
 from posir_tasks.sources.repository import LOCAL
 from posir_tasks.tasks.base import PositionTask
 from posir_tasks.tasks.metadata import SPLIT, build_metadata
-from posir_tasks.thirds import assign_thirds
 from posir_train.settings import Position
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from posir_data.importing import Target, build_tables, write_domain
 from posir_tasks.display.progress import progress
 from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Evidence
-from posir_tasks.language_codes import name_languages
-from posir_tasks.languages import LANGUAGES
+from posir_tasks.languages import LANGUAGES, name_languages
 from posir_tasks.sources.opening import Dataset, Subset, open_data
 from posir_tasks.sources.posir import REPO_ID
 from posir_tasks.sources.posir_rules import TITLE

@@ -17,7 +17,7 @@ from typing import Protocol, TypeVar
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from posir_tasks.compressed_files import is_compressed, open_decompressed
+from posir_tasks.files import is_compressed, open_decompressed
 
 Item = TypeVar("Item")
 

@@ -23,7 +23,7 @@ from mteb.models.models_protocols import MTEBModels
 from posir_tasks.host.private_names import BM25_TOKENIZER
 from posir_tasks.models.names import BM25_BASELINE
 from posir_tasks.ranks import Hits
-from posir_tasks.text.scripts import UNSPACED_ALPHABETS
+from posir_tasks.text.words import UNSPACED_ALPHABETS
 
 #: With fewer queries, another process costs more than it saves.
 MIN_QUERIES_PER_PROCESS = 2_000

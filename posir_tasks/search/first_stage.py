@@ -29,8 +29,8 @@ from posir_tasks.models.run_settings import CROSS_ENCODER, FIRST_STAGE_VARIABLE,
 from posir_tasks.search.bm25 import fit_to_script
 from posir_tasks.search.dispatch import SearchRequest, order_hits, search_hits
 from posir_tasks.sources.checks import read_columns
-from posir_tasks.sources.digests import digest_texts
-from posir_tasks.text.scripts import UNSPACED_ALPHABETS
+from posir_tasks.sources.data import digest_texts
+from posir_tasks.text.words import UNSPACED_ALPHABETS
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta

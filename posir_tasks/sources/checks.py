@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from polars._typing import PolarsDataType
 
-from posir_tasks.compressed_files import GZIP_ERRORS, split_suffix
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import DataError, summarize_error
+from posir_tasks.files import GZIP_ERRORS, split_suffix
 from posir_tasks.table_files import read_json_rows
 
 #: How the names of files of JSON objects end, and lines from which their columns follow.

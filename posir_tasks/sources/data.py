@@ -1,11 +1,14 @@
-"""The return value of every reader, and judgments as an evaluation of runs takes them."""
+"""The return value of every reader, digests of its content, and judgments as an evaluation of runs takes them."""
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
+import polars as pl
 from datasets import Dataset
 
 from posir_tasks.evidence import Evidence
@@ -13,6 +16,11 @@ from posir_tasks.interventions import NO_SPAN
 from posir_tasks.sources.checks import ToleratedRows
 from posir_tasks.sources.formats.passages import SkippedText
 from posir_tasks.text.spans import Span
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+    from posir_tasks.evidence import Evidence
 
 
 @dataclass(frozen=True)
@@ -99,3 +107,59 @@ def count_tolerated(tolerated: Iterable[ToleratedRows]) -> dict[str, int]:
     for rows in tolerated:
         counts[rows.key] += rows.count
     return dict(sorted(counts.items()))
+
+
+#: Bytes of the digest of a dataset's content, written as 16 hexadecimal digits.
+CONTENT_BYTES = 8
+#: Rows whose texts are joined to be hashed.
+BATCH_ROWS = 10_000
+
+
+def digest_data(corpus: Dataset, queries: Dataset, evidence: Evidence) -> dict[str, str]:
+    """Return digests of the content of a dataset, `corpus` and `queries`; those of the queries include their evidence.
+
+    They are equal for the same content from any source, with the rows in any order. The texts are read once, without a copy
+    of all of them; `benchmarks/data_digest.py` measures it.
+
+    Args:
+        corpus: Columns `id` and `text`.
+        queries: Columns `id` and `text`, in the order of the evidence.
+        evidence: Of the queries.
+    """
+    return {"corpus": digest_texts(corpus), "queries": digest_queries(queries, evidence)}
+
+
+def digest_queries(queries: Dataset, evidence: Evidence) -> str:
+    """Return the digest of queries with their evidence, which is in the same order."""
+    columns = {name: column for name, column in vars(evidence).items() if name != "query_ids" and len(column)}
+    return _digest_frame(_select_texts(queries).with_columns(pl.Series(name, column) for name, column in columns.items()))
+
+
+def digest_texts(texts: Dataset) -> str:
+    """Return a digest of the columns `id` and `text`, equal for the same rows in any order."""
+    return _digest_frame(_select_texts(texts))
+
+
+def _select_texts(texts: Dataset) -> pl.DataFrame:
+    frame = texts.to_polars()
+    assert isinstance(frame, pl.DataFrame)
+    return frame.select(pl.col("id", "text").cast(pl.String).fill_null(""))
+
+
+def _digest_frame(frame: pl.DataFrame) -> str:
+    """Return a digest of columns of texts and integers, with the rows ordered by id."""
+    digest = hashlib.blake2b(digest_size=CONTENT_BYTES)
+    for column in frame.sort("id"):
+        digest.update(f"{column.name}:{len(column)}:".encode())
+        for part in _to_bytes(column):
+            digest.update(part)
+    return digest.hexdigest()
+
+
+def _to_bytes(column: pl.Series) -> Iterator[bytes]:
+    """Yield a column as bytes: integers, or texts after their lengths, so that no other texts give the same bytes."""
+    is_text = column.dtype == pl.String
+    yield (column.str.len_bytes() if is_text else column).cast(pl.Int64).to_numpy().astype("<i8").tobytes()
+    if is_text:
+        for batch in column.to_frame().iter_slices(BATCH_ROWS):
+            yield "".join(batch.to_series().to_list()).encode()

@@ -13,7 +13,6 @@ from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from posir_tasks.compressed_files import split_suffix
 from posir_tasks.digests import digest, digest_files
 from posir_tasks.display.numbers import format_count
 from posir_tasks.display.presentation import Presentable
@@ -21,10 +20,11 @@ from posir_tasks.display.sections import DisplaySection
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import DataError, PosirError
+from posir_tasks.files import split_suffix
+from posir_tasks.languages import detect_code
 from posir_tasks.models.names import legible_name
 from posir_tasks.schemes import PositionScheme, RelativePositions
 from posir_tasks.sources.data import Judgments, PositionData
-from posir_tasks.sources.folder import find_layout
 from posir_tasks.sources.formats.catalog import (
     KINDS,
     Item,
@@ -41,10 +41,20 @@ from posir_tasks.sources.formats.passages import (
     PassageQuestion,
     ReadOptions,
     SkippedText,
+    StatedAnswer,
     derive_document_ids,
     describe_skipped,
 )
-from posir_tasks.sources.posir import FILES, REPO_ID, REVISION, domain_files, list_domains, read_corpus, read_domain
+from posir_tasks.sources.posir import (
+    FILES,
+    REPO_ID,
+    REVISION,
+    domain_files,
+    find_layout,
+    list_domains,
+    read_corpus,
+    read_domain,
+)
 from posir_tasks.sources.questions import collect_questions, to_position_data
 from posir_tasks.sources.repository import (
     LOCAL,
@@ -54,9 +64,7 @@ from posir_tasks.sources.repository import (
     combine_revisions,
     open_repository,
 )
-from posir_tasks.sources.spans import StatedAnswer
 from posir_tasks.tasks.catalog import builtin_tasks, find_task, language_tasks, plugin_tasks
-from posir_tasks.text.language_detection import detect_code
 from posir_tasks.tokens import estimate_tokens
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from posir_tasks.evidence import Evidence, Integers
 from posir_tasks.schemes import PositionScheme
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.opening import Subset
-from posir_tasks.text.scripts import lacks_spaces
 from posir_tasks.text.tokenizer import Tokenizer
+from posir_tasks.text.words import lacks_spaces
 
 #: Unicode's question marks and interrobangs that end a sentence, of every script.
 QUESTION_MARKS = (

@@ -51,10 +51,8 @@ from posir_tasks.search.dispatch import (
 )
 from posir_tasks.search.first_stage import load_first_stage
 from posir_tasks.search.input_window import find_read_evidence, select_relevant, select_texts
-from posir_tasks.sources.data import PositionData
-from posir_tasks.sources.digests import digest_data
-from posir_tasks.sources.folder import open_folder, require_domains
-from posir_tasks.sources.posir import domain_files, read_domain
+from posir_tasks.sources.data import PositionData, digest_data
+from posir_tasks.sources.posir import domain_files, open_folder, read_domain, require_domains
 from posir_tasks.sources.repository import (
     DATA_VARIABLE,
     LOCAL,

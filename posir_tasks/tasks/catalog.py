@@ -40,8 +40,7 @@ def find_language_task(name: str) -> type[PosirTask] | None:
     """Return the task `PosIR-<Language>` or `PosIR-<Language>-English` of any language; None if the name is no such name."""
     if not name.startswith(PREFIX):
         return None
-    from posir_tasks.language_codes import find_language
-    from posir_tasks.languages import PIVOT
+    from posir_tasks.languages import PIVOT, find_language
     from posir_tasks.tasks.posir import build_posir_task
 
     language_name = name.removeprefix(PREFIX).removesuffix(f"-{PIVOT.name}")
@@ -62,8 +61,7 @@ def language_tasks() -> dict[str, type[PosirTask]]:
 
     The data is the local folder, or the dataset's listing on the Hub; if that cannot be reached, it has none.
     """
-    from posir_tasks.language_codes import name_languages
-    from posir_tasks.languages import PIVOT
+    from posir_tasks.languages import PIVOT, name_languages
     from posir_tasks.tasks.posir import build_posir_task
 
     domains = list_languages()
@@ -112,7 +110,7 @@ class PluginLanguages:
 @cache
 def plugin_languages() -> PluginLanguages:
     """Collect the languages that the installed plugins name, and warn about each refused one, once per process."""
-    from posir_tasks.language_codes import check_code
+    from posir_tasks.languages import check_code
 
     codes, problems = [], []
     for plugin, caller in loaded_plugins().callers("posir_languages"):

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from posir_tasks.errors import PosirError
 from posir_tasks.files import cache_folder
-from posir_tasks.language_codes import check_code
+from posir_tasks.languages import check_code
 
 if TYPE_CHECKING:
     from mteb.types.statistics import DescriptiveStatistics

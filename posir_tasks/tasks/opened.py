@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import ClassVar
 
 from posir_tasks.errors import PosirError
+from posir_tasks.languages import UNKNOWN
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.opening import Dataset, Subset
 from posir_tasks.sources.repository import LOCAL
 from posir_tasks.tasks.base import REVISION_DIGITS, PositionTask, register_task
 from posir_tasks.tasks.metadata import build_metadata
-from posir_tasks.text.language_detection import UNKNOWN
 
 
 class OpenedTask(PositionTask):

@@ -1,15 +1,22 @@
-"""Division of texts into overlapping chunks of consecutive tokens or sentences.
+"""Division of texts into overlapping chunks of consecutive tokens or sentences, or by any text splitter.
 
 Chunks are slices of the text, not decoded tokens. By default they overlap by half: consecutive chunks divide evidence at their
-edges, which is a position effect of its own.
+edges, which is a position effect of its own. Chunks of a text splitter, such as those of LangChain, LlamaIndex and Chonkie, are
+located in the text that they are of.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
+from posir_tasks.display.wording import sanitized
+from posir_tasks.errors import PosirError, summarize_error
+from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import TokenSpans
 
 
@@ -53,3 +60,142 @@ class Chunking:
         """
         chunks = self.group(len(units))
         return [text] if len(chunks) == 1 else [text[units[first][0] : units[after - 1][1]] for first, after in chunks]
+
+
+#: Before the first chunk of a text.
+START = Span(-1, 0)
+
+
+@dataclass(frozen=True)
+class DividedText:
+    """The chunks of a text, in the order in which they were returned; blank ones are left out."""
+
+    chunks: tuple[str, ...]
+    """At least one."""
+    spans: tuple[Span | None, ...]
+    """Place of each in the text; None for a chunk that is not in it."""
+
+
+@dataclass(frozen=True)
+class TextSplitter:
+    """A function that divides a text, with the name that it is shown by."""
+
+    name: str
+    split: Callable[[str], Any]
+    """Returns a list of texts, or of objects with a text in their attribute `text`."""
+
+    def __call__(self, text: str) -> Any:
+        """Return what the function returns."""
+        return self.split(text)
+
+    def divide(self, text: str) -> DividedText:
+        """Return the chunks of a text.
+
+        Raises:
+            PosirError: The function raises, or returns something else than a list of texts, or no chunk.
+        """
+        try:
+            returned = self.split(text)
+            items = None if isinstance(returned, str | bytes | Mapping) or not isinstance(returned, Iterable) else [*returned]
+        except Exception as error:  # it is the user's own code
+            raise PosirError(f"{self.name}: raised {sanitized(summarize_error(error), 200)}, for {_quote(text)}.") from error
+        if items is None:
+            raise PosirError(f"{self.name}: returned {type(returned).__name__}; it must return a list of texts.")
+        chunks = [getattr(item, "text", item) for item in items]
+        for place, chunk in enumerate(chunks):
+            if not isinstance(chunk, str):
+                raise PosirError(f"{self.name}: item {place} of its list is {type(chunk).__name__}; it must be a text.")
+        chunks = [chunk for chunk in chunks if chunk.strip()]
+        if not chunks:
+            raise PosirError(f"{self.name}: returned no chunk, for {_quote(text)}; every text needs at least one.")
+        return DividedText(tuple(chunks), tuple(locate_chunks(text, chunks)))
+
+    def divide_all(self, texts: Iterable[str]) -> list[DividedText]:
+        """Return the chunks of several texts.
+
+        Raises:
+            PosirError: As `divide`, or none of all chunks is in its text.
+        """
+        divided = [self.divide(text) for text in texts]
+        if divided and not any(span for text in divided for span in text.spans):
+            raise PosirError(
+                f"{self.name}: none of its chunks is in the text that it was given, such as {_quote(divided[0].chunks[0])}. It "
+                "must return parts of the text; white space may differ."
+            )
+        return divided
+
+
+def _quote(text: str) -> str:
+    return f"'{sanitized(text.strip(), 60)}'"
+
+
+def name_splitters(splitters: Sequence[Callable[[str], Any]]) -> list[TextSplitter]:
+    """Return functions with the names that they are defined by; those of the same name are numbered.
+
+    A `TextSplitter` has its own name.
+
+    Raises:
+        PosirError: One cannot be called.
+    """
+    named: dict[str, TextSplitter] = {}
+    for split in splitters:
+        if not callable(split):
+            raise PosirError(f"chunkers: {type(split).__name__} cannot be called; give functions that divide a text.")
+        base = name = split.name if isinstance(split, TextSplitter) else _name(split)
+        while name in named:
+            name = f"{base}#{int(name.partition('#')[2] or 1) + 1}"
+        named[name] = TextSplitter(name, split.split if isinstance(split, TextSplitter) else split)
+    return [*named.values()]
+
+
+def _name(split: Callable[[str], Any]) -> str:
+    """Return the name of a function, or of the class whose method or instance it is."""
+    return getattr(split, "__name__", "") if inspect.isfunction(split) else type(getattr(split, "__self__", split)).__name__
+
+
+def locate_chunks(text: str, chunks: Iterable[str]) -> list[Span | None]:
+    """Return where each chunk is in a text; None for a chunk that is not in it.
+
+    A chunk is sought where the one before it ends; then from there on, overlap allowed, as long as it adds to the one before;
+    then anywhere. If it is in no place as it is, white space is ignored, in chunk and text.
+    """
+    spans: list[Span | None] = []
+    previous, bare = START, None
+    for chunk in chunks:
+        span = _find_next(text, chunk, previous)
+        if span is None:
+            bare = bare or _BareText.of(text)
+            span = bare.find_next(chunk, previous)
+        spans.append(span)
+        previous = span or previous
+    return spans
+
+
+def _find_next(text: str, chunk: str, previous: Span) -> Span | None:
+    rest = text[previous.end : previous.end + len(chunk) + 1]
+    for start in (previous.end, previous.end + len(rest) - len(rest.lstrip())):
+        if text.startswith(chunk, start):
+            return Span(start, start + len(chunk))
+    start = text.find(chunk, max(previous.start + 1, previous.end - len(chunk) + 1))
+    if start < 0:
+        start = text.find(chunk)
+    return Span(start, start + len(chunk)) if start >= 0 else None
+
+
+@dataclass(frozen=True)
+class _BareText:
+    """A text without its white space."""
+
+    characters: str
+    places: Sequence[int]
+    """Place of each character in the whole text."""
+
+    @classmethod
+    def of(cls, text: str) -> _BareText:
+        places = [place for place, character in enumerate(text) if not character.isspace()]
+        return cls("".join(text[place] for place in places), places)
+
+    def find_next(self, chunk: str, previous: Span) -> Span | None:
+        bare = previous if previous == START else Span(*(bisect_left(self.places, place) for place in previous))
+        span = _find_next(self.characters, "".join(chunk.split()), bare)
+        return Span(self.places[span.start], self.places[span.end - 1] + 1) if span else None

@@ -3,16 +3,16 @@
 import re
 from collections.abc import Iterable, Iterator
 
-from posir_tasks.language_codes import two_letter_code
-from posir_tasks.text.scripts import CHARACTER
+from posir_tasks.languages import two_letter_code
 from posir_tasks.text.spans import Span
+from posir_tasks.text.words import CHARACTER
 
 #: White space of more than one byte in UTF-8.
 WIDE_SPACE = re.compile(r"[^\S\x00-\x7f]")
 #: Longest sentence in characters; longer ones, which occur in scripts without full stops, are cut at white space.
 MAX_SENTENCE = 400
 #: Code of a language that is not known: general rules apply.
-UNKNOWN_LANGUAGE = "und"
+UNKNOWN = "und"
 BOUNDARY = re.compile(r"\s+")
 #: Letters of Thai and Lao, which have no full stop: a space ends a sentence or a clause.
 SPACE_ENDS = re.compile(r"[\u0e00-\u0eff]")
@@ -27,7 +27,7 @@ def find_sentences(text: str, language: str) -> list[Span]:
 
     Args:
         text: Any text.
-        language: Its code, such as `en` or `eng-Latn`; for `UNKNOWN_LANGUAGE` and languages without rules, general ones apply.
+        language: Its code, such as `en` or `eng-Latn`; for `UNKNOWN` and languages without rules, general ones apply.
             Thai and Lao, most of whose text has their letters, are divided at spaces.
     """
     from sentencex import get_sentence_boundaries

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from posir_tasks.sources.formats.question_files import read_squad_json
+from posir_tasks.sources.formats.files import read_squad_json
 from tests.end_to_end.test_run import BM25, result
 from tests.support.commands import run
 from tests.support.datasets import POSIR_FOLDER, imported

@@ -24,14 +24,14 @@ from posir_leaderboard.validation import (
     subset_facts,
     validate_entry,
 )
-from posir_tasks.axes import Axes
 from posir_tasks.document_ranks import pack_column, unpack_column
 from posir_tasks.languages import DOMAINS
 from posir_tasks.profile import PositionProfile
 from posir_tasks.ranks import RankedQueries, retrieval_scores
 from posir_tasks.results import rescore
+from posir_tasks.schemes import Axes
 from posir_tasks.scores import ResultValues
-from posir_tasks.sources.digests import digest_data
+from posir_tasks.sources.data import digest_data
 from posir_tasks.sources.mini import read_mini
 from posir_tasks.sources.posir import read_domain
 from posir_tasks.sources.repository import LocalRepository

@@ -5,9 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from posir_tasks.axes import Axes
 from posir_tasks.errors import ProfileError
-from posir_tasks.schemes import AbsolutePositions, LabeledPositions, RelativePositions
+from posir_tasks.schemes import AbsolutePositions, Axes, LabeledPositions, RelativePositions
 
 AXES = Axes("halves", ("short", "long"), ("first", "second"), "Half of the letter", ("up to 9 words", "over 9 words"), True)
 

@@ -13,8 +13,8 @@ from posir_build.settings import BuildSettings
 from posir_data.texts import read_texts
 from posir_probe.data import open_probe_source
 from posir_tasks.command.app import build_app
-from posir_tasks.compressed_files import split_suffix
 from posir_tasks.errors import DataError
+from posir_tasks.files import split_suffix
 from posir_train.examples import read_examples
 from posir_train.settings import open_dataset
 from tests.plugins.posir_train.texts import build_examples, write_squad

@@ -6,7 +6,9 @@ import pytest
 from mteb.languages import ISO_TO_LANGUAGE, ISO_TO_SCRIPT
 
 from posir_tasks.errors import PosirError
-from posir_tasks.language_codes import (
+from posir_tasks.languages import (
+    LANGUAGES,
+    Language,
     check_code,
     default_script,
     find_language,
@@ -14,7 +16,6 @@ from posir_tasks.language_codes import (
     macrolanguages,
     name_languages,
 )
-from posir_tasks.languages import LANGUAGES, Language
 
 TRIED = {
     "pes-Arab": "Persian",

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from posir_tasks.axes import Axes
 from posir_tasks.digests import digest
 from posir_tasks.document_ranks import DocumentRanks, DocumentSet
 from posir_tasks.profile import NDCG_AT_10, PositionProfile
+from posir_tasks.schemes import Axes
 
 #: Rank distributions of a good and of a bad retriever; mixtures of the two have any mean between theirs.
 GOOD = np.array([0.86, 0.05, 0.03, 0.01, 0.01, 0.01, 0.01, 0.0, 0.01, 0.0, 0.01, 0.0])

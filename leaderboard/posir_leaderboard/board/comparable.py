@@ -21,7 +21,7 @@ from posir_tasks.data_versions import DataVersion, identify_data
 from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.files import atomic_write
 from posir_tasks.gate import read_json
-from posir_tasks.sources.digests import digest_data
+from posir_tasks.sources.data import digest_data
 from posir_tasks.tasks.catalog import find_task
 
 #: The mark of a result on a task without a pin.

@@ -31,9 +31,8 @@ from posir_tasks.errors import PosirError
 from posir_tasks.estimates import Estimate
 from posir_tasks.gate import GateError, read_json
 from posir_tasks.results import rounded
-from posir_tasks.schemes import ALL_LENGTHS, RelativePositions
+from posir_tasks.schemes import ALL_LENGTHS, START_TO_END, RelativePositions, assign_thirds, contrast_thirds
 from posir_tasks.scores import ALL
-from posir_tasks.thirds import START_TO_END, assign_thirds, contrast_thirds
 
 #: Titles of the position axes of PosQ.
 POSITIONS = {

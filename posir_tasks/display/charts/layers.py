@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 import altair as alt
 
-from posir_tasks.axes import Axes
 from posir_tasks.display.charts.theme import BEYOND, INK, TEXT_COLORS, build_chart
 from posir_tasks.display.numbers import format_percent
+from posir_tasks.schemes import Axes
 
 SCORE = "nDCG@10 (x 100)"
 PERCENT = alt.Axis(labelExpr="round(datum.value * 100)", tickCount=5, tickMinStep=0.01)

@@ -9,10 +9,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from posir_tasks.compressed_files import open_decompressed, split_suffix
 from posir_tasks.errors import DataError, summarize_error
-from posir_tasks.files import find_files
+from posir_tasks.files import find_files, open_decompressed, split_suffix
 from posir_tasks.sources.data import Judgments
+from posir_tasks.sources.formats.files import (
+    BINARY_BYTES,
+    JSON_LINES,
+    PARQUET,
+    PLAIN_TEXT,
+    error_context,
+    has_question_lines,
+    has_question_rows,
+    is_binary,
+    is_question_row,
+    is_squad_json,
+    read_json_lines,
+    read_question_rows,
+    read_row,
+    read_squad_json,
+    read_text_file,
+    read_text_lines,
+    read_text_row,
+    read_text_rows,
+)
 from posir_tasks.sources.formats.folders import (
     is_beir_folder,
     is_chunking_folder,
@@ -24,28 +43,6 @@ from posir_tasks.sources.formats.folders import (
     read_judgments,
 )
 from posir_tasks.sources.formats.passages import Passage, ReadOptions, SkippedQuestion, SkippedText
-from posir_tasks.sources.formats.question_files import (
-    error_context,
-    has_question_lines,
-    has_question_rows,
-    is_question_row,
-    is_squad_json,
-    read_json_lines,
-    read_question_rows,
-    read_row,
-    read_squad_json,
-)
-from posir_tasks.sources.formats.texts import (
-    BINARY_BYTES,
-    JSON_LINES,
-    PARQUET,
-    PLAIN_TEXT,
-    is_binary,
-    read_text_file,
-    read_text_lines,
-    read_text_row,
-    read_text_rows,
-)
 from posir_tasks.sources.repository import REPOSITORY_NAME
 
 #: Split that is read, and the id of a commit.

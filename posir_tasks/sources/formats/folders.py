@@ -23,16 +23,20 @@ from typing import Annotated, Any, ClassVar, TypeAlias
 import polars as pl
 from pydantic import Field
 
-from posir_tasks.compressed_files import find_compressed
 from posir_tasks.errors import DataError, summarize_error
-from posir_tasks.files import find_files
+from posir_tasks.files import find_compressed, find_files
 from posir_tasks.gate import parse_json, read_csv_rows
 from posir_tasks.sources.checks import CheckedTable, raise_problems
 from posir_tasks.sources.data import Judgments
-from posir_tasks.sources.formats.passages import Passage, PassageQuestion, ReadOptions, SkippedQuestion, SkippedText
-from posir_tasks.sources.formats.question_files import Id, StrictRecord, Text, error_context, read_records, validate
-from posir_tasks.sources.formats.texts import read_text_file
-from posir_tasks.sources.spans import StatedAnswer
+from posir_tasks.sources.formats.files import Id, StrictRecord, Text, error_context, read_records, read_text_file, validate
+from posir_tasks.sources.formats.passages import (
+    Passage,
+    PassageQuestion,
+    ReadOptions,
+    SkippedQuestion,
+    SkippedText,
+    StatedAnswer,
+)
 from posir_tasks.table_files import read_tsv
 from posir_tasks.text.sentences import find_sentences
 

@@ -4,12 +4,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from posir_tasks.digests import digest
-from posir_tasks.sources.spans import StatedAnswer
 
 #: Why a question without an answer in its document is skipped.
 UNANSWERABLE = "has no answer"
 #: Why a question whose evidence is not stated cannot be evaluated.
 NO_ANSWER = "states neither the text of its answer nor both start and end"
+
+
+@dataclass(frozen=True)
+class StatedAnswer:
+    """The answer that a file states: its text, its half-open span in code points, or both."""
+
+    text: str | None = None
+    start: int | None = None
+    end: int | None = None
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from posir_build.stage_report import build_rows
 from posir_data.validation import inspect_subsets
 from posir_tasks.errors import PosirError
 from posir_tasks.settings_file import load_settings
-from posir_tasks.sources.folder import resolve_folder
+from posir_tasks.sources.posir import resolve_folder
 from tests.support.build_accuracy import measure_stages
 from tests.support.human_answers import (
     Truth,

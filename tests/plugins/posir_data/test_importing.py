@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from posir_data.importing import Target, import_passages
 from posir_tasks.errors import DataError, PosirError
-from posir_tasks.sources.formats.passages import Passage, PassageQuestion, SkippedQuestion
-from posir_tasks.sources.spans import StatedAnswer
+from posir_tasks.sources.formats.passages import Passage, PassageQuestion, SkippedQuestion, StatedAnswer
 from tests.support.datasets import imported, read_back
 
 TEXT = "Zoë 👩‍🚀 flew in 1999."

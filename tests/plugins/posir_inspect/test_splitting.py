@@ -14,7 +14,7 @@ from posir_significance.observations import Observations
 from posir_tasks.embeddings.encoding import ModelEncoder
 from posir_tasks.errors import PosirError
 from posir_tasks.estimates import Estimate
-from posir_tasks.text.splitters import TextSplitter
+from posir_tasks.text.chunks import TextSplitter
 from posir_tasks.text.tokenizer import EstimatedTokenizer
 from tests.plugins.posir_inspect.test_questions import collect
 from tests.support.probed_encoders import FirstWords, invent_texts

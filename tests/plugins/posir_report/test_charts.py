@@ -29,7 +29,6 @@ from posir_report.page import render_latex, render_report
 from posir_report.summary import build_rows, model_labels, shorten_middle, summarize
 from posir_report.tables import not_read_notes
 from posir_significance.sentences import format_contrast, label_state
-from posir_tasks.axes import Axes
 from posir_tasks.command.app import build_app
 from posir_tasks.display.charts.figures import deduplicate, write_pictures
 from posir_tasks.errors import PosirError
@@ -37,7 +36,7 @@ from posir_tasks.evidence import Evidence
 from posir_tasks.profile import RANKS, PositionProfile
 from posir_tasks.read_part import KnownBy, ReadPart
 from posir_tasks.results import read_results
-from posir_tasks.schemes import AbsolutePositions, LabeledPositions, QueryCells, RelativePositions
+from posir_tasks.schemes import AbsolutePositions, Axes, LabeledPositions, QueryCells, RelativePositions
 from posir_tasks.scores import ResultScores, ResultValues
 from posir_tasks.tokens import CountedWith
 from tests.support.results import write_result

@@ -22,8 +22,8 @@ from posir_score.chunk_scoring import (
 from posir_tasks.embeddings.encoding import ModelEncoder
 from posir_tasks.errors import PosirError
 from posir_tasks.sources.opening import open_data
+from posir_tasks.text.chunks import TextSplitter
 from posir_tasks.text.spans import Span
-from posir_tasks.text.splitters import TextSplitter
 from posir_tasks.text.tokenizer import EstimatedTokenizer
 from tests.posir_tasks.sources.formats.test_chunking import write_chunking_folder
 from tests.support.probed_encoders import FirstWords

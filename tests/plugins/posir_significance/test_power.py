@@ -19,7 +19,7 @@ from posir_significance.api import (
 from posir_significance.effect_test import EffectModels, run_effect_test
 from posir_significance.position_effect import estimate_effect
 from posir_tasks.errors import PosirError
-from posir_tasks.thirds import assign_thirds, bin_midpoints
+from posir_tasks.schemes import assign_thirds, bin_midpoints
 from tests.support.commands import run
 
 DESIGNS = [

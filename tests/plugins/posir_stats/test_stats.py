@@ -32,7 +32,7 @@ from posir_tasks.command.app import build_app
 from posir_tasks.display.tables import to_csv, to_json, to_markdown
 from posir_tasks.errors import DataError, PosirError
 from posir_tasks.schemes import LabeledPositions, RelativePositions
-from posir_tasks.sources.formats.question_files import read_squad_json
+from posir_tasks.sources.formats.files import read_squad_json
 from posir_tasks.sources.opening import open_data
 from posir_tasks.sources.statistics import QUESTION_MARKS, LengthCounts, QueryType, TextTotals, count_types, group_by_language
 from tests.support.datasets import POSIR_FOLDER, imported, write_domain

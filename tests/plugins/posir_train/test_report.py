@@ -10,9 +10,8 @@ from posir_significance.sentences import metric_interval
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.evidence import Evidence, ReadEvidence
 from posir_tasks.read_part import UNKNOWN, KnownBy, ReadPart
-from posir_tasks.schemes import RelativePositions
+from posir_tasks.schemes import RelativePositions, assign_thirds
 from posir_tasks.scores import ResultValues
-from posir_tasks.thirds import assign_thirds
 from posir_tasks.tokens import CountedWith
 from posir_train.evaluation import Measurement
 from posir_train.report import (

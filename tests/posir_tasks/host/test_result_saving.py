@@ -19,7 +19,7 @@ from posir_tasks.files import LOCK_FILE
 from posir_tasks.host.result_saving import ResultSaver, process_saver
 from posir_tasks.host.saved_results import UNREADABLE
 from posir_tasks.results import result_files
-from posir_tasks.sources.digests import digest_data
+from posir_tasks.sources.data import digest_data
 from posir_tasks.sources.posir import read_domain
 from posir_tasks.sources.repository import LocalRepository, data_folder
 from tests.support.datasets import POSIR_FOLDER, TEXTS, Tables, posir_tables, write_domain

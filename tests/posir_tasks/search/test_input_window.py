@@ -20,7 +20,7 @@ from sentence_transformers import CrossEncoder, MultiVectorEncoder, SentenceTran
 from posir_tasks.embeddings.context import EncodingContext
 from posir_tasks.search.dispatch import SearchRequest, find_window
 from posir_tasks.search.input_window import find_read_evidence, select_relevant
-from posir_tasks.sources.formats.question_files import read_squad_json
+from posir_tasks.sources.formats.files import read_squad_json
 from posir_tasks.sources.mini import read_mini
 from posir_tasks.sources.posir import read_domain
 from posir_tasks.sources.repository import LocalRepository

@@ -3,7 +3,7 @@
 import pytest
 
 from posir_tasks.gate import decode
-from posir_tasks.sources.formats.texts import describe_bad_byte, is_binary, read_lines
+from posir_tasks.sources.formats.files import describe_bad_byte, is_binary, read_lines
 
 
 @pytest.mark.parametrize(("encoding", "mark"), [("utf-8", b""), ("utf-8", b"\xef\xbb\xbf"), ("utf-16", b"")])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from posir_tasks import digests
 from posir_tasks.digests import digest_file
 from posir_tasks.evidence import Evidence
-from posir_tasks.sources.digests import digest_data, digest_texts
+from posir_tasks.sources.data import digest_data, digest_texts
 
 
 @pytest.fixture(autouse=True)
@@ -98,7 +98,7 @@ def test_digests_of_texts_are_equal_for_the_same_rows_in_any_order_and_no_others
 def test_a_selection_and_other_columns_do_not_change_the_digest(monkeypatch):
     rows = {f"d{number}": "text" * number for number in range(30)}
     expected = digest_texts(dataset(rows))
-    monkeypatch.setattr("posir_tasks.sources.digests.BATCH_ROWS", 7)
+    monkeypatch.setattr("posir_tasks.sources.data.BATCH_ROWS", 7)
     selected = dataset({"x": "y", **rows}).select(range(1, 31))
     assert digest_texts(selected.add_column("title", [""] * 30)) == expected
 

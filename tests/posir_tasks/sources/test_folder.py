@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from posir_tasks.errors import PosirError
-from posir_tasks.sources.folder import resolve_folder
 from posir_tasks.sources.opening import open_data
+from posir_tasks.sources.posir import resolve_folder
 from tests.support.datasets import posir_tables, write_domain
 
 

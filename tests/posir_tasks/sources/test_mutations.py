@@ -19,8 +19,7 @@ from posir_data.validation import inspect_subsets
 from posir_tasks.errors import DataError
 from posir_tasks.profile import PositionProfile
 from posir_tasks.schemes import RelativePositions
-from posir_tasks.sources.folder import SubsetKey
-from posir_tasks.sources.posir import read_domain
+from posir_tasks.sources.posir import SubsetKey, read_domain
 from posir_tasks.sources.repository import LocalRepository
 from tests.support.datasets import FILES, posir_tables, write_domain
 from tests.support.mutations import MUTATIONS

@@ -8,12 +8,11 @@ import polars as pl
 import pytest
 
 from posir_tasks.errors import DataError
-from posir_tasks.sources.formats.passages import Passage, PassageQuestion
-from posir_tasks.sources.formats.question_files import read_squad_json
+from posir_tasks.sources.formats.files import read_squad_json
+from posir_tasks.sources.formats.passages import Passage, PassageQuestion, StatedAnswer
 from posir_tasks.sources.pairing import PairAgreement, correlate_lengths, match_texts
 from posir_tasks.sources.posir import inspect_domain, read_domain
 from posir_tasks.sources.repository import HubRepository, LocalRepository
-from posir_tasks.sources.spans import StatedAnswer
 from tests.support.datasets import POSIR_FOLDER, imported, posir_tables, write_domain
 
 GERMAN, ENGLISH = "deu-Latn", "eng-Latn"

@@ -6,8 +6,7 @@ import re
 import pytest
 
 from posir_tasks.errors import DataError, PosirError
-from posir_tasks.sources.folder import resolve_folder
-from posir_tasks.sources.posir import list_domains
+from posir_tasks.sources.posir import list_domains, resolve_folder
 from posir_tasks.sources.repository import (
     HubRepository,
     LocalRepository,

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from posir_tasks.sources.spans import REPAIR_DISTANCE, StatedAnswer, find_occurrences, repair_span, resolve_span
+from posir_tasks.sources.formats.passages import StatedAnswer
+from posir_tasks.sources.questions import REPAIR_DISTANCE, find_occurrences, repair_span, resolve_span
 from posir_tasks.text.spans import Span
 
 few_letters = st.text("ab ", max_size=40)

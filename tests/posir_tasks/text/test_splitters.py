@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posir_tasks.errors import PosirError
+from posir_tasks.text.chunks import TextSplitter, locate_chunks, name_splitters
 from posir_tasks.text.spans import Span
-from posir_tasks.text.splitters import TextSplitter, locate_chunks, name_splitters
 
 TEXT = "First part.  First part.\n\nSecond\tpart, and the rest of it."
 

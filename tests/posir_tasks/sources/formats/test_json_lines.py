@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from posir_tasks.errors import DataError
-from posir_tasks.sources.formats.question_files import read_json_lines
+from posir_tasks.sources.formats.files import read_json_lines
 from tests.support.datasets import imported, read_back
 
 TEXT = "Zoë 👩‍🚀 flew in 1999. She came back in 2001."

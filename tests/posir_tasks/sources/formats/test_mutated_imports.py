@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posir_tasks.errors import DataError
+from posir_tasks.sources.formats.files import read_json_lines, read_squad_json
 from posir_tasks.sources.formats.folders import read_beir
 from posir_tasks.sources.formats.passages import ReadOptions
-from posir_tasks.sources.formats.question_files import read_json_lines, read_squad_json
 from tests.support.datasets import imported, read_back
 
 DOCUMENTS = {

@@ -11,8 +11,8 @@ import pytest
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import DataError
 from posir_tasks.schemes import RelativePositions
+from posir_tasks.sources.formats.files import read_squad_json
 from posir_tasks.sources.formats.passages import UNANSWERABLE
-from posir_tasks.sources.formats.question_files import read_squad_json
 from posir_tasks.sources.posir import read_domain
 from posir_tasks.sources.repository import LocalRepository
 from posir_tasks.tokens import estimate_tokens
