@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -41,8 +41,8 @@ DEFAULT_METHODS = (
     "calibrated",
     "both_orders",
 )
-#: Scores, each with its change.
-SCORES = ("nDCG@10", "Start to end", "PSI")
+#: Scores by title, by which outcomes and changes name them.
+SCORES = {"nDCG@10": "ndcg_at_10", "Start to end": "start_to_end", "PSI": "psi"}
 BRIEF = (
     "nDCG@10 and start to end (first minus last third of the document) x 100, each with its 95 % interval for new documents. "
     "Change: from the plain model, on the same questions, at 98.33 %, so that the three of a method hold together. Vectors: "
@@ -139,17 +139,21 @@ def mitigate(
         from transformers.utils.logging import disable_progress_bar
 
         from posir_mitigate.references import parse_reference
-        from posir_mitigate.trials import TrialRequest, compare_trials, open_task, run_trials
+        from posir_mitigate.trials import compare_trials, open_task, run_trials
+        from posir_tasks.embeddings.cached_encoder import EMBEDDINGS_VARIABLE
         from posir_tasks.models.references import ModelReference
 
     disable_progress_bar()  # type: ignore[no-untyped-call]
     disable_progress_bars()
     methods = DEFAULT_METHODS if method is None else [method] if isinstance(method, str) else method
-    parsed = [parse_reference(text) for text in methods]
+    parsed = list(dict.fromkeys(map(parse_reference, methods)))
     task, folder = open_task(str(data)), Path(output)
-    request = TrialRequest(ModelReference(str(model), revision), list(dict.fromkeys(parsed)), task, batch_size)
-    with without_cache():
-        trials = run_trials(request, folder)
+    # A cached embedding would take no time.
+    cached = os.environ.pop(EMBEDDINGS_VARIABLE, None)
+    try:
+        trials = run_trials(ModelReference(str(model), revision), parsed, task, batch_size, folder)
+    finally:
+        os.environ |= {EMBEDDINGS_VARIABLE: cached} if cached is not None else {}
     if not trials.mitigated:
         raise PosirError("no method works for this model. " + " ".join(trials.refused))
     with track("Comparing"):
@@ -157,41 +161,28 @@ def mitigate(
     return Mitigations(str(trials.plain.name), tuple(outcomes), tuple(trials.refused))
 
 
-@contextmanager
-def without_cache() -> Iterator[None]:
-    """Switch the embedding cache off: a cached embedding takes no time."""
-    from posir_tasks.embeddings.cached_encoder import EMBEDDINGS_VARIABLE
-
-    folder = os.environ.pop(EMBEDDINGS_VARIABLE, None)
-    try:
-        yield
-    finally:
-        if folder is not None:
-            os.environ[EMBEDDINGS_VARIABLE] = folder
-
-
 def build_table(outcomes: Sequence[MitigationOutcome]) -> Table:
     """Return a table with a line for each method."""
-    forms = (format_percent, format_points, format_psi)
-    rows = []
-    for outcome in outcomes:
-        scores = map(format_estimate, (outcome.ndcg_at_10, outcome.start_to_end, outcome.psi), forms)
-        changes = (
-            format_change(metric, outcome.change) if metric and outcome.change else MISSING for metric in list_changes(outcome)
+    forms = dict(zip(SCORES.values(), (format_percent, format_points, format_psi), strict=True))
+    rows = [
+        (
+            outcome.method,
+            *chain.from_iterable(
+                (
+                    format_estimate(getattr(outcome, key), form),
+                    format_change(getattr(outcome.change, key), outcome.change) if outcome.change else MISSING,
+                )
+                for key, form in forms.items()
+            ),
+            format_number(outcome.vectors_per_document, ",.1f"),
+            format_ratio(outcome.time_ratio),
         )
-        cells = [cell for pair in zip(scores, changes, strict=True) for cell in pair]
-        cost = format_number(outcome.vectors_per_document, ",.1f"), format_ratio(outcome.time_ratio)
-        rows.append((outcome.method, *cells, *cost))
+        for outcome in outcomes
+    ]
     scored = (Column(heading, group=score) for score in SCORES for heading in (score, "Change"))
     return Table(
         (Column("Method"), *scored, *(Column(heading, "right", "Cost") for heading in ("Vectors", "Time"))), tuple(rows)
     )
-
-
-def list_changes(outcome: MitigationOutcome) -> tuple[MetricChange | None, ...]:
-    """Return the change of each of `SCORES`; None for the plain model."""
-    change = outcome.change
-    return (change.ndcg_at_10, change.start_to_end, change.psi) if change else (None,) * len(SCORES)
 
 
 def format_ratio(ratio: float | None) -> str:
@@ -203,24 +194,24 @@ def format_ratio(ratio: float | None) -> str:
 
 def describe_changes(outcomes: Sequence[MitigationOutcome]) -> Iterator[str]:
     """Yield a sentence for each score, with the methods by the state of their change."""
-    for place, score in enumerate(SCORES):
-        changes = [(outcome.method, list_changes(outcome)[place]) for outcome in outcomes[1:]]
-        parts = []
-        for state in ChangeState:
-            same = [(method, metric) for method, metric in changes if metric and metric.state is state]
-            if same:
-                parts.append(f"{label_change(same[0][1])} with {', '.join(method for method, _ in same)}")
+    for score, key in SCORES.items():
+        changes: list[tuple[str, MetricChange]] = [
+            (outcome.method, getattr(outcome.change, key)) for outcome in outcomes if outcome.change
+        ]
+        states = [[(method, metric) for method, metric in changes if metric.state is state] for state in ChangeState]
+        parts = [f"{label_change(same[0][1])} with {', '.join(method for method, _ in same)}" for same in states if same]
         yield f"{score}: {'; '.join(parts)}."
 
 
 def flatten(outcome: MitigationOutcome) -> dict[str, object]:
     """Return an outcome as a row: its fields, and of the change of each score its state, difference and interval."""
     row: dict[str, object] = {name: value for name, value in vars(outcome).items() if name != "change"}
-    for name, metric in zip(("ndcg_at_10", "start_to_end", "psi"), list_changes(outcome), strict=True):
+    for key in SCORES.values():
+        metric: MetricChange | None = getattr(outcome.change, key) if outcome.change else None
         interval = metric_interval(metric, outcome.change) if metric and outcome.change else None
         row |= {
-            f"{name}_change": metric.state if metric else None,
-            f"{name}_difference": Estimate(metric.difference.value, interval) if metric and metric.difference else None,
-            f"{name}_documents_needed": metric.documents_needed if metric else None,
+            f"{key}_change": metric and metric.state,
+            f"{key}_difference": Estimate(metric.difference.value, interval) if metric and metric.difference else None,
+            f"{key}_documents_needed": metric and metric.documents_needed,
         }
     return row

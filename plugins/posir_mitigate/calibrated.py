@@ -25,14 +25,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import wraps
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
 import torch
 from mteb.types import PromptType
 from pydantic import Field
 from torch import Tensor, nn
 
-from posir_mitigate.method import TransformerParts, find_parts, format_method, refuse
+from posir_mitigate.method import Mitigation, TransformerParts
 from posir_tasks.models.prompts import share_prompts
 
 if TYPE_CHECKING:
@@ -165,55 +165,38 @@ def attend(
 
 def split_rows(batch: Baskets, query: Tensor) -> Iterator[Tensor]:
     """Yield the rows to calibrate, shape (B, rows): the pooled tokens, or all rows in parts of limited size."""
-    texts, heads, tokens, _ = query.shape
     if batch.rows is not None:
         yield batch.rows[:, None]
         return
+    texts, heads, tokens, _ = query.shape
     step = max(1, MAX_WEIGHTS // (texts * heads * tokens))
-    for start in range(0, tokens, step):
-        yield torch.arange(start, min(start + step, tokens), device=query.device).expand(texts, -1)
+    every = torch.arange(tokens, device=query.device).expand(texts, -1)
+    yield from torch.tensor_split(every, list(range(step, tokens, step)), dim=1)
 
 
 def find_visible(batch: Baskets, rows: Tensor, attention_mask: Tensor | None, *, causal: bool) -> Tensor:
-    """Return which tokens each row attends to, shape (B, 1, rows, T).
+    """Return which tokens each row, shape (B, rows), attends to, shape (B, 1, rows, T).
 
-    Args:
-        batch: The tokens.
-        rows: Shape (B, rows).
-        attention_mask: The layer's mask, bool, or float with 0 where a token is attended to; shape (B or 1, 1, T, T). None if
-            only padding and, if `causal`, what comes later are not attended to.
-        causal: Whether a token attends to earlier ones only.
+    The layer's mask is bool, or float with 0 where a token is attended to, shape (B or 1, 1, T, T); None if only padding and,
+    if `causal`, what comes later are not attended to.
     """
     visible = batch.valid[:, None, None, :].expand(-1, -1, rows.shape[1], -1)
     if attention_mask is not None:
         allowed = attention_mask if attention_mask.dtype == torch.bool else attention_mask == 0
         allowed = allowed.expand(len(rows), 1, -1, -1)
         return visible & allowed.gather(2, rows[:, None, :, None].expand(-1, 1, -1, allowed.shape[-1]))
-    if causal:
-        visible = visible & (torch.arange(visible.shape[-1], device=rows.device) <= rows[:, None, :, None])
-    return visible
+    return visible & (torch.arange(visible.shape[-1], device=rows.device) <= rows[:, None, :, None]) if causal else visible
 
 
-def register_attention() -> None:
-    """Let transformers' models use the calibrated attention by its name, with the mask of `sdpa`."""
+@contextmanager
+def calibrated_attention(loaded: Any, model: Any, active: ActiveCalibration) -> Iterator[None]:
+    """Calibrate the attention of a model of transformers, in one of sentence-transformers, while that encodes."""
     from transformers import AttentionInterface
     from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
     AttentionInterface.register(ATTENTION, attend)
     AttentionMaskInterface.register(ATTENTION, sdpa_mask)
-
-
-@contextmanager
-def calibrated_attention(loaded: Any, model: Any, active: ActiveCalibration) -> Iterator[None]:
-    """Calibrate the attention of a model while it encodes; afterward it is as before.
-
-    Args:
-        loaded: The model of sentence-transformers, whose first module receives the tokens.
-        model: The model of transformers in it.
-        active: What to calibrate.
-    """
     before = model.config._attn_implementation
-    register_attention()
 
     def note_batch(_: Any, arguments: tuple[Any, ...]) -> None:
         active.batch = Baskets.of_batch(arguments[0]["attention_mask"], active.pooling, active.basket)
@@ -231,7 +214,7 @@ def calibrated_attention(loaded: Any, model: Any, active: ActiveCalibration) -> 
 
 
 @dataclass(frozen=True)
-class Calibrated:
+class Calibrated(Mitigation):
     """Calibrate the attention of the pooled token, as released for arXiv 2606.02737; of every token if the mean is pooled."""
 
     NAME: ClassVar[str] = "calibrated"
@@ -244,18 +227,10 @@ class Calibrated:
     layers: Annotated[float, Field(gt=0, le=1)] = 0.5
     """Share of the layers that are calibrated, the last ones: of N by default the last floor(N / 2); at least one layer."""
 
-    def __str__(self) -> str:
-        return format_method(self)
-
     @property
     def cost(self) -> str:
-        """The cost: vectors per document, and work against the plain model."""
+        """The cost."""
         return "one vector; computes one row of attention per head and calibrated layer twice; all rows if the mean is pooled"
-
-    @property
-    def changed_metadata(self) -> dict[str, Any]:
-        """Nothing: the window is the plain model's."""
-        return {}
 
     def apply(self, base: MTEBModels) -> MTEBModels:
         """Return the model that calibrates documents.
@@ -263,36 +238,25 @@ class Calibrated:
         Raises:
             PosirError: It pools in another way, or its attention cannot be calibrated.
         """
-        parts = find_parts(self, base)
+        parts = self.find_parts(base)
         if parts.pooling_mode not in self.POOLING:
-            raise refuse(self, base, f"no rule for {parts.pooling_mode} pooling; it knows {', '.join(self.POOLING)}.")
+            raise self.refuse(base, f"no rule for {parts.pooling_mode} pooling; it knows {', '.join(self.POOLING)}.")
         model = parts.transformer.auto_model
-        layers = find_layers(model)
+        # The layers are the longest list of modules.
+        lists = [list(module) for module in model.modules() if isinstance(module, nn.ModuleList)]
+        layers: list[nn.Module] = max(lists, key=len, default=[])
         last = layers[len(layers) - max(1, int(len(layers) * self.layers)) :]
         modules = frozenset(id(module) for layer in last for module in layer.modules())
         active = ActiveCalibration(self.strength, self.basket, parts.pooling_mode, modules)
-        if not layers or not can_calibrate(parts, active, len(last)):
-            raise refuse(
-                self,
+        with calibrated_attention(parts.loaded, model, active):
+            parts.loaded.encode(["A text."], show_progress_bar=False)
+        if not layers or active.calibrated != len(last):
+            raise self.refuse(
                 base,
                 "its code does not compute attention through transformers' AttentionInterface (remote code, or an older "
                 "architecture), so its attention weights cannot be changed.",
             )
         return calibrate_documents(parts, active, str(self))
-
-
-def find_layers(model: nn.Module) -> list[nn.Module]:
-    """Return the layers of a transformer: the longest list of modules in it; empty if there is none."""
-    lists = [list(module) for module in model.modules() if isinstance(module, nn.ModuleList)]
-    return max(lists, key=len, default=[])
-
-
-def can_calibrate(parts: TransformerParts, active: ActiveCalibration, layers: int) -> bool:
-    """Return whether encoding a text calibrates every layer once."""
-    active.calibrated = 0
-    with calibrated_attention(parts.loaded, parts.transformer.auto_model, active):
-        parts.loaded.encode(["A text."], show_progress_bar=False)
-    return active.calibrated == layers
 
 
 def calibrate_documents(parts: TransformerParts, active: ActiveCalibration, name: str) -> MTEBModels:
@@ -314,5 +278,4 @@ def calibrate_documents(parts: TransformerParts, active: ActiveCalibration, name
     # Part of the key of cached embeddings.
     model.calibration = name
     model.changes_model = True
-    calibrated: MTEBModels = model
-    return calibrated
+    return cast("MTEBModels", model)

@@ -1,9 +1,13 @@
-"""Methods on the text: a document is divided before it is encoded, or encoded in both orders of its sentences.
+"""Methods on the text: a document is divided before it is encoded or pooled, or encoded in both orders of its sentences.
 
 Maximum of chunks: each is a vector in the index, as in passage retrieval. Mean of chunks: one vector per document (the mean
 of DICE, arXiv 2606.18781, whose presets of size and overlap are 128 and 32, 256 and 64, 512 and 128, or 1,024 and 0: strides of
 96, 192, 384 and 1,024). Tokens of a model whose tokenizer is not here, such as one behind an endpoint, are estimated: one for
 every four bytes.
+
+Late chunks (Guenther et al. 2024, arXiv 2409.04701): the document is encoded as one text, and its token states are pooled chunk
+by chunk. The first special token and a prompt join the first chunk, the last special token the last one. The document scores
+what its best chunk scores. Long late chunking encodes windows: of each later one, the first `overlap` states are dropped.
 
 Both orders: the mean of a document's embedding and that of the document with its sentences in reverse order, so that what is at
 the start of one text is at the end of the other. Ours: no paper on embeddings with this method is known.
@@ -11,23 +15,27 @@ the start of one text is at the end of the other. Ours: no paper on embeddings w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
 
 import numpy as np
+import torch
 from mteb.models import EncoderProtocol
 from mteb.types import PromptType
 from pydantic import Field
 
-from posir_mitigate.method import DividingMethod, format_method, refuse, require_encoder
+from posir_mitigate.method import Mitigation, TransformerParts
+from posir_tasks.display.progress import progress
 from posir_tasks.embeddings.cached_encoder import WrappedEncoder, with_cache
 from posir_tasks.embeddings.context import EncodingContext
 from posir_tasks.embeddings.encoding import ModelEncoder, Vectors, encode_distinct
+from posir_tasks.models.prompts import find_document_prompt
 from posir_tasks.search.chunked import Chunker
-from posir_tasks.search.maximum_search import MaximumSearch
+from posir_tasks.search.maximum_search import DocumentVectors, MaximumSearch
 from posir_tasks.text.chunks import Chunking, ChunkUnit
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.tokenizer import find_tokenizer
@@ -71,6 +79,27 @@ class DocumentEncoder(WrappedEncoder):
         return self._embed_documents(ModelEncoder(self.base, context), [text for batch in inputs for text in batch["text"]])
 
 
+class DividingMethod(Mitigation):
+    """Base of methods that divide documents into overlapping chunks."""
+
+    DEFAULT_SIZES: ClassVar[Mapping[ChunkUnit, int]]
+    """Units of a chunk unless its size is given."""
+    size: Annotated[int, Field(ge=0)]
+    """Units of a chunk; 0 for the default."""
+    stride: Annotated[int, Field(ge=0)]
+    """Units from the start of a chunk to that of the next; 0 for half the size."""
+    unit: ChunkUnit
+
+    def resolve_defaults(self) -> Mapping[str, int]:
+        """Return size and stride."""
+        return {"size": self.chunking.size, "stride": self.chunking.step}
+
+    @property
+    def chunking(self) -> Chunking:
+        """Size and overlap of the chunks."""
+        return Chunking(self.size or self.DEFAULT_SIZES[self.unit], self.stride, self.unit)
+
+
 class Combination(StrEnum):
     """The rule by which the chunks of a document make its score."""
 
@@ -85,26 +114,20 @@ class Chunks(DividingMethod):
     """Encode chunks of each document in place of the document."""
 
     NAME: ClassVar[str] = "chunks"
+    UNLIMITED: ClassVar[bool] = True
     DEFAULT_SIZES: ClassVar[Mapping[ChunkUnit, int]] = {ChunkUnit.TOKENS: 128, ChunkUnit.SENTENCES: 4}
 
     size: Annotated[int, Field(ge=0)] = 0
-    """Units of a chunk; 0 for 128 tokens or 4 sentences."""
     stride: Annotated[int, Field(ge=0)] = 0
-    """Units from the start of a chunk to that of the next; 0 for half the size."""
     combination: Combination = Combination.MAX
     unit: ChunkUnit = ChunkUnit.TOKENS
 
     @property
     def cost(self) -> str:
-        """The cost: vectors per document, and work against the plain model."""
+        """The cost."""
         size, step = self.chunking.size, self.chunking.step
         vectors = f"a vector for every {step} {self.unit}" if self.combination is Combination.MAX else "one vector"
         return f"{vectors}; encodes every token {size / step:.3g} times, also those beyond the model's window"
-
-    @property
-    def changed_metadata(self) -> dict[str, Any]:
-        """The model reads texts of any length."""
-        return {"max_tokens": None}
 
     def apply(self, base: MTEBModels) -> MTEBModels:
         """Return the model that encodes chunks.
@@ -113,48 +136,36 @@ class Chunks(DividingMethod):
             PosirError: The model is no encoder; or chunks are counted in tokens and exceed its window, or its tokenizer does
                 not say where tokens are.
         """
-        encoder = require_encoder(self, base)
+        encoder = self.require_encoder(base)
         tokenizer = find_tokenizer(encoder)
         if self.unit is ChunkUnit.TOKENS and tokenizer and not tokenizer.locates_tokens:
-            raise refuse(self, encoder, f"no fast tokenizer to count tokens with. Divide by sentences: {self.NAME}(sentences).")
+            raise self.refuse(encoder, f"no fast tokenizer to count tokens with. Divide by sentences: {self.NAME}(sentences).")
         chunker = Chunker.of_model(encoder, self.chunking)
         chunker.check_room(encoder)
         if self.combination is Combination.MAX:
             return MaximumSearch(encoder, chunker.vectorize)
-        return DocumentEncoder(encoder, partial(chunker.pool, combine=average))
-
-
-def average(vectors: Vectors) -> Vectors:
-    """Return the mean of vectors, shape (dimensions,)."""
-    mean: Vectors = vectors.mean(axis=0, dtype=np.float32)
-    return mean
+        return DocumentEncoder(encoder, partial(chunker.pool, combine=lambda vectors: vectors.mean(axis=0, dtype=np.float32)))
 
 
 @dataclass(frozen=True)
-class BothOrders:
+class BothOrders(Mitigation):
     """Average the embeddings of each document in forward and in reverse order."""
 
     NAME: ClassVar[str] = "both_orders"
+    #: Of a document beyond the window, the model reads both ends.
+    UNLIMITED: ClassVar[bool] = True
 
     sentences: Annotated[int, Field(gt=0)] = 1
     """Sentences that stay together in their order."""
 
-    def __str__(self) -> str:
-        return format_method(self)
-
     @property
     def cost(self) -> str:
-        """The cost: vectors per document, and work against the plain model."""
+        """The cost."""
         return "one vector; encodes every document twice"
-
-    @property
-    def changed_metadata(self) -> dict[str, Any]:
-        """The metadata without the window: of a document beyond it, the model reads both ends."""
-        return {"max_tokens": None}
 
     def apply(self, base: MTEBModels) -> MTEBModels:
         """Return the model that averages both orders; raise PosirError if the model is no encoder."""
-        return DocumentEncoder(require_encoder(self, base), self.average)
+        return DocumentEncoder(self.require_encoder(base), self.average)
 
     def reverse(self, text: str, language: str) -> str:
         """Return a text with its sentences, or groups of them, in reverse order; a text of one as it is."""
@@ -167,3 +178,141 @@ class BothOrders:
         vectors = encode_distinct(encoder, both).select(both)
         average: Vectors = vectors.reshape(2, len(texts), -1).mean(axis=0, dtype=np.float32)
         return average
+
+
+@dataclass(frozen=True)
+class LateChunks(DividingMethod):
+    """Pool the token states of each document chunk by chunk."""
+
+    NAME: ClassVar[str] = "late_chunks"
+    DEFAULT_SIZES: ClassVar[Mapping[ChunkUnit, int]] = {ChunkUnit.TOKENS: 64, ChunkUnit.SENTENCES: 4}
+
+    size: Annotated[int, Field(ge=0)] = 0
+    stride: Annotated[int, Field(ge=0)] = 0
+    unit: ChunkUnit = ChunkUnit.TOKENS
+
+    @property
+    def cost(self) -> str:
+        """The cost."""
+        return f"a vector for every {self.chunking.step} {self.unit} within the window; encodes every document once"
+
+    def apply(self, base: MTEBModels) -> MTEBModels:
+        """Return the model that pools chunks.
+
+        Raises:
+            PosirError: The model is not mean-pooled, has no fast tokenizer or no window, or an overlap does not fit that.
+        """
+        parts, overlap = self.find_parts(base), getattr(self, "overlap", None)
+        if parts.pooling_mode != "mean":
+            raise self.refuse(base, f"needs mean pooling, but this model pools by {parts.pooling_mode}; use chunks.")
+        if not parts.pooling.include_prompt:
+            raise self.refuse(base, "this model leaves its prompt out of pooling, which chunks cannot.")
+        if not getattr(parts.loaded.tokenizer, "is_fast", False):
+            raise self.refuse(base, "needs a fast tokenizer, which says where in the text a token is.")
+        if not parts.loaded.max_seq_length:
+            raise self.refuse(base, "needs a model with a known window; set its max_seq_length.")
+        vectorizer = LateVectorizer(parts, self.chunking, overlap)
+        if overlap is not None and overlap >= vectorizer.window:
+            raise self.refuse(base, f"the overlap is at most {vectorizer.window - 1}, less than the model's window.")
+        return MaximumSearch(parts.encoder, vectorizer)
+
+
+@dataclass(frozen=True)
+class LongLateChunks(LateChunks):
+    """Pool the token states of documents that are encoded window by window."""
+
+    NAME: ClassVar[str] = "long_late_chunks"
+    UNLIMITED: ClassVar[bool] = True
+
+    overlap: Annotated[int, Field(ge=0)] = 64
+    """Tokens at the start of each later window that only serve as context."""
+
+    @property
+    def cost(self) -> str:
+        """The cost."""
+        vectors = f"a vector for every {self.chunking.step} {self.unit}"
+        return f"{vectors}; encodes all of the document, and the overlaps of its windows again"
+
+
+@dataclass(frozen=True)
+class LateVectorizer:
+    """Encodes documents and pools their chunks."""
+
+    parts: TransformerParts
+    chunking: Chunking
+    overlap: int | None = None
+    """Tokens that windows have in common; None for one window, at which texts are truncated."""
+
+    @property
+    def window(self) -> int:
+        """Tokens of a window."""
+        return int(self.parts.loaded.max_seq_length)
+
+    def __call__(self, encoder: ModelEncoder, texts: Sequence[str]) -> DocumentVectors:
+        """Return the vectors of the documents' chunks."""
+        context = encoder.context
+        prompt = find_document_prompt(encoder.model, context.task_metadata) or ""
+        tokenized = [self.tokenize(text, prompt, context.corpus_language) for text in texts]
+        order = sorted(range(len(texts)), key=lambda number: -len(tokenized[number][0]))
+        size = int(context.encode_kwargs.get("batch_size", 32))
+        vectors: dict[int, Vectors] = {}
+        for batch in progress(range(0, len(order), size), "Encoding documents"):
+            numbers = order[batch : batch + size]
+            vectors |= dict(zip(numbers, self._pool([tokenized[number] for number in numbers], size), strict=True))
+        ordered = [vectors[number] for number in range(len(texts))]
+        return DocumentVectors(np.concatenate(ordered), list(map(len, ordered)))
+
+    def tokenize(self, text: str, prompt: str, language: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """Return a text's tokens, prompt and special ones included, and of each chunk the first and the one after its last.
+
+        Text beyond the window is cut off if there is only one.
+        """
+        limit = {"truncation": True, "max_length": self.window} if self.overlap is None else {"truncation": False}
+        encoding = self.parts.loaded.tokenizer(prompt + text, return_offsets_mapping=True, verbose=False, **limit)
+        ids, offsets = encoding["input_ids"], enumerate(encoding["offset_mapping"])
+        # Special tokens have no characters; the prompt joins the first chunk.
+        tokens = [(number, start) for number, (start, end) in offsets if end > max(start, len(prompt))]
+        firsts = list(range(len(tokens)))
+        if self.chunking.unit is ChunkUnit.SENTENCES:
+            starts = [span.start + len(prompt) for span in find_sentences(text, language)]
+            places = np.searchsorted([start for _, start in tokens], starts).tolist()
+            firsts = [place for place in dict.fromkeys([0, *places]) if place < len(tokens)]
+        if not firsts:
+            return ids, [(0, len(ids))]
+        edges = [0, *(tokens[first][0] for first in firsts[1:]), len(ids)]
+        return ids, [(edges[first], edges[end]) for first, end in self.chunking.group(len(edges) - 1)]
+
+    def divide(self, tokens: int) -> list[tuple[int, int, int]]:
+        """Return the first token of each window, the first whose state is used, and the one after its last."""
+        windows = [(0, 0, min(self.window, tokens))]
+        while (used := windows[-1][2]) < tokens:
+            first = used - (self.overlap or 0)
+            windows.append((first, used, min(first + self.window, tokens)))
+        return windows
+
+    @torch.inference_mode()
+    def _pool(self, texts: Sequence[tuple[list[int], list[tuple[int, int]]]], batch_size: int) -> Iterator[Vectors]:
+        """Yield the vectors of each text's chunks after the modules that follow pooling, shape (chunks, dimensions)."""
+        windows = [(ids, *window) for ids, _ in texts for window in self.divide(len(ids))]
+        states: list[torch.Tensor] = []
+        for start in range(0, len(windows), batch_size):
+            batch = windows[start : start + batch_size]
+            encoded = self._encode([ids[first:end] for ids, first, _, end in batch])
+            states += [window_states[used - first :] for window_states, (_, first, used, _) in zip(encoded, batch, strict=True)]
+        remaining = iter(states)
+        for ids, chunks in texts:
+            joined = torch.cat(list(islice(remaining, len(self.divide(len(ids))))))
+            means = torch.stack([joined[start:end].float().mean(dim=0) for start, end in chunks])
+            features = {"sentence_embedding": means.to(joined.dtype)}
+            for module in self.parts.after_pooling:
+                features = module(features)
+            yield features["sentence_embedding"].float().cpu().numpy()
+
+    def _encode(self, inputs: Sequence[list[int]]) -> list[torch.Tensor]:
+        """Return the token states of each input, shape (its tokens, dimensions)."""
+        loaded = self.parts.loaded
+        loaded.eval()
+        features = loaded.tokenizer.pad({"input_ids": list(inputs)}, return_tensors="pt")
+        features = {name: tensor.to(loaded.device) for name, tensor in features.items()}
+        states = self.parts.transformer(features)["token_embeddings"]
+        return [rows[mask.bool()] for rows, mask in zip(states, features["attention_mask"], strict=True)]

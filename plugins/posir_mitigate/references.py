@@ -33,8 +33,7 @@ REFERENCE = re.compile(r"(?P<base>.+)\+(?P<method>[a-z_]+)(?:\((?P<arguments>[^(
 def list_methods() -> dict[str, type[Mitigation]]:
     """Return all methods by name; PyTorch, which they import, takes seconds."""
     from posir_mitigate.calibrated import Calibrated
-    from posir_mitigate.chunks import BothOrders, Chunks
-    from posir_mitigate.late_chunks import LateChunks, LongLateChunks
+    from posir_mitigate.chunks import BothOrders, Chunks, LateChunks, LongLateChunks
 
     return {method.NAME: method for method in (Chunks, LateChunks, LongLateChunks, Calibrated, BothOrders)}
 
@@ -53,26 +52,22 @@ def resolve_mitigated(name: str, registered: Mapping[str, ModelMeta]) -> ModelMe
     # `C+` and the like may end the name of a model; with arguments it is meant as a method.
     if is_model_folder(Path(name).expanduser()) or (match["method"] not in list_methods() and match["arguments"] is None):
         return None
-    return describe_mitigated(_find_base(match["base"], registered), parse_method(match["method"], match["arguments"] or ""))
-
-
-def _find_base(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta:
-    if name in registered:
-        return registered[name]
     from posir_tasks.models.references import ModelReference
     from posir_tasks.models.registry import find_model
 
-    return find_model(ModelReference(name))
+    base = match["base"]
+    plain = registered[base] if base in registered else find_model(ModelReference(base))
+    return describe_mitigated(plain, parse_method(match["method"], match["arguments"] or ""))
 
 
 def describe_mitigated(base: ModelMeta, method: Mitigation) -> ModelMeta:
     """Return mteb's metadata of a model with a method."""
-    update = {
+    update: dict[str, Any] = {
         "name": f"{base.name}+{method}",
         "loader": MitigatedLoader(base, method),
         "loader_kwargs": {},
         "adapted_from": base.name,
-        **method.changed_metadata,
+        **({"max_tokens": None} if method.UNLIMITED else {}),
     }
     return base.model_copy(update=update)
 
@@ -108,7 +103,6 @@ def parse_method(name: str, arguments: str) -> Mitigation:
     Raises:
         PosirError: There is no such method, or an argument is not allowed.
     """
-
     methods = list_methods()
     if name not in methods:
         similar = get_close_matches(name, methods)
@@ -127,12 +121,14 @@ def _assign_arguments(method: type[Mitigation], arguments: list[str]) -> dict[st
     """Return the arguments by the names of the method's fields; raise PosirError for one too many."""
     words = {word.value: field for field, kind in _word_fields(method).items() for word in kind}
     names = [field.name for field in fields(method)]
-    numbers = [name for name in names if name not in words.values()]
     values: dict[str, str] = {}
     for argument in arguments:
         key, equals, value = (part.strip() for part in argument.partition("="))
         if not equals:
-            key, value = words.get(argument, next((name for name in numbers if name not in values), "")), argument
+            key, value = (
+                words.get(argument, next((name for name in names if name not in {*words.values(), *values}), "")),
+                argument,
+            )
         if key not in names or key in values:
             given = f"+{method.NAME}({','.join(arguments)})"
             raise PosirError(f"'{given}': '{argument}' is not expected. {_describe_arguments(method)}")

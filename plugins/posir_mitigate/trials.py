@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from posir_compare.comparison import ModelRun, Pair, find_common_results, read_model_runs
 from posir_mitigate.method import Mitigation
@@ -31,7 +31,6 @@ from posir_tasks.tasks.base import PositionTask
 from posir_tasks.tasks.opened import open_data_task
 
 if TYPE_CHECKING:
-    from mteb.cache import ResultCache
     from mteb.models import ModelMeta
     from mteb.models.models_protocols import MTEBModels
     from mteb.types import EncodeKwargs
@@ -40,26 +39,6 @@ if TYPE_CHECKING:
 #: How the names of phases in mteb's result files begin in which queries and documents are encoded and searched. Which phases
 #: there are depends on the kind of model: a search of chunks is one, "Encoding queries and documents".
 SEARCH_PHASES = ("Encoding ", "Searching ")
-
-
-@dataclass(frozen=True)
-class TrialRequest:
-    """The methods that are tried, and the data that they are tried on."""
-
-    model: ModelReference
-    methods: Sequence[Mitigation]
-    task: PositionTask
-    batch_size: int = 32
-
-
-@dataclass(frozen=True)
-class Trials:
-    """The models that have results."""
-
-    plain: ModelMeta
-    mitigated: Mapping[Mitigation, ModelMeta]
-    refused: tuple[str, ...]
-    """The reasons why the other methods do not work for the model."""
 
 
 def open_task(data: str) -> PositionTask:
@@ -74,7 +53,19 @@ def open_task(data: str) -> PositionTask:
     return task
 
 
-def run_trials(request: TrialRequest, output_folder: Path) -> Trials:
+@dataclass(frozen=True)
+class Trials:
+    """The models that have results."""
+
+    plain: ModelMeta
+    mitigated: Mapping[Mitigation, ModelMeta]
+    refused: tuple[str, ...]
+    """The reasons why the other methods do not work for the model."""
+
+
+def run_trials(
+    reference: ModelReference, methods: Sequence[Mitigation], task: PositionTask, batch_size: int, output_folder: Path
+) -> Trials:
     """Evaluate the plain model and every mitigation; what has a result in the folder already is not evaluated again.
 
     The model is loaded once, and only if a result is missing. With the embedding cache on, times would be those of the cache.
@@ -85,60 +76,39 @@ def run_trials(request: TrialRequest, output_folder: Path) -> Trials:
     from mteb.cache import ResultCache
 
     check_writable(output_folder)
-    cache, task = ResultCache(output_folder), request.task
+    results, plain = ResultCache(output_folder), find_model(reference)
     task.load_data()
-    plain = find_model(request.model)
-    loaded = LazyModel(ModelReference(portable_name(plain), request.model.revision))
+    encode_kwargs: EncodeKwargs = {"batch_size": batch_size, "show_progress_bar": False}
+
+    @cache
+    def load_plain() -> MTEBModels:
+        return load_model(ModelReference(portable_name(plain), reference.revision))
+
+    def evaluate(meta: ModelMeta, method: Mitigation | None) -> None:
+        """Evaluate a model on the subsets of the task that have no result, and save each result as it comes."""
+        missing = [subset for subset in task.hf_subsets if subset in find_missing_subsets(task, meta, results)]
+        if not missing:
+            return
+        with track(f"Evaluating {method or 'the plain model'}", len(missing)) as advance:
+            model = method.apply(load_plain()) if method else load_plain()
+            for subset in missing:
+                name, corpus = ModelReference(portable_name(meta)), corpus_name(task, subset)
+                result = evaluate_subset(model, EvaluationJob(name, task.metadata.name, subset, corpus), encode_kwargs)
+                process_saver().add(results, result, meta, order=task.hf_subsets, encode_kwargs=encode_kwargs)
+                advance()
+
     mitigated, refused = {}, []
-    with track("Evaluating the plain model and each method", 1 + len(request.methods)) as advance:
-        save_results(request, cache, plain, "the plain model", loaded.load)
-        for method in request.methods:
+    with track("Evaluating the plain model and each method", 1 + len(methods)) as advance:
+        evaluate(plain, None)
+        for method in methods:
             advance()
             meta = describe_mitigated(plain, method)
             try:
-                save_results(request, cache, meta, str(method), partial(apply_method, method, loaded))
+                evaluate(meta, method)
                 mitigated[method] = meta
             except PosirError as error:
                 refused.append(str(error))
     return Trials(plain, mitigated, tuple(refused))
-
-
-def apply_method(method: Mitigation, loaded: LazyModel) -> MTEBModels:
-    """Return the mitigated model; raise PosirError if the method does not work for the model."""
-    return method.apply(loaded.load())
-
-
-class LazyModel:
-    """A model that is loaded when it is first needed."""
-
-    def __init__(self, reference: ModelReference) -> None:
-        self._reference = reference
-        self._model: MTEBModels | None = None
-
-    def load(self) -> MTEBModels:
-        """Return the model."""
-        if self._model is None:
-            self._model = load_model(self._reference)
-        return self._model
-
-
-def save_results(
-    request: TrialRequest, cache: ResultCache, meta: ModelMeta, title: str, load: Callable[[], MTEBModels]
-) -> None:
-    """Evaluate a model on the subsets of a task that have no result, and save each result as it comes."""
-    task = request.task
-    missing = find_missing_subsets(task, meta, cache)
-    if not missing:
-        return
-    reference = ModelReference(portable_name(meta))
-    encode_kwargs: EncodeKwargs = {"batch_size": request.batch_size, "show_progress_bar": False}
-    with track(f"Evaluating {title}", len(missing)) as advance:
-        model = load()
-        for subset in [subset for subset in task.hf_subsets if subset in missing]:
-            job = EvaluationJob(reference, task.metadata.name, subset, corpus_name(task, subset))
-            result = evaluate_subset(model, job, encode_kwargs)
-            process_saver().add(cache, result, meta, order=task.hf_subsets, encode_kwargs=encode_kwargs)
-            advance()
 
 
 @dataclass(frozen=True)
@@ -166,29 +136,25 @@ def compare_trials(trials: Trials, task: str, folder: Path) -> list[MitigationOu
     runs = {run.results[0].model: run for run in read_model_runs([folder]) if task in {result.task for result in run.results}}
     plain = runs[str(trials.plain.name)]
     seconds, outcomes = measure_seconds(plain, task), list[MitigationOutcome]()
+
+    def add(method: str, group: GroupAnalysis, change: Change | None, *cost: Any) -> None:
+        scores = group.ndcg, group.position.start_to_end, group.psi
+        outcomes.append(MitigationOutcome(method, group.queries, *scores, change, *cost))
+
     for method, meta in progress(list(trials.mitigated.items()), "Comparing"):
         run = runs[str(meta.name)]
         common = find_common_results(Pair(plain, run, task))
         a, b = analyze(common.a).overall, analyze(common.b).overall
         if not outcomes:
-            outcomes.append(_describe("plain", a, None, (1.0, seconds, 1.0, "one vector")))
+            add("plain", a, None, 1.0, seconds, 1.0, "one vector")
         taken = measure_seconds(run, task)
-        cost = count_vectors(run, task), taken, taken / seconds if seconds else None, method.cost
-        outcomes.append(_describe(str(method), b, compare_groups(a, b, paired=common.paired is not None), cost))
+        # One vector per document, unless the results say otherwise.
+        sizes = [size for result in run.by_subset(task).values() if (size := result.run.get(INDEX_KEY))]
+        documents = sum(size["documents"] for size in sizes)
+        vectors = sum(size["vectors"] for size in sizes) / documents if documents else 1.0
+        change = compare_groups(a, b, paired=common.paired is not None)
+        add(str(method), b, change, vectors, taken, taken / seconds if seconds else None, method.cost)
     return outcomes
-
-
-def _describe(
-    method: str, group: GroupAnalysis, change: Change | None, cost: tuple[float, float, float | None, str]
-) -> MitigationOutcome:
-    return MitigationOutcome(method, group.queries, group.ndcg, group.position.start_to_end, group.psi, change, *cost)
-
-
-def count_vectors(run: ModelRun, task: str) -> float:
-    """Return the vectors per document in the index: 1 unless the results say otherwise."""
-    sizes = [size for result in run.by_subset(task).values() if (size := result.run.get(INDEX_KEY))]
-    documents = sum(size["documents"] for size in sizes)
-    return sum(size["vectors"] for size in sizes) / documents if documents else 1.0
 
 
 def measure_seconds(run: ModelRun, task: str) -> float:
