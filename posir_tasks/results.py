@@ -312,7 +312,7 @@ def read_model(file: Path) -> tuple[str, str]:
     return model, revision
 
 
-def rescore(file: Path) -> int:
+def rescore_file(file: Path) -> int:
     """Run the plugins over the stored profiles of a result file, and write it in the present form.
 
     Scores of plugins that are not installed now are left unchanged.

@@ -240,9 +240,10 @@ class ResultScores:
             for key in (score.key for score in self.declared if score.column and score.unit is not Unit.TEXT)
         }
         return {
-            GROUPS_KEY: {group: to_json(scores, self.declared) for group, scores in self.groups.items()},
+            GROUPS_KEY: {group: scores_to_json(scores, self.declared) for group, scores in self.groups.items()},
             BINS_KEY: [
-                {"position": name, **to_json(scores, self.declared)} for name, scores in zip(positions, self.bins, strict=True)
+                {"position": name, **scores_to_json(scores, self.declared)}
+                for name, scores in zip(positions, self.bins, strict=True)
             ],
             **{key: value for key, value in beside.items() if key not in taken},
         }
@@ -268,7 +269,7 @@ def flatten(key: str, value: ScoreValue) -> dict[str, float | int | str | None]:
     return {key: value}
 
 
-def to_json(scores: GroupScores, declared: Iterable[ScoreInfo]) -> dict[str, Any]:
+def scores_to_json(scores: GroupScores, declared: Iterable[ScoreInfo]) -> dict[str, Any]:
     """Return the scores of a group as they stand in the result file: one with an interval as `key` and `key_interval`."""
     values: dict[str, Any] = {}
     for score in declared:

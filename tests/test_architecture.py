@@ -175,3 +175,35 @@ def test_outside_data_is_parsed_by_the_gate_alone():
     }
     assert parsing >= GATES
     assert parsing - GATES - OWN_DATA - NOT_YET == set()
+
+
+#: Public functions that share a name on purpose, and why.
+TWINS = {
+    "read_results": "`posir.read_results` shows what the one of posir_tasks reads",
+    "psi": "`posir.psi` checks what it is given and shows what the formula says",
+    "compare": "the command and `posir.compare`, until they are one function",
+    "train": "`posir.train` checks its settings before it starts the run",
+}
+
+
+def test_a_public_function_has_a_name_of_its_own():
+    """A name is defined once in a package, and a function that other packages use shares its name with none."""
+    users: dict[str, set[str]] = {}
+    for module, file in modules().items():
+        for name in imported_names(parse(file)):
+            users.setdefault(name, set()).add(module.partition(".")[0])
+    homes: dict[str, list[str]] = {}
+    for module, file in modules().items():
+        for node in parse(file).body:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith(("_", "posir_")):
+                homes.setdefault(node.name, []).append(module)
+    twins = {
+        name: places
+        for name, places in homes.items()
+        for module in places
+        for package in [module.partition(".")[0]]
+        if len(places) > 1
+        if [other.partition(".")[0] for other in places].count(package) > 1
+        or users.get(f"{module}.{name}", set()) - {package, "posir"}
+    }
+    assert {name: places for name, places in twins.items() if name not in TWINS} == {}

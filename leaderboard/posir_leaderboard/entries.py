@@ -226,7 +226,7 @@ def read_entry(file: Path) -> Entry | None:
     Raises:
         EntryError: The file or the `model_meta.json` beside it is not valid; names the first problem.
     """
-    data = read_json(file)
+    data = read_entry_json(file)
     _check_shape(TaskResult, data, file)
     scores = tuple(score for split in data["scores"].values() for score in split)
     if not any(PROFILE_KEY in score for score in scores):
@@ -238,7 +238,7 @@ def read_entry(file: Path) -> Entry | None:
     task, meta_file = data["task_name"], file.with_name(META_FILE)
     if task != file.stem:
         raise EntryError(file, f"is {task}; must be the file's name, {sanitized(file.stem)}", field="task_name")
-    meta = read_json(meta_file)
+    meta = read_entry_json(meta_file)
     _check_shape(ModelMeta, meta, meta_file)
     model, revision = meta["name"], meta["revision"]
     expected, actual = f"{model.replace('/', '__').replace(' ', '_')}/{revision}", "/".join(file.resolve().parts[-3:-1])
@@ -327,7 +327,7 @@ def _subset_result(file: Path, model: str, revision: str, task: str, scores: Map
     return SubsetResult(model, revision, task, subset, values, scores["position_run"], file)
 
 
-def read_json(file: Path) -> Any:
+def read_entry_json(file: Path) -> Any:
     """Read JSON of a third party.
 
     Raises:

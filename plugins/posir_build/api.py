@@ -17,7 +17,7 @@ from posir_build.settings import BuildSettings
 from posir_build.stage_report import (
     StageRow,
     build_margin_tables,
-    build_rows,
+    build_stage_rows,
     build_tables,
     describe_audit,
     describe_kept,
@@ -204,7 +204,7 @@ def run_build(settings: BuildSettings, *, stage: str | None = None, start_engine
             notes += [*describe_lost_documents(verified), *describe_audit(summarize_audit(verified.questions))]
         report = BuildReport(
             title=f"Build of {settings.domain}",
-            rows=(*build_rows(results, settings), *translated),
+            rows=(*build_stage_rows(results, settings), *translated),
             pools=tuple(count_pools(checked, results["sample"].documents, settings.verify.margins)),
             ranges=tuple(audit_ranges(checked, settings.verify.margins)),
             notes=(*notes, *describe_usage(tools)),

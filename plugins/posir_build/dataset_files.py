@@ -40,7 +40,7 @@ QUESTIONS = TypeAdapter(tuple[Question, ...])
 NO_CHECKS: Mapping[str, Any] = {}
 
 
-def build_tables(documents: Sequence[Document], questions: Sequence[Question], folder: Path) -> PosirTables:
+def _build_tables(documents: Sequence[Document], questions: Sequence[Question], folder: Path) -> PosirTables:
     """Return the tables of the PosIR layout."""
     known = by_id(documents)
     queries = [
@@ -78,7 +78,7 @@ def write_dataset(
         for record in QUESTIONS.dump_python(tuple(questions))
     )
     others = {PROVENANCE_FILE: provenance, CONSTRUCTION_FILE: json.dumps(construction, indent=2, ensure_ascii=False) + "\n"}
-    write_domain(build_tables(documents, questions, target.folder), target.folder, others)
+    write_domain(_build_tables(documents, questions, target.folder), target.folder, others)
 
 
 def read_constructions(output: Path) -> dict[str, dict[str, Any]]:

@@ -72,7 +72,7 @@ def locate_evidence(asked: StageResult, settings: LocateSettings, model: Languag
 
     def check_quote(number: int, answer: Citations) -> None:
         try:
-            find_span(answer, pairs[number][0], settings)
+            find_cited_span(answer, pairs[number][0], settings)
         except QuoteError as error:
             raise UnusableAnswerError(str(error)) from None
         except EvidenceError:
@@ -89,7 +89,7 @@ def locate_evidence(asked: StageResult, settings: LocateSettings, model: Languag
             continue
         document = numbered[question.document]
         try:
-            span, quote = find_span(reply.answer, document, settings)
+            span, quote = find_cited_span(reply.answer, document, settings)
         except EvidenceError as error:
             discarded.append(Discarded(str(error), question.id, question=question))
             continue
@@ -102,7 +102,7 @@ def locate_evidence(asked: StageResult, settings: LocateSettings, model: Languag
     return StageResult(asked.documents, tuple(kept), tuple(discarded), (), counts)
 
 
-def find_span(citations: Citations, document: NumberedDocument, settings: LocateSettings) -> tuple[Span, str]:
+def find_cited_span(citations: Citations, document: NumberedDocument, settings: LocateSettings) -> tuple[Span, str]:
     """Return the span of the only citation, and its quote.
 
     Raises:

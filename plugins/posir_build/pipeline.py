@@ -17,9 +17,9 @@ from posir_build import ask, false_negatives, locate, translate, verify
 from posir_build.balance import HELD_OUT, PUBLIC, SPLIT_CHECK, balance_questions, find_needed_questions
 from posir_build.dataset_files import list_answering_models, read_constructions, write_card, write_dataset
 from posir_build.records import Question, StageResult, by_id
-from posir_build.sample import digest_source, read_texts, sample_documents
+from posir_build.sample import digest_source, read_build_texts, sample_documents
 from posir_build.settings import BuildSettings, RerankerSettings
-from posir_build.stage_report import StageRow, build_rows, build_translation_rows
+from posir_build.stage_report import StageRow, build_stage_rows, build_translation_rows
 from posir_data.importing import Target
 from posir_tasks.digests import digest_json
 from posir_tasks.display.progress import track
@@ -155,7 +155,7 @@ def _depends_on(settings: BuildSettings, stage: str, *prompts: PromptTemplate[An
 
 
 def _run_sample(tools: Tools, _: StageResult) -> StageResult:
-    texts, settings = read_texts(tools.settings), tools.settings
+    texts, settings = read_build_texts(tools.settings), tools.settings
     return sample_documents(texts, settings.sample, settings.language, settings.seed, tools.count_tokens)
 
 
@@ -285,7 +285,7 @@ def write_results(tools: Tools, results: Mapping[str, StageResult]) -> tuple[dic
         PosirError: A folder exists or cannot be written, or a language model cannot be used.
     """
     settings = tools.settings
-    rows = build_rows(results, settings)
+    rows = build_stage_rows(results, settings)
     written, translations, notes = dict[Path, int](), list[StageRow](), list[str]()
     for part, result in split_parts(results).items():
         output = settings.output if part == PUBLIC else settings.held_out_folder

@@ -42,7 +42,7 @@ def open_source(settings: BuildSettings) -> Dataset:
     return open_data(settings.documents, column=settings.text_field, id_column=settings.id_field, revision=settings.revision)
 
 
-def read_texts(settings: BuildSettings) -> Iterator[BuildText | SkippedText]:
+def read_build_texts(settings: BuildSettings) -> Iterator[BuildText | SkippedText]:
     """Yield the texts of a source, whose ids are unique, and what in it cannot be read.
 
     An id that an earlier file has, too, gets the name of its file in front: `b.jsonl:3`. Two texts of one file with one id are

@@ -67,7 +67,7 @@ MAX_NAMED = 20
 NOT_PUBLISHED: tuple[None, str] = (None, "")
 
 
-def build_rows(results: Mapping[str, StageResult], settings: BuildSettings) -> list[StageRow]:
+def build_stage_rows(results: Mapping[str, StageResult], settings: BuildSettings) -> list[StageRow]:
     """Return a row for each stage that was run, and for each check of Verify."""
     rows: list[StageRow] = []
     taken = 0

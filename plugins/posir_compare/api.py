@@ -147,7 +147,7 @@ def compare(
     runs = collect_runs([_read(source) for source in _list_sources(results)])
     chosen = select_tasks(_select_runs(runs, models, baseline), tasks)
     pairs = build_pairs(chosen, choose_baseline(chosen, baseline))
-    return Comparison(tuple(run.label for run in chosen), comparison.compare(pairs, lengths, Margins.parse(margins)))
+    return Comparison(tuple(run.label for run in chosen), comparison.compare_pairs(pairs, lengths, Margins.parse(margins)))
 
 
 def _list_sources(results: ResultSource | Sequence[ResultSource]) -> Sequence[ResultSource]:

@@ -345,7 +345,7 @@ class ModelComparison:
     gaps: tuple[Gap, ...] = ()
 
 
-def compare(pairs: Sequence[Pair], lengths: Collection[str] = (), margins: Margins = DEFAULT_MARGINS) -> ModelComparison:
+def compare_pairs(pairs: Sequence[Pair], lengths: Collection[str] = (), margins: Margins = DEFAULT_MARGINS) -> ModelComparison:
     """Compare pairs in nDCG@10 and in the effect of position, over all lengths and in each length bucket with queries.
 
     A pair without common queries is skipped with a note.

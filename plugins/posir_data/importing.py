@@ -115,7 +115,7 @@ def import_passages(
     for query in imported.queries.values():
         query["pos_token_length"] = lengths[query["corpus-id"]]
         query[TITLE] = imported.titles.get(query["corpus-id"])
-    write_domain(build_tables(imported, target.folder), target.folder)
+    write_domain(build_posir_tables(imported, target.folder), target.folder)
     return imported
 
 
@@ -128,7 +128,7 @@ def drop_unsuited(imported: ImportedData) -> ImportedData:
     )
 
 
-def build_tables(imported: ImportedData, folder: Path) -> PosirTables:
+def build_posir_tables(imported: ImportedData, folder: Path) -> PosirTables:
     """Return the imported data as the tables of the PosIR layout."""
     corpus = pl.DataFrame({"_id": list(imported.documents), "text": list(imported.documents.values())}, schema=CORPUS)
     titles = [TITLE] if imported.titles else []

@@ -65,10 +65,10 @@ def read_texts(source: DataReference, *, column: str | None = None, limit: int =
     Raises:
         PosirError: There is no such source, or no text in it can be used.
     """
-    return select_texts(open_data(source, column=column), limit)
+    return draw_texts(open_data(source, column=column), limit)
 
 
-def select_texts(opened: Dataset, limit: int, draw: Draw | None = None) -> TextCollection:
+def draw_texts(opened: Dataset, limit: int, draw: Draw | None = None) -> TextCollection:
     """Return a sample of the documents of data in which positions can be compared.
 
     Args:

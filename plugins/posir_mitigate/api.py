@@ -80,7 +80,7 @@ class Mitigations(Presentable):
 
     def records(self) -> list[dict[str, object]]:
         """Return a row for each method."""
-        return [flatten(outcome) for outcome in self.outcomes]
+        return [flatten_outcome(outcome) for outcome in self.outcomes]
 
     def document(self) -> dict[str, Any]:
         """Return the outcomes, and what was not tried."""
@@ -203,7 +203,7 @@ def describe_changes(outcomes: Sequence[MitigationOutcome]) -> Iterator[str]:
         yield f"{score}: {'; '.join(parts)}."
 
 
-def flatten(outcome: MitigationOutcome) -> dict[str, object]:
+def flatten_outcome(outcome: MitigationOutcome) -> dict[str, object]:
     """Return an outcome as a row: its fields, and of the change of each score its state, difference and interval."""
     row: dict[str, object] = {name: value for name, value in vars(outcome).items() if name != "change"}
     for key in SCORES.values():

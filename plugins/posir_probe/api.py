@@ -66,10 +66,10 @@ class ProbeMeasurements(Presentable):
     def _build_section(self, result: ProbeResult) -> DisplaySection:
         from posir_probe.probe import Probe
         from posir_probe.probing import all_probes
-        from posir_probe.tables import build_probe_tables, build_rows
+        from posir_probe.tables import build_index_rows, build_probe_tables
 
         probe = all_probes().get(result.probe) or Probe.unknown(result.probe)
-        tables = build_probe_tables(build_rows([result], all_probes()), probe)
+        tables = build_probe_tables(build_index_rows([result], all_probes()), probe)
         return DisplaySection(title=probe.title, tables=tuple(tables), draw=lambda: self._draw(result))
 
     def print_on(self, console: Console, *, explain: bool = False) -> None:
@@ -83,9 +83,9 @@ class ProbeMeasurements(Presentable):
     def records(self) -> list[IndexRow]:
         """Return a row for each summary and each position of every probe."""
         from posir_probe.probing import all_probes
-        from posir_probe.tables import build_rows
+        from posir_probe.tables import build_index_rows
 
-        return build_rows(self.results, all_probes())
+        return build_index_rows(self.results, all_probes())
 
     def document(self) -> dict[str, Any]:
         """Return the rows, and the additive values that they are computed from."""
@@ -122,7 +122,7 @@ class ProbeMeasurements(Presentable):
 
     @cached_property
     def _others(self) -> list[ProbeResult]:
-        from posir_probe.results import read_results as read_probe_results
+        from posir_probe.results import read_probe_results as read_probe_results
 
         return list(read_probe_results(self.folder))
 
@@ -252,7 +252,7 @@ def correlate(
     """
     from posir_probe.correlation import FURTHER, NOTES, build_table, correlate_probes, describe_findings, read_families
     from posir_probe.probing import all_probes
-    from posir_probe.results import read_results as read_probe_results
+    from posir_probe.results import read_probe_results as read_probe_results
 
     if results is None and not published:
         raise PosirError("Give a folder with results, or --published.")
@@ -336,7 +336,7 @@ def probe_groups(
     """
     from posir_probe.architectures import build_group_tables, group_results, published_groups
     from posir_probe.probing import all_probes, select_probes
-    from posir_probe.results import read_results as read_probe_results
+    from posir_probe.results import read_probe_results as read_probe_results
 
     if published and by is not Kind.POSITIONAL_ENCODING:
         raise PosirError(f"--published goes with --by {Kind.POSITIONAL_ENCODING}: no means by {by} are published.")
@@ -433,6 +433,6 @@ def domain_similarity(
     return TableResult(
         title="Similarity of domains",
         rows=[pair for name, of_data in sums.items() for pair in domains.list_pairs(of_data, name)],
-        tables=[domains.build_table(of_data, name) for name, of_data in sums.items()],
+        tables=[domains.build_domain_table(of_data, name) for name, of_data in sums.items()],
         draw=lambda: [domains.draw_domains(sums, str(meta.name))],
     )

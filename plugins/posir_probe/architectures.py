@@ -18,7 +18,7 @@ from scipy.stats import kruskal
 
 from posir_probe.correlation import PSI, START_TO_END, estimate_rho, format_rho, judge
 from posir_probe.probe import Probe
-from posir_probe.results import Compute, ProbeResult, ProbeSums, at, estimate_mean
+from posir_probe.results import Compute, ProbeResult, ProbeSums, at, estimate_index
 from posir_published.probes import Architecture, Kind, read_published_curves, short_name
 from posir_published.rows import published_rows, published_tasks
 from posir_published.scores import read_mmteb_scores
@@ -301,7 +301,7 @@ def _group(
         for name, members in means:
             sums = [sums_of_model for model in members for sums_of_model in by_model[model]]
             for position, index in name_values(sums[0], known):
-                estimate = estimate_mean(sums, index)
+                estimate = estimate_index(sums, index)
                 if estimate is not None:
                     yield GroupRow(probe, data, group, name, len(members), position, estimate, source)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
 
-from posir_data.texts import select_texts
+from posir_data.texts import draw_texts
 from posir_tasks.embeddings.encoding import Encoder
 from posir_tasks.interventions import NO_SPAN
 from posir_tasks.sources.data import PositionData
@@ -288,7 +288,7 @@ def _from_subset(subset: Subset) -> SourceSubset:
 
 
 def _open_texts(opened: Dataset, limit: int, selection: Selection) -> ProbeSource:
-    collection = select_texts(opened, limit, partial(_draw, selection))
+    collection = draw_texts(opened, limit, partial(_draw, selection))
     data = ProbeData({text.name: text.text for text in collection.texts}, language=collection.language)
     texts = SubsetData(opened.find_revision(), data)
     return ProbeSource(opened.name, (SourceSubset(collection.language, lambda: texts),), collection.skipped)

@@ -169,7 +169,7 @@ def list_pairs(sums: Mapping[str, DomainSum], data: str) -> list[DomainPair]:
     return sorted(pairs, key=lambda pair: -pair.similarity)
 
 
-def build_table(sums: Mapping[str, DomainSum], data: str) -> Table:
+def build_domain_table(sums: Mapping[str, DomainSum], data: str) -> Table:
     """Return the matrix of similarities of a dataset's domains as a table."""
     names = list(sums)
     cells = [

@@ -19,7 +19,7 @@ from posir_probe.mirror_reversal import MirrorReversal
 from posir_probe.needle_distractors import NeedleWriter
 from posir_probe.permutation import NOT_PARALLEL
 from posir_probe.probe import Probe, run_plans
-from posir_probe.results import ProbeResult, ProbeSums, SubsetSums, load_result, result_file, result_folder, save_result
+from posir_probe.results import ProbeResult, ProbeSums, SubsetSums, load_probe_result, result_file, result_folder, save_result
 from posir_probe.segment_similarity import SegmentSimilarity
 from posir_tasks.display.progress import progress
 from posir_tasks.embeddings.encoding import EmbeddingMemory, ModelEncoder
@@ -142,7 +142,7 @@ class ProbeRun:
         """Return what an earlier run has saved of a probe, or an empty result."""
         file = result_file(self.folder, self.source.name, probe)
         if file.exists():
-            return replace(load_result(file), window=self.window)
+            return replace(load_probe_result(file), window=self.window)
         meta = self.encoder.model.mteb_model_meta
         names = str(meta.name), str(meta.revision), meta.experiment_name, self.source.name, probe
         return ProbeResult(*names, {}, self.window)

@@ -230,7 +230,7 @@ class ProbeSums:
 
     def estimate(self, summary: Compute) -> Estimate | None:
         """Return a summary with its percentile-bootstrap interval; None where undefined. `summary` maps (..., P) to (...)."""
-        return estimate_mean([self], summary)
+        return estimate_index([self], summary)
 
     def estimates(self) -> list[Estimate | None]:
         """Return the value at each position with its interval; None where undefined."""
@@ -278,7 +278,7 @@ class ProbeSums:
             return cls(data["statistic"], tuple(data["positions"]), int(data["documents"]), sums, shaped, skipped)
 
 
-def estimate_mean(sums: Sequence[ProbeSums], index: Compute) -> Estimate | None:
+def estimate_index(sums: Sequence[ProbeSums], index: Compute) -> Estimate | None:
     """Return the unweighted mean of an index over results, with its percentile-bootstrap interval; None where undefined.
 
     A document has the same counts in all results, so that models on the same documents are drawn together.
@@ -428,7 +428,7 @@ def save_result(folder: Path, result: ProbeResult) -> None:
         part.write_text(json.dumps(result.to_json()), encoding="utf-8")
 
 
-def load_result(file: Path) -> ProbeResult:
+def load_probe_result(file: Path) -> ProbeResult:
     """Read a result; raise PosirError if it is damaged or of a newer schema."""
     try:
         return ProbeResult.from_json(read_json(file))
@@ -436,7 +436,7 @@ def load_result(file: Path) -> ProbeResult:
         raise PosirError(f"{file}: not a result of a probe ({summarize_error(error)}). Remove it, and run again.") from error
 
 
-def read_results(output: Path) -> Iterator[ProbeResult]:
+def read_probe_results(output: Path) -> Iterator[ProbeResult]:
     """Yield the results below a folder that have values, with a warning for each file that is none."""
     if not output.is_dir():
         raise PosirError(f"{output}: no such folder. Give the --output of `posir probe`.")
@@ -444,7 +444,7 @@ def read_results(output: Path) -> Iterator[ProbeResult]:
         if file.parent.name != FOLDER:
             continue
         try:
-            result = load_result(file)
+            result = load_probe_result(file)
         except PosirError as error:
             logger.warning("%s", error)
             continue

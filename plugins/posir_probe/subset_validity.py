@@ -62,7 +62,7 @@ class SubsetValidity:
         return "as a random sample" if self.largest.value <= self.chance else "differs more than a random sample"
 
 
-def subset_validity(sample: PositionProfile, complete: PositionProfile) -> SubsetValidity:
+def measure_validity(sample: PositionProfile, complete: PositionProfile) -> SubsetValidity:
     """Compare the profiles of a sample and of the complete data; raise ProfileError if their schemes differ.
 
     The interval of a bucket is its difference +- the 95th percentile of the absolute deviations of bootstrap samples. That of
@@ -126,7 +126,7 @@ def compare_tiny(summaries: Iterable[TaskSummary]) -> list[ValidityRow]:
     for (model, revision, task), tiny in by_task.items():
         full = by_task.get((model, revision, task.removesuffix(SUFFIX)))
         if task.endswith(SUFFIX) and full is not None:
-            rows += _build_rows((model, revision, task, full.task), tiny, subset_validity(tiny.profile, full.profile))
+            rows += _build_rows((model, revision, task, full.task), tiny, measure_validity(tiny.profile, full.profile))
     return rows
 
 

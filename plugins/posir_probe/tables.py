@@ -57,7 +57,7 @@ class IndexRow:
     source: str
 
 
-def build_rows(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> list[IndexRow]:
+def build_index_rows(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> list[IndexRow]:
     """Return the summaries of every result, each followed by its values; results of unknown probes have only values."""
     rows = []
     for result in results:

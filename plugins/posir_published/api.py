@@ -34,7 +34,7 @@ from posir_published.tables import (
     describe_bins,
     describe_curves,
     describe_mmteb,
-    describe_scores,
+    describe_published,
     describe_training,
     rows_table,
     training_tables,
@@ -83,7 +83,7 @@ class PublishedResults(Presentable):
     def sections(self) -> tuple[DisplaySection, ...]:
         """Return findings, then the scores; or a line for each curve of PosIR, and one for each position bucket of PosQ."""
         if self._scores:
-            return (*to_paragraphs(describe_scores(self._scores)), DisplaySection(tables=(rows_table(self._scores),)))
+            return (*to_paragraphs(describe_published(self._scores)), DisplaySection(tables=(rows_table(self._scores),)))
         buckets = [row for row in self.rows if isinstance(row, PublishedBin) and row.length == "all"]
         tables = [*([curves_table(self._curves)] if self._curves else []), *([bins_table(buckets)] if buckets else [])]
         findings = (*describe_curves(self._curves), *describe_bins(buckets))

@@ -199,7 +199,7 @@ def _format_bound(row: PublishedRow) -> str:
     return f"{format_psi(row.psi_chance_mean_at_most)} to {format_psi(row.psi_chance_p95_at_most)}"
 
 
-def describe_scores(rows: Sequence[PublishedRow]) -> Iterator[str]:
+def describe_published(rows: Sequence[PublishedRow]) -> Iterator[str]:
     """Yield for each task the best model and the lowest and highest PSI, at the longest length shown; if many, for all."""
     tasks = list(dict.fromkeys(row.task for row in rows))
     for task in tasks[:MOST_TASKS] if len(tasks) <= MOST_TASKS else tasks[:1]:

@@ -72,7 +72,7 @@ def draw_curves(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VConc
     """Return nDCG@10 over position, a panel for each length bucket, with intervals, null bands and the model's window."""
     shown = {cell.length for cell in cells}
     panels = {length: title for length, title in length_titles(summary.profile.cell_counts()).items() if length in shown}
-    positions, window = build_positions(summary.profile.axes), find_window(summary)
+    positions, window = build_positions(summary.profile.axes), _find_window_bin(summary)
     values = mark_beyond(
         [{**cell.columns(), "panel": panels[cell.length], "beyond_share": find_beyond(summary.values, cell)} for cell in cells],
         window,
@@ -116,7 +116,7 @@ def _explain_curves(summary: TaskSummary, cells: Sequence[ProfileCell], overall:
     return " ".join([*bias, explanation + window])
 
 
-def find_window(summary: TaskSummary) -> int | None:
+def _find_window_bin(summary: TaskSummary) -> int | None:
     """Return the tokens of a text that a model reads, if they are known."""
     return summary.values.read.tokens
 
@@ -242,7 +242,7 @@ def find_window_ends(summaries: Sequence[TaskSummary], curves: Sequence[Sequence
     for summary, cells in zip(summaries, curves, strict=True):
         shares = ((cell.start, find_beyond(summary.values, cell)) for cell in cells)
         start = next((start for start, share in shares if share is not None and share > MOSTLY), None)
-        window = find_window(summary)
+        window = _find_window_bin(summary)
         if start is not None and window is not None:
             ends.setdefault(window, start)
     return [{"x": start, "window": f"beyond {window:,} tokens"} for window, start in sorted(ends.items())]

@@ -93,7 +93,7 @@ def measure_subsets(subsets: Iterable[tuple[PositionTask, str]]) -> list[SubsetS
             documents = published_documents(task.corpus_language, subset)
             queries = published_queries(task.language, subset)
         else:
-            documents = corpora.get(corpus) or count_texts(texts.documents)
+            documents = corpora.get(corpus) or measure_texts(texts.documents)
             queries = texts.queries.select(pl.len()).collect().item()
         corpora[corpus] = documents
         sizes.append(SubsetSize(task.metadata.name, corpus, documents, queries, counted=texts is not None))
@@ -131,7 +131,7 @@ def bucket_expression() -> pl.Expr:
     return pl.sum_horizontal(token_expression() > bound for bound in BOUNDS)
 
 
-def count_texts(texts: pl.LazyFrame) -> TextCounts:
+def measure_texts(texts: pl.LazyFrame) -> TextCounts:
     """Count texts by length, without holding all of them in memory."""
     lengths = texts.select(bucket_expression().alias("bucket"), token_expression().alias("tokens")).group_by("bucket")
     counted = lengths.agg(pl.len(), pl.col("tokens").sum()).collect(engine="streaming")

@@ -411,7 +411,7 @@ def build_place_rows(name: str, data: ExcerptData, run: ChunkRun) -> Iterator[Pl
             recalls.append(count_shared(span, retrieved) / (span.end - span.start))
             owners.append(number)
             third = THIRDS[find_third(span, len(texts[document]))]
-            parts.append({Place.DOCUMENT: third, Place.CHUNK: find_part(span, run.in_place.list_spans(document))})
+            parts.append({Place.DOCUMENT: third, Place.CHUNK: find_chunk_part(span, run.in_place.list_spans(document))})
     for place in Place:
         for part in (*THIRDS, DIVIDED):
             selected = np.array([excerpt_parts[place] == part for excerpt_parts in parts])
@@ -420,7 +420,7 @@ def build_place_rows(name: str, data: ExcerptData, run: ChunkRun) -> Iterator[Pl
                 yield PlaceRow(name, place, part, int(selected.sum()), estimate_score(np.array(recalls)[selected], clusters))
 
 
-def find_part(span: Span, chunks: Integers) -> str:
+def find_chunk_part(span: Span, chunks: Integers) -> str:
     """Return the third of a chunk in which an excerpt is, or that no chunk has all of it; `chunks` are spans, shape (n, 2)."""
     whole = chunks[(chunks[:, 0] <= span.start) & (chunks[:, 1] >= span.end)]
     if not len(whole):

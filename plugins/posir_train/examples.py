@@ -10,7 +10,7 @@ from hashlib import blake2b
 from itertools import chain
 from pathlib import Path
 
-from posir_data.importing import Target, build_tables, write_domain
+from posir_data.importing import Target, build_posir_tables, write_domain
 from posir_tasks.display.progress import progress
 from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Evidence
@@ -251,7 +251,7 @@ def write_examples(
         },
         titles={document.id: document.article for document in documents},
     )
-    write_domain(build_tables(imported, target.folder), target.folder)
+    write_domain(build_posir_tables(imported, target.folder), target.folder)
 
 
 def write_dataset(data: Examples, folder: Path) -> Dataset:

@@ -30,7 +30,7 @@ from posir_tasks.text.tokenizer import ModelTokenizer, Tokenizer, TokenSpans
 from posir_tasks.text.words import count_words
 from posir_train.composing import TokenizedExample, tokenize_examples
 from posir_train.examples import Example, Examples, split_by_article
-from posir_train.sampler import BatchPlan, build_cells
+from posir_train.sampler import BatchPlan, group_by_cell
 from posir_train.settings import Objective, Pooling, Position, TrainingSettings, display_name
 
 if TYPE_CHECKING:
@@ -311,7 +311,7 @@ def _form_pairs(settings: TrainingSettings, name: str, examples: Sequence[Exampl
         examples = list(parts_of)
         negatives = {f"negative_{number + 1}": [parts[number] for parts in parts_of.values()] for number in range(2)}
     lengths = [len(example.document.text) for example in examples]
-    cells = build_cells(examples, lengths, settings.weights, settings.budget, settings.seed)
+    cells = group_by_cell(examples, lengths, settings.weights, settings.budget, settings.seed)
     drawn = [examples[row] for row in cells.drawn]
     if len(drawn) < len(examples):
         notes.append(

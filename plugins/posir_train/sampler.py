@@ -49,7 +49,7 @@ class ExampleCells:
         return [row for rows in self.rows.values() for row in rows]
 
 
-def build_cells(
+def group_by_cell(
     examples: Sequence[Example], lengths: Sequence[int], weights: PositionWeights, budget: QuestionBudget | int, seed: int
 ) -> ExampleCells:
     """Draw the questions that are trained on, from the length bins of their documents, whose lengths are in characters.

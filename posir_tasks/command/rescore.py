@@ -10,8 +10,7 @@ from posir_tasks.display.progress import progress
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
 from posir_tasks.public import public
-from posir_tasks.results import ForeignFileError, result_files
-from posir_tasks.results import rescore as rescore_file
+from posir_tasks.results import ForeignFileError, rescore_file, result_files
 
 logger = logging.getLogger(__name__)
 

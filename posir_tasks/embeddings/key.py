@@ -93,7 +93,7 @@ def build_embedding_key(
         prompt_type=prompt_type.value if prompt_type else None,
         task_context=task_context,
         shared=shared,
-        arguments={name: to_json(value) for name, value in sorted(arguments.items()) if name not in IGNORED_ARGUMENTS},
+        arguments={name: describe_value(value) for name, value in sorted(arguments.items()) if name not in IGNORED_ARGUMENTS},
     )
 
 
@@ -115,26 +115,28 @@ def module_settings(module: nn.Module) -> dict[str, Any]:
     return {
         "layers": MEMORY_ADDRESS.sub("", str(module)),
         "settings": _public_settings(vars(module)),
-        "max_seq_length": to_json(getattr(module, "max_seq_length", None)),
-        "tokenizer": {name: to_json(getattr(tokenizer, name, None)) for name in attributes},
+        "max_seq_length": describe_value(getattr(module, "max_seq_length", None)),
+        "tokenizer": {name: describe_value(getattr(tokenizer, name, None)) for name in attributes},
         "attention": sorted({str(getattr(config, "_attn_implementation", None)) for config in configs}),
     }
 
 
 def _public_settings(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: to_json(value) for name, value in attributes.items() if name[:1] != "_" and name not in IGNORED_ATTRIBUTES}
+    return {
+        name: describe_value(value) for name, value in attributes.items() if name[:1] != "_" and name not in IGNORED_ATTRIBUTES
+    }
 
 
-def to_json(value: Any) -> Any:
+def describe_value(value: Any) -> Any:
     """Return a value as JSON; functions and other objects are represented by the name of the function or class."""
     if value is None or isinstance(value, str | int | float):
         return value
     if isinstance(value, Mapping):
-        return {str(key): to_json(item) for key, item in value.items()}
+        return {str(key): describe_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [to_json(item) for item in value]
+        return [describe_value(item) for item in value]
     if isinstance(value, set | frozenset):
-        return sorted(str(to_json(item)) for item in value)
+        return sorted(str(describe_value(item)) for item in value)
     return _qualified_name(value if hasattr(value, "__qualname__") else type(value))
 
 

@@ -266,7 +266,7 @@ def require_weights(folder: Path) -> Iterator[None]:
         setattr(PreTrainedModel, "from_pretrained", original)  # noqa: B010
 
 
-def resolve_folder(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta | None:  # noqa: ARG001
+def resolve_model_folder(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta | None:  # noqa: ARG001
     """Resolve the path of a folder with a model.
 
     Raises:

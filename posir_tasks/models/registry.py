@@ -16,7 +16,7 @@ from posir_tasks.host.failures import step_aside
 from posir_tasks.host.private_names import MODEL_REGISTRY
 from posir_tasks.models.colbert_head import resolve_colbert_head
 from posir_tasks.models.endpoint_resolver import resolve_endpoint
-from posir_tasks.models.folder import resolve_folder
+from posir_tasks.models.folder import resolve_model_folder
 from posir_tasks.models.hybrid import resolve_hybrid
 from posir_tasks.models.names import resolve_bare_name, unknown_model
 from posir_tasks.models.references import ModelReference, Resolver
@@ -37,7 +37,7 @@ RESOLVERS: tuple[Resolver, ...] = (
     resolve_endpoint,
     resolve_colbert_head,
     resolve_bare_name,
-    resolve_folder,
+    resolve_model_folder,
 )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from posir_build.sample import read_texts as read_documents
+from posir_build.sample import read_build_texts as read_documents
 from posir_build.settings import BuildSettings
 from posir_data.importing import read_sources
 from posir_data.texts import read_texts

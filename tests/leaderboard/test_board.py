@@ -20,14 +20,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from posir_compare.comparison import Metric, compare
+from posir_compare.comparison import Metric, compare_pairs
 from posir_leaderboard.board import build as building
 from posir_leaderboard.board import records as recording
 from posir_leaderboard.board.build import JSON
 from posir_leaderboard.board.comparable import compute_pin, write_pins
 from posir_leaderboard.board.folder import create_server, push_site, write_site
 from posir_leaderboard.board.groups import Group, TaskChoice, builtin_groups
-from posir_leaderboard.board.models import BM25, UNKNOWN, BoardModel, read_model
+from posir_leaderboard.board.models import BM25, UNKNOWN, BoardModel, read_board_model
 from posir_leaderboard.board.published import published_records
 from posir_leaderboard.board.ranks import average_differences, means_by_cluster, paired_differences, rank_ranges
 from posir_leaderboard.board.records import (
@@ -417,7 +417,7 @@ def test_a_view_pairs_models_with_ranks_of_the_same_queries(tmp_path):
     assert columns["paired"] == [1, 1, 0]
     assert JSON.validate_json(JSON.dump_json(records[0])).means.keys() == records[0].means.keys()
     differences = build_task_view("PosIR-English", records).differences("all")
-    (compared,) = [row for row in compare(pair_runs(tmp_path)).rows if is_ndcg_of(row, "org/a", "org/b")]
+    (compared,) = [row for row in compare_pairs(pair_runs(tmp_path)).rows if is_ndcg_of(row, "org/a", "org/b")]
     assert differences.values[1, 0] == pytest.approx(compared.difference.value)
     # A comparison has wider intervals, which hold for its three metrics at the same time.
     high = compared.difference.interval_at(0.95)[1]
@@ -514,12 +514,12 @@ def test_metadata_of_the_wrong_kind_is_unknown():
         "reference": "javascript:alert(1)",
         "model_type": "dense",
     }
-    assert read_model("a/b", "r", wrong) == BoardModel("a/b", "r")
-    assert read_model("a/b", "r", {}).kind == UNKNOWN
+    assert read_board_model("a/b", "r", wrong) == BoardModel("a/b", "r")
+    assert read_board_model("a/b", "r", {}).kind == UNKNOWN
 
 
 def test_metadata_is_read():
-    model = read_model(
+    model = read_board_model(
         "a/b",
         "r",
         {
@@ -533,14 +533,14 @@ def test_metadata_is_read():
     )
     assert (model.parameters, model.window, model.dimensions) == (22713216, 256, 384)
     assert (model.kind, model.open_weights, model.reference) == ("Late interaction", True, "https://huggingface.co/a/b")
-    assert read_model("mteb/baseline-bm25s", "r", {"model_type": ["sparse"], "n_parameters": 0}).kind == BM25
+    assert read_board_model("mteb/baseline-bm25s", "r", {"model_type": ["sparse"], "n_parameters": 0}).kind == BM25
 
 
 @pytest.mark.parametrize(
     "address", ["http://a", "https://a b", 'https://a"b', "https://a<b", "https://" + "a" * 300, " https://a"]
 )
 def test_an_address_that_is_not_plain_https_is_not_linked(address):
-    assert read_model("a/b", "r", {"reference": address}).reference is None
+    assert read_board_model("a/b", "r", {"reference": address}).reference is None
 
 
 # Names that mean harm

@@ -22,7 +22,7 @@ from posir_leaderboard.entries import (
     experiment_files,
     read_entries,
     read_entry,
-    read_json,
+    read_entry_json,
 )
 from posir_tasks.display.wording import sanitized
 from posir_tasks.document_ranks import DocumentRanks, pack_column, unpack_column
@@ -30,7 +30,7 @@ from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Evidence, ReadEvidence
 from posir_tasks.profile import PositionProfile
 from posir_tasks.read_part import KnownBy, ReadPart
-from posir_tasks.results import read_result_file, read_results, rescore
+from posir_tasks.results import read_result_file, read_results, rescore_file
 from posir_tasks.schemes import RelativePositions
 from tests.support.results import write_result
 
@@ -218,7 +218,7 @@ def test_what_may_not_be_read_is_named(file, monkeypatch):
 
     monkeypatch.setattr(Path, "open", denied)
     with pytest.raises(EntryError, match="PermissionError"):
-        read_json(file)
+        read_entry_json(file)
 
 
 # Whose it is
@@ -431,7 +431,7 @@ def test_values_that_contradict_each_other_are_named_by_board_and_report(file, c
     with pytest.raises(PosirError, match=field):
         list(read_result_file(file))
     with pytest.raises(PosirError, match=field):
-        rescore(file)
+        rescore_file(file)
 
 
 @pytest.mark.parametrize(

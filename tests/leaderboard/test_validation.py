@@ -28,7 +28,7 @@ from posir_tasks.document_ranks import pack_column, unpack_column
 from posir_tasks.languages import DOMAINS
 from posir_tasks.profile import PositionProfile
 from posir_tasks.ranks import RankedQueries, retrieval_scores
-from posir_tasks.results import rescore
+from posir_tasks.results import rescore_file
 from posir_tasks.schemes import Axes
 from posir_tasks.scores import ResultValues
 from posir_tasks.sources.data import digest_data
@@ -320,7 +320,7 @@ def test_a_result_on_fewer_queries_than_the_dataset_has_is_refused_with_both_num
     low, _ = retrieval_bounds(ranks.profile, scores["recall_at_20"], K_VALUES)
     scores.update({name: round(value, 6) for name, value in low.items()}, main_score=round(low["ndcg_at_10"], 6))
     file.write_text(json.dumps(data))
-    rescore(file)
+    rescore_file(file)
     problems = validate_entry(read_entry(file))
     assert [problem.field for problem in problems][:2] == [
         f"position_profile.counts[{length}][{position}]",
@@ -404,7 +404,7 @@ def test_a_score_that_is_missing_names_the_command_that_makes_it(file):
     (problem,) = edited(file, lambda scores: scores.pop("position_scores"))
     assert problem.field == "position_scores"
     assert "posir rescore" in str(problem)
-    rescore(file)
+    rescore_file(file)
     assert validate_entry(read_entry(file)) == []
 
 

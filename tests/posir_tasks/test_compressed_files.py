@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from posir_build.sample import read_texts as read_documents
+from posir_build.sample import read_build_texts as read_documents
 from posir_build.settings import BuildSettings
 from posir_data.texts import read_texts
 from posir_probe.data import open_probe_source

@@ -14,7 +14,7 @@ from posir_tasks.evidence import Evidence
 from posir_tasks.files import LOCK_FILE
 from posir_tasks.plugin_api.scoring import score_result
 from posir_tasks.profile import PositionProfile
-from posir_tasks.results import read_results, rescore, rounded
+from posir_tasks.results import read_results, rescore_file, rounded
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.scores import ResultValues
 from tests.support.results import MODEL, write_result
@@ -107,7 +107,7 @@ def test_a_folder_without_results_says_how_to_make_them(tmp_path):
 )
 def test_what_is_no_result_is_named(tmp_path, file, content):
     file.write_text(content)
-    for read in (read_results, lambda _: rescore(file)):
+    for read in (read_results, lambda _: rescore_file(file)):
         with pytest.raises(PosirError, match=re.escape(f"{file}: not a task result of mteb")):
             read(tmp_path)
     assert file.read_text() == content
@@ -137,7 +137,7 @@ def test_a_profile_that_cannot_be_read_is_named_by_file_and_subset(tmp_path, fil
     data["scores"]["test"][1]["position_profile"] |= change
     file.write_text(json.dumps(data))
     before = file.read_bytes()
-    for read in (read_results, lambda _: rescore(file)):
+    for read in (read_results, lambda _: rescore_file(file)):
         with pytest.raises(ProfileError, match=re.escape(f"{file}: subset 'game': ") + f".*{said}"):
             read(tmp_path)
     assert file.read_bytes() == before
@@ -158,7 +158,7 @@ def test_what_is_read_beside_a_profile_is_named_by_its_field(tmp_path, file, cha
     data["scores"]["test"][1] |= change
     file.write_text(json.dumps(data))
     before = file.read_bytes()
-    for read in (read_results, lambda _: rescore(file)):
+    for read in (read_results, lambda _: rescore_file(file)):
         with pytest.raises(ProfileError, match=re.escape(f"{file}: subset 'game': field '{field}': ")):
             read(tmp_path)
     assert file.read_bytes() == before
@@ -182,7 +182,7 @@ def score(profile):
 
 def test_rescoring_adds_the_plugins_scores_rounded_as_mteb_rounds(file, profiles):
     before = entries(file)
-    assert rescore(file) == 2
+    assert rescore_file(file) == 2
     for old, new in zip(before, entries(file), strict=True):
         given = {name: value for name, value in score(profiles[new["hf_subset"]]).items() if name not in old}
         assert {name: new[name] for name in given} == given
@@ -194,9 +194,9 @@ def test_rescoring_adds_the_plugins_scores_rounded_as_mteb_rounds(file, profiles
 
 
 def test_rescoring_twice_changes_nothing_more(file):
-    rescore(file)
+    rescore_file(file)
     once = file.read_bytes()
-    rescore(file)
+    rescore_file(file)
     assert file.read_bytes() == once
 
 
@@ -204,7 +204,7 @@ def test_rescoring_replaces_a_plugins_old_scores_and_keeps_those_of_absent_plugi
     run = {"plugin_score_names": ["gone", "psi", "position_scores"], "data_revision": "local"}
     groups = {"all": {"gone": 7, "psi": 0.123}, "q1": {"gone": 8}}
     file = write_result(tmp_path, profiles, psi=0.123, gone=7, position_scores=groups, position_run=run)
-    rescore(file)
+    rescore_file(file)
     for scores in entries(file):
         given = score(profiles[scores["hf_subset"]])
         assert (scores["psi"], scores["gone"]) == (given["psi"], 7)
@@ -215,7 +215,7 @@ def test_rescoring_replaces_a_plugins_old_scores_and_keeps_those_of_absent_plugi
 
 def test_rescoring_leaves_alone_what_is_mtebs(tmp_path, profiles):
     file = write_result(tmp_path, profiles, psi="mteb's own")
-    rescore(file)
+    rescore_file(file)
     assert {scores["psi"] for scores in entries(file)} == {"mteb's own"}
     assert "psi" not in entries(file)[0]["position_run"]["plugin_score_names"]
 
@@ -223,7 +223,7 @@ def test_rescoring_leaves_alone_what_is_mtebs(tmp_path, profiles):
 def test_a_file_without_profiles_is_not_written(file):
     file.write_text('{"task_name":   "NFCorpus", "scores": {"test": [{"main_score": 1}]}}')
     before = (file.read_bytes(), file.stat().st_mtime_ns)
-    assert rescore(file) == 0
+    assert rescore_file(file) == 0
     assert (file.read_bytes(), file.stat().st_mtime_ns) == before
 
 
@@ -237,6 +237,6 @@ def test_an_interrupted_rescoring_leaves_the_old_file_intact_and_no_other(file, 
 
     monkeypatch.setattr(Path, "write_text", half)
     with pytest.raises(OSError, match="disk full"):
-        rescore(file)
+        rescore_file(file)
     assert file.read_bytes() == before
     assert sorted(path.name for path in file.parent.iterdir() if path.name != LOCK_FILE) == names

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from posir_tasks.estimates import Estimate
-from posir_tasks.scores import QueryGroup, ResultScores, ResultValues, Score, ScoreInfo, Unit, flatten, to_json
+from posir_tasks.scores import QueryGroup, ResultScores, ResultValues, Score, ScoreInfo, Unit, flatten, scores_to_json
 from tests.support.simulation import build_profile, draw_counts, separate_documents
 
 
@@ -33,7 +33,7 @@ def test_one_length_is_the_group_of_all():
 def test_an_estimate_has_its_interval_beside_it_in_json_and_its_ends_in_columns():
     declared = [ScoreInfo(key, key, "A score.", interval=key != "queries") for key in ("psi", "mean", "start", "queries")]
     scores = {"psi": Estimate(0.2, (0.1, 0.4)), "mean": Estimate(0.5), "start": None, "queries": 3}
-    assert to_json(scores, declared) == {
+    assert scores_to_json(scores, declared) == {
         "psi": 0.2,
         "psi_interval": [0.1, 0.4],
         "mean": 0.5,
@@ -58,7 +58,7 @@ def test_the_result_file_has_scores_by_group_and_bin_and_those_of_columns_beside
     result = scores.to_json(["first"], taken={"ndcg_at_10"})
     assert json.loads(json.dumps(result)) == result
     assert result == {
-        "position_scores": {"all": to_json(group, declared), "q1": to_json(group, declared)},
+        "position_scores": {"all": scores_to_json(group, declared), "q1": scores_to_json(group, declared)},
         "position_bins": [{"position": "first", "ndcg_at_10": 0.4}],
         "psi": 0.2,
         "psi_q1": 0.2,

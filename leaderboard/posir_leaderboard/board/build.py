@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 from posir_leaderboard.board.comparable import mark_records, read_pins
 from posir_leaderboard.board.folder import check_output_folder, write_site
 from posir_leaderboard.board.groups import builtin_groups
-from posir_leaderboard.board.models import read_model
+from posir_leaderboard.board.models import read_board_model
 from posir_leaderboard.board.published import add_query_counts, count_queries, published_records, read_statistics
 from posir_leaderboard.board.records import BoardRecord, Standing, score_entry
 from posir_leaderboard.board.site import PREVIEW, bundle_table_library, cached_chart_library, draw_preview, render_site
@@ -128,7 +128,7 @@ def describe_submitted(
         described.append(
             replace(
                 record,
-                model=read_model(name, revision, identity.meta),
+                model=read_board_model(name, revision, identity.meta),
                 standing=Standing.REPRODUCED if agrees else Standing.AS_SUBMITTED,
             )
         )

@@ -83,7 +83,7 @@ class BoardModel:
         return digest("published" if self.published else "result", self.name.casefold(), self.revision, size=6).hex()
 
 
-def read_model(name: str, revision: str, meta: Mapping[str, Any], *, published: bool = False) -> BoardModel:
+def read_board_model(name: str, revision: str, meta: Mapping[str, Any], *, published: bool = False) -> BoardModel:
     """Return a model, perhaps published in a paper only, as mteb's `model_meta.json` describes it."""
     given = Metadata.model_validate(meta)
     kinds = [KINDS[kind] for kind in given.model_type or () if isinstance(kind, str) and kind in KINDS]

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field, NonNegativeInt, ValidationError
 
 from posir_leaderboard.board.comparable import select_comparable
 from posir_leaderboard.board.curves import NO_CURVES, Curves
-from posir_leaderboard.board.models import read_model
+from posir_leaderboard.board.models import read_board_model
 from posir_leaderboard.board.records import BoardRecord, BoardRow, Columns
 from posir_published.rows import (
     CROSS_LINGUAL,
@@ -78,7 +78,7 @@ def published_kinds() -> dict[str, str]:
 def _record(name: str, rows: list[PublishedRow], meta: Mapping[str, Any], kind: str | None) -> BoardRecord:
     described = {**meta, "model_type": [kind]} if kind else meta
     # The papers print one name in several cases.
-    model = read_model(str(meta.get("name", name)).split("/")[-1], "", described, published=True)
+    model = read_board_model(str(meta.get("name", name)).split("/")[-1], "", described, published=True)
     bins = bins_by_length(rows[0].task, name)
     scored = tuple(add_position_effect(add_widest_interval(row), bins.get(row.length, [])) for row in rows)
     return BoardRecord(model, rows[0].task, scored, published_detail(bins, [row.length for row in rows], rows[0]))

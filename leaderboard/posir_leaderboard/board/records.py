@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from posir_leaderboard.board.models import BoardModel, read_model
+from posir_leaderboard.board.models import BoardModel, read_board_model
 from posir_leaderboard.board.ranks import MeanByCluster, means_by_cluster
 from posir_leaderboard.entries import FIRST_DATE, Entry
 from posir_psi.scores import none_if_nan
@@ -158,7 +158,7 @@ class BoardRecord:
 def score_entry(entry: Entry) -> BoardRecord:
     """Score an entry: pooled over its subsets, as `posir report` does, and each subset by itself."""
     (summary,) = summarize(entry.subsets)
-    model = read_model(entry.model, entry.revision, entry.meta)
+    model = read_board_model(entry.model, entry.revision, entry.meta)
     ranks = {"axes": summary.ranks.axes.to_json(), "ranks": summary.ranks.to_json()}
     rows = tuple(map(BoardRow.of_report, build_rows(summary)))
     return BoardRecord(model, entry.task, rows, build_detail(summary, entry), ranks)

@@ -19,7 +19,7 @@ NULL, BEYOND, FAINT, INK = "#d4d4d4", "#faeccb", "#666666", "#1a1a1a"
 TITLE_WIDTH, TEXT_WIDTH = 84, 138
 
 
-def wrap(text: str, width: int = TEXT_WIDTH) -> list[str]:
+def _wrap(text: str, width: int = TEXT_WIDTH) -> list[str]:
     """Return the lines of a text; a percent sign stays with its number."""
     return textwrap.wrap(text.replace(" %", "\u00a0%"), width, break_on_hyphens=False)
 
@@ -49,11 +49,11 @@ def add_frame(
         source: Data and revisions.
         seen: The numbers in a sentence, for readers who do not see the marks.
     """
-    lines = [*wrap(title, TITLE_WIDTH), *wrap(subject, TITLE_WIDTH)]
-    headed = alt.vconcat(chart).properties(title=alt.TitleParams(lines, subtitle=wrap(explanation), anchor="start", offset=14))
+    lines = [*_wrap(title, TITLE_WIDTH), *_wrap(subject, TITLE_WIDTH)]
+    headed = alt.vconcat(chart).properties(title=alt.TitleParams(lines, subtitle=_wrap(explanation), anchor="start", offset=14))
     cited = alt.vconcat(headed).properties(
         title=alt.TitleParams(
-            wrap(source), orient="bottom", anchor="start", offset=12, fontSize=10, fontWeight="normal", color=FAINT
+            _wrap(source), orient="bottom", anchor="start", offset=12, fontSize=10, fontWeight="normal", color=FAINT
         )
     )
     framed: alt.VConcatChart = (

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posir_build.ask import AskedQuestions
-from posir_build.locate import Citations, EvidenceError, NumberedDocument, QuoteError, find_span
+from posir_build.locate import Citations, EvidenceError, NumberedDocument, QuoteError, find_cited_span
 from posir_build.settings import LocateSettings
 from posir_build.verify import Relevance
 from posir_tasks.language_models.call_log import Completion
@@ -96,7 +96,7 @@ def test_a_mutated_answer_is_located_or_discarded_for_a_named_reason(answer, cut
     text = before + json.dumps(answer)
     try:
         citations = parse(text[:cut] if is_cut else text, Citations)
-        span, quote = find_span(citations, DOCUMENT, LocateSettings())
+        span, quote = find_cited_span(citations, DOCUMENT, LocateSettings())
     except (UnusableAnswerError, EvidenceError, QuoteError) as error:
         reason = str(error)
         assert reason

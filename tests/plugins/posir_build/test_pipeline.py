@@ -23,7 +23,7 @@ from posir_build.pipeline import (
 )
 from posir_build.records import StageResult
 from posir_build.settings import BuildSettings
-from posir_build.stage_report import build_rows
+from posir_build.stage_report import build_stage_rows
 from posir_data.validation import inspect_subsets
 from posir_tasks.errors import PosirError
 from posir_tasks.settings_file import load_settings
@@ -179,11 +179,11 @@ def test_a_report_has_published_rates_of_what_was_done():
         "false-negatives": StageResult((), ()),
     }
     skipped = load_settings(BuildSettings, None, [*REQUIRED, "verify.relevance=segments"])
-    assert {row.stage: row.published_in for row in build_rows(results, skipped)} == {
+    assert {row.stage: row.published_in for row in build_stage_rows(results, skipped)} == {
         "sample": "", "verify: relevance": "FineWeb-PosQ", "verify": "", "false-negatives": "",
     }  # fmt: skip
     searched = load_settings(BuildSettings, None, [*REQUIRED, "false_negatives={embedder: e, rerankers: [r]}"])
-    assert build_rows(results, searched)[-1].published_in == "FineWeb-PosQ"
+    assert build_stage_rows(results, searched)[-1].published_in == "FineWeb-PosQ"
 
 
 def test_a_stage_that_leaves_nothing_says_why(tmp_path):

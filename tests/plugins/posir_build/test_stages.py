@@ -16,7 +16,7 @@ from posir_build.estimate import estimate_stages
 from posir_build.false_negatives import remove_false_negatives
 from posir_build.locate import locate_evidence
 from posir_build.records import Discarded, QuestionVerdict, StageResult
-from posir_build.sample import BuildText, check_source, read_texts, sample_documents, share_out
+from posir_build.sample import BuildText, check_source, read_build_texts, sample_documents, share_out
 from posir_build.settings import (
     AskSettings,
     BalanceSettings,
@@ -128,7 +128,7 @@ def test_documents_are_read_from_folders_json_lines_and_parquet(tmp_path):
     pl.DataFrame({"id": ["x", "y"], "text": ["One.", "Two."], "other": [1, 2]}).write_parquet(tmp_path / "rows.parquet")
 
     def read(name, **fields):
-        return [(text.id, text.text) for text in read_texts(settings(tmp_path, documents=str(tmp_path / name), **fields))]
+        return [(text.id, text.text) for text in read_build_texts(settings(tmp_path, documents=str(tmp_path / name), **fields))]
 
     assert read("texts") == [("deep/one", "One."), ("two", "Two.")]
     assert read("rows.jsonl", text_field="body") == [("7", "One."), ("1", "Two.")]
@@ -144,17 +144,17 @@ def test_documents_of_the_hub_have_the_commit_in_their_source(tmp_path, monkeypa
 
     monkeypatch.setattr("datasets.load_dataset", load)
     monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", lambda *_, revision: SimpleNamespace(sha=f"commit-of-{revision}"))
-    (first,) = read_texts(settings(tmp_path, documents="some/texts:part", revision="v1"))
+    (first,) = read_build_texts(settings(tmp_path, documents="some/texts:part", revision="v1"))
     assert first.source == "some/texts:part@commit-of-v1: row 0"
     commit = "0123456789" * 4
-    (second,) = read_texts(settings(tmp_path, documents="some/texts", revision=commit))
+    (second,) = read_build_texts(settings(tmp_path, documents="some/texts", revision=commit))
     assert second.source == f"some/texts@{commit}: row 0"
     assert asked == [("some/texts", "part", "train", "commit-of-v1"), ("some/texts", None, "train", commit)]
 
 
 def test_a_dataset_that_cannot_be_loaded_is_one_message(tmp_path):
     with pytest.raises(DataError, match=r"some/texts: split 'train' .*revision"):
-        list(read_texts(settings(tmp_path, documents="some/texts")))
+        list(read_build_texts(settings(tmp_path, documents="some/texts")))
 
 
 @pytest.mark.parametrize(
@@ -179,14 +179,14 @@ def test_a_source_without_a_text_that_can_be_read_is_one_message(tmp_path, name,
 
 def test_what_cannot_be_read_is_yielded_with_its_byte_and_the_rest_is_read(tmp_path):
     (tmp_path / "a.jsonl").write_bytes(b'{"text": "x"}\n{"text": "caf\xe9"}\n{"text": "y"}\n')
-    first, second, third = read_texts(settings(tmp_path, documents=str(tmp_path / "a.jsonl")))
+    first, second, third = read_build_texts(settings(tmp_path, documents=str(tmp_path / "a.jsonl")))
     assert (first.text, second, third.text) == ("x", SkippedText("a.jsonl:2", "not UTF-8", "byte 0xe9 at 27"), "y")
 
 
 def test_two_documents_of_one_id_in_a_file_are_refused(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "x", "id": "1"}\n{"text": "y", "id": 1}\n')
     with pytest.raises(DataError, match=r"a\.jsonl: line 2: .* id '1'"):
-        list(read_texts(settings(tmp_path, documents=str(tmp_path / "a.jsonl"))))
+        list(read_build_texts(settings(tmp_path, documents=str(tmp_path / "a.jsonl"))))
 
 
 def test_ids_that_repeat_across_files_are_made_unique_and_said(tmp_path):
@@ -194,7 +194,7 @@ def test_ids_that_repeat_across_files_are_made_unique_and_said(tmp_path):
     (tmp_path / "texts" / "a.jsonl").write_text('{"text": "One.", "id": "1"}\n{"text": "Two.", "id": "2"}\n')
     (tmp_path / "texts" / "b.jsonl").write_text('{"text": "Three.", "id": "1"}\n{"text": "Four.", "id": "3"}\n')
     (tmp_path / "texts" / "c.jsonl").write_text('{"text": "Five.", "id": "1"}\n')
-    texts = list(read_texts(settings(tmp_path, documents=str(tmp_path / "texts"))))
+    texts = list(read_build_texts(settings(tmp_path, documents=str(tmp_path / "texts"))))
     assert {text.id: text.text for text in texts} == {
         "1": "One.", "2": "Two.", "b.jsonl:1": "Three.", "3": "Four.", "c.jsonl:1": "Five.",
     }  # fmt: skip

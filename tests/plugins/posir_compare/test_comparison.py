@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from posir_compare.comparison import Metric, compare, compare_pair, find_common_results
+from posir_compare.comparison import Metric, compare_pair, compare_pairs, find_common_results
 from posir_significance.decision import ChangeState
 from tests.support.comparison import draw_evidence, only_pair, pair_runs, write_run
 from tests.support.scores import score_groups
@@ -24,11 +24,11 @@ def test_the_intervals_of_lengths_hold_at_the_same_time(tmp_path):
     evidence = replace(draw_evidence(115, 3), tokens=tokens)
     for model, seed in (("org/a", 1), ("org/b", 2)):
         write_run(tmp_path, model, seed, domains={"sports": evidence})
-    rows = [row for row in compare(pair_runs(tmp_path)).rows if row.metric is Metric.NDCG]
+    rows = [row for row in compare_pairs(pair_runs(tmp_path)).rows if row.metric is Metric.NDCG]
     assert [row.length for row in rows] == ["all", "Q1", "Q2", "Q4"]
     levels = [1 - 0.05 / 3, *[1 - 0.05 / 9] * 3]
     assert [row.change.level for row in rows] == pytest.approx(levels)
-    (alone,) = (row for row in compare(pair_runs(tmp_path), ["Q4"]).rows if row.metric is Metric.NDCG)
+    (alone,) = (row for row in compare_pairs(pair_runs(tmp_path), ["Q4"]).rows if row.metric is Metric.NDCG)
     assert alone.change.level == pytest.approx(1 - 0.05 / 3)
     assert alone.difference.low > rows[-1].difference.low
 
@@ -74,18 +74,18 @@ def test_pairing_narrows_the_interval_of_models_that_fail_on_the_same_queries(tm
 
 
 def test_same_input_same_numbers(folder):
-    assert compare(pair_runs(folder)) == compare(pair_runs(folder))
+    assert compare_pairs(pair_runs(folder)) == compare_pairs(pair_runs(folder))
 
 
 def test_two_folders_and_one_folder_give_the_same(tmp_path):
     for model, seed in (("org/a", 1), ("org/b", 5)):
         write_run(tmp_path / "both", model, seed)
         write_run(tmp_path / model[-1], model, seed)
-    first, second = (compare(pair_runs(*f)) for f in ([tmp_path / "both"], [tmp_path / "a", tmp_path / "b"]))
+    first, second = (compare_pairs(pair_runs(*f)) for f in ([tmp_path / "both"], [tmp_path / "a", tmp_path / "b"]))
     assert first == second
     assert [row.length for row in first.rows if row.metric is Metric.PSI] == ["all", "Q1", "Q2", "Q3", "Q4"]
     assert {row.method for row in first.rows} == {"paired by query"}
-    turned = compare(pair_runs(tmp_path / "b", tmp_path / "a"))
+    turned = compare_pairs(pair_runs(tmp_path / "b", tmp_path / "a"))
     assert [row.difference.value for row in turned.rows] == pytest.approx([-row.difference.value for row in first.rows])
     opposite = {ChangeState.BETTER: ChangeState.WORSE, ChangeState.WORSE: ChangeState.BETTER}
     states = [row.metric_change.state for row in first.rows]

@@ -13,7 +13,7 @@ from scipy.special import stdtrit
 from typer.testing import CliRunner
 
 import posir
-from posir_compare.comparison import Metric, ModelComparison, compare
+from posir_compare.comparison import Metric, ModelComparison, compare_pairs
 from posir_compare.gate import GateVerdict, check, parse_limit
 from posir_significance.scores import SCORES
 from posir_tasks.command.app import build_app
@@ -39,7 +39,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def comparison(folder):
-    return compare(pair_runs(folder / "base", folder / "worse"))
+    return compare_pairs(pair_runs(folder / "base", folder / "worse"))
 
 
 def invoke(*arguments):

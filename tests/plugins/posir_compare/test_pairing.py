@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from posir_compare.comparison import compare, find_common_results
+from posir_compare.comparison import compare_pairs, find_common_results
 from posir_tasks.errors import PosirError
 from posir_tasks.profile import NDCG_AT_10, rank_columns
 from posir_tasks.schemes import RelativePositions
@@ -80,9 +80,9 @@ def test_nothing_in_common(tmp_path, domains, scheme, message):
     write_run(tmp_path, "org/a", 1)
     write_run(tmp_path, "org/b", 1, domains, scheme=scheme)
     with pytest.raises(PosirError, match=message):
-        compare(pair_runs(tmp_path))
+        compare_pairs(pair_runs(tmp_path))
     write_run(tmp_path, "org/c", 1)
-    result = compare(pair_runs(tmp_path))
+    result = compare_pairs(pair_runs(tmp_path))
     assert {(row.baseline, row.model) for row in result.rows} == {("org/a", "org/c")}
     assert any(message in note for note in result.notes)
 
@@ -108,7 +108,7 @@ def test_results_on_different_data_are_refused_by_file_and_revision(tmp_path, ot
         write_run(tmp_path, model, 1, position_run=run) for model, run in (("org/a", describe_run("local-1")), ("org/b", other))
     ]
     with pytest.raises(PosirError) as refused:
-        compare(pair_runs(tmp_path))
+        compare_pairs(pair_runs(tmp_path))
     assert f"skipped subsets whose data differ ({differing}): game, sports" in str(refused.value)
     for file, revision in zip(files, ("local-1", "local-2"), strict=True):
         assert f"{file} (data revision {revision})" in str(refused.value)

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner
 
-from posir_mitigate.api import build_table, describe_changes, flatten, format_ratio
+from posir_mitigate.api import build_table, describe_changes, flatten_outcome, format_ratio
 from posir_mitigate.trials import MitigationOutcome, measure_seconds, open_task
 from posir_significance.decision import Change, ChangeState, MetricChange, Reason
 from posir_tasks.command.app import build_app
@@ -138,7 +138,7 @@ def test_changes_are_named_by_their_state_with_the_interval_that_it_follows_from
     assert rows[0] == ("plain", *scores, "2.5", "x 2.00")
     assert rows[1][2] == "better: +20.0 [+15.1, +24.9]"
     assert rows[1][4] == "cannot be said"
-    flat = flatten(outcomes[1])
+    flat = flatten_outcome(outcomes[1])
     assert (flat["ndcg_at_10_change"], flat["ndcg_at_10_difference"].value) == (ChangeState.BETTER, pytest.approx(0.2))
     parts = [part.headings for part in build_table(outcomes).divided(80)]
     assert [part for part in parts if "Change" in part[1:2]] == [], "no change is parted from its score"

@@ -35,7 +35,7 @@ from posir_probe.domain_similarity import (
 )
 from posir_probe.perturbation import NeedleInsertion
 from posir_probe.results import ProbeResult, ProbeSums, SubsetSums
-from posir_probe.subset_validity import build_tables, compare_tiny, describe_validity, draw_samples, subset_validity
+from posir_probe.subset_validity import build_tables, compare_tiny, describe_validity, draw_samples, measure_validity
 from posir_published.probes import Architecture, Kind, read_architecture_file, read_architectures
 from posir_published.scores import read_mmteb_scores
 from posir_report.summary import TaskSummary
@@ -134,7 +134,7 @@ def test_own_results_stand_for_published_ones_and_files_for_more_models(tmp_path
 
 def test_a_sample_that_is_everything_differs_by_0():
     profile = profile_of([0.9, 0.8, 0.7, 0.6, 0.5, 0.4])
-    validity = subset_validity(profile, profile)
+    validity = measure_validity(profile, profile)
     assert (validity.largest.value, validity.largest.low) == (0, 0)
     assert all(bucket.difference.low < 0 == bucket.difference.value < bucket.difference.high for bucket in validity.buckets)
     assert validity.verdict == "as a random sample"
@@ -142,7 +142,7 @@ def test_a_sample_that_is_everything_differs_by_0():
 
 def test_a_sample_of_other_queries_differs_more_than_a_random_one():
     complete = profile_of([0.9, 0.8, 0.7, 0.6, 0.5, 0.4], 2_000)
-    validity = subset_validity(profile_of([0.9, 0.8, 0.7, 0.6, 0.5, 0.7]), complete)
+    validity = measure_validity(profile_of([0.9, 0.8, 0.7, 0.6, 0.5, 0.7]), complete)
     assert validity.largest.value == pytest.approx(0.3)
     assert validity.largest.low < 0.3 < validity.largest.high
     last = validity.buckets[-1]
@@ -154,7 +154,7 @@ def test_a_sample_of_other_queries_differs_more_than_a_random_one():
     assert validity.chance < 0.1
     assert validity.verdict == "differs more than a random sample"
     with pytest.raises(ProfileError):
-        subset_validity(profile_of([0.5] * 6, scheme=AbsolutePositions()), complete)
+        measure_validity(profile_of([0.5] * 6, scheme=AbsolutePositions()), complete)
 
 
 def test_every_tiny_sample_is_compared_with_its_task():

@@ -19,9 +19,9 @@ from posir_probe.mirror_reversal import MirrorReversal, reverse_data, reverse_ta
 from posir_probe.of_data import EvidenceLocation, EvidenceLocationStart, QueryTypes, find_query_type
 from posir_probe.probe import Probe, ProbePlan, Summary, run_probe
 from posir_probe.probing import ProbeRun, all_probes, run_probes, select_probes
-from posir_probe.results import ProbeSums, read_results
+from posir_probe.results import ProbeSums, read_probe_results
 from posir_probe.segment_similarity import SegmentSimilarity
-from posir_probe.tables import build_overview, build_probe_tables, build_rows, describe_probe
+from posir_probe.tables import build_index_rows, build_overview, build_probe_tables, describe_probe
 from posir_tasks.embeddings.encoding import ModelEncoder, encode_distinct
 from posir_tasks.errors import PosirError
 from posir_tasks.results import result_files
@@ -74,7 +74,7 @@ def test_results_are_beside_those_of_mteb_and_are_not_taken_for_them(run, tmp_pa
         for probe in ("evidence_location", "segment_similarity_10", "segment_similarity_3")
     ]
     assert list(result_files(tmp_path)) == []
-    read = {result.probe: result for result in read_results(tmp_path)}
+    read = {result.probe: result for result in read_probe_results(tmp_path)}
     np.testing.assert_allclose(read["segment_similarity_3"].sums.sums, first.sums.sums)
     assert all(file.stat().st_size < 300_000 for file in files)
 
@@ -262,7 +262,7 @@ def test_bad_input_is_counted_and_skipped():
 def test_tables_have_sources_intervals_and_warnings(run):
     results = run_probes(run, [*PROBES, MirrorReversal()])
     probes = all_probes()
-    rows = build_rows(results, probes)
+    rows = build_index_rows(results, probes)
     assert {row.kind for row in rows} == {"summary", "position"}
     overview = build_overview(rows, probes)
     assert overview.headings == ("Summary", "Value", "95 % interval", "Name for --probe")
@@ -308,7 +308,7 @@ def test_documents_left_out_are_in_the_first_table_if_they_are_more_than_a_tenth
     subset = SourceSubset("eng-Latn/default", lambda: SubsetData("1", ProbeData(texts)))
     few = replace(run, source=ProbeSource("few", (subset,)))
     results = run_probes(few, select_probes(["segment_similarity_3", "sentence_regression"]))
-    rows = build_rows(results, all_probes())
+    rows = build_index_rows(results, all_probes())
     assert {row.probe: row.left_out for row in rows} == {"segment_similarity_3": 0, "sentence_regression": 3}
     assert "3 of 20" in str(build_overview(rows, all_probes()))
     assert "of 20" not in str(build_overview([row for row in rows if not row.left_out], all_probes()))

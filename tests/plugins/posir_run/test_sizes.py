@@ -14,8 +14,8 @@ from posir_run.sizes import (
     SAMPLE_SIZE,
     TextCounts,
     collect_samples,
-    count_texts,
     measure_subsets,
+    measure_texts,
     published_documents,
     published_queries,
     synthetic_texts,
@@ -49,7 +49,7 @@ TEXT = st.builds(
 @given(st.lists(TEXT, max_size=20), st.lists(TEXT, max_size=20))
 def test_texts_are_counted_by_length_and_counts_add(some, others):
     def counts(texts):
-        return count_texts(pl.LazyFrame({"text": texts}, {"text": pl.String}))
+        return measure_texts(pl.LazyFrame({"text": texts}, {"text": pl.String}))
 
     assert counts(some) == count_one_by_one(some)
     assert counts(some) + counts(others) == count_one_by_one(some + others)

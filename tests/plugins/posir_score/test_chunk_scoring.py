@@ -13,7 +13,7 @@ import posir
 from posir_score.chunk_scoring import (
     ChunkPlaces,
     Excerpt,
-    find_part,
+    find_chunk_part,
     read_excerpts,
     score_division,
     score_retrieved,
@@ -60,10 +60,10 @@ def test_scores_are_those_of_sets_of_characters(excerpts, chunks, number):
 
 def test_the_part_of_a_chunk_is_of_the_one_in_which_an_excerpt_is_nearest_to_the_middle():
     chunks = np.array([(0, 30), (20, 50), (60, 90)])
-    assert find_part(Span(0, 4), chunks) == "first third"
-    assert find_part(Span(24, 28), chunks) == "first third"
-    assert find_part(Span(40, 50), chunks) == "last third"
-    assert find_part(Span(45, 65), chunks) == "divided between chunks"
+    assert find_chunk_part(Span(0, 4), chunks) == "first third"
+    assert find_chunk_part(Span(24, 28), chunks) == "first third"
+    assert find_chunk_part(Span(40, 50), chunks) == "last third"
+    assert find_chunk_part(Span(45, 65), chunks) == "divided between chunks"
 
 
 def test_chunkers_are_scored_side_by_side(tmp_path: Path):

@@ -7,14 +7,14 @@ import pytest
 from posir_tasks.errors import PosirError
 from posir_tasks.text.tokenizer import EstimatedTokenizer
 from posir_train.composing import WindowComposer, compose_examples, tokenize_examples
-from posir_train.sampler import BatchPlan, build_cells, choose_size
+from posir_train.sampler import BatchPlan, choose_size, group_by_cell
 from posir_train.settings import Position, PositionWeights, QuestionBudget
 from tests.plugins.posir_train.texts import build_examples
 
 
 def plan(examples, positions="uniform", lengths=None, per_article=4, budget=QuestionBudget.MOST):
     weights = PositionWeights.parse(positions)
-    cells = build_cells(examples, lengths or [100] * len(examples), weights, budget, seed=1)
+    cells = group_by_cell(examples, lengths or [100] * len(examples), weights, budget, seed=1)
     return BatchPlan(tuple(examples), cells, per_article)
 
 

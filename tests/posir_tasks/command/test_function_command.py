@@ -23,7 +23,7 @@ from tests.support.cli import function_commands, leaf_commands
 #: Commands that are not yet the function of their name.
 APART = {
     "mteb", "compare", "import", "validate",
-    "recipe", "report", "plan", "run", "compose",
+    "recipe", "report", "run", "compose",
     "train", "submit",
 }  # fmt: skip
 

@@ -11,7 +11,7 @@ from mteb.models.instruct_wrapper import InstructSentenceTransformerModel
 from mteb.types import PromptType
 from torch import nn
 
-from posir_tasks.embeddings.key import EmbeddingKey, build_embedding_key, digest_module, digest_weights, to_json
+from posir_tasks.embeddings.key import EmbeddingKey, build_embedding_key, describe_value, digest_module, digest_weights
 from tests.support.encoders import RecordingEncoder, RecordingTransformer, write_tiny_bert
 
 ENGLISH, GERMAN = mteb.get_task("PosIR-English").metadata, mteb.get_task("PosIR-German-English").metadata
@@ -190,7 +190,7 @@ def test_any_attribute_of_a_model_becomes_json():
 
     value = {"a": (1, 2.5, None, True), 3: {"y", "x"}, "thing": Thing(), "function": change_weights, "type": Thing}
     name = f"{__name__}.test_any_attribute_of_a_model_becomes_json.<locals>.Thing"
-    assert to_json(value) == {
+    assert describe_value(value) == {
         "a": [1, 2.5, None, True],
         "3": ["x", "y"],
         "thing": name,
