@@ -7,15 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from posir_build.translation_ratings import (
-    ALL_LANGUAGES,
-    ALL_SCALES,
-    OVERALL,
-    RATINGS,
-    SCALES,
-    ScaleAgreement,
-    ScaleScore,
-)
+from posir_build.translation_ratings import ALL_LANGUAGES, OVERALL, RATINGS, SCALES, ScaleAgreement, ScaleScore, select_pooled
 from posir_tasks.display.charts.figures import Figure
 from posir_tasks.display.charts.theme import COLORS, INK, add_frame, build_chart, cycle_scale
 from posir_tasks.scores import flatten
@@ -35,9 +27,8 @@ def build_rating_figures(scores: Sequence[ScaleScore], agreement: Sequence[Scale
         _frame("scales", system, _draw_scales([score for score in scores if score.system == system]), INTERVALS, scores)
         for system in systems
     ]
-    pooled = [row for row in agreement if row.scale == ALL_SCALES and row.language == ALL_LANGUAGES]
     text = "Pairs of ratings of a translation on a scale."
-    return figures + [_frame("pairs", row.system, _draw_pairs(row), text, scores) for row in pooled]
+    return figures + [_frame("pairs", row.system, _draw_pairs(row), text, scores) for row in select_pooled(agreement)]
 
 
 def _frame(kind: str, system: str | None, chart: Panels, explanation: str, scores: Sequence[ScaleScore]) -> Figure:

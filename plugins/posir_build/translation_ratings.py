@@ -147,21 +147,24 @@ def sample_translations(settings: RatingSettings, count_tokens: Callable[[str], 
     languages, domains = _choose_languages(settings, systems), _choose_domains(settings, source, systems)
     translations, notes = list[Translation](), list[str]()
     for domain in domains:
-        subsets = {
-            (system, subset.corpus_language): subset
+        texts = {
+            (system, subset.corpus_language): _read(subset)
             for system, data in systems.items()
             for subset in data.subsets
             if subset.domain == domain and subset.corpus_language in languages and _has(subset, subset.corpus_language)
         }
-        absent = [f"{system} in {code}" for system in systems for code in languages if (system, code) not in subsets]
+        absent = [f"{system} in {code}" for system in systems for code in languages if (system, code) not in texts]
         if absent:
             raise DataError(f"domain {domain}: no translations by {', '.join(absent)}. Set `languages` or `domains`.")
-        shared = set.intersection(*({name for name, _ in _read(subset)} for subset in subsets.values()))
-        chosen, short = _choose_documents(domain, source[domain], shared, settings, count_tokens)
+        shared = set.intersection(*map(set, texts.values()))
+        originals = {name: text for name, text in _read(source[domain]).items() if name in shared}
+        chosen, short = _choose_documents(domain, originals, settings, count_tokens)
         notes += short
-        for (system, code), subset in subsets.items():
+        for (system, code), translated in texts.items():
             translations += [
-                Translation(system, code, domain, name, chosen[name], text) for name, text in _read(subset) if name in chosen
+                Translation(system, code, domain, name, originals[name], text)
+                for name, text in translated.items()
+                if name in chosen
             ]
     if not translations:
         raise DataError(f"{settings.source}: no document of these lengths has translations by every system. {' '.join(notes)}")
@@ -172,9 +175,8 @@ def _has(subset: Subset, language: str) -> bool:
     return subset.find_languages() == (language, language)
 
 
-def _read(subset: Subset) -> Iterator[tuple[str, str]]:
-    """Yield id and text of the documents with a text."""
-    return ((passage.id or passage.place, passage.text) for passage in subset.read_texts() if isinstance(passage, Passage))
+def _read(subset: Subset) -> dict[str, str]:
+    return {item.id or item.place: item.text for item in subset.read_texts() if isinstance(item, Passage)}
 
 
 def _choose_languages(settings: RatingSettings, systems: Mapping[str, Dataset]) -> list[str]:
@@ -188,8 +190,7 @@ def _choose_languages(settings: RatingSettings, systems: Mapping[str, Dataset]) 
 def _choose_domains(settings: RatingSettings, source: Mapping[str, Subset], systems: Mapping[str, Dataset]) -> list[str]:
     if not source:
         raise DataError(f"{settings.source}: has no {settings.language} data. Set `language` to that of the originals.")
-    known = [{subset.domain for subset in data.subsets} for data in systems.values()]
-    shared = sorted(set.intersection(set(source), *known))
+    shared = sorted(set(source).intersection(*({subset.domain for subset in data.subsets} for data in systems.values())))
     missing = [domain for domain in settings.domains if domain not in shared]
     if missing or not shared:
         raise DataError(
@@ -200,27 +201,22 @@ def _choose_domains(settings: RatingSettings, source: Mapping[str, Subset], syst
 
 
 def _choose_documents(
-    domain: str, source: Subset, shared: set[str], settings: RatingSettings, count_tokens: Callable[[str], int]
-) -> tuple[dict[str, str], list[str]]:
-    """Return the texts of the documents drawn, by id, and a note on each bucket that is short."""
-    texts = {name: text for name, text in _read(source) if name in shared}
-    chosen: dict[str, str] = {}
-    taken: Counter[int] = Counter()
-    buckets = range(1, len(settings.edges))
+    domain: str, texts: Mapping[str, str], settings: RatingSettings, count_tokens: Callable[[str], int]
+) -> tuple[set[str], list[str]]:
+    """Return the ids of the documents drawn, and a note on each bucket that is short."""
+    buckets: dict[int, list[str]] = {bucket: [] for bucket in range(1, len(settings.edges))}
     for name in sorted(texts, key=lambda name: seeded_order(settings.seed, PURPOSE, domain, name)):
-        if all(taken[bucket] == settings.per_bucket for bucket in buckets):
+        if all(len(drawn) == settings.per_bucket for drawn in buckets.values()):
             break
-        bucket = int(np.searchsorted(settings.edges, count_tokens(texts[name])))
-        if bucket in buckets and taken[bucket] < settings.per_bucket:
-            taken[bucket] += 1
-            chosen[name] = texts[name]
+        drawn = buckets.get(int(np.searchsorted(settings.edges, count_tokens(texts[name]))), [])
+        drawn += [name] if len(drawn) < settings.per_bucket else []
     short = [
-        f"{domain}: {taken[bucket]} of {settings.per_bucket} documents of {settings.edges[bucket - 1] + 1:,} to "
+        f"{domain}: {len(drawn)} of {settings.per_bucket} documents of {settings.edges[bucket - 1] + 1:,} to "
         f"{settings.edges[bucket]:,} tokens."
-        for bucket in buckets
-        if taken[bucket] < settings.per_bucket
+        for bucket, drawn in buckets.items()
+        if len(drawn) < settings.per_bucket
     ]
-    return chosen, short
+    return {name for drawn in buckets.values() for name in drawn}, short
 
 
 def plan_ratings(sample: RatingSample, count_tokens: Callable[[str], int]) -> Calls:
@@ -286,24 +282,21 @@ def read_rating_sheet(file: Path, sample: RatingSample) -> tuple[list[RatedTrans
     known = {translation.id: translation for translation in sample.translations}
     rated, unknown = list[RatedTranslation](), 0
     for number, row in enumerate(read_csv_rows(file, ("id", *SCALES), f"a sheet that `{COMMAND}` wrote"), 2):
-        ratings = {scale: _read_rating(file, number, scale, row[scale]) for scale in SCALES if row[scale]}
+        given = {scale: row[scale] for scale in SCALES if row[scale]}
+        for scale, value in given.items():
+            if value not in map(str, RATINGS):
+                where = f"{file}: row {number}: field '{scale}'"
+                raise DataError(f"{where}: {value!r} is no whole number from 1 to 5; leave it empty if unsure.")
         if row["id"] not in known:
             unknown += 1
-        elif ratings:
-            rated.append(RatedTranslation(known[row["id"]], ratings))
+        elif given:
+            rated.append(RatedTranslation(known[row["id"]], {scale: int(value) for scale, value in given.items()}))
     if not rated:
         raise DataError(
             f"{file}: has no rating of these translations. Fill in {', '.join(SCALES)}, and use the settings that the sheet "
             "was written with."
         )
     return rated, unknown
-
-
-def _read_rating(file: Path, number: int, scale: str, value: str) -> int:
-    if value not in map(str, RATINGS):
-        where = f"{file}: row {number}: field '{scale}'"
-        raise DataError(f"{where}: {value!r} is no whole number from 1 to 5; leave it empty if unsure.")
-    return int(value)
 
 
 @dataclass(frozen=True)
@@ -403,29 +396,42 @@ def compare_ratings(people: Sequence[RatedTranslation], judge: Sequence[RatedTra
                         pairs[translation.system, language, name].append((translation, rating, judged[translation.id][scale]))
     scales = [*SCALES, ALL_SCALES]
     order = sorted(pairs, key=lambda key: (key[0], key[1] == ALL_LANGUAGES, key[1], scales.index(key[2])))
-    return [_compare(*key, pairs[key]) for key in order]
-
-
-def _compare(system: str, language: str, scale: str, pairs: Sequence[tuple[Translation, int, int]]) -> ScaleAgreement:
-    counts = Counter((person, judge) for _, person, judge in pairs)
-    distances = [(translation, abs(judge - person)) for translation, person, judge in pairs]
-    return ScaleAgreement(
-        system,
-        language,
-        scale,
-        tuple(tuple(counts[person, judge] for judge in RATINGS) for person in RATINGS),
-        _estimate([(translation, distance <= TOLERANCE) for translation, distance in distances], 0, 1),
-        _estimate(distances, 0, HIGHEST - LOWEST),
-        fmean(judge - person for _, person, judge in pairs),
-    )
+    rows = []
+    for key in order:
+        counts = Counter((person, judge) for _, person, judge in pairs[key])
+        distances = [(translation, abs(judge - person)) for translation, person, judge in pairs[key]]
+        within = [(translation, distance <= TOLERANCE) for translation, distance in distances]
+        rows.append(
+            ScaleAgreement(
+                *key,
+                tuple(tuple(counts[person, judge] for judge in RATINGS) for person in RATINGS),
+                _estimate(within, 0, 1),
+                _estimate(distances, 0, HIGHEST - LOWEST),
+                fmean(judge - person for _, person, judge in pairs[key]),
+            )
+        )
+    return rows
 
 
 def build_rating_tables(scores: Sequence[ScaleScore], agreement: Sequence[ScaleAgreement], notes: Sequence[str]) -> list[Table]:
     """Return the tables: means of the judge and of people, agreement, and the confusion of ratings over all scales."""
     raters = dict.fromkeys(score.rater for score in scores)
     tables = [_build_score_table(rater, [score for score in scores if score.rater == rater], notes) for rater in raters]
-    pooled = [row for row in agreement if row.scale == ALL_SCALES and row.language == ALL_LANGUAGES]
-    return [*tables, *([_build_agreement_table(agreement)] if agreement else []), *map(_build_confusion_table, pooled)]
+    judged = [f"Judge {rating}" for rating in RATINGS]
+    confusions = [
+        Table(
+            columns=build_columns(("People", *judged), judged),
+            rows=tuple((str(rating), *map(format_count, pairs)) for rating, pairs in zip(RATINGS, row.confusion, strict=True)),
+            title=f"Pairs of ratings, all scales · {row.system}",
+        )
+        for row in select_pooled(agreement)
+    ]
+    return [*tables, *([_build_agreement_table(agreement)] if agreement else []), *confusions]
+
+
+def select_pooled(agreement: Sequence[ScaleAgreement]) -> list[ScaleAgreement]:
+    """Return the agreement over all scales and languages, of each system."""
+    return [row for row in agreement if row.scale == ALL_SCALES and row.language == ALL_LANGUAGES]
 
 
 def _build_score_table(rater: str, scores: Sequence[ScaleScore], notes: Sequence[str]) -> Table:
@@ -468,14 +474,4 @@ def _build_agreement_table(agreement: Sequence[ScaleAgreement]) -> Table:
         ),
         title="Agreement of the judge with people",
         keys=3,
-    )
-
-
-def _build_confusion_table(row: ScaleAgreement) -> Table:
-    return Table(
-        columns=build_columns(
-            ("People", *(f"Judge {rating}" for rating in RATINGS)), [f"Judge {rating}" for rating in RATINGS]
-        ),
-        rows=tuple((str(rating), *map(format_count, counts)) for rating, counts in zip(RATINGS, row.confusion, strict=True)),
-        title=f"Pairs of ratings, all scales · {row.system}",
     )
