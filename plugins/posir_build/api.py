@@ -9,7 +9,7 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posir_build.balance import required_questions
+from posir_build.balance import find_needed_questions
 from posir_build.dataset_files import read_constructions
 from posir_build.pipeline import STAGE_NAMES, Tools, locked, rows_as_records, run_stages, settings_record, write_results
 from posir_build.sample import check_source
@@ -96,7 +96,7 @@ def check_build(settings: BuildSettings) -> None:
     check_source(settings)
     for output in settings.outputs():
         _check_output(settings, output)
-    required_questions(settings.balance)
+    find_needed_questions(settings.balance)
     _check_models(settings)
 
 

@@ -115,7 +115,12 @@ def drop_repeated(questions: Iterable[Question], similar: float) -> tuple[list[Q
     for question in questions:
         folded = " ".join(question.text.lower().split())
         others = earlier.setdefault(question.document, [])
-        repeated = (name for name, other in others if _is_repeated(folded, other, similar))
+        repeated = (
+            name
+            for name, other in others
+            # The same numbers, too: one year or another makes two questions.
+            if fuzz.ratio(folded, other) >= 100 * similar and list_numbers(folded) == list_numbers(other)
+        )
         original = next(repeated, texts.get(folded))
         if original is not None:
             discarded.append(Discarded("repeats another question", question.id, original, question))
@@ -124,11 +129,6 @@ def drop_repeated(questions: Iterable[Question], similar: float) -> tuple[list[Q
             others.append((question.id, folded))
             kept.append(question)
     return kept, discarded
-
-
-def _is_repeated(text: str, earlier: str, similar: float) -> bool:
-    """Return whether two questions are similar and have the same numbers: one year or another makes two questions."""
-    return fuzz.ratio(text, earlier) >= 100 * similar and list_numbers(text) == list_numbers(earlier)
 
 
 class AskedQuestion(ModelAnswer):
@@ -224,8 +224,7 @@ def ask_questions(request: AskRequest, model: LanguageModel) -> StageResult:
     """
     chosen = choose_documents(request.documents, request.settings.documents, request.seed)
     asked = METHODS[request.settings.method](replace(request, documents=chosen), model)
-    questions: list[Question] = []
-    discarded: list[Discarded] = []
+    questions, discarded = list[Question](), list[Discarded]()
     for reply in asked:
         if isinstance(reply, Discarded):
             discarded.append(reply)
@@ -372,7 +371,19 @@ def ask_persona(request: AskRequest, model: LanguageModel) -> list[Asked | Disca
             continue
         details = {"persona": offer[choice.persona - 1], "difficulty": choice.difficulty, "query_length": choice.query_length}
         pending += [(document, third, details) for third in range(3)]
-    replies = model.ask(ASK_PERSONA, [_persona_values(*choice, request.language) for choice in pending], "Ask")
+    values = [
+        {
+            "document": document.text,
+            "segment": split_thirds(document.text, find_sentences(document.text, request.language))[third].of(document.text),
+            "part": POSITIONS[third],
+            "persona": details["persona"],
+            "difficulty": details["difficulty"].replace("_", " "),
+            "query_length": LENGTHS[details["query_length"]],
+            "language": english_name(request.language),
+        }
+        for document, third, details in pending
+    ]
+    replies = model.ask(ASK_PERSONA, values, "Ask")
     for (document, third, details), answered in zip(pending, replies, strict=True):
         query = answered.answer
         questions = [AskedQuestion(question=query.query, answer=query.answer, type="query")] if query else []
@@ -390,19 +401,6 @@ def offer_personas(request: AskRequest) -> list[list[str]]:
         ]
     rows = [Document(str(row), persona, 0, "") for row, persona in enumerate(personas)]
     return [[personas[int(row)] for row in nearest] for nearest in request.recall.find(rows, request.documents, number)]
-
-
-def _persona_values(document: Document, third: int, details: Mapping[str, str], language: str) -> dict[str, str]:
-    segment = split_thirds(document.text, find_sentences(document.text, language))[third]
-    return {
-        "document": document.text,
-        "segment": segment.of(document.text),
-        "part": POSITIONS[third],
-        "persona": details["persona"],
-        "difficulty": details["difficulty"].replace("_", " "),
-        "query_length": LENGTHS[details["query_length"]],
-        "language": english_name(language),
-    }
 
 
 def load_personas(file: Path | None) -> list[str]:

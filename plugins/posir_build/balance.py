@@ -71,12 +71,24 @@ def balance_questions(before: StageResult, settings: BalanceSettings, seed: int,
     """
     documents, questions, scheme = before.documents, before.questions, CELLS[settings.cells]
     limits = _find_limits(scheme.count(documents, questions), settings.per_cell)
-    surplus = _find_surplus(questions, by_id(documents), scheme, limits, seed)
+    known, filled, surplus = by_id(documents), Counter[BalanceCell](), dict[str, str]()
+    for question in sorted(questions, key=lambda question: seeded_order(seed, "balance", question.id)):
+        cell = scheme.find(question, known[question.document])
+        filled[cell] += 1
+        if filled[cell] > limits[cell]:
+            surplus[question.id] = "its cell is full" if limits[cell] else "its lengths have no question at some position"
     discarded = [
         Discarded(surplus[question.id], question.id, question=question) for question in questions if question.id in surplus
     ]
     kept = [question for question in questions if question.id not in surplus]
-    held_out = _choose_held_out(kept, settings.held_out, seed)
+    held_out, total = set[str](), 0
+    counts = Counter(question.document for question in kept)
+    # The questions of one document are in one part.
+    for document in sorted(counts, key=lambda name: seeded_order(seed, "held-out", name)):
+        if not settings.held_out or total + counts[document] / 2 > settings.held_out * len(kept):
+            break
+        held_out.add(document)
+        total += counts[document]
     assigned = tuple(
         question.with_verdict(
             QuestionVerdict(SPLIT_CHECK, True, "posir", {"part": HELD_OUT if question.document in held_out else PUBLIC})
@@ -89,26 +101,19 @@ def balance_questions(before: StageResult, settings: BalanceSettings, seed: int,
     return StageResult(documents, assigned, tuple(discarded), notes, {"needed": needed} if needed else {})
 
 
-def find_needed_questions(settings: BalanceSettings, questions: Sequence[Question]) -> int | None:
+def find_needed_questions(settings: BalanceSettings, questions: Sequence[Question] = ()) -> int | None:
     """Return how many questions show the stated PSI with a probability of 80 %; None if no PSI is stated.
 
-    For as many questions per document as there are now. See docs/statistics.md.
+    For as many questions per document as there are now, or one. See docs/statistics.md.
 
     Raises:
         PosirError: No linear decline with the expected score has this PSI.
     """
-    if settings.psi is None or not questions:
-        return None
-    return required_questions(settings, len(questions) / len({question.document for question in questions}))
-
-
-def required_questions(settings: BalanceSettings, per_document: float = 1.0) -> int | None:
-    """Return how many questions show the stated PSI, None if there is none; PosirError if no linear decline has it."""
     if settings.psi is None:
         return None
-    design = Design(settings.ndcg_at_10, SCHEME.bins, per_document, ICC)
+    per_document = len(questions) / len({question.document for question in questions}) if questions else 1.0
     try:
-        return required_sample(design, TruePsi(settings.psi)).questions
+        return required_sample(Design(settings.ndcg_at_10, SCHEME.bins, per_document, ICC), TruePsi(settings.psi)).questions
     except PosirError:
         raise PosirError(
             f"balance.psi: {settings.psi:g}: with a mean nDCG@10 of {settings.ndcg_at_10:g}, some position would score below 0 "
@@ -127,37 +132,6 @@ def _find_limits(counts: Mapping[BalanceCell, int], per_cell: int | str | None) 
     incomplete = {length for (length, _), count in counts.items() if not count}
     smallest = min((count for (length, _), count in counts.items() if length not in incomplete), default=0)
     return {cell: 0 if cell[0] in incomplete else smallest for cell in counts}
-
-
-def _find_surplus(
-    questions: Sequence[Question],
-    known: Mapping[str, Document],
-    scheme: CellScheme,
-    limits: Mapping[BalanceCell, int],
-    seed: int,
-) -> dict[str, str]:
-    """Return why questions are beyond the limits, by their ids."""
-    counts: Counter[BalanceCell] = Counter()
-    surplus: dict[str, str] = {}
-    for question in sorted(questions, key=lambda question: seeded_order(seed, "balance", question.id)):
-        cell = scheme.find(question, known[question.document])
-        counts[cell] += 1
-        if counts[cell] > limits[cell]:
-            surplus[question.id] = "its cell is full" if limits[cell] else "its lengths have no question at some position"
-    return surplus
-
-
-def _choose_held_out(questions: Sequence[Question], share: float, seed: int) -> set[str]:
-    """Return documents with about that share of the questions; the questions of one document are in one part."""
-    counts = Counter(question.document for question in questions)
-    chosen: set[str] = set()
-    total = 0
-    for document in sorted(counts, key=lambda name: seeded_order(seed, "held-out", name)):
-        if total + counts[document] / 2 > share * len(questions):
-            break
-        chosen.add(document)
-        total += counts[document]
-    return chosen if share else set()
 
 
 def _describe_shortage(

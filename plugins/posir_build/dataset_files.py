@@ -281,18 +281,15 @@ def read_sheet(file: Path) -> dict[str, dict[str, bool]]:
     Raises:
         DataError: The file is no such sheet, or has a judgment that is neither yes nor no.
     """
-    rows = read_csv_rows(file, ("id", *JUDGMENTS), "a sheet that `posir build sample` wrote")
-    return {row["id"]: dict(_read_row(file, number, row)) for number, row in enumerate(rows, 2)}
-
-
-def _read_row(file: Path, number: int, row: Mapping[str, str]) -> Iterator[tuple[str, bool]]:
-    for column in JUDGMENTS:
-        value = row[column].lower()
-        if value in YES | NO:
-            yield column, value in YES
-        elif value:
-            where = f"{file}: row {number}: field '{column}'"
-            raise DataError(f"{where}: {value!r} is neither yes nor no; leave it empty if unsure.")
+    judgments = {}
+    for number, row in enumerate(read_csv_rows(file, ("id", *JUDGMENTS), "a sheet that `posir build sample` wrote"), 2):
+        given = {column: row[column].lower() for column in JUDGMENTS if row[column]}
+        for column, value in given.items():
+            if value not in YES | NO:
+                where = f"{file}: row {number}: field '{column}'"
+                raise DataError(f"{where}: {value!r} is neither yes nor no; leave it empty if unsure.")
+        judgments[row["id"]] = {column: value in YES for column, value in given.items()}
+    return judgments
 
 
 def count_agreement(sheets: Sequence[dict[str, dict[str, bool]]]) -> list[JudgmentAgreement]:

@@ -76,7 +76,16 @@ def estimate_stages(settings: BuildSettings, results: Mapping[str, StageResult])
         number[stage] = len(results[stage].questions) if stage in results else number.get(stage, questions)
         questions = number[stage]
     verify_calls, verify_pairs = _estimate_verify(settings, number["locate"], mean)
-    false_calls, false_pairs = _estimate_false_negatives(settings, number["verify"], mean, len(documents))
+    search, searched, recalled = (
+        settings.false_negatives,
+        number["verify"],
+        min(settings.false_negatives.recall, len(documents)),
+    )
+    false_pairs = searched * len(search.rerankers) * recalled if search.embedder else 0
+    judged = (
+        searched * SUSPECTS_PER_QUESTION * max(1, len(search.panel)) if search.embedder and search.rule == "question" else 0
+    )
+    false_calls = [Calls(verify.RELEVANCE, judged, judged * mean, GRADE_TOKENS)] if judged else []
     translate_calls = list(_estimate_translation(settings, documents, number["balance"]))
     located = [Calls(locate.LOCATE, number["ask"], number["ask"] * mean * NUMBERED, QUOTE_TOKENS)]
     planned: dict[str, tuple[list[Calls], float]] = {
@@ -148,20 +157,6 @@ def _estimate_verify(settings: BuildSettings, questions: float, mean: float) -> 
     return calls, len(wanted.rerankers) * views * questions
 
 
-def _estimate_false_negatives(
-    settings: BuildSettings, questions: float, mean: float, documents: int
-) -> tuple[list[Calls], float]:
-    """Return the calls of False negatives, and the pairs that rerankers score."""
-    wanted = settings.false_negatives
-    if wanted.embedder is None:
-        return [], 0
-    pairs = questions * len(wanted.rerankers) * min(wanted.recall, documents)
-    if wanted.rule == "document":
-        return [], pairs
-    judged = questions * SUSPECTS_PER_QUESTION * max(1, len(wanted.panel))
-    return [Calls(verify.RELEVANCE, judged, judged * mean, GRADE_TOKENS)], pairs
-
-
 def _estimate_translation(settings: BuildSettings, documents: Sequence[Document], questions: float) -> Iterator[Calls]:
     if not settings.translate.languages:
         return
@@ -187,13 +182,20 @@ def describe_plan(
         f"At most {cost}{pluralize(total.calls, 'call')} of {names}: {total.input_tokens:,} input and "
         f"{total.output_tokens:,} output tokens."
     )
-    return TableResult(
-        title="Plan of a build",
-        rows=estimates,
-        tables=[_build_estimate_table([*estimates, total], currency)],
-        sentences=[sentence],
-        notes=[*notes, *_explain_plan(models, timed=total.reranker_seconds > 0)],
+    prices = "; ".join(
+        f"{model.prices.input:g} and {model.prices.output:g} {model.prices.currency} ({model.model})"
+        for model in models
+        if model.prices.given
     )
+    at = f" Prices per million input and output tokens: {prices}." if prices else ""
+    assumed = [f"If nothing is discarded; tokens are estimated. Repeated attempts and thinking come on top.{at}"]
+    if total.reranker_seconds:
+        assumed.append(
+            "Reranking: time on this machine, from a few pairs; less where pairs share texts, since an embedder encodes each "
+            "text once."
+        )
+    tables = [_build_estimate_table([*estimates, total], currency)]
+    return TableResult(title="Plan of a build", rows=estimates, tables=tables, sentences=[sentence], notes=[*notes, *assumed])
 
 
 def _build_estimate_table(estimates: Sequence[StageEstimate], currency: str) -> Table:
@@ -214,22 +216,6 @@ def _build_estimate_table(estimates: Sequence[StageEstimate], currency: str) -> 
         for seconds in (estimate.reranker_seconds,)
     )
     return Table(build_columns(headings, headings[1:]), tuple(rows))
-
-
-def _explain_plan(models: Sequence[LanguageModelSettings], *, timed: bool) -> Iterator[str]:
-    """Yield what the numbers of a plan assume."""
-    prices = "; ".join(
-        f"{model.prices.input:g} and {model.prices.output:g} {model.prices.currency} ({model.model})"
-        for model in models
-        if model.prices.given
-    )
-    at = f" Prices per million input and output tokens: {prices}." if prices else ""
-    yield f"If nothing is discarded; tokens are estimated. Repeated attempts and thinking come on top.{at}"
-    if timed:
-        yield (
-            "Reranking: time on this machine, from a few pairs; less where pairs share texts, since an embedder encodes each "
-            "text once."
-        )
 
 
 #: Pairs of the benchmark. The first is scored before, which loads the model.

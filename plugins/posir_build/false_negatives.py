@@ -52,15 +52,22 @@ def remove_false_negatives(
     panel: Sequence[LanguageModel],
 ) -> StageResult:
     """Find false negatives, and remove them by the rule of the settings; PosirError if a model cannot be used."""
-    judge = ", ".join(reranker.name for reranker in rerankers)
-    searched = QuestionVerdict(
-        f"false negatives: {settings.rule}", True, f"{recall.name}, {judge}", {"recall": settings.recall}
-    )
+    judges = ", ".join((recall.name, *(reranker.name for reranker in rerankers)))
+    searched = QuestionVerdict(f"false negatives: {settings.rule}", True, judges, {"recall": settings.recall})
     candidates = list(_find_candidates(before, settings, recall, rerankers))
     if settings.rule == "document":
         return _remove_documents(before, candidates, searched)
     negatives = _confirm(candidates, settings, panel)
-    return _remove_questions(before, negatives, {"suspects": len(candidates), "confirmed": len(negatives)}, searched)
+    verdicts = {negative.question.id: verdict for negative, verdict in reversed(negatives)}
+    discarded, kept = list[Discarded](), list[Question]()
+    for question in before.questions:
+        if verdict := verdicts.get(question.id):
+            answered = verdict.values["document"]
+            discarded.append(Discarded("another document answers it", question.id, answered, question.with_verdict(verdict)))
+        else:
+            kept.append(question.with_verdict(searched))
+    counts = {"suspects": len(candidates), "confirmed": len(negatives)}
+    return StageResult(before.documents, tuple(kept), tuple(discarded), (), counts)
 
 
 def _find_candidates(
@@ -100,23 +107,6 @@ def _confirm(
             judges = ", ".join(f"{reply.model} {reply.prompt}" for reply in graded)
             negatives.append((suspect, QuestionVerdict("false negative", False, judges, verdict)))
     return negatives
-
-
-def _remove_questions(
-    before: StageResult,
-    negatives: Sequence[tuple[Candidate, QuestionVerdict]],
-    counts: dict[str, int],
-    searched: QuestionVerdict,
-) -> StageResult:
-    verdicts = {negative.question.id: verdict for negative, verdict in reversed(negatives)}
-    discarded, kept = list[Discarded](), list[Question]()
-    for question in before.questions:
-        if verdict := verdicts.get(question.id):
-            answered = verdict.values["document"]
-            discarded.append(Discarded("another document answers it", question.id, answered, question.with_verdict(verdict)))
-        else:
-            kept.append(question.with_verdict(searched))
-    return StageResult(before.documents, tuple(kept), tuple(discarded), (), counts)
 
 
 def _remove_documents(before: StageResult, negatives: Sequence[Candidate], searched: QuestionVerdict) -> StageResult:

@@ -53,11 +53,6 @@ class NumberedDocument:
     text: str
     sentences: Sequence[Span]
 
-    @property
-    def numbered(self) -> str:
-        """One numbered sentence a line."""
-        return number_sentences(self.text, self.sentences)
-
 
 def locate_evidence(asked: StageResult, settings: LocateSettings, model: LanguageModel, language: str) -> StageResult:
     """Find the span of each question, and discard the questions that have no certain one.
@@ -79,7 +74,9 @@ def locate_evidence(asked: StageResult, settings: LocateSettings, model: Languag
             # The model's judgment, not a slip in its answer.
             return
 
-    values = BuiltValues(pairs, lambda pair: {"document": pair[0].numbered, "question": pair[1].text})
+    values = BuiltValues(
+        pairs, lambda pair: {"document": number_sentences(pair[0].text, pair[0].sentences), "question": pair[1].text}
+    )
     replies = model.ask(LOCATE, values, "Locate", check_quote)
     kept, discarded = list[Question](), list[Discarded]()
     for question, reply in zip(asked.questions, replies, strict=True):

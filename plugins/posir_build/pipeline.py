@@ -176,17 +176,10 @@ def _ask_dependencies(settings: BuildSettings) -> object:
     return [*_depends_on(settings, "ask", *ask.PROMPTS[settings.ask.method]), personas]
 
 
-def _run_locate(tools: Tools, before: StageResult) -> StageResult:
-    settings = tools.settings
-    return locate.locate_evidence(before, settings.locate, tools.models("locate")[0], settings.language)
-
-
 def _run_verify(tools: Tools, before: StageResult) -> StageResult:
-    settings = tools.settings
+    settings, model = tools.settings, tools.models("verify")[0]
     rerankers = tools.rerankers(settings.verify.rerankers)
-    verifier = verify.Verifier(
-        before.documents, settings.verify, settings.language, tools.models("verify")[0], rerankers, settings.seed
-    )
+    verifier = verify.Verifier(before.documents, settings.verify, settings.language, model, rerankers, settings.seed)
     return verifier.verify(before.questions)
 
 
@@ -199,19 +192,28 @@ def _run_false_negatives(tools: Tools, before: StageResult) -> StageResult:
     return false_negatives.remove_false_negatives(before, settings, recall, rerankers, judges)
 
 
-def _run_balance(tools: Tools, before: StageResult) -> StageResult:
-    settings = tools.settings
-    needed = find_needed_questions(settings.balance, before.questions)
-    return balance_questions(before, settings.balance, settings.seed, needed)
-
-
 STAGES = (
     Stage("sample", _run_sample, _sample_dependencies),
     Stage("ask", _run_ask, _ask_dependencies),
-    Stage("locate", _run_locate, lambda settings: _depends_on(settings, "locate", locate.LOCATE)),
+    Stage(
+        "locate",
+        lambda tools, asked: locate.locate_evidence(
+            asked, tools.settings.locate, tools.models("locate")[0], tools.settings.language
+        ),
+        lambda settings: _depends_on(settings, "locate", locate.LOCATE),
+    ),
     Stage("verify", _run_verify, lambda settings: _depends_on(settings, "verify", verify.RELEVANCE, verify.ANSWERABLE)),
     Stage("false-negatives", _run_false_negatives, lambda settings: _depends_on(settings, "false-negatives", verify.RELEVANCE)),
-    Stage("balance", _run_balance, lambda settings: settings.balance.model_dump(mode="json")),
+    Stage(
+        "balance",
+        lambda tools, before: balance_questions(
+            before,
+            tools.settings.balance,
+            tools.settings.seed,
+            find_needed_questions(tools.settings.balance, before.questions),
+        ),
+        lambda settings: settings.balance.model_dump(mode="json"),
+    ),
 )
 STAGE_NAMES = tuple(stage.name for stage in STAGES)
 
@@ -254,25 +256,12 @@ def run_stages(tools: Tools, last: str | None) -> dict[str, StageResult]:
         results[stage.name] = before = result
         for kind, left in (("document", result.documents), ("question", result.questions)):
             if not left and (kind == "document" or number > 1):
-                raise PosirError(f"{stage.name}: no {kind} is left. {_list_reasons(result)}")
+                reasons = "; ".join(f"{reason} ({count:,})" for reason, count in result.reasons().items())
+                discarded = f"Discarded: {reasons}." if reasons else "The source has none."
+                raise PosirError(f"{stage.name}: no {kind} is left. {discarded}")
         if stage.name == last:
             break
     return results
-
-
-def _list_reasons(result: StageResult) -> str:
-    reasons = "; ".join(f"{reason} ({count:,})" for reason, count in result.reasons().items())
-    return f"Discarded: {reasons}." if reasons else "The source has none."
-
-
-def split_parts(results: Mapping[str, StageResult]) -> dict[str, StageResult]:
-    """Return the public part of a build, and the held-out one if there is one; each has all documents."""
-    final = results["balance"]
-    parts: dict[str, list[Question]] = {PUBLIC: [], HELD_OUT: []}
-    for question in final.questions:
-        assert question.verdicts[-1].check == SPLIT_CHECK
-        parts[question.verdicts[-1].values["part"]].append(question)
-    return {part: StageResult(final.documents, tuple(questions)) for part, questions in parts.items() if questions}
 
 
 def write_results(tools: Tools, results: Mapping[str, StageResult]) -> tuple[dict[Path, int], list[StageRow], list[str]]:
@@ -287,7 +276,13 @@ def write_results(tools: Tools, results: Mapping[str, StageResult]) -> tuple[dic
     settings = tools.settings
     rows = build_stage_rows(results, settings)
     written, translations, notes = dict[Path, int](), list[StageRow](), list[str]()
-    for part, result in split_parts(results).items():
+    final = results["balance"]
+    parts: dict[str, list[Question]] = {PUBLIC: [], HELD_OUT: []}
+    for question in final.questions:
+        assert question.verdicts[-1].check == SPLIT_CHECK
+        parts[question.verdicts[-1].values["part"]].append(question)
+    for part, questions in ((part, questions) for part, questions in parts.items() if questions):
+        result = StageResult(final.documents, tuple(questions))
         output = settings.output if part == PUBLIC else settings.held_out_folder
         written |= _write_part(settings, settings.language, output, part, result, rows)
         for language in settings.translate.languages:
@@ -301,12 +296,6 @@ def write_results(tools: Tools, results: Mapping[str, StageResult]) -> tuple[dic
     return written, translations, notes
 
 
-def _list_content(result: StageResult) -> list[list[str]]:
-    return [[document.id, document.text] for document in result.documents] + [
-        [question.id, question.text] for question in result.questions
-    ]
-
-
 def translate_result(tools: Tools, result: StageResult, language: str, part: str) -> StageResult:
     """Return a part of the dataset in another language, from the work folder if it has been translated before."""
     settings = tools.settings
@@ -316,7 +305,8 @@ def translate_result(tools: Tools, result: StageResult, language: str, part: str
         *(_identify_models(settings, stage) for stage in ("translate", "refusals")),
         *(prompt.id for prompt in prompts),
     ]
-    fingerprint = compute_fingerprint("translate", language, identity, _list_content(result))
+    content = [[row.id, row.text] for rows in (result.documents, result.questions) for row in rows]
+    fingerprint = compute_fingerprint("translate", language, identity, content)
     files, name = StageFiles(settings.work_folder), f"translate-{language}-{part}"
     saved = files.load(name, fingerprint, None)
     if saved is not None:
@@ -339,7 +329,7 @@ def _write_part(
         "settings": settings_record(settings),
         "answered_by": list_answering_models(result.questions),
         "stages": rows_as_records(rows),
-        "content": compute_fingerprint(_list_content(result)),
+        "content": compute_fingerprint([[row.id, row.text] for rows in (result.documents, result.questions) for row in rows]),
     }
     target = Target(language, settings.domain, output)
     if read_constructions(output).get(f"{language}/{settings.domain}") != construction:

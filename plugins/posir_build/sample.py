@@ -77,8 +77,8 @@ def check_source(settings: BuildSettings) -> None:
 
 def digest_source(settings: BuildSettings) -> str:
     """Return a digest of the content of local files; of a dataset on the Hub, of its name and the revision in the settings."""
-    local = Path(settings.documents).expanduser().exists()
-    return digest(settings.documents, settings.revision or "", open_source(settings).find_revision() if local else "").hex()
+    revision = open_source(settings).find_revision() if Path(settings.documents).expanduser().exists() else ""
+    return digest(settings.documents, settings.revision or "", revision).hex()
 
 
 #: Permutations of a MinHash, and words or characters of a shingle.
@@ -97,22 +97,18 @@ class NearDuplicates:
         self._index = RMinHashLSH(threshold=threshold, num_perm=PERMUTATIONS, num_bands=PERMUTATIONS // 4)
         self._signatures: list[tuple[str, Any]] = []
 
-    def find(self, text: str) -> tuple[str | None, Any]:
-        """Return the id of an accepted text that is nearly the same, or None; and the signature of the text."""
+    def add(self, document: Document) -> str | None:
+        """Accept a text, or return the id of an accepted one that is nearly the same."""
         from rensa import RMinHash
 
         signature = RMinHash(num_perm=PERMUTATIONS, seed=1)
-        signature.update(shingles(text))
+        signature.update(shingles(document.text))
         for row in sorted(self._index.query(signature)):
-            name, other = self._signatures[row]
-            if signature.jaccard(other) >= self._threshold:
-                return name, signature
-        return None, signature
-
-    def add(self, name: str, signature: Any) -> None:
-        """Accept a text."""
+            if signature.jaccard(self._signatures[row][1]) >= self._threshold:
+                return str(self._signatures[row][0])
         self._index.insert(len(self._signatures), signature)
-        self._signatures.append((name, signature))
+        self._signatures.append((document.id, signature))
+        return None
 
 
 def shingles(text: str) -> list[str]:
@@ -149,9 +145,13 @@ def sample_documents(
             for document in sorted(group, key=lambda document: seeded_order(seed, document.id)):
                 if len(kept) - before == quota:
                     break
-                reason = _find_fault(document, settings, language, duplicates)
-                if reason:
-                    discarded.append(reason)
+                other = detect_other_language(document.text, language) if settings.check_language else None
+                original = duplicates.add(document) if duplicates and not other else None
+                if other or original:
+                    reason = (
+                        ("another language", document.id, other) if other else ("near-duplicate", document.id, f"of {original}")
+                    )
+                    discarded.append(Discarded(*reason))
                 else:
                     kept.append(document)
                     advance()
@@ -184,21 +184,6 @@ def _group_by_length(
         else:
             grouped[row].append(Document(text.id, text.text, count_tokens(text.text), text.source))
     return grouped, discarded, repeated
-
-
-def _find_fault(
-    document: Document, settings: SampleSettings, language: str, duplicates: NearDuplicates | None
-) -> Discarded | None:
-    """Return why a document is discarded; accept it otherwise."""
-    other = detect_other_language(document.text, language) if settings.check_language else None
-    if other:
-        return Discarded("another language", document.id, other)
-    if duplicates:
-        original, signature = duplicates.find(document.text)
-        if original is not None:
-            return Discarded("near-duplicate", document.id, f"of {original}")
-        duplicates.add(document.id, signature)
-    return None
 
 
 def share_out(total: int, shares: Sequence[float]) -> list[int]:

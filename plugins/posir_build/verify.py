@@ -69,7 +69,12 @@ class Verifier:
         """Check the questions, and discard those that fail; PosirError if a model cannot be used."""
         kept, discarded = list(questions), list[Discarded]()
         counts: dict[str, int] = {}
-        for name, check in self._checks().items():
+        checks: dict[str, tuple[object, Check]] = {
+            "rerankers": (self.rerankers, self.check_by_rerankers),
+            "relevance": (self.settings.relevance != "none", self.check_by_relevance),
+            "leave-span-out": (self.settings.leave_out, self.check_without_span),
+        }
+        for name, check in ((name, check) for name, (wanted, check) in checks.items() if wanted):
             checked, outcomes = kept, check(kept) if kept else []
             counts[f"{name}: checked"] = len(checked)
             kept = []
@@ -81,16 +86,6 @@ class Verifier:
             counts[f"{name}: passed"] = len(kept)
         result = StageResult(tuple(self.documents), tuple(kept), tuple(discarded), (), counts)
         return self.audit(result) if self.settings.audit else result
-
-    def _checks(self) -> dict[str, Check]:
-        checks: dict[str, Check] = {}
-        if self.rerankers:
-            checks["rerankers"] = self.check_by_rerankers
-        if self.settings.relevance != "none":
-            checks["relevance"] = self.check_by_relevance
-        if self.settings.leave_out:
-            checks["leave-span-out"] = self.check_without_span
-        return checks
 
     @cached_property
     def _texts(self) -> dict[str, str]:
