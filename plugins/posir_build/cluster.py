@@ -17,8 +17,7 @@ from mteb.timing import TimingStack
 from numpy.typing import NDArray
 
 from posir_build.records import Document, Question
-from posir_run.dispatch import Dispatcher, Engine
-from posir_run.jobs import Failed, JobOutcome
+from posir_run.jobs import Dispatcher, Engine, Failed, JobOutcome
 from posir_tasks.digests import digest
 from posir_tasks.display.progress import track
 from posir_tasks.embeddings.cached_encoder import with_cache

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from posir_compare.comparison import ModelRun, Pair, find_common_results, read_model_runs
 from posir_mitigate.method import Mitigation
 from posir_mitigate.references import describe_mitigated
-from posir_run.dispatch import find_missing_subsets
-from posir_run.jobs import EvaluationJob, corpus_name, evaluate_subset, find_tasks
+from posir_run.jobs import EvaluationJob, corpus_name, evaluate_subset, find_missing_subsets, find_tasks
 from posir_significance.analysis import GroupAnalysis, analyze
 from posir_significance.decision import Change, compare_groups
 from posir_tasks.display.progress import progress, track

@@ -1,25 +1,37 @@
-"""Jobs and their outcomes, and the evaluation jobs that a run consists of."""
+"""Jobs, their distribution over workers, and the evaluation jobs that a run consists of."""
 
 from __future__ import annotations
 
 import datetime
+import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from posir_tasks.errors import PosirError
+from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.models.references import ModelReference, portable_name
 from posir_tasks.models.registry import find_model
+from posir_tasks.sources.repository import LOCAL
 
 if TYPE_CHECKING:
     from mteb import AbsTask
+    from mteb.cache import ResultCache
     from mteb.models import ModelMeta
     from mteb.models.models_protocols import MTEBModels
     from mteb.results import TaskResult
     from mteb.types import EncodeKwargs
 
     from posir_tasks.tasks.base import PositionTask
+
+logger = logging.getLogger(__name__)
+
+#: How often a job is started before it is given up: a worker may crash because of the job (memory) or for another reason.
+ATTEMPTS = 3
+#: Seconds between checks for new machines.
+POLL_SECONDS = 10.0
 
 
 class Job(Protocol):
@@ -44,6 +56,140 @@ class JobOutcome:
     job: Job
     warnings: tuple[str, ...] = field(default=(), kw_only=True)
     """Warnings of its worker since the job before."""
+
+
+@dataclass(frozen=True)
+class Failed(JobOutcome):
+    """A job that ended with an error."""
+
+    reason: str
+    restart_worker: bool
+    """Whether the worker needs a new process: after a CUDA error, for example, the old one is unusable."""
+
+
+class Worker(Protocol):
+    """A process that does one job at a time. If one of its futures raises, the worker is unusable."""
+
+    started: Future[Any]
+    """Completes when the process can do jobs."""
+
+    def submit(self, job: Job) -> Future[JobOutcome]:
+        """Do a job in the process."""
+
+    def stop(self) -> None:
+        """End the process at once, whatever it is doing."""
+
+
+class Engine(Protocol):
+    """Starts workers."""
+
+    def locations(self) -> Sequence[Hashable]:
+        """Return where workers can run now, those already running included; equal values mean the same location."""
+
+    def start(self, location: Hashable) -> Worker:
+        """Start a worker at a location."""
+
+    def close(self) -> None:
+        """Release everything that the engine holds."""
+
+
+@dataclass
+class WorkerSlot:
+    """A location with a worker, which is starting or doing a job."""
+
+    worker: Worker
+    current: Future[Any]
+    job: Job | None = None
+    """The job that it does; None while it starts."""
+
+
+class Dispatcher:
+    """One run of jobs on the workers of an engine: who gets which job, and what happens when a worker crashes."""
+
+    def __init__(self, jobs: Sequence[Job], engine: Engine) -> None:
+        self._pending = list(jobs)
+        self._engine = engine
+        self._slots: dict[Hashable, WorkerSlot] = {}
+        self._unusable: dict[Hashable, str] = {}
+        self._crashes: Counter[Job] = Counter()
+
+    def outcomes(self) -> Generator[JobOutcome, None, None]:
+        """Yield an outcome for every job, as they come. Closing the generator stops the workers.
+
+        Raises:
+            PosirError: No worker can be started anywhere.
+        """
+        try:
+            while self._pending or any(slot.job for slot in self._slots.values()):
+                self._start_workers()
+                done, _ = wait([slot.current for slot in self._slots.values()], POLL_SECONDS, FIRST_COMPLETED)
+                for location, slot in list(self._slots.items()):
+                    if slot.current in done:
+                        yield from self._advance(location, slot)
+        finally:
+            for slot in self._slots.values():
+                slot.worker.stop()
+            self._engine.close()
+
+    def _start_workers(self) -> None:
+        for location in self._engine.locations():
+            starting = sum(slot.job is None for slot in self._slots.values())
+            if location not in self._slots and location not in self._unusable and starting < len(self._pending):
+                worker = self._engine.start(location)
+                self._slots[location] = WorkerSlot(worker, worker.started)
+        if self._unusable and not self._slots:
+            raise PosirError(f"no worker can be started. {next(reversed(self._unusable.values()))}")
+        if not self._slots:
+            logger.warning("No workers available; waiting for one")
+            time.sleep(POLL_SECONDS)
+
+    def _advance(self, location: Hashable, slot: WorkerSlot) -> Iterator[JobOutcome]:
+        try:
+            outcome = slot.current.result()
+        except Exception as error:
+            self._slots.pop(location).worker.stop()
+            yield from self._handle_crash(location, slot.job, error)
+            return
+        if isinstance(outcome, JobOutcome):
+            yield outcome
+        if not self._pending or (isinstance(outcome, Failed) and outcome.restart_worker):
+            self._slots.pop(location).worker.stop()
+        else:
+            slot.job = self._take_job(slot.job)
+            slot.current = slot.worker.submit(slot.job)
+
+    def _handle_crash(self, location: Hashable, job: Job | None, error: Exception) -> Iterator[JobOutcome]:
+        if job is None:
+            # Ray wraps the error of a worker in one of its own.
+            self._unusable[location] = f"{location}: {summarize_error(getattr(error, 'cause', None) or error)}"
+            logger.warning("%s", self._unusable[location])
+            return
+        self._crashes[job] += 1
+        if self._crashes[job] < ATTEMPTS:
+            logger.warning("%s: its worker crashed (%s); trying again", job, summarize_error(error))
+            self._pending.insert(0, job)
+        else:
+            reason = f"its worker crashed {ATTEMPTS} times, perhaps out of memory ({summarize_error(error)})"
+            yield Failed(job, reason, restart_worker=True)
+
+    def _take_job(self, previous: Job | None) -> Job:
+        """Take the pending job that suits a worker best.
+
+        Loading a model takes minutes and encoding a corpus hours. So a worker stays with its model and its corpus, whose
+        embeddings its machine may have cached, and otherwise takes those that the fewest other workers have.
+        """
+        running = [slot.job for slot in self._slots.values() if slot.job]
+        models = Counter(job.model for job in running)
+        corpora = Counter((job.model, job.corpus) for job in running)
+
+        def cost(job: Job) -> tuple[bool, bool, int, int]:
+            new_model = previous is None or job.model != previous.model
+            new_corpus = new_model or previous is None or job.corpus != previous.corpus
+            return new_model, new_corpus, corpora[job.model, job.corpus], models[job.model]
+
+        best = min(self._pending, key=cost)
+        self._pending.remove(best)
+        return best
 
 
 @dataclass(frozen=True)
@@ -76,24 +222,27 @@ class Completed(JobOutcome):
     """The fields of the loaded model's metadata without its loader, which cannot always be pickled."""
 
 
-@dataclass(frozen=True)
-class Failed(JobOutcome):
-    """A job that ended with an error."""
+def evaluate_subset(model: MTEBModels, job: EvaluationJob, encode_kwargs: EncodeKwargs) -> TaskResult:
+    """Evaluate one subset of a task in the same way as `mteb.evaluate`.
 
-    reason: str
-    restart_worker: bool
-    """Whether the worker needs a new process: after a CUDA error, for example, the old one is unusable."""
+    The task keeps all of its subsets: a task filtered to one would record the others as missing from the data.
+    """
+    import mteb
+    from mteb.results import TaskResult
+    from mteb.timing import TimingStack
 
-
-@dataclass(frozen=True)
-class RunRequest:
-    """The models and tasks that a user asks for, by name."""
-
-    tasks: Sequence[str]
-    benchmarks: Sequence[str]
-    models: Sequence[str]
-    revision: str | None = None
-    """Revision of the model, if there is only one."""
+    task = mteb.get_task(job.task)
+    timer, started = TimingStack(), time.monotonic()
+    scores: dict[str, Any] = {
+        split: task.evaluate(model, split, [job.subset], encode_kwargs=encode_kwargs, timer=timer) for split in task.eval_splits
+    }
+    return TaskResult.from_task_results(
+        task,
+        scores,
+        evaluation_time=time.monotonic() - started,
+        date=datetime.datetime.now(tz=datetime.UTC),
+        evaluation_phases=timer.phases,
+    )
 
 
 @dataclass(frozen=True)
@@ -119,20 +268,21 @@ def corpus_name(task: PositionTask, subset: str) -> str:
     return f"{task.metadata.dataset['path']}/{languages[-1]}/{subset}"
 
 
-def resolve_request(request: RunRequest) -> Workload:
-    """Find the requested tasks and models, without duplicates.
+def find_workload(
+    tasks: Sequence[str], benchmarks: Sequence[str], models: Sequence[str], revision: str | None = None
+) -> Workload:
+    """Find tasks and models by name, without duplicates.
 
     Raises:
         PosirError: A task, benchmark or model does not exist, no task was requested, or one revision was given for
             several models.
     """
-    if not (request.tasks or request.benchmarks):
+    if not (tasks or benchmarks):
         raise PosirError("no task is given. Name tasks with -t or benchmarks with -b; `posir tasks` lists them.")
-    if request.revision and len(request.models) > 1:
-        raise PosirError(f"--revision {request.revision}: applies to one model only. Omit it, or give one model.")
-    metas = [find_model(ModelReference(name, request.revision)) for name in request.models]
-    models = {ModelReference(portable_name(meta), request.revision): meta for meta in metas}
-    return Workload(find_tasks(request.tasks, request.benchmarks), models)
+    if revision and len(models) > 1:
+        raise PosirError(f"--revision {revision}: applies to one model only. Omit it, or give one model.")
+    metas = [find_model(ModelReference(name, revision)) for name in models]
+    return Workload(find_tasks(tasks, benchmarks), {ModelReference(portable_name(meta), revision): meta for meta in metas})
 
 
 def find_tasks(names: Sequence[str], benchmarks: Sequence[str]) -> list[PositionTask]:
@@ -172,24 +322,26 @@ def _is_available(member: AbsTask) -> bool:
     return member.has_data()
 
 
-def evaluate_subset(model: MTEBModels, job: EvaluationJob, encode_kwargs: EncodeKwargs) -> TaskResult:
-    """Evaluate one subset of a task in the same way as `mteb.evaluate`.
+def find_missing_jobs(workload: Workload, cache: ResultCache) -> list[EvaluationJob]:
+    """Return the jobs without a result in a folder, by mteb's own rules; restricts each task to the subsets in its data.
 
-    The task keeps all of its subsets: a task filtered to one would record the others as missing from the data.
+    Raises:
+        DataError: A task has no data.
     """
-    import mteb
-    from mteb.results import TaskResult
-    from mteb.timing import TimingStack
-
-    task = mteb.get_task(job.task)
-    timer, started = TimingStack(), time.monotonic()
-    scores: dict[str, Any] = {
-        split: task.evaluate(model, split, [job.subset], encode_kwargs=encode_kwargs, timer=timer) for split in task.eval_splits
+    for task in workload.tasks:
+        task.load_data()
+    missing = {
+        (model, task.metadata.name): find_missing_subsets(task, meta, cache)
+        for model, meta in workload.models.items()
+        for task in workload.tasks
     }
-    return TaskResult.from_task_results(
-        task,
-        scores,
-        evaluation_time=time.monotonic() - started,
-        date=datetime.datetime.now(tz=datetime.UTC),
-        evaluation_phases=timer.phases,
-    )
+    return [job for job in workload.jobs() if job.subset in missing[job.model, job.task]]
+
+
+def find_missing_subsets(task: PositionTask, meta: ModelMeta, cache: ResultCache) -> set[str]:
+    """Return the subsets of a task without a result of a model; all of them if the data's revision has changed."""
+    result = cache.load_task_result(task.metadata.name, meta)
+    # Of local data, the cache has compared the revisions subset by subset.
+    if result is None or not (result.dataset_revision == LOCAL or result.is_mergeable(task)):
+        return set(task.hf_subsets)
+    return {subset for subsets in result.get_missing_evaluations(task).values() for subset in subsets}

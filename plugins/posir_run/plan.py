@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -17,8 +17,9 @@ from mteb.types import PromptType
 from rich.filesize import decimal
 
 from posir_run.jobs import Workload
-from posir_run.sizes import BUCKETS, Samples, SubsetSize, TextCounts, collect_samples, measure_subsets
+from posir_run.sizes import BUCKETS, SEED, Samples, SubsetSize, TextCounts, collect_samples, measure_subsets
 from posir_tasks.display.numbers import MISSING, format_count
+from posir_tasks.display.presentation import TableResult
 from posir_tasks.display.progress import progress
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.embeddings.context import EncodingContext, build_texts
@@ -34,13 +35,12 @@ if TYPE_CHECKING:
     from mteb.models import ModelMeta
     from mteb.models.models_protocols import MTEBModels
 
-    from posir_run.sizes import Samples
-
 #: Rounds of a benchmark, and the seconds that one of them should take at least.
 ROUNDS, ROUND_SECONDS = 3, 1.0
 #: Seconds after which no further round is started.
 MAX_SECONDS = 20.0
-SEED = 42
+#: Bytes per number of an embedding if the model could not be run: single precision.
+DEFAULT_ITEMSIZE = 4
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,10 @@ class Duration:
 
     def __add__(self, other: Duration) -> Duration:
         return Duration(self.low + other.low, self.mean + other.mean, self.high + other.high)
+
+    def __str__(self) -> str:
+        unit, seconds = next(((unit, size) for unit, size in (("h", 3_600), ("min", 60)) if self.mean >= size), ("s", 1))
+        return f"{self.mean / seconds:,.1f} {unit} ({self.low / seconds:,.1f} to {self.high / seconds:,.1f})"
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,10 @@ class Speed:
     def duration(self, amount: int = 1) -> Duration:
         """Estimate the time for a number of tokens, or queries."""
         return Duration(min(self.seconds) * amount, fmean(self.seconds) * amount, max(self.seconds) * amount)
+
+    def __str__(self) -> str:
+        time = self.duration()
+        return f"{1 / time.mean:,.0f} ({1 / time.high:,.0f} to {1 / time.low:,.0f}; {self.texts} texts per round)"
 
 
 @dataclass(frozen=True)
@@ -84,64 +92,6 @@ class SpeedCalibration:
         """Estimate how long documents and queries take to encode."""
         buckets = zip(self.documents, documents.tokens, strict=True)
         return sum((speed.duration(tokens) for speed, tokens in buckets if speed), self.queries.duration(queries))
-
-
-def calibrate(model: MTEBModels, samples: Samples, context: EncodingContext) -> SpeedCalibration:
-    """Measure the speed of a model on a task's prompts; raise PosirError if the model is not a dense encoder."""
-    if not isinstance(model, EncoderProtocol):
-        raise PosirError("not a dense encoder")
-    disable_progress_bars()
-
-    def encode(texts: Sequence[str], prompt_type: PromptType) -> Any:
-        return context.encode(model, build_texts(texts), prompt_type)
-
-    format_ = EmbeddingFormat.detect(encode(samples.queries[:1], PromptType.query), 1)
-    if format_ is None:
-        raise PosirError("not a dense encoder")
-    return SpeedCalibration(
-        place=describe_place(model),
-        documents=tuple(
-            measure_speed(lambda batch: encode(batch, PromptType.document), texts, estimate_tokens) if texts else None
-            for texts in samples.documents
-        ),
-        queries=measure_speed(lambda batch: encode(batch, PromptType.query), samples.queries, lambda _: 1),
-        format=format_,
-    )
-
-
-def describe_place(model: MTEBModels) -> str:
-    """Return where a model runs, such as "on one device like this one (CPU, 2 threads)"."""
-    if isinstance(model, EndpointEncoder):
-        return f"by the endpoint {model.reference}"
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else f"CPU, {torch.get_num_threads()} threads"
-    return f"on one device like this one ({device})"
-
-
-def measure_speed(encode: Callable[[Sequence[str]], object], texts: Sequence[str], amount: Callable[[str], int]) -> Speed:
-    """Measure how long texts of one kind take to encode, in rounds of newly sampled texts.
-
-    The number of texts per round doubles until a round takes long enough to be timed. `amount` is what a text counts as: its
-    tokens, or 1.
-    """
-    rng, started, count = random.Random(SEED), time.monotonic(), 1
-    while time_encoding(encode, rng.sample(texts, count)) < ROUND_SECONDS and count < len(texts):
-        count = min(2 * count, len(texts))
-    rounds: list[float] = []
-    while len(rounds) < ROUNDS and (not rounds or time.monotonic() < started + MAX_SECONDS):
-        sample = rng.sample(texts, count)
-        rounds.append(time_encoding(encode, sample) / sum(map(amount, sample)))
-    return Speed(count, tuple(rounds))
-
-
-def time_encoding(encode: Callable[[Sequence[str]], object], texts: Sequence[str]) -> float:
-    """Return how many seconds texts take to encode."""
-    started = time.perf_counter()
-    encode(texts)
-    return time.perf_counter() - started
-
-
-#: Bytes per number of an embedding if the model could not be run: single precision.
-DEFAULT_ITEMSIZE = 4
 
 
 @dataclass(frozen=True)
@@ -167,7 +117,7 @@ class CostEstimate:
     bytes: int | None
     """Size of the embeddings; None if it is unknown."""
     duration: Duration | None
-    """Encoding time where the model was measured; None if the model could not be measured."""
+    """Encoding time; None if the model could not be measured."""
 
     @classmethod
     def of(cls, name: str, model: ModelSpeed, sizes: Sequence[SubsetSize], documents: TextCounts) -> CostEstimate:
@@ -198,8 +148,20 @@ class RunPlan:
     sampled: bool
     """Whether the benchmark used texts of the data only; otherwise some were synthetic."""
 
+    @property
+    def saved_documents(self) -> int:
+        """How many documents an embedding cache saves; 0 for a model without embeddings."""
+        saved = sum(self.total.documents.texts) - sum(self.with_cache.documents.texts)
+        return saved if self.model.bytes_per_text else 0
 
-def build_plans(workload: Workload, batch_size: int) -> list[RunPlan]:
+    @property
+    def rows(self) -> tuple[CostEstimate, ...]:
+        """The estimates of all tasks, and those totals that differ from the rows above them."""
+        totals = ((len(self.tasks) > 1, self.total), (self.saved_documents > 0, self.with_cache))
+        return *self.tasks, *(total for differs, total in totals if differs)
+
+
+def plan_run(workload: Workload, batch_size: int) -> TableResult:
     """Estimate the cost of a run for each model.
 
     Raises:
@@ -212,7 +174,16 @@ def build_plans(workload: Workload, batch_size: int) -> list[RunPlan]:
     options = {"batch_size": batch_size, "show_progress_bar": False}
     context = EncodingContext(task.metadata, SPLIT, task.hf_subsets[0], options)
     models = progress(list(workload.models.items()), "Measuring models")
-    return [build_plan(measure_model(model, meta, samples, context), sizes, samples) for model, meta in models]
+    plans = [build_plan(measure_model(model, meta, samples, context), sizes, samples) for model, meta in models]
+    return TableResult(
+        title="Estimated cost",
+        rows=[record for plan in plans for record in build_records(plan)],
+        tables=list(map(build_table, plans)),
+        values=[{"length_buckets": BUCKETS, **asdict(plan)} for plan in plans],
+        sentences=list(map(describe_plan, plans)),
+        notes=["Time: of encoding, from a short benchmark on this machine; in parentheses, the range of its rounds."],
+        further=[f"{plan.model.name}: {note}" for plan in plans for note in explain_estimates(plan)],
+    )
 
 
 def measure_model(model: ModelReference, meta: ModelMeta, samples: Samples, context: EncodingContext) -> ModelSpeed:
@@ -221,11 +192,58 @@ def measure_model(model: ModelReference, meta: ModelMeta, samples: Samples, cont
         calibration = calibrate(load_model(model), samples, context)
     except Exception as error:  # loading a model runs third-party code, and the machine may be too small for it
         problem = str(error) if isinstance(error, PosirError) else summarize_error(error)
-        return ModelSpeed(
-            str(meta.name), None, problem, meta.embed_dim * DEFAULT_ITEMSIZE if isinstance(meta.embed_dim, int) else None
-        )
+        known = meta.embed_dim * DEFAULT_ITEMSIZE if isinstance(meta.embed_dim, int) else None
+        return ModelSpeed(str(meta.name), None, problem, known)
     format_ = calibration.format
     return ModelSpeed(str(meta.name), calibration, "", format_.dimensions * format_.stored_dtype.itemsize)
+
+
+def calibrate(model: MTEBModels, samples: Samples, context: EncodingContext) -> SpeedCalibration:
+    """Measure the speed of a model on a task's prompts; raise PosirError if the model is not a dense encoder."""
+    if not isinstance(model, EncoderProtocol):
+        raise PosirError("not a dense encoder")
+    disable_progress_bars()
+
+    def encode(texts: Sequence[str], prompt_type: PromptType) -> Any:
+        return context.encode(model, build_texts(texts), prompt_type)
+
+    format_ = EmbeddingFormat.detect(encode(samples.queries[:1], PromptType.query), 1)
+    if format_ is None:
+        raise PosirError("not a dense encoder")
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else f"CPU, {torch.get_num_threads()} threads"
+    local = f"on one device like this one ({device})"
+    return SpeedCalibration(
+        place=f"by the endpoint {model.reference}" if isinstance(model, EndpointEncoder) else local,
+        documents=tuple(
+            measure_speed(lambda batch: encode(batch, PromptType.document), texts, estimate_tokens) if texts else None
+            for texts in samples.documents
+        ),
+        queries=measure_speed(lambda batch: encode(batch, PromptType.query), samples.queries, lambda _: 1),
+        format=format_,
+    )
+
+
+def measure_speed(encode: Callable[[Sequence[str]], object], texts: Sequence[str], amount: Callable[[str], int]) -> Speed:
+    """Measure how long texts of one kind take to encode, in rounds of newly sampled texts.
+
+    The number of texts per round doubles until a round takes long enough to be timed. `amount` is what a text counts as: its
+    tokens, or 1.
+    """
+    rng, started, count = random.Random(SEED), time.monotonic(), 1
+    while time_encoding(encode, rng.sample(texts, count)) < ROUND_SECONDS and count < len(texts):
+        count = min(2 * count, len(texts))
+    rounds: list[float] = []
+    while len(rounds) < ROUNDS and (not rounds or time.monotonic() < started + MAX_SECONDS):
+        sample = rng.sample(texts, count)
+        rounds.append(time_encoding(encode, sample) / sum(map(amount, sample)))
+    return Speed(count, tuple(rounds))
+
+
+def time_encoding(encode: Callable[[Sequence[str]], object], texts: Sequence[str]) -> float:
+    """Return how many seconds texts take to encode."""
+    started = time.perf_counter()
+    encode(texts)
+    return time.perf_counter() - started
 
 
 def build_plan(model: ModelSpeed, sizes: Sequence[SubsetSize], samples: Samples) -> RunPlan:
@@ -247,32 +265,9 @@ def sum_counts(counts: Iterable[TextCounts]) -> TextCounts:
     return sum(counts, TextCounts.from_buckets({}))
 
 
-BRIEF = "Time: of encoding, from a short benchmark on this machine; in parentheses, the range of its rounds."
-NUMBERS = ("Jobs", "Documents", "Tokens", "Queries", "Embeddings", "Time")
-#: Seconds per unit of time.
-TIME_UNITS = {"h": 3_600, "min": 60, "s": 1}
-
-
-def build_table(plan: RunPlan) -> Table:
-    """Return the estimates for one model."""
-    return Table(
-        build_columns(("Task", *NUMBERS), right=NUMBERS),
-        rows=tuple(format_row(estimate) for estimate in table_rows(plan)),
-        title=plan.model.name,
-    )
-
-
-def describe_plan(plan: RunPlan) -> str:
-    """Return in a sentence how long a run takes, or why that is unknown."""
-    if plan.total.duration is None:
-        return f"{plan.model.name}: time not estimated, since the model could not be measured ({plan.model.problem})."
-    saved = f"; {saved_documents(plan):,} documents fewer with POSIR_EMBEDDINGS" if saved_documents(plan) else ""
-    return f"{plan.model.name}: {format_duration(plan.total.duration)} on this machine{saved}."
-
-
 def build_records(plan: RunPlan) -> Iterator[dict[str, Any]]:
     """Yield the rows of the table as numbers: sizes in bytes, times in seconds."""
-    for estimate in table_rows(plan):
+    for estimate in plan.rows:
         yield {
             "model": plan.model.name,
             "task": estimate.name,
@@ -285,38 +280,30 @@ def build_records(plan: RunPlan) -> Iterator[dict[str, Any]]:
         }
 
 
-def table_rows(plan: RunPlan) -> Iterator[CostEstimate]:
-    """Yield the estimates of all tasks, and those totals that differ from the rows above them."""
-    yield from plan.tasks
-    if len(plan.tasks) > 1:
-        yield plan.total
-    if saved_documents(plan):
-        yield plan.with_cache
-
-
-def saved_documents(plan: RunPlan) -> int:
-    """Return how many documents an embedding cache saves; 0 for a model without embeddings."""
-    saved = sum(plan.total.documents.texts) - sum(plan.with_cache.documents.texts)
-    return saved if plan.model.bytes_per_text else 0
-
-
-def format_row(estimate: CostEstimate) -> tuple[str, ...]:
-    """Return a row of the table."""
-    return (
-        estimate.name,
-        format_count(estimate.jobs),
-        format_count(sum(estimate.documents.texts)),
-        f"{sum(estimate.documents.tokens) / 1e6:,.1f} M",
-        format_count(estimate.queries),
-        MISSING if estimate.bytes is None else decimal(estimate.bytes),
-        MISSING if estimate.duration is None else format_duration(estimate.duration),
+def build_table(plan: RunPlan) -> Table:
+    """Return the estimates for one model."""
+    numbers = ("Jobs", "Documents", "Tokens", "Queries", "Embeddings", "Time")
+    rows = (
+        (
+            estimate.name,
+            format_count(estimate.jobs),
+            format_count(sum(estimate.documents.texts)),
+            f"{sum(estimate.documents.tokens) / 1e6:,.1f} M",
+            format_count(estimate.queries),
+            MISSING if estimate.bytes is None else decimal(estimate.bytes),
+            str(estimate.duration or MISSING),
+        )
+        for estimate in plan.rows
     )
+    return Table(build_columns(("Task", *numbers), right=numbers), rows=tuple(rows), title=plan.model.name)
 
 
-def format_duration(duration: Duration) -> str:
-    """Return a duration in hours, minutes or seconds, with its range."""
-    unit, seconds = next((unit for unit in TIME_UNITS.items() if duration.mean >= unit[1]), ("s", 1))
-    return f"{duration.mean / seconds:,.1f} {unit} ({duration.low / seconds:,.1f} to {duration.high / seconds:,.1f})"
+def describe_plan(plan: RunPlan) -> str:
+    """Return in a sentence how long a run takes, or why that is unknown."""
+    if plan.total.duration is None:
+        return f"{plan.model.name}: time not estimated, since the model could not be measured ({plan.model.problem})."
+    saved = f"; {plan.saved_documents:,} documents fewer with POSIR_EMBEDDINGS" if plan.saved_documents else ""
+    return f"{plan.model.name}: {plan.total.duration} on this machine{saved}."
 
 
 def explain_estimates(plan: RunPlan) -> Iterator[str]:
@@ -325,29 +312,19 @@ def explain_estimates(plan: RunPlan) -> Iterator[str]:
         yield "Sizes: counted in the data, with one token per four bytes."
     else:
         yield "Sizes: published averages (arXiv 2601.08363) for data that is not on this machine, all documents of mean length."
-    if plan.model.calibration:
-        yield from explain_benchmark(plan.model.calibration, sampled=plan.sampled)
+    if calibration := plan.model.calibration:
+        yield (
+            f"Time: of encoding {calibration.place}, from a short benchmark on this machine; in "
+            f"parentheses, the range from the fastest to the slowest of {len(calibration.queries.seconds)} rounds."
+        )
+        texts = "texts of the data" if plan.sampled else "synthetic texts of mean length, since not all data is on this machine"
+        rates = [f"{name} {speed}" for name, speed in zip(BUCKETS, calibration.documents, strict=True) if speed]
+        yield (
+            f"Benchmark: {texts}; tokens per second by length: {', '.join(rates)}; queries per second: {calibration.queries}."
+        )
     else:
         yield f"Time: not estimated, since the model could not be measured ({plan.model.problem})."
-    if saved := saved_documents(plan):
-        yield f"Cache: with POSIR_EMBEDDINGS, {saved:,} documents that several tasks share are not encoded again."
-
-
-def explain_benchmark(calibration: SpeedCalibration, *, sampled: bool) -> Iterator[str]:
-    """Yield how the time was estimated."""
-    yield (
-        f"Time: of encoding {calibration.place}, from a short benchmark on this machine; in "
-        f"parentheses, the range from the fastest to the slowest of {len(calibration.queries.seconds)} rounds."
-    )
-    texts = "texts of the data" if sampled else "synthetic texts of mean length, since not all data is on this machine"
-    rates = [f"{name} {format_rate(speed)}" for name, speed in zip(BUCKETS, calibration.documents, strict=True) if speed]
-    yield (
-        f"Benchmark: {texts}; tokens per second by length: {', '.join(rates)}; queries per second: "
-        f"{format_rate(calibration.queries)}."
-    )
-
-
-def format_rate(speed: Speed) -> str:
-    """Return a speed as a rate, with its range and the size of its sample."""
-    time = speed.duration()
-    return f"{1 / time.mean:,.0f} ({1 / time.high:,.0f} to {1 / time.low:,.0f}; {speed.texts} texts per round)"
+    if plan.saved_documents:
+        yield (
+            f"Cache: with POSIR_EMBEDDINGS, {plan.saved_documents:,} documents that several tasks share are not encoded again."
+        )

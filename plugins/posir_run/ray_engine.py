@@ -126,11 +126,8 @@ class RayWorker:
 
     def __init__(self, actor: Any) -> None:
         self._actor = actor
-
-    def ready(self) -> Future[Any]:
-        """Return a future that completes when the actor runs and its versions have been checked."""
-        checked: Future[Any] = self._actor.check_versions.remote(installed_versions()).future()
-        return checked
+        self.started: Future[Any] = actor.check_versions.remote(installed_versions()).future()
+        """Completes when the actor runs and its versions have been checked."""
 
     def submit(self, job: Job) -> Future[JobOutcome]:
         """Evaluate a job in the actor."""

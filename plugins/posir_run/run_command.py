@@ -2,31 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from contextlib import closing
-from dataclasses import asdict
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
-from posir_run.dispatch import Engine, find_missing_jobs, run_and_save
-from posir_run.jobs import Failed, JobOutcome, RunRequest, resolve_request
-from posir_run.local_engine import LocalEngine
+from posir_run.jobs import (
+    Completed,
+    Dispatcher,
+    Engine,
+    EvaluationJob,
+    Failed,
+    JobOutcome,
+    Workload,
+    find_missing_jobs,
+    find_workload,
+)
 from posir_run.ray_engine import RayEngine
-from posir_run.worker import Settings, WarningLog, show_warnings
+from posir_run.worker import LocalEngine, Settings, WarningLog, show_warnings
 from posir_tasks.command.app import INTERRUPTED
 from posir_tasks.command.explain_option import Explain
 from posir_tasks.command.progress_option import with_progress
-from posir_tasks.display.presentation import TableResult, present
+from posir_tasks.display.presentation import present
 from posir_tasks.display.progress import note_progress, track
 from posir_tasks.display.tables import OutputFormat
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
 from posir_tasks.files import check_writable, explain_unwritable
+from posir_tasks.host.result_saving import process_saver
+
+if TYPE_CHECKING:
+    from mteb.cache import ResultCache
 
 
 class EngineName(StrEnum):
@@ -54,21 +65,6 @@ def choose_engine(engine: EngineName, address: str | None, settings: Settings) -
     if address:
         raise PosirError(f"--address {address}: applies to a Ray cluster only. Add --engine ray, or omit --address.")
     return partial(LocalEngine, settings)
-
-
-Tasks = Annotated[list[str] | None, typer.Option("-t", "--task", help="One or more tasks.")]
-Benchmarks = Annotated[list[str] | None, typer.Option("-b", "--benchmark", help="One or more benchmarks.")]
-Models = Annotated[
-    list[str],
-    typer.Option(
-        "-m", "--model", help="One or more models: names known to mteb or the Hub, folders, endpoints (MODEL@ADDRESS)."
-    ),
-]
-Revision = Annotated[str | None, typer.Option("--revision", help="Revision of the model; for a single model only.")]
-BatchSize = Annotated[int, typer.Option(min=1, help="Number of texts encoded at a time.")]
-
-#: mteb's own default.
-DEFAULT_BATCH_SIZE = 32
 
 
 class MultiValueCommand(TyperCommand):
@@ -104,12 +100,17 @@ app = typer.Typer(add_completion=False)
 @app.command(cls=MultiValueCommand)
 @with_progress
 def run_command(
-    models: Models,
-    tasks: Tasks = None,
-    benchmarks: Benchmarks = None,
-    revision: Revision = None,
+    models: Annotated[
+        list[str],
+        typer.Option(
+            "-m", "--model", help="One or more models: names known to mteb or the Hub, folders, endpoints (MODEL@ADDRESS)."
+        ),
+    ],
+    tasks: Annotated[list[str] | None, typer.Option("-t", "--task", help="One or more tasks.")] = None,
+    benchmarks: Annotated[list[str] | None, typer.Option("-b", "--benchmark", help="One or more benchmarks.")] = None,
+    revision: Annotated[str | None, typer.Option("--revision", help="Revision of the model; for a single model only.")] = None,
     output_folder: Annotated[Path, typer.Option("--output", help="Folder for results, as in `mteb run`.")] = Path("results"),
-    batch_size: BatchSize = DEFAULT_BATCH_SIZE,
+    batch_size: Annotated[int, typer.Option(min=1, help="Number of texts encoded at a time.")] = 32,
     engine: EngineOption = EngineName.LOCAL,
     address: Address = None,
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Show the workers' logs.")] = False,
@@ -125,48 +126,36 @@ def run_command(
     """
     settings = Settings({"batch_size": batch_size}, verbose=verbose)
     start_engine = choose_engine(engine, address, settings)
-    request = RunRequest(tasks or (), benchmarks or (), models, revision)
+    find = partial(find_workload, tasks or (), benchmarks or (), models, revision)
     if plan:
-        print_plan(request, batch_size, format_ or OutputFormat.TEXT, explain=explain)
+        if format_ is OutputFormat.LATEX:
+            raise PosirError("--format latex: a plan has text, markdown, csv and json.")
+        from posir_run.plan import plan_run
+
+        present(plan_run(find(), batch_size), format_ or OutputFormat.TEXT, explain=explain)
         return
     if format_ or explain:
         raise PosirError("--format and --explain are of the plan. Add --plan, or print results with `posir report`.")
     try:
         with show_warnings(partial(typer.echo, err=True)) as log:
-            run(request, output_folder, settings, start_engine, log)
+            run(find, output_folder, settings, start_engine, log)
     except KeyboardInterrupt:
         typer.echo(f"interrupted. Finished results are in {output_folder}; run the same command again to resume.", err=True)
         raise typer.Exit(INTERRUPTED) from None
 
 
-def print_plan(request: RunRequest, batch_size: int, format_: OutputFormat, *, explain: bool) -> None:
-    """Print what a run takes; raise PosirError for an unknown name or format."""
-    from posir_run.plan import BRIEF, build_plans, build_records, build_table, describe_plan, explain_estimates
-    from posir_run.sizes import BUCKETS
-
-    if format_ is OutputFormat.LATEX:
-        raise PosirError("--format latex: a plan has text, markdown, csv and json.")
-    plans = build_plans(resolve_request(request), batch_size)
-    shown = TableResult(
-        title="Estimated cost",
-        rows=[record for plan in plans for record in build_records(plan)],
-        tables=list(map(build_table, plans)),
-        values=[{"length_buckets": BUCKETS, **asdict(plan)} for plan in plans],
-        sentences=list(map(describe_plan, plans)),
-        notes=[BRIEF],
-        further=[f"{plan.model.name}: {note}" for plan in plans for note in explain_estimates(plan)],
-    )
-    present(shown, format_, explain=explain)
-
-
 def run(
-    request: RunRequest, output_folder: Path, settings: Settings, start_engine: Callable[[], Engine], log: WarningLog
+    find: Callable[[], Workload],
+    output_folder: Path,
+    settings: Settings,
+    start_engine: Callable[[], Engine],
+    log: WarningLog,
 ) -> None:
     """Evaluate what has no result in a folder yet; raise PosirError for an unknown name or a failed job."""
     from mteb.cache import ResultCache
 
     with track("Loading mteb"):
-        workload = resolve_request(request)
+        workload = find()
         with explain_unwritable(output_folder):
             cache = ResultCache(output_folder)
         jobs = find_missing_jobs(workload, cache)
@@ -185,6 +174,24 @@ def run(
                 "the same command again to retry:\n" + "\n".join(f"{failure.job}: {failure.reason}" for failure in failures)
             )
     typer.echo(f"{pluralize(len(jobs), 'job')} evaluated; results are in {output_folder}", err=True)
+
+
+def run_and_save(
+    jobs: Sequence[EvaluationJob], engine: Engine, workload: Workload, cache: ResultCache, settings: Settings
+) -> Generator[JobOutcome, None, None]:
+    """Yield the outcome of each job as it comes, with its result saved before. Closing the generator stops the workers.
+
+    Raises:
+        PosirError: No worker can be started, or the disk is full.
+    """
+    order = {task.metadata.name: task.hf_subsets for task in workload.tasks}
+    with closing(Dispatcher(jobs, engine).outcomes()) as outcomes:
+        for outcome in outcomes:
+            if isinstance(outcome, Completed):
+                job, encode_kwargs = outcome.job, settings.encode_kwargs
+                meta = workload.models[job.model].model_copy(update=outcome.model_meta)
+                process_saver().add(cache, outcome.result, meta, order=order[job.task], encode_kwargs=encode_kwargs)
+            yield outcome
 
 
 def report_outcomes(outcomes: Iterable[JobOutcome], total: int, warn: Callable[[str], object]) -> list[Failed]:

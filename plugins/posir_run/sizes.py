@@ -34,6 +34,16 @@ ENGLISH = (1_719_701, 1_719_701 * 922, 42_015)
 OTHER_LANGUAGE = tuple((total - english) // 9 for total, english in zip(ALL_LANGUAGES, ENGLISH, strict=True))
 
 
+#: The texts of a subset, documents and queries, read lazily: frames with the column `text`.
+Texts = tuple[pl.LazyFrame, pl.LazyFrame]
+#: Largest number of texts of one kind to sample from.
+SAMPLE_SIZE = 256
+SEED = 42
+#: Length of a text in tokens, as `posir_tasks.tokens` estimates it, and the index of its length bucket.
+TOKENS = -(-pl.col("text").str.len_bytes().cast(pl.Int64) // BYTES_PER_TOKEN)
+BUCKET = pl.sum_horizontal(bound < TOKENS for bound in BOUNDS)
+
+
 @dataclass(frozen=True)
 class TextCounts:
     """Additive text counts per length bucket."""
@@ -74,14 +84,6 @@ class SubsetSize:
     """Whether the texts were counted in the data; otherwise the sizes are published averages."""
 
 
-@dataclass(frozen=True)
-class Texts:
-    """The texts of a subset, read lazily: frames with the column `text`."""
-
-    documents: pl.LazyFrame
-    queries: pl.LazyFrame
-
-
 def measure_subsets(subsets: Iterable[tuple[PositionTask, str]]) -> list[SubsetSize]:
     """Return the sizes of subsets; a shared corpus is read once. Raises DataError if data is unreadable and unpublished."""
     corpora: dict[str, TextCounts] = {}
@@ -90,11 +92,11 @@ def measure_subsets(subsets: Iterable[tuple[PositionTask, str]]) -> list[SubsetS
         corpus, texts = corpus_name(task, subset), find_local_texts(task, subset)
         if texts is None:
             assert isinstance(task, PosirTask)
-            documents = published_documents(task.corpus_language, subset)
-            queries = published_queries(task.language, subset)
+            documents, _ = published_size(task.corpus_language, subset)
+            _, queries = published_size(task.language, subset)
         else:
-            documents = corpora.get(corpus) or measure_texts(texts.documents)
-            queries = texts.queries.select(pl.len()).collect().item()
+            documents = corpora.get(corpus) or measure_texts(texts[0])
+            queries = texts[1].select(pl.len()).collect().item()
         corpora[corpus] = documents
         sizes.append(SubsetSize(task.metadata.name, corpus, documents, queries, counted=texts is not None))
     return sizes
@@ -106,9 +108,9 @@ def find_local_texts(task: PositionTask, subset: str) -> Texts | None:
         repository = open_repository(REPO_ID, REVISION)
         corpus = find_local_file(repository, f"{task.corpus_language.code}/{subset}/corpus.parquet")
         queries = find_local_file(repository, f"{task.language.code}/{subset}/queries.parquet")
-        return Texts(scan_parquet(corpus), scan_parquet(queries)) if corpus and queries else None
+        return (scan_parquet(corpus), scan_parquet(queries)) if corpus and queries else None
     data = task.read_subset(subset)
-    return Texts(*(pl.LazyFrame({"text": texts["text"][:]}) for texts in (data.corpus, data.queries)))
+    return pl.LazyFrame({"text": data.corpus["text"][:]}), pl.LazyFrame({"text": data.queries["text"][:]})
 
 
 def find_local_file(repository: Repository, path: str) -> Path | None:
@@ -121,44 +123,21 @@ def find_local_file(repository: Repository, path: str) -> Path | None:
     return Path(cached) if isinstance(cached, str) else None
 
 
-def token_expression() -> pl.Expr:
-    """Return the length of a text in tokens, as `posir_tasks.tokens` estimates it."""
-    return -(-pl.col("text").str.len_bytes().cast(pl.Int64) // BYTES_PER_TOKEN)
-
-
-def bucket_expression() -> pl.Expr:
-    """Return the index of a text's length bucket."""
-    return pl.sum_horizontal(token_expression() > bound for bound in BOUNDS)
-
-
 def measure_texts(texts: pl.LazyFrame) -> TextCounts:
     """Count texts by length, without holding all of them in memory."""
-    lengths = texts.select(bucket_expression().alias("bucket"), token_expression().alias("tokens")).group_by("bucket")
+    lengths = texts.select(BUCKET.alias("bucket"), TOKENS.alias("tokens")).group_by("bucket")
     counted = lengths.agg(pl.len(), pl.col("tokens").sum()).collect(engine="streaming")
     return TextCounts.from_buckets(counted.rows_by_key("bucket", unique=True))
 
 
-def published_documents(language: Language, domain: str) -> TextCounts:
-    """Return the published mean size of a domain's corpus, in English or over the nine other languages."""
-    documents, tokens, _ = published_shares(language, domain)
-    return TextCounts.all_mean_length(documents, tokens)
+def published_size(language: Language, domain: str) -> tuple[TextCounts, int]:
+    """Return the published mean size of a domain, in English or over the nine other languages: documents and queries.
 
-
-def published_queries(language: Language, domain: str) -> int:
-    """Return the published mean number of a domain's queries, in English or over the nine other languages."""
-    return published_shares(language, domain)[2]
-
-
-def published_shares(language: Language, domain: str) -> list[int]:
-    """Return a domain's documents, tokens and queries: shares as equal as integers that add up to the total can be."""
-    index = DOMAINS.index(domain)
-    totals = ENGLISH if language == PIVOT else OTHER_LANGUAGE
-    return [total * (index + 1) // len(DOMAINS) - total * index // len(DOMAINS) for total in totals]
-
-
-#: Largest number of texts of one kind to sample from.
-SAMPLE_SIZE = 256
-SEED = 42
+    Its share is as equal to the others' as integers that add up to the total can be.
+    """
+    index, totals = DOMAINS.index(domain), ENGLISH if language == PIVOT else OTHER_LANGUAGE
+    documents, tokens, queries = (total * (index + 1) // len(DOMAINS) - total * index // len(DOMAINS) for total in totals)
+    return TextCounts.all_mean_length(documents, tokens), queries
 
 
 @dataclass(frozen=True)
@@ -179,30 +158,26 @@ def collect_samples(tasks: Sequence[PositionTask], counts: TextCounts) -> Sample
         DataError: The data cannot be read.
     """
     local = [texts for task in tasks if (texts := find_local_texts(task, task.hf_subsets[0]))]
-    sampled = sample_documents(local)
+    sampled = sample_documents(documents for documents, _ in local)
     filled = tuple(
         (texts or synthetic_texts(tokens // count)) if count else []
         for texts, count, tokens in zip(sampled, counts.texts, counts.tokens, strict=True)
     )
-    return Samples(filled, sample_queries(local), sampled=all(sampled[index] for index, texts in enumerate(filled) if texts))
+    asked = [text for _, queries in local for text in queries.select("text").head(SAMPLE_SIZE).collect()["text"]]
+    asked = asked or [question for document in read_documents() for question in document.questions]
+    queries = random.Random(SEED).sample(asked, min(SAMPLE_SIZE, len(asked)))
+    return Samples(filled, queries, sampled=all(sampled[index] for index, texts in enumerate(filled) if texts))
 
 
-def sample_documents(sources: Sequence[Texts]) -> list[list[str]]:
+def sample_documents(sources: Iterable[pl.LazyFrame]) -> list[list[str]]:
     """Return documents by length bucket, with the same number from each source where possible."""
     pools: list[list[str]] = [[] for _ in BUCKETS]
-    for texts in sources:
-        frame = texts.documents.select("text", bucket_expression().alias("bucket")).collect()
+    for documents in sources:
+        frame = documents.select("text", BUCKET.alias("bucket")).collect()
         for index, pool in enumerate(pools):
             in_bucket = frame.filter(pl.col("bucket") == index)["text"]
             pool.extend(in_bucket.sample(min(SAMPLE_SIZE, len(in_bucket)), seed=SEED))
     return [random.Random(SEED).sample(pool, min(SAMPLE_SIZE, len(pool))) for pool in pools]
-
-
-def sample_queries(sources: Sequence[Texts]) -> list[str]:
-    """Return queries from all sources, or those of PosIR-Mini if there is no source."""
-    pool = [text for texts in sources for text in texts.queries.select("text").head(SAMPLE_SIZE).collect()["text"]]
-    pool = pool or [question for document in read_documents() for question in document.questions]
-    return random.Random(SEED).sample(pool, min(SAMPLE_SIZE, len(pool)))
 
 
 def synthetic_texts(tokens: int) -> list[str]:

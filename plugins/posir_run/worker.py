@@ -1,4 +1,4 @@
-"""A worker: does one job after another and keeps the model loaded between them.
+"""A worker: does one job after another and keeps the model loaded between them; on this machine, in a process of its own.
 
 Heavy imports wait until a worker has its environment: the Hub's client reads its variables at import.
 """
@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import gc
 import logging
+import multiprocessing
 import os
 import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import signal
+import sys
+import threading
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from posir_run.jobs import Failed, Job, JobOutcome
 from posir_tasks.errors import PosirError, summarize_error
@@ -24,6 +29,13 @@ from posir_tasks.plugin_api.manager import loaded_plugins
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
     from mteb.types import EncodeKwargs
+
+logger = logging.getLogger(__name__)
+
+#: Packages that results depend on; their versions must be the same on every machine.
+PACKAGES = ("posir", "mteb", "torch", "transformers", "sentence-transformers")
+#: Of the worker process: a process pool's initializer can hand it to the jobs in no other way.
+_evaluator: Evaluator
 
 
 class WarningLog(logging.Handler):
@@ -56,21 +68,6 @@ def show_warnings(show: Callable[[str], object]) -> Iterator[WarningLog]:
         logging.getLogger().removeHandler(log)
 
 
-def collect_warnings() -> list[str]:
-    """Return a list to which posir's warnings in this process are added from now on; errors are reported with their job."""
-    collected: list[str] = []
-    log = WarningLog(collected.append)
-    log.addFilter(lambda record: record.name.startswith("posir") and record.levelno == logging.WARNING)
-    logging.getLogger().addHandler(log)
-    return collected
-
-
-logger = logging.getLogger(__name__)
-
-#: Packages that results depend on; their versions must be the same on every machine.
-PACKAGES = ("posir", "mteb", "torch", "transformers", "sentence-transformers")
-
-
 def installed_versions() -> dict[str, str]:
     """Return the versions of the packages that results depend on, without PyTorch's suffix for CPU or CUDA."""
     return {package: version(package).partition("+")[0] for package in PACKAGES}
@@ -95,7 +92,10 @@ class Evaluator:
         if settings.verbose:
             logging.basicConfig(level=logging.INFO)
         else:
-            self._warnings = collect_warnings()
+            # Errors are reported with their job.
+            log = WarningLog(self._warnings.append)
+            log.addFilter(lambda record: record.name.startswith("posir") and record.levelno == logging.WARNING)
+            logging.getLogger().addHandler(log)
         self._encode_kwargs = settings.encode_kwargs
         self._loaded: tuple[ModelReference, MTEBModels] | None = None
 
@@ -116,19 +116,16 @@ class Evaluator:
 
     def evaluate(self, job: Job) -> JobOutcome:
         """Do a job. Every error becomes an outcome, which has the warnings, too."""
-        outcome = self._evaluate(job)
+        try:
+            outcome = job.run(self._load(job.model), self._encode_kwargs)
+        except PosirError as error:
+            outcome = Failed(job, str(error), restart_worker=False)
+        except Exception as error:
+            logger.exception("%s", job)
+            outcome = Failed(job, summarize_error(error), restart_worker=True)
         warnings = tuple(self._warnings)
         self._warnings.clear()
         return replace(outcome, warnings=warnings)
-
-    def _evaluate(self, job: Job) -> JobOutcome:
-        try:
-            return job.run(self._load(job.model), self._encode_kwargs)
-        except PosirError as error:
-            return Failed(job, str(error), restart_worker=False)
-        except Exception as error:
-            logger.exception("%s", job)
-            return Failed(job, summarize_error(error), restart_worker=True)
 
     def _load(self, reference: ModelReference) -> MTEBModels:
         import torch
@@ -140,3 +137,71 @@ class Evaluator:
             torch.cuda.empty_cache()
             self._loaded = (reference, load_model(reference))
         return self._loaded[1]
+
+
+class LocalEngine:
+    """One worker, with all processors and the first GPU of this machine, as in `mteb run`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        # A killed worker cannot release its semaphores; Python releases them, and warns needlessly.
+        os.environ.setdefault("PYTHONWARNINGS", "ignore::UserWarning:multiprocessing.resource_tracker")
+
+    def locations(self) -> Sequence[Hashable]:
+        """Return the only location."""
+        return ("this machine",)
+
+    def start(self, location: Hashable) -> LocalWorker:  # noqa: ARG002
+        """Start the process."""
+        return LocalWorker(self._settings)
+
+    def close(self) -> None:
+        """Do nothing: the engine holds nothing but its worker."""
+
+
+class LocalWorker:
+    """A process on this machine, which exits with the one that started it; if it crashes, the run goes on."""
+
+    def __init__(self, settings: Settings) -> None:
+        # A forked process could not use CUDA.
+        context = multiprocessing.get_context("spawn")
+        self._pool = ProcessPoolExecutor(1, context, initializer=_initialize, initargs=(settings,))
+        # Ctrl-C reaches every process of a terminal; the main process decides what to do about it. A new process inherits that
+        # the signal is ignored, so it prints no traceback while it starts.
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            self.started: Future[Any] = self._pool.submit(os.getpid)
+        finally:
+            signal.signal(signal.SIGINT, before)
+        self._current = self.started
+
+    def submit(self, job: Job) -> Future[JobOutcome]:
+        """Evaluate a job in the process."""
+        self._current = self._pool.submit(_evaluate, job)
+        return self._current
+
+    def stop(self) -> None:
+        """End the process; kill it if it is evaluating."""
+        if self.started.done() and not self._current.done():
+            os.kill(self.started.result(), signal.SIGKILL)
+        self._pool.shutdown(cancel_futures=True)
+
+
+def _initialize(settings: Settings) -> None:
+    global _evaluator
+    if not settings.verbose:
+        # The libraries' progress bars and warnings would overwrite the progress bar of the run.
+        sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    _evaluator = Evaluator(settings, {})
+
+
+def _exit_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _evaluate(job: Job) -> JobOutcome:
+    return _evaluator.evaluate(job)

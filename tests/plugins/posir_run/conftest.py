@@ -2,9 +2,9 @@
 
 import pytest
 
-from posir_run import dispatch
+from posir_run import jobs
 
 
 @pytest.fixture(autouse=True)
 def _without_waiting(monkeypatch):
-    monkeypatch.setattr(dispatch, "POLL_SECONDS", 0)
+    monkeypatch.setattr(jobs, "POLL_SECONDS", 0)

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posir_run.dispatch import ATTEMPTS, Dispatcher
-from posir_run.jobs import Completed, EvaluationJob, Failed
+from posir_run.jobs import ATTEMPTS, Completed, Dispatcher, EvaluationJob, Failed
 from posir_tasks.errors import PosirError
 from posir_tasks.models.references import ModelReference
 
@@ -49,8 +48,7 @@ class FakeEngine:
         return self.available
 
     def start(self, location):
-        self.running.append(FakeWorker(self, location))
-        return self.running[-1]
+        return FakeWorker(self, location)
 
     def close(self):
         assert not self.running
@@ -60,11 +58,8 @@ class FakeEngine:
 class FakeWorker:
     def __init__(self, engine, location):
         self.engine, self.location = engine, location
-
-    def ready(self):
-        return self.complete_later(
-            lambda: OSError(f"no memory on {self.location}") if self.location in self.engine.unusable else None
-        )
+        engine.running.append(self)
+        self.started = self.complete_later(lambda: OSError(f"no memory on {location}") if location in engine.unusable else None)
 
     def submit(self, job):
         self.engine.submitted.append((self.location, job))

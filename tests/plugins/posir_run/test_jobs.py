@@ -2,7 +2,7 @@
 
 import pytest
 
-from posir_run.jobs import RunRequest, resolve_request
+from posir_run.jobs import find_workload
 from posir_tasks.errors import PosirError
 from posir_tasks.models.references import ModelReference
 from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
@@ -19,13 +19,11 @@ def data(tmp_path, monkeypatch):
     monkeypatch.setenv("POSIR_DATA", str(tmp_path))
 
 
-def resolve(*tasks, benchmarks=(), models=(BM25,), revision=None):
-    return resolve_request(RunRequest(tasks, benchmarks, models, revision))
-
-
 @pytest.mark.usefixtures("data")
 def test_jobs_are_models_by_tasks_by_subsets_and_tasks_share_their_corpora():
-    workload = resolve("PosIR-English", "PosIR-German-English", "PosIR-Mini", models=(BM25, "mteb/baseline-random-encoder"))
+    workload = find_workload(
+        ("PosIR-English", "PosIR-German-English", "PosIR-Mini"), (), (BM25, "mteb/baseline-random-encoder")
+    )
     jobs = workload.jobs()
     assert [str(job) for job in jobs[:5]] == [
         f"{BM25} · PosIR-English · game",
@@ -42,12 +40,12 @@ def test_jobs_are_models_by_tasks_by_subsets_and_tasks_share_their_corpora():
 
 @pytest.mark.usefixtures("data")
 def test_a_monolingual_task_of_another_language_has_its_own_corpus():
-    jobs = resolve("PosIR-English", "PosIR-German").jobs()
+    jobs = find_workload(("PosIR-English", "PosIR-German"), (), (BM25,)).jobs()
     assert len({job.corpus for job in jobs}) == len(jobs) == 4
 
 
 def test_tasks_of_benchmarks_are_added_without_duplicates():
-    workload = resolve("SQuAD-PosQ", "PosIR-Mini", "PosIR-Mini", benchmarks=("PosQ",), models=(BM25, "baseline-bm25s"))
+    workload = find_workload(("SQuAD-PosQ", "PosIR-Mini", "PosIR-Mini"), ("PosQ",), (BM25, "baseline-bm25s"))
     assert [task.metadata.name for task in workload.tasks] == ["SQuAD-PosQ", "PosIR-Mini", "FineWeb-PosQ"]
     assert list(workload.models) == [ModelReference(BM25)]
 
@@ -69,4 +67,4 @@ def test_tasks_of_benchmarks_are_added_without_duplicates():
 )
 def test_an_unknown_name_is_reported_with_a_suggestion(options, message):
     with pytest.raises(PosirError, match=message):
-        resolve_request(RunRequest(**{"tasks": (), "benchmarks": (), "models": [BM25]} | options))
+        find_workload(**{"tasks": (), "benchmarks": (), "models": [BM25]} | options)

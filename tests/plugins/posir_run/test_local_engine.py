@@ -11,8 +11,7 @@ from concurrent.futures.process import BrokenProcessPool
 import pytest
 
 from posir_run.jobs import Completed, EvaluationJob
-from posir_run.local_engine import LocalWorker
-from posir_run.worker import Settings
+from posir_run.worker import LocalWorker, Settings
 from posir_tasks.models.references import ModelReference
 
 JOB = EvaluationJob(ModelReference("mteb/baseline-bm25s"), "PosIR-Mini", "default", "")
@@ -31,7 +30,7 @@ def has_ended(pid: int) -> bool:
 
 def test_a_killed_worker_ends_its_future_and_can_be_stopped():
     worker = LocalWorker(Settings({"batch_size": 32}))
-    pid = worker.ready().result()
+    pid = worker.started.result()
     outcome = worker.submit(JOB)
     os.kill(pid, signal.SIGKILL)
     assert isinstance(outcome.exception(), BrokenProcessPool)
@@ -40,7 +39,7 @@ def test_a_killed_worker_ends_its_future_and_can_be_stopped():
 
 def test_a_worker_can_be_stopped_during_a_job_and_ignores_ctrl_c():
     worker = LocalWorker(Settings({"batch_size": 32}))
-    pid = worker.ready().result()
+    pid = worker.started.result()
     os.kill(pid, signal.SIGINT)
     assert isinstance(worker.submit(JOB).result(), Completed)
     unfinished = worker.submit(JOB)
@@ -55,7 +54,7 @@ def test_a_worker_that_is_stopped_while_it_starts_leaves_no_process_and_takes_no
     (process,) = set(multiprocessing.active_children()) - before
     worker.stop()
     assert has_ended(process.pid)
-    assert worker.ready().done()
+    assert worker.started.done()
     with pytest.raises(RuntimeError, match="after shutdown"):
         worker.submit(JOB)
 
@@ -63,10 +62,9 @@ def test_a_worker_that_is_stopped_while_it_starts_leaves_no_process_and_takes_no
 def test_a_worker_ends_with_the_process_that_started_it():
     code = (
         "import os, signal\n"
-        "from posir_run.local_engine import LocalWorker\n"
-        "from posir_run.worker import Settings\n"
+        "from posir_run.worker import LocalWorker, Settings\n"
         "if __name__ == '__main__':\n"
-        "    print(LocalWorker(Settings({})).ready().result(), flush=True)\n"
+        "    print(LocalWorker(Settings({})).started.result(), flush=True)\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     parent = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=100)

@@ -12,8 +12,8 @@ import pytest
 from mteb.cache import ResultCache
 from mteb.results import TaskResult
 
-from posir_run.dispatch import find_missing_jobs, run_and_save
-from posir_run.jobs import Completed, Failed, RunRequest, resolve_request
+from posir_run.jobs import Completed, Failed, find_missing_jobs, find_workload
+from posir_run.run_command import run_and_save
 from posir_run.worker import Settings
 from posir_tasks.errors import PosirError
 from posir_tasks.languages import DOMAINS
@@ -34,7 +34,7 @@ def data(tmp_path_factory):
 @pytest.fixture
 def workload(data, monkeypatch):
     monkeypatch.setenv("POSIR_DATA", str(data))
-    return resolve_request(RunRequest(["PosIR-English"], (), ["mteb/baseline-bm25s"]))
+    return find_workload(["PosIR-English"], (), ["mteb/baseline-bm25s"])
 
 
 def build_engine(workload, failing=()):

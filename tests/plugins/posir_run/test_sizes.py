@@ -15,17 +15,13 @@ from posir_run.sizes import (
     TextCounts,
     collect_samples,
     measure_subsets,
-    measure_texts,
-    published_documents,
-    published_queries,
+    published_size,
     synthetic_texts,
 )
 from posir_tasks.errors import DataError
 from posir_tasks.languages import DOMAINS, LANGUAGES, PIVOT
 from posir_tasks.tokens import estimate_tokens
 from tests.support.datasets import ASKED, POSIR_FOLDER, TEXTS, posir_tables, write_domain
-
-IN_PAPER = LANGUAGES
 
 
 def count_one_by_one(texts):
@@ -56,15 +52,15 @@ def test_texts_are_counted_by_length_and_counts_add(some, others):
 
 
 def test_the_published_sizes_add_up_to_the_papers_totals():
-    documents = sum_counts(published_documents(language, domain) for language in IN_PAPER for domain in DOMAINS)
-    queries = sum(published_queries(language, domain) for language in IN_PAPER for domain in DOMAINS)
+    sizes = [published_size(language, domain) for language in LANGUAGES for domain in DOMAINS]
+    documents, queries = sum_counts(counts for counts, _ in sizes), sum(asked for _, asked in sizes)
     # Nine languages share what is not English in whole numbers.
     assert 17_329_673 - 9 < sum(documents.texts) <= 17_329_673
     assert 22_800_000_000 - 9 < sum(documents.tokens) <= 22_800_000_000
     assert 421_708 - 9 < queries <= 421_708
-    english = sum_counts(published_documents(PIVOT, domain) for domain in DOMAINS)
-    assert english == TextCounts((0, 1_719_701, 0, 0), (0, 1_719_701 * 922, 0, 0))
-    assert sum(published_queries(PIVOT, domain) for domain in DOMAINS) == 42_015
+    english = [published_size(PIVOT, domain) for domain in DOMAINS]
+    assert sum_counts(counts for counts, _ in english) == TextCounts((0, 1_719_701, 0, 0), (0, 1_719_701 * 922, 0, 0))
+    assert sum(asked for _, asked in english) == 42_015
 
 
 def test_without_data_a_task_has_its_published_size(monkeypatch, tmp_path):
