@@ -150,7 +150,7 @@ class RunPlan:
 
     @property
     def saved_documents(self) -> int:
-        """How many documents an embedding cache saves; 0 for a model without embeddings."""
+        """Number of documents that an embedding cache saves; 0 for a model without embeddings."""
         saved = sum(self.total.documents.texts) - sum(self.with_cache.documents.texts)
         return saved if self.model.bytes_per_text else 0
 

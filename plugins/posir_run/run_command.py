@@ -23,8 +23,7 @@ from posir_run.jobs import (
     find_missing_jobs,
     find_workload,
 )
-from posir_run.ray_engine import RayEngine
-from posir_run.worker import LocalEngine, Settings, WarningLog, show_warnings
+from posir_run.worker import LocalEngine, RayEngine, Settings, WarningLog, show_warnings
 from posir_tasks.command.app import INTERRUPTED
 from posir_tasks.command.explain_option import Explain
 from posir_tasks.command.progress_option import with_progress

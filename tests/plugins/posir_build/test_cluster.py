@@ -9,8 +9,7 @@ import pytest
 
 from posir_build import cluster
 from posir_build.cluster import ClusterReranker, Recall, Reranker, merge_recalled
-from posir_run.ray_engine import RayEngine
-from posir_run.worker import Evaluator, Settings
+from posir_run.worker import Evaluator, RayEngine, Settings
 from posir_tasks.errors import PosirError
 from posir_tasks.language_models.call_log import CallLog
 from posir_tasks.models.references import ModelReference
@@ -35,9 +34,7 @@ class InProcess:
 
     def start(self, location):
         assert location == "here"
-        return SimpleNamespace(
-            ready=lambda: done(None), submit=lambda job: done(self.evaluator.evaluate(job)), stop=lambda: None
-        )
+        return SimpleNamespace(started=done(None), submit=lambda job: done(self.evaluator.evaluate(job)), stop=lambda: None)
 
     def close(self):
         pass

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from posir_run.ray_engine import RayLocation, check_address, find_locations
+from posir_run.worker import RayLocation, check_address, find_locations
 from posir_tasks.errors import PosirError
 
 

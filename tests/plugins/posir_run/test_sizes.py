@@ -15,6 +15,7 @@ from posir_run.sizes import (
     TextCounts,
     collect_samples,
     measure_subsets,
+    measure_texts,
     published_size,
     synthetic_texts,
 )
