@@ -21,7 +21,7 @@ from posir_mitigate.references import parse_reference
 from posir_tasks.embeddings.encoding import ModelEncoder
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import load_model
-from posir_tasks.search.maximum_search import MaximumSearch
+from posir_tasks.search.chunked import MaximumSearch
 from posir_tasks.sources.opening import open_data
 
 METHODS = (

@@ -121,7 +121,7 @@ def time_posir(folder: Path, size: Size) -> float:
     from posir_tasks.results import read_results, rounded
     from posir_tasks.schemes import RelativePositions
     from posir_tasks.scores import ResultValues
-    from posir_tasks.search.dense import search_dense
+    from posir_tasks.search.dispatch import search_dense
     from posir_tasks.tasks.catalog import builtin_tasks
 
     context = EncodingContext(builtin_tasks()["PosIR-Mini"].metadata, "test", "default")

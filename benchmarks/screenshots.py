@@ -18,7 +18,7 @@ from posir_leaderboard.board.build import build_site
 from posir_leaderboard.board.folder import create_server
 from posir_report.charts import build_figures
 from posir_report.summary import summarize
-from posir_tasks.display.charts.figures import SCALE
+from posir_tasks.display.figures import SCALE
 from posir_tasks.results import read_results
 from tests.support.browser import CHROMIUM
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import altair as alt
 
-from posir_tasks.display.charts.theme import COLORS, add_frame, build_chart, cycle_scale
+from posir_tasks.display.charts import COLORS, add_frame, build_chart, cycle_scale
 from posir_train.settings import Position
 
 BASE = "untrained"

@@ -153,7 +153,7 @@ PARSERS = {"json.load", "json.loads", "json.JSONDecoder", "csv.reader", "csv.Dic
 GATES = {"posir_tasks.gate"}
 #: Headers that posir itself wrote into files of its own cache or package.
 OWN_DATA = {
-    "posir_tasks.embeddings.arrow_files",
+    "posir_tasks.embeddings.cache",
     "posir_tasks.query_ranks",
     "posir_published.scores",
     # Settings of models are read as transformers reads them: of many, `model_max_length` is 10**30.

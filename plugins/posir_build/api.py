@@ -26,8 +26,7 @@ from posir_build.stage_report import (
 from posir_build.verify import MarginPool, MarginRange, audit_ranges, count_pools, list_checked, summarize_audit
 from posir_data.importing import Target
 from posir_tasks.display.presentation import Presentable, to_paragraphs
-from posir_tasks.display.sections import DisplaySection
-from posir_tasks.display.tables import Table, to_markdown
+from posir_tasks.display.tables import DisplaySection, Table, to_markdown
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
 from posir_tasks.language_models.call_log import Usage

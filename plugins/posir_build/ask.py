@@ -23,7 +23,7 @@ from posir_build.records import POSITIONS, Discarded, Document, Question, StageR
 from posir_build.settings import AskMethod, AskSettings
 from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.language_models.asking import LanguageModel, Reply
-from posir_tasks.language_models.prompt import ModelAnswer, PromptTemplate, load_prompt
+from posir_tasks.language_models.chat_client import ModelAnswer, PromptTemplate, load_prompt
 from posir_tasks.languages import detect_other_language, english_name
 from posir_tasks.sources.formats.passages import Passage
 from posir_tasks.sources.opening import open_data

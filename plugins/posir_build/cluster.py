@@ -34,7 +34,7 @@ from posir_tasks.models.rerankers import (
     format_model_name,
     to_probabilities,
 )
-from posir_tasks.search.dense import search_dense
+from posir_tasks.search.dispatch import search_dense
 
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels

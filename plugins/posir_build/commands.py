@@ -205,7 +205,7 @@ def show_ratings(
         read_rating_sheet,
         score_ratings,
     )
-    from posir_tasks.display.charts.figures import export
+    from posir_tasks.display.figures import export
     from posir_tasks.language_models.asking import LanguageModel
     from posir_tasks.language_models.call_log import CallLog
 

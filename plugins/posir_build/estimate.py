@@ -16,7 +16,7 @@ from posir_tasks.display.presentation import TableResult
 from posir_tasks.display.progress import format_seconds
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.display.wording import pluralize
-from posir_tasks.language_models.prompt import PromptTemplate
+from posir_tasks.language_models.chat_client import PromptTemplate
 from posir_tasks.language_models.settings import LanguageModelSettings, compute_cost, format_cost
 from posir_tasks.models.rerankers import BatchReranker, Pair
 from posir_tasks.text.sentences import find_sentences

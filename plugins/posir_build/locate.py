@@ -17,7 +17,7 @@ from rapidfuzz import fuzz
 from posir_build.records import POSITIONS, Discarded, Question, QuestionVerdict, StageResult
 from posir_build.settings import LocateSettings
 from posir_tasks.language_models.asking import BuiltValues, LanguageModel
-from posir_tasks.language_models.prompt import ModelAnswer, UnusableAnswerError, load_prompt
+from posir_tasks.language_models.chat_client import ModelAnswer, UnusableAnswerError, load_prompt
 from posir_tasks.sources.questions import find_occurrences
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.spans import Span, find_third

@@ -27,7 +27,7 @@ from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.files import atomic_write
 from posir_tasks.language_models.asking import LanguageModel
 from posir_tasks.language_models.call_log import CallLog
-from posir_tasks.language_models.prompt import PromptTemplate
+from posir_tasks.language_models.chat_client import PromptTemplate
 from posir_tasks.models.references import ModelReference
 from posir_tasks.text.tokenizer import load_tokenizer
 

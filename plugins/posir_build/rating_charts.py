@@ -8,8 +8,8 @@ from typing import Any
 import altair as alt
 
 from posir_build.translation_ratings import ALL_LANGUAGES, OVERALL, RATINGS, SCALES, ScaleAgreement, ScaleScore, select_pooled
-from posir_tasks.display.charts.figures import Figure
-from posir_tasks.display.charts.theme import COLORS, INK, add_frame, build_chart, cycle_scale
+from posir_tasks.display.charts import COLORS, INK, add_frame, build_chart, cycle_scale
+from posir_tasks.display.figures import Figure
 from posir_tasks.scores import flatten
 
 WIDTH, HEIGHT, CELL, PANELS_PER_ROW = 240, 150, 48, 3

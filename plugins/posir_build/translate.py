@@ -20,7 +20,7 @@ from posir_build.locate import number_sentences
 from posir_build.records import Discarded, Document, Question, QuestionVerdict, StageResult
 from posir_build.settings import TranslateSettings
 from posir_tasks.language_models.asking import BuiltValues, LanguageModel, Reply
-from posir_tasks.language_models.prompt import REFUSAL, AnswerT, ModelAnswer, UnusableAnswerError, load_prompt
+from posir_tasks.language_models.chat_client import REFUSAL, AnswerT, ModelAnswer, UnusableAnswerError, load_prompt
 from posir_tasks.languages import detect_other_language, english_name
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.spans import Span

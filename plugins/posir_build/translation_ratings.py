@@ -32,7 +32,7 @@ from posir_tasks.errors import DataError, PosirError
 from posir_tasks.estimates import Estimate
 from posir_tasks.gate import read_csv_rows
 from posir_tasks.language_models.asking import BuiltValues, LanguageModel
-from posir_tasks.language_models.prompt import ModelAnswer, load_prompt
+from posir_tasks.language_models.chat_client import ModelAnswer, load_prompt
 from posir_tasks.language_models.settings import Count, LanguageModelSettings
 from posir_tasks.languages import english_name
 from posir_tasks.settings_file import Section

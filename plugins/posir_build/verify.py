@@ -21,7 +21,7 @@ from posir_build.records import Discarded, Document, Question, QuestionVerdict, 
 from posir_build.settings import VerifySettings
 from posir_tasks.interventions import find_part
 from posir_tasks.language_models.asking import BuiltValues, LanguageModel, Reply
-from posir_tasks.language_models.prompt import AnswerT, ModelAnswer, PromptTemplate, load_prompt
+from posir_tasks.language_models.chat_client import AnswerT, ModelAnswer, PromptTemplate, load_prompt
 from posir_tasks.models.rerankers import compute_margin
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.spans import Span, find_third

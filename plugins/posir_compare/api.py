@@ -24,7 +24,7 @@ from posir_compare.comparison import (
 from posir_compare.gate import Gate, check
 from posir_significance.decision import Margins
 from posir_tasks.display.presentation import Presentable, to_paragraphs
-from posir_tasks.display.sections import DisplaySection
+from posir_tasks.display.tables import DisplaySection
 from posir_tasks.errors import PosirError
 from posir_tasks.results import SubsetResult, read_results
 from posir_tasks.scores import ALL

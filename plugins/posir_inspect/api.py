@@ -13,7 +13,7 @@ from posir_data.texts import read_texts
 from posir_tasks.command.functions import load_function
 from posir_tasks.display.presentation import Presentable
 from posir_tasks.display.progress import track
-from posir_tasks.display.sections import DisplaySection
+from posir_tasks.display.tables import DisplaySection
 from posir_tasks.errors import PosirError
 from posir_tasks.estimates import Estimate
 from posir_tasks.public import Option, public
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from posir_inspect.inspection import ModelInspection
     from posir_inspect.window import WindowReading
     from posir_significance.decision import Decision
-    from posir_tasks.display.charts.figures import Figure
+    from posir_tasks.display.figures import Figure
     from posir_tasks.language_models.other_words import QuestionWriter
 
 Chunker: TypeAlias = Callable[[str], Any]
@@ -217,13 +217,13 @@ class Inspection(Presentable):
 
     def _draw_positions(self) -> Sequence[Figure]:
         from posir_inspect.charts import draw_positions
-        from posir_tasks.display.charts.figures import Figure
+        from posir_tasks.display.figures import Figure
 
         return [Figure("positions", None, self.findings.model, draw_positions(self.findings))]
 
     def _draw_chunks(self) -> Sequence[Figure]:
         from posir_inspect.charts import draw_chunks
-        from posir_tasks.display.charts.figures import Figure
+        from posir_tasks.display.figures import Figure
 
         return [Figure("chunk-sizes", None, self.findings.model, draw_chunks(self.findings))]
 

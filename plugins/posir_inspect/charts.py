@@ -11,9 +11,15 @@ import altair as alt
 from posir_inspect.inspection import Fading, ModelInspection
 from posir_inspect.sections import WORDINGS, describe_texts, name_chunks, title_chunks
 from posir_significance.sentences import describe_state
-from posir_tasks.display.charts.layers import (
+from posir_tasks.display.charts import (
+    COLORS,
+    DASHES,
+    SHAPES,
+    add_frame,
+    build_chart,
     build_positions,
     curve,
+    cycle_scale,
     describe_scores,
     explain_window,
     interval_rule,
@@ -23,7 +29,6 @@ from posir_tasks.display.charts.layers import (
     number_tooltips,
     window_shade,
 )
-from posir_tasks.display.charts.theme import COLORS, DASHES, SHAPES, add_frame, build_chart, cycle_scale
 from posir_tasks.display.numbers import format_percent
 from posir_tasks.schemes import Axes, RelativePositions
 from posir_tasks.scores import flatten

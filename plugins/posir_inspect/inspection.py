@@ -64,7 +64,7 @@ from posir_tasks.models.reading_length import ReadingLength
 from posir_tasks.models.references import portable_name
 from posir_tasks.read_part import ReadPart
 from posir_tasks.scores import ALL, ResultValues
-from posir_tasks.search.maximum_search import MaximumSearch
+from posir_tasks.search.chunked import MaximumSearch
 from posir_tasks.sources.formats.passages import SkippedText
 from posir_tasks.tasks.metadata import SPLIT
 from posir_tasks.text.chunks import TextSplitter

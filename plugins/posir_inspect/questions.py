@@ -29,7 +29,7 @@ from posir_tasks.embeddings.context import EncodingContext
 from posir_tasks.evidence import TWELFTHS, Evidence, Integers
 from posir_tasks.language_models.other_words import MAX_WORDS, MIN_WORDS, QuestionWriter, WritingRequest, count_texts, normalize
 from posir_tasks.languages import PIVOT, suggest_codes
-from posir_tasks.models.names import legible_name
+from posir_tasks.models.references import legible_name
 from posir_tasks.profile import DEPTH, NDCG_AT_10, rank_columns
 from posir_tasks.read_part import ReadPart
 from posir_tasks.schemes import RelativePositions

@@ -28,8 +28,7 @@ from posir_tasks.display.numbers import (
     format_score,
 )
 from posir_tasks.display.progress import format_seconds
-from posir_tasks.display.sections import DisplaySection
-from posir_tasks.display.tables import Table, build_columns
+from posir_tasks.display.tables import DisplaySection, Table, build_columns
 from posir_tasks.display.wording import pluralize
 from posir_tasks.scores import ALL, Unit
 from posir_tasks.sources.formats.passages import describe_skipped

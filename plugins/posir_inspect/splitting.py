@@ -15,8 +15,7 @@ from posir_significance.sentences import describe_metric_change
 from posir_tasks.embeddings.encoding import EmbeddingMemory, ModelEncoder
 from posir_tasks.errors import PosirError
 from posir_tasks.estimates import Estimate
-from posir_tasks.search.chunked import Chunker, find_room, vectorize_chunks
-from posir_tasks.search.maximum_search import DocumentVectors, MaximumSearch
+from posir_tasks.search.chunked import Chunker, DocumentVectors, MaximumSearch, find_room, vectorize_chunks
 from posir_tasks.text.chunks import Chunking, DividedText, TextSplitter
 
 if TYPE_CHECKING:

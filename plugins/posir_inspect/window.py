@@ -14,16 +14,16 @@ from mteb.types import PromptType
 from posir_significance.intervals import TAILS
 from posir_tasks.display.presentation import Presentable
 from posir_tasks.display.progress import track
-from posir_tasks.display.sections import DisplaySection
+from posir_tasks.display.tables import DisplaySection
 from posir_tasks.embeddings.encoding import ModelEncoder
 from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.estimates import Estimate
 from posir_tasks.host.private_names import MODEL_REGISTRY
 from posir_tasks.models.endpoint_encoder import EndpointEncoder
 from posir_tasks.models.endpoint_resolver import EndpointLoader
-from posir_tasks.models.names import resolve_bare_name
 from posir_tasks.models.prompts import find_prompt
 from posir_tasks.models.reading_length import Bounds, ReadingLength, measure_reading_length
+from posir_tasks.models.references import resolve_bare_name
 from posir_tasks.read_part import Part, ReadKind, ReadPart
 from posir_tasks.search.dispatch import NO_LIMIT, find_window
 from posir_tasks.text.tokenizer import ModelTokenizer

@@ -21,8 +21,7 @@ from posir_tasks.display.numbers import (
 )
 from posir_tasks.display.presentation import Presentable, to_paragraphs
 from posir_tasks.display.progress import track
-from posir_tasks.display.sections import DisplaySection
-from posir_tasks.display.tables import Column, Table
+from posir_tasks.display.tables import Column, DisplaySection, Table
 from posir_tasks.errors import PosirError
 from posir_tasks.estimates import Estimate
 from posir_tasks.public import Option, public

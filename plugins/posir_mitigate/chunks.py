@@ -34,8 +34,7 @@ from posir_tasks.embeddings.cached_encoder import WrappedEncoder, with_cache
 from posir_tasks.embeddings.context import EncodingContext
 from posir_tasks.embeddings.encoding import ModelEncoder, Vectors, encode_distinct
 from posir_tasks.models.prompts import find_document_prompt
-from posir_tasks.search.chunked import Chunker
-from posir_tasks.search.maximum_search import DocumentVectors, MaximumSearch
+from posir_tasks.search.chunked import Chunker, DocumentVectors, MaximumSearch
 from posir_tasks.text.chunks import Chunking, ChunkUnit
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.tokenizer import find_tokenizer

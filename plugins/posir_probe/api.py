@@ -12,7 +12,7 @@ from posir_published.probes import Kind, read_architecture_file, read_architectu
 from posir_report.summary import summarize
 from posir_tasks.display.presentation import Presentable, TableResult
 from posir_tasks.display.progress import track
-from posir_tasks.display.sections import DisplaySection
+from posir_tasks.display.tables import DisplaySection
 from posir_tasks.errors import PosirError
 from posir_tasks.public import Option, public
 from posir_tasks.results import read_results
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from posir_probe.results import ProbeResult
     from posir_probe.tables import IndexRow
     from posir_published.probes import Architecture
-    from posir_tasks.display.charts.figures import Figure
+    from posir_tasks.display.figures import Figure
     from posir_tasks.sources.formats.passages import SkippedText
 
 #: Most documents of a subset.

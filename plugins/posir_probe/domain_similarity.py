@@ -20,8 +20,8 @@ from mteb.types import PromptType
 from posir_probe.data import ProbeSource
 from posir_probe.results import result_folder
 from posir_tasks.cells import Floats, reading_json
-from posir_tasks.display.charts.figures import Figure
-from posir_tasks.display.charts.theme import add_frame
+from posir_tasks.display.charts import add_frame
+from posir_tasks.display.figures import Figure
 from posir_tasks.display.numbers import format_number
 from posir_tasks.display.progress import progress
 from posir_tasks.display.tables import Table, build_columns

@@ -14,9 +14,8 @@ from posir_probe.probe import CONTROL, SEPARATOR, Form, Probe
 from posir_probe.results import FEWEST_DOCUMENTS, ProbeResult
 from posir_published.probes import PublishedCurve, read_published_curves
 from posir_report.summary import short_labels
-from posir_tasks.display.charts.figures import Figure
-from posir_tasks.display.charts.layers import PERCENT
-from posir_tasks.display.charts.theme import COLORS, FAINT, INK, NULL, add_frame, cycle_scale
+from posir_tasks.display.charts import COLORS, FAINT, INK, NULL, PERCENT, add_frame, cycle_scale
+from posir_tasks.display.figures import Figure
 from posir_tasks.display.wording import pluralize
 from posir_tasks.scores import Unit, flatten
 

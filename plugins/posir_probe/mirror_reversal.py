@@ -30,7 +30,7 @@ from posir_tasks.evidence import Integers
 from posir_tasks.host.private_names import TASKS_REGISTRY
 from posir_tasks.interventions import NO_SPAN, find_part, find_parts, reverse_parts
 from posir_tasks.scores import Unit
-from posir_tasks.search.dense import MAX_SIMILARITIES
+from posir_tasks.search.dispatch import MAX_SIMILARITIES
 from posir_tasks.sources.data import PositionData
 from posir_tasks.tasks.base import PositionTask
 

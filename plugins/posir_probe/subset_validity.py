@@ -15,8 +15,8 @@ import numpy as np
 
 from posir_report.summary import TaskSummary
 from posir_tasks.cells import Floats
-from posir_tasks.display.charts.figures import Figure
-from posir_tasks.display.charts.theme import COLORS, add_frame, cycle_scale
+from posir_tasks.display.charts import COLORS, add_frame, cycle_scale
+from posir_tasks.display.figures import Figure
 from posir_tasks.display.numbers import format_count, format_estimate, format_percent, format_points
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.estimates import Estimate

@@ -41,7 +41,7 @@ from posir_published.tables import (
 )
 from posir_published.training import psi_reductions, read_training_scores
 from posir_tasks.display.presentation import Presentable, TableResult, to_paragraphs
-from posir_tasks.display.sections import DisplaySection
+from posir_tasks.display.tables import DisplaySection
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
 from posir_tasks.public import Option, public

@@ -6,8 +6,15 @@ from itertools import groupby
 from posir_published.rows import NOTABLE_BIAS, MMTEBCorrelation, PositionCurve, PublishedBin, PublishedRow, describe_notable
 from posir_published.scores import QueryCount
 from posir_published.training import PSI, PSI_REDUCTION, TrainingScore
-from posir_tasks.display.numbers import MISSING, format_number, format_p_value, format_percent, format_points, format_psi
-from posir_tasks.display.sparklines import draw_sparkline
+from posir_tasks.display.numbers import (
+    MISSING,
+    draw_sparkline,
+    format_number,
+    format_p_value,
+    format_percent,
+    format_points,
+    format_psi,
+)
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.display.wording import pluralize
 

@@ -35,7 +35,7 @@ from posir_report.tables import (
 from posir_significance.decision import DEFAULT_MARGINS, Margins
 from posir_tasks import results as result_files
 from posir_tasks.display.presentation import Presentable, TableResult, to_paragraphs
-from posir_tasks.display.sections import DisplaySection
+from posir_tasks.display.tables import DisplaySection
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
 from posir_tasks.results import NoProfileError, SubsetResult
@@ -44,7 +44,7 @@ from posir_tasks.scores import ScoreInfo
 if TYPE_CHECKING:
     import altair as alt
 
-    from posir_tasks.display.charts.figures import Figure
+    from posir_tasks.display.figures import Figure
 
 BRIEF = (
     "nDCG@10 and differences of it x 100. Start to end: first minus last third of the document; bias: the same within what is "

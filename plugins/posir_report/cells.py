@@ -12,7 +12,7 @@ import numpy as np
 from posir_report.summary import ReportRow, TaskSummary
 from posir_significance.analysis import analyze, estimate_bins, estimate_chance_band
 from posir_significance.observations import Floats, Integers, Observations
-from posir_tasks.display.sparklines import draw_sparkline
+from posir_tasks.display.numbers import draw_sparkline
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.estimates import Estimate, Interval
 from posir_tasks.profile import NDCG_AT_10, PositionProfile, mean_gain

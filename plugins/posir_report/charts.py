@@ -14,21 +14,29 @@ from posir_report.summary import ReportRow, TaskSummary, build_rows, model_label
 from posir_report.tables import count_states, name_shortly, title_effect, title_lengths, title_models, title_sensitivity
 from posir_significance.sentences import describe_decision
 from posir_tasks.cells import CellCounts
-from posir_tasks.display.charts.figures import Figure
-from posir_tasks.display.charts.layers import (
+from posir_tasks.display.charts import (
+    COLORS,
+    DASHES,
+    FAINT,
+    INK,
     LENGTH,
     MAX_LABELS,
     MEAN_TITLES,
     MODEL,
     MOSTLY,
+    NULL,
     PERCENT,
     POSITION,
     QUERIES,
     SCORE,
+    SHAPES,
     LayeredChart,
+    add_frame,
+    build_chart,
     build_positions,
     cell_tooltips,
     curve,
+    cycle_scale,
     describe_scores,
     explain_window,
     facet_panels,
@@ -43,7 +51,7 @@ from posir_tasks.display.charts.layers import (
     window_shade,
     with_percentages,
 )
-from posir_tasks.display.charts.theme import COLORS, DASHES, FAINT, INK, NULL, SHAPES, add_frame, build_chart, cycle_scale
+from posir_tasks.display.figures import Figure
 from posir_tasks.display.numbers import format_percent, format_psi, format_score
 from posir_tasks.display.progress import progress
 from posir_tasks.schemes import ALL_LENGTHS

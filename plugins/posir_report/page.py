@@ -39,7 +39,7 @@ from posir_tasks.display.tables import Column, Table, to_latex
 from posir_tasks.scores import ScoreInfo, Unit
 
 if TYPE_CHECKING:
-    from posir_tasks.display.charts.figures import Figure
+    from posir_tasks.display.figures import Figure
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from posir_published.rows import (
 from posir_report.cells import RowKey, build_cells, row_key
 from posir_report.summary import BinRow, ReportRow, TaskSummary, build_bin_rows
 from posir_report.tables import order_value
-from posir_tasks.display.sparklines import draw_sparkline
+from posir_tasks.display.numbers import draw_sparkline
 from posir_tasks.errors import PosirError
 from posir_tasks.estimates import Estimate
 from posir_tasks.scores import ALL, ScoreValue

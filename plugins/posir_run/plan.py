@@ -22,8 +22,8 @@ from posir_tasks.display.numbers import MISSING, format_count
 from posir_tasks.display.presentation import TableResult
 from posir_tasks.display.progress import progress
 from posir_tasks.display.tables import Table, build_columns
+from posir_tasks.embeddings.cache import EmbeddingFormat
 from posir_tasks.embeddings.context import EncodingContext, build_texts
-from posir_tasks.embeddings.format import EmbeddingFormat
 from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.models.endpoint_encoder import EndpointEncoder
 from posir_tasks.models.references import ModelReference

@@ -14,8 +14,7 @@ from posir_score.run_files import Order, Run, check_exists, check_rankings, read
 from posir_tasks.command.functions import load_function
 from posir_tasks.display.numbers import format_percent
 from posir_tasks.display.presentation import Presentable
-from posir_tasks.display.sections import DisplaySection
-from posir_tasks.display.tables import Table, build_columns
+from posir_tasks.display.tables import DisplaySection, Table, build_columns
 from posir_tasks.display.wording import pluralize, sanitized
 from posir_tasks.errors import PosirError
 from posir_tasks.public import Option, public

@@ -27,7 +27,7 @@ from posir_tasks.embeddings.encoding import EmbeddingMemory, ModelEncoder
 from posir_tasks.errors import DataError
 from posir_tasks.estimates import Estimate
 from posir_tasks.evidence import Integers
-from posir_tasks.search.dense import split_queries
+from posir_tasks.search.dispatch import split_queries
 from posir_tasks.sources.formats.passages import Passage, SkippedQuestion
 from posir_tasks.sources.opening import Dataset
 from posir_tasks.sources.questions import find_span

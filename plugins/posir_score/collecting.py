@@ -28,7 +28,7 @@ from posir_tasks.display.wording import pluralize, sanitized
 from posir_tasks.errors import PosirError, check_schema, summarize_error
 from posir_tasks.files import atomic_write, check_writable, explain_disk_full
 from posir_tasks.gate import GateError, parse_json
-from posir_tasks.models.names import legible_name
+from posir_tasks.models.references import legible_name
 
 if TYPE_CHECKING:
     from types import TracebackType

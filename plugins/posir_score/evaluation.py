@@ -26,8 +26,7 @@ from posir_tasks.errors import PosirError
 from posir_tasks.files import check_writable
 from posir_tasks.gate import read_json
 from posir_tasks.host.retrieval_task import SubsetRun
-from posir_tasks.models.names import legible_name
-from posir_tasks.models.references import RUN
+from posir_tasks.models.references import RUN, legible_name
 from posir_tasks.read_part import UNKNOWN, ReadPart
 from posir_tasks.result_schema import READ_KEY, REVISION_KEY, RUN_KEY, SCHEMA, SEARCH_KEY
 from posir_tasks.results import SubsetResult, read_results

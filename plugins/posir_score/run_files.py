@@ -14,7 +14,7 @@ from posir_tasks.display.wording import pluralize, sanitized
 from posir_tasks.errors import DataError, PosirError, summarize_error
 from posir_tasks.files import find_files, split_suffix
 from posir_tasks.gate import GateError, decode, parse_json, parse_table, read_bytes, read_json
-from posir_tasks.models.names import bare_name
+from posir_tasks.models.references import bare_name
 
 #: A score by document id by query id.
 Rankings: TypeAlias = dict[str, dict[str, float]]

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from posir_tasks.display.numbers import format_count, format_estimate, format_percent
 from posir_tasks.display.presentation import Presentable
 from posir_tasks.display.progress import track
-from posir_tasks.display.sections import DisplaySection
-from posir_tasks.display.tables import Table, build_columns
+from posir_tasks.display.tables import DisplaySection, Table, build_columns
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
 from posir_tasks.text.chunks import name_splitters

@@ -21,8 +21,7 @@ from posir_significance.observations import Floats, Integers
 from posir_significance.position_effect import SHARED_QUERIES, PositionEffect, Stratum, fewest_documents, pseudoinverse
 from posir_tasks.display.numbers import format_count, format_points, format_psi
 from posir_tasks.display.presentation import Presentable, to_paragraphs, to_values
-from posir_tasks.display.sections import DisplaySection
-from posir_tasks.display.tables import Table, build_columns
+from posir_tasks.display.tables import DisplaySection, Table, build_columns
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
 from posir_tasks.public import Option, public

@@ -25,7 +25,7 @@ from posir_tasks.sources.statistics import Statistics
 from posir_tasks.text.tokenizer import load_tokenizer
 
 if TYPE_CHECKING:
-    from posir_tasks.display.charts.figures import Figure
+    from posir_tasks.display.figures import Figure
 
 
 @public(charts=True)

@@ -6,9 +6,8 @@ import altair as alt
 
 from posir_report.charts import length_titles
 from posir_stats.tables import DatasetStatistics, describe_spread
-from posir_tasks.display.charts.figures import Figure
-from posir_tasks.display.charts.layers import POSITION, QUERIES, build_positions, facet_panels
-from posir_tasks.display.charts.theme import COLORS, INK, add_frame, build_chart
+from posir_tasks.display.charts import COLORS, INK, POSITION, QUERIES, add_frame, build_chart, build_positions, facet_panels
+from posir_tasks.display.figures import Figure
 from posir_tasks.schemes import ALL_LENGTHS, Axes
 from posir_tasks.sources.statistics import ALL, Statistics, group_by_language
 

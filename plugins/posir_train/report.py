@@ -22,7 +22,7 @@ from posir_significance.decision import Change, ChangeState, MetricChange, compa
 from posir_significance.intervals import estimate_difference, estimate_mean
 from posir_significance.observations import Observations, subtract_observations
 from posir_significance.sentences import describe_metric_change, label_change, metric_interval
-from posir_tasks.display.charts.figures import SCALE, Figure
+from posir_tasks.display.figures import SCALE, Figure
 from posir_tasks.display.numbers import (
     format_estimate,
     format_number,
@@ -33,8 +33,7 @@ from posir_tasks.display.numbers import (
 )
 from posir_tasks.display.presentation import Presentable, to_paragraphs
 from posir_tasks.display.progress import progress
-from posir_tasks.display.sections import DisplaySection
-from posir_tasks.display.tables import Table, build_columns, to_markdown
+from posir_tasks.display.tables import DisplaySection, Table, build_columns, to_markdown
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.estimates import Estimate

@@ -41,7 +41,7 @@ def main() -> None:
 def run_app() -> None:
     """Run the command, and report a user's mistake and a full disk."""
     from posir_tasks.command.undecided import report_errors
-    from posir_tasks.display.encoding import make_output_encodable
+    from posir_tasks.display.wording import make_output_encodable
 
     make_output_encodable()
     with report_errors():

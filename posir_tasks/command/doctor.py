@@ -14,8 +14,7 @@ from rich.console import Console
 
 from posir_tasks.display.presentation import Presentable
 from posir_tasks.display.progress import track
-from posir_tasks.display.sections import DisplaySection
-from posir_tasks.display.tables import Table, build_columns
+from posir_tasks.display.tables import DisplaySection, Table, build_columns
 from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.host.failures import describe_untested, failures
 from posir_tasks.host.private_names import PRIVATE_NAMES, TASKS_REGISTRY

@@ -1,6 +1,7 @@
 """Numbers as text: one function per kind of number, and one mark for a missing value."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from math import isnan
 from typing import Any
 
 from posir_tasks.estimates import Estimate
@@ -75,3 +76,11 @@ FORMATS: Mapping[Unit, Callable[[Any], str]] = {
     Unit.NUMBER: lambda value: format_number(value, ".2f"),
     Unit.TEXT: lambda value: MISSING if value is None else str(value),
 }
+
+#: Heights of an eighth of the axis each, from 0 to 1, and what an unknown score shows.
+HEIGHTS, EMPTY = "▁▂▃▄▅▆▇█", "·"
+
+
+def draw_sparkline(scores: Iterable[float]) -> str:
+    """Return scores in [0, 1] on an axis from 0 to 1, a character for each; NaN where unknown."""
+    return "".join(EMPTY if isnan(score) else HEIGHTS[min(int(score * len(HEIGHTS)), len(HEIGHTS) - 1)] for score in scores)

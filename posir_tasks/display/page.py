@@ -10,8 +10,8 @@ import altair as alt
 import vl_convert
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
-from posir_tasks.display.charts.figures import Figure, render_image
-from posir_tasks.display.sections import DisplaySection
+from posir_tasks.display.figures import Figure, render_image
+from posir_tasks.display.tables import DisplaySection
 
 
 def bundle_chart_library() -> str:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.console import Console
 
-from posir_tasks.display.sections import DisplaySection
 from posir_tasks.display.tables import (
+    DisplaySection,
     OutputFormat,
     Table,
     build_frame,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
 
-    from posir_tasks.display.charts.figures import Figure
+    from posir_tasks.display.figures import Figure
 
 #: Rows and columns of characters of the table in a `repr`.
 REPR_ROWS, REPR_WIDTH = 5, 100
@@ -257,7 +257,7 @@ def write_charts(shown: Presentable, png: Path | None, html: Path | None) -> Non
     """Write the charts to a folder and the page to a file, each if given; raise PosirError if that fails."""
     if png or html:
         # Altair takes a second to import.
-        from posir_tasks.display.charts.figures import export
+        from posir_tasks.display.figures import export
 
         export(shown.figures() if png else [], png, html, shown.to_html)
 

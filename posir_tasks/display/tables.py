@@ -8,7 +8,7 @@ import json
 import re
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import StrEnum
 from itertools import groupby
@@ -28,6 +28,8 @@ from posir_tasks.scores import estimate_to_json, flatten
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from posir_tasks.display.figures import Figure
 
 #: Columns between two columns of a table, and fewest columns of a first column that is folded.
 GAP, MIN_WIDTH = 2, 12
@@ -369,3 +371,35 @@ def _latex_rows(row: Sequence[str]) -> str:
 
 def _latex_row(cells: Iterable[str]) -> str:
     return " & ".join(cells) + r" \\"
+
+
+@dataclass(frozen=True)
+class DisplaySection:
+    """A part of what is shown: findings in sentences, tables and charts."""
+
+    title: str = ""
+    sentences: tuple[str, ...] = ()
+    tables: tuple[Table, ...] = ()
+    draw: Callable[[], Sequence[Figure]] | None = None
+    """Draws its charts, on demand because Altair takes a second to import; None if it has none."""
+
+    def figures(self) -> Sequence[Figure]:
+        """Return its charts."""
+        return self.draw() if self.draw else ()
+
+    def print_on(self, console: Console) -> None:
+        """Print title, sentences and tables."""
+        if self.title:
+            name, separator, details = escape_controls(self.title).partition(" · ")
+            console.print(Text.assemble((name, "bold"), separator, details), soft_wrap=not console.is_terminal)
+        if self.sentences:
+            print_paragraph(console, " ".join(self.sentences))
+        print_tables(console, self.tables)
+        if not self.tables:
+            console.print()
+
+    def to_markdown(self) -> str:
+        """Return title, sentences and tables in GitHub's Markdown."""
+        title, sentences = escape_controls(self.title), escape_controls(" ".join(self.sentences))
+        parts = [f"## {title}" if title else "", sentences, *map(to_markdown, self.tables)]
+        return "\n\n".join(filter(None, parts))

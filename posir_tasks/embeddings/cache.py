@@ -9,31 +9,164 @@ nor revision nor prompt; it changes files in place, for a single process; and it
 
 from __future__ import annotations
 
+import json
 import logging
 import uuid
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
-from posir_tasks.embeddings.arrow_files import (
-    DamageError,
-    FileContents,
-    Keys,
-    compute_checksums,
-    read_embeddings,
-    write_embeddings,
-)
-from posir_tasks.embeddings.format import EmbeddingFormat, to_rows
-from posir_tasks.errors import PosirError
+from posir_tasks.errors import PosirError, check_schema
 from posir_tasks.evidence import Integers
-from posir_tasks.files import remove_stale_parts
+from posir_tasks.files import atomic_write, remove_stale_parts
 
 if TYPE_CHECKING:
     from mteb.types import Array
+
+#: Types that NumPy or Arrow cannot store, and integer types of the same width.
+STORED_AS = {"bfloat16": "int16", "bool": "uint8"}
+
+
+@dataclass(frozen=True)
+class EmbeddingFormat:
+    """Library, number type and dimensions of a model's embeddings."""
+
+    library: str
+    """`numpy` or `torch`."""
+    dtype: str
+    """A name that NumPy and PyTorch share, such as `float32`; or `bfloat16`."""
+    dimensions: int
+
+    @classmethod
+    def detect(cls, embeddings: object, texts: int) -> EmbeddingFormat | None:
+        """Return the format of embeddings, or None unless they are one dense row of numbers per text."""
+        if isinstance(embeddings, torch.Tensor) and embeddings.layout == torch.strided:
+            library, dtype = "torch", str(embeddings.dtype).removeprefix("torch.")
+        elif isinstance(embeddings, np.ndarray):
+            library, dtype = "numpy", embeddings.dtype.name
+        else:
+            return None
+        numeric = dtype in STORED_AS or (dtype.startswith(("float", "int", "uint")) and hasattr(np, dtype))
+        if not numeric or embeddings.ndim != 2 or embeddings.shape[0] != texts:
+            return None
+        return cls(library, dtype, embeddings.shape[1])
+
+    @property
+    def checksum(self) -> int:
+        """CRC-32 of the format."""
+        return zlib.crc32(json.dumps(self.to_json()).encode())
+
+    @property
+    def stored_dtype(self) -> np.dtype[Any]:
+        """The NumPy type of the rows in memory and on disk."""
+        return np.dtype(STORED_AS.get(self.dtype, self.dtype))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the format as files store it; their checksums include these names."""
+        return {"library": self.library, "dtype": self.dtype, "dimensions": self.dimensions}
+
+    def restore(self, rows: NDArray[Any]) -> Array:
+        """Return rows of `stored_dtype` as the model returned them, on the CPU."""
+        if self.library == "numpy":
+            return rows.view(self.dtype)
+        return torch.from_numpy(rows).view(getattr(torch, self.dtype))
+
+
+def to_rows(embeddings: Array) -> NDArray[Any]:
+    """Return dense embeddings as rows of `EmbeddingFormat.stored_dtype`, without a copy if contiguous and on the CPU."""
+    if isinstance(embeddings, torch.Tensor):
+        tensor = embeddings.detach().cpu().contiguous()
+        name = str(tensor.dtype).removeprefix("torch.")
+        rows: NDArray[Any] = tensor.view(getattr(torch, STORED_AS.get(name, name))).numpy()
+        return rows
+    rows = np.ascontiguousarray(embeddings)
+    return rows.view(STORED_AS.get(rows.dtype.name, rows.dtype))
+
+
+#: 128-bit keys that identify texts; shape (n, 2).
+Keys = NDArray[np.uint64]
+
+#: Schema version of the files. A reader refuses newer ones.
+SCHEMA = 1
+#: Key of the Arrow metadata that holds schema version and embedding format.
+METADATA_KEY = b"posir"
+
+
+class DamageError(Exception):
+    """A file is not what was written."""
+
+
+@dataclass(frozen=True)
+class FileContents:
+    """The embeddings of n texts in a file; the arrays are views of the memory map."""
+
+    format: EmbeddingFormat
+    keys: Keys
+    checksums: NDArray[np.uint32]
+    """Shape (n,)."""
+    rows: NDArray[Any]
+    """Shape (n, dimensions), of `EmbeddingFormat.stored_dtype`."""
+
+
+def compute_checksums(embedding_format: EmbeddingFormat, keys: Keys, rows: NDArray[Any]) -> NDArray[np.uint32]:
+    """Return the CRC-32 of each embedding with its key and format; keys of shape (n, 2), rows of shape (n, dimensions)."""
+    start, pairs = embedding_format.checksum, zip(keys, rows, strict=True)
+    return np.fromiter((zlib.crc32(row, zlib.crc32(key, start)) for key, row in pairs), np.uint32, len(keys))
+
+
+def write_embeddings(file: Path, embedding_format: EmbeddingFormat, keys: Keys, rows: NDArray[Any]) -> None:
+    """Write a file of embeddings: keys of shape (n, 2), contiguous rows of shape (n, dimensions) and `stored_dtype`.
+
+    Raises:
+        PosirError: The disk is full or the folder not writable.
+    """
+    columns = {
+        "key": pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), len(keys), [None, pa.py_buffer(np.ascontiguousarray(keys))]),
+        "checksum": pa.array(compute_checksums(embedding_format, keys, rows)),
+        "embedding": pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), embedding_format.dimensions),
+    }
+    header = {"schema": SCHEMA, "format": embedding_format.to_json(), "checksum": embedding_format.checksum}
+    batch = pa.record_batch(columns).replace_schema_metadata({METADATA_KEY: json.dumps(header)})
+    with atomic_write(file) as part, pa.ipc.new_file(str(part), batch.schema) as writer:
+        writer.write_batch(batch)
+
+
+def read_embeddings(file: Path) -> FileContents:
+    """Memory-map a file of embeddings; the checksums of the embeddings are not verified.
+
+    Raises:
+        DamageError: The file is not what `write_embeddings` wrote.
+        FileNotFoundError: There is no such file.
+        PermissionError: The file is not readable.
+        PosirError: The file has a newer schema.
+    """
+    try:
+        batch = pa.ipc.open_file(pa.memory_map(str(file))).get_batch(0)
+        batch.validate()
+        header = json.loads(batch.schema.metadata[METADATA_KEY])
+        check_schema(header["schema"], SCHEMA, f"{file}: this file of embeddings")
+        stored = header["format"]
+        embedding_format = EmbeddingFormat(**stored)
+        if embedding_format.checksum != header["checksum"]:
+            raise DamageError("the checksum of the embedding format does not match")
+        numbers = batch.column("embedding").values.to_numpy()
+        return FileContents(
+            format=embedding_format,
+            keys=np.frombuffer(batch.column("key").buffers()[1], np.uint64, 2 * len(batch)).reshape(len(batch), 2),
+            checksums=batch.column("checksum").to_numpy(),
+            rows=numbers.view(embedding_format.stored_dtype).reshape(len(batch), embedding_format.dimensions),
+        )
+    except (FileNotFoundError, PermissionError):
+        raise
+    except (OSError, pa.ArrowException, ValueError, KeyError, TypeError) as error:
+        raise DamageError(f"{type(error).__name__}: {error}") from error
+
 
 logger = logging.getLogger(__name__)
 

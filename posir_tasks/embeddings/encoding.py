@@ -15,9 +15,9 @@ from mteb.types import PromptType
 from numpy.typing import NDArray
 from transformers.utils.logging import disable_progress_bar
 
+from posir_tasks.embeddings.cache import EmbeddingFormat
 from posir_tasks.embeddings.cached_encoder import with_cache
 from posir_tasks.embeddings.context import EncodingContext, build_texts
-from posir_tasks.embeddings.format import EmbeddingFormat
 from posir_tasks.errors import PosirError
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import find_model, load_model

@@ -19,8 +19,14 @@ from posir_tasks.display.progress import track
 from posir_tasks.errors import PosirError
 from posir_tasks.files import cache_folder
 from posir_tasks.language_models.call_log import CallLog, Completion
-from posir_tasks.language_models.chat_client import ChatClient, ChatRequest, RejectedError
-from posir_tasks.language_models.prompt import PromptTemplate, UnusableAnswerError, parse_answer
+from posir_tasks.language_models.chat_client import (
+    ChatClient,
+    ChatRequest,
+    PromptTemplate,
+    RejectedError,
+    UnusableAnswerError,
+    parse_answer,
+)
 from posir_tasks.language_models.settings import LanguageModelSettings, Prices, compute_cost
 from posir_tasks.settings_file import load_settings
 from posir_tasks.tokens import estimate_tokens

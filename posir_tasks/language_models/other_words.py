@@ -29,7 +29,7 @@ from posir_tasks.display.progress import track
 from posir_tasks.embeddings.encoding import Encoder, Vectors, unit_vectors
 from posir_tasks.evidence import Integers
 from posir_tasks.language_models.asking import BuiltValues, LanguageModel, open_language_model
-from posir_tasks.language_models.prompt import ModelAnswer, UnusableAnswerError, load_prompt
+from posir_tasks.language_models.chat_client import ModelAnswer, UnusableAnswerError, load_prompt
 from posir_tasks.text.words import find_terms, is_unspaced
 
 #: Words of a sentence that is asked about: fewer are headings, more are lists or tables.

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from posir_tasks.errors import PosirError
-from posir_tasks.models.names import legible_name
-from posir_tasks.models.references import ENDPOINT
+from posir_tasks.models.references import ENDPOINT, legible_name
 
 #: Kind of a reranker, in references.
 RERANK = "rerank"

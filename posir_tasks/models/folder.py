@@ -23,8 +23,7 @@ from posir_tasks.digests import digest_files
 from posir_tasks.display.wording import sanitized
 from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.host.private_names import RESOLVE_LOADER
-from posir_tasks.models.names import legible_name
-from posir_tasks.models.references import LOCAL
+from posir_tasks.models.references import LOCAL, legible_name
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta

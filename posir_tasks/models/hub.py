@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 from huggingface_hub import constants, get_session
 
 from posir_tasks.errors import PosirError, hide_tracebacks, summarize_error
-from posir_tasks.models.names import suggest_names
-from posir_tasks.models.references import portable_name
+from posir_tasks.models.references import portable_name, suggest_names
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta

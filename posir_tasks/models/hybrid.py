@@ -1,6 +1,6 @@
 """References to hybrids of several models, `hybrid(MODEL,MODEL)`, such as `hybrid(mteb/baseline-bm25s,all-MiniLM-L6-v2)`.
 
-Every model searches the whole corpus, and their rankings are fused by reciprocal rank (`posir_tasks.search.fusion`). Results
+Every model searches the whole corpus, and their rankings are fused by reciprocal rank (`posir_tasks.search.dispatch`). Results
 are filed under the full names of the models in the given order.
 """
 
@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from posir_tasks.digests import digest
 from posir_tasks.errors import PosirError, summarize_error
-from posir_tasks.models.names import unknown_model
-from posir_tasks.models.references import portable_name
+from posir_tasks.models.references import portable_name, unknown_model
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
@@ -33,7 +32,7 @@ class HybridLoader:
 
     def __call__(self, name: str, revision: str | None = None, **options: Any) -> MTEBModels:  # noqa: ARG002
         """Load the models; each has the settings of the run, such as a query prompt."""
-        from posir_tasks.search.fusion import HybridSearch
+        from posir_tasks.search.dispatch import HybridSearch
 
         return HybridSearch([part.load_model(**options) for part in self.parts])
 
@@ -53,7 +52,7 @@ def resolve_hybrid(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta 
         return None
     from mteb.models import ModelMeta
 
-    from posir_tasks.embeddings.key import MISSING_REVISIONS
+    from posir_tasks.models.references import MISSING_REVISIONS
     from posir_tasks.models.run_settings import CROSS_ENCODER
 
     given = split_models(name.removeprefix(START).removesuffix(END))

@@ -18,8 +18,7 @@ from posir_tasks.models.colbert_head import resolve_colbert_head
 from posir_tasks.models.endpoint_resolver import resolve_endpoint
 from posir_tasks.models.folder import resolve_model_folder
 from posir_tasks.models.hybrid import resolve_hybrid
-from posir_tasks.models.names import resolve_bare_name, unknown_model
-from posir_tasks.models.references import ModelReference, Resolver
+from posir_tasks.models.references import ModelReference, Resolver, resolve_bare_name, unknown_model
 from posir_tasks.models.rerank_resolver import resolve_rerank_endpoint
 from posir_tasks.models.run_settings import with_run_settings
 from posir_tasks.plugin_api.manager import loaded_plugins

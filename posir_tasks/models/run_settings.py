@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from posir_tasks.errors import PosirError
 from posir_tasks.host.private_names import MODEL_REGISTRY
-from posir_tasks.models.names import BM25_BASELINE
+from posir_tasks.models.references import BM25_BASELINE
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta

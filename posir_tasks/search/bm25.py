@@ -21,7 +21,7 @@ from mteb.models.model_implementations.bm25 import BM25Search
 from mteb.models.models_protocols import MTEBModels
 
 from posir_tasks.host.private_names import BM25_TOKENIZER
-from posir_tasks.models.names import BM25_BASELINE
+from posir_tasks.models.references import BM25_BASELINE
 from posir_tasks.ranks import Hits
 from posir_tasks.text.words import UNSPACED_ALPHABETS
 

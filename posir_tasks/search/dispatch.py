@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 import polars as pl
+import torch
 from datasets import Dataset
 from mteb.models import (
     CrossEncoderProtocol,
@@ -19,14 +21,73 @@ from mteb.models import (
 from mteb.models.model_implementations.bm25 import BM25Search
 from mteb.models.models_protocols import MTEBModels
 from mteb.timing import TimingStack
+from mteb.types import Array, PromptType
 from torch import nn
 
+from posir_tasks.embeddings.cached_encoder import with_cache
 from posir_tasks.embeddings.context import EncodingContext
 from posir_tasks.host.private_names import BM25_TOKENIZER
 from posir_tasks.ranks import Hits, HitsByQuery, RankedQueries, Results, rank_hits, rank_results
 from posir_tasks.read_part import UNKNOWN, KnownBy, Part, ReadKind, ReadPart
-from posir_tasks.search.bm25 import search_bm25
-from posir_tasks.search.dense import search_dense
+from posir_tasks.search.bm25 import fit_to_script, search_bm25
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from mteb.abstasks.task_metadata import TaskMetadata
+    from mteb.models import ModelMeta
+    from mteb.models.models_protocols import MTEBModels
+
+#: Documents encoded at a time, as in mteb's `SearchEncoderWrapper`.
+CORPUS_CHUNK_SIZE = 50_000
+#: Similarities computed at a time: 128 MiB in single precision.
+MAX_SIMILARITIES = 2**25
+
+
+def search_dense(
+    model: EncoderProtocol, corpus: Dataset, queries: Dataset, context: EncodingContext, *, top_k: int, timer: TimingStack
+) -> Hits:
+    """Find the documents whose embeddings are most similar to each query's.
+
+    Args:
+        model: Any encoder.
+        corpus: Columns `id` and `text`.
+        queries: Columns `id` and `text`.
+        context: The task.
+        top_k: Documents per query.
+        timer: Records the time of encoding and searching.
+    """
+    labels = {"split": context.hf_split, "subset": context.hf_subset}
+    with timer("Encoding queries", **labels):
+        query_embeddings = context.encode(model, queries, PromptType.query)
+    scores, rows = torch.empty((len(queries), 0)), torch.empty((len(queries), 0), dtype=torch.int64)
+    with timer("Searching corpus", **labels):
+        for start in range(0, len(corpus), CORPUS_CHUNK_SIZE):
+            block = corpus.select(range(start, min(start + CORPUS_CHUNK_SIZE, len(corpus))))
+            documents = context.encode(model, block, PromptType.document)
+            chunk_scores, chunk_rows = find_nearest(model, query_embeddings, documents, top_k)
+            scores, rows = torch.cat([scores, chunk_scores], dim=1), torch.cat([rows, chunk_rows + start], dim=1)
+            scores, order = scores.topk(min(top_k, scores.shape[1]), dim=1)
+            rows = rows.gather(1, order)
+    return Hits(rows.numpy(), scores.numpy(), corpus["id"][:])
+
+
+def find_nearest(model: EncoderProtocol, queries: Array, documents: Array, top_k: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return scores and rows of each query's nearest documents, shape (queries, at most `top_k`), in single precision."""
+    nearest = []
+    for batch in split_queries(queries, documents.shape[0]):
+        similarities = torch.as_tensor(model.similarity(batch, documents))
+        nearest.append(similarities.topk(min(top_k, similarities.shape[1]), dim=1))
+    return torch.cat([top.values.float().cpu() for top in nearest]), torch.cat([top.indices.cpu() for top in nearest])
+
+
+def split_queries(queries: Array, documents: int) -> Iterator[Array]:
+    """Yield batches of queries with at most `MAX_SIMILARITIES` to all documents; sparse queries are not split."""
+    size = max(1, MAX_SIMILARITIES // documents)
+    if isinstance(queries, torch.Tensor) and queries.layout != torch.strided:
+        size = queries.shape[0]
+    for start in range(0, queries.shape[0], size):
+        yield queries if size >= queries.shape[0] else queries[start : start + size]
+
 
 #: Limits from here on mean that there is none: transformers writes 10^30.
 NO_LIMIT = 2**31
@@ -204,3 +265,61 @@ def sort_candidates(hits: Hits) -> pl.Series:
     order = np.lexsort((ids.argsort().argsort()[hits.documents], hits.scores), axis=1)[:, ::-1]
     rows = np.take_along_axis(hits.documents, order, axis=1)
     return pl.Series(hits.document_ids).gather(rows.ravel()).reshape(rows.shape).arr.to_list()
+
+
+#: The constant of the paper, which weakens the difference between the first ranks.
+RANK_CONSTANT = 60
+
+
+def fuse_rankings(rankings: Iterable[Sequence[str]]) -> dict[str, float]:
+    """Return the reciprocal rank score of each document in any of several rankings of one query, each best first."""
+    scores: defaultdict[str, float] = defaultdict(float)
+    for ranking in rankings:
+        for rank, document in enumerate(ranking, start=1):
+            scores[document] += 1 / (RANK_CONSTANT + rank)
+    return dict(scores)
+
+
+class HybridSearch:
+    """One of mteb's search models: the fused rankings of others, of each as many documents as are wanted."""
+
+    mteb_model_meta: ModelMeta
+
+    def __init__(self, models: Sequence[MTEBModels]) -> None:
+        self.models = models
+        self._corpus: Dataset | None = None
+
+    def index(self, corpus: Dataset, **_: Any) -> None:
+        """Remember the corpus, which each model indexes when it is searched."""
+        self._corpus = corpus
+
+    def search(
+        self,
+        queries: Dataset,
+        *,
+        task_metadata: TaskMetadata,
+        hf_split: str,
+        hf_subset: str,
+        top_k: int,
+        encode_kwargs: Mapping[str, Any],
+        top_ranked: Mapping[str, list[str]] | None = None,
+        num_proc: int | None = None,
+        **_: Any,
+    ) -> dict[str, dict[str, float]]:
+        """Return the fused scores of each query's `top_k` documents, by query id and document id."""
+        assert self._corpus is not None
+        context = EncodingContext(task_metadata, hf_split, hf_subset, encode_kwargs, num_proc)
+        request = SearchRequest(self._corpus, queries, {}, top_ranked, top_k, context, TimingStack())
+        rankings = [self._search(model, request) for model in self.models]
+        self._corpus = None
+        fused = {query: fuse_rankings(ranking.get(query, ()) for ranking in rankings) for query in queries["id"]}
+        return {
+            query: dict(sorted(scores.items(), key=lambda item: (item[1], item[0]), reverse=True)[:top_k])
+            for query, scores in fused.items()
+        }
+
+    def _search(self, model: MTEBModels, request: SearchRequest) -> Mapping[str, Sequence[str]]:
+        hits: Hits | dict[str, dict[str, float]] = search_hits(
+            fit_to_script(with_cache(model), request.context.corpus_language), request
+        )
+        return order_hits(hits, request)

@@ -19,11 +19,9 @@ from polars._typing import PolarsDataType
 
 from posir_tasks.digests import digest
 from posir_tasks.embeddings.cached_encoder import with_cache
-from posir_tasks.embeddings.key import MISSING_REVISIONS
 from posir_tasks.errors import DataError, PosirError
 from posir_tasks.files import atomic_write, cache_folder
-from posir_tasks.models.names import BM25_BASELINE
-from posir_tasks.models.references import ModelReference
+from posir_tasks.models.references import BM25_BASELINE, MISSING_REVISIONS, ModelReference
 from posir_tasks.models.registry import find_model, load_model
 from posir_tasks.models.run_settings import CROSS_ENCODER, FIRST_STAGE_VARIABLE, own_settings
 from posir_tasks.search.bm25 import fit_to_script

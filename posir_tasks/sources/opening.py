@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from posir_tasks.digests import digest, digest_files
 from posir_tasks.display.numbers import format_count
 from posir_tasks.display.presentation import Presentable
-from posir_tasks.display.sections import DisplaySection
-from posir_tasks.display.tables import Table, build_columns
+from posir_tasks.display.tables import DisplaySection, Table, build_columns
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import DataError, PosirError
 from posir_tasks.files import split_suffix
 from posir_tasks.languages import detect_code
-from posir_tasks.models.names import legible_name
+from posir_tasks.models.references import legible_name
 from posir_tasks.schemes import PositionScheme, RelativePositions
 from posir_tasks.sources.data import Judgments, PositionData
 from posir_tasks.sources.formats.catalog import (

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from posir_tasks.embeddings.arrow_files import read_embeddings
+from posir_tasks.embeddings.cache import read_embeddings
 from tests.support.commands import run
 from tests.support.datasets import ASKED, POSIR_FOLDER, TEXTS, posir_tables, write_domain
 from tests.support.models import write_hub_cache

@@ -20,7 +20,7 @@ import pytest
 import torch
 from mteb.cache import ResultCache
 
-from posir_tasks.embeddings.arrow_files import compute_checksums, read_embeddings
+from posir_tasks.embeddings.cache import compute_checksums, read_embeddings
 from posir_tasks.files import PART_SUFFIX
 from tests.support.commands import BIN, CLEAN, python
 from tests.support.datasets import ASKED, POSIR_FOLDER, TEXTS, posir_tables, write_domain

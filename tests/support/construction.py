@@ -9,7 +9,7 @@ import numpy as np
 from posir_build.records import Document, Question, question_id
 from posir_tasks.language_models.asking import Reply, accept_all
 from posir_tasks.language_models.call_log import Completion
-from posir_tasks.language_models.prompt import UnusableAnswerError, parse_answer
+from posir_tasks.language_models.chat_client import UnusableAnswerError, parse_answer
 from posir_tasks.text.spans import Span
 
 

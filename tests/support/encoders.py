@@ -10,7 +10,7 @@ from mteb.models import ModelMeta
 from sentence_transformers import SentenceTransformer
 from transformers import AutoTokenizer, BertConfig, BertModel
 
-from posir_tasks.embeddings.arrow_files import read_embeddings
+from posir_tasks.embeddings.cache import read_embeddings
 
 SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
 

@@ -11,9 +11,10 @@ import altair as alt
 import vl_convert
 
 from posir_leaderboard.board.models import BM25, KINDS, UNKNOWN
-from posir_tasks.display.charts.layers import (
+from posir_tasks.display.charts import (
     PERCENT,
     SCORE,
+    SHAPES,
     LayeredChart,
     Positions,
     curve,
@@ -22,7 +23,6 @@ from posir_tasks.display.charts.layers import (
     null_band,
     psi_chance_range,
 )
-from posir_tasks.display.charts.theme import SHAPES
 
 ROWS = alt.NamedData("rows")
 #: Set by the page: colors, the ends of the scale of scores, and the entries of the scatter's legends.

@@ -11,7 +11,7 @@ from posir_build.locate import Citations, EvidenceError, NumberedDocument, Quote
 from posir_build.settings import LocateSettings
 from posir_build.verify import Relevance
 from posir_tasks.language_models.call_log import Completion
-from posir_tasks.language_models.prompt import UnusableAnswerError, parse_answer
+from posir_tasks.language_models.chat_client import UnusableAnswerError, parse_answer
 from posir_tasks.text.sentences import find_sentences
 
 RELEVANT = '{"relevance": 3}'

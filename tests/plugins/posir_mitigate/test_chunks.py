@@ -10,7 +10,7 @@ from posir_mitigate.chunks import BothOrders, Chunks, Combination, LateChunks, L
 from posir_tasks.embeddings.context import EncodingContext, build_texts
 from posir_tasks.embeddings.encoding import ModelEncoder
 from posir_tasks.errors import PosirError
-from posir_tasks.search.maximum_search import DocumentVectors
+from posir_tasks.search.chunked import DocumentVectors
 from posir_tasks.text.chunks import Chunking, ChunkUnit
 from posir_tasks.text.tokenizer import find_tokenizer
 from tests.support.encode import TASK, encode

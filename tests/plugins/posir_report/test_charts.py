@@ -30,7 +30,7 @@ from posir_report.summary import build_rows, model_labels, shorten_middle, summa
 from posir_report.tables import not_read_notes
 from posir_significance.sentences import format_contrast, label_state
 from posir_tasks.command.app import build_app
-from posir_tasks.display.charts.figures import deduplicate, write_pictures
+from posir_tasks.display.figures import deduplicate, write_pictures
 from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Evidence
 from posir_tasks.profile import RANKS, PositionProfile

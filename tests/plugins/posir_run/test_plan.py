@@ -24,7 +24,7 @@ from posir_run.plan import (
 from posir_run.sizes import Samples, SubsetSize, TextCounts
 from posir_tasks.command.app import build_app
 from posir_tasks.display.tables import print_tables
-from posir_tasks.embeddings.format import EmbeddingFormat
+from posir_tasks.embeddings.cache import EmbeddingFormat
 from tests.support.datasets import ASKED, POSIR_FOLDER, TEXTS, posir_tables, write_domain
 
 SAMPLES = Samples(([], [], [], []), [], sampled=True)

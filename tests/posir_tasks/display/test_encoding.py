@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from posir_tasks.display.encoding import HANDLER, SUBSTITUTES, make_output_encodable
+from posir_tasks.display.wording import HANDLER, SUBSTITUTES, make_output_encodable
 
 
 def test_substitutes_keep_the_width_and_names_are_escaped():

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posir_tasks.display.charts.layers import (
+from posir_tasks.display.charts import (
     LABEL_GAP,
     LABEL_LIFT,
     MAX_LABELS,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from posir_tasks.display.charts.figures import Figure
-from posir_tasks.display.charts.layers import facet_panels
-from posir_tasks.display.charts.theme import add_frame, build_chart
+from posir_tasks.display.charts import add_frame, build_chart, facet_panels
+from posir_tasks.display.figures import Figure
 from posir_tasks.display.presentation import TableResult
 from posir_tasks.display.tables import Table, build_columns
 

@@ -11,10 +11,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from posir_tasks.embeddings import arrow_files
-from posir_tasks.embeddings.arrow_files import DamageError, compute_checksums, read_embeddings, write_embeddings
-from posir_tasks.embeddings.cache import EmbeddingCache, KeyIndex
-from posir_tasks.embeddings.format import EmbeddingFormat, to_rows
+from posir_tasks.embeddings import cache as module
+from posir_tasks.embeddings.cache import (
+    DamageError,
+    EmbeddingCache,
+    EmbeddingFormat,
+    KeyIndex,
+    compute_checksums,
+    read_embeddings,
+    to_rows,
+    write_embeddings,
+)
 from posir_tasks.errors import PosirError
 from tests.support.encoders import damage
 from tests.support.processes import exit_codes
@@ -187,7 +194,7 @@ def test_two_models_under_one_name_are_an_error(tmp_path: Path):
 
 def test_a_newer_file_is_an_error_and_stays(tmp_path: Path, monkeypatch):
     with monkeypatch.context() as newer:
-        newer.setattr(arrow_files, "SCHEMA", 2)
+        newer.setattr(module, "SCHEMA", 2)
         EmbeddingCache(tmp_path).add(random_keys(2), vectors(2))
     with pytest.raises(PosirError, match="schema 2; this version of posir reads up to 1"):
         EmbeddingCache(tmp_path).look_up(random_keys(2))

@@ -11,7 +11,13 @@ from mteb.models.instruct_wrapper import InstructSentenceTransformerModel
 from mteb.types import PromptType
 from torch import nn
 
-from posir_tasks.embeddings.key import EmbeddingKey, build_embedding_key, describe_value, digest_module, digest_weights
+from posir_tasks.embeddings.cached_encoder import (
+    EmbeddingKey,
+    build_embedding_key,
+    describe_value,
+    digest_module,
+    digest_weights,
+)
 from tests.support.encoders import RecordingEncoder, RecordingTransformer, write_tiny_bert
 
 ENGLISH, GERMAN = mteb.get_task("PosIR-English").metadata, mteb.get_task("PosIR-German-English").metadata

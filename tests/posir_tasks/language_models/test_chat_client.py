@@ -16,8 +16,7 @@ from posir_build.verify import Answerability
 from posir_tasks.errors import PosirError
 from posir_tasks.language_models.asking import BudgetError, LanguageModel, map_in_flight, run_in_thread
 from posir_tasks.language_models.call_log import CallLog
-from posir_tasks.language_models.chat_client import INVALID_ANSWERS, read_completion
-from posir_tasks.language_models.prompt import load_prompt
+from posir_tasks.language_models.chat_client import INVALID_ANSWERS, load_prompt, read_completion
 from posir_tasks.language_models.settings import LanguageModelSettings
 from tests.support.human_answers import Truth, mini_documents
 from tests.support.language_model_server import NO_FAILURES, serve_language_model

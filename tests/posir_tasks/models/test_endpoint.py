@@ -10,7 +10,7 @@ import pytest
 from datasets import Dataset
 from mteb.types import PromptType
 
-from posir_tasks.embeddings.key import build_embedding_key
+from posir_tasks.embeddings.cached_encoder import build_embedding_key
 from posir_tasks.errors import PosirError
 from posir_tasks.host.private_names import CREATE_DATALOADER
 from posir_tasks.models import connection

@@ -9,7 +9,7 @@ from mteb.models.models_protocols import SearchProtocol
 
 from posir_tasks.errors import PosirError
 from posir_tasks.models.hybrid import split_models
-from posir_tasks.search.fusion import HybridSearch, fuse_rankings
+from posir_tasks.search.dispatch import HybridSearch, fuse_rankings
 
 BM25 = "mteb/baseline-bm25s"
 RANKING = st.lists(st.sampled_from("abcdef"), unique=True)

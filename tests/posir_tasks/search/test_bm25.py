@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from datasets import Dataset
 
-from posir_tasks.models.names import BM25_BASELINE as BASELINE
+from posir_tasks.models.references import BM25_BASELINE as BASELINE
 from posir_tasks.search.bm25 import fit_to_script, search_bm25, split_trigrams
 from posir_tasks.tasks.mini import PosIRMini
 

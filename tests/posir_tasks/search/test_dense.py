@@ -13,7 +13,7 @@ from mteb.types import PromptType
 
 from posir_tasks.embeddings.context import EncodingContext
 from posir_tasks.ranks import rank_hits, rank_results
-from posir_tasks.search import dense
+from posir_tasks.search import dispatch
 
 TASK_ARGUMENTS = {"task_metadata": mteb.get_task("PosIR-Mini").metadata, "hf_split": "test", "hf_subset": "default"}
 
@@ -47,7 +47,7 @@ def ranks_both_ways(model: GivenEmbeddings, top_k: int) -> tuple[np.ndarray, np.
     queries, corpus = texts(len(model.rows[PromptType.query]), "q"), texts(len(model.rows[PromptType.document]), "d")
     positives = {name: f"d{row % len(corpus)}" for row, name in enumerate(queries["id"])}
     context = EncodingContext(**TASK_ARGUMENTS, encode_kwargs={})
-    hits = dense.search_dense(model, corpus, queries, context, top_k=top_k, timer=TimingStack())
+    hits = dispatch.search_dense(model, corpus, queries, context, top_k=top_k, timer=TimingStack())
     search = SearchEncoderWrapper(model)
     search.index(corpus, **TASK_ARGUMENTS, encode_kwargs={})
     results = search.search(queries, **TASK_ARGUMENTS, top_k=top_k, encode_kwargs={"show_progress_bar": False})
@@ -66,8 +66,8 @@ def test_ranks_are_those_of_mtebs_search(counts, chunk_size, max_similarities, s
     # Small integers cause many ties; with all documents in the results, no tie crosses the cut-off.
     model = GivenEmbeddings(*(rng.integers(-2, 3, (count, 3)).astype(np.float32) for count in counts))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dense, "CORPUS_CHUNK_SIZE", chunk_size)
-        patch.setattr(dense, "MAX_SIMILARITIES", max_similarities)
+        patch.setattr(dispatch, "CORPUS_CHUNK_SIZE", chunk_size)
+        patch.setattr(dispatch, "MAX_SIMILARITIES", max_similarities)
         ours, mtebs = ranks_both_ways(model, top_k=30)
     assert ours.tolist() == mtebs.tolist()
 
@@ -83,8 +83,8 @@ def test_ranks_are_those_of_mtebs_search(counts, chunk_size, max_similarities, s
     ids=["numpy", "torch", "bfloat16", "sparse"],
 )
 def test_the_top_k_of_every_array_type_are_those_of_mtebs_search(convert, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(dense, "CORPUS_CHUNK_SIZE", 50)
-    monkeypatch.setattr(dense, "MAX_SIMILARITIES", 500)
+    monkeypatch.setattr(dispatch, "CORPUS_CHUNK_SIZE", 50)
+    monkeypatch.setattr(dispatch, "MAX_SIMILARITIES", 500)
     rng = np.random.default_rng(1)
     model = GivenEmbeddings(*(rng.standard_normal((count, 8)).astype(np.float32) for count in (40, 120)), convert=convert)
     ours, mtebs = ranks_both_ways(model, top_k=10)

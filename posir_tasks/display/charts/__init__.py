@@ -1,1 +1,0 @@
-"""Parts that all charts share: theme, axes, layers, tooltips."""
