@@ -17,12 +17,12 @@ import numpy as np
 import torch
 from mteb.types import PromptType
 
-from posir_significance.decision import CHANGE_LEVEL, Margins, decide_change
+from posir_significance.decision import compare_gains
 from posir_significance.intervals import estimate_difference
 from posir_significance.observations import Floats
-from posir_significance.sentences import format_level, label_change
-from posir_tasks.display.numbers import format_points
+from posir_significance.sentences import describe_metric_change
 from posir_tasks.display.progress import track
+from posir_tasks.document_keys import digest_documents, link_documents
 from posir_tasks.embeddings.encoding import EmbeddingMemory, ModelEncoder
 from posir_tasks.errors import DataError
 from posir_tasks.estimates import Estimate
@@ -156,13 +156,20 @@ class ExcerptData:
     documents: dict[str, str]
     """Text by id."""
     questions: tuple[ExcerptQuestion, ...]
+    articles: Integers
+    """Number of each document's article: documents that share a text, a title or an opening, shape (documents,)."""
     skipped: int
     """Questions without an excerpt that is in its document."""
 
     @property
-    def clusters(self) -> Integers:
+    def owners(self) -> Integers:
         """Number of the document of each question's first excerpt."""
         return np.array([question.excerpts[0].document for question in self.questions], np.int64)
+
+    @property
+    def clusters(self) -> Integers:
+        """Number of the article of each question's first excerpt: its questions are not independent."""
+        return self.articles[self.owners]
 
 
 @dataclass(frozen=True)
@@ -221,6 +228,7 @@ def read_excerpts(opened: Dataset, *, repair: bool = True) -> ExcerptData:
         DataError: There are none, or the data cannot be read.
     """
     documents: dict[str, str] = {}
+    titles: dict[str, str] = {}
     texts: dict[tuple[str, str, str], str] = {}
     excerpts: dict[tuple[str, str, str], list[Excerpt]] = {}
     skipped: set[tuple[str, str]] = set()
@@ -230,7 +238,8 @@ def read_excerpts(opened: Dataset, *, repair: bool = True) -> ExcerptData:
         if not isinstance(item, Passage):
             continue
         number = len(documents)
-        documents[item.id or f"{item.name}#{number}"] = item.text
+        name = item.id or f"{item.name}#{number}"
+        documents[name], titles[name] = item.text, item.title
         for question in item.questions:
             key = (question.file, question.name, question.text)
             texts[key] = question.text
@@ -244,7 +253,8 @@ def read_excerpts(opened: Dataset, *, repair: bool = True) -> ExcerptData:
     questions = [ExcerptQuestion(texts[key], tuple(places)) for key, places in excerpts.items() if places]
     if not questions:
         raise DataError(f"{opened.location} ({opened.kind}): has no questions with the span of their evidence.")
-    return ExcerptData(opened.name, documents, tuple(questions), len(skipped) + len(excerpts) - len(questions))
+    articles = link_documents(digest_documents([*documents], titles, documents).T)
+    return ExcerptData(opened.name, documents, tuple(questions), articles, len(skipped) + len(excerpts) - len(questions))
 
 
 def score_splitters(
@@ -280,7 +290,7 @@ def score_splitters(
     changes = [
         sentence
         for title, score in ((("recall", "recall"), ("IoU", "iou")) if len(divisions) > 1 else ())
-        for sentence in describe_changes(title, {name: values[score] for name, values in scores.items()})
+        for sentence in describe_changes(title, {name: values[score] for name, values in scores.items()}, data.clusters)
     ]
     return ChunkScoring(
         model=str(encoder.model.mteb_model_meta.name),
@@ -296,20 +306,19 @@ def score_splitters(
     )
 
 
-def describe_changes(title: str, scores: dict[str, Floats]) -> Iterator[str]:
-    """Yield the change of a score from the best splitter to each other one, over the same questions, as sentences."""
+def describe_changes(title: str, scores: dict[str, Floats], clusters: Integers) -> Iterator[str]:
+    """Yield the change of a score from the best splitter to each other one, over the same questions, as sentences.
+
+    Args:
+        title: The score.
+        scores: Its value for each question by splitter.
+        clusters: Article of each question.
+    """
     best = max(scores, key=lambda name: float(scores[name].mean()))
-    questions = np.arange(len(scores[best]))
     for name in scores:
-        if name == best:
-            continue
-        difference = estimate_difference(scores[name] - scores[best], questions)
-        change = decide_change(difference, Margins().ndcg_at_10, len(questions), 1)
-        ends = difference.interval_at(CHANGE_LEVEL) if difference and difference.interval_at else None
-        interval = f": {format_points(difference.value)} [{', '.join(map(format_points, ends))}]" if difference and ends else ""
-        level = f" ({format_level(CHANGE_LEVEL)} interval)" if interval else ""
-        state = f"{label_change(change)}{interval}{level}"
-        yield f"{title[0].upper()}{title[1:]} of {name} against {best}, which is the highest: {state}."
+        if name != best:
+            change = compare_gains(scores[name] - scores[best], clusters)
+            yield describe_metric_change(title, change.ndcg_at_10, change, best, name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -379,11 +388,11 @@ def build_score_rows(
     name: str, data: ExcerptData, run: ChunkRun, scores: dict[str, Floats], tokens: Sequence[int]
 ) -> Iterator[ChunkerRow]:
     """Yield the mean scores over all questions, then over those of each document if these are few."""
-    clusters, owners, counts = data.clusters, run.in_place.documents, np.array(tokens)
+    clusters, documents, owners, counts = data.clusters, data.owners, run.in_place.documents, np.array(tokens)
     everything = np.ones(len(clusters), np.bool_)
     groups = [("all", everything, np.ones(len(owners), np.bool_))]
     if 1 < len(data.documents) <= MAX_DOCUMENTS:
-        groups += [(document, clusters == row, owners == row) for row, document in enumerate(data.documents)]
+        groups += [(document, documents == row, owners == row) for row, document in enumerate(data.documents)]
     for document, selected, chunks in groups:
         number = int(selected.sum())
         if number:

@@ -39,8 +39,8 @@ logger = logging.getLogger(__name__)
 MAX_FAILURES = 10
 #: Failed queries after which a run stops that may lack some, if no query has an answer.
 MAX_FAILURES_AT_START = 20
-#: Errors of a retriever's code, which another attempt meets again.
-PROGRAMMING_ERRORS = (TypeError, AttributeError, NameError)
+#: Errors of a retriever's code, which another attempt meets again; it may end the process, too.
+PROGRAMMING_ERRORS = (TypeError, AttributeError, NameError, SystemExit)
 #: Longest wait before another attempt, in seconds.
 MAX_BACKOFF = 8.0
 #: Queries after which a run stops whose scores contradict the order of the hits.
@@ -383,7 +383,7 @@ class QueryWorker:
                     return await self._call(partial(self._retriever.ask, query, settings.k))
             except AnswerError:
                 raise
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 reason = f"the retriever raised {sanitized(summarize_error(error), 200)}"
                 if limit.expired():
                     self.stop()

@@ -437,18 +437,19 @@ def _to_row(place: str, record: object) -> RunRow:
 
 
 def _read_parquet(file: Path) -> Iterator[RunRow]:
-    import polars as pl
-
-    from posir_tasks.table_files import scan_parquet
+    # Of a damaged file, polars ends in a panic, which is no exception of Python's and prints a traceback of its own.
+    import pyarrow.parquet as pq
+    from pyarrow.lib import ArrowException
 
     try:
-        frame = scan_parquet(file).collect()
-    except pl.exceptions.PolarsError as error:
-        raise DataError(f"{file}: cannot be read as Parquet ({summarize_error(error)}).") from error
-    names = _find_columns(file, frame.columns)
-    columns = [frame[name].to_list() if name else [None] * frame.height for name in names]
-    for number, values in enumerate(zip(*columns, strict=True), start=1):
-        yield RunRow(f"row {number}", *values)
+        table = pq.ParquetFile(file)
+        names = _find_columns(file, table.schema_arrow.names)
+        batches = table.iter_batches(columns=[name for name in names if name])
+        rows = (row for batch in batches for row in batch.to_pylist())
+        for number, values in enumerate(rows, start=1):
+            yield RunRow(f"row {number}", *(values.get(name) for name in names))
+    except ArrowException as error:
+        raise GateError(file, f"is no readable Parquet ({sanitized(summarize_error(error), 200)})") from error
 
 
 def _find_columns(file: Path, present: Any) -> list[str | None]:

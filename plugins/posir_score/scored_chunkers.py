@@ -63,7 +63,8 @@ class ScoredChunkers(Presentable):
         return (
             "Scores x 100 of the chunking evaluation of Smith & Troynikov 2024, by characters as in its code, in which a chunk "
             "is where its text first is. Intervals: 95 %, for new questions about these documents; in the line of new "
-            "documents for new documents. Divided: no chunk has all of the excerpt.",
+            "documents for new documents. Changes: 98.33 %, for new documents (articles, where known). Divided: no chunk has "
+            "all of the excerpt.",
         )
 
     def _build_places(self) -> Table:

@@ -29,7 +29,7 @@ def load_function(option: str, reference: str) -> Callable[..., Any]:
         sys.path.insert(0, folder)
     try:
         function: Callable[..., Any] = resolve_name(reference)
-    except Exception as error:  # it is the user's own code
+    except (Exception, SystemExit) as error:  # it is the user's own code
         raise PosirError(f"{option} {reference}: cannot be imported ({summarize_error(error)}).") from error
     if not callable(function):
         raise PosirError(f"{option} {reference}: is {type(function).__name__}, which cannot be called.")

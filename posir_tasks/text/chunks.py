@@ -97,7 +97,7 @@ class TextSplitter:
         try:
             returned = self.split(text)
             items = None if isinstance(returned, str | bytes | Mapping) or not isinstance(returned, Iterable) else [*returned]
-        except Exception as error:  # it is the user's own code
+        except (Exception, SystemExit) as error:  # it is the user's own code
             raise PosirError(f"{self.name}: raised {sanitized(summarize_error(error), 200)}, for {_quote(text)}.") from error
         if items is None:
             raise PosirError(f"{self.name}: returned {type(returned).__name__}; it must return a list of texts.")

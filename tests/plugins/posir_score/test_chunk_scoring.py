@@ -2,17 +2,20 @@
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import stdtrit
 
 import posir
 from posir_score.chunk_scoring import (
     ChunkPlaces,
     Excerpt,
+    describe_changes,
     find_chunk_part,
     read_excerpts,
     score_division,
@@ -84,6 +87,36 @@ def test_chunkers_are_scored_side_by_side(tmp_path: Path):
     assert len(scoring.changes) == 2
     assert all("cannot be said" in change for change in scoring.changes)
     assert sum(row.excerpts for row in scoring.places) == 2 * 2 * 3
+
+
+def test_the_change_between_chunkers_counts_documents_and_not_questions():
+    rng = np.random.default_rng(0)
+    best = rng.random(300) * 0.1 + 0.5
+    few, many = (np.arange(300) % documents for documents in (5, 30))
+    scores = {"best": best, "worse": best - 0.2 - 0.02 * rng.random(300), "same": best - 1e-4 * rng.random(300)}
+    worse, same = describe_changes("recall", scores, many)
+    assert worse.startswith("worse is worse than best in recall: -21.0 [-21.")
+    assert same == "best and same are equivalent within 2 points in recall: 0.0 [0.0, 0.0]."
+    sentences = list(describe_changes("recall", scores, few))
+    assert all("5 documents are too few, at least 10" in sentence for sentence in sentences)
+    # All questions of a document change alike: there are as many observations as documents.
+    by_document = rng.standard_normal(30)
+    (sentence,) = describe_changes("IoU", {"best": best + 1, "other": best + 1 + 0.1 * by_document[many] - 0.05}, many)
+    low, high = map(float, re.search(r"\[(\S+), (\S+)\]", sentence).groups())
+    half = stdtrit(29, 1 - 0.05 / 6) * 10 * by_document.std(ddof=1) / 30**0.5
+    assert (high - low) / 2 == pytest.approx(half, abs=0.2)
+
+
+def test_passages_of_one_article_are_not_independent(tmp_path: Path):
+    paragraphs = [{"context": f"Bell {row} fell.", "qas": [question(row)]} for row in range(4)]
+    articles = [{"title": "Bells", "paragraphs": paragraphs[:3]}, {"title": "Towers", "paragraphs": paragraphs[3:]}]
+    (tmp_path / "bells.json").write_text(json.dumps({"data": articles}))
+    data = read_excerpts(open_data(tmp_path / "bells.json", language="eng-Latn"))
+    assert (len(data.documents), data.owners.tolist(), len(set(data.clusters.tolist()))) == (4, [0, 1, 2, 3], 2)
+
+
+def question(row: int) -> dict[str, object]:
+    return {"id": row, "question": f"Which bell fell, {row}?", "answers": [{"text": f"Bell {row}", "answer_start": 0}]}
 
 
 def test_a_repeated_passage_counts_where_it_first_is(tmp_path: Path):

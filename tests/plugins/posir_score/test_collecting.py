@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import re
+import sys
 import threading
 import time
 from collections import Counter
@@ -114,10 +115,17 @@ def raise_error() -> None:
     raise RuntimeError("no\nline")
 
 
+async def leave() -> None:
+    sys.exit(4)
+
+
 @pytest.mark.parametrize(
     ("failure", "reason", "attempts"),
     [
         (raise_error, "the retriever raised RuntimeError: no, in 2 attempts", 2),
+        (lambda: sys.exit(3), "the retriever raised SystemExit: 3", 1),
+        (lambda: (sys.exit(3) for _ in range(9)), "the retriever raised SystemExit: 3", 1),
+        (leave, "the retriever raised SystemExit: 4", 1),
         (lambda: time.sleep(30), "no answer within 0.2 seconds, in 2 attempts", 2),
         (lambda: None, "the retriever returned NoneType; it must return a list of ids", 1),
         (lambda: [("d", float("nan"))], "hit 1, d, has the score nan; it must be a finite number", 1),

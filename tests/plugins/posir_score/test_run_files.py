@@ -7,6 +7,7 @@ import re
 import string
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -189,13 +190,32 @@ def test_the_id_of_pyterrier_is_docno_and_long_cells_are_read(tmp_path: Path):
         ("a.json", "{}", "has no ranked document"),
         ("a.trec", "", "has no ranked document"),
         ("a.lz4", "", "Save it with `run.save('a.parquet')`"),
-        ("a.parquet", "no", "cannot be read as Parquet"),
+        ("a.parquet", "no", "cannot be read: is no readable Parquet"),
     ],
 )
 def test_what_is_no_run_is_refused_with_file_row_and_field(name: str, content: str, message: str, tmp_path: Path):
     (tmp_path / name).write_text(content)
     with pytest.raises(PosirError, match=f"^{re.escape(str(tmp_path / name))}: .*{re.escape(message)}"):
         read_run_file(tmp_path / name)
+
+
+@pytest.mark.parametrize("compression", ["zstd", "snappy", "uncompressed"])
+def test_a_damaged_parquet_file_is_refused_by_name_or_read(compression: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    file = tmp_path / "a.parquet"
+    rows = [(f"q{row % 20}", f"d{row}", float(row % 7)) for row in range(200)]
+    pl.DataFrame(rows, ["q_id", "doc_id", "score"], orient="row").write_parquet(file, compression=compression)
+    whole, refused, chosen = file.read_bytes(), 0, random.Random(1)
+    for _ in range(150):
+        damaged = bytearray(whole[: chosen.randrange(len(whole))] if chosen.random() < 0.2 else whole)
+        for _ in range(min(len(damaged), chosen.randrange(1, 5))):
+            damaged[chosen.randrange(len(damaged))] = chosen.randrange(256)
+        file.write_bytes(damaged)
+        try:
+            read_run_file(file, Order.SCORE)
+        except DataError as error:
+            refused += str(error).startswith(f"{file}: ")
+    assert refused > 100
+    assert "panicked" not in capfd.readouterr().err
 
 
 @given(

@@ -1,5 +1,7 @@
 """Functions of a user are loaded by name."""
 
+from pathlib import Path
+
 import pytest
 
 from posir_tasks.command.functions import load_function
@@ -18,3 +20,11 @@ from posir_tasks.errors import PosirError
 def test_a_function_that_cannot_be_loaded_is_refused(reference: str, message: str):
     with pytest.raises(PosirError, match=message):
         load_function("--retriever", reference)
+
+
+def test_a_module_that_ends_the_process_is_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "ends_the_process.py").write_text("import sys\nsys.exit(3)\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(PosirError, match=r"--retriever ends_the_process:f: cannot be imported \(SystemExit: 3\)"):
+        load_function("--retriever", "ends_the_process:f")
