@@ -61,7 +61,8 @@ def format_line(job: tuple[GateSetting, str, int, int]) -> str:
     """Return one line of the table."""
     setting, structure, questions, _ = job
     shares = " | ".join(f"{verdict} {share:.3f}" for verdict, share in simulate(*job).items())
-    limits = "no change" if setting.limits is TIGHTEST else ", ".join(setting.limits)
+    # A setting comes from another process as a copy.
+    limits = "no change" if setting.limits == TIGHTEST else ", ".join(setting.limits)
     return f"{setting.name:22s} {structure:12s} {questions:6,} | {shares} | {limits}"
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from posir_build.records import POSITIONS, Discarded, Document, Question, QuestionVerdict, StageResult, by_id, seeded_order
 from posir_build.settings import FIVE_LENGTHS, SMALLEST, BalanceSettings, CellLengths
-from posir_significance.api import Design, TruePsi, required_sample
+from posir_significance.api import Design, TruePsi, find_effect, required_sample
 from posir_tasks.errors import PosirError
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.text.spans import find_third
@@ -112,8 +112,10 @@ def find_needed_questions(settings: BalanceSettings, questions: Sequence[Questio
     if settings.psi is None:
         return None
     per_document = len(questions) / len({question.document for question in questions}) if questions else 1.0
+    design = Design(settings.ndcg_at_10, SCHEME.bins, per_document, ICC)
     try:
-        return required_sample(Design(settings.ndcg_at_10, SCHEME.bins, per_document, ICC), TruePsi(settings.psi)).questions
+        effect = find_effect(design, TruePsi(settings.psi))
+        return required_sample(design, effect, margin=effect.start_to_end).questions
     except PosirError:
         raise PosirError(
             f"balance.psi: {settings.psi:g}: with a mean nDCG@10 of {settings.ndcg_at_10:g}, some position would score below 0 "

@@ -1,13 +1,14 @@
-"""The public function of this package, `posir.power`: the number of questions that show an effect of position of a given size.
+"""The public function of this package, `posir.power`: the number of questions that lead to each state of a bias.
 
-The effect is a linear decline over positions. The evidence test finds it about as often as a normal test of the linear trend
+The effect is a linear decline over positions. States follow from the interval of start to end alone (`decision`). The evidence
+test, of which `detectable_effect` is the inverse, finds a linear decline about as often as a normal test of the linear trend
 does that has a somewhat larger critical value, since the mixture looks for other shapes, too. `CRITICAL_VALUES` are calibrated
 by simulation (docs/statistics.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from math import ceil
 from typing import Annotated, Any
@@ -16,9 +17,11 @@ import numpy as np
 from scipy.special import ndtri, stdtrit
 
 from posir_psi.scores import psi
-from posir_significance.intervals import TAILS, Z
+from posir_significance.decision import CHANGE_LEVEL, DEFAULT_MARGINS, State
+from posir_significance.intervals import LEVEL, TAILS, Z
 from posir_significance.observations import Floats, Integers
 from posir_significance.position_effect import SHARED_QUERIES, PositionEffect, Stratum, fewest_documents, pseudoinverse
+from posir_significance.sentences import format_margin, name_state
 from posir_tasks.display.numbers import format_count, format_points, format_psi
 from posir_tasks.display.presentation import Presentable, to_paragraphs, to_values
 from posir_tasks.display.tables import DisplaySection, Table, build_columns
@@ -27,12 +30,14 @@ from posir_tasks.errors import PosirError
 from posir_tasks.public import Option, public
 from posir_tasks.schemes import assign_thirds, bin_midpoints
 
-#: Probability of a significant result that studies are usually planned for.
+#: Probability of a result that studies are usually planned for.
 POWER = 0.8
 #: Numbers of position bins, and critical values of the equivalent test of the linear trend; the last is for more bins, too.
 CALIBRATED_BINS, CRITICAL_VALUES = (2, 3, 6, 10), (1.97, 2.29, 2.33, 2.38)
 #: Variance of a query's nDCG@10 as a share of a Bernoulli trial's with the same mean; 0.74 to 0.83 in simulated ranks.
 DISPERSION = 0.8
+#: Variance of first minus last third of evenly spread positions, times questions, of gains with variance 1.
+THIRDS = 6
 #: Scores this far outside [0, 1] are rounding errors.
 ROUNDING = 1e-9
 
@@ -79,12 +84,18 @@ class Design:
 
 @dataclass(frozen=True)
 class SampleSize:
-    """The sample size that a dataset needs to show an effect."""
+    """The sample size that leads to a state with the stated power; None where no number of questions does."""
 
+    models: int
+    """1 for a state of a model's bias, 2 for a change of start to end from one model to another."""
+    state: str
+    """The state in words, such as `biased to the start` or `no bias larger than 5 points`."""
     start_to_end: float
-    psi: float
-    questions: int
-    documents: int
+    """True start to end, or its difference between two models; 0 for the states of no such difference."""
+    psi: float | None
+    """PSI of the linear decline; None for two models."""
+    questions: int | None
+    documents: int | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,14 +132,6 @@ class StartToEnd:
     difference: float
     """Difference in nDCG@10; positive."""
 
-    def slope(self, trend: _Trend, _level: float) -> float:
-        """Return the slope over positions."""
-        return self.difference / trend.start_to_end
-
-    def describe(self) -> str:
-        """Return the effect in words."""
-        return f"a difference of {self.difference * 100:g} points between first and last third"
-
 
 @dataclass(frozen=True)
 class TruePsi:
@@ -136,15 +139,6 @@ class TruePsi:
 
     psi: float
     """True PSI in (0, 1]."""
-
-    def slope(self, trend: _Trend, level: float) -> float:
-        """Return the slope over positions."""
-        # The shape is symmetric: psi = 1 - (level - slope x) / (level + slope x), where x is its largest value.
-        return level * self.psi / (2 - self.psi) / float(trend.shape.max())
-
-    def describe(self) -> str:
-        """Return the effect in words."""
-        return f"a PSI of {self.psi:g}"
 
 
 Target = StartToEnd | TruePsi
@@ -181,100 +175,142 @@ def standardized_effect(bins: int, power: float, degrees: float = np.inf) -> flo
     return float(critical + ndtri(power))
 
 
-def required_sample(design: Design, target: Target, power: float = POWER) -> SampleSize:
-    """Return how many questions and documents show a linear decline; at least the documents that a test needs.
+def find_effect(design: Design, target: Target) -> LinearEffect:
+    """Return the linear decline that has an effect; raise PosirError if none with this mean nDCG@10 has it."""
+    trend, level = _Trend.over(design.bins, np.arange(design.bins), np.full(design.bins, 1 / design.bins)), design.ndcg_at_10
+    assert trend is not None
+    if isinstance(target, StartToEnd):
+        slope, named = target.difference / trend.start_to_end, f"a difference of {target.difference * 100:g} points"
+    else:
+        # The shape is symmetric: psi = 1 - (level - slope x) / (level + slope x), where x is its largest value.
+        slope = level * target.psi / (2 - target.psi) / float(trend.shape.max())
+        named = f"a PSI of {target.psi:g}"
+    if effect := trend.effect(slope, level):
+        return effect
+    raise PosirError(
+        f"With a mean nDCG@10 of {level * 100:g} no linear decline has {named}: some position would score below 0 or above "
+        "100. Choose a smaller effect, or another mean."
+    )
+
+
+def required_sample(
+    design: Design,
+    effect: LinearEffect | None,
+    power: float = POWER,
+    margin: float = DEFAULT_MARGINS.start_to_end,
+    models: int = 1,
+) -> SampleSize:
+    """Return how many questions and documents lead to a state; at least the documents that any state needs.
+
+    A bias D is said if the interval of start to end excludes 0, so that z(level) + z(power) standard errors must fit into D;
+    that there is none larger than the margin if the interval lies within it, on both sides: z(level) + z((1 + power) / 2).
 
     Args:
         design: The dataset.
-        target: The effect to be shown.
-        power: Probability of p < 0.05, in [0.5, 1).
-
-    Raises:
-        PosirError: No linear decline with this mean nDCG@10 has this effect.
+        effect: The true effect; None for none, which leads to the state of no effect larger than the margin.
+        power: Probability of the state, in [0.5, 1).
+        margin: Smallest start to end that matters, in nDCG@10.
+        models: 1, or 2 for a change between models on the same questions, whose gains have a correlation of 0.5: their
+            difference then varies as the gains of one.
     """
-    trend = _Trend.over(design.bins, np.arange(design.bins), np.full(design.bins, 1 / design.bins))
-    assert trend is not None
-    slope = target.slope(trend, design.ndcg_at_10)
-    effect = trend.effect(slope, design.ndcg_at_10)
-    if effect is None:
-        raise PosirError(
-            f"With a mean nDCG@10 of {design.ndcg_at_10 * 100:g} no linear decline has {target.describe()}: some position "
-            "would score below 0 or above 100. Choose a smaller effect, or another mean."
+    level, share = (LEVEL, CHANGE_LEVEL)[models - 1], power if effect else (1 + power) / 2
+    if effect:
+        state = "better or worse" if models > 1 else name_state(State.BIASED_TO_START, margin)
+    else:
+        within = f"within {format_margin(margin)}"
+        state = f"equivalent {within}" if models > 1 else name_state(State.NO_BIAS, margin)
+    truth = (effect.start_to_end, effect.psi if models == 1 else None) if effect else (0.0, 0.0 if models == 1 else None)
+    if effect and effect.start_to_end < margin:
+        # With more questions, the interval lies within the margin.
+        return SampleSize(models, state, *truth, None, None)
+    per_document, stratum = design.questions_per_document, Stratum.DOCUMENT if design.holds_documents_fixed else Stratum.LENGTH
+    # Documents with evidence in a given third; of questions at random positions.
+    fewest = fewest_documents(stratum) / (1 - (2 / 3) ** per_document)
+    size = THIRDS * design.variance() / (effect.start_to_end if effect else margin) ** 2
+    documents, questions = max(size / per_document, fewest), 0.0
+    for _ in range(3):
+        quantile = float(stdtrit(max(documents - 1, 1), (1 + level) / 2))
+        questions = max((quantile + float(ndtri(share))) ** 2 * size, fewest * per_document)
+        documents = questions / per_document
+    return SampleSize(models, state, *truth, ceil(questions), ceil(questions / per_document))
+
+
+def describe_sample(size: SampleSize, power: float, margin: float) -> str:
+    """Return how many questions and documents lead to a state, in a sentence."""
+    if size.questions is None or size.documents is None:
+        return (
+            f"Start to end of {format_points(size.start_to_end)} is below the margin of {format_margin(margin)}: with many "
+            f"documents the state is '{name_state(State.NO_BIAS, margin)}'."
         )
-    fewest = fewest_documents(Stratum.DOCUMENT if design.holds_documents_fixed else Stratum.LENGTH)
-    size, per_document = design.variance() / (slope**2 * float(np.mean(trend.shape**2))), design.questions_per_document
-    documents = max(standardized_effect(design.bins, power) ** 2 * size / per_document, fewest)
-    # Once is enough: the critical value hardly depends on the number of documents.
-    needed = standardized_effect(design.bins, power, documents - 1) ** 2 * size
-    questions = ceil(max(needed, fewest * per_document))
-    return SampleSize(effect.start_to_end, effect.psi, questions, ceil(questions / per_document))
-
-
-def describe_sample(size: SampleSize, power: float) -> str:
-    """Return how many questions and documents show an effect, in a sentence."""
+    if size.models > 1:
+        truth = f"Of two models {'that differ by' if size.start_to_end else 'with the same'} start to end"
+        truth += f" {format_points(size.start_to_end)}" if size.start_to_end else ""
+    else:
+        truth = f"With start to end {format_points(size.start_to_end)}" if size.start_to_end else "Without bias"
     return (
-        f"{pluralize(size.questions, 'question')} on {pluralize(size.documents, 'document')} show a PSI of "
-        f"{format_psi(size.psi)}, {format_points(size.start_to_end)} points from start to end, "
-        f"with p < 0.05 and a probability of {power:g}."
-    )
-
-
-def build_table(design: Design, rows: Sequence[SampleSize]) -> Table:
-    """Return the table of `posir power`."""
-    fixed = "the document" if design.holds_documents_fixed else "its length"
-    headings = ("Start to end", "PSI", "Questions", "Documents")
-    shown = (
-        f"nDCG@10 {design.ndcg_at_10 * 100:g}",
-        f"{design.bins} bins",
-        f"{design.questions_per_document:g} questions per document",
-    )
-    return Table(
-        columns=build_columns(headings, headings),
-        rows=tuple(
-            (
-                format_points(row.start_to_end),
-                format_psi(row.psi),
-                format_count(row.questions),
-                format_count(row.documents),
-            )
-            for row in rows
-        ),
-        title=f"Design · {', '.join(shown)}",
-        notes=(
-            f"For a linear decline, positions at random, and an intraclass correlation of {design.icc:g} within documents, "
-            f"{design.bin_icc:g} within their bins; {fixed} is held fixed.",
-        ),
+        f"{truth}, '{size.state}' is said with a probability of {power:g} on {pluralize(size.questions, 'question')} about "
+        f"{pluralize(size.documents, 'document')}."
     )
 
 
 @dataclass(frozen=True, repr=False)
 class PowerAnalysis(Presentable):
-    """The sample sizes that show effects of position in a dataset to be made."""
+    """The sample sizes that lead to states in a dataset to be made."""
 
     design: Design
     power: float
-    """Probability of a significant result, in [0.5, 1)."""
+    """Probability of each state, in [0.5, 1)."""
+    margin: float
+    """Smallest start to end that matters, in nDCG@10."""
     rows: tuple[SampleSize, ...]
-    """One for each effect, those from start to end first."""
+    """For one model a row for each effect, those from start to end first, and one for none; then the same for two models."""
 
     @property
     def title(self) -> str:
         """Subject in a few words."""
-        return "Questions and documents that show an effect of position"
+        return "Questions and documents that show a position bias, or that there is none"
 
     def sections(self) -> tuple[DisplaySection, ...]:
-        """Return a sentence for the first and the last effect, then the table."""
-        ends = dict.fromkeys([self.rows[0], self.rows[-1]])
-        findings = (describe_sample(row, self.power) for row in ends)
-        return (*to_paragraphs(findings), DisplaySection(tables=(build_table(self.design, self.rows),)))
+        """Return a sentence for the first and the last effect and for none, of one model, then the table."""
+        *effects, none = (row for row in self.rows if row.models == 1)
+        shown = dict.fromkeys([effects[0], effects[-1], none])
+        findings = (describe_sample(row, self.power, self.margin) for row in shown)
+        return (*to_paragraphs(findings), DisplaySection(tables=(self._build_table(),)))
+
+    def _build_table(self) -> Table:
+        design = self.design
+        fixed = "the document" if design.holds_documents_fixed else "its length"
+        headings = ("Models", "State", "Start to end", "PSI", "Questions", "Documents")
+        rows = (
+            (
+                format_count(row.models),
+                row.state,
+                format_points(row.start_to_end),
+                format_psi(row.psi),
+                format_count(row.questions),
+                format_count(row.documents),
+            )
+            for row in self.rows
+        )
+        return Table(
+            build_columns(headings, [heading for heading in headings if heading != "State"]),
+            tuple(rows),
+            title=f"Design · nDCG@10 {design.ndcg_at_10 * 100:g}, {design.bins} bins, "
+            f"{design.questions_per_document:g} questions per document",
+            notes=(
+                "For a linear decline, positions at random, a model that reads all, and an intraclass correlation of "
+                f"{design.icc:g} within documents, {design.bin_icc:g} within their bins; {fixed} is held fixed. Two models: on "
+                "the same questions, with a correlation of 0.5 of their gains.",
+            ),
+        )
 
     def records(self) -> tuple[SampleSize, ...]:
-        """Return a row for each effect."""
+        """Return the rows."""
         return self.rows
 
     def document(self) -> dict[str, Any]:
         """Return the design and the rows; scores in [0, 1]."""
-        return {**asdict(self.design), "power": self.power, "rows": self.rows}
+        return {**asdict(self.design), "power": self.power, "margin": self.margin, "rows": self.rows}
 
 
 @public()
@@ -282,6 +318,7 @@ def power(
     *,
     difference: Annotated[float | Iterable[float] | None, Option(min=0.01, max=100)] = None,
     psi: Annotated[float | Iterable[float] | None, Option(min=0.001, max=1)] = None,
+    margin: Annotated[float, Option(min=0.01, max=99)] = 100 * DEFAULT_MARGINS.start_to_end,
     ndcg: Annotated[float, Option(min=1, max=99)] = 70.0,
     bins: Annotated[int, Option(min=2, max=100)] = 20,
     questions_per_document: Annotated[float, Option(min=1)] = 1.0,
@@ -289,35 +326,40 @@ def power(
     bin_icc: Annotated[float, Option(min=0, max=0.99)] = 0.0,
     power: Annotated[float, Option(min=0.5, max=0.999)] = POWER,
 ) -> PowerAnalysis:
-    """Find how many questions and documents a dataset needs to show an effect of position.
+    """Find how many questions and documents a dataset needs for each state: biased, or no bias larger than the margin.
 
     The effect is a linear decline of nDCG@10 over positions; docs/statistics.md has the method and its calibration.
 
     Args:
         difference: Difference in nDCG@10 between the first and the last third of the documents, in points.
         psi: True PSI.
+        margin: Smallest start to end that matters, in points.
         ndcg: Expected mean nDCG@10, in points.
         bins: Number of position bins.
         questions_per_document: Mean number of questions about a document.
         icc: Intraclass correlation of nDCG@10 within documents.
         bin_icc: Correlation beyond it of questions in the same bin of a document.
-        power: Probability of p < 0.05.
+        power: Probability of each state.
 
     Returns:
-        A row for each effect, with the columns `start_to_end`, `psi`, `questions` and `documents`.
+        A row for each effect, and one for none, of one model and of the change between two, with the columns `models`, `state`,
+        `start_to_end`, `psi`, `questions` and `documents`.
 
     Raises:
         PosirError: No effect is given, a value is out of range, or no linear decline with this mean has the effect.
 
     Examples:
         >>> import posir
-        >>> sizes = posir.power(psi=[0.1, 0.2])
-        >>> sizes.to_polars()["questions"].to_list()
-        [3489, 785]
+        >>> sizes = posir.power(psi=[0.15, 0.2])
+        >>> sizes.to_polars().filter(models=1)["questions"].to_list()
+        [1314, 701, 4239]
     """
     points = to_values(difference)
     targets: list[Target] = [*(StartToEnd(value / 100) for value in points), *map(TruePsi, to_values(psi))]
     if not targets:
         raise PosirError("Which effect should the dataset show? Pass difference (points) or psi.")
     design = Design(ndcg / 100, bins, float(questions_per_document), icc, bin_icc)
-    return PowerAnalysis(design, power, tuple(required_sample(design, target, power) for target in targets))
+    effects = [*(find_effect(design, target) for target in targets), None]
+    least = margin / 100
+    rows = (required_sample(design, effect, power, least, models) for models in (1, 2) for effect in effects)
+    return PowerAnalysis(design, power, least, tuple(rows))
