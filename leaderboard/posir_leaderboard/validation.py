@@ -45,8 +45,8 @@ from posir_tasks.result_schema import (
     TOLERATED_KEY,
 )
 from posir_tasks.results import DECIMALS, SubsetResult
-from posir_tasks.sources.checks import CheckedTable, read_columns
-from posir_tasks.sources.data import count_tolerated, digest_data, digest_queries
+from posir_tasks.sources.checks import CheckedTable, count_tolerated, read_columns
+from posir_tasks.sources.data import digest_data, digest_queries
 from posir_tasks.sources.posir import REPO_ID, build_evidence, read_domain
 from posir_tasks.sources.posir_rules import CORPUS_KEYS, QRELS, QUERIES, TITLE, PosirTables, tolerate_tables
 from posir_tasks.sources.repository import (

@@ -24,7 +24,6 @@ from posir_build.stage_report import (
     describe_lost_documents,
 )
 from posir_build.verify import MarginPool, MarginRange, audit_ranges, count_pools, list_checked, summarize_audit
-from posir_data.importing import Target
 from posir_tasks.display.presentation import Presentable, to_paragraphs
 from posir_tasks.display.tables import DisplaySection, Table, to_markdown
 from posir_tasks.display.wording import pluralize
@@ -33,6 +32,7 @@ from posir_tasks.language_models.call_log import Usage
 from posir_tasks.language_models.settings import compute_cost, format_cost
 from posir_tasks.models.references import ModelReference
 from posir_tasks.settings_file import load_settings
+from posir_tasks.sources.posir import Target
 
 if TYPE_CHECKING:
     from posir_build.cluster import StartEngine

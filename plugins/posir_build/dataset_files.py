@@ -14,12 +14,10 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 from pydantic import TypeAdapter
 
 from posir_build.balance import BalanceCell, CellScheme
 from posir_build.records import Document, Question, StageResult, by_id, seeded_order
-from posir_data.importing import Target, write_domain
 from posir_significance.intervals import wilson_interval
 from posir_tasks.display.numbers import format_count, format_interval, format_percent
 from posir_tasks.display.tables import Table, build_columns, format_csv, to_json
@@ -28,8 +26,8 @@ from posir_tasks.errors import DataError, PosirError
 from posir_tasks.estimates import Estimate
 from posir_tasks.files import atomic_write
 from posir_tasks.gate import parse_json, read_csv_rows, read_json
-from posir_tasks.sources.checks import CheckedTable
-from posir_tasks.sources.posir_rules import CORPUS, QRELS, QUERIES, PosirTables
+from posir_tasks.sources.data import PositionData
+from posir_tasks.sources.posir import Target, write_domain
 
 #: Files beside the tables of a domain.
 PROVENANCE_FILE, CONSTRUCTION_FILE, HUMAN_CHECK_FILE = "provenance.jsonl", "construction.json", "human-check.json"
@@ -38,29 +36,6 @@ CARD_FILE, CARD_MARK = "README.md", "<!-- written by posir build; your changes b
 CARD_END = "\n-----\n"
 QUESTIONS = TypeAdapter(tuple[Question, ...])
 NO_CHECKS: Mapping[str, Any] = {}
-
-
-def _build_tables(documents: Sequence[Document], questions: Sequence[Question], folder: Path) -> PosirTables:
-    """Return the tables of the PosIR layout."""
-    known = by_id(documents)
-    queries = [
-        {
-            "_id": question.id,
-            "text": question.text,
-            "pos_char_span": [question.evidence.start, question.evidence.end],
-            "pos_char_length": len(known[question.document].text),
-            "pos_token_length": known[question.document].tokens,
-        }
-        for question in questions
-    ]
-    qrels = [{"query-id": question.id, "corpus-id": question.document, "score": 1.0} for question in questions]
-    corpus = {"_id": [document.id for document in documents], "text": [document.text for document in documents]}
-    return PosirTables(
-        CheckedTable(str(folder / "corpus.parquet"), pl.DataFrame(corpus, schema=CORPUS)),
-        CheckedTable(str(folder / "queries.parquet"), pl.DataFrame(queries, schema=QUERIES)),
-        CheckedTable(str(folder / "qrels" / "test.parquet"), pl.DataFrame(qrels, schema=QRELS)),
-        same_language=True,
-    )
 
 
 def write_dataset(
@@ -78,7 +53,10 @@ def write_dataset(
         for record in QUESTIONS.dump_python(tuple(questions))
     )
     others = {PROVENANCE_FILE: provenance, CONSTRUCTION_FILE: json.dumps(construction, indent=2, ensure_ascii=False) + "\n"}
-    write_domain(_build_tables(documents, questions, target.folder), target.folder, others)
+    known = {question.id: (question.text, question.document, question.evidence) for question in questions}
+    texts, tokens = {item.id: item.text for item in documents}, {item.id: item.tokens for item in documents}
+    data = PositionData.from_questions(texts, known, tokens=tokens)
+    write_domain(data, target.folder, others)
 
 
 def read_constructions(output: Path) -> dict[str, dict[str, Any]]:

@@ -20,7 +20,6 @@ from posir_build.records import Question, StageResult, by_id
 from posir_build.sample import digest_source, read_build_texts, sample_documents
 from posir_build.settings import BuildSettings, RerankerSettings
 from posir_build.stage_report import StageRow, build_stage_rows, build_translation_rows
-from posir_data.importing import Target
 from posir_tasks.digests import digest_json
 from posir_tasks.display.progress import track
 from posir_tasks.errors import PosirError, summarize_error
@@ -29,6 +28,7 @@ from posir_tasks.language_models.asking import LanguageModel
 from posir_tasks.language_models.call_log import CallLog
 from posir_tasks.language_models.chat_client import PromptTemplate
 from posir_tasks.models.references import ModelReference
+from posir_tasks.sources.posir import Target
 from posir_tasks.text.tokenizer import load_tokenizer
 
 if TYPE_CHECKING:

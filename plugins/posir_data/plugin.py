@@ -8,6 +8,6 @@ from posir_tasks.plugin_api.panels import DATA
 def posir_commands() -> list[Command]:
     """Return the declarations."""
     return [
-        Command("import", "posir_data.importing:import_command", "Import questions with their evidence, in any format.", DATA),
-        Command("validate", "posir_data.validation:validate", "Check data in the PosIR layout before a run.", DATA),
+        Command("import", "posir_data.commands:import_command", "Import questions with their evidence, in any format.", DATA),
+        Command("validate", "posir_data.commands:validate", "Check data in the PosIR layout before a run.", DATA),
     ]

@@ -55,12 +55,7 @@ class TextCollection:
 
 
 def read_texts(source: DataReference, *, column: str | None = None, limit: int = 1000) -> TextCollection:
-    """Read the documents of any data that `open_data` takes, and skip those in which positions cannot be compared.
-
-    Args:
-        source: Path or name of the data, or texts.
-        column: Column or field with the text; by default `text`, `content` or the like, or else the only one with text.
-        limit: Most texts that are used; of more, a random sample with a fixed seed.
+    """Read at most `limit` documents of any data that `open_data` takes, without those in which positions cannot be compared.
 
     Raises:
         PosirError: There is no such source, or no text in it can be used.
@@ -73,9 +68,8 @@ def draw_texts(opened: Dataset, limit: int, draw: Draw | None = None) -> TextCol
 
     Args:
         opened: The data.
-        limit: Most texts.
-        draw: Returns the number of candidates, and those that are examined, in this order, until there are enough; by default
-            `sample_candidates`.
+        limit: Most texts; of more, a random sample with a fixed seed.
+        draw: Returns the number of candidates, and those that are examined, in this order, until there are enough.
 
     Raises:
         PosirError: There is none.

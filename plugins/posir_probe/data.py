@@ -11,11 +11,12 @@ from random import Random
 from posir_data.texts import draw_texts
 from posir_tasks.embeddings.encoding import Encoder
 from posir_tasks.interventions import NO_SPAN
+from posir_tasks.languages import UNKNOWN
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.formats.passages import Passage, SkippedText
 from posir_tasks.sources.opening import DataReference, Dataset, Subset, open_data
 from posir_tasks.sources.repository import combine_revisions
-from posir_tasks.text.sentences import UNKNOWN, find_at_periods, find_sentences, split_at_periods
+from posir_tasks.text.sentences import find_at_periods, find_sentences, split_at_periods
 from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import EstimatedTokenizer, Tokenizer
 from posir_tasks.text.words import count_words

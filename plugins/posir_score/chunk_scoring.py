@@ -28,7 +28,7 @@ from posir_tasks.errors import DataError
 from posir_tasks.estimates import Estimate
 from posir_tasks.evidence import Integers
 from posir_tasks.search.dispatch import split_queries
-from posir_tasks.sources.formats.passages import Passage, SkippedQuestion
+from posir_tasks.sources.formats.passages import Passage, SkippedText
 from posir_tasks.sources.opening import Dataset
 from posir_tasks.sources.questions import find_span
 from posir_tasks.text.chunks import DividedText, TextSplitter
@@ -233,8 +233,8 @@ def read_excerpts(opened: Dataset, *, repair: bool = True) -> ExcerptData:
     excerpts: dict[tuple[str, str, str], list[Excerpt]] = {}
     skipped: set[tuple[str, str]] = set()
     for item in (item for subset in opened.subsets for item in subset.read_passages()):
-        if isinstance(item, SkippedQuestion):
-            skipped.add((item.file, item.question))
+        if isinstance(item, SkippedText) and item.file:
+            skipped.add((item.file, item.name))
         if not isinstance(item, Passage):
             continue
         number = len(documents)

@@ -38,7 +38,7 @@ def pool_languages(dataset: DatasetStatistics) -> dict[str, Statistics]:
 
 def _frame(dataset: DatasetStatistics, chart: alt.VConcatChart, subject: str, total: Statistics) -> alt.VConcatChart:
     explanation = SPREAD if total.positions.axes.equal_bins else BUCKETS
-    source = f"Source: {total.queries.texts:,} queries about {len(total.lengths):,} documents; {dataset.source}."
+    source = f"Source: {total.queries.texts:,} queries about {total.lengths.texts:,} documents; {dataset.source}."
     counts = ", ".join(f"{count:,}" for count in total.histogram()[ALL])
     return add_frame(chart, describe_spread(total), subject, explanation, source, f"Queries from first to last bar: {counts}.")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from posir_data.importing import Domain, Language, Output
+from posir_data.commands import Domain, Language, Output
 from posir_tasks.command.explain_option import Explain
 from posir_tasks.command.format_option import TableFormat
 from posir_tasks.command.progress_option import with_progress

@@ -10,17 +10,16 @@ from hashlib import blake2b
 from itertools import chain
 from pathlib import Path
 
-from posir_data.importing import Target, build_posir_tables, write_domain
 from posir_tasks.display.progress import progress
 from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Evidence
 from posir_tasks.languages import LANGUAGES, name_languages
+from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.opening import Dataset, Subset, open_data
-from posir_tasks.sources.posir import REPO_ID
-from posir_tasks.sources.posir_rules import TITLE
-from posir_tasks.sources.questions import ImportedData
+from posir_tasks.sources.posir import REPO_ID, Target, write_domain
 from posir_tasks.sources.repository import combine_revisions, folder_name
 from posir_tasks.tasks.catalog import PREFIX
+from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import EstimatedTokenizer, Tokenizer
 from posir_train.settings import Position, find_position
 
@@ -235,23 +234,13 @@ def write_examples(
     documents = list(dict.fromkeys(example.document for example in examples))
     uncounted = [document for document in documents if not document.tokens]
     counted = dict(zip(uncounted, map(len, tokenizer.find_tokens([document.text for document in uncounted])), strict=True))
-    imported = ImportedData(
-        documents={document.id: document.text for document in chain(documents, others)},
-        queries={
-            example.id: {
-                "_id": example.id,
-                "text": example.question,
-                "pos_char_span": [example.start, example.end],
-                "pos_char_length": len(example.document.text),
-                "pos_token_length": example.document.tokens or max(1, counted[example.document]),
-                "corpus-id": example.document.id,
-                TITLE: example.document.article,
-            }
-            for example in examples
-        },
+    data = PositionData.from_questions(
+        {document.id: document.text for document in chain(documents, others)},
+        {item.id: (item.question, item.document.id, Span(item.start, item.end)) for item in examples},
         titles={document.id: document.article for document in documents},
+        tokens={document.id: document.tokens or max(1, counted[document]) for document in documents},
     )
-    write_domain(build_posir_tables(imported, target.folder), target.folder)
+    write_domain(data, target.folder)
 
 
 def write_dataset(data: Examples, folder: Path) -> Dataset:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from reprlib import repr as short_repr
+from typing import TypeAlias
 
 import polars as pl
 import pyarrow as pa
@@ -20,8 +22,14 @@ from posir_tasks.table_files import read_json_rows
 
 #: How the names of files of JSON objects end, and lines from which their columns follow.
 JSON, SCHEMA_LINES = (".json", ".jsonl"), 1_000
+#: Types of columns by name.
+Schema: TypeAlias = Mapping[str, PolarsDataType]
+NO_COLUMNS: Schema = {}
+UNREADABLE = (pa.ArrowException, pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError)
 #: How many rows of a problem are listed.
 MAX_EXAMPLES = 5
+#: What a task does with rows that it cannot use.
+LEFT_OUT = "left out"
 
 
 @dataclass(frozen=True)
@@ -78,6 +86,14 @@ class ToleratedRows:
     """The sentence of a warning."""
 
 
+def count_tolerated(tolerated: Iterable[ToleratedRows]) -> dict[str, int]:
+    """Return the number of tolerated rows by key, sorted."""
+    counts = Counter[str]()
+    for rows in tolerated:
+        counts[rows.key] += rows.count
+    return dict(sorted(counts.items()))
+
+
 @dataclass(frozen=True)
 class Rule:
     """A requirement on the rows of a table: an error of `posir validate`, and a counted warning of a task."""
@@ -91,38 +107,29 @@ class Rule:
     """Key of the number of tolerated rows in a result."""
     description: str
     """Tolerated rows in the plural, read after a number: `documents have no text`."""
-    outcome: str = "left out"
+    outcome: str = LEFT_OUT
     left_out: pl.Expr | None = None
-    """The rows that a task leaves out, which alone it counts; None if it keeps all."""
+    """The rows that a task leaves out, which alone it counts, if they are not all that break the rule."""
 
 
 def require_ids(field: str, nouns: str) -> tuple[Rule, ...]:
     """Return the rules for the ids of documents or queries; of those with the same id, a task keeps the first."""
-    present = pl.col(field).is_not_null() & (pl.col(field) != "")
-    has_null = pl.col(field).str.contains("\0", literal=True).fill_null(False)
-    repeated = present & ~pl.col(field).is_first_distinct()
-    duplicate, null = "is a duplicate; ids must be unique", "has a null character, at which libraries end an id; remove it"
+    column = pl.col(field)
+    present = column.is_not_null() & (column != "")
+    has_null, duplicate = column.str.contains("\0", literal=True).fill_null(False), present & column.is_duplicated()
+    unique, null = "is a duplicate; ids must be unique", "has a null character, at which libraries end an id; remove it"
+    repeated, earlier = present & ~column.is_first_distinct(), f"{nouns} have the id of an earlier one"
     return (
-        Rule(
-            field, ~present, "is empty; every row needs an id", f"{nouns}_without_id", f"{nouns} have no id", left_out=~present
-        ),
-        Rule(
-            field,
-            present & pl.col(field).is_duplicated(),
-            duplicate,
-            f"{nouns}_with_repeated_id",
-            f"{nouns} have the id of an earlier one",
-            left_out=repeated,
-        ),
-        Rule(field, has_null, null, f"{nouns}_with_invalid_id", f"{nouns} have an id with a null character", left_out=has_null),
+        Rule(field, ~present, "is empty; every row needs an id", f"{nouns}_without_id", f"{nouns} have no id"),
+        Rule(field, duplicate, unique, f"{nouns}_with_repeated_id", earlier, left_out=repeated),
+        Rule(field, has_null, null, f"{nouns}_with_invalid_id", f"{nouns} have an id with a null character"),
     )
 
 
 def require_texts(field: str, nouns: str, *, keep: bool) -> Rule:
     """Return the rule that texts have content; a task keeps or leaves out the others."""
-    blank, key, outcome = pl.col(field).str.strip_chars() == "", f"{nouns}_without_text", "kept" if keep else "left out"
-    message = "is empty; every text must have content"
-    return Rule(field, blank, message, key, f"{nouns} have no text", outcome, None if keep else blank)
+    blank, message = pl.col(field).str.strip_chars() == "", "is empty; every text must have content"
+    return Rule(field, blank, message, f"{nouns}_without_text", f"{nouns} have no text", "kept" if keep else LEFT_OUT)
 
 
 @dataclass(frozen=True)
@@ -137,30 +144,24 @@ class CheckedTable:
         return [problem for rule in rules for problem in self.check_rows(rule.invalid, rule.field, rule.message)]
 
     def tolerate(self, rules: Iterable[Rule]) -> tuple[CheckedTable, list[ToleratedRows]]:
-        """Return the table without the rows that cannot be used, and the rows that break each rule.
-
-        Rules are applied one after the other, so that a row that is left out counts once.
-        """
+        """Return the table without the rows that cannot be used, and what breaks each rule; a row left out counts once."""
         frame, tolerated = self.frame, list[ToleratedRows]()
         for rule in rules:
             if not self._has(rule.field, rule.invalid):
                 continue
-            condition = rule.invalid if rule.left_out is None else rule.left_out
+            condition = rule.left_out if rule.left_out is not None else rule.invalid
             broken = frame.select(broken=condition.fill_null(True))["broken"]
             if count := int(broken.sum()):
                 sentence = f"{count:,} of {frame.height:,} {rule.description}: {rule.outcome}"
                 tolerated.append(ToleratedRows(rule.key, count, sentence))
-                frame = frame if rule.left_out is None else frame.filter(~broken)
+                frame = frame.filter(~broken) if rule.outcome == LEFT_OUT else frame
         return CheckedTable(self.file, frame), tolerated
 
     def _has(self, field: str, condition: pl.Expr) -> bool:
         return {field, *condition.meta.root_names()} <= set(self.frame.columns)
 
     def check_rows(self, invalid: pl.Expr, field: str, message: str) -> list[DataProblem]:
-        """Return a problem if a condition holds for any row; null counts as true.
-
-        If the table lacks a column of the condition, that is reported elsewhere and no row is checked.
-        """
+        """Return a problem if a condition, of columns that the table has, holds for any row; null counts as true."""
         if not self._has(field, invalid):
             return []
         rows = self.frame.with_row_index("row").filter(invalid.fill_null(True))
@@ -171,77 +172,49 @@ class CheckedTable:
         return [DataProblem(self.file, field, message, rows.height, tuple(head["row"]), examples)]
 
 
-def read_columns(
-    file: Path, columns: Mapping[str, PolarsDataType], optional: Mapping[str, PolarsDataType] | None = None
-) -> pl.DataFrame:
-    """Read columns of a file of parquet or JSON and cast each to the required type; optional ones may be missing.
-
-    Raises:
-        ProblemsError: The file is corrupt, or a column is missing or of an incompatible type.
-    """
+def read_columns(file: Path, columns: Schema, optional: Schema = NO_COLUMNS) -> pl.DataFrame:
+    """Read columns of parquet or JSON and cast them; raise ProblemsError unless all but optional ones are there and fit."""
     frame, problems = read_valid_columns(file, columns, optional)
     raise_problems(problems)
     return frame
 
 
-def read_valid_columns(
-    file: Path, columns: Mapping[str, PolarsDataType], optional: Mapping[str, PolarsDataType] | None = None
-) -> tuple[pl.DataFrame, list[DataProblem]]:
-    """Read those columns of a file of parquet or JSON that are compatible with the required types, and cast them.
-
-    Returns:
-        The columns, and every problem with the file or the other columns.
-    """
+def read_valid_columns(file: Path, columns: Schema, optional: Schema = NO_COLUMNS) -> tuple[pl.DataFrame, list[DataProblem]]:
+    """Read and cast the columns of parquet or JSON that fit their types; also return every problem with the others."""
     try:
         names = _read_schema(file).names
-        columns = {**columns, **{name: dtype for name, dtype in (optional or {}).items() if name in names}}
-        present = read_column_types(file, columns)
-        compatible = [name for name, dtype in present.items() if _is_compatible(dtype, columns[name])]
+        required = {**columns, **{name: dtype for name, dtype in optional.items() if name in names}}
+        present = read_column_types(file, required)
+        compatible = [name for name, dtype in present.items() if _is_compatible(dtype, required[name])]
         frame = _read_table(file, compatible)
     except ProblemsError as error:
         return pl.DataFrame(), list(error.problems)
+    has = f"missing column; the file has {', '.join(names) or 'none'}."
     problems = [
-        DataProblem(str(file), name, f"is {present[name]}, must be {required}.")
-        if name in present
-        else DataProblem(str(file), name, f"missing column; the file has {', '.join(names) or 'none'}.")
-        for name, required in columns.items()
+        DataProblem(str(file), name, f"is {present[name]}, must be {dtype}." if name in present else has)
+        for name, dtype in required.items()
         if name not in compatible
     ]
-    overflows = [problem for name in compatible for problem in _check_range(frame[name], columns[name], str(file))]
+    overflows = [problem for name in compatible for problem in _check_range(frame[name], required[name], str(file))]
     frame = frame.drop([problem.field for problem in overflows if problem.field])
-    return frame.cast({name: columns[name] for name in frame.columns}), problems + overflows
+    return frame.cast({name: required[name] for name in frame.columns}), problems + overflows
 
 
-def is_parquet(file: Path) -> bool:
-    """Return whether a file is not JSON, by its name."""
+def _is_parquet(file: Path) -> bool:
     return split_suffix(file)[1] not in JSON
 
 
 @contextmanager
 def _error_context(file: Path) -> Iterator[None]:
-    """Name the file that cannot be read."""
     try:
         yield
-    except (
-        pa.ArrowException,
-        pl.exceptions.PolarsError,
-        pl.exceptions.PanicException,
-        OSError,
-        ValueError,
-        *GZIP_ERRORS,
-    ) as error:
-        kind = "parquet" if is_parquet(file) else "JSON"
-        raise ProblemsError(
-            [DataProblem(str(file), None, f"not a readable {kind} file ({summarize_error(error)}).")]
-        ) from error
+    except (*UNREADABLE, *GZIP_ERRORS) as error:
+        message = f"not a readable {'parquet' if _is_parquet(file) else 'JSON'} file ({summarize_error(error)})."
+        raise ProblemsError([DataProblem(str(file), None, message)]) from error
 
 
 def read_column_types(file: Path, columns: Iterable[str]) -> dict[str, PolarsDataType]:
-    """Return the types of those of the columns that a file has.
-
-    Raises:
-        ProblemsError: The file is corrupt, or several of its columns have the same name.
-    """
+    """Return the types of columns that a file has; raise ProblemsError if it is corrupt, or a name is not unique."""
     schema = _read_schema(file)
     with _error_context(file):
         duplicates = [name for name in columns if schema.names.count(name) > 1]
@@ -251,18 +224,18 @@ def read_column_types(file: Path, columns: Iterable[str]) -> dict[str, PolarsDat
 
 def _read_schema(file: Path) -> pa.Schema:
     with _error_context(file):
-        schema = pq.read_schema(file) if is_parquet(file) else read_json_rows(file, SCHEMA_LINES).to_arrow().schema
+        schema = pq.read_schema(file) if _is_parquet(file) else read_json_rows(file, SCHEMA_LINES).to_arrow().schema
         # Arrow decodes the names on access.
         return schema if schema.names else pa.schema([])
 
 
 def _read_table(file: Path, columns: list[str]) -> pl.DataFrame:
-    if not is_parquet(file):
-        with _error_context(file):
+    with _error_context(file):
+        if not _is_parquet(file):
             return read_json_rows(file).select(columns)
-    # For a corrupt file Arrow's reader raises an error; that of polars may exhaust the memory and kill the process.
-    with _error_context(file), pq.ParquetFile(file) as parquet:
-        return _to_polars(parquet.read(columns), columns)
+        # For a corrupt file Arrow's reader raises an error; that of polars may exhaust the memory and kill the process.
+        with pq.ParquetFile(file) as parquet:
+            return _to_polars(parquet.read(columns), columns)
 
 
 def _to_polars(table: pa.Table, columns: list[str]) -> pl.DataFrame:
@@ -273,16 +246,15 @@ def _to_polars(table: pa.Table, columns: list[str]) -> pl.DataFrame:
     return frame
 
 
-def _check_range(column: pl.Series, required: PolarsDataType, file: str) -> list[DataProblem]:
-    """Return a problem if a number of a column is out of range for the required type."""
+def _check_range(column: pl.Series, required: PolarsDataType, file: str) -> Iterator[DataProblem]:
+    """Yield a problem if a number of a column is out of range for the required type."""
     try:
         column.cast(required)
     except pl.exceptions.InvalidOperationError:
         values, cast = column.to_list(), column.cast(required, strict=False).to_list()
         rows = [row for row, value in enumerate(values) if value != cast[row]]
-        examples = tuple(short_repr(values[row]) for row in rows[:MAX_EXAMPLES])
-        return [DataProblem(file, column.name, f"does not fit {required}", len(rows), tuple(rows[:MAX_EXAMPLES]), examples)]
-    return []
+        first, examples = tuple(rows[:MAX_EXAMPLES]), tuple(short_repr(values[row]) for row in rows[:MAX_EXAMPLES])
+        yield DataProblem(file, column.name, f"does not fit {required}", len(rows), first, examples)
 
 
 def _is_compatible(present: PolarsDataType, required: PolarsDataType) -> bool:

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import polars as pl
-from datasets import Dataset
 
 from posir_tasks.evidence import Evidence
 from posir_tasks.interventions import NO_SPAN
-from posir_tasks.sources.checks import ToleratedRows
 from posir_tasks.sources.formats.passages import SkippedText
 from posir_tasks.text.spans import Span
+from posir_tasks.tokens import estimate_tokens
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
-    from posir_tasks.evidence import Evidence
+#: Bytes of the digest of a dataset's content, written as 16 hexadecimal digits.
+CONTENT_BYTES = 8
+#: Rows whose texts are joined to be hashed.
+BATCH_ROWS = 10_000
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,43 @@ class PositionData:
     unsuited: Mapping[str, str] = field(default_factory=dict)
     """Ids of queries that cannot be evaluated by one position, and the reason: there is no span of evidence, or several."""
 
+    @classmethod
+    def from_questions(
+        cls,
+        documents: Mapping[str, str],
+        questions: Mapping[str, tuple[str, str, Span]],
+        *,
+        revision: str = "",
+        titles: Mapping[str, str] | None = None,
+        tokens: Mapping[str, int] | None = None,
+    ) -> PositionData:
+        """Build data from texts.
+
+        Args:
+            documents: Text by id.
+            questions: Text, id of the relevant document, and span of the evidence in it, by id of the question.
+            revision: Revision of the texts.
+            titles: Title of the article that a document is part of, by id of the document.
+            tokens: Tokens of each relevant document by id; estimated by default.
+        """
+        from datasets import Dataset
+
+        relevant = [document for _, document, _ in questions.values()]
+        lengths = tokens or {name: max(1, estimate_tokens(documents[name])) for name in dict.fromkeys(relevant)}
+        spans = np.array([span for _, _, span in questions.values()], np.int64).reshape(-1, 2)
+        evidence = Evidence(
+            query_ids=list(questions),
+            document_ids=relevant,
+            starts=spans[:, 0],
+            ends=spans[:, 1],
+            characters=np.array([len(documents[document]) for document in relevant], np.int64),
+            tokens=np.array([lengths[document] for document in relevant], np.int64),
+            clusters=tuple(titles.get(document, "") for document in relevant) if titles else (),
+        )
+        corpus = Dataset.from_dict({"id": list(documents), "text": list(documents.values())})
+        queries = Dataset.from_dict({"id": list(questions), "text": [text for text, _, _ in questions.values()]})
+        return cls(corpus, queries, evidence, revision)
+
     @property
     def has_spans(self) -> bool:
         """Whether the evidence of the queries is known by its characters."""
@@ -87,32 +126,18 @@ class PositionData:
         lengths = dict(zip(self.corpus["id"], map(len, self.corpus["text"]), strict=True))
         evidence = self.evidence
         stated = evidence.characters.tolist() or [lengths[name] for name in evidence.document_ids]
-        rows = zip(evidence.document_ids, evidence.starts.tolist(), evidence.ends.tolist(), stated, strict=True)
-        return [
-            Span(start, end) if (start, end) == NO_SPAN else _place_span(start, end, length, lengths[name])
-            for name, start, end, length in rows
-        ]
-
-
-def _place_span(start: int, end: int, length: int, text_length: int) -> Span:
-    """Return the span at the same share of a text's length, within the text."""
-    places = [start, end] if length == text_length else [round(place / length * text_length) for place in (start, end)]
-    first = min(max(places[0], 0), max(text_length - 1, 0))
-    return Span(first, min(max(places[1], first + 1), text_length))
-
-
-def count_tolerated(tolerated: Iterable[ToleratedRows]) -> dict[str, int]:
-    """Return the number of tolerated rows by key, sorted."""
-    counts = Counter[str]()
-    for rows in tolerated:
-        counts[rows.key] += rows.count
-    return dict(sorted(counts.items()))
-
-
-#: Bytes of the digest of a dataset's content, written as 16 hexadecimal digits.
-CONTENT_BYTES = 8
-#: Rows whose texts are joined to be hashed.
-BATCH_ROWS = 10_000
+        spans = list[Span]()
+        for name, start, end, length in zip(
+            evidence.document_ids, evidence.starts.tolist(), evidence.ends.tolist(), stated, strict=True
+        ):
+            if (start, end) == NO_SPAN:
+                spans.append(Span(0, 0))
+                continue
+            characters = lengths[name]
+            first, last = (place if length == characters else round(place / length * characters) for place in (start, end))
+            first = min(max(first, 0), max(characters - 1, 0))
+            spans.append(Span(first, min(max(last, first + 1), characters)))
+        return spans
 
 
 def digest_data(corpus: Dataset, queries: Dataset, evidence: Evidence) -> dict[str, str]:
@@ -131,29 +156,20 @@ def digest_data(corpus: Dataset, queries: Dataset, evidence: Evidence) -> dict[s
 
 def digest_queries(queries: Dataset, evidence: Evidence) -> str:
     """Return the digest of queries with their evidence, which is in the same order."""
-    columns = {name: column for name, column in vars(evidence).items() if name != "query_ids" and len(column)}
-    return _digest_frame(_select_texts(queries).with_columns(pl.Series(name, column) for name, column in columns.items()))
+    return digest_texts(queries, {name: values for name, values in vars(evidence).items() if name != "query_ids"})
 
 
-def digest_texts(texts: Dataset) -> str:
-    """Return a digest of the columns `id` and `text`, equal for the same rows in any order."""
-    return _digest_frame(_select_texts(texts))
-
-
-def _select_texts(texts: Dataset) -> pl.DataFrame:
+def digest_texts(texts: Dataset, columns: Mapping[str, Any] | None = None) -> str:
+    """Return a digest of the columns `id` and `text`, and others beside them, equal for the same rows in any order."""
     frame = texts.to_polars()
     assert isinstance(frame, pl.DataFrame)
-    return frame.select(pl.col("id", "text").cast(pl.String).fill_null(""))
-
-
-def _digest_frame(frame: pl.DataFrame) -> str:
-    """Return a digest of columns of texts and integers, with the rows ordered by id."""
-    digest = hashlib.blake2b(digest_size=CONTENT_BYTES)
-    for column in frame.sort("id"):
-        digest.update(f"{column.name}:{len(column)}:".encode())
+    others = [pl.Series(name, values) for name, values in (columns or {}).items() if len(values)]
+    content = hashlib.blake2b(digest_size=CONTENT_BYTES)
+    for column in frame.select(pl.col("id", "text").cast(pl.String).fill_null("")).with_columns(others).sort("id"):
+        content.update(f"{column.name}:{len(column)}:".encode())
         for part in _to_bytes(column):
-            digest.update(part)
-    return digest.hexdigest()
+            content.update(part)
+    return content.hexdigest()
 
 
 def _to_bytes(column: pl.Series) -> Iterator[bytes]:

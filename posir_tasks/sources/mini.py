@@ -9,12 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.resources import files
 
-import numpy as np
-from datasets import Dataset
-
-from posir_tasks.evidence import Evidence
 from posir_tasks.sources.data import PositionData
-from posir_tasks.tokens import estimate_tokens
+from posir_tasks.text.spans import Span
 
 HEADING = re.compile(r"^=== ([a-z0-9-]+)\n", re.MULTILINE)
 MARK = re.compile(r"\{([^{}]+)\}\[([^\[\]]+)\]")
@@ -28,8 +24,8 @@ class MarkedDocument:
     id: str
     text: str
     questions: tuple[str, ...]
-    spans: tuple[tuple[int, int], ...]
-    """Start and end of each question's evidence in `text`."""
+    spans: tuple[Span, ...]
+    """Place of each question's evidence in `text`."""
 
 
 def parse_document(document_id: str, marked: str) -> MarkedDocument:
@@ -37,7 +33,7 @@ def parse_document(document_id: str, marked: str) -> MarkedDocument:
     text, questions, spans, rest = "", [], [], 0
     for mark in MARK.finditer(marked):
         text += marked[rest : mark.start()]
-        spans.append((len(text), len(text) + len(mark[1])))
+        spans.append(Span(len(text), len(text) + len(mark[1])))
         text += mark[1]
         questions.append(mark[2])
         rest = mark.end()
@@ -56,22 +52,9 @@ def read_documents() -> Iterator[MarkedDocument]:
 def read_mini() -> PositionData:
     """Read PosIR-Mini: all domains are one corpus."""
     documents = list(read_documents())
-    queries = [
-        (f"{document.id}/{number}", document, question, span)
+    questions = {
+        f"{document.id}/{number}": (question, document.id, span)
         for document in documents
         for number, (question, span) in enumerate(zip(document.questions, document.spans, strict=True), start=1)
-    ]
-    ids = [query_id for query_id, *_ in queries]
-    return PositionData(
-        corpus=Dataset.from_dict({"id": [d.id for d in documents], "text": [d.text for d in documents]}),
-        queries=Dataset.from_dict({"id": ids, "text": [question for _, _, question, _ in queries]}),
-        evidence=Evidence(
-            query_ids=ids,
-            document_ids=[document.id for _, document, _, _ in queries],
-            starts=np.array([start for *_, (start, _) in queries], np.int64),
-            ends=np.array([end for *_, (_, end) in queries], np.int64),
-            characters=np.array([len(document.text) for _, document, _, _ in queries], np.int64),
-            tokens=np.array([estimate_tokens(document.text) for _, document, _, _ in queries], np.int64),
-        ),
-        revision=REVISION,
-    )
+    }
+    return PositionData.from_questions({document.id: document.text for document in documents}, questions, revision=REVISION)

@@ -26,7 +26,6 @@ from posir_tasks.schemes import PositionScheme, RelativePositions
 from posir_tasks.sources.data import Judgments, PositionData
 from posir_tasks.sources.formats.catalog import (
     KINDS,
-    Item,
     find_commit,
     find_file_format,
     find_folder_format,
@@ -36,6 +35,7 @@ from posir_tasks.sources.formats.catalog import (
     read_hub,
 )
 from posir_tasks.sources.formats.passages import (
+    Item,
     Passage,
     PassageQuestion,
     ReadOptions,
@@ -48,13 +48,13 @@ from posir_tasks.sources.posir import (
     FILES,
     REPO_ID,
     REVISION,
-    domain_files,
+    SubsetKey,
     find_layout,
     list_domains,
     read_corpus,
     read_domain,
 )
-from posir_tasks.sources.questions import collect_questions, to_position_data
+from posir_tasks.sources.questions import collect_questions
 from posir_tasks.sources.repository import (
     LOCAL,
     HubRepository,
@@ -64,7 +64,6 @@ from posir_tasks.sources.repository import (
     open_repository,
 )
 from posir_tasks.tasks.catalog import builtin_tasks, find_task, language_tasks, plugin_tasks
-from posir_tasks.tokens import estimate_tokens
 
 if TYPE_CHECKING:
     from posir_tasks.tasks.base import PositionTask
@@ -89,7 +88,7 @@ class Subset:
     domain: str
     read: Callable[[], PositionData]
     """Reads and checks documents and questions; raises DataError if they are missing or invalid."""
-    read_texts: Callable[[], Iterator[Passage | SkippedText]]
+    read_texts: Callable[[], Iterator[Item]]
     """Yields the documents alone, and what cannot be read."""
     read_passages: Callable[[], Iterator[Item]]
     """Yields the documents with their questions as the data states them, unchecked where it is not in the PosIR layout."""
@@ -98,11 +97,7 @@ class Subset:
 
     @cached_property
     def judgments(self) -> Judgments:
-        """Every judged query with the grades of its documents.
-
-        Raises:
-            DataError: The data is missing or invalid.
-        """
+        """Every judged query with the grades of its documents; raises DataError if the data is missing or invalid."""
         return self.read_stated_judgments() if self.read_stated_judgments else Judgments.from_positions(self.read())
 
     @property
@@ -149,7 +144,7 @@ class Dataset(Presentable):
     in_memory: bool = False
     """Whether a subset that is read is kept in memory, so that it is read once."""
 
-    def read_texts(self) -> Iterator[Passage | SkippedText]:
+    def read_texts(self) -> Iterator[Item]:
         """Yield the documents of all subsets, and what cannot be read; documents with questions have the ids of the corpus."""
         for subset in self.subsets:
             yield from subset.read_texts()
@@ -296,7 +291,7 @@ def open_data(
     options = ReadOptions(column, id_column, split, revision, language, repair)
     path = Path(data).expanduser()
     if path.is_dir():
-        return _open_layout_folder(path) or _open_folder(path, options)
+        return _open_folder(path, options)
     if path.exists():
         return _open_file(path, options)
     if is_hub_name(str(data)):
@@ -310,52 +305,35 @@ def _open_strings(texts: Iterable[object]) -> Dataset:
     """Open texts that are in memory; raise PosirError for a whole data frame, whose columns would be taken for texts."""
     if hasattr(texts, "columns"):
         raise PosirError("This is a data frame. Give the column with the texts, such as data['text'].")
-    items = [_wrap_text(number, text) for number, text in enumerate(texts, start=1)]
-    revision = f"{LOCAL}-{digest(*(item.text for item in items if isinstance(item, Passage))).hex()}"
-
-    def read() -> Iterator[Item]:
-        return iter(items)
-
-    return _open_items("texts", "texts", "texts", read, read, lambda: revision, ReadOptions(), has_questions=False)
-
-
-def _wrap_text(number: int, text: object) -> Passage | SkippedText:
-    name = f"text {number}"
-    if not isinstance(text, str):
-        return SkippedText(name, "not a text")
-    return Passage("texts", name, text, id=str(number)) if text.strip() else SkippedText(name, "empty")
+    items, used = list[Item](), list[str]()
+    for number, text in enumerate(texts, start=1):
+        name = f"text {number}"
+        if isinstance(text, str) and text.strip():
+            used.append(text)
+            items.append(Passage("texts", name, text, id=str(number)))
+        else:
+            items.append(SkippedText(name, "empty" if isinstance(text, str) else "not a text"))
+    revision = f"{LOCAL}-{digest(*used).hex()}"
+    return _open_items("texts", "texts", "texts", partial(iter, items), lambda: revision, ReadOptions(), has_questions=False)
 
 
-def _open_layout_folder(path: Path) -> Dataset | None:
-    layout = find_layout(path)
-    if layout is None:
-        return None
-    keys = [(key.language, key.domain) for key in layout.subset_keys() if key.language == key.corpus_language]
-    return _open_layout(path.resolve().name, LocalRepository(layout.root), keys)
-
-
-def _open_layout(name: str, repository: Repository, keys: Iterable[tuple[str, str]]) -> Dataset:
-    subsets = tuple(_layout_subset(repository, language, language, domain) for language, domain in sorted(keys))
-    files = [file for subset in subsets for file in domain_files(subset.query_language, subset.corpus_language, subset.domain)]
-    revision = partial(repository.revision, files)
+def _open_layout(name: str, repository: Repository, keys: Iterable[SubsetKey]) -> Dataset:
+    subsets = tuple(_layout_subset(repository, key) for key in keys)
+    revision = partial(repository.revision, [file for key in keys for file in key.files])
     return Dataset(legible_name(name), "in the PosIR layout", repository.location, RelativePositions(), subsets, revision)
 
 
-def _layout_subset(repository: Repository, language: str, corpus_language: str, domain: str) -> Subset:
-    read = partial(read_domain, repository, language, corpus_language, domain)
-    return Subset(
-        lambda: (language, corpus_language),
-        domain,
-        read,
-        partial(_read_layout_texts, repository, corpus_language, domain),
-        lambda: list_passages(read(), f"{language}/{domain}"),
-    )
+def _layout_subset(repository: Repository, key: SubsetKey) -> Subset:
+    read = partial(read_domain, repository, key.language, key.corpus_language, key.domain)
+    name = f"{key.corpus_language}/{key.domain}"
 
+    def read_texts() -> Iterator[Item]:
+        for identifier, text in read_corpus(repository, key.corpus_language, key.domain).select("_id", "text").iter_rows():
+            document = Passage(name, identifier, text, id=identifier)
+            yield document if text.strip() else SkippedText(document.name, "empty")
 
-def _read_layout_texts(repository: Repository, language: str, domain: str) -> Iterator[Passage | SkippedText]:
-    name = f"{language}/{domain}"
-    for identifier, text in read_corpus(repository, language, domain).select("_id", "text").iter_rows():
-        yield Passage(name, identifier, text, id=identifier) if text.strip() else SkippedText(f"{name}:{identifier}", "empty")
+    languages, own = (key.language, key.corpus_language), f"{key.language}/{key.domain}"
+    return Subset(lambda: languages, key.domain, read, read_texts, lambda: list_passages(read(), own))
 
 
 def list_passages(data: PositionData, name: str) -> Iterator[Passage]:
@@ -374,6 +352,11 @@ def list_passages(data: PositionData, name: str) -> Iterator[Passage]:
 
 
 def _open_folder(path: Path, options: ReadOptions) -> Dataset:
+    layout = find_layout(path)
+    if layout is not None:
+        root, keys = layout
+        own = sorted(key for key in keys if key.language == key.corpus_language)
+        return _open_layout(path.resolve().name, LocalRepository(root), own)
     files, format_ = list_files(path), find_folder_format(path)
     if not files:
         raise PosirError(f"{path}: has no files.{mention_task(str(path))} Give {KINDS}.")
@@ -382,9 +365,9 @@ def _open_folder(path: Path, options: ReadOptions) -> Dataset:
         format_.title,
         str(path),
         partial(format_.read, path, options),
-        partial(format_.read_texts, path, options),
         partial(_name_revision, path, files),
         options,
+        read_texts=partial(format_.read_texts, path, options),
         has_questions=format_.has_questions(path, options),
         read_judgments=partial(format_.read_judgments, path, options) if format_.read_judgments else None,
     )
@@ -392,9 +375,9 @@ def _open_folder(path: Path, options: ReadOptions) -> Dataset:
 
 def _open_file(path: Path, options: ReadOptions) -> Dataset:
     read, format_ = partial(read_file, path, path.name, options), find_file_format(path, options)
-    title = format_.title if format_ else "of no known format"
-    revision, has_questions = partial(_name_revision, path.parent, [path]), format_ is not None and format_.has_questions
-    return _open_items(split_suffix(path)[0], title, str(path), read, read, revision, options, has_questions=has_questions)
+    title, has_questions = (format_.title, format_.has_questions) if format_ else ("of no known format", False)
+    revision = partial(_name_revision, path.parent, [path])
+    return _open_items(split_suffix(path)[0], title, str(path), read, revision, options, has_questions=has_questions)
 
 
 def _name_revision(folder: Path, files: Iterable[Path]) -> str:
@@ -407,23 +390,23 @@ def _open_hub(reference: str, options: ReadOptions) -> Dataset:
         commit = find_commit(name, options.revision)
     except DataError as error:
         raise DataError(f"{reference}: no such file or folder, and no dataset on the Hub that can be read: {error}") from error
-    keys = [] if configuration else list_hub_domains(HubRepository(name, commit))
+    repository = HubRepository(name, commit)
+    keys = [] if configuration else list_hub_domains(repository)
     if keys:
-        return _open_layout(name, HubRepository(name, commit), keys)
+        return _open_layout(name, repository, keys)
     read = partial(read_hub, reference, commit, options)
-    title, location = "a dataset on the Hub", f"{reference}@{commit}"
-    return _open_items(name, title, location, read, read, lambda: commit, options, has_questions=True)
+    kind, location = "a dataset on the Hub", f"{reference}@{commit}"
+    return _open_items(name, kind, location, read, lambda: commit, options, has_questions=True)
 
 
-def list_hub_domains(repository: Repository) -> list[tuple[str, str]]:
-    """Return language and domain of all data in the PosIR layout in a repository; none if it cannot be listed."""
+def list_hub_domains(repository: Repository) -> list[SubsetKey]:
+    """Return all data in the PosIR layout in a repository, ordered by language; none if it cannot be listed."""
     try:
-        paths = {path.partition("/")[::2] for path in repository.paths()}
+        paths = repository.paths()
     except DataError:
         return []
-    queries = f"/{FILES[-1]}"
-    domains = [(language, rest.removesuffix(queries)) for language, rest in paths if rest.endswith(queries)]
-    return [(language, domain) for language, domain in domains if "/" not in domain]
+    found = sorted({tuple(path.split("/")[:2]) for path in paths if path.count("/") == 2 and path.endswith(f"/{FILES[-1]}")})
+    return [SubsetKey(language, language, domain) for language, domain in found]
 
 
 def _open_items(
@@ -431,23 +414,23 @@ def _open_items(
     kind: str,
     location: str,
     read: Callable[[], Iterator[Item]],
-    read_texts: Callable[[], Iterator[Item]],
     find_revision: Callable[[], str],
     options: ReadOptions,
     *,
     has_questions: bool,
+    read_texts: Callable[[], Iterator[Item]] | None = None,
     read_judgments: Callable[[], Judgments] | None = None,
 ) -> Dataset:
-    """Open what a reader of a format yields, as one subset."""
+    """Open what a reader of a format yields, as one subset; `read` also yields the texts unless `read_texts` does."""
     domain = re.sub("[^a-z0-9_]+", "_", name.lower()).strip("_") or "texts"
 
     @cache
     def read_data() -> PositionData:
-        imported = collect_questions(read(), domain, repair=options.repair)
-        return to_position_data(imported, find_revision(), estimate_tokens)
+        return collect_questions(read(), domain, repair=options.repair).to_position_data(find_revision())
 
-    def list_texts() -> Iterator[Passage | SkippedText]:
-        return name_documents((item for item in read_texts() if isinstance(item, Passage | SkippedText)), domain)
+    def list_texts() -> Iterator[Item]:
+        items = (read_texts or read)()
+        return name_documents((item for item in items if not (isinstance(item, SkippedText) and item.file)), domain)
 
     @cache
     def find_languages() -> tuple[str, str]:
@@ -460,12 +443,12 @@ def _open_items(
     return Dataset(legible_name(name), kind, location, scheme, (subset,), find_revision, has_questions, in_memory=True)
 
 
-def name_documents(items: Iterator[Passage | SkippedText], domain: str) -> Iterator[Passage | SkippedText]:
+def name_documents(items: Iterator[Item], domain: str) -> Iterator[Item]:
     """Yield documents under the ids by which their questions name them, each once; texts without questions as they are.
 
     Whether there are questions follows from the first document, so that a large corpus of texts is not held in memory.
     """
-    first = list[Passage | SkippedText]()
+    first = list[Item]()
     for item in items:
         first.append(item)
         if isinstance(item, Passage):
@@ -485,12 +468,7 @@ def name_documents(items: Iterator[Passage | SkippedText], domain: str) -> Itera
 
 
 def open_task_data(name: str) -> Dataset:
-    """Open the data of a task.
-
-    Raises:
-        PosirError: There is no such task.
-        DataError: A language has no data.
-    """
+    """Open the data of a task; raise PosirError if there is no such task, DataError if a language has no data."""
     from posir_tasks.tasks.posir import PosirTask
 
     task = _find_task_class(name)
@@ -499,10 +477,8 @@ def open_task_data(name: str) -> Dataset:
     else:
         instance = task()
         location = instance.metadata.dataset["path"]
-        subsets = tuple(
-            _task_subset(instance, subset, languages[0], languages[-1])
-            for subset, languages in instance.metadata.hf_subsets_to_langscripts.items()
-        )
+        known = instance.metadata.hf_subsets_to_langscripts.items()
+        subsets = tuple(_task_subset(instance, subset, (codes[0], codes[-1])) for subset, codes in known)
 
     def find_revision() -> str:
         return combine_revisions(subset.read().revision for subset in subsets)
@@ -510,13 +486,13 @@ def open_task_data(name: str) -> Dataset:
     return Dataset(name, "a task", location, task.scheme, subsets, find_revision)
 
 
-def _task_subset(task: PositionTask, name: str, language: str, corpus_language: str) -> Subset:
+def _task_subset(task: PositionTask, name: str, languages: tuple[str, str]) -> Subset:
     read = partial(task.read_subset, name)
 
-    def read_texts() -> Iterator[Passage | SkippedText]:
+    def read_texts() -> Iterator[Item]:
         return (Passage(name, row["id"], row["text"], id=row["id"]) for row in read().corpus)
 
-    return Subset(lambda: (language, corpus_language), name, read, read_texts, lambda: list_passages(read(), name))
+    return Subset(lambda: languages, name, read, read_texts, lambda: list_passages(read(), name))
 
 
 def mention_task(name: str) -> str:
@@ -553,4 +529,4 @@ def _list_posir_subsets(task: type[PosirTask]) -> tuple[Subset, ...]:
             f"{language}/<domain>/qrels/test.parquet and {corpus_language}/<domain>/corpus.parquet. Create them with `posir "
             "import`, or download them."
         )
-    return tuple(_layout_subset(repository, language, corpus_language, domain) for domain in domains)
+    return tuple(_layout_subset(repository, SubsetKey(language, corpus_language, domain)) for domain in domains)

@@ -1,22 +1,34 @@
-"""The PosIR layout: `<language>/<domain>/{queries,corpus}.parquet` and `qrels/test.parquet`, in any folder.
+"""The PosIR layout: `<language>/<domain>/{queries,corpus}.parquet` and `qrels/test.parquet`, read from any folder and written.
 
 Layout and fields: the dataset infgrad/PosIR-Benchmark-v1, described in Zeng et al. 2026 (arXiv 2601.08363).
 """
 
 import os
+import re
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
 from datasets import Dataset
-from polars._typing import PolarsDataType
 
-from posir_tasks.errors import DataError, PosirError
+from posir_tasks.display.wording import sanitized
+from posir_tasks.errors import DataError, PosirError, summarize_error
 from posir_tasks.evidence import Evidence
-from posir_tasks.languages import CODE, PIVOT
-from posir_tasks.sources.checks import CheckedTable, DataProblem, ProblemsError, raise_problems, read_valid_columns
-from posir_tasks.sources.data import PositionData, count_tolerated
+from posir_tasks.files import PART_SUFFIX, remove_stale_parts
+from posir_tasks.languages import CODE, PIVOT, check_code
+from posir_tasks.sources.checks import (
+    NO_COLUMNS,
+    CheckedTable,
+    DataProblem,
+    ProblemsError,
+    Schema,
+    count_tolerated,
+    raise_problems,
+    read_valid_columns,
+)
+from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.pairing import ADVICE, LONG_RUN, compare_documents
 from posir_tasks.sources.posir_rules import (
     CORPUS,
@@ -28,21 +40,40 @@ from posir_tasks.sources.posir_rules import (
     check_tables,
     tolerate_tables,
 )
-from posir_tasks.sources.repository import PARQUET, LocalRepository, Repository, folder_name
+from posir_tasks.sources.repository import LocalRepository, Repository, folder_name
 
 REPO_ID = "infgrad/PosIR-Benchmark-v1"
 REVISION = "main"
 #: The files of one language and domain.
 FILES = ("corpus.parquet", "qrels/test.parquet", "queries.parquet")
-
 #: Spans are clipped to this many characters, beyond any document, so that their sums do not overflow.
 MAX_PLACE = 2**40
+#: File systems allow names of 255 bytes, of which temporary names take some.
+DOMAIN_NAME = re.compile(r"[a-z0-9][a-z0-9_]{0,99}")
+DOMAIN_RULE = "a folder name of at most 100 characters from a-z, 0-9 and _, such as news_media"
+
+
+@dataclass(frozen=True, order=True)
+class SubsetKey:
+    """Languages and domain of data that is loaded together; a cross-lingual corpus has another language than the queries."""
+
+    language: str
+    corpus_language: str
+    domain: str
+
+    @property
+    def files(self) -> list[str]:
+        """The paths of corpus, qrels and queries."""
+        languages = (self.corpus_language, self.language, self.language)
+        return [f"{code}/{self.domain}/{file}" for code, file in zip(languages, FILES, strict=True)]
+
+    def __str__(self) -> str:
+        return "-".join(dict.fromkeys((self.language, self.corpus_language))) + f"/{self.domain}"
 
 
 def domain_files(language: str, corpus_language: str, domain: str) -> list[str]:
     """Return the paths of the files of a domain: corpus, qrels and queries."""
-    languages = (corpus_language, language, language)
-    return [f"{code}/{domain}/{file}" for code, file in zip(languages, FILES, strict=True)]
+    return SubsetKey(language, corpus_language, domain).files
 
 
 def list_domains(repository: Repository, language: str) -> list[str]:
@@ -53,76 +84,68 @@ def list_domains(repository: Repository, language: str) -> list[str]:
 
 @dataclass(frozen=True)
 class DomainInspection:
-    """The tables of a domain, and what is wrong with them."""
+    """What is wrong with the data of a domain."""
 
-    tables: PosirTables
     problems: Sequence[DataProblem]
     warnings: Sequence[str] = ()
-    """Warnings: valid, but possibly a mistake."""
+    """What is valid, but possibly a mistake."""
 
 
-def inspect_domain(repository: Repository, language: str, corpus_language: str, domain: str) -> DomainInspection:
-    """Read the valid columns of a domain's tables, and find every problem with them: what `posir validate` refuses.
-
-    Raises:
-        DataError: The Hub cannot be reached.
-    """
-    tables, problems = _read_tables(repository, language, corpus_language, domain)
+def inspect_domain(repository: Repository, key: SubsetKey) -> DomainInspection:
+    """Find every problem with a domain, which `posir validate` refuses; raise DataError if the Hub cannot be reached."""
+    tables, problems = _read_tables(repository, key)
     problems += [*check_not_empty(tables), *check_tables(tables)]
-    if problems or tables.same_language:
-        return DomainInspection(tables, problems)
-    return _inspect_pairing(tables, repository, language, corpus_language, domain)
+    return DomainInspection(problems) if problems or tables.same_language else _inspect_pairing(tables, repository, key)
 
 
-def _read_tables(
-    repository: Repository, language: str, corpus_language: str, domain: str
-) -> tuple[PosirTables, list[DataProblem]]:
+def _read_tables(repository: Repository, key: SubsetKey) -> tuple[PosirTables, list[DataProblem]]:
     """Return the valid columns of a domain's tables, and the problems with files and columns."""
-    corpus, corpus_problems = _read_table(repository, f"{corpus_language}/{domain}/corpus.parquet", CORPUS)
-    queries, query_problems = _read_table(repository, f"{language}/{domain}/queries.parquet", QUERIES, {TITLE: pl.String})
-    qrels, qrels_problems = _read_table(repository, f"{language}/{domain}/qrels/test.parquet", QRELS)
-    tables = PosirTables(corpus, queries, qrels, same_language=language == corpus_language)
-    return tables, [*corpus_problems, *query_problems, *qrels_problems]
+    corpus, qrels, queries = (
+        _read_table(repository, file, columns, {TITLE: pl.String} if columns is QUERIES else NO_COLUMNS)
+        for file, columns in zip(key.files, (CORPUS, QRELS, QUERIES), strict=True)
+    )
+    tables = PosirTables(corpus[0], queries[0], qrels[0], same_language=key.language == key.corpus_language)
+    return tables, [*corpus[1], *queries[1], *qrels[1]]
 
 
-def _inspect_pairing(
-    tables: PosirTables, repository: Repository, language: str, corpus_language: str, domain: str
-) -> DomainInspection:
+def _read_table(
+    repository: Repository, path: str, columns: Schema, optional: Schema = NO_COLUMNS
+) -> tuple[CheckedTable, Sequence[DataProblem]]:
+    try:
+        file = repository.fetch(path)
+    except ProblemsError as error:
+        return CheckedTable(error.problems[0].file, pl.DataFrame()), error.problems
+    frame, problems = read_valid_columns(file, columns, optional)
+    return CheckedTable(str(file), frame), problems
+
+
+def _inspect_pairing(tables: PosirTables, repository: Repository, key: SubsetKey) -> DomainInspection:
     """Check that documents of two languages with one id are translations; texts that are on the Hub are not downloaded."""
-    own = _read_local(repository, f"{language}/{domain}/corpus.parquet", CORPUS)
-    judged = _read_local(repository, f"{corpus_language}/{domain}/qrels/test.parquet", QRELS)
+    own = _read_local(repository, f"{key.language}/{key.domain}/{FILES[0]}", CORPUS)
+    judged = _read_local(repository, f"{key.corpus_language}/{key.domain}/{FILES[1]}", QRELS)
     agreement = compare_documents(_pair_documents(tables, own, judged))
-    height, subset, warnings = tables.corpus.frame.height, f"{language}-{corpus_language}/{domain}", []
+    height, warnings = tables.corpus.frame.height, list[str]()
     if not own.is_empty() and own.height != height:
-        warnings.append(f"{subset}: {own.height:,} documents in {language}, {height:,} in {corpus_language}")
+        warnings.append(f"{key}: {own.height:,} documents in {key.language}, {height:,} in {key.corpus_language}")
     if agreement.is_mispaired:
-        message = (
-            f"names documents that are not translations of those of the same id in {tables.corpus.file}: {agreement}. {ADVICE}"
-        )
-        return DomainInspection(tables, [DataProblem(tables.qrels.file, "corpus-id", message)], warnings)
+        message = f"names documents that are not translations of those of the same id in {tables.corpus.file}: {agreement}."
+        return DomainInspection([DataProblem(tables.qrels.file, "corpus-id", f"{message} {ADVICE}")], warnings)
     run = agreement.mismatched_run
     if len(run) >= LONG_RUN:
         warnings.append(
-            f"{subset}: {len(run)} consecutive documents, from {run[0]} to {run[-1]}, may not be translations of those of the "
+            f"{key}: {len(run)} consecutive documents, from {run[0]} to {run[-1]}, may not be translations of those of the "
             f"same id; {agreement}. {ADVICE}."
         )
-    return DomainInspection(tables, [], warnings)
+    return DomainInspection([], warnings)
 
 
-def _read_local(repository: Repository, path: str, columns: Mapping[str, PolarsDataType]) -> pl.DataFrame:
+def _read_local(repository: Repository, path: str, columns: Schema) -> pl.DataFrame:
     """Return the rows of a file with valid columns on this machine, and no rows in place of any other."""
     if isinstance(repository, LocalRepository) and repository.locate(path).is_file():
         frame, problems = read_valid_columns(repository.locate(path), columns)
         if not problems:
             return frame
     return pl.DataFrame(schema=columns)
-
-
-def read_corpus(repository: Repository, language: str, domain: str) -> pl.DataFrame:
-    """Return the valid columns of a domain's corpus; raise DataError if it cannot be read or has an invalid column."""
-    table, problems = _read_table(repository, f"{language}/{domain}/corpus.parquet", CORPUS)
-    raise_problems(problems)
-    return table.frame
 
 
 def _pair_documents(tables: PosirTables, own: pl.DataFrame, judged: pl.DataFrame) -> pl.DataFrame:
@@ -141,19 +164,11 @@ def _pair_documents(tables: PosirTables, own: pl.DataFrame, judged: pl.DataFrame
     )
 
 
-def _read_table(
-    repository: Repository,
-    path: str,
-    columns: Mapping[str, PolarsDataType],
-    optional: Mapping[str, PolarsDataType] | None = None,
-) -> tuple[CheckedTable, Sequence[DataProblem]]:
-    """Return the valid columns of a file, and its problems."""
-    try:
-        file = repository.fetch(path)
-    except ProblemsError as error:
-        return CheckedTable(error.problems[0].file, pl.DataFrame()), error.problems
-    frame, problems = read_valid_columns(file, columns, optional)
-    return CheckedTable(str(file), frame), problems
+def read_corpus(repository: Repository, language: str, domain: str) -> pl.DataFrame:
+    """Return the valid columns of a domain's corpus; raise DataError if it cannot be read or has an invalid column."""
+    table, problems = _read_table(repository, f"{language}/{domain}/{FILES[0]}", CORPUS)
+    raise_problems(problems)
+    return table.frame
 
 
 def read_domain(repository: Repository, language: str, corpus_language: str, domain: str) -> PositionData:
@@ -169,24 +184,24 @@ def read_domain(repository: Repository, language: str, corpus_language: str, dom
         DataError: A file or column is missing or unreadable, documents of two languages are not translations of each other, or
             no query can be evaluated.
     """
-    tables, problems = _read_tables(repository, language, corpus_language, domain)
+    key = SubsetKey(language, corpus_language, domain)
+    tables, problems = _read_tables(repository, key)
     # The column is optional: of another type, it is none of the layout's.
     raise_problems([problem for problem in problems if problem.field != TITLE] + check_not_empty(tables))
     kept, tolerated = tolerate_tables(tables)
-    subset = "-".join(dict.fromkeys((language, corpus_language))) + f"/{domain}"
-    warnings = [f"{subset}: {rows.sentence}" for rows in tolerated]
+    warnings = [f"{key}: {rows.sentence}" for rows in tolerated]
     if kept.queries.frame.is_empty() or kept.corpus.frame.is_empty():
         advice = [] if kept.same_language else [f"{ADVICE}."]
         raise DataError("\n".join([f"{tables.queries.file}: no query can be evaluated.", *warnings, *advice]))
     if not kept.same_language:
-        inspection = _inspect_pairing(kept, repository, language, corpus_language, domain)
+        inspection = _inspect_pairing(kept, repository, key)
         raise_problems(inspection.problems)
         warnings += inspection.warnings
     return PositionData(
         corpus=Dataset.from_polars(kept.corpus.frame.rename({"_id": "id"})),
         queries=Dataset.from_polars(kept.queries.frame.select(pl.col("_id").alias("id"), "text")),
         evidence=build_evidence(kept),
-        revision=repository.revision(domain_files(language, corpus_language, domain)),
+        revision=repository.revision(key.files),
         tolerated=count_tolerated(tolerated),
         warnings=tuple(warnings),
     )
@@ -210,30 +225,8 @@ def build_evidence(tables: PosirTables) -> Evidence:
     )
 
 
-@dataclass(frozen=True)
-class CustomFolder(LocalRepository):
-    """A folder that holds the PosIR layout or a part of it: the domains of a language, or one domain."""
-
-    language: str
-    prefix: str = ""
-    """The part of `<language>/<domain>` that the folder itself represents."""
-
-    def paths(self, folder: str = "", suffixes: tuple[str, ...] = PARQUET) -> list[str]:
-        """Return the paths of the files of some formats below a folder of the layout, sorted."""
-        prefixed = [f"{self.prefix}/{path}" if self.prefix else path for path in super().paths(suffixes=suffixes)]
-        return [path for path in prefixed if not folder or path.startswith(f"{folder}/")]
-
-    def locate(self, path: str) -> Path:
-        """Return where a file of the layout is, or would be."""
-        return super().locate(path.removeprefix(f"{self.prefix}/"))
-
-
-def open_folder(folder: Path, language: str) -> CustomFolder:
-    """Open a folder in the PosIR layout (`<language>/<domain>/`), the folder of a language in it, or that of a domain.
-
-    Raises:
-        DataError: There is no such folder, or it holds another language.
-    """
+def open_folder(folder: Path, language: str) -> LocalRepository:
+    """Open a folder in the PosIR layout, or of a language or domain in it; raise DataError if it holds another one."""
     root = Path(os.path.abspath(folder.expanduser()))  # noqa: PTH100 (a link keeps its name)
     if not root.is_dir():
         raise DataError(f"{root}: no such folder. Give a folder in the PosIR layout, or one domain of it.")
@@ -245,15 +238,11 @@ def open_folder(folder: Path, language: str) -> CustomFolder:
         prefix, held = "", language
     if CODE.fullmatch(held) and held != language:
         raise DataError(f"{root}: holds the language {held}, not {language}.")
-    return CustomFolder(root, language, prefix)
+    return LocalRepository(root, prefix)
 
 
 def require_domains(repository: Repository, language: str) -> list[str]:
-    """Return the domains of a language in a repository in the PosIR layout.
-
-    Raises:
-        DataError: There are none, or the repository cannot be reached.
-    """
+    """Return the domains of a language in a repository in the PosIR layout; raise DataError if there are none."""
     domains = list_domains(repository, language)
     if not domains:
         languages = {path.split("/")[0] for path in repository.paths() if path.count("/") >= 2}
@@ -263,58 +252,8 @@ def require_domains(repository: Repository, language: str) -> list[str]:
     return domains
 
 
-@dataclass(frozen=True)
-class SubsetKey:
-    """Languages and domain of data that is loaded together; a cross-lingual corpus has another language than the queries."""
-
-    language: str
-    corpus_language: str
-    domain: str
-
-    def __str__(self) -> str:
-        return "-".join(dict.fromkeys((self.language, self.corpus_language))) + f"/{self.domain}"
-
-
-@dataclass(frozen=True)
-class DataFolder:
-    """A folder in the PosIR layout, or a part of it."""
-
-    root: Path
-    """The folder that holds `<language>/<domain>/`."""
-    language: str | None = None
-    """None for all languages."""
-    domain: str | None = None
-
-    def subset_keys(self) -> list[SubsetKey]:
-        """Return each domain with its own corpus, then with the English corpus if the domain has one.
-
-        Raises:
-            DataError: There is no domain.
-        """
-        repository = LocalRepository(self.root)
-        folders = sorted(path.name for path in self.root.iterdir() if path.is_dir() and not path.name.startswith("."))
-        monolingual = [
-            SubsetKey(language, language, domain)
-            for language in ([self.language] if self.language else folders)
-            for domain in ([self.domain] if self.domain else list_domains(repository, language))
-        ]
-        english = list_domains(repository, PIVOT.code)
-        cross_lingual = [
-            SubsetKey(key.language, PIVOT.code, key.domain)
-            for key in monolingual
-            if key.language != PIVOT.code and key.domain in english
-        ]
-        if not monolingual:
-            raise DataError(f"{self.root}: no domain; expected <language>/<domain>/ with {', '.join(FILES)}.")
-        return monolingual + cross_lingual
-
-
-def resolve_folder(path: Path) -> DataFolder:
-    """Find the root of a folder that is the data, the parent folder as in `POSIR_DATA`, one language, or one domain.
-
-    Raises:
-        PosirError: There is no such folder, or it is none of these.
-    """
+def resolve_folder(path: Path) -> tuple[Path, list[SubsetKey]]:
+    """Return what `find_layout` does; raise PosirError if there is no such folder, or it has no data in the PosIR layout."""
     if not path.is_dir():
         problem = "is a file; `posir import` converts other formats" if path.exists() else "no such folder"
         raise PosirError(f"{path}: {problem}. Give a folder in the PosIR layout, <language>/<domain>/.")
@@ -327,20 +266,109 @@ def resolve_folder(path: Path) -> DataFolder:
     return layout
 
 
-def find_layout(path: Path) -> DataFolder | None:
-    """Return what `resolve_folder` does, None if a folder has no data in the PosIR layout."""
+def find_layout(path: Path) -> tuple[Path, list[SubsetKey]] | None:
+    """Return the root of a folder that is the data, the parent folder as in `POSIR_DATA`, one language, or one domain.
+
+    Returns:
+        The folder that holds `<language>/<domain>/`, and each domain with its own corpus, then with the English corpus if the
+        domain has one. None if the folder has no data in the PosIR layout.
+
+    Raises:
+        DataError: There is no domain.
+    """
     folder = Path(os.path.abspath(path))  # noqa: PTH100 (a link keeps its name)
     data = folder / folder_name(REPO_ID)
-    if _holds(folder, "*/*/"):
-        return DataFolder(folder)
-    if _holds(data, "*/*/"):
-        return DataFolder(data)
-    if _holds(folder, "*/"):
-        return DataFolder(folder.parent, folder.name)
-    if _holds(folder, ""):
-        return DataFolder(folder.parent.parent, folder.parent.name, folder.name)
-    return None
+    # Where the files may be, the root of such data, and the only language and domain.
+    layouts = (
+        (folder, "*/*/", folder, None, None),
+        (data, "*/*/", data, None, None),
+        (folder, "*/", folder.parent, folder.name, None),
+        (folder, "", folder.parent.parent, folder.parent.name, folder.name),
+    )
+    held = (row[2:] for row in layouts if any(file for name in FILES for file in row[0].glob(row[1] + name)))
+    root, language, domain = next(held, (None, None, None))
+    if root is None:
+        return None
+    repository = LocalRepository(root)
+    folders = sorted(path.name for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
+    own = [
+        SubsetKey(code, code, name)
+        for code in ([language] if language else folders)
+        for name in ([domain] if domain else list_domains(repository, code))
+    ]
+    if not own:
+        raise DataError(f"{root}: no domain; expected <language>/<domain>/ with {', '.join(FILES)}.")
+    english = list_domains(repository, PIVOT.code)
+    crossed = [key for key in own if key.language != PIVOT.code and key.domain in english]
+    return root, [*own, *(SubsetKey(key.language, PIVOT.code, key.domain) for key in crossed)]
 
 
-def _holds(folder: Path, depth: str) -> bool:
-    return any(file for name in FILES for file in folder.glob(depth + name))
+@dataclass(frozen=True)
+class Target:
+    """The domain to write."""
+
+    language: str
+    """Code such as `jpn-Jpan`."""
+    domain: str
+    output: Path
+    """Folder in the PosIR layout."""
+
+    @property
+    def folder(self) -> Path:
+        """The domain's folder."""
+        return self.output / self.language / self.domain
+
+    def check(self) -> None:
+        """Raise PosirError if language or domain are not allowed, or the domain exists."""
+        check_code(self.language)
+        if not DOMAIN_NAME.fullmatch(self.domain):
+            raise PosirError(f"--domain {sanitized(self.domain)}: not allowed. A domain is {DOMAIN_RULE}.")
+        if self.folder.exists():
+            raise PosirError(f"{self.folder}: already exists. Remove it first, or choose another --domain or --output.")
+
+
+def write_domain(data: PositionData, folder: Path, others: Mapping[str, str] | None = None) -> None:
+    """Write a domain, and other text files by name, into a new folder, completely or not at all.
+
+    Raises:
+        DataError: The loader would reject the data.
+        PosirError: The folder cannot be written.
+    """
+    corpus, qrels, queries = (folder / file for file in FILES)
+    tables = build_layout_tables(data)
+    checked = PosirTables(
+        CheckedTable(str(corpus), tables[0]),
+        CheckedTable(str(queries), tables[2]),
+        CheckedTable(str(qrels), tables[1].with_columns(pl.col("score").cast(pl.Float64))),
+        same_language=True,
+    )
+    raise_problems([*check_not_empty(checked), *check_tables(checked)])
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        remove_stale_parts(folder.parent)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.", suffix=PART_SUFFIX) as temporary:
+            part = Path(temporary)
+            for file, table in zip(FILES, tables, strict=True):
+                (part / file).parent.mkdir(exist_ok=True)
+                table.write_parquet(part / file)
+            for name, text in (others or {}).items():
+                (part / name).write_text(text, encoding="utf-8")
+            part.chmod(0o755)
+            part.rename(folder)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise PosirError(
+            f"{folder}: cannot be written ({summarize_error(error)}). Free disk space, or choose another --output."
+        ) from error
+
+
+def build_layout_tables(data: PositionData) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """Return corpus, qrels and queries of data with spans in the PosIR layout."""
+    evidence = data.evidence
+    spans = [list(span) for span in zip(evidence.starts.tolist(), evidence.ends.tolist(), strict=True)]
+    columns = (evidence.query_ids, data.queries["text"][:], spans, evidence.characters, evidence.tokens)
+    queries = pl.DataFrame(dict(zip(QUERIES, columns, strict=True)), schema=QUERIES)
+    if evidence.clusters:
+        queries = queries.with_columns(pl.Series(TITLE, [title or None for title in evidence.clusters], pl.String))
+    qrels = pl.DataFrame({"query-id": evidence.query_ids, "corpus-id": evidence.document_ids}).with_columns(score=pl.lit(1))
+    corpus = pl.DataFrame({"_id": data.corpus["id"][:], "text": data.corpus["text"][:]}, schema=CORPUS)
+    return corpus, qrels.cast({"query-id": pl.String, "corpus-id": pl.String, "score": pl.Int64}), queries

@@ -7,21 +7,31 @@ the row out if it has no position, no text to search with, or no document to fin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import polars as pl
-from polars._typing import PolarsDataType
 
-from posir_tasks.sources.checks import CheckedTable, DataProblem, Rule, ToleratedRows, require_ids, require_texts
+from posir_tasks.sources.checks import (
+    LEFT_OUT,
+    CheckedTable,
+    DataProblem,
+    Rule,
+    Schema,
+    ToleratedRows,
+    require_ids,
+    require_texts,
+)
 from posir_tasks.sources.pairing import ADVICE
 
 #: Upper limit of a length in characters or tokens; sums of larger ones could overflow.
 MAX_LENGTH = 2**31 - 1
 
-CORPUS: dict[str, PolarsDataType] = {"_id": pl.String, "text": pl.String}
-QRELS: dict[str, PolarsDataType] = {"query-id": pl.String, "corpus-id": pl.String, "score": pl.Float64}
-QUERIES: dict[str, PolarsDataType] = {
+#: Fix of an empty or a reversed span.
+AFTER = "end must be after start"
+CORPUS: Schema = {"_id": pl.String, "text": pl.String}
+QRELS: Schema = {"query-id": pl.String, "corpus-id": pl.String, "score": pl.Float64}
+QUERIES: Schema = {
     "_id": pl.String,
     "text": pl.String,
     "pos_char_span": pl.List(pl.Int64),
@@ -64,16 +74,15 @@ class PosirTables:
     @property
     def has_qrels(self) -> bool:
         """Whether queries and qrels have every column."""
-        return has_columns(self.queries, QUERIES) and has_columns(self.qrels, QRELS)
+        return _has_columns(self.queries, QUERIES) and _has_columns(self.qrels, QRELS)
 
     @property
     def complete(self) -> bool:
         """Whether every column is present."""
-        return self.has_qrels and has_columns(self.corpus, CORPUS)
+        return self.has_qrels and _has_columns(self.corpus, CORPUS)
 
 
-def has_columns(table: CheckedTable, columns: Mapping[str, PolarsDataType]) -> bool:
-    """Return whether a table has all of some columns."""
+def _has_columns(table: CheckedTable, columns: Schema) -> bool:
     return set(columns) <= set(table.frame.columns)
 
 
@@ -84,12 +93,13 @@ class Step:
     table: str
     """Name of a field of `PosirTables`."""
     rules: tuple[Rule, ...]
-    annotate: Callable[[PosirTables], pl.DataFrame]
+    annotate: Callable[[PosirTables], pl.DataFrame] | None = None
     """Returns the table with the columns that the rules need beside its own; those that cannot be known are absent."""
 
     def run(self, tables: PosirTables) -> CheckedTable:
         """Return the annotated table."""
-        return CheckedTable(getattr(tables, self.table).file, self.annotate(tables))
+        table: CheckedTable = getattr(tables, self.table)
+        return CheckedTable(table.file, self.annotate(tables)) if self.annotate else table
 
 
 def annotate_qrels(tables: PosirTables) -> pl.DataFrame:
@@ -117,157 +127,105 @@ def annotate_queries(tables: PosirTables) -> pl.DataFrame:
     queries = queries.join(positives, left_on="_id", right_on="query-id", how="left", maintain_order="left")
     queries = queries.with_columns(pl.col("relevant").fill_null(0))
     if tables.complete and tables.same_language:
-        corpus = tables.corpus.frame.unique("_id", keep="first")
-        lengths = corpus.select(
-            pl.col("_id").alias("document"), pl.col("text").str.len_chars().cast(pl.Int64).alias("characters")
-        )
+        corpus, length = tables.corpus.frame.unique("_id", keep="first"), pl.col("text").str.len_chars().cast(pl.Int64)
+        lengths = corpus.select(pl.col("_id").alias("document"), length.alias("characters"))
         queries = queries.join(lengths, on="document", how="left", maintain_order="left")
     return queries
 
 
-def require_length(field: str, description: str, key: str) -> Rule:
+def require_length(field: str, key: str) -> Rule:
     """Return the rule that a length is given and is not negative or too large."""
-    invalid = ~pl.col(field).is_between(1, MAX_LENGTH)
-    return Rule(field, invalid, f"must be at least 1 and at most {MAX_LENGTH:,}", key, description, left_out=invalid)
+    message = f"must be at least 1 and at most {MAX_LENGTH:,}"
+    return Rule(field, ~pl.col(field).is_between(1, MAX_LENGTH), message, key, f"queries have no {field}")
 
 
-def require_spans() -> tuple[Rule, ...]:
-    """Return the rules for the spans; a task bins the midpoint of every span of two integers, clipped to the document."""
+def require_spans() -> Iterator[Rule]:
+    """Yield the rules for the spans; a task bins the midpoint of every span of two integers, clipped to the document."""
     field, span, length = "pos_char_span", pl.col("pos_char_span"), pl.col("pos_char_length")
     start, end = span.list.get(0, null_on_oob=True), span.list.get(1, null_on_oob=True)
     two = (span.list.len() == 2).fill_null(False) & start.is_not_null() & end.is_not_null()
-    outside, kept = (start < 0) | (end > length).fill_null(False), "evaluated by the midpoint"
-    return (
-        Rule(
-            field,
-            ~two,
-            "must be two integers, start and end",
-            "queries_without_span",
-            "queries have no pos_char_span of two integers",
-            left_out=~two,
-        ),
-        Rule(
-            field,
-            two & (start == end),
-            "is empty; end must be after start",
-            "queries_with_empty_span",
-            "queries have an empty pos_char_span",
-            kept,
-        ),
-        Rule(
-            field,
+    outside, kept, has = (start < 0) | (end > length).fill_null(False), "evaluated by the midpoint", "queries have"
+    for invalid, message, key, description, outcome in (
+        (~two, "must be two integers, start and end", "without_span", "no pos_char_span of two integers", LEFT_OUT),
+        (two & (start == end), f"is empty; {AFTER}", "with_empty_span", "an empty pos_char_span", kept),
+        (
             two & (start > end),
-            "is reversed; end must be after start",
-            "queries_with_reversed_span",
-            "queries have a pos_char_span whose end is before its start",
+            f"is reversed; {AFTER}",
+            "with_reversed_span",
+            "a pos_char_span whose end is before its start",
             kept,
         ),
-        Rule(
-            field,
+        (
             two & outside,
             "is outside its document; 0 <= start < end <= pos_char_length",
-            "queries_with_outside_span",
-            "queries have a pos_char_span that is not within pos_char_length",
+            "with_outside_span",
+            "a pos_char_span that is not within pos_char_length",
             f"{kept}, clipped to the document",
         ),
+    ):
+        yield Rule(field, invalid, message, f"queries_{key}", f"{has} {description}", outcome)
+
+
+def require_judgments() -> Iterator[Rule]:
+    """Yield the rules for the qrels, in which queries that the data lacks are no mistake."""
+    for field in QRELS:
+        lacking = f"judgments have no {field}"
+        yield Rule(field, pl.col(field).is_null(), "is missing", "judgments_with_missing_values", lacking)
+    yield Rule(
+        "score",
+        ~(pl.col("score").is_finite() | pl.col("score").is_null()),
+        "is not a number; 1 means relevant, 0 not relevant",
+        "judgments_without_score",
+        "judgments have a score that is not a number",
+    )
+    yield Rule(
+        "corpus-id",
+        ((pl.col("score") > 0) & pl.col("has_query") & ~pl.col("has_document")).fill_null(False),
+        "is not in {corpus}{advice}",
+        "judgments_of_missing_documents",
+        "judgments name a document that is not in the corpus",
     )
 
 
-def require_judgments() -> tuple[Rule, ...]:
-    """Return the rules for the qrels, in which queries that the data lacks are no mistake."""
-    missing = [
-        Rule(
-            field,
-            pl.col(field).is_null(),
-            "is missing",
-            "judgments_with_missing_values",
-            f"judgments have no {field}",
-            left_out=pl.col(field).is_null(),
-        )
-        for field in QRELS
-    ]
-    infinite = ~(pl.col("score").is_finite() | pl.col("score").is_null())
-    unknown = ((pl.col("score") > 0) & pl.col("has_query") & ~pl.col("has_document")).fill_null(False)
-    return (
-        *missing,
-        Rule(
-            "score",
-            infinite,
-            "is not a number; 1 means relevant, 0 not relevant",
-            "judgments_without_score",
-            "judgments have a score that is not a number",
-            left_out=infinite,
-        ),
-        Rule(
-            "corpus-id",
-            unknown,
-            "is not in {corpus}{advice}",
-            "judgments_of_missing_documents",
-            "judgments name a document that is not in the corpus",
-            left_out=unknown,
-        ),
+def require_pairs() -> Iterator[Rule]:
+    """Yield the rules for queries with their relevant documents."""
+    relevant, exactly = pl.col("relevant"), "in {qrels}; every query needs exactly one"
+    lacking = "queries have no relevant document in the corpus"
+    several = "queries have several relevant documents, so no single position"
+    yield Rule("_id", relevant == 0, f"has no relevant document {exactly}", "queries_without_document", lacking)
+    yield Rule("_id", relevant > 1, f"has several relevant documents {exactly}", "queries_with_several_documents", several)
+    yield Rule(
+        TITLE,
+        (pl.col(TITLE).fill_null("").n_unique().over("document") > 1) & pl.col("document").is_not_null(),
+        "differs between the queries of one document; a document is part of one article",
+        "queries_with_another_title",
+        "queries have another pos_title than others of their document",
+        "the first title counts",
     )
-
-
-def require_pairs() -> tuple[Rule, ...]:
-    """Return the rules for queries with their relevant documents."""
-    none, several, rule = pl.col("relevant") == 0, pl.col("relevant") > 1, "in {qrels}; every query needs exactly one"
-    titles = pl.col(TITLE).fill_null("").n_unique().over("document") > 1
-    return (
-        Rule(
-            "_id",
-            none,
-            f"has no relevant document {rule}",
-            "queries_without_document",
-            "queries have no relevant document in the corpus",
-            left_out=none,
-        ),
-        Rule(
-            "_id",
-            several,
-            f"has several relevant documents {rule}",
-            "queries_with_several_documents",
-            "queries have several relevant documents, so no single position",
-            left_out=several,
-        ),
-        Rule(
-            TITLE,
-            titles & pl.col("document").is_not_null(),
-            "differs between the queries of one document; a document is part of one article",
-            "queries_with_another_title",
-            "queries have another pos_title than others of their document",
-            "the first title counts",
-        ),
-        Rule(
-            "pos_char_length",
-            (pl.col("pos_char_length") != pl.col("characters")).fill_null(False),
-            "is not the length in characters of the relevant document in {corpus}",
-            "queries_with_another_length",
-            "queries have a pos_char_length that is not the length of their document's text",
-            "positions are read from the columns; where in the text the evidence is follows from its share of the length",
-        ),
+    yield Rule(
+        "pos_char_length",
+        (pl.col("pos_char_length") != pl.col("characters")).fill_null(False),
+        "is not the length in characters of the relevant document in {corpus}",
+        "queries_with_another_length",
+        "queries have a pos_char_length that is not the length of their document's text",
+        "positions are read from the columns; where in the text the evidence is follows from its share of the length",
     )
 
 
 STEPS = (
-    Step(
-        "corpus",
-        (*require_ids("_id", "documents"), require_texts("text", "documents", keep=True)),
-        lambda tables: tables.corpus.frame,
-    ),
+    Step("corpus", (*require_ids("_id", "documents"), require_texts("text", "documents", keep=True))),
     Step(
         "queries",
         (
             *require_ids("_id", "queries"),
             require_texts("text", "queries", keep=False),
-            require_length("pos_char_length", "queries have no pos_char_length", "queries_without_length"),
-            require_length("pos_token_length", "queries have no pos_token_length", "queries_without_token_length"),
+            require_length("pos_char_length", "queries_without_length"),
+            require_length("pos_token_length", "queries_without_token_length"),
             *require_spans(),
         ),
-        lambda tables: tables.queries.frame,
     ),
-    Step("qrels", require_judgments(), annotate_qrels),
-    Step("queries", require_pairs(), annotate_queries),
+    Step("qrels", tuple(require_judgments()), annotate_qrels),
+    Step("queries", tuple(require_pairs()), annotate_queries),
 )
 
 
@@ -287,7 +245,7 @@ def check_not_empty(tables: PosirTables) -> list[DataProblem]:
     return [
         DataProblem(table.file, None, f"has no rows; at least one {row} is needed")
         for table, columns, row in ((tables.corpus, CORPUS, "document"), (tables.queries, QUERIES, "query"))
-        if table.frame.is_empty() and has_columns(table, columns)
+        if table.frame.is_empty() and _has_columns(table, columns)
     ]
 
 
@@ -296,21 +254,14 @@ def tolerate_tables(tables: PosirTables) -> tuple[PosirTables, list[ToleratedRow
 
     The queries keep what `annotate_queries` adds; texts that are missing are empty.
     """
-    removed = _find_removed_queries(tables)
-    tolerated = (
-        [ToleratedRows("queries_removed", removed, f"{removed:,} queries are in the qrels but not in the data")]
-        if removed
-        else []
-    )
+    known = pl.col("query-id").is_in(tables.queries.frame["_id"].implode())
+    removed, tolerated = tables.positives.filter(~known)["query-id"].drop_nulls().n_unique(), list[ToleratedRows]()
+    if removed:
+        sentence = f"{removed:,} queries are in the qrels but not in the data"
+        tolerated.append(ToleratedRows("queries_removed", removed, sentence))
     for step in STEPS:
         table, rows = step.run(tables).tolerate(step.rules)
         tables = replace(tables, **{step.table: table})  # type: ignore[arg-type]
         tolerated += rows
     filled = CheckedTable(tables.corpus.file, tables.corpus.frame.with_columns(pl.col("^text$").fill_null("")))
     return replace(tables, corpus=filled), tolerated
-
-
-def _find_removed_queries(tables: PosirTables) -> int:
-    """Return how many distinct queries the qrels call relevant to a document and the data lacks."""
-    known = pl.col("query-id").is_in(tables.queries.frame["_id"].implode())
-    return tables.positives.filter(~known)["query-id"].drop_nulls().n_unique()

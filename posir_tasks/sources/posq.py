@@ -15,13 +15,14 @@ from posir_tasks.sources.checks import (
     DataProblem,
     Rule,
     ToleratedRows,
+    count_tolerated,
     raise_problems,
     read_column_types,
     read_columns,
     require_ids,
     require_texts,
 )
-from posir_tasks.sources.data import PositionData, count_tolerated
+from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.repository import DATA_SUFFIXES, Repository
 
 SQUAD_REPO_ID = "rajpurkar/squad_v2"
@@ -62,11 +63,7 @@ FINEWEB_RULES = (
 
 
 def fetch_split(repository: Repository, split: str) -> list[Path]:
-    """Fetch the parquet files of a split, `<split>-00000-of-00001.parquet`, from any folder.
-
-    Raises:
-        DataError: There is none.
-    """
+    """Fetch the files of a split, `<split>-00000-of-00001.parquet`, from any folder; raise DataError if there is none."""
     paths = [path for path in repository.paths() if path.split("/")[-1].startswith(f"{split}-")]
     if not paths:
         raise DataError(f"{repository.location}: no file {split}-*.parquet; the split '{split}' is required.")
@@ -74,13 +71,10 @@ def fetch_split(repository: Repository, split: str) -> list[Path]:
 
 
 def read_squad(repository: Repository) -> PositionData:
-    """Read SQuAD-PosQ: every distinct context of SQuAD 2.0, and its answerable questions.
+    """Read SQuAD-PosQ: every distinct context of SQuAD 2.0, train first, and its answerable questions.
 
-    Train comes before validation. A question text that occurs with several contexts is assigned to the last of them, as
-    in the authors' code; its position is still that of the answer in its own row.
-
-    Raises:
-        DataError: A file is missing or invalid.
+    A question text that occurs with several contexts is assigned to the last of them, as in the authors' code; its position is
+    still that of the answer in its own row.
     """
     frames = []
     for split in ("train", "validation"):
@@ -126,12 +120,9 @@ def sample_tiny_squad(data: PositionData) -> PositionData:
 
 
 def read_fineweb(repository: Repository) -> PositionData:
-    """Read FineWeb-PosQ: every passage, and the questions that are not empty.
+    """Read FineWeb-PosQ: every passage, and the questions that are not empty; raise DataError if a file or a column is missing.
 
     A question text that occurs with several passages is assigned to the last of them, as in the authors' code.
-
-    Raises:
-        DataError: A file is missing or unreadable, or lacks a column.
     """
     files = fetch_split(repository, "train")
     return _build_fineweb(repository, files, repository.paths())
@@ -143,13 +134,10 @@ def list_raw_files(repository: Repository) -> list[str]:
 
 
 def read_fineweb_raw(repository: Repository) -> PositionData:
-    """Read the first release of FineWeb-PosQ: JSON objects with the same fields, in all files of the repository.
+    """Read the first release of FineWeb-PosQ: JSON objects with the same fields, in all files.
 
     Its labels are lists, or texts that name one or two parts: `before`, `middle` and `after`, as the code of the first version
     calls them, here `beginning`, `middle` and `end`.
-
-    Raises:
-        DataError: A file is missing or unreadable, or lacks a column.
     """
     paths = list_raw_files(repository)
     if not paths:

@@ -3,31 +3,31 @@
 import logging
 import unicodedata
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from reprlib import repr as short_repr
-from typing import Any
-
-import numpy as np
-from datasets import Dataset
 
 from posir_tasks.digests import digest
+from posir_tasks.display.progress import progress
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import DataError
-from posir_tasks.evidence import Evidence
 from posir_tasks.interventions import NO_SPAN
 from posir_tasks.sources.checks import MAX_EXAMPLES
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.formats.passages import (
     NO_ANSWER,
+    Item,
     Passage,
     PassageQuestion,
-    SkippedQuestion,
     SkippedText,
     StatedAnswer,
     derive_document_ids,
+    skip_question,
 )
 from posir_tasks.text.spans import Span
+from posir_tasks.tokens import estimate_tokens
+
+logger = logging.getLogger(__name__)
 
 #: How far a repair may move a span, in characters. Data that is off by trimmed white space, a byte-order mark or a stray title
 #: line is off by a few. If the correct start of every answer were lost, another match this near would be mistaken for it in
@@ -54,42 +54,30 @@ def find_span(answer: StatedAnswer, document: str, *, repair: bool) -> tuple[Spa
 
 
 def resolve_span(answer: StatedAnswer, document: str) -> Span:
-    """Return the span of a stated answer, if the document confirms it.
-
-    A text without a start has a span if it occurs exactly once in the document.
+    """Return the span of a stated answer; a text without a start has one if it occurs exactly once in the document.
 
     Raises:
         ValueError: The stated answer is incomplete, or does not match the document.
     """
-    if answer.text is not None and not answer.text.strip():
+    text, start, end = answer.text, answer.start, answer.end
+    if text is None:
+        return _within_document(start, end, document)
+    if not text.strip():
         raise ValueError("its answer is blank")
-    if answer.start is None:
-        return _only_occurrence(answer, document)
-    if answer.text is None:
-        return _within_document(answer.start, answer.end, document)
-    end = answer.start + len(answer.text)
-    if answer.end not in (None, end):
-        raise ValueError(f"its span {answer.start} to {answer.end} is not as long as its answer {short_repr(answer.text)}")
-    if answer.start < 0 or document[answer.start : end] != answer.text:
-        raise ValueError(_describe_mismatch(answer.text, answer.start, document))
-    return Span(answer.start, end)
+    if start is None:
+        if end is not None:
+            raise ValueError(NO_ANSWER)
+        return _only_occurrence(text, document)
+    if end not in (None, start + len(text)):
+        raise ValueError(f"its span {start} to {end} is not as long as its answer {short_repr(text)}")
+    if start < 0 or document[start : start + len(text)] != text:
+        raise ValueError(_describe_mismatch(text, start, document))
+    return Span(start, start + len(text))
 
 
-def _only_occurrence(answer: StatedAnswer, document: str) -> Span:
-    if answer.text is None or answer.end is not None:
-        raise ValueError("states neither the text of its answer nor both start and end")
-    starts = find_occurrences(answer.text, document)
-    if len(starts) != 1:
-        name = f"its answer {short_repr(answer.text)}"
-        if starts:
-            raise ValueError(f"{name} occurs {len(starts)} times in its document; state its start")
-        if _differs_in_form(answer.text, document):
-            raise ValueError(f"{name} does not occur in its document{OTHER_FORM}")
-        raise ValueError(f"{name} does not occur in its document; state its start")
-    return Span(starts[0], starts[0] + len(answer.text))
-
-
-def _within_document(start: int, end: int | None, document: str) -> Span:
+def _within_document(start: int | None, end: int | None, document: str) -> Span:
+    if start is None:
+        raise ValueError(NO_ANSWER)
     if end is None:
         raise ValueError("states the start of its answer but neither its end nor its text")
     if not 0 <= start < end <= len(document):
@@ -99,20 +87,22 @@ def _within_document(start: int, end: int | None, document: str) -> Span:
     return Span(start, end)
 
 
+def _only_occurrence(text: str, document: str) -> Span:
+    starts = find_occurrences(text, document)
+    if len(starts) == 1:
+        return Span(starts[0], starts[0] + len(text))
+    advice = OTHER_FORM if not starts and _differs_in_form(text, document) else "; state its start"
+    occurs = f"occurs {len(starts)} times in its document" if starts else "does not occur in its document"
+    raise ValueError(f"its answer {short_repr(text)} {occurs}{advice}")
+
+
 def repair_span(answer: str, start: int, document: str) -> Span:
-    """Return the only match of an answer within `REPAIR_DISTANCE` characters of its stated start.
+    """Return the only match of an answer, which is not blank, within `REPAIR_DISTANCE` characters of its stated start.
 
     If the text as it is has no match, the text without leading and trailing white space is tried, then its spelling in the
     document: letters of `SAME_LETTERS`, the kind of white space and invisible characters, such as the zero-width non-joiner of
-    Persian, may differ. Nothing else may: no case, no punctuation, no Unicode form.
-
-    Args:
-        answer: Not blank.
-        start: The start that the file states.
-        document: The text of the answer's document.
-
-    Raises:
-        ValueError: There is no match near the start, or there are several.
+    Persian, may differ. Nothing else may: no case, no punctuation, no Unicode form. Without a match, or with several, raise
+    ValueError.
     """
     bare = answer.strip()
     for text, stated in ((answer, start), (bare, start + answer.index(bare))):
@@ -185,177 +175,106 @@ def _describe_mismatch(text: str, start: int, document: str) -> str:
     return f"its answer {short_repr(text)} is not at character {start}{elsewhere}"
 
 
-logger = logging.getLogger(__name__)
-
-#: Reason of a skipped question, after a number.
-UNUSABLE = "questions without a usable answer"
-
-
-@dataclass(frozen=True)
-class RepairedSpan:
-    """A question whose span was repaired."""
-
-    file: str
-    question: str
-    answer: StatedAnswer
-    """The answer as the file states it."""
-    span: Span
-
-
 @dataclass
 class ImportedData:
-    """Documents and queries that were read from files, and what was skipped or repaired."""
+    """Documents and questions that were read from files, and what was skipped or repaired."""
 
     documents: dict[str, str] = field(default_factory=dict)
     """Document id to text."""
-    queries: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Query id to a row of `queries.parquet`, with the relevant document's id as `corpus-id`."""
-    unsuited: dict[str, SkippedQuestion] = field(default_factory=dict)
-    """Ids of queries that cannot be evaluated by one position, and why: there is no span, `NO_SPAN`, or there are several."""
-    skipped: list[SkippedQuestion] = field(default_factory=list)
-    """Questions that were skipped, in the order of the files."""
-    skipped_texts: list[SkippedText] = field(default_factory=list)
-    repaired: list[RepairedSpan] = field(default_factory=list)
+    questions: dict[str, tuple[str, str, Span]] = field(default_factory=dict)
+    """Query id to text, id of the relevant document, and span, `NO_SPAN` if none is stated."""
+    unsuited: dict[str, SkippedText] = field(default_factory=dict)
+    """Ids of queries that cannot be evaluated by one position, and why: there is no span, or there are several."""
+    skipped: list[SkippedText] = field(default_factory=list)
+    """Texts and questions, in the order of the files."""
+    repaired: list[tuple[PassageQuestion, Span]] = field(default_factory=list)
+    """Questions whose span was repaired, and where it is."""
     titles: dict[str, str] = field(default_factory=dict)
     """Document id to the title of the article that it is part of."""
 
+    def divide_skipped(self) -> tuple[list[SkippedText], list[SkippedText]]:
+        """Return the skipped questions, and the skipped texts."""
+        questions = [skipped for skipped in self.skipped if skipped.file]
+        return questions, [skipped for skipped in self.skipped if not skipped.file]
 
-def collect_questions(
-    passages: Iterable[Passage | SkippedQuestion | SkippedText], domain: str, *, repair: bool
-) -> ImportedData:
-    """Give every passage and question an id, and every question its span.
+    def to_position_data(self, revision: str, count_tokens: Callable[[str], int] = estimate_tokens) -> PositionData:
+        """Return questions with their documents as every command takes them."""
+        relevant = progress([*{document: None for _, document, _ in self.questions.values()}], "Counting tokens")
+        tokens = {document: max(1, count_tokens(self.documents[document])) for document in relevant}
+        data = PositionData.from_questions(self.documents, self.questions, revision=revision, titles=self.titles, tokens=tokens)
+        moved = (
+            f"Answers to {len(self.repaired):,} of {pluralize(len(self.questions), 'question')} are not where the file says: "
+            f"moved to the only match within {REPAIR_DISTANCE} characters."
+        )
+        return replace(
+            data,
+            warnings=(moved,) if self.repaired else (),
+            skipped=tuple(self.skipped),
+            unsuited={name: skipped.detail for name, skipped in self.unsuited.items()},
+        )
 
-    Raises:
-        DataError: A passage is blank, or two different ones share an id.
-    """
-    imported = ImportedData()
-    passages = _separate_repeated_ids(list(passages))
-    derived = derive_document_ids([passage for passage in passages if isinstance(passage, Passage)], domain)
-    for passage in passages:
-        if isinstance(passage, SkippedQuestion):
+
+def collect_questions(items: Iterable[Item], domain: str, *, repair: bool) -> ImportedData:
+    """Give passages and questions ids, and questions spans; raise DataError if a passage is blank, or an id is not unique."""
+    imported, items = ImportedData(), _separate_repeated_ids([*items])
+    derived = derive_document_ids([passage for passage in items if isinstance(passage, Passage)], domain)
+    for passage in items:
+        if isinstance(passage, SkippedText):
             imported.skipped.append(passage)
-        elif isinstance(passage, SkippedText):
-            imported.skipped_texts.append(passage)
-        else:
-            _add_passage(imported, passage, passage.id or derived[passage.text], repair=repair)
+            continue
+        document = passage.id or derived[passage.text]
+        if not passage.text.strip():
+            raise DataError(f"{passage.where}: the text is empty; every document must have content.")
+        if imported.documents.setdefault(document, passage.text) != passage.text:
+            raise DataError(f"{passage.where}: another document has the id {document!r} too; ids must be unique.")
+        if passage.title.strip():
+            # A text that several articles have is part of the first.
+            imported.titles.setdefault(document, passage.title.strip())
+        for question in passage.questions:
+            try:
+                _add_question(imported, question, document, repair=repair)
+            except ValueError as error:
+                imported.skipped.append(skip_question(question.file, question.name, str(error)))
     return imported
 
 
-def _separate_repeated_ids(
-    passages: Sequence[Passage | SkippedQuestion | SkippedText],
-) -> list[Passage | SkippedQuestion | SkippedText]:
+def _separate_repeated_ids(items: list[Item]) -> list[Item]:
     """Return passages whose questions keep an id only if no other question has it: files of two languages may share ids."""
     contents: dict[str, set[tuple[str, str, StatedAnswer | None]]] = defaultdict(set)
-    for passage in (item for item in passages if isinstance(item, Passage)):
+    for passage in (item for item in items if isinstance(item, Passage)):
         for question in passage.questions:
             if question.id:
                 contents[question.id].add((passage.id or passage.text, question.text, question.answer))
     repeated = {name for name, known in contents.items() if len(known) > 1}
     if not repeated:
-        return list(passages)
-    first = ", ".join(sorted(repeated)[:MAX_EXAMPLES])
+        return items
     logger.warning(
         "%s of several questions (first %s): the ids of these questions are derived from their content",
         pluralize(len(repeated), "id is that", "ids are those"),
-        first,
+        ", ".join(sorted(repeated)[:MAX_EXAMPLES]),
     )
     return [
-        replace(
-            passage,
-            questions=[replace(item, id=None) if item.id in repeated else item for item in passage.questions],
-        )
-        if isinstance(passage, Passage)
-        else passage
-        for passage in passages
+        replace(item, questions=[replace(asked, id=None) if asked.id in repeated else asked for asked in item.questions])
+        if isinstance(item, Passage)
+        else item
+        for item in items
     ]
 
 
-def _add_passage(imported: ImportedData, passage: Passage, document: str, *, repair: bool) -> None:
-    if not passage.text.strip():
-        raise DataError(f"{passage.where}: the text is empty; every document must have content.")
-    if imported.documents.setdefault(document, passage.text) != passage.text:
-        raise DataError(f"{passage.where}: another document has the id {document!r} too; ids must be unique.")
-    if passage.title.strip():
-        # A text that several articles have is part of the first.
-        imported.titles.setdefault(document, passage.title.strip())
-    for question in passage.questions:
-        try:
-            _add_question(imported, question, document, repair=repair)
-        except ValueError as error:
-            imported.skipped.append(SkippedQuestion(question.file, question.name, str(error)))
-
-
 def _add_question(imported: ImportedData, question: PassageQuestion, document: str, *, repair: bool) -> None:
-    """Add a question about a document.
-
-    Raises:
-        ValueError: The question is to be skipped; the text says why.
-        DataError: Another question has its id.
-    """
+    """Add a question; raise ValueError with the reason if it is to be skipped, DataError if its id is not unique."""
     if not question.text.strip():
         raise ValueError("its text is empty")
-    text = imported.documents[document]
-    span, is_repaired = Span(*NO_SPAN), False
+    span, is_repaired = NO_SPAN, False
     if question.answer is not None:
-        span, is_repaired = find_span(question.answer, text, repair=repair)
-    query: dict[str, Any] = {
-        "_id": question.id or digest(document, question.name, question.text, *span, size=16).hex(),
-        "text": question.text,
-        "pos_char_span": [span.start, span.end],
-        "pos_char_length": len(text),
-        "corpus-id": document,
-    }
-    if imported.queries.setdefault(query["_id"], query) is not query:
-        if imported.queries[query["_id"]] == query:
+        span, is_repaired = find_span(question.answer, imported.documents[document], repair=repair)
+    name = question.id or digest(document, question.name, question.text, *span, size=16).hex()
+    content = (question.text, document, span)
+    if imported.questions.setdefault(name, content) is not content:
+        if imported.questions[name] == content:
             raise ValueError("is an exact duplicate")
         raise DataError(f"{question.file}: question {question.name}: another question has the id too; ids must be unique.")
     if question.ambiguity or question.answer is None:
-        imported.unsuited[query["_id"]] = SkippedQuestion(question.file, question.name, question.ambiguity or NO_ANSWER)
+        imported.unsuited[name] = skip_question(question.file, question.name, question.ambiguity or NO_ANSWER)
     if is_repaired:
-        assert question.answer is not None
-        imported.repaired.append(RepairedSpan(question.file, question.name, question.answer, span))
-
-
-def to_position_data(imported: ImportedData, revision: str, count_tokens: Callable[[str], int]) -> PositionData:
-    """Return questions with their documents as every command takes them.
-
-    Args:
-        imported: Questions and documents.
-        revision: Revision of the files.
-        count_tokens: Returns the length of a document in tokens.
-    """
-    queries = list(imported.queries.values())
-    tokens: Mapping[str, int] = {
-        document: max(1, count_tokens(imported.documents[document]))
-        for document in dict.fromkeys(query["corpus-id"] for query in queries)
-    }
-    moved = len(imported.repaired)
-    spans = np.array([query["pos_char_span"] for query in queries], np.int64).reshape(-1, 2)
-    documents = [query["corpus-id"] for query in queries]
-    return PositionData(
-        corpus=Dataset.from_dict({"id": list(imported.documents), "text": list(imported.documents.values())}),
-        queries=Dataset.from_dict({"id": list(imported.queries), "text": [query["text"] for query in queries]}),
-        evidence=Evidence(
-            query_ids=list(imported.queries),
-            document_ids=documents,
-            starts=spans[:, 0],
-            ends=spans[:, 1],
-            characters=np.array([query["pos_char_length"] for query in queries], np.int64),
-            tokens=np.array([tokens[document] for document in documents], np.int64),
-            clusters=tuple(imported.titles.get(document, "") for document in documents) if imported.titles else (),
-        ),
-        revision=revision,
-        warnings=(
-            (
-                f"Answers to {moved:,} of {pluralize(len(queries), 'question')} are not where the file says: moved to the only "
-                f"match within {REPAIR_DISTANCE} characters.",
-            )
-            if moved
-            else ()
-        ),
-        skipped=(
-            *imported.skipped_texts,
-            *(SkippedText(skipped.question, UNUSABLE, skipped.reason) for skipped in imported.skipped),
-        ),
-        unsuited={name: skipped.reason for name, skipped in imported.unsuited.items()},
-    )
+        imported.repaired.append((question, span))

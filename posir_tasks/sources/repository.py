@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from pathlib import Path
-from typing import Protocol
+from typing import TypeAlias
 
 from posir_tasks.digests import digest, digest_files
 from posir_tasks.display.progress import BRIEF_SECONDS, track
@@ -44,36 +44,17 @@ def check_repository_name(repo_id: str) -> None:
         raise PosirError(f"repository '{repo_id}': not allowed; expected owner/name, as on the Hub.")
 
 
-class Repository(Protocol):
-    """Files of one dataset."""
-
-    @property
-    def location(self) -> str:
-        """Location of the files, for messages."""
-
-    def revision(self, paths: Iterable[str]) -> str:
-        """Return the revision of files: a commit of the Hub, or `local-` and a digest of their content."""
-
-    def paths(self, folder: str = "", suffixes: tuple[str, ...] = PARQUET) -> list[str]:
-        """Return the paths of the files of some formats below a folder, sorted, with `/`, relative to the repository."""
-
-    def fetch(self, path: str) -> Path:
-        """Return the local path of a file.
-
-        Raises:
-            DataError: There is no such file, or it cannot be downloaded.
-        """
-
-
 @dataclass(frozen=True)
 class LocalRepository:
     """A folder on this machine."""
 
     root: Path
+    prefix: str = ""
+    """The part of a path in the repository that the folder itself stands for, such as `<language>/<domain>`."""
 
     @property
     def location(self) -> str:
-        """The folder."""
+        """The folder, for messages."""
         return f"folder {self.root}"
 
     def revision(self, paths: Iterable[str]) -> str:
@@ -83,19 +64,17 @@ class LocalRepository:
             return f"{LOCAL}-{digest_files(files)}"
 
     def paths(self, folder: str = "", suffixes: tuple[str, ...] = PARQUET) -> list[str]:
-        """Return the paths of the files of some formats below a folder, sorted."""
-        return sorted(path.relative_to(self.root).as_posix() for path in find_files(self.root / folder, suffixes))
+        """Return the paths of the files of some formats below a folder, sorted, with `/`, relative to the repository."""
+        head, below = (f"{self.prefix}/", self.root) if self.prefix else ("", self.root / folder)
+        paths = sorted(head + file.relative_to(self.root).as_posix() for file in find_files(below, suffixes))
+        return [path for path in paths if not folder or path.startswith(f"{folder}/")]
 
     def locate(self, path: str) -> Path:
         """Return where a file is, or would be."""
-        return self.root / path
+        return self.root / (path.removeprefix(f"{self.prefix}/") if self.prefix else path)
 
     def fetch(self, path: str) -> Path:
-        """Return the file's path.
-
-        Raises:
-            ProblemsError: There is no such file.
-        """
+        """Return the local path of a file; raise ProblemsError if there is no such file."""
         file = self.locate(path)
         if not file.is_file():
             fix = f"Put the file there; if {DATA_VARIABLE} is set to this folder, unset it to read from the Hub instead."
@@ -107,17 +86,11 @@ class LocalRepository:
 
 
 @dataclass(frozen=True)
-class Snapshot:
-    """A commit of a repository on the Hub."""
-
-    commit: str
-    paths: tuple[str, ...]
-    """Its data files; without a network those in the cache of the Hub."""
-
-
-@dataclass(frozen=True)
 class HubRepository:
-    """A dataset repository on the Hugging Face Hub; its files are cached by huggingface_hub."""
+    """A dataset repository on the Hugging Face Hub; its files are cached by huggingface_hub.
+
+    Its methods raise DataError if it cannot be reached and nothing of it is in the cache.
+    """
 
     repo_id: str
     requested: str
@@ -125,48 +98,34 @@ class HubRepository:
 
     @property
     def location(self) -> str:
-        """The repository and revision."""
+        """The repository and revision, for messages."""
         return f"Hub dataset {self.repo_id}@{self.requested}"
 
     def revision(self, paths: Iterable[str] = ()) -> str:  # noqa: ARG002
-        """Return the commit of the requested revision.
-
-        Raises:
-            DataError: The repository cannot be reached and nothing of it is in the cache.
-        """
-        return find_snapshot(self).commit
+        """Return the commit of the requested revision."""
+        return find_snapshot(self)[0]
 
     def paths(self, folder: str = "", suffixes: tuple[str, ...] = PARQUET) -> list[str]:
-        """Return the paths of the files of some formats below a folder, sorted; without a network those in the cache.
-
-        Raises:
-            DataError: The repository cannot be reached and nothing of it is in the cache.
-        """
+        """Return the paths of the files of some formats below a folder, sorted; without a network those in the cache."""
         prefix = folder.rstrip("/") + "/" if folder else ""
-        return [path for path in find_snapshot(self).paths if path.startswith(prefix) and path.endswith(suffixes)]
+        return [path for path in find_snapshot(self)[1] if path.startswith(prefix) and path.endswith(suffixes)]
 
     def fetch(self, path: str) -> Path:
-        """Return the local path of a file; it is downloaded unless it is in the cache.
-
-        Raises:
-            DataError: There is no such file, or it cannot be downloaded.
-        """
+        """Return the local path of a file, downloaded unless it is in the cache; raise DataError if that fails."""
         from huggingface_hub import hf_hub_download
         from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
         try:
             # Requested by its name, a branch is recorded in the cache, which then works without a network.
             file = Path(hf_hub_download(self.repo_id, path, repo_type="dataset", revision=self.requested))
-            if find_snapshot(self).commit not in file.parts:
-                file = Path(hf_hub_download(self.repo_id, path, repo_type="dataset", revision=find_snapshot(self).commit))
+            if self.revision() not in file.parts:
+                file = Path(hf_hub_download(self.repo_id, path, repo_type="dataset", revision=self.revision()))
             return file
-        except LocalEntryNotFoundError as error:
-            raise self.access_error(error) from error
-        except EntryNotFoundError as error:
-            raise DataError(f"{self.location}: there is no file {path}.") from error
         except DataError:
             raise
         except Exception as error:  # the HTTP library's own errors differ between versions of huggingface_hub
+            if isinstance(error, EntryNotFoundError) and not isinstance(error, LocalEntryNotFoundError):
+                raise DataError(f"{self.location}: there is no file {path}.") from error
             raise self.access_error(error) from error
 
     def access_error(self, error: Exception) -> DataError:
@@ -179,42 +138,35 @@ class HubRepository:
         )
 
 
+#: Files of one dataset.
+Repository: TypeAlias = LocalRepository | HubRepository
+
+
 @cache
-def find_snapshot(repository: HubRepository) -> Snapshot:
-    """Look up the commit and files of a repository, once per process, so that a run reads one commit.
+def find_snapshot(repository: HubRepository) -> tuple[str, tuple[str, ...]]:
+    """Look up commit and data files of a repository, once per process, so that a run reads one commit.
 
-    Raises:
-        DataError: The repository cannot be reached and nothing of it is in the cache.
+    Without a network, the files are those in the cache of the Hub; raise DataError if there are none.
     """
-    from huggingface_hub import HfApi
-    from huggingface_hub.errors import HfHubHTTPError
+    from huggingface_hub import HfApi, snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
+    name, requested = repository.repo_id, repository.requested
     try:
-        info = HfApi().dataset_info(repository.repo_id, revision=repository.requested, timeout=HUB_TIMEOUT_SECONDS)
+        info = HfApi().dataset_info(name, revision=requested, timeout=HUB_TIMEOUT_SECONDS)
     except HfHubHTTPError as error:
         raise repository.access_error(error) from error
     except Exception as offline:  # the HTTP library's own errors differ between versions of huggingface_hub
-        root = find_cached_folder(repository)
-        if root is None:
+        try:
+            cached = snapshot_download(name, repo_type="dataset", revision=requested, local_files_only=True)
+        except LocalEntryNotFoundError as error:
+            # Some versions raise for a partly downloaded repository, and give its folder in the error.
+            cached = str(getattr(error, "snapshot_path", None) or "")
+        if not cached:
             raise repository.access_error(offline) from offline
-        return Snapshot(root.name, tuple(LocalRepository(root).paths(suffixes=DATA_SUFFIXES)))
+        return Path(cached).name, tuple(LocalRepository(Path(cached)).paths(suffixes=DATA_SUFFIXES))
     names = [sibling.rfilename for sibling in info.siblings or ()]
-    return Snapshot(str(info.sha), tuple(sorted(name for name in names if name.endswith(DATA_SUFFIXES))))
-
-
-def find_cached_folder(repository: HubRepository) -> Path | None:
-    """Return the folder of a repository in the cache of the Hub, None if nothing of it was downloaded."""
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import LocalEntryNotFoundError
-
-    try:
-        return Path(
-            snapshot_download(repository.repo_id, repo_type="dataset", revision=repository.requested, local_files_only=True)
-        )
-    except LocalEntryNotFoundError as error:
-        # Some versions raise for a partly downloaded repository, and give its folder in the error.
-        partial = getattr(error, "snapshot_path", None)
-        return Path(partial) if partial else None
+    return str(info.sha), tuple(sorted(name for name in names if name.endswith(DATA_SUFFIXES)))
 
 
 def combine_revisions(revisions: Iterable[str]) -> str:
@@ -244,11 +196,7 @@ def requested_revision(repo_id: str, pinned: str) -> str:
 
 
 def check_environment() -> None:
-    """Check the environment variables for data.
-
-    Raises:
-        PosirError: `POSIR_DATA` is not a folder, or `POSIR_REVISIONS` is malformed.
-    """
+    """Raise PosirError if `POSIR_DATA` is not a folder, or `POSIR_REVISIONS` is malformed."""
     folder = data_folder()
     if folder is not None and not folder.is_dir():
         raise PosirError(f"{DATA_VARIABLE}={folder}: no such folder. Set it to the folder that holds the datasets.")
@@ -259,11 +207,7 @@ def check_environment() -> None:
 
 
 def open_repository(repo_id: str, pinned: str) -> Repository:
-    """Open a dataset: the local folder if `POSIR_DATA` is set, else the Hub.
-
-    Raises:
-        PosirError: `POSIR_DATA` is not a folder, or `POSIR_REVISIONS` is malformed.
-    """
+    """Open a dataset: the local folder if `POSIR_DATA` is set, else the Hub; raise what `check_environment` does."""
     check_environment()
     folder = data_folder()
     if folder is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+import operator
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -14,7 +14,7 @@ import polars as pl
 from numpy.typing import ArrayLike
 
 from posir_tasks.cells import CellCounts, pool
-from posir_tasks.evidence import Evidence, Integers
+from posir_tasks.evidence import Integers
 from posir_tasks.schemes import PositionScheme
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.opening import Subset
@@ -32,6 +32,7 @@ QUESTION = rf"[{QUESTION_MARKS}][\p{{Pe}}\p{{Pf}}\p{{Pi}}\"'\s]*$"
 KEYWORDS = 5
 #: Characters counted as one word in scripts without spaces.
 CHARACTERS_PER_WORD = 2
+QUARTILES = (0.25, 0.5, 0.75)
 
 
 class QueryType(StrEnum):
@@ -47,7 +48,7 @@ class QueryType(StrEnum):
 
 @dataclass(frozen=True)
 class LengthCounts:
-    """Texts counted by their length. Counts add, and all statistics of lengths follow from them."""
+    """Texts counted by their length. Counts add, and all statistics of lengths follow from them, None without texts."""
 
     lengths: tuple[int, ...]
     """The distinct lengths, in ascending order."""
@@ -61,10 +62,9 @@ class LengthCounts:
         return cls(tuple(distinct.tolist()), tuple(counts.tolist()))
 
     def __add__(self, other: LengthCounts) -> LengthCounts:
-        counts = Counter(dict(zip(self.lengths, self.counts, strict=True)))
-        counts.update(dict(zip(other.lengths, other.counts, strict=True)))
-        ordered = sorted(counts.items())
-        return LengthCounts(tuple(length for length, _ in ordered), tuple(count for _, count in ordered))
+        distinct, places = np.unique(self.lengths + other.lengths, return_inverse=True)
+        counts = np.bincount(places, self.counts + other.counts, len(distinct)).astype(np.int64)
+        return LengthCounts(tuple(distinct.tolist()), tuple(counts.tolist()))
 
     @property
     def texts(self) -> int:
@@ -72,36 +72,34 @@ class LengthCounts:
         return sum(self.counts)
 
     @property
-    def total(self) -> int:
-        """Sum of the lengths."""
-        return sum(length * count for length, count in zip(self.lengths, self.counts, strict=True))
-
-    @property
     def mean(self) -> float | None:
-        """Mean length; None without texts."""
-        return self.total / self.texts if self.texts else None
+        """Mean length."""
+        return sum(map(operator.mul, self.lengths, self.counts)) / self.texts if self.texts else None
 
     @property
     def standard_deviation(self) -> float | None:
-        """Standard deviation of the lengths, divided by n; None without texts."""
-        if self.mean is None:
+        """Standard deviation of the lengths, divided by n."""
+        mean = self.mean
+        if mean is None:
             return None
-        squares = sum(count * (length - self.mean) ** 2 for length, count in zip(self.lengths, self.counts, strict=True))
+        squares = sum(count * (length - mean) ** 2 for length, count in zip(self.lengths, self.counts, strict=True))
         return math.sqrt(squares / self.texts)
 
     @property
     def shortest(self) -> int | None:
-        """Smallest length; None without texts."""
+        """Smallest length."""
         return self.lengths[0] if self.lengths else None
 
     @property
     def longest(self) -> int | None:
-        """Largest length; None without texts."""
+        """Largest length."""
         return self.lengths[-1] if self.lengths else None
 
-    def quantile(self, share: float) -> float | None:
-        """Return the quantile at a share in [0, 1], interpolated linearly; None without texts."""
-        return float(np.quantile(np.repeat(self.lengths, self.counts), share)) if self.lengths else None
+    @property
+    def quartiles(self) -> list[float | None]:
+        """The 25, 50 and 75 % quantiles, interpolated linearly."""
+        lengths = np.repeat(self.lengths, self.counts)
+        return [float(np.quantile(lengths, share)) if self.lengths else None for share in QUARTILES]
 
 
 @dataclass(frozen=True)
@@ -153,8 +151,6 @@ def count_types(queries: pl.Series, language: str) -> Integers:
 
 #: Language or domain of pooled statistics.
 ALL = "all"
-#: Quantiles of the documents' lengths.
-QUARTILES = (0.25, 0.5, 0.75)
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,8 +165,8 @@ class Statistics:
     queries: TextTotals
     types: Integers
     """Queries of each `QueryType`, shape (3,)."""
-    lengths: Integers
-    """Lengths of the m distinct relevant documents, shape (m,)."""
+    lengths: LengthCounts
+    """Lengths of the distinct relevant documents."""
     length_unit: str
     """`tokens` if the data states them, else `characters`."""
     positions: CellCounts
@@ -181,17 +177,22 @@ class Statistics:
         cls, data: PositionData, subset: Subset, scheme: PositionScheme, tokenizer: Tokenizer | None = None
     ) -> Statistics:
         """Compute the statistics of one subset, with tokens of its texts if a tokenizer is given."""
-        corpus, queries = data.corpus.to_polars(), data.queries.to_polars()["text"]
-        lengths, unit = measure_relevant_documents(data.evidence, corpus)
+        corpus, queries, evidence = data.corpus.to_polars(), data.queries.to_polars()["text"], data.evidence
+        documents = pl.Series("id", evidence.document_ids, pl.String)
+        has_tokens = bool(len(evidence.tokens) or not len(evidence))
+        if has_tokens:
+            lengths = pl.DataFrame({"id": documents, "length": evidence.tokens}).unique("id")["length"]
+        else:
+            lengths = corpus.filter(pl.col("id").is_in(documents.implode()))["text"].str.len_chars()
         return cls(
             language=subset.language,
             domain=subset.domain,
             documents=TextTotals.from_texts(corpus["text"], subset.corpus_language, tokenizer),
             queries=TextTotals.from_texts(queries, subset.query_language, tokenizer),
             types=count_types(queries, subset.query_language),
-            lengths=lengths,
-            length_unit=unit,
-            positions=CellCounts.from_evidence(scheme, data.evidence),
+            lengths=LengthCounts.from_lengths(lengths.to_numpy()),
+            length_unit="tokens" if has_tokens else "characters",
+            positions=CellCounts.from_evidence(scheme, evidence),
         )
 
     def __add__(self, other: Statistics) -> Statistics:
@@ -203,17 +204,9 @@ class Statistics:
             documents=self.documents + other.documents,
             queries=self.queries + other.queries,
             types=self.types + other.types,
-            lengths=np.concatenate([self.lengths, other.lengths]),
+            lengths=self.lengths + other.lengths,
             positions=self.positions + other.positions,
         )
-
-    def quartiles(self) -> list[float | None]:
-        """Return the 25, 50 and 75 % quantiles of the lengths, interpolated linearly; None without documents."""
-        return [float(np.quantile(self.lengths, share)) if len(self.lengths) else None for share in QUARTILES]
-
-    def longest(self) -> int | None:
-        """Return the largest length; None without documents."""
-        return int(self.lengths.max()) if len(self.lengths) else None
 
     def queries_by_length(self) -> dict[str, int]:
         """Return the number of distinct queries of each length bucket; empty if there is only one bucket."""
@@ -225,16 +218,6 @@ class Statistics:
         cells = self.positions.counts
         by_length = {name: cells[index].tolist() for index, name in enumerate(self.queries_by_length())}
         return {ALL: cells.sum(axis=0).tolist(), **by_length}
-
-
-def measure_relevant_documents(evidence: Evidence, corpus: pl.DataFrame) -> tuple[Integers, str]:
-    """Return the lengths of the distinct relevant documents, and their unit."""
-    documents = pl.Series("id", evidence.document_ids, pl.String)
-    if len(evidence.tokens) or not len(evidence):
-        stated = pl.DataFrame({"id": documents, "length": evidence.tokens}).unique("id", maintain_order=True)
-        return stated["length"].to_numpy(), "tokens"
-    relevant = corpus.filter(pl.col("id").is_in(documents.implode()))
-    return relevant["text"].str.len_chars().cast(pl.Int64).to_numpy(), "characters"
 
 
 def group_by_language(subsets: Iterable[Statistics]) -> list[list[Statistics]]:

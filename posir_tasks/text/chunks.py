@@ -43,10 +43,7 @@ class Chunking:
         return min(self.stride or max(1, self.size // 2), self.size)
 
     def group(self, units: int) -> list[tuple[int, int]]:
-        """Return the first unit of every chunk and the one after its last; the last chunk has the rest.
-
-        At least one chunk, even of no unit.
-        """
+        """Return the first unit of every chunk and the one after its last; at least one chunk, even of no unit."""
         chunks = [(0, min(self.size, units))]
         while chunks[-1][1] < units:
             start = chunks[-1][0] + self.step
@@ -54,10 +51,7 @@ class Chunking:
         return chunks
 
     def divide(self, text: str, units: Sequence[tuple[int, int]] | TokenSpans) -> list[str]:
-        """Return the chunks of a text, at least one, given the first character of its units and one past the last.
-
-        A text of one chunk is returned as it is, with the white space around it.
-        """
+        """Return the chunks of a text, given the characters of its units; a text of one chunk is returned as it is."""
         chunks = self.group(len(units))
         return [text] if len(chunks) == 1 else [text[units[first][0] : units[after - 1][1]] for first, after in chunks]
 
@@ -89,11 +83,7 @@ class TextSplitter:
         return self.split(text)
 
     def divide(self, text: str) -> DividedText:
-        """Return the chunks of a text.
-
-        Raises:
-            PosirError: The function raises, or returns something else than a list of texts, or no chunk.
-        """
+        """Return the chunks of a text; raise PosirError if the function raises or does not return a list of texts."""
         try:
             returned = self.split(text)
             items = None if isinstance(returned, str | bytes | Mapping) or not isinstance(returned, Iterable) else [*returned]
@@ -111,11 +101,7 @@ class TextSplitter:
         return DividedText(tuple(chunks), tuple(locate_chunks(text, chunks)))
 
     def divide_all(self, texts: Iterable[str]) -> list[DividedText]:
-        """Return the chunks of several texts.
-
-        Raises:
-            PosirError: As `divide`, or none of all chunks is in its text.
-        """
+        """Return the chunks of several texts; raise PosirError as `divide`, or if none of all chunks is in its text."""
         divided = [self.divide(text) for text in texts]
         if divided and not any(span for text in divided for span in text.spans):
             raise PosirError(
@@ -130,9 +116,7 @@ def _quote(text: str) -> str:
 
 
 def name_splitters(splitters: Sequence[Callable[[str], Any]]) -> list[TextSplitter]:
-    """Return functions with the names that they are defined by; those of the same name are numbered.
-
-    A `TextSplitter` has its own name.
+    """Return functions with the names that they are defined by, numbered if they are the same; `TextSplitter` has its own.
 
     Raises:
         PosirError: One cannot be called.
@@ -160,12 +144,16 @@ def locate_chunks(text: str, chunks: Iterable[str]) -> list[Span | None]:
     then anywhere. If it is in no place as it is, white space is ignored, in chunk and text.
     """
     spans: list[Span | None] = []
-    previous, bare = START, None
+    previous, bare, places = START, "", list[int]()
     for chunk in chunks:
         span = _find_next(text, chunk, previous)
         if span is None:
-            bare = bare or _BareText.of(text)
-            span = bare.find_next(chunk, previous)
+            if not places:
+                places = [place for place, character in enumerate(text) if not character.isspace()]
+                bare = "".join(text[place] for place in places)
+            before = previous if previous == START else Span(*(bisect_left(places, place) for place in previous))
+            inner = _find_next(bare, "".join(chunk.split()), before)
+            span = Span(places[inner.start], places[inner.end - 1] + 1) if inner else None
         spans.append(span)
         previous = span or previous
     return spans
@@ -180,22 +168,3 @@ def _find_next(text: str, chunk: str, previous: Span) -> Span | None:
     if start < 0:
         start = text.find(chunk)
     return Span(start, start + len(chunk)) if start >= 0 else None
-
-
-@dataclass(frozen=True)
-class _BareText:
-    """A text without its white space."""
-
-    characters: str
-    places: Sequence[int]
-    """Place of each character in the whole text."""
-
-    @classmethod
-    def of(cls, text: str) -> _BareText:
-        places = [place for place, character in enumerate(text) if not character.isspace()]
-        return cls("".join(text[place] for place in places), places)
-
-    def find_next(self, chunk: str, previous: Span) -> Span | None:
-        bare = previous if previous == START else Span(*(bisect_left(self.places, place) for place in previous))
-        span = _find_next(self.characters, "".join(chunk.split()), bare)
-        return Span(self.places[span.start], self.places[span.end - 1] + 1) if span else None

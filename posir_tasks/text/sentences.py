@@ -11,8 +11,6 @@ from posir_tasks.text.words import CHARACTER
 WIDE_SPACE = re.compile(r"[^\S\x00-\x7f]")
 #: Longest sentence in characters; longer ones, which occur in scripts without full stops, are cut at white space.
 MAX_SENTENCE = 400
-#: Code of a language that is not known: general rules apply.
-UNKNOWN = "und"
 BOUNDARY = re.compile(r"\s+")
 #: Letters of Thai and Lao, which have no full stop: a space ends a sentence or a clause.
 SPACE_ENDS = re.compile(r"[\u0e00-\u0eff]")
@@ -27,7 +25,7 @@ def find_sentences(text: str, language: str) -> list[Span]:
 
     Args:
         text: Any text.
-        language: Its code, such as `en` or `eng-Latn`; for `UNKNOWN` and languages without rules, general ones apply.
+        language: Its code, such as `en` or `eng-Latn`; for an unknown one and languages without rules, general ones apply.
             Thai and Lao, most of whose text has their letters, are divided at spaces.
     """
     from sentencex import get_sentence_boundaries

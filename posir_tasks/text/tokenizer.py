@@ -6,9 +6,10 @@ Special tokens and truncation belong to a model's input, not to a text. Code tha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,52 +24,54 @@ if TYPE_CHECKING:
 
 #: Texts tokenized at a time.
 BATCH_SIZE = 64
+#: Options of a call of a tokenizer.
+WHOLE: Mapping[str, Any] = {"add_special_tokens": False, "truncation": False, "verbose": False}
 
 #: First character and one past the last of each token, shape (tokens, 2).
 TokenSpans = NDArray[np.int64]
 
 
-class Tokenizer(Protocol):
-    """Divides texts into tokens, without special ones."""
+class Tokenizer(ABC):
+    """Divides texts into tokens, without special ones and without truncation."""
 
+    @abstractmethod
     def count(self, text: str) -> int:
         """Return the number of tokens of a text, at least one."""
 
     def count_all(self, texts: Sequence[str]) -> list[int]:
         """Return the number of tokens of each text."""
+        return [self.count(text) for text in texts]
 
+    @abstractmethod
     def find_tokens(self, texts: Sequence[str]) -> list[TokenSpans]:
         """Return the tokens of each text, in order."""
 
 
 @dataclass(frozen=True)
-class EstimatedTokenizer:
+class EstimatedTokenizer(Tokenizer):
     """A tokenizer with a token for every four bytes, as `estimate_tokens` counts; each has the words that begin in it."""
 
     def count(self, text: str) -> int:
         """Return the estimated number of tokens of a text."""
         return max(1, estimate_tokens(text))
 
-    def count_all(self, texts: Sequence[str]) -> list[int]:
-        """Return the estimated number of tokens of each text."""
-        return [self.count(text) for text in texts]
-
     def find_tokens(self, texts: Sequence[str]) -> list[TokenSpans]:
         """Return the tokens of each text; together they have all of its words, and no word is divided."""
-        return [self._find_tokens(text) for text in texts]
+        return [_group_words(text) for text in texts]
 
-    def _find_tokens(self, text: str) -> TokenSpans:
-        words = np.array(find_words(text), np.int64).reshape(-1, 2)
-        if not len(words):
-            return words
-        sizes = [len(piece.encode()) for piece in split_words(text)]
-        word_of_token = np.searchsorted(np.cumsum(sizes), np.arange(0, sum(sizes), BYTES_PER_TOKEN), side="right")
-        last_of_token = np.maximum(word_of_token, np.append(word_of_token[1:], len(words)) - 1)
-        return np.stack([words[word_of_token, 0], words[last_of_token, 1]], axis=1)
+
+def _group_words(text: str) -> TokenSpans:
+    words = np.array(find_words(text), np.int64).reshape(-1, 2)
+    if not len(words):
+        return words
+    sizes = [len(piece.encode()) for piece in split_words(text)]
+    word_of_token = np.searchsorted(np.cumsum(sizes), np.arange(0, sum(sizes), BYTES_PER_TOKEN), side="right")
+    last_of_token = np.maximum(word_of_token, np.append(word_of_token[1:], len(words)) - 1)
+    return np.stack([words[word_of_token, 0], words[last_of_token, 1]], axis=1)
 
 
 @dataclass(frozen=True)
-class ModelTokenizer:
+class ModelTokenizer(Tokenizer):
     """A tokenizer of transformers."""
 
     tokenizer: PreTrainedTokenizerBase
@@ -98,31 +101,28 @@ class ModelTokenizer:
         return bool(self.tokenizer.is_fast)
 
     def count(self, text: str) -> int:
-        """Return the number of tokens of a text, at least one, without truncation."""
-        return max(1, len(self.tokenizer(text, add_special_tokens=False, truncation=False, verbose=False)["input_ids"]))
+        """Return the number of tokens of a text."""
+        return max(1, len(self.tokenizer(text, **WHOLE)["input_ids"]))
 
     def count_all(self, texts: Sequence[str]) -> list[int]:
         """Return the number of tokens of each text, encoded in batches."""
-        batches = [texts[start : start + BATCH_SIZE] for start in range(0, len(texts), BATCH_SIZE)]
-        return [
-            max(1, len(ids))
-            for batch in progress(batches, "Counting tokens")
-            for ids in self.tokenizer(list(batch), add_special_tokens=False, truncation=False, verbose=False)["input_ids"]
-        ]
+        return [max(1, len(ids)) for batch in self._encode(texts) for ids in batch["input_ids"]]
 
     def find_tokens(self, texts: Sequence[str]) -> list[TokenSpans]:
-        """Return the tokens of each text, without truncation; raise PosirError if the tokenizer is a slow one."""
+        """Return the tokens of each text; raise PosirError if the tokenizer is a slow one."""
         if not self.locates_tokens:
             name = self.tokenizer.name_or_path
             raise PosirError(f"tokenizer '{name}' does not say where its tokens are in a text. Choose one with a fast version.")
-        batches = [texts[start : start + BATCH_SIZE] for start in range(0, len(texts), BATCH_SIZE)]
         return [
             np.array([span for span in spans if span[1] > span[0]], np.int64).reshape(-1, 2)
-            for batch in progress(batches, "Counting tokens")
-            for spans in self.tokenizer(
-                list(batch), add_special_tokens=False, return_offsets_mapping=True, truncation=False, verbose=False
-            )["offset_mapping"]
+            for batch in self._encode(texts, return_offsets_mapping=True)
+            for spans in batch["offset_mapping"]
         ]
+
+    def _encode(self, texts: Sequence[str], **options: bool) -> Iterator[Any]:
+        batches = [list(texts[start : start + BATCH_SIZE]) for start in range(0, len(texts), BATCH_SIZE)]
+        for batch in progress(batches, "Counting tokens"):
+            yield self.tokenizer(batch, **WHOLE, **options)
 
 
 def find_tokenizer(model: Any) -> ModelTokenizer | None:

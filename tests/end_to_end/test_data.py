@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -50,7 +51,9 @@ def test_six_languages_in_one_folder(squad_data: Path, tmp_path: Path):
         XQUAD[name]: [squad_data / f"xquad.{name}.json"] for name in XQUAD
     }
     for language, paths in files.items():
-        imported(read_squad_json(paths), tmp_path / POSIR_FOLDER, language=language, domain="wikipedia")
+        imported(
+            chain.from_iterable(map(read_squad_json, paths)), tmp_path / POSIR_FOLDER, language=language, domain="wikipedia"
+        )
     assert "6 languages, 6 domains checked: no problem" in done("posir", "validate", str(tmp_path))
     tasks = [f"PosIR-{name}" for name in ("Arabic", "Chinese", "German", "Japanese", "Russian", "Spanish")]
     done("mteb", "run", "-t", *tasks, "-m", BM25, "--output-folder", str(tmp_path / "out"), POSIR_DATA=str(tmp_path))
@@ -120,7 +123,7 @@ def test_a_language_nobody_listed_needs_no_code(tmp_path: Path):
     data, output = tmp_path / "data", tmp_path / "out"
     for language, texts in {**INVENTED, "eng-Latn": ENGLISH}.items():
         file = write_translation(tmp_path / f"{language}.json", texts)
-        imported(read_squad_json([file]), data / POSIR_FOLDER, language=language, domain="own")
+        imported(read_squad_json(file), data / POSIR_FOLDER, language=language, domain="own")
     assert "8 languages, 8 domains and 7 against the English corpus checked: no problem" in done("posir", "validate", str(data))
     names = ["Persian", "Thai", "Greek", "Romanian", "Vietnamese", "Turkish", "Finnish"]
     tasks = [*(f"PosIR-{name}" for name in names), *(f"PosIR-{name}-English" for name in names)]

@@ -9,7 +9,7 @@ import pytest
 
 from posir_build.sample import read_build_texts as read_documents
 from posir_build.settings import BuildSettings
-from posir_data.importing import read_sources
+from posir_data.commands import read_sources
 from posir_data.texts import read_texts
 from posir_mitigate.trials import open_task
 from posir_probe.data import open_probe_source
@@ -195,7 +195,7 @@ def questions_of_mitigate(source: str) -> list[tuple[str, str, str]]:
 def questions_of_import(source: str) -> list[tuple[str, str, str]]:
     imported = collect_questions(read_sources([Path(source)]), "facts", repair=False)
     texts = imported.documents
-    rows = [(query["text"], texts[query["corpus-id"]], query["pos_char_span"]) for query in imported.queries.values()]
+    rows = [(text, texts[document], list(span)) for text, document, span in imported.questions.values()]
     return [(question, text, text[slice(*span)]) for question, text, span in rows]
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import polars as pl
 
-from posir_data.importing import Target, import_passages
-from posir_tasks.sources.formats.passages import Passage, SkippedQuestion
-from posir_tasks.sources.posir import read_domain
+from posir_data.commands import import_passages
+from posir_tasks.sources.formats.passages import Item
+from posir_tasks.sources.posir import Target, read_domain
 from posir_tasks.sources.questions import ImportedData
 from posir_tasks.sources.repository import LocalRepository
 from posir_tasks.tokens import estimate_tokens
@@ -65,7 +65,7 @@ def write_domain(root: Path, tables: Tables, *, language: str = "eng-Latn", doma
 
 
 def imported(
-    passages: Iterable[Passage | SkippedQuestion],
+    passages: Iterable[Item],
     output: Path,
     *,
     language: str = "eng-Latn",

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
 
 from posir_tasks.errors import DataError, summarize_error
 from posir_tasks.files import find_files, open_decompressed, split_suffix
@@ -42,7 +41,7 @@ from posir_tasks.sources.formats.folders import (
     read_chunking_texts,
     read_judgments,
 )
-from posir_tasks.sources.formats.passages import Passage, ReadOptions, SkippedQuestion, SkippedText
+from posir_tasks.sources.formats.passages import Item, ReadOptions, SkippedText
 from posir_tasks.sources.repository import REPOSITORY_NAME
 
 #: Split that is read, and the id of a commit.
@@ -56,11 +55,7 @@ def is_hub_name(reference: str) -> bool:
 
 
 def find_commit(name: str, revision: str | None) -> str:
-    """Return the commit of a dataset, so that the provenance says which version was read.
-
-    Raises:
-        DataError: There is no such dataset, or the Hub cannot be reached.
-    """
+    """Return the commit of a dataset, for the provenance; raise DataError if the Hub has none or cannot be reached."""
     from huggingface_hub import HfApi
 
     if revision and COMMIT.fullmatch(revision):
@@ -72,17 +67,8 @@ def find_commit(name: str, revision: str | None) -> str:
         raise _explain(name, error) from error
 
 
-def read_hub(reference: str, commit: str, options: ReadOptions) -> Iterator[Passage | SkippedQuestion | SkippedText]:
-    """Yield the rows of a dataset.
-
-    Args:
-        reference: `owner/name`, perhaps with `:configuration`.
-        commit: The version to read.
-        options: Columns of text and id.
-
-    Raises:
-        DataError: The dataset cannot be loaded.
-    """
+def read_hub(reference: str, commit: str, options: ReadOptions) -> Iterator[Item]:
+    """Yield the rows of a commit of `owner/name`, perhaps with `:configuration`; raise DataError if that fails."""
     from datasets import load_dataset
 
     name, _, configuration = reference.partition(":")
@@ -107,8 +93,10 @@ def _explain(name: str, error: Exception) -> DataError:
 
 #: Names of files that describe a dataset, in lower case.
 ABOUT_DATA = frozenset({"readme.md", "license", "license.md", "license.txt", "dataset_info.json", "dataset_infos.json"})
-#: What a reader yields.
-Item: TypeAlias = Passage | SkippedQuestion | SkippedText
+
+
+def _always(*_: object) -> bool:
+    return True
 
 
 @dataclass(frozen=True)
@@ -117,80 +105,39 @@ class FileFormat:
 
     title: str
     suffixes: tuple[str, ...]
-    accepts: Callable[[Path, ReadOptions], bool]
-    """Whether a file with one of the suffixes is in the format."""
-    has_questions: bool
     read: Callable[[Path, str, ReadOptions], Iterator[Item]]
     """Yields the content of a file, given its path, its name for messages, and what the user says."""
+    accepts: Callable[[Path], bool] = _always
+    """Whether a file with one of the suffixes is in the format."""
+    has_questions: bool = False
 
 
-@dataclass(frozen=True)
-class FolderFormat:
-    """A format of a folder."""
-
-    title: str
-    accepts: Callable[[Path], bool]
-    has_questions: Callable[[Path, ReadOptions], bool]
-    read: Callable[[Path, ReadOptions], Iterator[Item]]
-    read_texts: Callable[[Path, ReadOptions], Iterator[Item]]
-    """Yields the documents; questions are ignored."""
-    read_judgments: Callable[[Path, ReadOptions], Judgments] | None = None
-    """Returns all judgments, if a query may have grades or several relevant documents."""
-
-
-#: If the user names a column of texts, the rows are texts.
+#: The first that accepts a file reads it; if the user names a column of texts, the rows are texts.
 FILE_FORMATS = (
-    FileFormat(
-        "SQuAD-format JSON",
-        (".json",),
-        lambda file, options: options.column is None and is_squad_json(file),
-        True,
-        lambda file, _name, _options: read_squad_json([file]),
-    ),
-    FileFormat(
-        "JSON Lines with questions",
-        JSON_LINES,
-        lambda file, options: options.column is None and has_question_lines(file),
-        True,
-        lambda file, _name, _options: read_json_lines(file),
-    ),
-    FileFormat(
-        "Parquet with questions",
-        PARQUET,
-        lambda file, options: options.column is None and has_question_rows(file),
-        True,
-        lambda file, _name, _options: read_question_rows(file),
-    ),
-    FileFormat("JSON Lines with texts", JSON_LINES, lambda _file, _options: True, False, read_text_lines),
-    FileFormat("Parquet with texts", PARQUET, lambda _file, _options: True, False, read_text_rows),
-    FileFormat("plain text or Markdown", ("", *PLAIN_TEXT), lambda _file, _options: True, False, read_text_file),
+    FileFormat("SQuAD-format JSON", (".json",), lambda file, *_: read_squad_json(file), is_squad_json, True),
+    FileFormat("JSON Lines with questions", JSON_LINES, lambda file, *_: read_json_lines(file), has_question_lines, True),
+    FileFormat("Parquet with questions", PARQUET, lambda file, *_: read_question_rows(file), has_question_rows, True),
+    FileFormat("JSON Lines with texts", JSON_LINES, read_text_lines),
+    FileFormat("Parquet with texts", PARQUET, read_text_rows),
+    FileFormat("plain text or Markdown", ("", *PLAIN_TEXT), read_text_file),
 )
 
 
 def find_file_format(file: Path, options: ReadOptions) -> FileFormat | None:
     """Return the format of a file, None if it is none of ours; raise DataError if it cannot be read."""
-    _, suffix = split_suffix(file)
+    suffix = split_suffix(file)[1]
+    formats = (format_ for format_ in FILE_FORMATS if suffix in format_.suffixes)
     with error_context(file, "", KINDS):
-        return next(
-            (
-                file_format
-                for file_format in FILE_FORMATS
-                if suffix in file_format.suffixes and file_format.accepts(file, options)
-            ),
-            None,
-        )
+        texts = options.column is not None
+        return next((one for one in formats if not (texts and one.has_questions) and one.accepts(file)), None)
 
 
 def read_file(file: Path, name: str, options: ReadOptions) -> Iterator[Item]:
-    """Yield the content of a file, or why it has none.
-
-    Raises:
-        DataError: The file cannot be read, or has questions and is not as its format is expected to be.
-    """
-    file_format = find_file_format(file, options)
-    if file_format is not None:
-        with error_context(file, "", file_format.title):
-            yield from file_format.read(file, name, options)
+    """Yield the content of a file, or why it has none; raise DataError if it is not as its format is expected."""
+    format_ = find_file_format(file, options)
+    if format_ is not None:
+        with error_context(file, "", format_.title):
+            yield from format_.read(file, name, options)
         return
     with error_context(file, "", "text"), open_decompressed(file) as content:
         yield SkippedText(name, "binary" if is_binary(content.read(BINARY_BYTES)) else "of another kind")
@@ -221,37 +168,42 @@ def list_data_files(folder: Path) -> list[Path]:
 
 def has_question_files(folder: Path, options: ReadOptions) -> bool:
     """Return whether a file below a folder has questions."""
-
-    def has_questions(file: Path) -> bool:
+    for file in list_data_files(folder):
         with suppress(DataError):
-            file_format = find_file_format(file, options)
-            return file_format is not None and file_format.has_questions
-        return False
-
-    return any(map(has_questions, list_data_files(folder)))
+            if (format_ := find_file_format(file, options)) and format_.has_questions:
+                return True
+    return False
 
 
+@dataclass(frozen=True)
+class FolderFormat:
+    """A format of a folder."""
+
+    title: str
+    accepts: Callable[[Path], bool]
+    has_questions: Callable[[Path, ReadOptions], bool]
+    read: Callable[[Path, ReadOptions], Iterator[Item]]
+    read_texts: Callable[[Path, ReadOptions], Iterator[Item]]
+    """Yields the documents; questions are ignored."""
+    read_judgments: Callable[[Path, ReadOptions], Judgments] | None = None
+    """Returns all judgments, if a query may have grades or several relevant documents."""
+
+
+CHUNKING = "a folder of Chroma's chunking evaluation"
 FOLDER_FORMATS = (
-    FolderFormat("a BEIR folder", is_beir_folder, lambda _folder, _options: True, read_beir, read_beir_texts, read_judgments),
-    FolderFormat(
-        "a folder of Chroma's chunking evaluation",
-        is_chunking_folder,
-        lambda _folder, _options: True,
-        read_chunking,
-        read_chunking_texts,
-        read_chunking_judgments,
-    ),
+    FolderFormat("a BEIR folder", is_beir_folder, _always, read_beir, read_beir_texts, read_judgments),
+    FolderFormat(CHUNKING, is_chunking_folder, _always, read_chunking, read_chunking_texts, read_chunking_judgments),
     FolderFormat("a folder of files", Path.is_dir, has_question_files, read_files, read_files),
 )
 
 
 def find_folder_format(folder: Path) -> FolderFormat:
     """Return the format of a folder that is not in the PosIR layout."""
-    return next(folder_format for folder_format in FOLDER_FORMATS if folder_format.accepts(folder))
+    return next(format_ for format_ in FOLDER_FORMATS if format_.accepts(folder))
 
 
 #: What data may be, for messages.
 KINDS = (
     "a task; a folder in the PosIR layout, of BEIR or of Chroma's chunking evaluation; a file or folder of "
-    f"{', '.join(file_format.title for file_format in FILE_FORMATS)}; or a dataset on the Hub (owner/name)"
+    f"{', '.join(format_.title for format_ in FILE_FORMATS)}; or a dataset on the Hub (owner/name)"
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, ClassVar, TypeVar
@@ -11,18 +11,19 @@ from typing import Annotated, ClassVar, TypeVar
 import polars as pl
 from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from posir_tasks.display.progress import progress, track_reading
+from posir_tasks.display.progress import track_reading
 from posir_tasks.errors import DataError, summarize_error
 from posir_tasks.files import GZIP_ERRORS, open_decompressed, read_decompressed
 from posir_tasks.gate import GateError, decode, find_encoding, parse_json
 from posir_tasks.sources.formats.passages import (
     UNANSWERABLE,
+    Item,
     Passage,
     PassageQuestion,
     ReadOptions,
-    SkippedQuestion,
     SkippedText,
     StatedAnswer,
+    skip_question,
 )
 from posir_tasks.table_files import scan_parquet
 
@@ -36,15 +37,8 @@ def is_binary(content: bytes) -> bool:
     return find_encoding(content) != "utf-16" and b"\0" in content[:BINARY_BYTES]
 
 
-def describe_bad_byte(error: UnicodeDecodeError, offset: int = 0) -> str:
-    """Return what is not UTF-8: `byte 0xf6 at 17`, counted from 0 in the file, of which `offset` bytes come before."""
-    return f"byte 0x{error.object[error.start]:02x} at {offset + error.start:,}"
-
-
-def read_lines(file: Path) -> Iterator[tuple[int, str | UnicodeDecodeError, int]]:
-    """Yield the number from 1, the text or what is wrong with it, and the first byte of each line of a file.
-
-    A line that cannot be decoded does not keep the others from being read.
+def read_lines(file: Path, where: str) -> Iterator[tuple[int, str | SkippedText]]:
+    """Yield number from 1 and text of each line that is not blank; if it cannot be decoded, the byte is named instead.
 
     Raises:
         OSError: The file cannot be read. `GZIP_ERRORS`: It is not a complete compressed file.
@@ -52,15 +46,23 @@ def read_lines(file: Path) -> Iterator[tuple[int, str | UnicodeDecodeError, int]
     with open_decompressed(file) as raw:
         is_wide = find_encoding(raw.read(4)) == "utf-16"
     if is_wide:
-        yield from ((number, line, 0) for number, line in enumerate(decode(read_decompressed(file)).split("\n"), start=1))
+        lines = enumerate(decode(read_decompressed(file)).split("\n"), start=1)
+        yield from ((number, line) for number, line in lines if line.strip())
         return
     offset = 0
-    for number, line in enumerate(track_reading(file), start=1):
+    for number, raw_line in enumerate(track_reading(file), start=1):
         try:
-            yield number, line.decode("utf-8-sig" if number == 1 else "utf-8"), offset
+            line = raw_line.decode("utf-8-sig" if number == 1 else "utf-8")
+            if line.strip():
+                yield number, line
         except UnicodeDecodeError as error:
-            yield number, error, offset
-        offset += len(line)
+            yield number, SkippedText(f"{where}{number}", NOT_UTF8, _describe_bad_byte(error, offset))
+        offset += len(raw_line)
+
+
+def _describe_bad_byte(error: UnicodeDecodeError, offset: int = 0) -> str:
+    """Return what is not UTF-8: `byte 0xf6 at 17`, counted from 0 in the file, of which `offset` bytes come before."""
+    return f"byte 0x{error.object[error.start]:02x} at {offset + error.start:,}"
 
 
 #: Columns that may hold the text, in order of preference.
@@ -69,7 +71,7 @@ ID_COLUMNS = ("_id", "id")
 PLAIN_TEXT, JSON_LINES, PARQUET = (".txt", ".md", ".markdown", ".text"), (".jsonl", ".ndjson", ".json"), (".parquet",)
 
 
-def read_text_file(file: Path, name: str, options: ReadOptions) -> Iterator[Passage | SkippedText]:  # noqa: ARG001
+def read_text_file(file: Path, name: str, options: ReadOptions) -> Iterator[Item]:  # noqa: ARG001
     """Yield the text of a file, or why it has none; its id is its name without the suffix."""
     content = read_decompressed(file)
     if is_binary(content):
@@ -78,40 +80,34 @@ def read_text_file(file: Path, name: str, options: ReadOptions) -> Iterator[Pass
     try:
         text = decode(content)
     except UnicodeDecodeError as error:
-        yield SkippedText(name, NOT_UTF8, describe_bad_byte(error))
+        yield SkippedText(name, NOT_UTF8, _describe_bad_byte(error))
         return
     yield Passage(name, "", text, id=Path(name).with_suffix("").as_posix()) if text.strip() else SkippedText(name, "empty")
 
 
-def read_text_lines(file: Path, name: str, options: ReadOptions) -> Iterator[Passage | SkippedText]:
+def read_text_lines(file: Path, name: str, options: ReadOptions) -> Iterator[Item]:
     """Yield the text of every line of JSON Lines, or why it has none."""
-    for number, line, offset in read_lines(file):
-        place = f"{name}:{number}"
-        if isinstance(line, UnicodeDecodeError):
-            yield SkippedText(place, NOT_UTF8, describe_bad_byte(line, offset))
-        elif line.strip():
-            try:
-                row = parse_json(line, place)
-            except GateError:
-                row = None
-            yield read_text_row(row, name, f"line {number}", place, options)
+    for number, line in read_lines(file, f"{name}:"):
+        if isinstance(line, SkippedText):
+            yield line
+            continue
+        try:
+            row = parse_json(line, f"{name}:{number}")
+        except GateError:
+            row = None
+        yield read_text_row(row, name, f"line {number}", f"{name}:{number}", options)
 
 
-def read_text_rows(file: Path, name: str, options: ReadOptions) -> Iterator[Passage | SkippedText]:
+def read_text_rows(file: Path, name: str, options: ReadOptions) -> Iterator[Item]:
     """Yield the text of every row of a Parquet file, or why it has none."""
     try:
         table = scan_parquet(file)
         schema = table.collect_schema()
         field = find_text_column({key: kind == pl.String for key, kind in schema.items()}, options)
         if field is None:
-            yield SkippedText(
-                name,
-                "without a text column",
-                f"it has {', '.join(schema)}; name one with --column, or text_field in `posir build`",
-            )
+            yield _without_text(name, schema)
             return
-        identifiers = [key for key in _id_columns(options) if key in schema]
-        frame = table.select(*identifiers, field).collect()
+        frame = table.select(*(key for key in _id_columns(options) if key in schema), field).collect()
     except (OSError, pl.exceptions.PolarsError):
         yield SkippedText(name, "not Parquet")
         return
@@ -119,25 +115,13 @@ def read_text_rows(file: Path, name: str, options: ReadOptions) -> Iterator[Pass
         yield read_text_row(row, name, f"row {number}", f"{name}:{number}", options)
 
 
-def read_text_row(row: object, file: str, where: str, name: str, options: ReadOptions) -> Passage | SkippedText:
-    """Return the text of a row, or why it has none.
-
-    Args:
-        row: Values by column.
-        file: Name of the file, for messages.
-        where: Place of the row in the file.
-        name: File and number of the row.
-        options: Columns of text and id.
-    """
+def read_text_row(row: object, file: str, where: str, name: str, options: ReadOptions) -> Item:
+    """Return the text of a row, a mapping at a place of a file, or why it has none; `name` is its file and number."""
     if not isinstance(row, Mapping):
         return SkippedText(name, "not a JSON object")
     field = find_text_column({key: isinstance(value, str) for key, value in row.items()}, options)
     if field is None:
-        return SkippedText(
-            name,
-            "without a text column",
-            f"it has {', '.join(map(str, row))}; name one with --column, or text_field in `posir build`",
-        )
+        return _without_text(name, row)
     identifier = next((row[key] for key in _id_columns(options) if row.get(key) not in (None, "")), None)
     if not isinstance(identifier, str | int | None):
         return SkippedText(name, "with an id that is neither text nor an integer")
@@ -146,17 +130,17 @@ def read_text_row(row: object, file: str, where: str, name: str, options: ReadOp
     return Passage(file, where, text, id=own) if text.strip() else SkippedText(name, "empty")
 
 
+def _without_text(name: str, columns: Iterable[object]) -> SkippedText:
+    detail = f"it has {', '.join(map(str, columns))}; name one with --column, or text_field in `posir build`"
+    return SkippedText(name, "without a text column", detail)
+
+
 def _id_columns(options: ReadOptions) -> tuple[str, ...]:
     return (options.id_column,) if options.id_column else ID_COLUMNS
 
 
 def find_text_column(columns: Mapping[str, bool], options: ReadOptions) -> str | None:
-    """Return the column with the text; None if there is none or it is not clear.
-
-    Args:
-        columns: Names, and whether the column holds text.
-        options: The column that the user names.
-    """
+    """Return the column with the text, given which columns hold text; None if there is none or it is not clear."""
     textual = [name for name, is_text in columns.items() if is_text and name not in _id_columns(options)]
     if options.column is not None:
         return options.column if options.column in textual else None
@@ -233,19 +217,16 @@ def error_context(file: Path | str, place: str, expected: str) -> Iterator[None]
 
 
 def read_records(file: Path, model: type[AnyRecord]) -> Iterator[tuple[str, AnyRecord | SkippedText]]:
-    """Yield place and record of each line of a JSON Lines file that is not blank; raise DataError if a line does not fit.
-
-    In place of a line that cannot be decoded, the byte is named.
-    """
+    """Yield place and record of each line of JSON Lines that is not blank; raise DataError if a line does not fit."""
     with error_context(file, "", model.expected):
-        for number, line, offset in read_lines(file):
+        for number, line in read_lines(file, f"{file}: line "):
             place = f"line {number}"
-            if isinstance(line, UnicodeDecodeError):
-                yield place, SkippedText(f"{file}: {place}", NOT_UTF8, describe_bad_byte(line, offset))
-            elif line.strip():
-                with error_context(file, place, model.expected):
-                    record = validate(model, parse_json(line, file))
-                yield place, record
+            if isinstance(line, SkippedText):
+                yield place, line
+                continue
+            with error_context(file, place, model.expected):
+                record = validate(model, parse_json(line, file))
+            yield place, record
 
 
 def _parse_integer(value: object) -> object:
@@ -272,14 +253,11 @@ class AnswerField(StrictRecord):
     answer_start: Annotated[int, BeforeValidator(_parse_integer)]
 
 
-#: The first of a question's answers, None if it has none.
-FirstAnswer = Annotated[AnswerField | None, BeforeValidator(_select_first)]
-
-
 class AnswersField(StrictRecord):
     """A question's answers, in its field `answers`."""
 
-    answers: FirstAnswer = None
+    answers: Annotated[AnswerField | None, BeforeValidator(_select_first)] = None
+    """The first of them, None if it has none."""
     is_impossible: object = None
     """True in SQuAD 2.0 if the document does not answer the question."""
 
@@ -288,11 +266,6 @@ class AnswersField(StrictRecord):
         if self.answers is None or self.is_impossible is True:
             raise ValueError(UNANSWERABLE)
         return StatedAnswer(self.answers.text, self.answers.answer_start)
-
-
-def read_answer(fields: object) -> StatedAnswer:
-    """Return a question's first answer; raise ValueError if it is missing or incomplete."""
-    return validate(AnswersField, fields).first()
 
 
 class Line(StrictRecord, extra="allow"):
@@ -318,7 +291,7 @@ class LineAnswer(AnswersField):
     end: int | None = None
 
 
-def read_json_lines(file: Path) -> Iterator[Passage | SkippedQuestion | SkippedText]:
+def read_json_lines(file: Path) -> Iterator[Item]:
     """Yield each line's document, with its question if it has one; raise DataError if the file is not as expected."""
     for place, line in read_records(file, Line):
         if isinstance(line, SkippedText):
@@ -334,21 +307,21 @@ def is_question_row(row: object) -> bool:
 
 def has_question_lines(file: Path) -> bool:
     """Return whether the first line of a file that can be decoded and is not blank is a row with a question's document."""
-    first = next((line for _, line, _ in read_lines(file) if isinstance(line, str) and line.strip()), "")
+    first = next((line for _, line in read_lines(file, "") if isinstance(line, str)), "")
     try:
         return is_question_row(parse_json(first, file))
     except GateError:
         return False
 
 
-def read_row(row: object, file: str, place: str) -> Iterator[Passage | SkippedQuestion]:
+def read_row(row: object, file: str, place: str) -> Iterator[Item]:
     """Yield a row's document, with its question if it has one; raise DataError if it is not as a line is expected to be."""
     with error_context(file, place, Line.expected):
         line = validate(Line, row)
     yield from _read_line(line, file, place)
 
 
-def _read_line(line: Line, file: str, place: str) -> Iterator[Passage | SkippedQuestion]:
+def _read_line(line: Line, file: str, place: str) -> Iterator[Item]:
     name, questions, stated = line.id or place, [], line.model_extra or {}
     try:
         if line.question is not None:
@@ -356,7 +329,7 @@ def _read_line(line: Line, file: str, place: str) -> Iterator[Passage | SkippedQ
         elif any(stated.get(field) for field in ("answers", "answer", "end")):
             raise ValueError("has an answer but no 'question'")
     except ValueError as error:
-        yield SkippedQuestion(file, name, str(error))
+        yield skip_question(file, name, str(error))
     ids = [line.id] if line.id else []
     yield Passage(file, place, line.context, questions, line.document, line.title or "", ids)
 
@@ -399,21 +372,31 @@ class SquadFile(StrictRecord):
     data: list[Article]
 
 
-def read_squad_json(files: list[Path]) -> Iterator[Passage | SkippedQuestion]:
-    """Yield contexts with their questions, equal ones as one document; raise DataError if a file is not SQuAD-format.
+def read_squad_json(file: Path) -> Iterator[Item]:
+    """Yield contexts with their questions, or rows with one, as `datasets` exports SQuAD: a list, in `data`, or lines.
 
-    Files of rows with one question each, as `datasets` exports SQuAD, are read too: a list, in `data`, or one per line.
+    Raises:
+        DataError: The file is not SQuAD-format JSON.
     """
-    for file in progress(files, "Reading"):
-        with error_context(file, "", SquadFile.expected):
-            content = _load(file)
-            rows = _find_rows(content)
-            articles = [] if rows else validate(SquadFile, content).data
-        for number, row in enumerate(rows):
-            yield from read_row(row, str(file), f"data[{number}]")
-        for number, article in enumerate(articles):
-            for row, paragraph in enumerate(article.paragraphs):
-                yield from _read_paragraph(paragraph, str(file), f"data[{number}].paragraphs[{row}]", article.title or "")
+    with error_context(file, "", SquadFile.expected):
+        content = _load(file)
+        data = content.get("data") if isinstance(content, dict) else None
+        rows = data if isinstance(data, list) and data and isinstance(data[0], dict) and "context" in data[0] else []
+        articles = [] if rows else validate(SquadFile, content).data
+    for number, row in enumerate(rows):
+        yield from read_row(row, str(file), f"data[{number}]")
+    for number, article in enumerate(articles):
+        for row, paragraph in enumerate(article.paragraphs):
+            place, questions = f"data[{number}].paragraphs[{row}]", []
+            for position, qa in enumerate(paragraph.qas):
+                name = qa.id or f"{place}.qas[{position}]"
+                try:
+                    answer = validate(AnswersField, qa.model_extra).first()
+                    questions.append(PassageQuestion(str(file), name, qa.question, answer, qa.id))
+                except ValueError as error:
+                    yield skip_question(str(file), name, str(error))
+            ids = [qa.id for qa in paragraph.qas if qa.id]
+            yield Passage(str(file), place, paragraph.context, questions, title=article.title or "", question_ids=ids)
 
 
 def is_squad_json(file: Path) -> bool:
@@ -438,26 +421,6 @@ def _load(file: Path) -> object:
     return {"data": value} if isinstance(value, list) else value
 
 
-def _find_rows(content: object) -> list[object]:
-    """Return the rows of a file that has one question per row, no rows for one with articles."""
-    data = content.get("data") if isinstance(content, dict) else None
-    if isinstance(data, list) and data and isinstance(data[0], dict) and "context" in data[0]:
-        return data
-    return []
-
-
-def _read_paragraph(paragraph: Paragraph, file: str, place: str, title: str) -> Iterator[Passage | SkippedQuestion]:
-    questions = []
-    for number, qa in enumerate(paragraph.qas):
-        name = qa.id or f"{place}.qas[{number}]"
-        try:
-            questions.append(PassageQuestion(file, name, qa.question, read_answer(qa.model_extra), qa.id))
-        except ValueError as error:
-            yield SkippedQuestion(file, name, str(error))
-    ids = [qa.id for qa in paragraph.qas if qa.id]
-    yield Passage(file, place, paragraph.context, questions, title=title, question_ids=ids)
-
-
 def has_question_rows(file: Path) -> bool:
     """Return whether a Parquet file has columns of questions and their documents."""
     try:
@@ -467,7 +430,7 @@ def has_question_rows(file: Path) -> bool:
     return is_question_row(dict.fromkeys(columns)) and "question" in columns
 
 
-def read_question_rows(file: Path) -> Iterator[Passage | SkippedQuestion]:
+def read_question_rows(file: Path) -> Iterator[Item]:
     """Yield each row's document, with its question; raise DataError if the file is not as expected."""
     try:
         rows = scan_parquet(file).collect().iter_rows(named=True)

@@ -15,7 +15,7 @@ suffix.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeAlias
@@ -30,12 +30,13 @@ from posir_tasks.sources.checks import CheckedTable, raise_problems
 from posir_tasks.sources.data import Judgments
 from posir_tasks.sources.formats.files import Id, StrictRecord, Text, error_context, read_records, read_text_file, validate
 from posir_tasks.sources.formats.passages import (
+    Item,
     Passage,
     PassageQuestion,
     ReadOptions,
-    SkippedQuestion,
     SkippedText,
     StatedAnswer,
+    skip_question,
 )
 from posir_tasks.table_files import read_tsv
 from posir_tasks.text.sentences import find_sentences
@@ -54,27 +55,25 @@ SEVERAL_PLACES = "states several answers or spans, which differ"
 Spans: TypeAlias = list[tuple[int | None, int | None]]
 
 
-class TextRecord(StrictRecord):
-    """A line of the corpus or the queries."""
-
-    id: Annotated[Id, Field(alias="_id", min_length=1)]
-    text: Text
-
-
-class CorpusRow(TextRecord):
+class CorpusRow(StrictRecord):
     """A line of the corpus."""
 
     expected: ClassVar = "one JSON object per line with '_id' and 'text', and optionally 'title'"
 
+    id: Annotated[Id, Field(alias="_id", min_length=1)]
+    text: Text
     title: Text | None = None
 
 
-class Query(TextRecord, extra="allow"):
+class Query(StrictRecord, extra="allow"):
     """A line of the queries; its evidence is checked later, since an invalid one excludes this query only."""
 
     expected: ClassVar = (
         "one JSON object per line with '_id' and 'text', and optionally 'pos_char_span', [start, end], and 'answer'"
     )
+
+    id: Annotated[Id, Field(alias="_id", min_length=1)]
+    text: Text
 
 
 class QuerySpan(StrictRecord):
@@ -88,36 +87,65 @@ def is_beir_folder(folder: Path) -> bool:
     return all(find_compressed(folder / name).is_file() for name in (CORPUS, QUERIES))
 
 
-def read_beir_texts(folder: Path, options: ReadOptions) -> Iterator[Passage | SkippedText]:  # noqa: ARG001
+def read_beir_texts(folder: Path, options: ReadOptions) -> Iterator[Item]:  # noqa: ARG001
     """Yield the documents of a BEIR folder."""
-    for place, document in read_records(find_compressed(folder / CORPUS), CorpusRow):
-        if isinstance(document, SkippedText):
-            yield document
+    for place, row in read_records(find_compressed(folder / CORPUS), CorpusRow):
+        if isinstance(row, SkippedText):
+            yield row
         else:
-            yield Passage(CORPUS, place, document.text, id=document.id, title=document.title or "")
+            yield Passage(CORPUS, place, row.text, id=row.id, title=row.title or "")
 
 
-def read_beir(folder: Path, options: ReadOptions) -> Iterator[Passage | SkippedQuestion | SkippedText]:
-    """Yield a BEIR folder's documents with the questions of a split; ids are preserved.
+def read_beir(folder: Path, options: ReadOptions) -> Iterator[Item]:
+    """Yield a BEIR folder's documents with the questions of a split; ids are preserved, titles are not part of the documents.
 
     A query has a question for each place of its evidence in each of its relevant documents. If there are several, each says
-    that it is ambiguous. Titles are not part of the documents.
-
-    Raises:
-        DataError: A file is missing or invalid.
+    that it is ambiguous.
     """
-    split = options.split or find_split(folder)
-    relevant = read_relevant_pairs(folder, split)
+    qrels = _find_qrels(folder, options)
+    relevant, file = read_relevant_pairs(qrels), str(find_compressed(folder / QUERIES))
     queries, skipped = read_queries(folder)
     yield from skipped
-    qrels = f"{folder / QRELS / split}.tsv"
+    asked: dict[str, list[tuple[Query, Spans, str]]] = defaultdict(list)
     for query in queries.values():
-        if query.id not in relevant:
-            reason = f"has no relevant document in {qrels}; every query needs exactly one"
-            yield SkippedQuestion(str(find_compressed(folder / QUERIES)), query.id, reason)
-    for name in relevant.keys() - queries.keys():
-        yield SkippedQuestion(qrels, name, f"its text is not in {QUERIES}")
-    yield from _read_documents(folder, qrels, queries, relevant)
+        documents = relevant.pop(query.id, {})
+        number = f"has {len(documents) or 'no'} relevant document{'s' * (len(documents) > 1)} in {qrels}"
+        wrong = f"{number}; every query needs exactly one" if len(documents) != 1 else ""
+        if not documents:
+            yield skip_question(file, query.id, wrong)
+        for document, spans in documents.items():
+            asked[document].append((query, spans, wrong))
+    for name in relevant:
+        yield skip_question(str(qrels), name, f"its text is not in {QUERIES}")
+    used = Counter[str]()
+    for passage in read_beir_texts(folder, options):
+        if isinstance(passage, Passage):
+            questions = list(_read_places(passage, asked.pop(str(passage.id), ()), used, file))
+            yield from (item for item in questions if isinstance(item, SkippedText))
+            stated = [item for item in questions if isinstance(item, PassageQuestion)]
+            yield replace(passage, file=str(find_compressed(folder / CORPUS)), questions=stated)
+        else:
+            yield passage
+    for document, unmatched in asked.items():
+        for query, _, _ in unmatched:
+            yield skip_question(file, query.id, f"its relevant document {document!r} is not in {CORPUS}")
+
+
+def _read_places(
+    passage: Passage, asked: Iterable[tuple[Query, Spans, str]], used: Counter[str], file: str
+) -> Iterator[PassageQuestion | SkippedText]:
+    """Yield a question for each place of the evidence in a document; `used` has how many places queries have before it."""
+    for query, spans, several in asked:
+        try:
+            places = list_evidence(query, str(passage.id), spans, passage.text)
+        except ValueError as error:
+            yield skip_question(file, query.id, str(error))
+            continue
+        ambiguity = several or (SEVERAL_PLACES if len(places) > 1 else "")
+        for place in (*places,) or (None,):
+            used[query.id] += 1
+            name = query.id if used[query.id] == 1 else f"{query.id}#{used[query.id]}"
+            yield PassageQuestion(file, query.id, query.text, place, name, ambiguity)
 
 
 def read_queries(folder: Path) -> tuple[dict[str, Query], list[SkippedText]]:
@@ -132,77 +160,38 @@ def read_queries(folder: Path) -> tuple[dict[str, Query], list[SkippedText]]:
     return queries, skipped
 
 
-def _read_documents(
-    folder: Path, qrels: str, queries: Mapping[str, Query], relevant: Mapping[str, Mapping[str, Spans]]
-) -> Iterator[Passage | SkippedQuestion | SkippedText]:
-    """Yield the documents with the questions about them."""
-    asked: dict[str, list[tuple[Query, Spans, str]]] = defaultdict(list)
-    for query in queries.values():
-        documents = relevant.get(query.id, {})
-        several = f"has {len(documents)} relevant documents in {qrels}; every query needs exactly one"
-        for document, spans in documents.items():
-            asked[document].append((query, spans, several if len(documents) > 1 else ""))
-    corpus, file, used = str(find_compressed(folder / CORPUS)), str(find_compressed(folder / QUERIES)), Counter[str]()
-    for passage in read_beir_texts(folder, ReadOptions()):
-        if isinstance(passage, SkippedText):
-            yield passage
-            continue
-        questions = []
-        for query, spans, several in asked.pop(str(passage.id), ()):
-            try:
-                places = list_evidence(query, str(passage.id), spans, passage.text)
-            except ValueError as error:
-                yield SkippedQuestion(file, query.id, str(error))
-                continue
-            ambiguity = several or (SEVERAL_PLACES if len(places) > 1 else "")
-            stated: list[StatedAnswer | None] = [*places] or [None]
-            for place in stated:
-                used[query.id] += 1
-                name = query.id if used[query.id] == 1 else f"{query.id}#{used[query.id]}"
-                questions.append(PassageQuestion(file, query.id, query.text, place, name, ambiguity))
-        yield replace(passage, file=corpus, questions=questions)
-    for document, unmatched in asked.items():
-        for query, _, _ in unmatched:
-            yield SkippedQuestion(file, query.id, f"its relevant document {document!r} is not in {CORPUS}")
-
-
-def find_split(folder: Path) -> str:
-    """Return `test`, or the first split in alphabetical order if there is no such one; raise DataError if there is none."""
+def _find_qrels(folder: Path, options: ReadOptions) -> Path:
+    """Return the qrels of a split, by default of `test`, or the first in alphabetical order; raise DataError without any."""
     splits = sorted(path.stem for path in (folder / QRELS).glob("*.tsv"))
-    if not splits:
+    if not options.split and not splits:
         raise DataError(f"{folder / QRELS}: no qrels; expected {QRELS}/{SPLIT}.tsv.")
-    return SPLIT if SPLIT in splits else splits[0]
+    split = options.split or (SPLIT if SPLIT in splits else splits[0])
+    file = folder / QRELS / f"{split}.tsv"
+    if not file.is_file():
+        raise DataError(f"{file}: missing. Available splits: {', '.join(splits) or 'none'}; choose one with --split.")
+    return file
 
 
 def read_judgments(folder: Path, options: ReadOptions) -> Judgments:
-    """Return the judgments of a split, those of irrelevant documents and of documents that are not in the corpus included.
-
-    Raises:
-        DataError: A file is missing or invalid.
-    """
+    """Return the judgments of a split, those of irrelevant and unknown documents included; raise DataError as `read_beir`."""
     queries, _ = read_queries(folder)
     grades: dict[str, dict[str, int]] = defaultdict(dict)
-    rows = _read_split(folder, options.split or find_split(folder)).select(*COLUMNS)
-    for query, document, score in rows.iter_rows():
+    for query, document, score in _read_qrels(_find_qrels(folder, options)).select(*COLUMNS).iter_rows():
         grades[query][document] = int(score)
     return Judgments({name: queries[name].text for name in grades if name in queries}, dict(grades))
 
 
-def read_relevant_pairs(folder: Path, split: str) -> dict[str, dict[str, Spans]]:
+def read_relevant_pairs(qrels: Path) -> dict[str, dict[str, Spans]]:
     """Return the relevant documents of each query of a split, with the spans that the qrels state."""
-    relevant = _read_split(folder, split).filter(pl.col("score") > 0).select("query-id", "corpus-id", *SPAN)
+    relevant = _read_qrels(qrels).filter(pl.col("score") > 0).select("query-id", "corpus-id", *SPAN)
     pairs: dict[str, dict[str, Spans]] = defaultdict(lambda: defaultdict(list))
     for query, document, start, end in relevant.unique(maintain_order=True).iter_rows():
         pairs[query][document] += [] if start is None and end is None else [(start, end)]
     return pairs
 
 
-def _read_split(folder: Path, split: str) -> pl.DataFrame:
+def _read_qrels(file: Path) -> pl.DataFrame:
     """Read the qrels of a split; spans that they lack are null."""
-    file = folder / QRELS / f"{split}.tsv"
-    if not file.is_file():
-        available = ", ".join(sorted(path.stem for path in file.parent.glob("*.tsv"))) or "none"
-        raise DataError(f"{file}: missing. Available splits: {available}; choose one with --split.")
     try:
         frame = read_tsv(file)
     except (pl.exceptions.PolarsError, OSError) as error:
@@ -226,15 +215,7 @@ def _read_split(folder: Path, split: str) -> pl.DataFrame:
 
 
 def list_evidence(query: Query, name: str, spans: Spans, document: str) -> list[StatedAnswer]:
-    """Return every place of a query's evidence in one of its relevant documents; none if it is not stated.
-
-    One span and one text are the same evidence, stated twice.
-
-    Args:
-        query: The query.
-        name: Id of the document.
-        spans: What the qrels state.
-        document: Text of the document.
+    """Return every place of a query's evidence in a relevant document; one span and one text are one, stated twice.
 
     Raises:
         ValueError: A field has a wrong type, or names a sentence that the document lacks.
@@ -266,10 +247,8 @@ def list_texts(value: Any, document: str, field: str) -> Iterator[str]:
 
 def list_sentences(annotations: Any, document: str) -> Iterator[StatedAnswer]:
     """Return the runs of sentences that BEIR's SciFact names as evidence, `[{"sentences": [4]}]`, by their spans."""
-    annotated = (
-        [annotation for annotation in annotations if isinstance(annotation, Mapping)] if isinstance(annotations, list) else []
-    )
-    numbers = {number for annotation in annotated for number in annotation.get("sentences") or () if isinstance(number, int)}
+    annotated = [row for row in annotations if isinstance(row, Mapping)] if isinstance(annotations, list) else []
+    numbers = {number for row in annotated for number in row.get("sentences") or () if isinstance(number, int)}
     if not numbers:
         return
     sentences = find_sentences(document, LANGUAGE)
@@ -291,8 +270,6 @@ SEVERAL_REFERENCES = "has several excerpts as evidence"
 class ReferenceRecord(StrictRecord):
     """An excerpt that answers a question."""
 
-    expected: ClassVar = EXPECTED
-
     content: str
     start_index: int
     end_index: int
@@ -301,66 +278,50 @@ class ReferenceRecord(StrictRecord):
 class ReferenceList(StrictRecord):
     """The excerpts of a question."""
 
-    expected: ClassVar = EXPECTED
-
     references: list[ReferenceRecord]
-
-
-def find_questions(folder: Path) -> Path | None:
-    """Return the file with the questions of a folder; None if it has none."""
-    return next((folder / name for name in QUESTIONS if (folder / name).is_file()), None)
 
 
 def is_chunking_folder(folder: Path) -> bool:
     """Return whether a folder has questions and corpora as the chunking evaluation has them."""
-    return find_questions(folder) is not None and (folder / CORPORA).is_dir()
+    return (folder / CORPORA).is_dir() and any((folder / name).is_file() for name in QUESTIONS)
 
 
-def read_chunking(folder: Path, options: ReadOptions) -> Iterator[Passage | SkippedQuestion | SkippedText]:
-    """Yield the corpora of a folder, each with its questions: one for each excerpt that answers it.
+def _read_table(folder: Path) -> tuple[Path, list[dict[str, str]]]:
+    """Return the file with the questions, and its rows."""
+    file = next(file for name in QUESTIONS if (file := folder / name).is_file())
+    return file, list(read_csv_rows(file, EXCERPT_COLUMNS, EXPECTED))
 
-    Raises:
-        DataError: A file cannot be read, or the questions are not as expected.
-    """
-    file = find_questions(folder)
-    assert file is not None
+
+def read_chunking(folder: Path, options: ReadOptions) -> Iterator[Item]:
+    """Yield the corpora of a folder, with a question for each excerpt; raise DataError if these are not as expected."""
+    file, rows = _read_table(folder)
     asked: dict[str, list[PassageQuestion]] = defaultdict(list)
-    for number, row in enumerate(read_csv_rows(file, EXCERPT_COLUMNS, EXPECTED), start=2):
-        asked[row["corpus_id"]] += _read_questions(file, number, row)
+    for number, row in enumerate(rows, start=1):
+        with error_context(file, f"question {number}", EXPECTED):
+            references = validate(ReferenceList, {"references": parse_json(row["references"], "references")}).references
+        ambiguity = SEVERAL_REFERENCES if len(references) > 1 else ""
+        for place, reference in enumerate(references, start=1):
+            answer = StatedAnswer(reference.content, reference.start_index, reference.end_index)
+            identifier = f"q{number}" if place == 1 else f"q{number}#{place}"
+            question = PassageQuestion(str(file), f"line {number + 1}", row["question"], answer, identifier, ambiguity)
+            asked[row["corpus_id"]].append(question)
     for passage in read_chunking_texts(folder, options):
-        if isinstance(passage, SkippedText):
-            yield passage
-        else:
-            yield replace(passage, questions=asked.pop(passage.id or "", ()))
+        yield replace(passage, questions=asked.pop(passage.id or "", ())) if isinstance(passage, Passage) else passage
     for corpus, questions in asked.items():
         for name in dict.fromkeys(question.name for question in questions):
-            yield SkippedQuestion(str(file), name, f"its corpus {corpus!r} is not in {CORPORA}/")
+            yield skip_question(str(file), name, f"its corpus {corpus!r} is not in {CORPORA}/")
 
 
-def _read_questions(file: Path, number: int, row: Mapping[str, str]) -> Iterator[PassageQuestion]:
-    """Yield the question of a row for each of its excerpts."""
-    name = f"line {number}"
-    with error_context(file, f"question {number - 1}", EXPECTED):
-        references = validate(ReferenceList, {"references": parse_json(row["references"], "references")}).references
-    ambiguity = SEVERAL_REFERENCES if len(references) > 1 else ""
-    for place, reference in enumerate(references, start=1):
-        answer = StatedAnswer(reference.content, reference.start_index, reference.end_index)
-        identifier = f"q{number - 1}" if place == 1 else f"q{number - 1}#{place}"
-        yield PassageQuestion(str(file), name, row["question"], answer, identifier, ambiguity)
-
-
-def read_chunking_texts(folder: Path, options: ReadOptions) -> Iterator[Passage | SkippedText]:
+def read_chunking_texts(folder: Path, options: ReadOptions) -> Iterator[Item]:
     """Yield the corpora of a folder."""
     for file in find_files(folder / CORPORA, ""):
         for passage in read_text_file(file, f"{CORPORA}/{file.name}", options):
-            yield passage if isinstance(passage, SkippedText) else replace(passage, id=file.stem)
+            yield replace(passage, id=file.stem) if isinstance(passage, Passage) else passage
 
 
 def read_chunking_judgments(folder: Path, options: ReadOptions) -> Judgments:  # noqa: ARG001
     """Return each question with its corpus as the only relevant document."""
-    file = find_questions(folder)
-    assert file is not None
-    rows = {f"q{number}": row for number, row in enumerate(read_csv_rows(file, EXCERPT_COLUMNS, EXPECTED), start=1)}
+    rows = {f"q{number}": row for number, row in enumerate(_read_table(folder)[1], start=1)}
     return Judgments(
         {name: row["question"] for name, row in rows.items()}, {name: {row["corpus_id"]: 1} for name, row in rows.items()}
     )

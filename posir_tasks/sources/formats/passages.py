@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from posir_tasks.digests import digest
 
@@ -9,6 +10,8 @@ from posir_tasks.digests import digest
 UNANSWERABLE = "has no answer"
 #: Why a question whose evidence is not stated cannot be evaluated.
 NO_ANSWER = "states neither the text of its answer nor both start and end"
+#: Reason of a skipped question, after a number.
+UNUSABLE = "questions without a usable answer"
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,7 @@ class Passage:
     text: str
     questions: Sequence[PassageQuestion] = ()
     id: str | None = None
-    """The id of its document; None to derive one: see `document_ids`."""
+    """The id of its document; None to derive one: see `derive_document_ids`."""
     title: str = ""
     """Title of the article that it is part of, "" if there is none; not part of `text`, in which spans count."""
     question_ids: Sequence[str] = ()
@@ -64,25 +67,27 @@ class Passage:
 
 
 @dataclass(frozen=True)
-class SkippedQuestion:
-    """A question that is not used."""
-
-    file: str
-    question: str
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.file}: question {self.question}: {self.reason}"
-
-
-@dataclass(frozen=True)
 class SkippedText:
-    """A file, a row or a text that is not used."""
+    """A file, a row, a text or a question that is not used."""
 
     name: str
     reason: str
     """One of a few phrases, to be read after a number: `of one sentence`."""
     detail: str = ""
+    file: str = ""
+    """The file of a question."""
+
+    def __str__(self) -> str:
+        return f"{self.file}: question {self.name}: {self.detail}"
+
+
+#: What a reader yields.
+Item: TypeAlias = Passage | SkippedText
+
+
+def skip_question(file: str, name: str, reason: str) -> SkippedText:
+    """Return a question that is not used, and why."""
+    return SkippedText(name, UNUSABLE, reason, file)
 
 
 def describe_skipped(skipped: Iterable[SkippedText], examples: int = 2) -> str:
@@ -99,20 +104,14 @@ def describe_skipped(skipped: Iterable[SkippedText], examples: int = 2) -> str:
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Choices that a reader cannot make by itself."""
+    """Choices that a reader cannot make by itself, as `open_data` explains them."""
 
     column: str | None = None
-    """Column or field with the text; None for `text`, `content` or the like, or else the only one with text."""
     id_column: str | None = None
-    """Column or field with the id; None for `_id` or `id`, if there is one."""
     split: str | None = None
-    """Split of a BEIR folder, the name of its qrels; None for `test`, or else the first."""
     revision: str | None = None
-    """Revision of a dataset on the Hub; None for its main branch."""
     language: str | None = None
-    """Code of the language of data that does not state it; None to detect it."""
     repair: bool = True
-    """Whether to move a span that does not match to the only match nearby; see `repair_span`."""
 
 
 def derive_document_ids(passages: Iterable[Passage], domain: str) -> dict[str, str]:
@@ -122,13 +121,12 @@ def derive_document_ids(passages: Iterable[Passage], domain: str) -> dict[str, s
     is that of questions about different texts, ids cannot identify documents: all are digests of the texts, which no other
     language has, so that cross-lingual tasks refuse the data.
     """
-    passages = list(passages)
-    stated = {passage.id for passage in passages if passage.id}
-    unnamed = [passage for passage in passages if not passage.id]
-    texts: dict[str, str] = {}
-    questions: dict[str, set[str]] = {passage.text: set() for passage in unnamed}
-    for passage in unnamed:
-        questions[passage.text].update(passage.question_ids)
+    stated, questions, texts = set[str](), dict[str, set[str]](), dict[str, str]()
+    for passage in passages:
+        if passage.id:
+            stated.add(passage.id)
+        else:
+            questions.setdefault(passage.text, set()).update(passage.question_ids)
     is_unique = all(texts.setdefault(question, text) == text for text, known in questions.items() for question in known)
     ids = {}
     for text, known in questions.items():

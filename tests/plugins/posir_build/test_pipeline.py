@@ -24,7 +24,7 @@ from posir_build.pipeline import (
 from posir_build.records import StageResult
 from posir_build.settings import BuildSettings
 from posir_build.stage_report import build_stage_rows
-from posir_data.validation import inspect_subsets
+from posir_data.commands import inspect_subsets
 from posir_tasks.errors import PosirError
 from posir_tasks.settings_file import load_settings
 from posir_tasks.sources.posir import resolve_folder
@@ -92,7 +92,7 @@ def test_a_build_is_complete_resumed_and_valid(tmp_path):
     assert held_out.parent.parent.name == "data-held-out"
     assert sum(written.values()) == accuracy.kept
     for folder in written:
-        ((_, inspection),) = inspect_subsets(*_subsets(folder))
+        ((_, inspection),) = inspect_subsets(*resolve_folder(folder))
         assert not inspection.problems
         provenance = [json.loads(line) for line in (folder / "provenance.jsonl").read_text().splitlines()]
         assert [item["id"] for item in provenance] == pl.read_parquet(folder / "queries.parquet")["_id"].to_list()
@@ -108,11 +108,6 @@ def test_a_build_is_complete_resumed_and_valid(tmp_path):
     assert "questions and spans and grades by `human` (answered as `human-2024-07-18`)" in card
     with sqlite3.connect(tmp_path / "work" / "calls.sqlite") as log:
         assert set(log.execute("SELECT model, served FROM calls")) == {("human", "human-2024-07-18")}
-
-
-def _subsets(folder):
-    data = resolve_folder(folder)
-    return data.root, data.subset_keys()
 
 
 def test_the_judge_may_be_another_model_than_the_generator(tmp_path):
@@ -292,6 +287,6 @@ def test_translations_have_the_evidence_of_the_human_ones(squad_data, tmp_path, 
     assert sum(right) / len(right) >= 0.97
     assert len(right) / len(results["balance"].questions) >= 0.85
     # The translated questions about the original corpus are a cross-lingual subset of their own.
-    inspections = [result for folder in written for _, result in inspect_subsets(*_subsets(folder))]
+    inspections = [result for folder in written for _, result in inspect_subsets(*resolve_folder(folder))]
     assert len(inspections) == 3
     assert not any(inspection.problems for inspection in inspections)

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posir_data.importing import Target, import_passages
+from posir_data.commands import import_passages
 from posir_tasks.errors import DataError, PosirError
-from posir_tasks.sources.formats.passages import Passage, PassageQuestion, SkippedQuestion, StatedAnswer
+from posir_tasks.sources.formats.passages import Passage, PassageQuestion, StatedAnswer, skip_question
+from posir_tasks.sources.posir import Target
 from tests.support.datasets import imported, read_back
 
 TEXT = "Zoë 👩‍🚀 flew in 1999."
@@ -87,8 +88,8 @@ def test_only_documents_that_are_asked_about_are_counted_in_tokens(tmp_path):
 def test_an_exact_duplicate_of_a_question_is_skipped(tmp_path):
     result = imported([passage(TEXT, asked(), asked()), passage(TEXT, asked(), asked(name="2"))], tmp_path)
     assert len(result.documents) == 1
-    assert [skip.reason for skip in result.skipped] == ["is an exact duplicate"] * 2
-    assert len(read_back(tmp_path)) == len(result.queries) == 2
+    assert [skip.detail for skip in result.skipped] == ["is an exact duplicate"] * 2
+    assert len(read_back(tmp_path)) == len(result.questions) == 2
 
 
 @pytest.mark.parametrize(
@@ -100,7 +101,7 @@ def test_an_exact_duplicate_of_a_question_is_skipped(tmp_path):
             [passage(TEXT, asked(answer=StatedAnswer("2001")))],
             "question with a usable answer; nothing was written.\nfile: question 1: ",
         ),
-        ([SkippedQuestion("file", "1", "has no answer")], "nothing was written.\nfile: question 1: has no answer"),
+        ([skip_question("file", "1", "has no answer")], "nothing was written.\nfile: question 1: has no answer"),
         ([], "There is no question with a usable answer; nothing was written."),
     ],
     ids=["document id", "blank document", "no usable answer", "skipped by the reader", "nothing"],
@@ -114,9 +115,9 @@ def test_unusable_data_is_refused_and_nothing_written(tmp_path, passages, messag
 def test_spans_are_repaired_only_on_request_and_recorded(tmp_path):
     off = asked(answer=StatedAnswer("1999", TEXT.index("1999") - 2))
     result = imported([passage(TEXT, off, asked("Who?", StatedAnswer("Zoë", 0), "2"))], tmp_path / "as it is")
-    assert (result.repaired, [skip.question for skip in result.skipped]) == ([], ["1"])
+    assert (result.repaired, [skip.name for skip in result.skipped]) == ([], ["1"])
     result = imported([passage(TEXT, off, asked("Who?", StatedAnswer("Zoë", 0), "2"))], tmp_path / "repaired", repair=True)
-    assert [(repair.question, repair.answer.start, repair.span.start) for repair in result.repaired] == [
+    assert [(question.name, question.answer.start, span.start) for question, span in result.repaired] == [
         ("1", TEXT.index("1999") - 2, TEXT.index("1999"))
     ]
     assert [evidence for *_, evidence in read_back(tmp_path / "repaired")] == ["1999", "Zoë"]
@@ -130,7 +131,7 @@ def test_a_question_beyond_repair_is_skipped_with_the_reason(tmp_path):
         tmp_path,
         repair=True,
     )
-    assert [skip.reason.split(";")[0] for skip in result.skipped] == [
+    assert [skip.detail.split(";")[0] for skip in result.skipped] == [
         "states the start of its answer but neither its end nor its text",
         "its answer 'in' occurs 2 times in its document",
         "its answer 'n' occurs 2 times near character 4",

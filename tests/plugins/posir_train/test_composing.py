@@ -2,8 +2,8 @@ from collections import Counter
 
 import pytest
 
-from posir_data.importing import Target
 from posir_tasks.errors import PosirError
+from posir_tasks.sources.posir import Target
 from posir_tasks.text.tokenizer import EstimatedTokenizer
 from posir_train.composing import WindowComposer, build_mosaic_composer, compose_examples, tokenize_examples
 from posir_train.examples import list_targets, read_examples, write_examples

@@ -271,7 +271,7 @@ def test_a_window_is_that_of_the_loaded_model_or_else_of_its_metadata(folder):
 )
 def test_truncation_of_xquad_by_minilm(squad_data, tmp_path, code, language, estimated, counted):
     """Share of the queries whose evidence ends beyond 256 tokens, in percent."""
-    imported(read_squad_json([squad_data / f"xquad.{code}.json"]), tmp_path, language=language)
+    imported(read_squad_json(squad_data / f"xquad.{code}.json"), tmp_path, language=language)
     data = read_domain(LocalRepository(tmp_path), language, language, "sports")
     model = SentenceTransformerEncoderWrapper(SentenceTransformer(str(get_model_path()), device="cpu"))
     truncated = place_evidence(model, request_of(data), data.evidence)

@@ -22,8 +22,8 @@ def test_the_data_one_language_or_one_domain_can_be_given(posir_folder):
         posir_folder / "deu-Latn" / "sports": 2,
     }
     for folder, count in named.items():
-        checked = resolve_folder(folder)
-        assert (checked.root, len(checked.subset_keys())) == (posir_folder, count), folder
+        root, keys = resolve_folder(folder)
+        assert (root, len(keys)) == (posir_folder, count), folder
 
 
 def test_a_path_without_data_is_refused(tmp_path):

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from posir_data.validation import inspect_subsets
+from posir_data.commands import inspect_subsets
 from posir_tasks.errors import DataError
 from posir_tasks.profile import PositionProfile
 from posir_tasks.schemes import RelativePositions

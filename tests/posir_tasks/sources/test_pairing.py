@@ -11,7 +11,7 @@ from posir_tasks.errors import DataError
 from posir_tasks.sources.formats.files import read_squad_json
 from posir_tasks.sources.formats.passages import Passage, PassageQuestion, StatedAnswer
 from posir_tasks.sources.pairing import PairAgreement, correlate_lengths, match_texts
-from posir_tasks.sources.posir import inspect_domain, read_domain
+from posir_tasks.sources.posir import SubsetKey, inspect_domain, read_domain
 from posir_tasks.sources.repository import HubRepository, LocalRepository
 from tests.support.datasets import POSIR_FOLDER, imported, posir_tables, write_domain
 
@@ -37,7 +37,7 @@ def with_ids_by_order(passages, first=0):
 
 
 def inspect(root, language=GERMAN):
-    return inspect_domain(LocalRepository(root), language, ENGLISH, "sports")
+    return inspect_domain(LocalRepository(root), SubsetKey(language, ENGLISH, "sports"))
 
 
 def test_a_language_without_the_first_document_is_paired_by_question_ids(tmp_path):
@@ -74,7 +74,7 @@ def test_ids_in_order_are_accepted_for_translations_and_refused_for_others(tmp_p
 def test_xquad_is_paired_by_its_questions_and_refused_by_order(squad_data, tmp_path, code):
     """The first paragraph of one language is missing beside the complete English file."""
     language = XQUAD[code]
-    english, other = (list(read_squad_json([squad_data / f"xquad.{value}.json"])) for value in ("en", code))
+    english, other = (list(read_squad_json(squad_data / f"xquad.{value}.json")) for value in ("en", code))
     imported(english, tmp_path)
     imported(other[1:], tmp_path, language=language)
     inspection = inspect(tmp_path, language)
@@ -102,7 +102,7 @@ def test_xquad_is_paired_by_its_questions_and_refused_by_order(squad_data, tmp_p
 
 
 def test_a_shift_in_a_part_is_a_warning_that_names_it(squad_data, tmp_path):
-    english, german = (list(read_squad_json([squad_data / f"xquad.{name}.json"])) for name in ("en", "de"))
+    english, german = (list(read_squad_json(squad_data / f"xquad.{name}.json")) for name in ("en", "de"))
     imported(with_ids_by_order(english), tmp_path)
     imported([*with_ids_by_order(german[:200]), *with_ids_by_order(german[200:-1], 201)], tmp_path, language=GERMAN)
     inspection = inspect(tmp_path)
@@ -139,13 +139,9 @@ def test_nothing_more_is_read_from_the_hub(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
     fetched = []
     monkeypatch.setattr(HubRepository, "fetch", lambda _, path: fetched.append(path) or root / path)
-    domain = inspect_domain(HubRepository("org/data", "main"), GERMAN, ENGLISH, "sports")
+    domain = inspect_domain(HubRepository("org/data", "main"), SubsetKey(GERMAN, ENGLISH, "sports"))
     assert (domain.problems, domain.warnings) == ([], [])
-    assert fetched == [
-        "eng-Latn/sports/corpus.parquet",
-        "deu-Latn/sports/queries.parquet",
-        "deu-Latn/sports/qrels/test.parquet",
-    ]
+    assert sorted(fetched) == sorted(SubsetKey(GERMAN, ENGLISH, "sports").files)
 
 
 def test_numbers_in_any_digits_and_names_are_shared():

@@ -9,7 +9,7 @@ import pytest
 from posir_tasks.errors import DataError
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.sources.checks import raise_problems
-from posir_tasks.sources.posir import inspect_domain, list_domains, read_domain
+from posir_tasks.sources.posir import SubsetKey, inspect_domain, list_domains, read_domain
 from posir_tasks.sources.posir_rules import CORPUS_KEYS, STEPS
 from posir_tasks.sources.repository import LocalRepository
 from tests.support.datasets import FILES, posir_tables, write_domain
@@ -21,7 +21,7 @@ def read(root, language="eng-Latn", corpus_language="eng-Latn"):
 
 def validate(root, language="eng-Latn", corpus_language="eng-Latn"):
     """Raise what `posir validate` refuses."""
-    raise_problems(inspect_domain(LocalRepository(root), language, corpus_language, "sports").problems)
+    raise_problems(inspect_domain(LocalRepository(root), SubsetKey(language, corpus_language, "sports")).problems)
 
 
 def with_cell(tables, table, field, row, value):

@@ -107,8 +107,8 @@ def test_an_unusable_query_is_skipped_and_named(tmp_path, case):
     queries, rows, reason = UNUSABLE[case]
     imported = import_beir(tmp_path, queries=[QUERY, *queries], qrels=[WITH_SPAN, ("q1", "d1", 1, START, START + 4), *rows])
     (skipped,) = imported.skipped
-    assert skipped.question == "q2"
-    assert reason in skipped.reason
+    assert skipped.name == "q2"
+    assert reason in skipped.detail
     assert read_back(tmp_path / "out") == [("When?", TEXT, "1999")]
 
 
@@ -161,18 +161,16 @@ def test_evidence_of_scifact_is_read_by_the_numbers_of_its_sentences(tmp_path):
     qrels = [HEADER, *((query["_id"], "d", 1) for query in queries)]
     write_beir(tmp_path, corpus=[{"_id": "d", "text": text}], queries=queries, qrels=qrels)
     questions = collect_questions(read_beir(tmp_path, ReadOptions()), "scifact", repair=False)
-    assert {name: text[slice(*query["pos_char_span"])] for name, query in questions.queries.items()} == {
+    assert {name: span.of(text) for name, (*_, span) in questions.questions.items()} == {
         "1": "It burned in 1901. Nobody knew why.",
         "2": "It was built again.",
         "3": "The mill stood by the river.",
         "3#2": "It was built again.",
         "5": "",
     }
-    assert {name: skipped.reason for name, skipped in questions.unsuited.items()} == {
+    assert {name: skipped.detail for name, skipped in questions.unsuited.items()} == {
         "3": "states several answers or spans, which differ",
         "3#2": "states several answers or spans, which differ",
         "5": "states neither the text of its answer nor both start and end",
     }
-    assert [(skip.question, skip.reason) for skip in questions.skipped] == [
-        ("4", "names sentence 9 of its document, which has 4")
-    ]
+    assert [(skip.name, skip.detail) for skip in questions.skipped] == [("4", "names sentence 9 of its document, which has 4")]

@@ -88,8 +88,8 @@ def test_an_unusable_question_is_skipped_and_named_by_its_line(tmp_path, case):
     bad, reason = UNUSABLE[case]
     imported = import_lines(tmp_path, record(answer="2001"), bad)
     (skipped,) = imported.skipped
-    assert (skipped.file, skipped.question) == (str(tmp_path / "a.jsonl"), "line 2")
-    assert reason in skipped.reason
+    assert (skipped.file, skipped.name) == (str(tmp_path / "a.jsonl"), "line 2")
+    assert reason in skipped.detail
     assert [evidence for *_, evidence in read_back(tmp_path / "out")] == ["2001"]
 
 

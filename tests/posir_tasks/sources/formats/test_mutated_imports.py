@@ -382,7 +382,7 @@ def test_mutated_squad_json(data, value, escape, repair):
     with tempfile.TemporaryDirectory() as name:
         file = Path(name) / "a.json"
         file.write_bytes(content)
-        check(read_squad_json([file]), Path(name), expected_squad, content, repair=repair)
+        check(read_squad_json(file), Path(name), expected_squad, content, repair=repair)
 
 
 @settings(max_examples=150)

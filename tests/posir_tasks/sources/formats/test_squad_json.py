@@ -3,6 +3,7 @@
 import json
 import re
 from collections import Counter
+from itertools import chain
 
 import numpy as np
 import polars as pl
@@ -35,7 +36,7 @@ def write_json(file, paragraphs):
 
 
 def import_files(files, output, language="eng-Latn", **options):
-    return imported(read_squad_json(files), output, language=language, **options)
+    return imported(chain.from_iterable(map(read_squad_json, files)), output, language=language, **options)
 
 
 @pytest.fixture
@@ -106,8 +107,8 @@ def test_an_unusable_question_is_skipped_and_named(tmp_path, case):
     file = write_json(tmp_path / "a.json", [(CONTEXT, [bad, question("good", "Who?", "Zoë", 0)]), ("Alone.", [bad])])
     imported = import_files([file], tmp_path / "out")
     assert read_back(tmp_path / "out") == [("Who?", CONTEXT, "Zoë")]
-    assert [(skip.file, skip.question) for skip in imported.skipped] == [(str(file), "bad")] * 2
-    assert reason in imported.skipped[0].reason
+    assert [(skip.file, skip.name) for skip in imported.skipped] == [(str(file), "bad")] * 2
+    assert reason in imported.skipped[0].detail
     assert list(imported.documents.values()) == [CONTEXT, "Alone."]
 
 
@@ -211,8 +212,8 @@ def test_unanswerable_questions_are_told_from_wrong_ones(tmp_path):
         {"id": "5", "question": "Why?"} | plausible,
     ]
     imported = import_files([write_json(tmp_path / "a.json", [(CONTEXT, asked)])], tmp_path / "out")
-    assert [(skip.question, skip.reason) for skip in imported.skipped] == [(str(name), UNANSWERABLE) for name in range(2, 6)]
-    assert len(imported.queries) == 1
+    assert [(skip.name, skip.detail) for skip in imported.skipped] == [(str(name), UNANSWERABLE) for name in range(2, 6)]
+    assert len(imported.questions) == 1
 
 
 def test_a_missing_file_is_named(tmp_path, valid):
@@ -243,7 +244,7 @@ def test_a_surrogate_pair_in_an_escape_is_one_code_point(tmp_path):
 def test_real_data_is_imported_in_full(squad_data, tmp_path, files, language, documents, questions, skipped):
     paths = sorted(squad_data.glob(files))
     imported = import_files(paths, tmp_path, language)
-    assert (len(imported.documents), len(imported.queries), len(imported.skipped)) == (documents, questions, skipped)
+    assert (len(imported.documents), len(imported.questions), len(imported.skipped)) == (documents, questions, skipped)
     data = read_domain(LocalRepository(tmp_path), language, language, "sports")
     assert (len(data.corpus), len(data.queries)) == (documents, questions)
 
@@ -279,7 +280,7 @@ def test_repair_recovers_what_is_off_by_a_few_characters(squad_data, tmp_path):
     """The 234 answers of COVID-QA that are not where it says are found independently: the nearest equal text."""
     file = squad_data / "covidqa.json"
     imported = import_files([file], tmp_path, repair=True)
-    assert (len(imported.documents), len(imported.queries), len(imported.skipped)) == (98, 1_380, 0)
+    assert (len(imported.documents), len(imported.questions), len(imported.skipped)) == (98, 1_380, 0)
     off = {}
     for article in json.loads(file.read_text())["data"]:
         for paragraph in article["paragraphs"]:
@@ -290,4 +291,4 @@ def test_repair_recovers_what_is_off_by_a_few_characters(squad_data, tmp_path):
                     nearest = min(places, key=lambda place: abs(place - answer["answer_start"]))
                     off[str(qa["id"])] = nearest - answer["answer_start"]
     assert Counter(off.values()) == {-1: 196, 3: 28, 2: 10}
-    assert {repair.question: repair.span.start - repair.answer.start for repair in imported.repaired} == off
+    assert {question.name: span.start - question.answer.start for question, span in imported.repaired} == off
