@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from difflib import get_close_matches
 from pathlib import Path
 from reprlib import repr as short_repr
@@ -163,9 +163,9 @@ def inspect_subsets(root: Path, subsets: Iterable[SubsetKey]) -> Iterator[tuple[
     """Yield each subset with what is wrong with it; a problem that several share is listed with the first of them."""
     listed = set[DataProblem]()
     for subset in subsets:
-        found = inspect_domain(LocalRepository(root), subset)
-        yield subset, DomainInspection([problem for problem in found.problems if problem not in listed], found.warnings)
-        listed.update(found.problems)
+        inspection = inspect_domain(LocalRepository(root), subset)
+        yield subset, replace(inspection, problems=[problem for problem in inspection.problems if problem not in listed])
+        listed.update(inspection.problems)
 
 
 def find_warnings(subsets: Sequence[SubsetKey]) -> Iterator[str]:

@@ -405,8 +405,8 @@ def list_hub_domains(repository: Repository) -> list[SubsetKey]:
         paths = repository.paths()
     except DataError:
         return []
-    found = sorted({tuple(path.split("/")[:2]) for path in paths if path.count("/") == 2 and path.endswith(f"/{FILES[-1]}")})
-    return [SubsetKey(language, language, domain) for language, domain in found]
+    domains = sorted({tuple(path.split("/")[:2]) for path in paths if path.count("/") == 2 and path.endswith(f"/{FILES[-1]}")})
+    return [SubsetKey(language, language, domain) for language, domain in domains]
 
 
 def _open_items(

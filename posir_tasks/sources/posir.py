@@ -84,11 +84,11 @@ def list_domains(repository: Repository, language: str) -> list[str]:
 
 @dataclass(frozen=True)
 class DomainInspection:
-    """What is wrong with the data of a domain."""
+    """Problems of the data of a domain."""
 
     problems: Sequence[DataProblem]
     warnings: Sequence[str] = ()
-    """What is valid, but possibly a mistake."""
+    """Possible mistakes in data that is valid."""
 
 
 def inspect_domain(repository: Repository, key: SubsetKey) -> DomainInspection:

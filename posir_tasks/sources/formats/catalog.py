@@ -129,7 +129,7 @@ def find_file_format(file: Path, options: ReadOptions) -> FileFormat | None:
     formats = (format_ for format_ in FILE_FORMATS if suffix in format_.suffixes)
     with error_context(file, "", KINDS):
         texts = options.column is not None
-        return next((one for one in formats if not (texts and one.has_questions) and one.accepts(file)), None)
+        return next((row for row in formats if not (texts and row.has_questions) and row.accepts(file)), None)
 
 
 def read_file(file: Path, name: str, options: ReadOptions) -> Iterator[Item]:
