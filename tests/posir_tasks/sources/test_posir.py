@@ -59,25 +59,6 @@ def test_titles_are_optional_and_never_passed_to_the_model(tmp_path):
     assert data.corpus.column_names == data.queries.column_names == ["id", "text"]
 
 
-@pytest.mark.parametrize("titles", [["a", "b", None, "c"], ["a", "b", "other", "c"]])
-def test_a_document_is_part_of_one_article(tmp_path, titles):
-    tables = posir_tables()
-    tables["queries"] = tables["queries"].with_columns(pos_title=pl.Series(titles))
-    write_domain(tmp_path, tables)
-    with pytest.raises(
-        DataError, match=r"field 'pos_title': differs between the queries of one document; .*; 2 rows, first: 1"
-    ):
-        validate(tmp_path)
-
-
-def test_a_title_is_a_text(tmp_path):
-    tables = posir_tables()
-    tables["queries"] = tables["queries"].with_columns(pos_title=pl.Series([1, 2, 2, 3]))
-    write_domain(tmp_path, tables)
-    with pytest.raises(DataError, match="field 'pos_title': is Int64, must be String"):
-        validate(tmp_path)
-
-
 def test_queries_keep_their_order_when_the_qrels_have_another(tmp_path):
     tables = posir_tables()
     tables["qrels"] = tables["qrels"].reverse()
@@ -162,27 +143,15 @@ def test_domains_are_the_folders_with_data(posir_folder):
 
 
 @pytest.mark.parametrize("table", FILES)
-def test_a_missing_file_is_named(posir_folder, table):
+@pytest.mark.parametrize("content", [None, b"", b"no parquet at all", b"PAR1" + bytes(20) + b"PAR1", "truncated"])
+def test_a_missing_or_corrupt_file_is_named(posir_folder, table, content):
     file = posir_folder / "eng-Latn" / "sports" / FILES[table]
-    file.unlink()
-    with pytest.raises(DataError, match=re.escape(f"{file}: missing")):
-        read(posir_folder)
-
-
-@pytest.mark.parametrize("table", FILES)
-@pytest.mark.parametrize("content", [b"", b"no parquet at all", b"PAR1" + bytes(20) + b"PAR1"])
-def test_a_corrupt_file_is_named(posir_folder, table, content):
-    file = posir_folder / "eng-Latn" / "sports" / FILES[table]
-    file.write_bytes(content)
-    with pytest.raises(DataError, match=re.escape(f"{file}: not a readable parquet file")):
-        read(posir_folder)
-
-
-@pytest.mark.parametrize("table", FILES)
-def test_a_truncated_file_is_named(posir_folder, table):
-    file = posir_folder / "eng-Latn" / "sports" / FILES[table]
-    file.write_bytes(file.read_bytes()[:-40])
-    with pytest.raises(DataError, match=re.escape(f"{file}: not a readable parquet file")):
+    if content is None:
+        file.unlink()
+    else:
+        file.write_bytes(file.read_bytes()[:-40] if content == "truncated" else content)
+    problem = "missing" if content is None else "not a readable parquet file"
+    with pytest.raises(DataError, match=re.escape(f"{file}: {problem}")):
         read(posir_folder)
 
 
@@ -194,79 +163,55 @@ def test_a_missing_column_is_named(tmp_path, table, field):
         read(tmp_path)
 
 
-#: Table, field, row and the wrong value there; what the message says beside file, field and row.
+#: Table, field, row and the wrong value there; what the message says beside file, field and row; what a task makes of it: the
+#: key of the rule, and the queries that are left; None if it is an error.
 WRONG_VALUES = {
-    "empty document": ("corpus", "text", 2, "", "is empty"),
-    "blank document": ("corpus", "text", 2, " \n\t", "is empty"),
-    "null document": ("corpus", "text", 2, None, "is empty"),
-    "empty query": ("queries", "text", 1, "", "is empty"),
-    "null query": ("queries", "text", 1, None, "is empty"),
-    "null document id": ("corpus", "_id", 3, None, "is empty"),
-    "duplicate document id": ("corpus", "_id", 3, "doc_2", "is a duplicate"),
-    "null query id": ("queries", "_id", 0, None, "is empty"),
-    "duplicate query id": ("queries", "_id", 1, "q0", "is a duplicate"),
-    "span beyond the document": ("queries", "pos_char_span", 3, [14, 34], "is outside its document"),
-    "span before the document": ("queries", "pos_char_span", 3, [-1, 5], "is outside its document"),
-    "empty span": ("queries", "pos_char_span", 3, [14, 14], "is empty"),
-    "reversed span": ("queries", "pos_char_span", 3, [20, 14], "is reversed"),
-    "span of one": ("queries", "pos_char_span", 3, [14], "must be two integers"),
-    "span of three": ("queries", "pos_char_span", 3, [14, 20, 33], "must be two integers"),
-    "span of none": ("queries", "pos_char_span", 3, [], "must be two integers"),
-    "null span": ("queries", "pos_char_span", 3, None, "must be two integers"),
-    "span with a null": ("queries", "pos_char_span", 3, [14, None], "must be two integers"),
-    "another length": ("queries", "pos_char_length", 2, 65, "is not the length in characters"),
-    "null length": ("queries", "pos_char_length", 2, None, "must be at least 1"),
-    "no tokens": ("queries", "pos_token_length", 2, 0, "must be at least 1"),
-    "null tokens": ("queries", "pos_token_length", 2, None, "must be at least 1"),
-    "positive not in the corpus": ("qrels", "corpus-id", 1, "doc_9", "is not in"),
-    "length beyond any text": ("queries", "pos_char_length", 2, 2**31, "must be at least 1 and at most 2,147,483,647"),
-    "tokens beyond any text": ("queries", "pos_token_length", 2, 2**62, "must be at least 1 and at most 2,147,483,647"),
-    "tokens beyond 64 bits": ("queries", "pos_token_length", 2, 2**63, "does not fit Int64"),
-    "span beyond 64 bits": ("queries", "pos_char_span", 3, [0, 2**64 - 1], "does not fit List(Int64)"),
-    "score is NaN": ("qrels", "score", 1, float("nan"), "is not a number; 1 means relevant, 0 not relevant"),
-    "score is infinite": ("qrels", "score", 1, float("inf"), "is not a number"),
-    "null positive": ("qrels", "corpus-id", 1, None, "is missing"),
+    "empty document": ("corpus", "text", 2, "", "is empty", "documents_without_text", 4),
+    "blank document": ("corpus", "text", 2, " \n\t", "is empty", "documents_without_text", 4),
+    "null document": ("corpus", "text", 2, None, "is empty", "documents_without_text", 4),
+    "empty query": ("queries", "text", 1, "", "is empty", "queries_without_text", 3),
+    "null query": ("queries", "text", 1, None, "is empty", "queries_without_text", 3),
+    "null document id": ("corpus", "_id", 3, None, "is empty", "documents_without_id", 4),
+    "duplicate document id": ("corpus", "_id", 3, "doc_2", "is a duplicate", "documents_with_repeated_id", 4),
+    "null query id": ("queries", "_id", 0, None, "is empty", "queries_without_id", 3),
+    "duplicate query id": ("queries", "_id", 1, "q0", "is a duplicate", "queries_with_repeated_id", 3),
+    "span beyond": ("queries", "pos_char_span", 3, [14, 34], "is outside its document", "queries_with_outside_span", 4),
+    "span before": ("queries", "pos_char_span", 3, [-1, 5], "is outside its document", "queries_with_outside_span", 4),
+    "empty span": ("queries", "pos_char_span", 3, [14, 14], "is empty", "queries_with_empty_span", 4),
+    "reversed span": ("queries", "pos_char_span", 3, [20, 14], "is reversed", "queries_with_reversed_span", 4),
+    "span of one": ("queries", "pos_char_span", 3, [14], "must be two integers", "queries_without_span", 3),
+    "span of three": ("queries", "pos_char_span", 3, [14, 20, 33], "must be two integers", "queries_without_span", 3),
+    "span of none": ("queries", "pos_char_span", 3, [], "must be two integers", "queries_without_span", 3),
+    "null span": ("queries", "pos_char_span", 3, None, "must be two integers", "queries_without_span", 3),
+    "span with a null": ("queries", "pos_char_span", 3, [14, None], "must be two integers", "queries_without_span", 3),
+    "another length": ("queries", "pos_char_length", 2, 65, "is not the length", "queries_with_another_length", 4),
+    "null length": ("queries", "pos_char_length", 2, None, "must be at least 1", "queries_without_length", 3),
+    "no tokens": ("queries", "pos_token_length", 2, 0, "must be at least 1", "queries_without_token_length", 3),
+    "null tokens": ("queries", "pos_token_length", 2, None, "must be at least 1", "queries_without_token_length", 3),
+    "positive not in the corpus": ("qrels", "corpus-id", 1, "doc_9", "is not in", "judgments_of_missing_documents", 3),
+    "length beyond any text": ("queries", "pos_char_length", 2, 2**31, "must be at least 1 and", "queries_without_length", 3),
+    "tokens beyond any text": (
+        "queries",
+        "pos_token_length",
+        2,
+        2**62,
+        "must be at least 1 and",
+        "queries_without_token_length",
+        3,
+    ),
+    "tokens beyond 64 bits": ("queries", "pos_token_length", 2, 2**63, "does not fit Int64", None, 0),
+    "span beyond 64 bits": ("queries", "pos_char_span", 3, [0, 2**64 - 1], "does not fit List(Int64)", None, 0),
+    "score is NaN": ("qrels", "score", 1, float("nan"), "is not a number", "judgments_without_score", 3),
+    "score is infinite": ("qrels", "score", 1, float("inf"), "is not a number", "judgments_without_score", 3),
+    "null positive": ("qrels", "corpus-id", 1, None, "is missing", "judgments_with_missing_values", 3),
 }
 
 
-#: What a task makes of a wrong value: the key of the rule, and the queries that are left; for the others it is an error.
-TOLERATED = {
-    "empty document": ("documents_without_text", 4),
-    "blank document": ("documents_without_text", 4),
-    "null document": ("documents_without_text", 4),
-    "empty query": ("queries_without_text", 3),
-    "null query": ("queries_without_text", 3),
-    "null document id": ("documents_without_id", 4),
-    "duplicate document id": ("documents_with_repeated_id", 4),
-    "null query id": ("queries_without_id", 3),
-    "duplicate query id": ("queries_with_repeated_id", 3),
-    "span beyond the document": ("queries_with_outside_span", 4),
-    "span before the document": ("queries_with_outside_span", 4),
-    "empty span": ("queries_with_empty_span", 4),
-    "reversed span": ("queries_with_reversed_span", 4),
-    "span of one": ("queries_without_span", 3),
-    "span of three": ("queries_without_span", 3),
-    "span of none": ("queries_without_span", 3),
-    "null span": ("queries_without_span", 3),
-    "span with a null": ("queries_without_span", 3),
-    "another length": ("queries_with_another_length", 4),
-    "null length": ("queries_without_length", 3),
-    "no tokens": ("queries_without_token_length", 3),
-    "null tokens": ("queries_without_token_length", 3),
-    "positive not in the corpus": ("judgments_of_missing_documents", 3),
-    "length beyond any text": ("queries_without_length", 3),
-    "tokens beyond any text": ("queries_without_token_length", 3),
-    "score is NaN": ("judgments_without_score", 3),
-    "score is infinite": ("judgments_without_score", 3),
-    "null positive": ("judgments_with_missing_values", 3),
-}
-
-
-@pytest.mark.parametrize("case", TOLERATED)
+@pytest.mark.parametrize("case", [case for case, row in WRONG_VALUES.items() if row[-1]])
 def test_a_task_reads_every_row_that_has_a_position_and_tells_the_others(tmp_path, case):
-    table, field, row, value, _ = WRONG_VALUES[case]
+    table, field, row, value, _, key, left = WRONG_VALUES[case]
     write_domain(tmp_path, with_cell(posir_tables(), table, field, row, value))
-    data, (key, left) = read(tmp_path), TOLERATED[case]
+    data = read(tmp_path)
     removed = {"queries_removed"} if case in ("null query id", "duplicate query id") else set()
     without = {"queries_without_document"} if table == "qrels" else set()
     assert {*data.tolerated} - removed - without - {"queries_with_another_length"} | {key} == {key}
@@ -315,7 +260,7 @@ def test_counts_of_every_rule_have_a_key_of_their_own_that_says_if_it_is_of_the_
 
 @pytest.mark.parametrize("case", WRONG_VALUES)
 def test_a_wrong_value_is_refused_by_file_field_and_row(tmp_path, case):
-    table, field, row, value, said = WRONG_VALUES[case]
+    table, field, row, value, said, *_ = WRONG_VALUES[case]
     folder = write_domain(tmp_path, with_cell(posir_tables(), table, field, row, value))
     with pytest.raises(DataError) as caught:
         validate(tmp_path)
@@ -408,17 +353,6 @@ def test_a_table_without_rows_is_refused(tmp_path, table):
         read(tmp_path)
 
 
-def test_missing_ids_do_not_hide_duplicates(tmp_path):
-    tables = posir_tables()
-    tables["corpus"] = tables["corpus"].with_columns(pl.Series("_id", ["doc_0", "doc_0", None, ""]))
-    write_domain(tmp_path, tables)
-    with pytest.raises(DataError) as caught:
-        validate(tmp_path)
-    empty, duplicate, *_ = str(caught.value).splitlines()
-    assert empty.endswith("field '_id': is empty; every row needs an id; 2 rows, first: 2 (None), 3 ('')")
-    assert duplicate.endswith("field '_id': is a duplicate; ids must be unique; 2 rows, first: 0 ('doc_0'), 1 ('doc_0')")
-
-
 def test_two_columns_of_one_name_are_refused_where_they_are_read(tmp_path):
     folder = write_domain(tmp_path, posir_tables())
     table = posir_tables()["queries"].to_arrow()
@@ -429,18 +363,37 @@ def test_two_columns_of_one_name_are_refused_where_they_are_read(tmp_path):
         read(tmp_path)
 
 
-def test_a_length_that_is_wrong_is_named_beside_other_problems(tmp_path):
-    tables = with_cell(posir_tables(), "queries", "pos_char_length", 1, 65)
-    write_domain(tmp_path, with_cell(tables, "queries", "text", 0, ""))
-    with pytest.raises(DataError, match=r"(?s)field 'text': is empty.*is not the length in characters.*1 row, first: 1 \(65\)"):
-        validate(tmp_path)
+NULLS = {"corpus": {"_id": [f"doc\0{number}" for number in range(4)]}}
+#: New columns of a table, and what is refused.
+REFUSED = {
+    "one document of two articles": (
+        {"queries": {"pos_title": ["a", "b", "other", "c"]}},
+        r"field 'pos_title': differs between the queries of one document; .*; 2 rows, first: 1",
+    ),
+    "one document with and without article": (
+        {"queries": {"pos_title": ["a", "b", None, "c"]}},
+        r"field 'pos_title': differs between the queries of one document; .*; 2 rows, first: 1",
+    ),
+    "a title that is no text": ({"queries": {"pos_title": [1, 2, 2, 3]}}, "field 'pos_title': is Int64, must be String"),
+    "missing ids beside duplicates": (
+        {"corpus": {"_id": ["doc_0", "doc_0", None, ""]}},
+        r"(?s)field '_id': is empty; .*; 2 rows, first: 2 \(None\), 3 \(''\).*"
+        r"field '_id': is a duplicate; .*; 2 rows, first: 0 \('doc_0'\), 1 \('doc_0'\)",
+    ),
+    "a wrong length beside other problems": (
+        {"queries": {"text": ["", "b", "c", "d"], "pos_char_length": [52, 65, 64, 33]}},
+        r"(?s)field 'text': is empty.*is not the length in characters.*1 row, first: 1 \(65\)",
+    ),
+    "ids with a null character": (NULLS, r"corpus\.parquet: field '_id': has a null character.*; 4 rows, first: 0"),
+}
 
 
-def test_an_id_with_a_null_character_is_refused(tmp_path):
+@pytest.mark.parametrize("case", REFUSED)
+def test_columns_are_refused_with_the_rows(tmp_path, case):
+    changes, message = REFUSED[case]
     tables = posir_tables()
-    renamed = pl.col("corpus-id").str.replace("_", "\0")
-    tables["corpus"] = tables["corpus"].with_columns(pl.col("_id").str.replace("_", "\0"))
-    tables["qrels"] = tables["qrels"].with_columns(renamed)
+    for table, columns in changes.items():
+        tables[table] = tables[table].with_columns(pl.Series(name, values) for name, values in columns.items())
     write_domain(tmp_path, tables)
-    with pytest.raises(DataError, match=r"corpus\.parquet: field '_id': has a null character.*; 4 rows, first: 0"):
+    with pytest.raises(DataError, match=message):
         validate(tmp_path)
