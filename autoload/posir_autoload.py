@@ -30,7 +30,7 @@ class MtebFinder:
         if name not in PATCHES:
             return None
         try:
-            from posir_tasks.host.import_hook import find_patched_spec
+            from posir_tasks.host.mteb_patches import find_patched_spec
 
             return find_patched_spec(name, path, target, PATCHES[name])
         except Exception as error:
@@ -63,7 +63,7 @@ def install() -> None:
         # A module that is still being imported has asked for posir's tasks itself.
         if name in sys.modules and not getattr(sys.modules[name].__spec__, "_initializing", False):
             try:
-                from posir_tasks.host.import_hook import apply_patch
+                from posir_tasks.host.mteb_patches import apply_patch
 
                 apply_patch(patch, sys.modules[name])
             except Exception as error:

@@ -18,7 +18,7 @@ from posir_compare.comparison import CommonResults, ModelRun, Pair, compare_pair
 from posir_tasks.cells import pool
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.evidence import Evidence, ReadEvidence
-from posir_tasks.plugin_api.scoring import score_result
+from posir_tasks.plugin_api import score_result
 from posir_tasks.read_part import KnownBy, ReadPart
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.scores import ResultValues

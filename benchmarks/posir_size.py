@@ -115,7 +115,7 @@ def time_posir(folder: Path, size: Size) -> float:
     from posir_tasks.document_ranks import DocumentRanks
     from posir_tasks.embeddings.context import EncodingContext
     from posir_tasks.evidence import ReadEvidence
-    from posir_tasks.plugin_api.scoring import score_result
+    from posir_tasks.plugin_api import score_result
     from posir_tasks.ranks import rank_hits, retrieval_scores
     from posir_tasks.read_part import KnownBy, ReadPart
     from posir_tasks.results import read_results, rounded

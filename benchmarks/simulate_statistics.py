@@ -50,8 +50,8 @@ from posir_significance.intervals import ALPHA
 from posir_significance.intervals import LEVEL as LEVEL_95
 from posir_significance.observations import Floats, Observations
 from posir_significance.regression import contrast_positions
-from posir_tasks.estimates import Estimate
 from posir_tasks.schemes import assign_thirds
+from posir_tasks.scores import Estimate
 
 LEVEL = 0.8
 #: Queries of a draw that only serves to measure how positions are distributed.

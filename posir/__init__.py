@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from posir_score.api import score as score
     from posir_significance.api import power as power
     from posir_stats.api import stats as stats
-    from posir_tasks.command.doctor import doctor as doctor
-    from posir_tasks.command.rescore import rescore as rescore
-    from posir_tasks.command.tasks import tasks as tasks
+    from posir_tasks.command.api import doctor as doctor
+    from posir_tasks.command.api import rescore as rescore
+    from posir_tasks.command.api import tasks as tasks
     from posir_tasks.errors import PosirError as PosirError
     from posir_tasks.sources.opening import open_data as open_data
     from posir_train.api import PositionCurveCallback as PositionCurveCallback
@@ -42,7 +42,7 @@ _MODULES = {
     "build": "posir_build.api",
     "compare": "posir_compare.api",
     "correlate": "posir_probe.api",
-    "doctor": "posir_tasks.command.doctor",
+    "doctor": "posir_tasks.command.api",
     "domain_similarity": "posir_probe.api",
     "evaluate": "posir_run.api",
     "inspect": "posir_inspect.api",
@@ -54,10 +54,10 @@ _MODULES = {
     "psi": "posir_psi.api",
     "published": "posir_published.api",
     "read_results": "posir_report.api",
-    "rescore": "posir_tasks.command.rescore",
+    "rescore": "posir_tasks.command.api",
     "score": "posir_score.api",
     "stats": "posir_stats.api",
-    "tasks": "posir_tasks.command.tasks",
+    "tasks": "posir_tasks.command.api",
     "subset_validity": "posir_probe.api",
     "train": "posir_train.api",
     "window": "posir_inspect.api",

@@ -27,9 +27,9 @@ from posir_tasks.document_keys import KEY_NAMES, digest_documents, link_document
 from posir_tasks.errors import ProfileError
 from posir_tasks.evidence import TWELFTHS, Evidence, Floats, Integers, ReadEvidence, Unread
 from posir_tasks.profile import NDCG_AT_10, RANKS, PositionProfile, rank_columns
+from posir_tasks.read_part import CountedWith
 from posir_tasks.result_schema import KEYS_KEY, RANKS_KEY, READ_RANKS_KEY
 from posir_tasks.schemes import Axes, PositionScheme
-from posir_tasks.tokens import CountedWith
 
 logger = logging.getLogger(__name__)
 

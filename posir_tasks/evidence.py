@@ -10,8 +10,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from posir_tasks.read_part import Part, ReadKind, ReadPart
-from posir_tasks.tokens import CountedWith, estimate_tokens
+from posir_tasks.read_part import CountedWith, Part, ReadKind, ReadPart, estimate_tokens
 
 Integers: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]

@@ -9,16 +9,19 @@ itself; `posir_tasks.command.function_command` adds the options that all command
 from __future__ import annotations
 
 import inspect
+import os
 import re
+import sys
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
+from pkgutil import resolve_name
 from types import NoneType, UnionType
 from typing import Annotated, Any, ParamSpec, TypeVar
 
-from posir_tasks.errors import PosirError
+from posir_tasks.errors import PosirError, summarize_error
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -167,3 +170,28 @@ def read_type(annotation: Any) -> tuple[Any, bool]:
     if isinstance(origin, type) and issubclass(origin, Iterable) and not issubclass(origin, tuple | Mapping):
         return read_type(typing.get_args(annotation)[0])[0], True
     return (Path if annotation is Path else annotation), False
+
+
+def load_function(option: str, reference: str) -> Callable[..., Any]:
+    """Return a function by `module:function`; modules in the working folder are found.
+
+    Args:
+        option: The option, for messages, such as `--retriever`.
+        reference: Module and function, which may be a method: `module:object.method`.
+
+    Raises:
+        PosirError: There is none, or importing its module fails.
+    """
+    module, colon, name = reference.partition(":")
+    if not (module and colon and name):
+        raise PosirError(f"{option} {reference}: write module:function, such as pipeline:run for `run` in pipeline.py.")
+    folder = os.getcwd()  # noqa: PTH109 (sys.path holds texts)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        function: Callable[..., Any] = resolve_name(reference)
+    except (Exception, SystemExit) as error:  # it is the user's own code
+        raise PosirError(f"{option} {reference}: cannot be imported ({summarize_error(error)}).") from error
+    if not callable(function):
+        raise PosirError(f"{option} {reference}: is {type(function).__name__}, which cannot be called.")
+    return function

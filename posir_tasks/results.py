@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
 
-from posir_tasks.data_versions import DataVersion
 from posir_tasks.display.progress import progress
 from posir_tasks.display.wording import sanitized
 from posir_tasks.document_ranks import DocumentRanks, DocumentSet
@@ -19,9 +18,9 @@ from posir_tasks.errors import PosirError, ProfileError, check_schema, summarize
 from posir_tasks.evidence import TWELFTHS
 from posir_tasks.files import atomic_write, find_files, folder_lock
 from posir_tasks.gate import GateError, read_json
-from posir_tasks.plugin_api.scoring import score_result
+from posir_tasks.plugin_api import score_result
 from posir_tasks.profile import PositionProfile
-from posir_tasks.read_part import Part, ReadKind
+from posir_tasks.read_part import CountedWith, Part, ReadKind
 from posir_tasks.result_schema import (
     KEYS_KEY,
     PROFILE_KEY,
@@ -31,10 +30,10 @@ from posir_tasks.result_schema import (
     RUN_KEY,
     SCHEMA,
     SCORE_NAMES_KEY,
+    DataVersion,
 )
 from posir_tasks.schemes import PositionScheme, RelativePositions, find_scheme
 from posir_tasks.scores import GROUPS_KEY, ResultValues
-from posir_tasks.tokens import CountedWith
 
 logger = logging.getLogger(__name__)
 

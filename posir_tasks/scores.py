@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from typing import Any, TypeAlias, TypeVar
@@ -19,13 +19,44 @@ import numpy as np
 from posir_tasks.cells import check_counts, check_shapes, format_counts, parse_counts, reading_json
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import PosirError, ProfileError
-from posir_tasks.estimates import Estimate
 from posir_tasks.evidence import Integers, TokensRead
 from posir_tasks.profile import PositionProfile
 from posir_tasks.read_part import UNKNOWN, ReadPart
 from posir_tasks.result_schema import NO_SCORES, PROFILE_KEY, READ_KEY, SCHEMA, TOKENS_READ_KEY
 
 Value = TypeVar("Value")
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """An estimate and its 95 % interval, which contains it."""
+
+    value: float
+    interval: Interval | None = None
+    """None where there are too few clusters or documents for one."""
+
+    @property
+    def low(self) -> float | None:
+        """Low end of the interval."""
+        return self.interval[0] if self.interval else None
+
+    @property
+    def high(self) -> float | None:
+        """High end of the interval."""
+        return self.interval[1] if self.interval else None
+
+
+@dataclass(frozen=True)
+class Difference(Estimate):
+    """A difference, b - a, and the p-value of no difference."""
+
+    p_value: float | None = None
+    """Two-sided, not corrected, in (0, 1]; None with too few clusters of documents for a test."""
+    interval_at: Callable[[float], Interval] | None = field(default=None, repr=False, compare=False)
+    """Returns the interval of a level in (0, 1), such as 0.99; None where there is no interval."""
+
+
 #: Value of a score; None where it is undefined.
 ScoreValue: TypeAlias = Estimate | float | int | str | None
 #: Name of the group of all queries, beside those of the length buckets.

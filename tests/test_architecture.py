@@ -108,7 +108,6 @@ def test_the_front_door_imports_api_modules_and_nothing_imports_it():
     assert {module for module in table.values() if not module.endswith(".api")} == {
         "posir_tasks.errors",
         "posir_tasks.sources.opening",
-        *(f"posir_tasks.command.{name}" for name in ("doctor", "rescore", "tasks")),
     }
     assert [module for module, others in imports().items() if "posir" in others] == []
     assert [file.name for file in (ROOT / "posir").iterdir() if file.suffix == ".py"] == ["__init__.py"]
@@ -154,7 +153,6 @@ GATES = {"posir_tasks.gate"}
 #: Headers that posir itself wrote into files of its own cache or package.
 OWN_DATA = {
     "posir_tasks.embeddings.cache",
-    "posir_tasks.query_ranks",
     "posir_published.scores",
     # Settings of models are read as transformers reads them: of many, `model_max_length` is 10**30.
     "posir_tasks.models.folder",

@@ -1,7 +1,6 @@
 """The hook implementation: `posir submit` and `leaderboard`."""
 
-from posir_tasks.plugin_api import Command, hookimpl
-from posir_tasks.plugin_api.panels import LEADERBOARD
+from posir_tasks.plugin_api import LEADERBOARD, Command, hookimpl
 
 
 @hookimpl

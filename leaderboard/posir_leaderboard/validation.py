@@ -29,9 +29,10 @@ from posir_tasks.document_keys import OPENINGS, TEXTS, TITLES
 from posir_tasks.document_ranks import DocumentRanks, DocumentSet
 from posir_tasks.errors import DataError
 from posir_tasks.evidence import Evidence, Integers, ReadEvidence
-from posir_tasks.plugin_api.scoring import score_result
+from posir_tasks.plugin_api import score_result
 from posir_tasks.profile import DEPTH, PositionProfile
 from posir_tasks.ranks import RankedQueries, retrieval_scores
+from posir_tasks.read_part import CountedWith
 from posir_tasks.result_schema import (
     DIGEST_KEY,
     KEYS_KEY,
@@ -58,7 +59,6 @@ from posir_tasks.sources.repository import (
     folder_name,
 )
 from posir_tasks.tasks.catalog import find_task
-from posir_tasks.tokens import CountedWith
 
 if TYPE_CHECKING:
     from posir_tasks.tasks.base import PositionTask

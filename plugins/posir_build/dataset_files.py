@@ -23,9 +23,9 @@ from posir_tasks.display.numbers import format_count, format_interval, format_pe
 from posir_tasks.display.tables import Table, build_columns, format_csv, to_json
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import DataError, PosirError
-from posir_tasks.estimates import Estimate
 from posir_tasks.files import atomic_write
 from posir_tasks.gate import parse_json, read_csv_rows, read_json
+from posir_tasks.scores import Estimate
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.posir import Target, write_domain
 

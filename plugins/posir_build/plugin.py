@@ -1,7 +1,6 @@
 """The hook implementation: `posir build` and the study of translations."""
 
-from posir_tasks.plugin_api import Command, hookimpl
-from posir_tasks.plugin_api.panels import DATA
+from posir_tasks.plugin_api import DATA, Command, hookimpl
 
 
 @hookimpl

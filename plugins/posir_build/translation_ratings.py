@@ -29,12 +29,12 @@ from posir_tasks.digests import digest
 from posir_tasks.display.numbers import format_count, format_estimate, format_number, format_percent
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.errors import DataError, PosirError
-from posir_tasks.estimates import Estimate
 from posir_tasks.gate import read_csv_rows
 from posir_tasks.language_models.asking import BuiltValues, LanguageModel
 from posir_tasks.language_models.chat_client import ModelAnswer, load_prompt
 from posir_tasks.language_models.settings import Count, LanguageModelSettings
 from posir_tasks.languages import english_name
+from posir_tasks.scores import Estimate
 from posir_tasks.settings_file import Section
 from posir_tasks.sources.formats.passages import Passage
 from posir_tasks.sources.opening import Dataset, Subset, open_data

@@ -40,10 +40,9 @@ from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.display.wording import pluralize
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import PosirError
-from posir_tasks.estimates import Difference, Estimate
 from posir_tasks.read_part import UNKNOWN, ReadPart
 from posir_tasks.results import SubsetResult, read_results, unify_names
-from posir_tasks.scores import ALL
+from posir_tasks.scores import ALL, Difference, Estimate
 from posir_tasks.sources.repository import combine_revisions
 
 logger = logging.getLogger(__name__)

@@ -26,9 +26,8 @@ from posir_tasks.display.numbers import MISSING, format_count, format_estimate, 
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.display.wording import escape_controls
 from posir_tasks.errors import PosirError
-from posir_tasks.estimates import Difference, Estimate, Interval
 from posir_tasks.files import atomic_write
-from posir_tasks.scores import ALL
+from posir_tasks.scores import ALL, Difference, Estimate, Interval
 
 #: What a limit looks like.
 LIMIT = re.compile(r"\s*(?P<key>\w+)\s*(?P<sign>[<>])\s*(?P<value>[-+]?(\d+\.?\d*|\.\d+))\s*")

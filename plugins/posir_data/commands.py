@@ -19,6 +19,7 @@ from posir_tasks.display.tables import OutputFormat
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import DataError, PosirError
 from posir_tasks.languages import DOMAINS, check_code
+from posir_tasks.read_part import BYTES_PER_TOKEN
 from posir_tasks.sources.checks import MAX_EXAMPLES, DataProblem
 from posir_tasks.sources.formats.passages import UNANSWERABLE, Item, describe_skipped
 from posir_tasks.sources.opening import open_data
@@ -26,7 +27,6 @@ from posir_tasks.sources.posir import DomainInspection, SubsetKey, Target, inspe
 from posir_tasks.sources.questions import REPAIR_DISTANCE, ImportedData, collect_questions
 from posir_tasks.sources.repository import LocalRepository
 from posir_tasks.text.tokenizer import load_tokenizer
-from posir_tasks.tokens import BYTES_PER_TOKEN
 
 Language = Annotated[str, typer.Option(help="Code of the language, such as jpn-Jpan.")]
 Domain = Annotated[str, typer.Option(help="Name of the domain: a-z, 0-9 and _.")]

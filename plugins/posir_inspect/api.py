@@ -10,14 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from posir_data.texts import read_texts
-from posir_tasks.command.functions import load_function
 from posir_tasks.display.presentation import Presentable
 from posir_tasks.display.progress import track
 from posir_tasks.display.tables import DisplaySection
 from posir_tasks.errors import PosirError
-from posir_tasks.estimates import Estimate
-from posir_tasks.public import Option, public
-from posir_tasks.scores import ALL
+from posir_tasks.public import Option, load_function, public
+from posir_tasks.scores import ALL, Estimate
 from posir_tasks.sources.opening import DataReference
 from posir_tasks.text.chunks import TextSplitter, name_splitters
 

@@ -57,13 +57,12 @@ from posir_tasks.display.progress import track
 from posir_tasks.embeddings.context import EncodingContext
 from posir_tasks.embeddings.encoding import EmbeddingMemory, ModelEncoder
 from posir_tasks.errors import PosirError
-from posir_tasks.estimates import Estimate
 from posir_tasks.evidence import TWELFTHS
 from posir_tasks.language_models.other_words import QuestionWriter
 from posir_tasks.models.reading_length import ReadingLength
 from posir_tasks.models.references import portable_name
 from posir_tasks.read_part import ReadPart
-from posir_tasks.scores import ALL, ResultValues
+from posir_tasks.scores import ALL, Estimate, ResultValues
 from posir_tasks.search.chunked import MaximumSearch
 from posir_tasks.sources.formats.passages import SkippedText
 from posir_tasks.tasks.metadata import SPLIT

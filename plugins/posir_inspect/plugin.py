@@ -1,7 +1,6 @@
 """The hook implementation: `posir window` and `posir inspect`."""
 
-from posir_tasks.plugin_api import Command, hookimpl
-from posir_tasks.plugin_api.panels import READING
+from posir_tasks.plugin_api import READING, Command, hookimpl
 
 
 @hookimpl

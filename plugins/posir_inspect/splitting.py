@@ -14,7 +14,7 @@ from posir_significance.decision import Change, ChangeState, MetricChange, compa
 from posir_significance.sentences import describe_metric_change
 from posir_tasks.embeddings.encoding import EmbeddingMemory, ModelEncoder
 from posir_tasks.errors import PosirError
-from posir_tasks.estimates import Estimate
+from posir_tasks.scores import Estimate
 from posir_tasks.search.chunked import Chunker, DocumentVectors, MaximumSearch, find_room, vectorize_chunks
 from posir_tasks.text.chunks import Chunking, DividedText, TextSplitter
 

@@ -17,18 +17,17 @@ from posir_tasks.display.progress import track
 from posir_tasks.display.tables import DisplaySection
 from posir_tasks.embeddings.encoding import ModelEncoder
 from posir_tasks.errors import PosirError, summarize_error
-from posir_tasks.estimates import Estimate
 from posir_tasks.host.private_names import MODEL_REGISTRY
 from posir_tasks.models.endpoint_encoder import EndpointEncoder
 from posir_tasks.models.endpoint_resolver import EndpointLoader
 from posir_tasks.models.prompts import find_prompt
 from posir_tasks.models.reading_length import Bounds, ReadingLength, measure_reading_length
 from posir_tasks.models.references import resolve_bare_name
-from posir_tasks.read_part import Part, ReadKind, ReadPart
+from posir_tasks.read_part import BYTES_PER_TOKEN, Part, ReadKind, ReadPart
+from posir_tasks.scores import Estimate
 from posir_tasks.search.dispatch import NO_LIMIT, find_window
 from posir_tasks.text.tokenizer import ModelTokenizer
 from posir_tasks.text.words import count_words
-from posir_tasks.tokens import BYTES_PER_TOKEN
 
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels

@@ -23,8 +23,8 @@ from posir_tasks.display.presentation import Presentable, to_paragraphs
 from posir_tasks.display.progress import track
 from posir_tasks.display.tables import Column, DisplaySection, Table
 from posir_tasks.errors import PosirError
-from posir_tasks.estimates import Estimate
 from posir_tasks.public import Option, public
+from posir_tasks.scores import Estimate
 
 if TYPE_CHECKING:
     from posir_mitigate.trials import MitigationOutcome

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from posir_tasks.plugin_api import Command, hookimpl
-from posir_tasks.plugin_api.panels import REMEDY
+from posir_tasks.plugin_api import REMEDY, Command, hookimpl
 
 if TYPE_CHECKING:
     from posir_tasks.models.references import Resolver

@@ -16,7 +16,6 @@ from posir_significance.analysis import GroupAnalysis, analyze
 from posir_significance.decision import Change, compare_groups
 from posir_tasks.display.progress import progress, track
 from posir_tasks.errors import PosirError
-from posir_tasks.estimates import Estimate
 from posir_tasks.files import check_writable
 from posir_tasks.gate import read_json
 from posir_tasks.host.result_saving import process_saver
@@ -24,6 +23,7 @@ from posir_tasks.models.references import ModelReference, portable_name
 from posir_tasks.models.registry import find_model, load_model
 from posir_tasks.result_schema import INDEX_KEY
 from posir_tasks.results import NAN_PREFIX
+from posir_tasks.scores import Estimate
 from posir_tasks.sources.formats.catalog import is_hub_name
 from posir_tasks.sources.opening import open_data
 from posir_tasks.tasks.base import PositionTask

@@ -27,9 +27,8 @@ from posir_tasks.display.numbers import format_estimate, format_number, format_p
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import DataError, PosirError, summarize_error
-from posir_tasks.estimates import Estimate
 from posir_tasks.gate import read_csv_rows, read_json
-from posir_tasks.scores import ALL
+from posir_tasks.scores import ALL, Estimate
 
 if TYPE_CHECKING:
     from posir_tasks.results import SubsetResult

@@ -27,8 +27,8 @@ from posir_tasks.cells import Floats
 from posir_tasks.display.numbers import format_interval, format_number, format_p_value
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.display.wording import pluralize
-from posir_tasks.estimates import Estimate, Interval
 from posir_tasks.gate import read_csv_rows
+from posir_tasks.scores import Estimate, Interval
 
 PSI, START_TO_END = "PSI", "start-to-end nDCG@10"
 FAMILY_FILE = "a file with the columns model,family"

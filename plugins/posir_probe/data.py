@@ -12,6 +12,7 @@ from posir_data.texts import draw_texts
 from posir_tasks.embeddings.encoding import Encoder
 from posir_tasks.interventions import NO_SPAN
 from posir_tasks.languages import UNKNOWN
+from posir_tasks.read_part import estimate_tokens
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.formats.passages import Passage, SkippedText
 from posir_tasks.sources.opening import DataReference, Dataset, Subset, open_data
@@ -20,7 +21,6 @@ from posir_tasks.text.sentences import find_at_periods, find_sentences, split_at
 from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import EstimatedTokenizer, Tokenizer
 from posir_tasks.text.words import count_words
-from posir_tasks.tokens import estimate_tokens
 
 #: Fewest words of a text that probes cut into parts.
 FEWEST_WORDS = 10

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable
 
-from posir_tasks.plugin_api import Command, hookimpl
-from posir_tasks.plugin_api.panels import PROBE
+from posir_tasks.plugin_api import PROBE, Command, hookimpl
 
 API = "posir_probe.api"
 

@@ -14,8 +14,7 @@ from posir_probe.results import Compute, ProbeSums
 from posir_tasks.cells import Floats
 from posir_tasks.display.numbers import FORMATS, format_estimate
 from posir_tasks.embeddings.encoding import Embeddings, Encoder, encode_distinct
-from posir_tasks.estimates import Estimate
-from posir_tasks.scores import Unit
+from posir_tasks.scores import Estimate, Unit
 
 #: Below it, a difference of cosines in single precision is rounding error.
 ROUNDING = 1e-6

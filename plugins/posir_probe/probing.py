@@ -24,7 +24,7 @@ from posir_probe.segment_similarity import SegmentSimilarity
 from posir_tasks.display.progress import progress
 from posir_tasks.embeddings.encoding import EmbeddingMemory, ModelEncoder
 from posir_tasks.errors import PosirError
-from posir_tasks.plugin_api.manager import loaded_plugins
+from posir_tasks.plugin_api import loaded_plugins
 from posir_tasks.search.chunked import find_room
 from posir_tasks.text.tokenizer import EstimatedTokenizer, Tokenizer, find_tokenizer
 

@@ -27,10 +27,10 @@ from scipy.stats import t as student_t
 from posir_tasks.cells import Floats, reading_json
 from posir_tasks.digests import digest
 from posir_tasks.errors import PosirError, ProfileError, summarize_error
-from posir_tasks.estimates import Estimate
 from posir_tasks.evidence import Integers
 from posir_tasks.files import atomic_write, find_files
 from posir_tasks.gate import read_json
+from posir_tasks.scores import Estimate
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta

@@ -19,10 +19,9 @@ from posir_tasks.display.charts import COLORS, add_frame, cycle_scale
 from posir_tasks.display.figures import Figure
 from posir_tasks.display.numbers import format_count, format_estimate, format_percent, format_points
 from posir_tasks.display.tables import Table, build_columns
-from posir_tasks.estimates import Estimate
 from posir_tasks.evidence import Integers
 from posir_tasks.profile import NDCG_AT_10, PositionProfile, mean_gain
-from posir_tasks.scores import flatten
+from posir_tasks.scores import Estimate, flatten
 
 SUFFIX = "-Tiny"
 DRAWS, SEED = 2_000, 20250519

@@ -12,8 +12,7 @@ from posir_report.summary import short_labels
 from posir_tasks.display.numbers import FORMATS, format_interval, format_number, format_p_value
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.display.wording import pluralize
-from posir_tasks.estimates import Estimate
-from posir_tasks.scores import Unit
+from posir_tasks.scores import Estimate, Unit
 
 #: Verdicts by the sign of what favors the beginning of a text.
 BEGINNING = "gives the beginning of a text more weight than its end"

@@ -1,7 +1,6 @@
 """The hook implementation: `posir published`."""
 
-from posir_tasks.plugin_api import Command, hookimpl
-from posir_tasks.plugin_api.panels import CHOICE
+from posir_tasks.plugin_api import CHOICE, Command, hookimpl
 
 
 @hookimpl

@@ -1,7 +1,6 @@
 """The hook implementation: `posir recipe`."""
 
-from posir_tasks.plugin_api import Command, hookimpl
-from posir_tasks.plugin_api.panels import RUN
+from posir_tasks.plugin_api import RUN, Command, hookimpl
 
 
 @hookimpl

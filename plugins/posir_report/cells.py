@@ -14,10 +14,9 @@ from posir_significance.analysis import analyze, estimate_bins, estimate_chance_
 from posir_significance.observations import Floats, Integers, Observations
 from posir_tasks.display.numbers import draw_sparkline
 from posir_tasks.document_ranks import DocumentRanks
-from posir_tasks.estimates import Estimate, Interval
 from posir_tasks.profile import NDCG_AT_10, PositionProfile, mean_gain
 from posir_tasks.schemes import ALL_LENGTHS, Axes
-from posir_tasks.scores import ResultValues, flatten
+from posir_tasks.scores import Estimate, Interval, ResultValues, flatten
 
 #: Model, revision, task and length of a row.
 RowKey = tuple[str, str, str, str]

@@ -1,7 +1,6 @@
 """The hook implementation: `posir report`."""
 
-from posir_tasks.plugin_api import Command, hookimpl
-from posir_tasks.plugin_api.panels import BIAS
+from posir_tasks.plugin_api import BIAS, Command, hookimpl
 
 
 @hookimpl

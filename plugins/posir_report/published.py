@@ -19,8 +19,7 @@ from posir_report.summary import BinRow, ReportRow, TaskSummary, build_bin_rows
 from posir_report.tables import order_value
 from posir_tasks.display.numbers import draw_sparkline
 from posir_tasks.errors import PosirError
-from posir_tasks.estimates import Estimate
-from posir_tasks.scores import ALL, ScoreValue
+from posir_tasks.scores import ALL, Estimate, ScoreValue
 
 
 def merge_published(rows: Sequence[ReportRow]) -> list[ReportRow]:

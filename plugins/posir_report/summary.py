@@ -14,14 +14,13 @@ from posir_significance.analysis import analyze
 from posir_significance.decision import DEFAULT_MARGINS, Decision, Margins, decide_all
 from posir_significance.sentences import describe_decision, describe_start_to_end
 from posir_tasks.cells import pool
-from posir_tasks.data_versions import SubsetData, share_data
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import PosirError
-from posir_tasks.estimates import Estimate
-from posir_tasks.plugin_api.scoring import score_result
+from posir_tasks.plugin_api import score_result
 from posir_tasks.profile import PositionProfile
+from posir_tasks.result_schema import SubsetData, share_data
 from posir_tasks.results import SubsetResult
-from posir_tasks.scores import ALL, GroupScores, ResultScores, ResultValues, ScoreValue, flatten, prefix_scores
+from posir_tasks.scores import ALL, Estimate, GroupScores, ResultScores, ResultValues, ScoreValue, flatten, prefix_scores
 from posir_tasks.sources.repository import LOCAL, combine_revisions
 
 #: Characters of a model's name in a chart.

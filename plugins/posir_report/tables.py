@@ -33,13 +33,11 @@ from posir_tasks.display.numbers import MISSING, format_count, format_estimate, 
 from posir_tasks.display.tables import Column, Table, build_columns
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
-from posir_tasks.estimates import Estimate
-from posir_tasks.plugin_api.scoring import declared_scores
+from posir_tasks.plugin_api import declared_scores
 from posir_tasks.profile import RANKS, Gains, mean_gain
-from posir_tasks.read_part import ReadKind
+from posir_tasks.read_part import CountedWith, ReadKind
 from posir_tasks.results import find_experiment, load_result, read_model, result_files
-from posir_tasks.scores import ALL, BINS_KEY, GROUPS_KEY, Better, Score, ScoreInfo, Unit, prefix_scores
-from posir_tasks.tokens import CountedWith
+from posir_tasks.scores import ALL, BINS_KEY, GROUPS_KEY, Better, Estimate, Score, ScoreInfo, Unit, prefix_scores
 
 #: Columns that a report computes from several rows.
 REPORT_COLUMNS = (START_TO_END_UNWEIGHTED, NOTABLE_BIAS)

@@ -28,8 +28,8 @@ from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.models.endpoint_encoder import EndpointEncoder
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import load_model
+from posir_tasks.read_part import estimate_tokens
 from posir_tasks.tasks.metadata import SPLIT
-from posir_tasks.tokens import estimate_tokens
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta

@@ -12,13 +12,13 @@ import polars as pl
 
 from posir_run.jobs import corpus_name
 from posir_tasks.languages import DOMAINS, PIVOT, Language
+from posir_tasks.read_part import BYTES_PER_TOKEN
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.sources.mini import read_documents
 from posir_tasks.sources.posir import REPO_ID, REVISION
 from posir_tasks.sources.repository import HubRepository, Repository, open_repository
 from posir_tasks.table_files import scan_parquet
 from posir_tasks.tasks.posir import PosirTask
-from posir_tasks.tokens import BYTES_PER_TOKEN
 
 if TYPE_CHECKING:
     from posir_tasks.tasks.base import PositionTask

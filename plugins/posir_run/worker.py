@@ -25,7 +25,7 @@ from posir_run.jobs import Failed, Job, JobOutcome
 from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import load_model
-from posir_tasks.plugin_api.manager import loaded_plugins
+from posir_tasks.plugin_api import loaded_plugins
 
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar, c
 from posir_score.alignment import DEPTH, SEPARATOR, AlignmentRules, Missing
 from posir_score.collecting import CollectionSettings, Retriever, collect_run
 from posir_score.run_files import Order, Run, check_exists, check_rankings, read_run
-from posir_tasks.command.functions import load_function
 from posir_tasks.display.numbers import format_percent
 from posir_tasks.display.presentation import Presentable
 from posir_tasks.display.tables import DisplaySection, Table, build_columns
 from posir_tasks.display.wording import pluralize, sanitized
 from posir_tasks.errors import PosirError
-from posir_tasks.public import Option, public
+from posir_tasks.public import Option, load_function, public
 from posir_tasks.read_part import UNKNOWN, KnownBy, ReadPart
 from posir_tasks.results import SubsetResult
 from posir_tasks.sources.opening import Dataset, open_data

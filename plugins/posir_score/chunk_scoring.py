@@ -25,8 +25,8 @@ from posir_tasks.display.progress import track
 from posir_tasks.document_keys import digest_documents, link_documents
 from posir_tasks.embeddings.encoding import EmbeddingMemory, ModelEncoder
 from posir_tasks.errors import DataError
-from posir_tasks.estimates import Estimate
 from posir_tasks.evidence import Integers
+from posir_tasks.scores import Estimate
 from posir_tasks.search.dispatch import split_queries
 from posir_tasks.sources.formats.passages import Passage, SkippedText
 from posir_tasks.sources.opening import Dataset

@@ -25,7 +25,7 @@ from posir_tasks.display.wording import sanitized
 from posir_tasks.errors import PosirError
 from posir_tasks.files import check_writable
 from posir_tasks.gate import read_json
-from posir_tasks.host.retrieval_task import SubsetRun
+from posir_tasks.host.retrieval_task import SplitData, SubsetRun
 from posir_tasks.models.references import RUN, legible_name
 from posir_tasks.read_part import UNKNOWN, ReadPart
 from posir_tasks.result_schema import READ_KEY, REVISION_KEY, RUN_KEY, SCHEMA, SEARCH_KEY
@@ -34,7 +34,6 @@ from posir_tasks.search.dispatch import find_read_part
 from posir_tasks.sources.data import Judgments, PositionData, digest_texts
 from posir_tasks.sources.opening import Dataset
 from posir_tasks.tasks.base import PositionTask
-from posir_tasks.tasks.dataset import SplitData
 from posir_tasks.tasks.opened import OpenedTask, open_data_task
 
 if TYPE_CHECKING:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from posir_tasks.plugin_api import Command, hookimpl
-from posir_tasks.plugin_api.panels import BIAS
+from posir_tasks.plugin_api import BIAS, Command, hookimpl
 
 
 @hookimpl

@@ -23,10 +23,10 @@ from posir_significance.position_effect import (
 )
 from posir_significance.regression import PositionContrasts, contrast_positions
 from posir_tasks.document_ranks import DocumentRanks
-from posir_tasks.estimates import Estimate
 from posir_tasks.evidence import TWELFTHS
 from posir_tasks.read_part import UNKNOWN, ReadPart
 from posir_tasks.schemes import MIDDLE_TO_ENDS, START_TO_END, assign_thirds, bin_midpoints, contrast_thirds
+from posir_tasks.scores import Estimate
 
 #: Results whose analysis is cached.
 CACHED_RESULTS = 256

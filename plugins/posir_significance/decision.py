@@ -21,8 +21,8 @@ from posir_significance.observations import Floats, Integers
 from posir_significance.position_effect import FEWEST_DOCUMENTS, fewest_documents
 from posir_significance.regression import Contrast, contrast_positions
 from posir_tasks.errors import PosirError
-from posir_tasks.estimates import Difference, Estimate, Interval
 from posir_tasks.read_part import ReadKind, ReadPart
+from posir_tasks.scores import Difference, Estimate, Interval
 
 #: Standard errors that fit into a margin if equivalence is shown with 80 % power: quantiles 97.5 % and 90 % of the normal
 #: distribution; of a change, whose intervals are simultaneous over three metrics.

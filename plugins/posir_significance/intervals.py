@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import ndtri, stdtr, stdtrit
 
 from posir_significance.observations import Floats, Integers
-from posir_tasks.estimates import Difference, Estimate, Interval
+from posir_tasks.scores import Difference, Estimate, Interval
 
 #: Quantiles that bound a central 95 % interval.
 TAILS = (0.025, 0.975)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from posir_tasks.plugin_api import Command, hookimpl
-from posir_tasks.plugin_api.panels import CHOICE
+from posir_tasks.plugin_api import CHOICE, Command, hookimpl
 
 if TYPE_CHECKING:
     from posir_tasks.scores import Score

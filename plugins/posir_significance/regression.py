@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from posir_significance.intervals import student_difference
 from posir_significance.observations import Floats, Integers, Observations
 from posir_significance.position_effect import Stratum
-from posir_tasks.estimates import Difference
 from posir_tasks.evidence import TWELFTHS
+from posir_tasks.scores import Difference
 
 #: Largest share of a cluster in the information on an estimate that its residuals are corrected for.
 MAX_LEVERAGE = 0.98

@@ -15,10 +15,9 @@ from posir_significance.api import detectable_effect
 from posir_significance.decision import Decision, decide_all
 from posir_significance.observations import Floats, Integers, Observations
 from posir_significance.regression import Contrast, PositionContrasts
-from posir_tasks.estimates import Estimate
 from posir_tasks.profile import NDCG_AT_10, mean_gain
 from posir_tasks.schemes import bin_midpoints
-from posir_tasks.scores import Better, QueryGroup, ResultValues, Score, ScoreValue, Unit
+from posir_tasks.scores import Better, Estimate, QueryGroup, ResultValues, Score, ScoreValue, Unit
 
 #: Bins that a p-value of slope or correlation needs; SciPy's is 0 for a perfect correlation of three.
 MIN_BINS = 5

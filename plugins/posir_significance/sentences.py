@@ -25,8 +25,8 @@ from posir_tasks.display.numbers import (
     format_psi_difference,
 )
 from posir_tasks.display.wording import pluralize
-from posir_tasks.estimates import Interval
 from posir_tasks.read_part import Part, ReadKind
+from posir_tasks.scores import Interval
 
 UNKNOWN_WINDOW = "the window is unknown; `posir window MODEL` tells it"
 

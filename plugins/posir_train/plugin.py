@@ -1,7 +1,6 @@
 """The hook implementation: `posir compose` and `posir train`."""
 
-from posir_tasks.plugin_api import Command, hookimpl
-from posir_tasks.plugin_api.panels import DATA, REMEDY
+from posir_tasks.plugin_api import DATA, REMEDY, Command, hookimpl
 
 COMMANDS = "posir_train.commands"
 

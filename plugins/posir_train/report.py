@@ -36,10 +36,10 @@ from posir_tasks.display.progress import progress
 from posir_tasks.display.tables import DisplaySection, Table, build_columns, to_markdown
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError, summarize_error
-from posir_tasks.estimates import Estimate
 from posir_tasks.files import atomic_write
 from posir_tasks.gate import read_json
-from posir_tasks.plugin_api.scoring import score_result
+from posir_tasks.plugin_api import score_result
+from posir_tasks.scores import Estimate
 from posir_tasks.sources.opening import Dataset
 from posir_tasks.tasks.base import PositionTask
 from posir_train.evaluation import Measurement, draw_before_after, measure, select_third

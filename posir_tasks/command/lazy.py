@@ -1,8 +1,9 @@
-"""Commands that help lists from their declarations, and that are imported only when they are called."""
+"""Commands that help lists from their declarations and imports when they are called."""
 
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterator
 from pkgutil import resolve_name
 from typing import Any
@@ -11,18 +12,16 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from posir_tasks.errors import PosirError, summarize_error
-from posir_tasks.plugin_api import Command
-from posir_tasks.plugin_api.manager import loaded_plugins
-from posir_tasks.plugin_api.panels import BIAS, EXTEND, PANELS, RUN
+from posir_tasks.plugin_api import BIAS, EXTEND, PANELS, RUN, Command, loaded_plugins
 from posir_tasks.public import DECLARATION
 
 logger = logging.getLogger(__name__)
 
 OWN_COMMANDS = (
-    Command("mteb", "posir_tasks.command.mteb_command:app", "Call mteb, as in posir mteb run -t PosIR-Mini -m MODEL.", BIAS),
-    Command("tasks", "posir_tasks.command.tasks:tasks", "List the tasks that `mteb run -t` accepts.", RUN),
-    Command("doctor", "posir_tasks.command.doctor:doctor", "Check the installation, plugins and access to data.", EXTEND),
-    Command("rescore", "posir_tasks.command.rescore:rescore", "Recompute scores of saved results without the model.", EXTEND),
+    Command("mteb", "posir_tasks.command.lazy:app", "Call mteb, as in posir mteb run -t PosIR-Mini -m MODEL.", BIAS),
+    Command("tasks", "posir_tasks.command.api:tasks", "List the tasks that `mteb run -t` accepts.", RUN),
+    Command("doctor", "posir_tasks.command.api:doctor", "Check the installation, plugins and access to data.", EXTEND),
+    Command("rescore", "posir_tasks.command.api:rescore", "Recompute scores of saved results without the model.", EXTEND),
 )
 
 
@@ -134,3 +133,24 @@ def _declared() -> Iterator[tuple[str, object]]:
             logger.warning("posir plugin '%s' could not add its commands: %s", name, summarize_error(error))
             continue
         yield from ((name, command) for command in declared)
+
+
+app = typer.Typer(add_completion=False)
+
+
+class ForwardingCommand(TyperCommand):
+    """A command that leaves all of its arguments, `--help` included, to its function."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Keep the arguments as they are."""
+        ctx.args = args
+        return args
+
+
+@app.command(cls=ForwardingCommand)
+def mteb_command(context: typer.Context) -> None:
+    """Call mteb's command line, which knows posir's tasks since this package is imported."""
+    from mteb.cli import main
+
+    sys.argv = ["mteb", *context.args]
+    main()

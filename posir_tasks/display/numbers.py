@@ -4,8 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from math import isnan
 from typing import Any
 
-from posir_tasks.estimates import Estimate
-from posir_tasks.scores import ScoreValue, Unit
+from posir_tasks.scores import Estimate, ScoreValue, Unit
 
 #: Text for a value that is undefined or that no plugin computed.
 MISSING = "–"

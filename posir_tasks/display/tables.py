@@ -23,8 +23,7 @@ from rich.text import Text
 
 from posir_tasks.display.numbers import MISSING
 from posir_tasks.display.wording import escape_controls
-from posir_tasks.estimates import Estimate
-from posir_tasks.scores import estimate_to_json, flatten
+from posir_tasks.scores import Estimate, estimate_to_json, flatten
 
 if TYPE_CHECKING:
     import polars as pl

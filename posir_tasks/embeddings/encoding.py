@@ -22,7 +22,7 @@ from posir_tasks.errors import PosirError
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import find_model, load_model
 from posir_tasks.tasks.metadata import SPLIT
-from posir_tasks.tasks.mini import PosIRMini
+from posir_tasks.tasks.posir import PosIRMini
 
 #: Embeddings, shape (n, dimensions).
 Vectors: TypeAlias = NDArray[np.float32]

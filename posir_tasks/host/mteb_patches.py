@@ -19,12 +19,14 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from posir_tasks.errors import PosirError
-from posir_tasks.host.failures import record_failure, step_aside, warn_untested
-from posir_tasks.host.private_names import BENCHMARK_REGISTRY, MODEL_REGISTRY
+from posir_tasks.host.private_names import BENCHMARK_REGISTRY, MODEL_REGISTRY, record_failure, step_aside, warn_untested
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
     from mteb.models.models_protocols import MTEBModels
+
+from importlib.abc import Loader
+from importlib.machinery import ModuleSpec, PathFinder
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +71,7 @@ def add_benchmarks(module: ModuleType) -> None:
     Args:
         module: `mteb.benchmarks.benchmarks`.
     """
-    from posir_tasks.tasks.benchmarks import build_benchmarks
+    from posir_tasks.tasks.catalog import build_benchmarks
 
     for benchmark in build_benchmarks():
         setattr(module, re.sub(r"\W+", "_", benchmark.name).upper().strip("_"), benchmark)
@@ -246,3 +248,39 @@ class TaskList(Sequence[type[Any]]):
 
     def __len__(self) -> int:
         return len(self._registry)
+
+
+class PatchingLoader(Loader):
+    """Load a module with its own loader, then patch it."""
+
+    def __init__(self, loader: Loader, patch: str) -> None:
+        self._loader = loader
+        self._patch = patch
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        """Create the module as its own loader does."""
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Execute the module, then apply the patch."""
+        self._loader.exec_module(module)
+        apply_patch(self._patch, module)
+
+
+def find_patched_spec(name: str, path: Sequence[str] | None, target: ModuleType | None, patch: str) -> ModuleSpec | None:
+    """Return the module's spec with a loader that applies a function of this module after loading."""
+    spec = PathFinder.find_spec(name, path, target)
+    if spec is not None and spec.loader is not None:
+        spec.loader = PatchingLoader(spec.loader, patch)
+    return spec
+
+
+def apply_patch(patch: str, module: ModuleType) -> None:
+    """Call one function of this module; if it raises, record the failure and continue."""
+    try:
+        globals()[patch](module)
+    except Exception as error:
+        record_failure(patch, error)

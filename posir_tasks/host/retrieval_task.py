@@ -1,10 +1,13 @@
-"""mteb's retrieval task, with public names for the private methods and attributes that posir's tasks use."""
+"""mteb's retrieval task, its dataset and its scores by query, in the forms that posir's tasks give them and mteb reads.
+
+What is private in mteb has a public name here.
+"""
 
 from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +16,12 @@ from mteb.abstasks.retrieval import AbsTaskRetrieval
 
 from posir_tasks.gate import read_json
 from posir_tasks.host.private_names import EVALUATE_SUBSET
+from posir_tasks.plugin_api import score_result
+from posir_tasks.ranks import query_scores
+from posir_tasks.result_schema import NO_SCORES
+from posir_tasks.scores import ResultValues
+from posir_tasks.sources.data import PositionData
+from posir_tasks.tasks.metadata import SPLIT
 
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
@@ -93,3 +102,81 @@ class RetrievalTask(AbsTaskRetrieval):
     ) -> ScoresDict:
         run = SubsetRun(hf_split, hf_subset, encode_kwargs, prediction_folder, num_proc, timer)
         return self.evaluate_subset(model, data_split, run)
+
+
+#: mteb's `RetrievalSplitData`, with the evidence beside it.
+SplitData = dict[str, Any]
+
+
+class LazySubsets(Mapping[str, dict[str, SplitData]]):
+    """Data by subset and split; a subset is read on access, and only the last one stays in memory.
+
+    The 31 domains of one language are some 8 GB of text, and mteb evaluates them one after the other. Candidates that
+    `convert_to_reranking` adds to a subset are kept for all subsets.
+    """
+
+    def __init__(self, subsets: list[str], read: Callable[[str], PositionData]) -> None:
+        self._subsets = subsets
+        self._read = read
+        self._current: tuple[str, dict[str, SplitData]] | None = None
+        self._top_ranked: dict[str, Any] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._subsets)
+
+    def __len__(self) -> int:
+        return len(self._subsets)
+
+    def __getitem__(self, subset: str) -> dict[str, SplitData]:
+        if subset not in self._subsets:
+            raise KeyError(subset)
+        if self._current is None or self._current[0] != subset:
+            self._release()
+            self._current = (subset, {SPLIT: to_split_data(self._read(subset), self._top_ranked.get(subset))})
+        return self._current[1]
+
+    def _release(self) -> None:
+        if self._current is not None:
+            subset, splits = self._current
+            self._top_ranked[subset] = splits[SPLIT]["top_ranked"]
+            self._current = None
+
+
+def to_split_data(data: PositionData, top_ranked: Any) -> SplitData:
+    """Convert data to mteb's `RetrievalSplitData`, with the evidence beside it."""
+    return {
+        "corpus": data.corpus,
+        "queries": data.queries,
+        "relevant_docs": {query: {document: 1} for query, document in data.evidence.positives().items()},
+        "top_ranked": top_ranked,
+        "evidence": data.evidence,
+        "revision": data.revision,
+        "tolerated": dict(data.tolerated),
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class QueryScores(Mapping[str, Mapping[str, float]]):
+    """The scores of each query under the names of pytrec_eval, as mteb passes them; computed on access."""
+
+    ranks: Mapping[str, int]
+    """Rank of the relevant document by query id; 0 where it is not among the results."""
+    k_values: Sequence[int]
+    usual: Mapping[str, Any]
+    """mteb's own scores of the subset."""
+    additive: ResultValues
+    """Additive values that posir's scores are computed from."""
+
+    def __getitem__(self, query: str) -> Mapping[str, float]:
+        return query_scores(self.ranks[query], self.k_values)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.ranks)
+
+    def __len__(self) -> int:
+        return len(self.ranks)
+
+    def compute_declared(self) -> dict[str, Any]:
+        """Compute the scores that plugins declare, as a result has them beside mteb's own."""
+        computed = score_result(self.additive)
+        return computed.to_json(self.additive.profile.positions, taken={*self.usual, *NO_SCORES})

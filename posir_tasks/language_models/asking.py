@@ -28,8 +28,8 @@ from posir_tasks.language_models.chat_client import (
     parse_answer,
 )
 from posir_tasks.language_models.settings import LanguageModelSettings, Prices, compute_cost
+from posir_tasks.read_part import estimate_tokens
 from posir_tasks.settings_file import load_settings
-from posir_tasks.tokens import estimate_tokens
 
 AnswerT = TypeVar("AnswerT", bound=BaseModel)
 Item = TypeVar("Item")

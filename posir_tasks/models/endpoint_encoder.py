@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from posir_tasks.display.progress import progress
 from posir_tasks.models.endpoint import Endpoint
-from posir_tasks.tokens import estimate_tokens
+from posir_tasks.read_part import estimate_tokens
 
 if TYPE_CHECKING:
     from mteb.abstasks.task_metadata import TaskMetadata

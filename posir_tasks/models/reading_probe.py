@@ -13,8 +13,8 @@ import numpy as np
 from mteb.types import PromptType
 
 from posir_tasks.embeddings.encoding import Encoder
+from posir_tasks.read_part import estimate_tokens
 from posir_tasks.text.words import count_words, split_words
-from posir_tasks.tokens import estimate_tokens
 
 #: Relative distance of two embeddings of the same input, up to rounding: at least this, or a multiple of what is measured.
 MIN_DISTANCE, NOISE_FACTOR = 3e-6, 4.0

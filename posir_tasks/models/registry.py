@@ -12,8 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from posir_tasks.errors import PosirError, hide_tracebacks, summarize_error
-from posir_tasks.host.failures import step_aside
-from posir_tasks.host.private_names import MODEL_REGISTRY
+from posir_tasks.host.private_names import MODEL_REGISTRY, step_aside
 from posir_tasks.models.colbert_head import resolve_colbert_head
 from posir_tasks.models.endpoint_resolver import resolve_endpoint
 from posir_tasks.models.folder import resolve_model_folder
@@ -21,7 +20,7 @@ from posir_tasks.models.hybrid import resolve_hybrid
 from posir_tasks.models.references import ModelReference, Resolver, resolve_bare_name, unknown_model
 from posir_tasks.models.rerank_resolver import resolve_rerank_endpoint
 from posir_tasks.models.run_settings import with_run_settings
-from posir_tasks.plugin_api.manager import loaded_plugins
+from posir_tasks.plugin_api import loaded_plugins
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta

@@ -12,9 +12,9 @@ import polars as pl
 
 from posir_tasks.evidence import Evidence
 from posir_tasks.interventions import NO_SPAN
+from posir_tasks.read_part import estimate_tokens
 from posir_tasks.sources.formats.passages import SkippedText
 from posir_tasks.text.spans import Span
-from posir_tasks.tokens import estimate_tokens
 
 if TYPE_CHECKING:
     from datasets import Dataset

@@ -12,6 +12,7 @@ from posir_tasks.display.progress import progress
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import DataError
 from posir_tasks.interventions import NO_SPAN
+from posir_tasks.read_part import estimate_tokens
 from posir_tasks.sources.checks import MAX_EXAMPLES
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.formats.passages import (
@@ -25,7 +26,6 @@ from posir_tasks.sources.formats.passages import (
     skip_question,
 )
 from posir_tasks.text.spans import Span
-from posir_tasks.tokens import estimate_tokens
 
 logger = logging.getLogger(__name__)
 

@@ -22,11 +22,10 @@ from posir_tasks.errors import DataError, PosirError, hide_tracebacks
 from posir_tasks.evidence import Evidence, TokensRead
 from posir_tasks.files import atomic_update
 from posir_tasks.host.private_names import TASKS_REGISTRY
-from posir_tasks.host.retrieval_task import RetrievalTask, SubsetRun
+from posir_tasks.host.retrieval_task import LazySubsets, QueryScores, RetrievalTask, SplitData, SubsetRun
 from posir_tasks.models.run_settings import find_first_stage
-from posir_tasks.query_ranks import save_query_ranks
 from posir_tasks.ranks import RankedQueries, Results, rank_results, retrieval_scores
-from posir_tasks.read_part import ReadPart
+from posir_tasks.read_part import BYTES_PER_TOKEN, ReadPart
 from posir_tasks.result_schema import (
     DIGEST_KEY,
     INDEX_KEY,
@@ -63,10 +62,7 @@ from posir_tasks.sources.repository import (
     check_repository_name,
     open_repository,
 )
-from posir_tasks.tasks.dataset import LazySubsets, SplitData
 from posir_tasks.tasks.metadata import SPLIT, build_metadata
-from posir_tasks.tasks.query_scores import QueryScores
-from posir_tasks.tokens import BYTES_PER_TOKEN
 
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
@@ -277,7 +273,7 @@ class PositionTask(RetrievalTask):
             top_ranked, first_stage_model = stage.top_ranked, stage.model_meta
         request = self._search_request(data, top_ranked, run)
         fitted = fit_to_script(with_cache(model), request.context.corpus_language)
-        results, ranked = self._search(fitted, request, data["evidence"], run)
+        results, ranked = self._search(fitted, request, run)
         with run.timer("Scoring", split=run.hf_split, subset=run.hf_subset):
             scores = retrieval_scores(ranked, self.k_values)
             if first_stage_model:
@@ -345,29 +341,14 @@ class PositionTask(RetrievalTask):
             timer=run.timer,
         )
 
-    def _search(
-        self, model: MTEBModels, request: SearchRequest, evidence: Evidence, run: SubsetRun
-    ) -> tuple[Results, RankedQueries]:
-        """Search; save mteb's predictions and the ranks of the relevant documents if a folder is given."""
+    def _search(self, model: MTEBModels, request: SearchRequest, run: SubsetRun) -> tuple[Results, RankedQueries]:
+        """Search, and save mteb's predictions if a folder is given."""
         if not run.prediction_folder:
             return search_and_rank(model, request)
         results = search_results(model, request)
         with atomic_update(run.prediction_folder / self.prediction_file_name) as folder:
             self.save_predictions(results, model, folder, run)
-        ranked = rank_results(results, request.positives)
-        meta = model.mteb_model_meta
-        save_query_ranks(
-            run.prediction_folder,
-            str(meta.name),
-            str(meta.revision),
-            self.metadata.name,
-            run.hf_subset,
-            self.scheme,
-            evidence,
-            ranked.ranks,
-            experiment=meta.experiment_name,
-        )
-        return results, ranked
+        return results, rank_results(results, request.positives)
 
     def _count_tokens(self, data: SplitData, read: ReadPart) -> TokensRead | None:
         """Return the tokens of the corpus that are read, estimated from bytes."""

@@ -1,31 +1,35 @@
-"""All position-aware tasks: built-in, of other languages, and of plugins. Importing this module does not import mteb."""
+"""All position-aware tasks and benchmarks: built-in, of other languages, and of plugins.
+
+Importing this module does not import mteb.
+"""
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from posir_tasks.errors import PosirError, summarize_error
-from posir_tasks.plugin_api.manager import loaded_plugins
+from posir_tasks.plugin_api import Plugins, loaded_plugins
 
 if TYPE_CHECKING:
+    from mteb.benchmarks.benchmark import Benchmark
+
     from posir_tasks.sources.repository import HubRepository
     from posir_tasks.tasks.base import PositionTask
-    from posir_tasks.tasks.from_plugins import PluginTasks
     from posir_tasks.tasks.posir import PosirTask
 
 logger = logging.getLogger(__name__)
 
 #: Of the names of tasks of the PosIR layout.
 PREFIX = "PosIR-"
+#: The plugin and the class of each task of a plugin, by the task's name.
+PluginTasks: TypeAlias = "dict[str, tuple[str, type[PositionTask]]]"
 
 
 def builtin_task_classes() -> tuple[type[PositionTask], ...]:
     """Return the built-in task classes."""
-    from posir_tasks.tasks.mini import PosIRMini
-    from posir_tasks.tasks.posir import CROSS_LINGUAL, MONOLINGUAL
+    from posir_tasks.tasks.posir import CROSS_LINGUAL, MONOLINGUAL, PosIRMini
     from posir_tasks.tasks.posq import POSQ_TASKS
 
     return (*MONOLINGUAL.values(), *CROSS_LINGUAL.values(), *POSQ_TASKS, PosIRMini)
@@ -66,7 +70,7 @@ def language_tasks() -> dict[str, type[PosirTask]]:
 
     domains = list_languages()
     english = domains.get(PIVOT.code, frozenset())
-    tasks, plugin_codes = [], plugin_languages().codes
+    tasks, (plugin_codes, _) = [], plugin_languages()
     for language in name_languages([*domains, *plugin_codes]):
         tasks.append(build_posir_task(language, language))
         if language.code in plugin_codes or english & domains[language.code]:
@@ -98,18 +102,9 @@ def _hub_paths(repository: HubRepository) -> list[str]:
         return []
 
 
-@dataclass(frozen=True)
-class PluginLanguages:
-    """Languages that plugins name."""
-
-    codes: tuple[str, ...]
-    problems: tuple[str, ...]
-    """Messages that name the plugin and the reason for each refused code or failed hook."""
-
-
 @cache
-def plugin_languages() -> PluginLanguages:
-    """Collect the languages that the installed plugins name, and warn about each refused one, once per process."""
+def plugin_languages() -> tuple[list[str], list[str]]:
+    """Return the codes of languages that plugins name, and why one was refused or a hook failed; warn once per process."""
     from posir_tasks.languages import check_code
 
     codes, problems = [], []
@@ -121,26 +116,115 @@ def plugin_languages() -> PluginLanguages:
         except Exception as error:
             problems.append(f"plugin '{plugin}': posir_languages: {summarize_error(error)}")
             logger.warning("posir %s", problems[-1])
-    return PluginLanguages(tuple(codes), tuple(problems))
+    return codes, problems
 
 
 @cache
-def checked_plugin_tasks() -> PluginTasks:
+def plugin_tasks() -> dict[str, type[PositionTask]]:
+    """Return the usable task classes of plugins by name, and warn about each refused one, once per process."""
+    tasks, problems = checked_plugin_tasks()
+    for problem in problems:
+        logger.warning("posir %s", problem)
+    return {name: task for name, (_, task) in tasks.items()}
+
+
+@cache
+def checked_plugin_tasks() -> tuple[PluginTasks, list[str]]:
     """Collect the tasks of the installed plugins, and why tasks were refused, once per process."""
     from mteb import AbsTask
     from mteb import tasks as mteb_tasks
-
-    from posir_tasks.tasks.from_plugins import collect_tasks
 
     of_mteb = [task for task in vars(mteb_tasks).values() if isinstance(task, type) and issubclass(task, AbsTask)]
     taken = {task.metadata.name: task.__module__ for task in (*of_mteb, *builtin_task_classes())}
     return collect_tasks(loaded_plugins(), taken)
 
 
-@cache
-def plugin_tasks() -> dict[str, type[PositionTask]]:
-    """Return the usable task classes of plugins by name, and warn about each refused one, once per process."""
-    checked = checked_plugin_tasks()
-    for problem in checked.problems:
-        logger.warning("posir %s", problem)
-    return {name: added.task for name, added in checked.tasks.items()}
+def collect_tasks(plugins: Plugins, taken: dict[str, str]) -> tuple[PluginTasks, list[str]]:
+    """Collect the tasks of plugins, in order of the plugins' names; of several tasks with one name, the first is used.
+
+    Args:
+        plugins: The loaded plugins.
+        taken: Names that are in use, and who uses them.
+
+    Returns:
+        The plugin and the class of each task, by the task's name, and a message for each refused task.
+    """
+    tasks: PluginTasks = {}
+    problems = []
+    for plugin, caller in plugins.callers("posir_task_classes"):
+        try:
+            answers = caller()
+            if not answers or any(isinstance(answer, str | type) for answer in answers):
+                raise TypeError("posir_task_classes must return a list of task classes")
+            classes = [task for answer in answers for task in answer]
+        except Exception as error:
+            problems.append(f"plugin '{plugin}' could not provide its tasks: {type(error).__name__}: {error}")
+            continue
+        for task in classes:
+            problem = _find_problem(task, taken | {name: f"plugin '{owner}'" for name, (owner, _) in tasks.items()})
+            if problem:
+                problems.append(f"plugin '{plugin}': {problem}")
+            else:
+                tasks[task.metadata.name] = plugin, task
+    return tasks, problems
+
+
+def _find_problem(task: Any, taken: dict[str, str]) -> str | None:
+    """Return why a task cannot be used, or None if it can."""
+    from mteb.abstasks.task_metadata import TaskMetadata
+
+    from posir_tasks.tasks.base import PositionTask
+    from posir_tasks.tasks.metadata import SPLIT, check_name_and_languages
+
+    if not (isinstance(task, type) and issubclass(task, PositionTask)):
+        return f"{task!r} is not a task class; a task is a subclass of posir_tasks.PositionTask"
+    where, scheme = f"task {task.__module__}.{task.__qualname__}", getattr(task, "scheme", None)
+    is_scheme = not isinstance(scheme, type) and all(hasattr(scheme, part) for part in ("axes", "length_buckets", "cells"))
+    missing = [
+        *([] if isinstance(getattr(task, "metadata", None), TaskMetadata) else ["`metadata`, a TaskMetadata of mteb"]),
+        *([] if is_scheme else ["`scheme`, an object such as RelativePositions()"]),
+        *(f"`{name}`" for name in sorted(task.__abstractmethods__)),
+    ]
+    if missing:
+        return f"{where} lacks {', '.join(missing)}"
+    name = task.metadata.name
+    if name in taken:
+        return f"{where}: the name '{name}' is taken by {taken[name]}; choose another"
+    if list(task.metadata.eval_splits) != [SPLIT]:
+        return f"{where}: its metadata has eval_splits={task.metadata.eval_splits}; position-aware tasks have ['{SPLIT}']"
+    try:
+        check_name_and_languages(task.metadata)
+        task()
+    except Exception as error:
+        return f"{where} cannot be created: {type(error).__name__}: {error}"
+    return None
+
+
+def build_benchmarks() -> list[Benchmark]:
+    """Return the benchmarks, whose tasks are skipped, with one warning, if the data lacks them.
+
+    The tasks must be registered with mteb.
+    """
+    from mteb.benchmarks.benchmark import Benchmark
+    from mteb.get_tasks import get_tasks
+
+    from posir_tasks.languages import LANGUAGES
+    from posir_tasks.tasks.base import BenchmarkTasks, PositionTask
+    from posir_tasks.tasks.posir import CROSS_LINGUAL, MONOLINGUAL, POSIR
+    from posir_tasks.tasks.posq import POSQ, FineWebPosQ, SQuADPosQ
+
+    main = "Ten languages, 31 domains: does a model find evidence at any position? The paper's main table."
+    crossed = "PosIR's queries in eight languages against the English corpus."
+    posq = "SQuAD-PosQ and FineWeb-PosQ: questions by the position of their answer in a passage."
+    cross_lingual = [CROSS_LINGUAL[language] for language in LANGUAGES if language.cross_lingual_in_paper]
+    benchmarks = []
+    for name, tasks, description, arxiv, citation in (
+        ("PosIR", MONOLINGUAL.values(), main, "2601.08363", POSIR),
+        ("PosIR(cross-lingual)", cross_lingual, crossed, "2601.08363", POSIR),
+        ("PosQ", (SQuADPosQ, FineWebPosQ), posq, "2505.13950", POSQ),
+    ):
+        instances = get_tasks([task.metadata.name for task in tasks])
+        BenchmarkTasks(name, [task for task in instances if isinstance(task, PositionTask)])
+        reference = f"https://arxiv.org/abs/{arxiv}"
+        benchmarks.append(Benchmark(name, tasks=instances, description=description, reference=reference, citation=citation))
+    return benchmarks

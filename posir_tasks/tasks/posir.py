@@ -10,6 +10,7 @@ from mteb.abstasks.task_metadata import TaskMetadata
 from posir_tasks.errors import hide_tracebacks
 from posir_tasks.languages import DOMAINS, LANGUAGES, PIVOT, Language
 from posir_tasks.schemes import RelativePositions
+from posir_tasks.sources import mini
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.posir import REPO_ID, REVISION, domain_files, list_domains, read_domain
 from posir_tasks.sources.repository import (
@@ -22,10 +23,17 @@ from posir_tasks.sources.repository import (
     requested_revision,
 )
 from posir_tasks.tasks.base import PositionTask
-from posir_tasks.tasks.citations import POSIR
 from posir_tasks.tasks.metadata import build_metadata
 
 logger = logging.getLogger(__name__)
+
+POSIR = """@misc{zeng2026posir,
+  title = {PosIR: Position-Aware Heterogeneous Information Retrieval Benchmark},
+  author = {Ziyang Zeng and Dun Zhang and Yu Yan and Xu Sun and Yudong Zhou and Yuqing Yang},
+  year = {2026},
+  eprint = {2601.08363},
+  archiveprefix = {arXiv},
+}"""
 
 
 class PosirTask(PositionTask):
@@ -192,3 +200,29 @@ def build_posir_task(language: Language, corpus_language: Language) -> type[Posi
 
 MONOLINGUAL = {language: build_posir_task(language, language) for language in LANGUAGES}
 CROSS_LINGUAL = {language: build_posir_task(language, PIVOT) for language in LANGUAGES if language != PIVOT}
+
+
+class PosIRMini(PositionTask):
+    """A small English set that ships inside the package."""
+
+    scheme = RelativePositions()
+    metadata = build_metadata(
+        "PosIR-Mini",
+        dataset="posir/PosIR-Mini",
+        revision=mini.REVISION,
+        languages=["eng-Latn"],
+        description=(
+            "A small position-aware retrieval set that ships inside the package `posir`: 72 documents about invented things "
+            "of six kinds, easy to confuse, and 720 questions with exact spans, spread evenly over positions and lengths."
+        ),
+        reference="https://pypi.org/project/posir/",
+        date=("2026-11-20", "2026-11-20"),
+        domains=["Fiction", "Written", "Constructed"],
+        license="apache-2.0",
+        annotations_creators="LM-generated",
+        sample_creation="created",
+    )
+
+    def read_subset(self, subset: str) -> PositionData:  # noqa: ARG002
+        """Read the texts in the package."""
+        return mini.read_mini()

@@ -32,8 +32,16 @@ from posir_tasks.sources.repository import (
     requested_revision,
 )
 from posir_tasks.tasks.base import PositionTask
-from posir_tasks.tasks.citations import POSQ
 from posir_tasks.tasks.metadata import build_metadata
+
+POSQ = """@inproceedings{zeng2025posq,
+  title = {An Empirical Study of Position Bias in Modern Information Retrieval},
+  author = {Ziyang Zeng and Dun Zhang and Jiacheng Li and Panxiang Zou and Yudong Zhou and Yuqing Yang},
+  booktitle = {Findings of the Association for Computational Linguistics: EMNLP 2025},
+  year = {2025},
+  eprint = {2505.13950},
+  archiveprefix = {arXiv},
+}"""
 
 QUERY_PROMPT = "Given a question, retrieve passages that answer the question"
 

@@ -28,7 +28,7 @@ SAID = (
     "The hooks are: posir_commands, posir_languages, posir_model_resolvers, posir_probes, posir_scores, posir_task_classes",
     "plugin 'letters_again': task posir_letters_again.BellsHarbourLetters: the name 'HarbourLetters' is taken by plugin "
     "'letters'; choose another",
-    "task posir_letters_again.BellsPosIR-Mini: the name 'PosIR-Mini' is taken by posir_tasks.tasks.mini; choose another",
+    "task posir_letters_again.BellsPosIR-Mini: the name 'PosIR-Mini' is taken by posir_tasks.tasks.posir; choose another",
     "task posir_letters_again.BellsNFCorpus: the name 'NFCorpus' is taken by mteb.tasks.retrieval.",
 )
 

@@ -62,12 +62,11 @@ from posir_significance.intervals import estimate_mean
 from posir_significance.sentences import name_state
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import PosirError
-from posir_tasks.estimates import Estimate
 from posir_tasks.evidence import Evidence
 from posir_tasks.profile import PositionProfile
 from posir_tasks.results import read_results
 from posir_tasks.schemes import RelativePositions
-from posir_tasks.scores import Better, ScoreInfo, Unit
+from posir_tasks.scores import Better, Estimate, ScoreInfo, Unit
 from tests.support.board import GROUPS, NO_LIBRARIES, contents, fake_model, fake_record, hostile_names, length_columns
 from tests.support.commands import run
 from tests.support.comparison import pair_runs

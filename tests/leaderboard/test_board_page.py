@@ -22,9 +22,8 @@ from posir_leaderboard.board.published import published_records
 from posir_leaderboard.board.records import BoardRecord
 from posir_leaderboard.board.site import render_site
 from posir_report.tables import known_columns
-from posir_tasks.estimates import Estimate
 from posir_tasks.languages import DOMAINS
-from posir_tasks.scores import ScoreInfo, Unit
+from posir_tasks.scores import Estimate, ScoreInfo, Unit
 from tests.support.board import GROUPS, contents, fake_model, fake_record, hostile_names, length_columns, libraries
 from tests.support.browser import CHROMIUM
 

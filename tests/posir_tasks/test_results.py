@@ -12,7 +12,7 @@ from posir_tasks.command.app import build_app
 from posir_tasks.errors import PosirError, ProfileError
 from posir_tasks.evidence import Evidence
 from posir_tasks.files import LOCK_FILE
-from posir_tasks.plugin_api.scoring import score_result
+from posir_tasks.plugin_api import score_result
 from posir_tasks.profile import PositionProfile
 from posir_tasks.results import read_results, rescore_file, rounded
 from posir_tasks.schemes import RelativePositions

@@ -5,8 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from posir_tasks.estimates import Estimate
-from posir_tasks.scores import QueryGroup, ResultScores, ResultValues, Score, ScoreInfo, Unit, flatten, scores_to_json
+from posir_tasks.scores import Estimate, QueryGroup, ResultScores, ResultValues, Score, ScoreInfo, Unit, flatten, scores_to_json
 from tests.support.simulation import build_profile, draw_counts, separate_documents
 
 

@@ -15,8 +15,8 @@ from posir_leaderboard.board.site import bundle_table_library
 from posir_significance.decision import DEFAULT_MARGINS, State
 from posir_significance.sentences import name_state
 from posir_tasks.display.page import bundle_chart_library
-from posir_tasks.estimates import Estimate
 from posir_tasks.languages import DOMAINS
+from posir_tasks.scores import Estimate
 
 LENGTHS = ("all", "Q1", "Q2", "Q3", "Q4")
 POSITIONS = [f"({place / 20:.2f}, {(place + 1) / 20:.2f}]" for place in range(20)]

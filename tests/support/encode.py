@@ -7,7 +7,7 @@ from mteb.types import PromptType
 from torch.utils.data import DataLoader
 
 from posir_tasks.embeddings.context import build_texts
-from posir_tasks.tasks.mini import PosIRMini
+from posir_tasks.tasks.posir import PosIRMini
 
 TASK: dict[str, Any] = {"task_metadata": PosIRMini.metadata, "hf_split": "test", "hf_subset": "default"}
 

@@ -1,6 +1,6 @@
 """The declared scores of a result, by group."""
 
-from posir_tasks.plugin_api.scoring import score_result
+from posir_tasks.plugin_api import score_result
 from posir_tasks.read_part import UNKNOWN
 from posir_tasks.scores import ResultValues, scores_to_json
 from tests.support.simulation import separate_documents

@@ -35,7 +35,7 @@ from posir_tasks.display.progress import progress
 from posir_tasks.errors import PosirError
 from posir_tasks.files import atomic_write
 from posir_tasks.host.private_names import MODEL_REGISTRY
-from posir_tasks.plugin_api.manager import loaded_plugins
+from posir_tasks.plugin_api import loaded_plugins
 from posir_tasks.results import META_FILE
 
 #: Number of results from which worker processes score them: each takes three seconds to start, and a result one or two.

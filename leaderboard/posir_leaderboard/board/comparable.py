@@ -17,10 +17,10 @@ from pydantic import BaseModel, ConfigDict, StringConstraints, TypeAdapter, Vali
 
 from posir_leaderboard.board.records import BoardRecord
 from posir_leaderboard.entries import PINS
-from posir_tasks.data_versions import DataVersion, identify_data
 from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.files import atomic_write
 from posir_tasks.gate import read_json
+from posir_tasks.result_schema import DataVersion, identify_data
 from posir_tasks.sources.data import digest_data
 from posir_tasks.tasks.catalog import find_task
 

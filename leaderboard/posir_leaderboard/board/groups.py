@@ -48,10 +48,8 @@ class Group:
 
 def builtin_groups(tasks: Collection[str] = ()) -> list[Group]:
     """Return PosIR's benchmarks, with those of the tasks that are of further languages, and PosIR-Mini; imports mteb."""
-    from posir_tasks.tasks.benchmarks import build_benchmarks
-    from posir_tasks.tasks.catalog import find_language_task
-    from posir_tasks.tasks.mini import PosIRMini
-    from posir_tasks.tasks.posir import CROSS_LINGUAL, MONOLINGUAL
+    from posir_tasks.tasks.catalog import build_benchmarks, find_language_task
+    from posir_tasks.tasks.posir import CROSS_LINGUAL, MONOLINGUAL, PosIRMini
     from posir_tasks.tasks.posq import POSQ_TASKS
 
     posir, cross_lingual, posq = build_benchmarks()

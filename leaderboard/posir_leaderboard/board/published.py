@@ -28,11 +28,10 @@ from posir_published.scores import read_posq_scores
 from posir_report.published import row_from_published
 from posir_significance.intervals import Z, wilson_interval
 from posir_tasks.errors import PosirError
-from posir_tasks.estimates import Estimate
 from posir_tasks.gate import GateError, read_json
 from posir_tasks.results import rounded
 from posir_tasks.schemes import ALL_LENGTHS, START_TO_END, RelativePositions, assign_thirds, contrast_thirds
-from posir_tasks.scores import ALL
+from posir_tasks.scores import ALL, Estimate
 
 #: Titles of the position axes of PosQ.
 POSITIONS = {

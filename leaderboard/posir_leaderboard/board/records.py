@@ -31,13 +31,12 @@ from posir_report.summary import (
 from posir_report.tables import known_columns, not_read_notes
 from posir_significance.analysis import analyze
 from posir_significance.sentences import iterate_answer, label_state
-from posir_tasks.data_versions import identify_data
 from posir_tasks.display.tables import format_csv
 from posir_tasks.document_ranks import DocumentRanks
-from posir_tasks.estimates import Estimate
+from posir_tasks.result_schema import identify_data
 from posir_tasks.results import rounded
 from posir_tasks.schemes import ALL_LENGTHS, Axes
-from posir_tasks.scores import ALL, ResultValues, ScoreInfo, flatten, prefix_scores
+from posir_tasks.scores import ALL, Estimate, ResultValues, ScoreInfo, flatten, prefix_scores
 from posir_tasks.sources.repository import LOCAL
 
 #: Columns of the cells of a curve.

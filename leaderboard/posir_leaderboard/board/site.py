@@ -48,7 +48,8 @@ from posir_tasks.display.progress import progress
 from posir_tasks.errors import PosirError
 from posir_tasks.files import atomic_write
 from posir_tasks.schemes import RelativePositions
-from posir_tasks.tasks.citations import POSIR, POSQ
+from posir_tasks.tasks.posir import POSIR
+from posir_tasks.tasks.posq import POSQ
 
 #: The page's own scripts, in execution order.
 SCRIPTS = (

@@ -29,9 +29,8 @@ from posir_published.rows import START_TO_END_UNWEIGHTED, find_curve
 from posir_published.scores import LANGUAGE_QUERIES, TASK_QUERIES, QueryCount
 from posir_significance.decision import ChangeState, MetricChange
 from posir_significance.sentences import label_change
-from posir_tasks.estimates import Estimate
 from posir_tasks.results import rounded
-from posir_tasks.scores import ALL, Unit
+from posir_tasks.scores import ALL, Estimate, Unit
 
 #: Most models whose paired differences a site contains: they are of every two.
 MOST_PAIRED = 40

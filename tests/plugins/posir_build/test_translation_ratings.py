@@ -24,7 +24,7 @@ from posir_build.translation_ratings import (
 from posir_tasks.command.app import build_app
 from posir_tasks.errors import DataError, PosirError
 from posir_tasks.language_models.settings import LanguageModelSettings
-from posir_tasks.tokens import estimate_tokens
+from posir_tasks.read_part import estimate_tokens
 from tests.support.construction import ScriptedModel
 from tests.support.datasets import posir_tables, write_domain
 from tests.support.human_answers import Truth

@@ -18,7 +18,7 @@ from posir_compare.gate import GateVerdict, check, parse_limit
 from posir_significance.scores import SCORES
 from posir_tasks.command.app import build_app
 from posir_tasks.errors import PosirError
-from posir_tasks.estimates import Difference
+from posir_tasks.scores import Difference
 from tests.support.comparison import DOMAINS, draw_evidence, pair_runs, write_run
 from tests.support.results import describe_run
 

@@ -13,7 +13,7 @@ from posir_significance.decision import ChangeState, Reason, compare_groups
 from posir_significance.observations import Observations
 from posir_tasks.embeddings.encoding import ModelEncoder
 from posir_tasks.errors import PosirError
-from posir_tasks.estimates import Estimate
+from posir_tasks.scores import Estimate
 from posir_tasks.text.chunks import TextSplitter
 from posir_tasks.text.tokenizer import EstimatedTokenizer
 from tests.plugins.posir_inspect.test_questions import collect

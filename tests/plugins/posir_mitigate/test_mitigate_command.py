@@ -13,7 +13,7 @@ from posir_mitigate.trials import MitigationOutcome, measure_seconds, open_task
 from posir_significance.decision import Change, ChangeState, MetricChange, Reason
 from posir_tasks.command.app import build_app
 from posir_tasks.errors import PosirError
-from posir_tasks.estimates import Difference, Estimate
+from posir_tasks.scores import Difference, Estimate
 from tests.support.datasets import posir_tables, write_domain
 from tests.support.models import write_tiny_model
 

@@ -28,9 +28,8 @@ from posir_probe.segment_similarity import SegmentSimilarity
 from posir_probe.sentence_regression import SentenceRegression, SentenceRegressionFit
 from posir_report.summary import TaskSummary
 from posir_tasks.errors import PosirError
-from posir_tasks.estimates import Estimate
 from posir_tasks.schemes import RelativePositions
-from posir_tasks.scores import ResultScores, ResultValues
+from posir_tasks.scores import Estimate, ResultScores, ResultValues
 from tests.plugins.posir_probe.test_over_datasets import profile_of
 from tests.support.simulation import separate_documents
 

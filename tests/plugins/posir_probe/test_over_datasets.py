@@ -41,10 +41,9 @@ from posir_published.scores import read_mmteb_scores
 from posir_report.summary import TaskSummary
 from posir_tasks.display.tables import to_markdown
 from posir_tasks.errors import PosirError, ProfileError
-from posir_tasks.estimates import Estimate
 from posir_tasks.profile import RANKS, PositionProfile
 from posir_tasks.schemes import AbsolutePositions, RelativePositions
-from posir_tasks.scores import ResultScores, ResultValues
+from posir_tasks.scores import Estimate, ResultScores, ResultValues
 from tests.support.simulation import separate_documents
 
 SCHEME = RelativePositions(bins=6, token_bounds=())

@@ -26,7 +26,7 @@ from posir_tasks.embeddings.encoding import ModelEncoder, encode_distinct
 from posir_tasks.errors import PosirError
 from posir_tasks.results import result_files
 from posir_tasks.sources.mini import read_mini
-from posir_tasks.tasks.mini import PosIRMini
+from posir_tasks.tasks.posir import PosIRMini
 from posir_tasks.text.spans import Span
 from tests.support.encoders import RecordingEncoder
 

@@ -34,11 +34,10 @@ from posir_tasks.display.figures import deduplicate, write_pictures
 from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Evidence
 from posir_tasks.profile import RANKS, PositionProfile
-from posir_tasks.read_part import KnownBy, ReadPart
+from posir_tasks.read_part import CountedWith, KnownBy, ReadPart
 from posir_tasks.results import read_results
 from posir_tasks.schemes import AbsolutePositions, Axes, LabeledPositions, QueryCells, RelativePositions
 from posir_tasks.scores import ResultScores, ResultValues
-from posir_tasks.tokens import CountedWith
 from tests.support.results import write_result
 from tests.support.simulation import separate_documents
 

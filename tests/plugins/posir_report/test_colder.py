@@ -16,7 +16,7 @@ from posir_report.tables import PAIRS, SUBSET, TASK, EndPreference, read_end_pre
 from posir_significance.intervals import wilson_interval
 from posir_tasks.command.app import build_app
 from posir_tasks.errors import PosirError
-from posir_tasks.estimates import Estimate
+from posir_tasks.scores import Estimate
 from tests.support.probed_encoders import FirstWords, invent_texts
 from tests.support.results import write_result
 from tests.support.simulation import build_profile

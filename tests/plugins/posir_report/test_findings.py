@@ -13,12 +13,10 @@ from posir_report.tables import title_effect, title_lengths, title_models, title
 from posir_significance.decision import Decision, decide_state
 from posir_significance.position_effect import Stratum
 from posir_significance.regression import Contrast
-from posir_tasks.estimates import Estimate
 from posir_tasks.profile import PositionProfile
-from posir_tasks.read_part import KnownBy, ReadKind, ReadPart
+from posir_tasks.read_part import CountedWith, KnownBy, ReadKind, ReadPart
 from posir_tasks.schemes import RelativePositions
-from posir_tasks.scores import ResultValues
-from posir_tasks.tokens import CountedWith
+from posir_tasks.scores import Estimate, ResultValues
 from tests.support.simulation import separate_documents
 
 

@@ -39,15 +39,14 @@ from posir_report.tables import (
     pooled_scores,
 )
 from posir_tasks.command.app import build_app
-from posir_tasks.data_versions import DataVersion
 from posir_tasks.display.tables import to_csv, to_json, to_markdown
 from posir_tasks.errors import PosirError
-from posir_tasks.estimates import Estimate
 from posir_tasks.evidence import Evidence
 from posir_tasks.profile import PositionProfile
+from posir_tasks.result_schema import DataVersion
 from posir_tasks.results import read_results
 from posir_tasks.schemes import RelativePositions
-from posir_tasks.scores import ResultScores, ResultValues, ScoreInfo
+from posir_tasks.scores import Estimate, ResultScores, ResultValues, ScoreInfo
 from tests.support.results import describe_run, write_result
 from tests.support.simulation import build_profile, separate_documents
 

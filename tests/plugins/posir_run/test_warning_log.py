@@ -4,7 +4,7 @@ import logging
 
 from posir_run import worker as warning_log
 from posir_run.worker import show_warnings
-from posir_tasks.plugin_api.manager import Plugin, Plugins
+from posir_tasks.plugin_api import Plugin, Plugins
 
 
 def test_a_warning_is_shown_once_and_those_about_plugins_not_again(monkeypatch):

@@ -50,13 +50,11 @@ from posir_tasks.command.app import build_app
 from posir_tasks.display.presentation import Presentable
 from posir_tasks.display.tables import escape_latex, to_markdown
 from posir_tasks.document_ranks import DocumentRanks
-from posir_tasks.estimates import Estimate
 from posir_tasks.evidence import TWELFTHS, Evidence, Integers, ReadEvidence
 from posir_tasks.models.reading_length import Bounds, ReadingLength
-from posir_tasks.read_part import UNKNOWN, KnownBy, ReadPart
+from posir_tasks.read_part import UNKNOWN, CountedWith, KnownBy, ReadPart
 from posir_tasks.schemes import RelativePositions
-from posir_tasks.scores import ALL
-from posir_tasks.tokens import CountedWith
+from posir_tasks.scores import ALL, Estimate
 from posir_train.evaluation import Measurement
 from posir_train.report import (
     TrainingReport,

@@ -12,7 +12,7 @@ from sentence_transformers.base.evaluation import BaseEvaluator, SequentialEvalu
 import posir
 from posir_tasks.errors import DataError, PosirError
 from posir_tasks.sources.opening import open_data
-from posir_tasks.tasks.mini import PosIRMini
+from posir_tasks.tasks.posir import PosIRMini
 from posir_train.evaluation import CRITERION, PositionCurveCallback, PositionEvaluator, measure
 from tests.support.tiny_encoders import build_encoder
 

@@ -9,10 +9,9 @@ from posir_significance.decision import Reason, compare_groups
 from posir_significance.sentences import metric_interval
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.evidence import Evidence, ReadEvidence
-from posir_tasks.read_part import UNKNOWN, KnownBy, ReadPart
+from posir_tasks.read_part import UNKNOWN, CountedWith, KnownBy, ReadPart
 from posir_tasks.schemes import RelativePositions, assign_thirds
 from posir_tasks.scores import ResultValues
-from posir_tasks.tokens import CountedWith
 from posir_train.evaluation import Measurement
 from posir_train.report import (
     COSINE,

@@ -11,8 +11,7 @@ from typer.testing import CliRunner
 from posir_tasks.command import lazy
 from posir_tasks.command.app import build_app
 from posir_tasks.errors import PosirError
-from posir_tasks.plugin_api import Command
-from posir_tasks.plugin_api.panels import PANELS
+from posir_tasks.plugin_api import PANELS, Command
 from tests.support.cli import leaf_commands
 from tests.support.commands import python, run
 from tests.support.results import write_result
@@ -110,7 +109,7 @@ def test_a_plugin_that_cannot_add_its_commands_is_named_and_the_others_stay(monk
     assert [command.name for command in lazy.declared_commands()] == ["mteb", "tasks", "doctor", "rescore", "extra"]
     assert [record.getMessage() for record in caplog.records] == [
         "posir plugin 'broken' could not add its commands: ImportError: typer moved it",
-        "posir plugin 'clash' declared a command 'doctor', which is posir_tasks.command.doctor:doctor; omitted",
+        "posir plugin 'clash' declared a command 'doctor', which is posir_tasks.command.api:doctor; omitted",
         "posir plugin 'old' declared 'name', which is no posir_tasks.plugin_api.Command; omitted",
     ]
 

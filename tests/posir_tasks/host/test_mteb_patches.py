@@ -8,9 +8,9 @@ import pytest
 from packaging.version import Version
 
 from posir_tasks.errors import PosirError
-from posir_tasks.host import failures, mteb_patches
-from posir_tasks.host.failures import NEWEST_TESTED, describe_untested, step_aside
+from posir_tasks.host import mteb_patches, private_names
 from posir_tasks.host.mteb_patches import LazyTasks, Registry, TaskList
+from posir_tasks.host.private_names import NEWEST_TESTED, describe_untested, step_aside
 from posir_tasks.models import hub, registry, run_settings
 
 
@@ -28,8 +28,8 @@ class Factory:
 
 @pytest.fixture
 def problems(monkeypatch):
-    monkeypatch.setattr(failures, "failures", [])
-    return failures.failures
+    monkeypatch.setattr(private_names, "failures", [])
+    return private_names.failures
 
 
 def test_a_lookup_stops_at_the_first_registry_with_the_name():
@@ -171,7 +171,7 @@ def test_a_registered_model_that_ran_code_of_its_repository_is_named_with_its_re
 def test_a_newer_mteb_than_tested_is_one_line_when_the_tasks_are_first_needed(problems, monkeypatch, capsys):
     assert Version(version("mteb")) <= Version(NEWEST_TESTED), "test with it, then raise NEWEST_TESTED"
     assert describe_untested() is None
-    monkeypatch.setattr(failures, "version", lambda _: "99.1")
+    monkeypatch.setattr(private_names, "version", lambda _: "99.1")
     module = ModuleType("mteb.get_tasks")
     module._TASKS_REGISTRY, module.TASK_LIST = {"Host": dict}, [dict]
     monkeypatch.setattr(mteb_patches, "replace_everywhere", lambda name, _, after: setattr(module, name, after))

@@ -5,7 +5,7 @@ import json
 import mteb
 
 from posir_tasks.host.retrieval_task import SubsetRun
-from posir_tasks.tasks.mini import PosIRMini
+from posir_tasks.tasks.posir import PosIRMini
 
 RESULTS = {"q": {"a": 0.5, "b": 1.0}}
 

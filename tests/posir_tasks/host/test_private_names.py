@@ -12,7 +12,7 @@ from mteb.types import PromptType
 from posir_tasks.errors import PosirError
 from posir_tasks.host import private_names
 from posir_tasks.host.private_names import PRIVATE_NAMES, PrivateName
-from posir_tasks.tasks.mini import PosIRMini
+from posir_tasks.tasks.posir import PosIRMini
 from tests.posir_tasks.host.test_result_saving import MODEL, result_of
 
 BM25 = "mteb/baseline-bm25s"

@@ -16,8 +16,7 @@ from mteb.results import TaskResult
 
 from posir_tasks.errors import PosirError
 from posir_tasks.files import LOCK_FILE
-from posir_tasks.host.result_saving import ResultSaver, process_saver
-from posir_tasks.host.saved_results import UNREADABLE
+from posir_tasks.host.result_saving import UNREADABLE, ResultSaver, process_saver
 from posir_tasks.results import result_files
 from posir_tasks.sources.data import digest_data
 from posir_tasks.sources.posir import read_domain

@@ -17,7 +17,7 @@ from posir_tasks.models import connection
 from posir_tasks.models.endpoint_encoder import MAX_IN_FLIGHT, find_read_length
 from posir_tasks.models.references import ModelReference, portable_name
 from posir_tasks.models.registry import find_model
-from posir_tasks.tasks.mini import PosIRMini
+from posir_tasks.tasks.posir import PosIRMini
 from tests.support.embedding_server import DIMENSIONS, Failure, embed, serve_embeddings
 
 KEY = "sk-secret-of-the-test"

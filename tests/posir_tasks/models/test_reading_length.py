@@ -9,9 +9,8 @@ from posir_inspect.window import describe_reading, find_claim
 from posir_tasks.embeddings.encoding import ModelEncoder, load_encoder
 from posir_tasks.models.endpoint_encoder import EndpointEncoder
 from posir_tasks.models.reading_length import Bounds, ReadingLength, measure_reading_length
-from posir_tasks.read_part import Part
+from posir_tasks.read_part import Part, estimate_tokens
 from posir_tasks.text.tokenizer import find_tokenizer
-from posir_tasks.tokens import estimate_tokens
 from tests.support.embedding_server import EmbeddingServer, Pooling, serve_embeddings
 from tests.support.probed_encoders import FirstWords, KeepsPart, RefusesLong, invent_texts, keep_ends, keep_last, keep_samples
 

@@ -14,7 +14,7 @@ from posir_tasks.ranks import Hits
 from posir_tasks.search.dispatch import SearchRequest, sort_candidates
 from posir_tasks.search.first_stage import load_first_stage
 from posir_tasks.sources.mini import read_mini
-from posir_tasks.tasks.mini import PosIRMini
+from posir_tasks.tasks.posir import PosIRMini
 
 IDS = ["d1", "d10", "d2", "ä", "文", "😀", "-"]
 

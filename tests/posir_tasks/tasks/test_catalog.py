@@ -5,9 +5,8 @@ from types import ModuleType
 import pluggy
 import pytest
 
-from posir_tasks.plugin_api import hookimpl, specs
-from posir_tasks.plugin_api.manager import Plugins
-from posir_tasks.plugin_api.markers import PROJECT
+from posir_tasks import plugin_api
+from posir_tasks.plugin_api import PROJECT, Plugins, hookimpl
 from posir_tasks.tasks import catalog
 from posir_tasks.tasks.catalog import find_language_task, find_task, language_tasks, list_languages, plugin_languages
 from tests.support.commands import python
@@ -69,14 +68,14 @@ def test_the_languages_on_the_hub_are_listed(data, tmp_path):
 def test_plugins_name_languages_and_a_wrong_one_is_refused(monkeypatch, tmp_path, caplog):
     monkeypatch.setenv("POSIR_DATA", str(tmp_path))
     manager = pluggy.PluginManager(PROJECT)
-    manager.add_hookspecs(specs)
+    manager.add_hookspecs(plugin_api)
     for name, codes in (("good", ["ell-Grek"]), ("wrong", ["fa"])):
         manager.register(build_plugin(codes), name)
     monkeypatch.setattr(catalog, "loaded_plugins", lambda: Plugins(manager, ()))
     plugin_languages.cache_clear()
     try:
         assert list(language_tasks()) == ["PosIR-Greek", "PosIR-Greek-English"]
-        (problem,) = plugin_languages().problems
+        _, (problem,) = plugin_languages()
         assert "plugin 'wrong': posir_languages: PosirError: language fa" in problem
         assert problem in caplog.text
     finally:

@@ -3,12 +3,12 @@
 import pytest
 
 from posir_tasks import PositionTask
-from posir_tasks.plugin_api.manager import load_plugins
+from posir_tasks.plugin_api import load_plugins
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.tasks.base import build_folder_task
-from posir_tasks.tasks.from_plugins import collect_tasks
+from posir_tasks.tasks.catalog import collect_tasks
 from posir_tasks.tasks.metadata import build_metadata
-from tests.posir_tasks.plugin_api.test_manager import Point, module
+from tests.posir_tasks.test_plugin_api import Point, module
 
 
 def metadata(name, **fields):
@@ -56,8 +56,8 @@ def collect(*plugins, taken=()):
 
 
 def test_a_plugins_tasks_are_found_with_the_plugin_they_are_from():
-    tasks = collect(giving(Good), module(posir_scores=lambda: {}), giving(named("Other"), named("Third"))).tasks
-    assert {name: (given.plugin, given.task.metadata.name) for name, given in tasks.items()} == {
+    tasks, _ = collect(giving(Good), module(posir_scores=lambda: {}), giving(named("Other"), named("Third")))
+    assert {name: (plugin, task.metadata.name) for name, (plugin, task) in tasks.items()} == {
         "Good": ("plugin0", "Good"),
         "Other": ("plugin2", "Other"),
         "Third": ("plugin2", "Third"),
@@ -68,7 +68,7 @@ def test_a_hook_may_yield():
     def posir_task_classes():
         yield Good
 
-    assert list(collect(module(posir_task_classes=posir_task_classes)).tasks) == ["Good"]
+    assert list(collect(module(posir_task_classes=posir_task_classes))[0]) == ["Good"]
 
 
 @pytest.mark.parametrize(
@@ -93,11 +93,11 @@ def test_a_hook_may_yield():
     ],
 )  # fmt: skip
 def test_a_task_that_would_not_run_is_refused_and_the_others_are_kept(task, said):
-    given = collect(giving(task, Good), giving(named("After")), taken=["NFCorpus"])
-    (problem,) = given.problems
+    tasks, problems = collect(giving(task, Good), giving(named("After")), taken=["NFCorpus"])
+    (problem,) = problems
     assert problem.startswith("plugin 'plugin0': ")
     assert said in problem
-    assert list(given.tasks) == ["Good", "After"]
+    assert list(tasks) == ["Good", "After"]
 
 
 @pytest.mark.parametrize(
@@ -112,28 +112,28 @@ def test_a_task_that_would_not_run_is_refused_and_the_others_are_kept(task, said
     ids=["raises", "nothing", "one class", "text", "number"],
 )
 def test_a_hook_that_returns_no_list_is_reported_and_the_others_are_kept(broken, said):
-    given = collect(broken, giving(Good))
-    (problem,) = given.problems
+    tasks, problems = collect(broken, giving(Good))
+    (problem,) = problems
     assert problem.startswith("plugin 'plugin0' could not provide its tasks: ")
     assert said in problem
-    assert list(given.tasks) == ["Good"]
+    assert list(tasks) == ["Good"]
 
 
 def test_of_two_tasks_with_one_name_the_first_is_kept():
-    given = collect(giving(Good), giving(changed()))
-    assert given.tasks["Good"].task is Good
-    assert given.problems == (
+    tasks, problems = collect(giving(Good), giving(changed()))
+    assert tasks["Good"][1] is Good
+    assert problems == [
         "plugin 'plugin1': task theirs.Changed: the name 'Good' is taken by plugin 'plugin0'; choose another",
-    )
+    ]
 
 
 def test_a_plugin_cannot_use_a_name_twice():
-    given = collect(giving(Good, changed()))
-    assert given.tasks["Good"].task is Good
-    assert "is taken by plugin 'plugin0'" in given.problems[0]
+    tasks, problems = collect(giving(Good, changed()))
+    assert tasks["Good"][1] is Good
+    assert "is taken by plugin 'plugin0'" in problems[0]
 
 
 def test_data_that_a_package_ships_in_the_posir_layout_is_a_task_in_one_line(posir_folder):
-    given = collect(giving(build_folder_task(posir_folder, name="Shipped", language="eng-Latn")))
-    assert given.problems == ()
-    assert [subset.partition("@")[0] for subset in given.tasks["Shipped"].task().hf_subsets] == ["sports"]
+    tasks, problems = collect(giving(build_folder_task(posir_folder, name="Shipped", language="eng-Latn")))
+    assert problems == []
+    assert [subset.partition("@")[0] for subset in tasks["Shipped"][1]().hf_subsets] == ["sports"]

@@ -146,7 +146,7 @@ def test_a_task_is_registered_until_another_is_created_under_its_name(folder):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"name": "PosIR-Mini"}, "task name 'PosIR-Mini': taken by a task of posir_tasks.tasks.mini; choose another"),
+        ({"name": "PosIR-Mini"}, "task name 'PosIR-Mini': taken by a task of posir_tasks.tasks.posir; choose another"),
         ({"name": "NFCorpus"}, "task name 'NFCorpus': taken by a task of mteb.tasks"),
         ({"name": "my/letters"}, "the name 'my/letters' is not allowed; use A-Z, a-z, 0-9"),
         ({"name": ""}, "the name '' is not allowed"),

@@ -6,7 +6,7 @@ from mteb.abstasks.retrieval import AbsTaskRetrieval
 
 from posir_tasks import PositionTask
 from posir_tasks.errors import PosirError
-from posir_tasks.tasks.mini import PosIRMini
+from posir_tasks.tasks.posir import PosIRMini
 
 BM25 = "mteb/baseline-bm25s"
 

@@ -1,28 +1,31 @@
-"""`posir.doctor`: check the installation."""
+"""`posir.doctor`, `posir.tasks` and `posir.rescore`: the installation, the tasks, and the scores of saved results."""
 
+from __future__ import annotations
+
+import logging
 import os
 import platform
 import site
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
 from rich.console import Console
 
-from posir_tasks.display.presentation import Presentable
-from posir_tasks.display.progress import track
+from posir_tasks.display.presentation import Presentable, TableResult
+from posir_tasks.display.progress import progress, track
 from posir_tasks.display.tables import DisplaySection, Table, build_columns
+from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError, summarize_error
-from posir_tasks.host.failures import describe_untested, failures
-from posir_tasks.host.private_names import PRIVATE_NAMES, TASKS_REGISTRY
-from posir_tasks.plugin_api.manager import loaded_plugins
+from posir_tasks.host.private_names import PRIVATE_NAMES, TASKS_REGISTRY, describe_untested, failures
+from posir_tasks.plugin_api import loaded_plugins
 from posir_tasks.public import public
-from posir_tasks.sources.posir import REPO_ID
-from posir_tasks.sources.posq import FINEWEB_REPO_ID, SQUAD_REPO_ID
-from posir_tasks.sources.repository import DATA_VARIABLE, check_environment, data_folder, locate_dataset
+from posir_tasks.results import ForeignFileError, rescore_file, result_files
+
+logger = logging.getLogger(__name__)
 
 AUTOLOAD_VARIABLE = "POSIR_AUTOLOAD"
 #: The file that Python runs at startup: PEP 829 replaces executable lines in `.pth` files.
@@ -96,16 +99,14 @@ def doctor() -> Diagnosis:
         >>> print(posir.doctor())  # doctest: +SKIP
         ✓ tasks: mteb knows 26 of 26
     """
+    findings: list[CheckResult] = []
     with track("Checking"):
-        return Diagnosis(tuple(finding for check in CHECKS for finding in run_check(check)))
-
-
-def run_check(check: Callable[[], Iterator[CheckResult]]) -> list[CheckResult]:
-    """Return the findings of a check; if it raises, the error is the finding."""
-    try:
-        return list(check())
-    except Exception as error:
-        return [CheckResult(False, f"{check.__name__} failed ({summarize_error(error)})")]
+        for check in (check_versions, check_autoload, check_mteb, check_tasks, check_plugins, check_data):
+            try:
+                findings += check()
+            except Exception as error:
+                findings.append(CheckResult(False, f"{check.__name__} failed ({summarize_error(error)})"))
+    return Diagnosis(tuple(findings))
 
 
 def check_versions() -> Iterator[CheckResult]:
@@ -161,14 +162,20 @@ def check_plugins() -> Iterator[CheckResult]:
     for plugin in loaded_plugins().plugins:
         problem = f": {plugin.problem}" if plugin.problem else ""
         yield CheckResult(not plugin.problem, f"plugin {plugin.name} ({plugin.origin}){problem}")
-    added = checked_plugin_tasks()
-    for name, given in added.tasks.items():
-        yield CheckResult(True, f"task {name} (plugin {given.plugin}: {given.task.__module__}.{given.task.__qualname__})")
-    yield from (CheckResult(False, problem) for problem in (*added.problems, *plugin_languages().problems))
+    tasks, problems = checked_plugin_tasks()
+    for name, (owner, task) in tasks.items():
+        yield CheckResult(True, f"task {name} (plugin {owner}: {task.__module__}.{task.__qualname__})")
+    yield from (CheckResult(False, problem) for problem in (*problems, *plugin_languages()[1]))
 
 
 def check_data() -> Iterator[CheckResult]:
     """Check the environment variables for data, and report where the data is read from."""
+    from huggingface_hub import HfApi
+
+    from posir_tasks.sources.posir import REPO_ID
+    from posir_tasks.sources.posq import FINEWEB_REPO_ID, SQUAD_REPO_ID
+    from posir_tasks.sources.repository import DATA_VARIABLE, check_environment, data_folder, locate_dataset
+
     try:
         check_environment()
     except PosirError as error:
@@ -176,23 +183,84 @@ def check_data() -> Iterator[CheckResult]:
         return
     folder = data_folder()
     for repo_id in (REPO_ID, SQUAD_REPO_ID, FINEWEB_REPO_ID):
-        if folder is None:
-            location = describe_hub(repo_id)
-        else:
+        location = "reachable on the Hub"
+        if folder is not None:
             local = locate_dataset(folder, repo_id)
             location = f"{local} ({'found' if local.is_dir() else 'not found'}; {DATA_VARIABLE} is set)"
+        else:
+            try:
+                HfApi().dataset_info(repo_id, timeout=5)
+            except Exception as error:
+                problem = f"not reachable on the Hub ({type(error).__name__})"
+                location = f"{problem}; set {DATA_VARIABLE}=/path to read a local folder"
         yield CheckResult(None, f"data {repo_id}: {location}")
 
 
-def describe_hub(repo_id: str) -> str:
-    """Return whether a dataset can be read from the Hub."""
-    from huggingface_hub import HfApi
-
-    try:
-        HfApi().dataset_info(repo_id, timeout=5)
-    except Exception as error:
-        return f"not reachable on the Hub ({type(error).__name__}); set {DATA_VARIABLE}=/path to read a local folder"
-    return "reachable on the Hub"
+COLUMNS = build_columns(("Task", "Queries in", "Documents in", "Subsets", "Data"), ["Subsets"])
+LEGEND = "Evaluate a model with `mteb run -t TASK -m MODEL`. Benchmarks: -b PosIR, -b 'PosIR(cross-lingual)', -b PosQ."
 
 
-CHECKS = (check_versions, check_autoload, check_mteb, check_tasks, check_plugins, check_data)
+@public()
+def tasks() -> TableResult:
+    """List the position-aware tasks that `mteb run -t` accepts.
+
+    Returns:
+        A row for each task: its name, languages of queries and documents, number of subsets and data.
+
+    Raises:
+        PosirError: Never.
+
+    Examples:
+        >>> import posir
+        >>> "PosIR-Mini" in posir.tasks().to_polars()["task"]
+        True
+    """
+    with track("Loading mteb"):
+        from posir_tasks.tasks.catalog import builtin_task_classes, language_tasks, plugin_tasks
+
+        classes = (*builtin_task_classes(), *language_tasks().values(), *plugin_tasks().values())
+    rows = []
+    for metadata in (task.metadata for task in classes):
+        languages = next(iter(metadata.hf_subsets_to_langscripts.values()))
+        rows.append(
+            {
+                "task": metadata.name,
+                "query_language": languages[0],
+                "document_language": languages[-1],
+                "subsets": len(metadata.hf_subsets),
+                "data": f"{metadata.dataset['path']}@{metadata.dataset['revision'][:12]}",
+            }
+        )
+    cells = tuple(tuple(map(str, row.values())) for row in rows)
+    return TableResult(title="Tasks", rows=rows, tables=[Table(COLUMNS, cells, split_by="{Data}")], notes=[LEGEND])
+
+
+@public()
+def rescore(results: str | Path) -> TableResult:
+    """Recompute the plugins' scores in saved results, from their position profiles; no model is needed.
+
+    Args:
+        results: The --output-folder of mteb run.
+
+    Returns:
+        A row for each file: its path, and the number of its profiles that were rescored.
+
+    Raises:
+        PosirError: There is no result with a position profile, or a file cannot be read or written.
+
+    Examples:
+        >>> import posir
+        >>> posir.rescore("results").to_polars()["profiles"].to_list()
+        [1, 1]
+    """
+    counts: dict[Path, int] = {}
+    for file in progress(list(result_files(Path(results))), "Rescoring"):
+        try:
+            counts[file] = rescore_file(file)
+        except ForeignFileError as error:
+            logger.warning("skipped: %s", error)
+    rows = [{"file": str(file), "profiles": count} for file, count in counts.items() if count]
+    if not rows:
+        raise PosirError(f"{results}: no result with a position profile below it; nothing was written.")
+    rescored = f"{pluralize(sum(counts.values()), 'profile')} in {pluralize(len(rows), 'file')}"
+    return TableResult(title="Rescored results", rows=rows, tables=[], sentences=[f"{results}: rescored {rescored}"])

@@ -10,14 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from posir_tasks.estimates import Estimate
 from posir_tasks.evidence import Evidence
-from posir_tasks.plugin_api import hookimpl, manager
-from posir_tasks.plugin_api.manager import load_plugins
-from posir_tasks.plugin_api.scoring import score_result
+from posir_tasks.plugin_api import hookimpl, load_plugins, loaded_plugins, score_result
 from posir_tasks.profile import PositionProfile
 from posir_tasks.schemes import RelativePositions
-from posir_tasks.scores import ResultValues, Score
+from posir_tasks.scores import Estimate, ResultValues, Score
 from tests.support.simulation import separate_documents
 
 
@@ -76,7 +73,7 @@ def scores_of(profile, monkeypatch, caplog):
 
     def scores(*points):
         plugins = load_plugins(points)
-        monkeypatch.setattr("posir_tasks.plugin_api.scoring.loaded_plugins", lambda: plugins)
+        monkeypatch.setattr("posir_tasks.plugin_api.loaded_plugins", lambda: plugins)
         caplog.clear()
         with caplog.at_level(logging.WARNING):
             return dict(score_result(ResultValues(separate_documents(profile)))["all"]), [
@@ -128,14 +125,14 @@ def test_the_second_plugin_of_a_name_is_refused_and_the_first_works(scores_of):
 
 def test_plugins_that_are_not_used_are_reported_once_in_a_warning(monkeypatch, caplog):
     points = [Point("broken", ImportError("gone"), "their_package.plugin"), Point("good", scoring(a=1))]
-    monkeypatch.setattr(manager, "entry_points", lambda group: points if group == "posir" else [])
-    manager.loaded_plugins.cache_clear()
+    monkeypatch.setattr("posir_tasks.plugin_api.entry_points", lambda group: points if group == "posir" else [])
+    loaded_plugins.cache_clear()
     try:
         with caplog.at_level(logging.WARNING):
-            assert manager.loaded_plugins() is manager.loaded_plugins()
+            assert loaded_plugins() is loaded_plugins()
     finally:
         monkeypatch.undo()
-        manager.loaded_plugins.cache_clear()
+        loaded_plugins.cache_clear()
     assert [record.getMessage() for record in caplog.records] == [
         "posir plugin 'broken' (their_package.plugin) is not used: loading it raised ImportError: gone"
     ]
