@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from posir_build.api import build as build
+    from posir_build.api import rate_translations as rate_translations
     from posir_compare.api import compare as compare
     from posir_inspect.api import inspect as inspect
     from posir_inspect.api import window as window
@@ -54,6 +55,7 @@ _MODULES = {
     "psi": "posir_psi.api",
     "published": "posir_published.api",
     "read_results": "posir_report.api",
+    "rate_translations": "posir_build.api",
     "rescore": "posir_tasks.command.api",
     "score": "posir_score.api",
     "stats": "posir_stats.api",

@@ -64,6 +64,8 @@ class Declaration:
     """Whether it calls its parameter `show`, for Python alone, with what is known so far, which is printed."""
     undecided_by: str | None = None
     """The parameter that makes it a check: if it is given, an error is exit status 2, which says that nothing was decided."""
+    settings: str | None = None
+    """`module:class` of the settings that its further keywords are, which `--set` gives and `--settings-help` lists."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ class Parameter:
 
 
 def public(
-    *, charts: bool = False, streams: bool = False, undecided_by: str | None = None
+    *, charts: bool = False, streams: bool = False, undecided_by: str | None = None, settings: str | None = None
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Declare a public function, whose command follows from it; the function then checks the ranges of its parameters.
 
@@ -104,6 +106,7 @@ def public(
         charts: Whether what it returns has charts.
         streams: Whether it calls its parameter `show` with what is known so far.
         undecided_by: The parameter that makes it a check with exit status 2 for what cannot be decided.
+        settings: `module:class` of the settings that its further keywords are.
     """
 
     def declare(function: Callable[P, R]) -> Callable[P, R]:
@@ -117,7 +120,7 @@ def public(
                     parameter.check(given[parameter.name])
             return function(*args, **kwargs)
 
-        setattr(checked, DECLARATION, Declaration(charts, streams, undecided_by))
+        setattr(checked, DECLARATION, Declaration(charts, streams, undecided_by, settings))
         return checked
 
     return declare
@@ -129,6 +132,7 @@ def read_parameters(function: Callable[..., Any]) -> list[Parameter]:
     return [
         _read_parameter(function, parameter, described.get(name, ""))
         for name, parameter in inspect.signature(function).parameters.items()
+        if parameter.kind is not inspect.Parameter.VAR_KEYWORD
     ]
 
 

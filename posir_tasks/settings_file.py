@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from enum import EnumType
 from pathlib import Path
@@ -52,11 +52,7 @@ def load_settings(
         PosirError: The file cannot be read, or a field is wrong. The message names file, field or option.
     """
     values = _read_yaml(kind, file) if file else {}
-    if isinstance(overrides, Mapping):
-        values = _merge(values, overrides)
-    else:
-        for override in overrides:
-            _apply_override(values, override)
+    values = _merge(values, overrides if isinstance(overrides, Mapping) else read_overrides(overrides))
     names = {option.strip("-").replace("-", "_").lower(): option for option in options or {}}
     given = {field: value for field, option in names.items() if (value := (options or {})[option]) not in (None, [])}
     try:
@@ -171,18 +167,26 @@ def _merge(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, A
     return {**values, **changes, **sections}
 
 
-def _apply_override(values: dict[str, Any], override: str) -> None:
-    name, separator, text = override.partition("=")
-    path = name.strip().split(".")
-    if not separator or not all(path):
-        raise PosirError(f"--set {override}: expected field=value, such as seed=7.")
-    try:
-        value = parse_yaml(text, f"--set {override}")
-    except GateError as error:
-        raise PosirError(f"{error}; put quotes around text with special characters.") from None
-    for part in path[:-1]:
-        section = values.setdefault(part, {})
-        if not isinstance(section, dict):
-            raise PosirError(f"--set {override}: '{part}' is not a section.")
-        values = section
-    values[path[-1]] = value
+def read_overrides(overrides: Iterable[str]) -> dict[str, Any]:
+    """Return the values of settings, those of sections as mappings, from texts such as `seed=7` and `ask.questions=5`.
+
+    Raises:
+        PosirError: One is not of this form, or names a field of what is no section.
+    """
+    values: dict[str, Any] = {}
+    for override in overrides:
+        name, separator, text = override.partition("=")
+        path = name.strip().split(".")
+        if not separator or not all(path):
+            raise PosirError(f"--set {override}: expected field=value, such as seed=7.")
+        try:
+            value = parse_yaml(text, f"--set {override}")
+        except GateError as error:
+            raise PosirError(f"{error}; put quotes around text with special characters.") from None
+        section = values
+        for part in path[:-1]:
+            section = section.setdefault(part, {})
+            if not isinstance(section, dict):
+                raise PosirError(f"--set {override}: '{part}' is not a section.")
+        section[path[-1]] = value
+    return values

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import astuple, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from posir_build import translation_ratings as ratings
 from posir_build.balance import find_needed_questions
 from posir_build.dataset_files import read_constructions
+from posir_build.estimate import add_reranker_seconds, add_up, describe_plan, estimate_stages
 from posir_build.pipeline import STAGE_NAMES, Tools, locked, rows_as_records, run_stages, settings_record, write_results
+from posir_build.records import LOG_FILE
 from posir_build.sample import check_source
 from posir_build.settings import BuildSettings
 from posir_build.stage_report import (
@@ -24,49 +27,62 @@ from posir_build.stage_report import (
     describe_lost_documents,
 )
 from posir_build.verify import MarginPool, MarginRange, audit_ranges, count_pools, list_checked, summarize_audit
-from posir_tasks.display.presentation import Presentable, to_paragraphs
+from posir_run.run_command import EngineName, choose_engine
+from posir_run.worker import Settings
+from posir_tasks.display.presentation import Presentable, TableResult, to_paragraphs
+from posir_tasks.display.progress import track
 from posir_tasks.display.tables import DisplaySection, Table, to_markdown
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
-from posir_tasks.language_models.call_log import Usage
+from posir_tasks.language_models.asking import LanguageModel
+from posir_tasks.language_models.call_log import CallLog, Usage
 from posir_tasks.language_models.settings import compute_cost, format_cost
 from posir_tasks.models.references import ModelReference
+from posir_tasks.public import public
 from posir_tasks.settings_file import load_settings
 from posir_tasks.sources.posir import Target
+from posir_tasks.text.tokenizer import load_tokenizer
 
 if TYPE_CHECKING:
     from posir_build.cluster import StartEngine
+    from posir_tasks.display.figures import Figure
 
+#: How workers of a cluster load models.
+WORKERS = Settings({"batch_size": 32})
 #: The report in the work folder.
 REPORT_FILE = "report.md"
 
 
+@public(settings="posir_build.settings:BuildSettings")
 def build(
-    documents: str | Path | None = None,
-    *,
-    output: str | Path | None = None,
     config: str | Path | None = None,
+    *,
     stage: str | None = None,
+    plan: bool = False,
+    engine: Literal["local", "ray"] = "local",
+    address: str | None = None,
     **settings: Any,
-) -> BuildReport:
+) -> BuildReport | TableResult:
     """Build a dataset of questions about documents, controlled for the position of the evidence, or continue to.
 
-    What a language model has answered is not asked again, and stages that nothing changed for are not run.
+    What has been answered is not asked again, and stages that nothing changed for are not run. The dataset is written once all
+    stages are done. `report.md` in the work folder says what each stage kept.
 
     Args:
-        documents: Folder of text files, .jsonl or .parquet file, or dataset on the Hub. None if `config` has it.
-        output: Folder for the dataset in the PosIR layout, which `POSIR_DATA` takes. None if `config` has it.
-        config: YAML file with settings; the other arguments take precedence, in sections field by field.
+        config: YAML file with settings; further ones take precedence, in sections field by field.
         stage: Run up to this stage only, and write no dataset: `sample`, `ask`, `locate`, `verify`, `false-negatives` or
             `balance`.
-        settings: Further fields by name: `language`, `domain` and `llm` are required, of sections as a mapping, such as
-            `ask={"questions": 5}`. Prices are for a million tokens; lengths of documents in tokens, words or characters
-            (`sample={"unit": ...}`); `posir build run --settings-help` lists them all.
+        plan: Estimate calls, tokens and cost; nothing is sent to a language model.
+        engine: This machine, or a Ray cluster, on whose machines rerankers and the embedder run.
+        address: Address of the Ray cluster, or `auto`; by default Ray starts on this machine.
+        settings: Settings by name: `documents`, `output`, `language`, `domain` and `llm` are required, of sections as a
+            mapping, such as `ask={"questions": 5}`. Prices are for a million tokens; lengths of documents in tokens, words or
+            characters (`sample={"unit": ...}`); `posir build run --settings-help` lists them all.
 
     Returns:
         For each stage and each check the number of documents or questions taken and kept, the share kept and the one that a
         paper reports, in [0, 1], and how many were discarded for which reason; `datasets`, the number of questions by folder;
-        `folder` of calls and report; `notes`, with the cost of the calls.
+        `folder` of calls and report; `notes`, with the cost of the calls. Of a plan, the highest cost of each stage.
 
     Raises:
         PosirError: A setting is wrong; documents, a folder or a model cannot be used; a dataset of other settings is in
@@ -74,14 +90,111 @@ def build(
 
     Examples:
         >>> import posir
-        >>> names = {"language": "eng-Latn", "domain": "harbour"}
-        >>> report = posir.build("texts", output="data/harbour", **names, llm={"model": "my-llm"}, sample={"lengths": "any"})
+        >>> names = {"language": "eng-Latn", "domain": "harbour", "output": "data/harbour", "sample": {"lengths": "any"}}
+        >>> report = posir.build(documents="texts", **names, llm={"model": "my-llm"})
         >>> [row.stage for row in report.rows][:3], report.datasets.keys()
         (['sample', 'ask', 'locate'], dict_keys([PosixPath('data/harbour/eng-Latn/harbour')]))
     """
-    options = {"documents": None if documents is None else str(documents), "output": output}
-    loaded = load_settings(BuildSettings, Path(config) if config is not None else None, settings, options)
-    return run_build(loaded, stage=stage)
+    loaded = load_settings(BuildSettings, Path(config) if config is not None else None, settings)
+    start_engine = choose_engine(EngineName(engine), address, WORKERS) if engine == "ray" or address else None
+    check_stage(stage)
+    return plan_build(loaded) if plan else run_build(loaded, stage=stage, start_engine=start_engine)
+
+
+def plan_build(settings: BuildSettings) -> TableResult:
+    """Return what the stages take at most; Sample is run for that, and what has been answered is counted."""
+    check_folders(settings)
+    check_source(settings)
+    with locked(settings.work_folder):
+        tools = Tools(settings)
+        results = run_stages(tools, "sample") | run_stages(tools, None)
+        estimates = estimate_stages(settings, results)
+        wanted = {"verify": settings.verify.rerankers, "false-negatives": settings.false_negatives.rerankers}
+        if any(wanted.values()):
+            from posir_tasks.models.rerankers import ModelReranker
+
+            with track("Time the rerankers"):
+                opened = {
+                    stage: [ModelReranker(row.reference, settings.language, logits=row.logits) for row in rerankers]
+                    for stage, rerankers in wanted.items()
+                }
+                estimates = add_reranker_seconds(estimates, opened, results["sample"].documents)
+    sampled = [f"sample: {note}" for note in results["sample"].notes]
+    answered = [f"Answered before, and not paid again: {usage}" for usage in describe_usage(tools)]
+    return describe_plan(estimates, settings.list_llms(), [*sampled, *answered])
+
+
+@public(charts=True, settings="posir_build.translation_ratings:RatingSettings")
+def rate_translations(
+    config: str | Path | None = None,
+    *,
+    plan: bool = False,
+    sheets: str | Path | None = None,
+    people: str | Path | Iterable[str | Path] | None = None,
+    **settings: Any,
+) -> TableResult:
+    """Rate translations: a judge rates the fluency, accuracy, completeness and style of a sample by domain and length, 1 to 5.
+
+    Any data with the same document ids in several languages will do, such as what `posir build` writes, and PosIR itself.
+    Several translation systems are rated on the same documents.
+
+    Args:
+        config: YAML file with settings; further ones take precedence, in sections field by field.
+        plan: Estimate calls, tokens and cost; nothing is sent to a language model.
+        sheets: Write a sheet for people into this folder, one per language, and end; the system is not named there.
+        people: Sheet with a person's ratings. Agreement is printed, too.
+        settings: Settings by name: `source`, `translations` and `llm` are required;
+            `posir study rate-translations --settings-help` lists them all.
+
+    Returns:
+        The mean rating by system, language and scale, 1 to 5, with 95 % intervals for new documents; of a plan, the cost.
+
+    Raises:
+        PosirError: A setting is wrong; data, a sheet or the judge cannot be used.
+
+    Examples:
+        >>> import posir
+        >>> posir.rate_translations(source="PosIR-Mini", translations={"mine": "PosIR-Mini"}, llm={"model": "my-llm"})
+        Traceback (most recent call last):
+        posir_tasks.errors.DataError: translations: mine: have no language in common other than eng-Latn.
+    """
+    loaded = load_settings(ratings.RatingSettings, Path(config) if config is not None else None, settings)
+    count_tokens = load_tokenizer(loaded.tokenizer).count
+    sample = ratings.sample_translations(loaded, count_tokens)
+    if sheets is not None:
+        files = [str(file) for file in ratings.write_rating_sheets(Path(sheets), sample, loaded.seed)]
+        return TableResult(title="Sheets", rows=[{"file": file} for file in files], tables=[], last=files)
+    if plan:
+        estimates = [add_up("rate translations", [loaded.llm], [ratings.plan_ratings(sample, count_tokens)])]
+        return describe_plan(estimates, [loaded.llm], sample.notes)
+    given = [people] if isinstance(people, str | Path) else people or ()
+    with locked(loaded.work):
+        return _judge_sample(loaded, sample, [Path(sheet) for sheet in given])
+
+
+def _judge_sample(settings: ratings.RatingSettings, sample: ratings.RatingSample, sheets: Sequence[Path]) -> TableResult:
+    people = {sheet: ratings.read_rating_sheet(sheet, sample) for sheet in sheets}
+    judged, problems = ratings.rate_translations(
+        sample, settings, LanguageModel(settings.llm, CallLog(settings.work / LOG_FILE))
+    )
+    rated = [row for rows, _ in people.values() for row in rows]
+    scores = [*ratings.score_ratings("judge", judged), *ratings.score_ratings("people", rated)]
+    agreement = ratings.compare_ratings(rated, judged)
+    notes = [*sample.notes, *(f"not rated: {problem}: {number:,}" for problem, number in problems.items())]
+    notes += [f"{sheet}: rows of no translation here: {unknown:,}" for sheet, (_, unknown) in people.items() if unknown]
+
+    def draw() -> Sequence[Figure]:
+        from posir_build.rating_charts import build_rating_figures
+
+        return build_rating_figures(scores, agreement)
+
+    return TableResult(
+        title="Ratings of translations",
+        rows=[asdict(score) | {"mean": score.mean, "counts": json.dumps(score.counts)} for score in scores],
+        tables=ratings.build_rating_tables(scores, agreement, notes),
+        values={"translations": len(sample.translations), "scores": scores, "agreement": agreement, "notes": notes},
+        draw=draw,
+    )
 
 
 def check_build(settings: BuildSettings) -> None:
@@ -169,6 +282,10 @@ class BuildReport(Presentable):
         """Return what is kept in a sentence, then the tables."""
         return (*to_paragraphs(describe_kept(self.rows)), DisplaySection(tables=self.tables))
 
+    def closing(self) -> list[str]:
+        """Return the folders of the dataset with their numbers of questions."""
+        return [f"{folder}: {pluralize(questions, 'question')}" for folder, questions in self.datasets.items()]
+
     def records(self) -> list[dict[str, Any]]:
         """Return a row for each of `rows`, with its reasons as JSON."""
         return [row | {"reasons": json.dumps(row["reasons"])} for row in rows_as_records(self.rows)]
@@ -184,9 +301,8 @@ def run_build(settings: BuildSettings, *, stage: str | None = None, start_engine
     `start_engine` starts a cluster for reranking and recall; None does both in this process.
 
     Raises:
-        PosirError: There is no such stage; documents, a folder or a model cannot be used; or the budget is spent.
+        PosirError: Documents, a folder or a model cannot be used; or the budget is spent.
     """
-    check_stage(stage)
     if stage is None:
         check_build(settings)
     else:

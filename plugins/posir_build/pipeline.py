@@ -16,7 +16,7 @@ from pydantic.dataclasses import dataclass as validated
 from posir_build import ask, false_negatives, locate, translate, verify
 from posir_build.balance import HELD_OUT, PUBLIC, SPLIT_CHECK, balance_questions, find_needed_questions
 from posir_build.dataset_files import list_answering_models, read_constructions, write_card, write_dataset
-from posir_build.records import Question, StageResult, by_id
+from posir_build.records import LOG_FILE, Question, StageResult, by_id
 from posir_build.sample import digest_source, read_build_texts, sample_documents
 from posir_build.settings import BuildSettings, RerankerSettings
 from posir_build.stage_report import StageRow, build_stage_rows, build_translation_rows
@@ -90,8 +90,7 @@ class StageFiles:
             part.write_bytes(ADAPTER.dump_json(StageFile(SCHEMA, fingerprint, ids, replace(result, documents=new)), indent=1))
 
 
-#: Files of a work folder.
-LOG_FILE, LOCK_FILE = "calls.sqlite", "lock"
+LOCK_FILE = "lock"
 #: Settings of a language model that its answers do not depend on.
 NOT_ASKED = {"endpoints", "key_variable", "in_flight", "retries", "timeout", "prices", "budget"}
 

@@ -8,7 +8,5 @@ def posir_commands() -> list[Command]:
     """Return the declarations."""
     return [
         Command("build", "posir_build.commands:app", "Build a dataset of questions about your documents.", DATA),
-        Command(
-            "study rate-translations", "posir_build.commands:rate_translations_command", "Rate translations by a judge.", DATA
-        ),
+        Command("study rate-translations", "posir_build.api:rate_translations", "Rate translations by a judge.", DATA),
     ]

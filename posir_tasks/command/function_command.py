@@ -12,6 +12,7 @@ import typer
 
 from posir_tasks.command.format_option import TableFormat
 from posir_tasks.command.progress_option import with_progress
+from posir_tasks.command.settings_options import Overrides, settings_help
 from posir_tasks.command.undecided import undecided_on_error
 from posir_tasks.display.presentation import Presentable, SectionPrinter, present, write_charts
 from posir_tasks.display.tables import OutputFormat
@@ -22,6 +23,7 @@ from posir_tasks.public import (
     describe_function,
     read_parameters,
 )
+from posir_tasks.settings_file import read_overrides
 
 
 def build_command(function: Callable[..., Presentable]) -> Callable[..., None]:
@@ -29,12 +31,15 @@ def build_command(function: Callable[..., Presentable]) -> Callable[..., None]:
     declaration: Declaration = getattr(function, DECLARATION)
     parameters = [parameter for parameter in read_parameters(function) if not parameter.option.python_only]
     shared = [parameter for parameter in SHARED if parameter.name != "png" or declaration.charts]
+    if declaration.settings:
+        shared = [_share("set", Overrides, None), _share("settings_help", settings_help(declaration.settings), False), *shared]
 
     def command(**options: Any) -> None:
         format_, html, png = options.pop("format"), options.pop("html"), options.pop("png", None)
-        explain = options.pop("explain")
+        explain, overrides = options.pop("explain"), options.pop("set", None)
+        options.pop("settings_help", None)
         given = {parameter.name: parse_given(parameter, options[parameter.name]) for parameter in parameters}
-        given = {name: value for name, value in given.items() if value is not None}
+        given = read_overrides(overrides or ()) | {name: value for name, value in given.items() if value is not None}
         printer = SectionPrinter()
         if declaration.streams and format_ is OutputFormat.TEXT:
             given["show"] = printer.print_new

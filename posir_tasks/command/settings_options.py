@@ -2,7 +2,7 @@
 
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -17,7 +17,7 @@ Overrides = Annotated[
 ]
 
 
-def settings_help(name: str) -> typer.models.OptionInfo:
+def settings_help(name: str) -> Any:
     """Return an option that prints the settings of a class as a YAML file and ends the command.
 
     Args:
@@ -29,10 +29,5 @@ def settings_help(name: str) -> typer.models.OptionInfo:
             typer.echo(describe_settings(resolve_name(name)))
             raise typer.Exit
 
-    option: typer.models.OptionInfo = typer.Option(
-        SETTINGS_HELP,
-        is_eager=True,
-        callback=show,
-        help="Print a settings file with all settings and their defaults, and exit.",
-    )
-    return option
+    text = "Print a settings file with all settings and their defaults, and exit."
+    return Annotated[bool, typer.Option(SETTINGS_HELP, is_eager=True, callback=show, help=text)]

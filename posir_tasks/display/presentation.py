@@ -75,6 +75,10 @@ class Presentable(ABC):
         """Return what the command says on the error stream, a line each."""
         return ()
 
+    def closing(self) -> Sequence[str]:
+        """Return what the command prints below everything else in a terminal, each in a line of its own: files, commands."""
+        return ()
+
     @property
     def exit_status(self) -> int:
         """Exit status of the command: 0, or 1 if a check fails, 2 if it cannot be decided."""
@@ -162,6 +166,12 @@ class TableResult(Presentable):
     """All further paragraphs, for a page and `--explain`."""
     draw: Callable[[], Sequence[Figure]] | None = None
     """Draws the charts; None if there are none."""
+    last: Sequence[str] = ()
+    """Lines below everything else: files, commands."""
+
+    def closing(self) -> Sequence[str]:
+        """Return the lines below everything else."""
+        return self.last
 
     def sections(self) -> tuple[DisplaySection, ...]:
         """Return the sentences, then the tables."""
@@ -245,6 +255,8 @@ def present(shown: Presentable, format_: OutputFormat, *, explain: bool = False,
             else:
                 shown.print_on(console, explain=explain)
             print_hint(console, shown, explain=explain)
+            for line in shown.closing():
+                typer.echo(line)
 
 
 def print_hint(console: Console, shown: Presentable, *, explain: bool) -> None:

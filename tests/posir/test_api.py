@@ -119,7 +119,12 @@ RETURNED = {
         reader / "my-model", reader / "squad.json", positions="begin", output=reader / "trained", **QUICK
     ),
     "build": lambda reader: posir.build(
-        reader / "texts", output=reader / "built", work=reader / "work", **NAMES, llm={"model": "my-llm"}, stage="locate"
+        documents=str(reader / "texts"),
+        output=reader / "built",
+        work=reader / "work",
+        **NAMES,
+        llm={"model": "my-llm"},
+        stage="locate",
     ),
     "inspect": lambda reader: posir.inspect(reader / "my-model", "PosIR-Mini", budget=5_000),
 }
@@ -232,7 +237,7 @@ MISTAKES = {
     "no published results for a task": lambda: posir.published(task="MSMARCO"),
     "positions: 'front' is not allowed": lambda: posir.train("my-model", "squad.json", output="refused", positions="front"),
     "did you mean learning_rate": lambda: posir.train("my-model", "squad.json", output="refused", learningrate=1),
-    "output: Field required": lambda: posir.build("texts", **NAMES, llm={"model": "my-llm"}),
+    "field 'output': Field required": lambda: posir.build(documents="texts", **NAMES, llm={"model": "my-llm"}),
     "needs two models": lambda: posir.compare("results", "baseline-bm25s"),
 }
 

@@ -100,7 +100,7 @@ def test_an_override_that_is_none_is_refused(tmp_path, override):
     if override == "documents=notes=":
         assert load_settings(BuildSettings, file, [override]).documents == "notes="
         return
-    with pytest.raises(PosirError, match=r"--set|ask"):
+    with pytest.raises(PosirError, match=r"--set|ask|language"):
         load_settings(BuildSettings, file, [override])
 
 

@@ -38,7 +38,7 @@ def test_a_command_is_its_function(name):
     assert getattr(posir, name.rpartition(" ")[2].replace("-", "_")) is function
     assert command.help == describe_function(function)
     expected = [parameter for parameter in read_parameters(function) if not parameter.option.python_only]
-    shared = {parameter.name for parameter in SHARED} | {"quiet", "help"}
+    shared = {parameter.name for parameter in SHARED} | {"quiet", "help", "set", "settings_help"}
     given = {parameter.name: parameter for parameter in command.params if parameter.name not in shared}
     assert list(given) == [parameter.name for parameter in expected]
     for parameter in expected:
