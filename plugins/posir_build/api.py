@@ -174,9 +174,7 @@ def rate_translations(
 
 def _judge_sample(settings: ratings.RatingSettings, sample: ratings.RatingSample, sheets: Sequence[Path]) -> TableResult:
     people = {sheet: ratings.read_rating_sheet(sheet, sample) for sheet in sheets}
-    judged, problems = ratings.rate_translations(
-        sample, settings, LanguageModel(settings.llm, CallLog(settings.work / LOG_FILE))
-    )
+    judged, problems = ratings.ask_judge(sample, settings, LanguageModel(settings.llm, CallLog(settings.work / LOG_FILE)))
     rated = [row for rows, _ in people.values() for row in rows]
     scores = [*ratings.score_ratings("judge", judged), *ratings.score_ratings("people", rated)]
     agreement = ratings.compare_ratings(rated, judged)

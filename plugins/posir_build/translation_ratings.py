@@ -226,7 +226,7 @@ def plan_ratings(sample: RatingSample, count_tokens: Callable[[str], int]) -> Ca
     return Calls(RATE_TRANSLATION, number, tokens, REASON_TOKENS)
 
 
-def rate_translations(
+def ask_judge(
     sample: RatingSample, settings: RatingSettings, model: LanguageModel
 ) -> tuple[list[RatedTranslation], dict[str, int]]:
     """Return the judge's ratings, and the number of translations without one by the reason.

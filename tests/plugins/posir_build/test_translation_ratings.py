@@ -14,8 +14,8 @@ from posir_build.translation_ratings import (
     RatedTranslation,
     RatingSettings,
     Translation,
+    ask_judge,
     compare_ratings,
-    rate_translations,
     read_rating_sheet,
     sample_translations,
     score_ratings,
@@ -101,14 +101,14 @@ def test_the_judge_reads_both_texts_and_what_it_leaves_out_is_counted(data):
         return "I can't." if "Kahn" in values["translation"] else json.dumps(ratings | {"style": 4})
 
     sample, model = sample_translations(settings(data), estimate_tokens), ScriptedModel(write)
-    rows, problems = rate_translations(sample, settings(data), model)
+    rows, problems = ask_judge(sample, settings(data), model)
     assert {row.translation.system for row in rows} == {"a"}
     assert sum(problems.values()) == 18
     assert model.asked[0][1]["source"] == "English"
     assert model.asked[0][1]["target"] == "German"
     assert {score.scale: score.mean.value for score in score_ratings("judge", rows)}["overall"] == pytest.approx(4.75)
     with pytest.raises(PosirError, match="the model refused"):
-        rate_translations(sample, settings(data), ScriptedModel(lambda *_: "I'm sorry, no."))
+        ask_judge(sample, settings(data), ScriptedModel(lambda *_: "I'm sorry, no."))
 
 
 def test_all_languages_count_as_much():
