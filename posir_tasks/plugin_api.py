@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
 import pluggy
@@ -57,6 +58,25 @@ class Command:
     """One sentence for `posir --help`. The command's own help is the docstring of its function."""
     panel: str = EXTEND
     """Panel of `posir --help`, such as `DATA` here."""
+
+
+def declare(*items: object) -> Callable[[], list[object]]:
+    """Return the implementation of a hook for a table of what it returns: `posir_commands = declare(Command(...), ...)`.
+
+    In place of a text `module:name` it returns what has that name, or, of a tuple, what is in it; it is imported when the hook
+    is called.
+    """
+
+    def implementation() -> list[object]:
+        return [
+            value
+            for item in items
+            for known in [resolve_name(item) if isinstance(item, str) else item]
+            for value in (known if isinstance(known, tuple) else (known,))
+        ]
+
+    marked: Callable[[], list[object]] = hookimpl(implementation)
+    return marked
 
 
 @hookspec

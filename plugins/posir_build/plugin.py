@@ -1,12 +1,8 @@
-"""The hook implementation: `posir build` and the study of translations."""
+"""`posir build` and the study of translations."""
 
-from posir_tasks.plugin_api import DATA, Command, hookimpl
+from posir_tasks.plugin_api import DATA, Command, declare
 
-
-@hookimpl
-def posir_commands() -> list[Command]:
-    """Return the declarations."""
-    return [
-        Command("build", "posir_build.commands:app", "Build a dataset of questions about your documents.", DATA),
-        Command("study rate-translations", "posir_build.api:rate_translations", "Rate translations by a judge.", DATA),
-    ]
+posir_commands = declare(
+    Command("build", "posir_build.commands:app", "Build a dataset of questions about your documents.", DATA),
+    Command("study rate-translations", "posir_build.api:rate_translations", "Rate translations by a judge.", DATA),
+)

@@ -1,16 +1,12 @@
-"""The hook implementation: `posir compare`."""
+"""`posir compare`."""
 
-from posir_tasks.plugin_api import CHOICE, Command, hookimpl
+from posir_tasks.plugin_api import CHOICE, Command, declare
 
-
-@hookimpl
-def posir_commands() -> list[Command]:
-    """Return the declarations."""
-    return [
-        Command(
-            "compare",
-            "posir_compare.compare_command:compare",
-            "Compare models with a baseline, with intervals and p-values.",
-            CHOICE,
-        ),
-    ]
+posir_commands = declare(
+    Command(
+        "compare",
+        "posir_compare.compare_command:compare",
+        "Compare models with a baseline, with intervals and p-values.",
+        CHOICE,
+    )
+)

@@ -1,12 +1,8 @@
-"""The hook implementation: `posir import` and `posir validate`."""
+"""`posir import` and `posir validate`."""
 
-from posir_tasks.plugin_api import DATA, Command, hookimpl
+from posir_tasks.plugin_api import DATA, Command, declare
 
-
-@hookimpl
-def posir_commands() -> list[Command]:
-    """Return the declarations."""
-    return [
-        Command("import", "posir_data.commands:import_command", "Import questions with their evidence, in any format.", DATA),
-        Command("validate", "posir_data.commands:validate", "Check data in the PosIR layout before a run.", DATA),
-    ]
+posir_commands = declare(
+    Command("import", "posir_data.commands:import_command", "Import questions with their evidence, in any format.", DATA),
+    Command("validate", "posir_data.commands:validate", "Check data in the PosIR layout before a run.", DATA),
+)

@@ -1,17 +1,8 @@
-"""The hook implementation: `posir window` and `posir inspect`."""
+"""`posir window` and `posir inspect`."""
 
-from posir_tasks.plugin_api import READING, Command, hookimpl
+from posir_tasks.plugin_api import READING, Command, declare
 
-
-@hookimpl
-def posir_commands() -> list[Command]:
-    """Return the declarations."""
-    return [
-        Command("window", "posir_inspect.api:window", "Show which part of a text a model reads.", READING),
-        Command(
-            "inspect",
-            "posir_inspect.api:inspect",
-            "Show how far a model reads in your own texts.",
-            READING,
-        ),
-    ]
+posir_commands = declare(
+    Command("window", "posir_inspect.api:window", "Show which part of a text a model reads.", READING),
+    Command("inspect", "posir_inspect.api:inspect", "Show how far a model reads in your own texts.", READING),
+)

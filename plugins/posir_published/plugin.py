@@ -1,11 +1,7 @@
-"""The hook implementation: `posir published`."""
+"""`posir published`."""
 
-from posir_tasks.plugin_api import CHOICE, Command, hookimpl
+from posir_tasks.plugin_api import CHOICE, Command, declare
 
-
-@hookimpl
-def posir_commands() -> list[Command]:
-    """Return the declarations."""
-    return [
-        Command("published", "posir_published.api:published", "Show the results that the papers report.", CHOICE),
-    ]
+posir_commands = declare(
+    Command("published", "posir_published.api:published", "Show the results that the papers report.", CHOICE)
+)

@@ -1,11 +1,5 @@
-"""The hook implementation: `posir recipe`."""
+"""`posir recipe`."""
 
-from posir_tasks.plugin_api import RUN, Command, hookimpl
+from posir_tasks.plugin_api import RUN, Command, declare
 
-
-@hookimpl
-def posir_commands() -> list[Command]:
-    """Return the declarations."""
-    return [
-        Command("recipe", "posir_recipes.recipe:recipe", "Show the commands that repeat a paper.", RUN),
-    ]
+posir_commands = declare(Command("recipe", "posir_recipes.recipe:recipe", "Show the commands that repeat a paper.", RUN))

@@ -1,11 +1,7 @@
-"""The hook implementation: `posir report`."""
+"""`posir report`."""
 
-from posir_tasks.plugin_api import BIAS, Command, hookimpl
+from posir_tasks.plugin_api import BIAS, Command, declare
 
-
-@hookimpl
-def posir_commands() -> list[Command]:
-    """Return the declarations."""
-    return [
-        Command("report", "posir_report.report_command:report", "Show nDCG@10 and PSI of every model and task.", BIAS),
-    ]
+posir_commands = declare(
+    Command("report", "posir_report.report_command:report", "Show nDCG@10 and PSI of every model and task.", BIAS)
+)

@@ -1,11 +1,7 @@
-"""The hook implementation: `posir run`."""
+"""`posir run`."""
 
-from posir_tasks.plugin_api import RUN, Command, hookimpl
+from posir_tasks.plugin_api import RUN, Command, declare
 
-
-@hookimpl
-def posir_commands() -> list[Command]:
-    """Return the declarations."""
-    return [
-        Command("run", "posir_run.run_command:app", "Evaluate many models and tasks; run again to resume.", RUN),
-    ]
+posir_commands = declare(
+    Command("run", "posir_run.run_command:app", "Evaluate many models and tasks; run again to resume.", RUN)
+)

@@ -1,11 +1,9 @@
-"""The hook implementation: `posir score`."""
+"""`posir score`."""
 
 from __future__ import annotations
 
-from posir_tasks.plugin_api import BIAS, Command, hookimpl
+from posir_tasks.plugin_api import BIAS, Command, declare
 
-
-@hookimpl
-def posir_commands() -> list[Command]:
-    """Return the declarations."""
-    return [Command("score", "posir_score.api:score", "Score a run of any system, any retriever, or text splitters.", BIAS)]
+posir_commands = declare(
+    Command("score", "posir_score.api:score", "Score a run of any system, any retriever, or text splitters.", BIAS)
+)

@@ -1,11 +1,7 @@
-"""The hook implementation: `posir stats`."""
+"""`posir stats`."""
 
-from posir_tasks.plugin_api import DATA, Command, hookimpl
+from posir_tasks.plugin_api import DATA, Command, declare
 
-
-@hookimpl
-def posir_commands() -> list[Command]:
-    """Return the declarations."""
-    return [
-        Command("stats", "posir_stats.api:stats", "Show a dataset's size, lengths and evidence positions.", DATA),
-    ]
+posir_commands = declare(
+    Command("stats", "posir_stats.api:stats", "Show a dataset's size, lengths and evidence positions.", DATA)
+)
