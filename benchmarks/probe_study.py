@@ -34,7 +34,7 @@ CALIBRATION = "calibrated(1,32)"
 TRAINED_PAPERS, TRAINED_QUESTIONS = 45, 2
 #: Documents of a dataset, and questions of each.
 DOCUMENTS, QUESTIONS = 40, 2
-PAIRS = ("controlled_pairs", "controlled_pairs_effect", "controlled_pairs_wins")
+PAIRS = ("controlled_pairs", "controlled_pairs_effect")
 REGRESSION = ("sentence_regression", "sentence_regression_fit", "sentence_regression_scatter")
 #: Documents that are probed: all by the first, since mirror reversal encodes them anyway; fewest by the last, which change
 #: texts most often.

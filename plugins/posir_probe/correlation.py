@@ -3,23 +3,31 @@
 Variants of one model (the same weights with another window, or mitigated) are not independent: a family counts as one draw.
 Simulated with 12 families of 3 variants whose values correlate .7 within families (`benchmarks/correlate_coverage.py`), the
 interval for independent models held the true correlation in 82 to 86 % of 300 draws, the jackknife over families in 94 to 95 %.
+
+The same of properties of models: PosIR (Zeng et al. 2026, arXiv 2601.08363) sees no clear relation of PSI to size, dimension,
+attention and pooling (Section 4.2, without numbers), and gives Spearman's rho of nDCG@10 with the MMTEB retrieval score by
+length of the document (Table 2).
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata, spearmanr, t
+from scipy.stats import kruskal, rankdata, spearmanr, t
 
-from posir_probe.probe import Probe
+from posir_probe.probe import Probe, includes_zero
 from posir_probe.results import ProbeResult
+from posir_published.probes import Architecture, Kind, short_name
+from posir_published.rows import published_rows, published_tasks
+from posir_published.scores import read_mmteb_scores
 from posir_report.summary import TaskSummary, build_rows
 from posir_significance.correction import correct_p_values
 from posir_significance.intervals import ALPHA
@@ -27,11 +35,15 @@ from posir_tasks.cells import Floats
 from posir_tasks.display.numbers import format_interval, format_number, format_p_value
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.display.wording import pluralize
-from posir_tasks.gate import read_csv_rows
-from posir_tasks.scores import Estimate, Interval
+from posir_tasks.errors import DataError, PosirError, summarize_error
+from posir_tasks.gate import read_csv_rows, read_json
+from posir_tasks.scores import ALL, Estimate, Interval
 
-PSI, START_TO_END = "PSI", "start-to-end nDCG@10"
-FAMILY_FILE = "a file with the columns model,family"
+if TYPE_CHECKING:
+    from posir_tasks.results import SubsetResult
+
+PSI, START_TO_END, NDCG = "PSI", "start-to-end nDCG@10", "nDCG@10"
+FAMILY_FILE, SCORE_FILE = "a file with the columns model,family", "a CSV file with the columns model,score"
 PREDICTS, OPPOSITE = "predicts it", "predicts the opposite"
 #: Fewest models for a correlation, and fewest independent ones for its interval.
 FEWEST, FEWEST_FOR_INTERVAL = 3, 5
@@ -42,8 +54,14 @@ PERMUTATIONS, SEED = 9_999, 1
 MANY = 10_000
 #: Largest correlation that Fisher's z is taken of.
 COMPLETE = 1 - 1e-12
+#: Name of the benchmark whose scores are published beside PosIR's.
+MMTEB = Path("MMTEB")
 #: Model and revision.
-ModelKey = tuple[str, str]
+ModelKey: TypeAlias = tuple[str, str]
+#: Task, length and name of a score.
+ScoreKey: TypeAlias = tuple[str, str, str]
+#: Values by `short_name` of the model.
+ByModel: TypeAlias = dict[str, float]
 NOTES = (
     "Spearman: over models, of a probe's first summary. Against start to end, positive values of the summary favor the start; "
     "against PSI, which has no sign, it is the distance from no preference. 95 % intervals: for new models; if some are "
@@ -95,52 +113,59 @@ def correlate_probes(
         probes: The known probes by name.
         families: Family by name of the model, with or without organization; of others it is the name without a method.
     """
-    scores = read_scores(summaries)
+    scores: dict[tuple[str, str], dict[ModelKey, float]] = {}
+    for summary, length, name, score in _list_scores(summaries):
+        if length == ALL and name != NDCG:
+            scores.setdefault((summary.task, name), {})[summary.model, summary.revision] = score
     tasks = {task for task, _ in scores}
     rows, p_values = [], []
-    for (probe, data, name), values in read_summaries(results, probes).items():
-        for (task, score), y in scores.items():
-            x = {model: orient(value, probes[probe], score) for model, value in values.items()}
+    for (probe, data, name), values in _read_summaries(results, probes).items():
+        for (task, score_name), y in scores.items():
+            x = {model: orient(value, probes[probe], score_name) for model, value in values.items()}
             models = sorted(x.keys() & y.keys())
             same = len(models) >= FEWEST and len({x[model] for model in models}) == 1
             if same or (data in tasks and data != task):
                 continue
             named = [find_family(model, families or {}) for model, _ in models]
-            rho, p_value = estimate_family_rho(np.array([x[m] for m in models]), np.array([y[m] for m in models]), named)
+            rho, p_value = estimate_rho(np.array([x[m] for m in models]), np.array([y[m] for m in models]), named)
             needed = count_needed(rho.value) if rho else None
-            rows.append(ProbeCorrelation(probe, data, name, task, score, len(models), len(set(named)), rho, None, needed, ""))
+            counts = len(models), len(set(named))
+            rows.append(ProbeCorrelation(probe, data, name, task, score_name, *counts, rho, None, needed, ""))
             p_values.append(p_value)
     adjusted = correct_p_values(p_values, [(row.task, row.score) for row in rows])
-    corrected = [replace(row, p_value=p_value) for row, p_value in zip(rows, adjusted, strict=True)]
-    return sorted((replace(row, verdict=judge_row(row)) for row in corrected), key=lambda row: (row.task, row.score))
+    judged = [
+        replace(
+            row,
+            p_value=p_value,
+            verdict=judge(row.rho, row.families, p_value, "families" if row.families < row.models else "models"),
+        )
+        for row, p_value in zip(rows, adjusted, strict=True)
+    ]
+    return sorted(judged, key=lambda row: (row.task, row.score))
 
 
-def read_summaries(
+def _list_scores(summaries: Iterable[TaskSummary]) -> Iterator[tuple[TaskSummary, str, str, float]]:
+    """Yield length, name and value of each score; nDCG@10 of a length bucket is the mean that the papers print."""
+    for summary in summaries:
+        for row in build_rows(summary):
+            ndcg = row.ndcg_at_10 if row.length == ALL else row.ndcg_at_10_as_published
+            for name, score in ((NDCG, ndcg), (PSI, row.psi), (START_TO_END, row.start_to_end)):
+                if score is not None:
+                    yield summary, row.length, name, score.value
+
+
+def _read_summaries(
     results: Iterable[ProbeResult], probes: Mapping[str, Probe]
 ) -> dict[tuple[str, str, str], dict[ModelKey, float]]:
     """Return the first summary of each probe on each dataset by model, with the name of the summary."""
     summaries: dict[tuple[str, str, str], dict[ModelKey, float]] = {}
     for result in results:
         probe = probes.get(result.probe)
-        if probe is None or result.experiment is not None:
-            continue
-        name, summary = next(iter(probe.summaries.items()))
-        estimate = result.sums.estimate(summary)
-        if estimate is not None:
-            summaries.setdefault((result.probe, result.data, name), {})[result.model, result.revision] = estimate.value
+        if probe is not None and result.experiment is None:
+            name, summary = next(iter(probe.summaries.items()))
+            if estimate := result.sums.estimate(summary):
+                summaries.setdefault((result.probe, result.data, name), {})[result.model, result.revision] = estimate.value
     return summaries
-
-
-def read_scores(summaries: Iterable[TaskSummary]) -> dict[tuple[str, str], dict[ModelKey, float]]:
-    """Return the estimates of PSI and start-to-end nDCG@10 of each task by model and revision."""
-    scores: dict[tuple[str, str], dict[ModelKey, float]] = {}
-    for summary in summaries:
-        model = summary.model, summary.revision
-        row = build_rows(summary)[0]
-        for name, score in ((PSI, row.psi), (START_TO_END, row.start_to_end)):
-            if score is not None:
-                scores.setdefault((summary.task, name), {})[model] = score.value
-    return scores
 
 
 def orient(value: float, probe: Probe, score: str) -> float:
@@ -148,18 +173,13 @@ def orient(value: float, probe: Probe, score: str) -> float:
 
     Probes that measure no preference are taken as they are.
     """
-    if probe.preference is None:
+    if not probe.preference_sign:
         return value
-    preference = probe.preference.orient(value)
-    return abs(preference) if score == PSI else preference
+    return abs(value) if score == PSI else probe.preference_sign * value
 
 
 def read_families(file: Path) -> dict[str, str]:
-    """Return the family of each model of a CSV file with the columns `model` and `family`.
-
-    Raises:
-        DataError: The file cannot be read, or lacks a column.
-    """
+    """Return the family of each model of a CSV file with these columns; raise DataError if it cannot be read or lacks one."""
     return {row["model"]: row["family"] for row in read_csv_rows(file, ("model", "family"), FAMILY_FILE)}
 
 
@@ -173,19 +193,13 @@ def find_family(model: str, families: Mapping[str, str]) -> str:
     return next((families[name] for name in names if name in families), base)
 
 
-def judge_row(row: ProbeCorrelation) -> str:
-    """Return what a correlation says."""
-    units = "families" if row.families < row.models else "models"
-    return judge(row.rho, row.families, row.p_value, units)
-
-
 def judge(rho: Estimate | None, independent: int, p_value: float | None = None, units: str = "models") -> str:
     """Return what a correlation over so many independent models or families says; without a p-value, its interval decides."""
     if independent < FEWEST_FOR_INTERVAL:
         return f"cannot be said: {independent} {units}, at least {FEWEST_FOR_INTERVAL} are needed"
     if rho is None:
         return "all models have the same value"
-    if (rho.interval and rho.interval[0] <= 0 <= rho.interval[1]) or (p_value is not None and p_value >= ALPHA):
+    if (rho.interval and includes_zero(rho.interval)) or (p_value is not None and p_value >= ALPHA):
         return f"cannot be said: {independent} {units}, {describe_needed(count_needed(rho.value))} are needed"
     return PREDICTS if rho.value > 0 else OPPOSITE
 
@@ -198,27 +212,17 @@ def describe_findings(rows: Sequence[ProbeCorrelation]) -> list[str]:
 def _describe(score: str, rows: Sequence[ProbeCorrelation]) -> str:
     tasks = len({row.task for row in rows})
     total = Counter(row.probe for row in rows)
-    predicted = Counter(row.probe for row in rows if row.verdict == PREDICTS)
-    opposite = Counter(row.probe for row in rows if row.verdict == OPPOSITE)
+    predicted, opposite = (Counter(row.probe for row in rows if row.verdict == verdict) for verdict in (PREDICTS, OPPOSITE))
     everywhere = [probe for probe, count in predicted.items() if count == total[probe]]
-    some = {probe: count for probe, count in predicted.items() if count < total[probe]}
     place = f"all {tasks} tasks" if tasks > 1 else rows[0].task
-    count = str(len(everywhere)) if everywhere else "none"
-    verb = "are" if len(everywhere) > 1 else "is"
-    named = f": {', '.join(everywhere)}" if everywhere else ""
-    sentences = [f"Of {pluralize(len(total), 'probe')}, {count} {verb} shown to predict {score} on {place}{named}."]
-    if some:
-        sentences.append(f"On some: {_list_shares(some, total)}.")
-    if opposite:
-        sentences.append(f"With the opposite sign: {_list_shares(opposite, total)}.")
+    shown = f"{len(everywhere) or 'none'} {'are' if len(everywhere) > 1 else 'is'} shown to predict {score} on {place}"
+    sentences = [f"Of {pluralize(len(total), 'probe')}, {shown}{': ' if everywhere else ''}{', '.join(everywhere)}."]
+    some = [f"{probe} ({count} of {total[probe]})" for probe, count in predicted.items() if count < total[probe]]
+    reverse = [f"{probe} ({count} of {total[probe]})" for probe, count in opposite.items()]
     undecided = [probe for probe in total if not predicted[probe] and not opposite[probe]]
-    if undecided:
-        sentences.append(f"Cannot be said: {', '.join(undecided)}.")
+    for title, named in (("On some", some), ("With the opposite sign", reverse), ("Cannot be said", undecided)):
+        sentences += [f"{title}: {', '.join(named)}."] if named else []
     return " ".join(sentences)
-
-
-def _list_shares(counts: Mapping[str, int], total: Mapping[str, int]) -> str:
-    return ", ".join(f"{probe} ({count} of {total[probe]})" for probe, count in counts.items())
 
 
 def build_table(rows: Sequence[ProbeCorrelation]) -> Table:
@@ -228,7 +232,7 @@ def build_table(rows: Sequence[ProbeCorrelation]) -> Table:
     cells = tuple(
         (
             *(row.task, row.score, row.probe, row.data, row.summary, str(row.models), str(row.families)),
-            *format_rho(row.rho),
+            *_format_rho(row.rho),
             format_p_value(row.p_value),
             describe_needed(row.needed).removeprefix("about ") if row.rho else format_number(None, ".2f"),
             row.verdict,
@@ -238,43 +242,29 @@ def build_table(rows: Sequence[ProbeCorrelation]) -> Table:
     return Table(columns, cells, split_by="{Task} · {Retrieval score}", keys=1)
 
 
-def format_rho(rho: Estimate | None) -> tuple[str, str]:
+def _format_rho(rho: Estimate | None) -> tuple[str, str]:
     """Return a correlation and its interval as two cells of a table."""
     return format_number(rho.value if rho else None, ".2f"), format_interval(rho, lambda value: format_number(value, ".2f"))
 
 
-def estimate_rho(x: Floats, y: Floats) -> tuple[Estimate | None, float | None]:
-    """Return Spearman's rho over independent models with its 95 % interval, and its two-sided p-value; None where undefined.
+def estimate_rho(x: Floats, y: Floats, families: Sequence[str] | None = None) -> tuple[Estimate | None, float | None]:
+    """Return Spearman's rho over n models with its 95 % interval, and its two-sided p-value; None where undefined.
 
-    Args:
-        x: A value of each model, shape (n,).
-        y: Another of each, shape (n,).
+    With the family of each model, the p-value is by permutation of families; without, models are independent.
     """
-    if is_undefined(x, y):
+    if _is_undefined(x, y):
         return None, None
     result = spearmanr(x, y)
     rho = float(result.statistic)
-    return Estimate(rho, find_interval(rho, len(x))), float(result.pvalue)
-
-
-def estimate_family_rho(x: Floats, y: Floats, families: Sequence[str]) -> tuple[Estimate | None, float | None]:
-    """Return Spearman's rho over models with its 95 % interval, and its two-sided p-value by permutation of families.
-
-    Args:
-        x: A value of each model, shape (n,).
-        y: Another of each, shape (n,).
-        families: The family of each model; all different if the models are independent.
-    """
-    if is_undefined(x, y):
-        return None, None
+    if families is None:
+        return Estimate(rho, find_interval(rho, len(x))), float(result.pvalue)
     labels = np.unique(np.array(families), return_inverse=True)[1]
-    rho = float(spearmanr(x, y).statistic)
     independent = len(set(families)) == len(families)
     interval = find_interval(rho, len(x)) if independent else jackknife_interval(x, y, labels)
     return Estimate(rho, interval), permutation_p_value(x, y, labels)
 
 
-def is_undefined(x: Floats, y: Floats) -> bool:
+def _is_undefined(x: Floats, y: Floats) -> bool:
     """Return whether there are too few models for a correlation, or all have the same value."""
     return len(x) < FEWEST or len(set(x)) == 1 or len(set(y)) == 1
 
@@ -294,17 +284,13 @@ def jackknife_interval(x: Floats, y: Floats, families: NDArray[np.intp]) -> Inte
     """Return the 95 % interval of Spearman's rho for new families; None if there are too few, or ranks agree completely.
 
     By Fisher's z, with the variance of the jackknife over families and Student's t with one degree of freedom fewer than
-    families (delete-one-cluster jackknife; Cameron & Miller 2015, Journal of Human Resources 50, 317-372).
-
-    Args:
-        x: A value of each model, shape (n,).
-        y: Another of each, shape (n,).
-        families: The number of each model's family, shape (n,).
+    families (delete-one-cluster jackknife; Cameron & Miller 2015, Journal of Human Resources 50, 317-372). All arguments have
+    the shape (n,).
     """
     numbers = np.unique(families)
     rho = float(spearmanr(x, y).statistic)
     kept = [families != number for number in numbers]
-    if len(numbers) < FEWEST_FOR_INTERVAL or any(is_undefined(x[rows], y[rows]) for rows in kept):
+    if len(numbers) < FEWEST_FOR_INTERVAL or any(_is_undefined(x[rows], y[rows]) for rows in kept):
         return None
     others = np.array([float(spearmanr(x[rows], y[rows]).statistic) for rows in kept])
     if max(abs(rho), *np.abs(others)) > COMPLETE:
@@ -343,9 +329,6 @@ def count_needed(rho: float) -> int | None:
 
     By the variance of `find_interval`: n = 3 + (1 + rho^2 / 2) ((z_.975 + z_.80) / atanh rho)^2 (Bonett & Wright 2000, the
     sample size of an interval, here with the power added).
-
-    Args:
-        rho: The true correlation, in [-1, 1].
     """
     strength = math.atanh(min(abs(rho), 0.999))
     needed = 3 + (1 + rho**2 / 2) * ((Z + Z_POWER) / strength) ** 2 if strength else math.inf
@@ -355,3 +338,156 @@ def count_needed(rho: float) -> int | None:
 def describe_needed(needed: int | None) -> str:
     """Return a number of models in words."""
     return f"about {needed:,}" if needed is not None else f"over {MANY:,}"
+
+
+@dataclass(frozen=True)
+class ModelCorrelation:
+    """The correlation of a score with a property of models."""
+
+    task: str
+    length: str
+    score: str
+    factor: str
+    """`parameters`, `dimension`, `attention` and so on, or the name of a benchmark."""
+    models: int
+    groups: str
+    """Models of each kind, if the factor has kinds."""
+    test: str
+    """`Spearman` for numbers; `Kruskal-Wallis` for kinds (Kruskal & Wallis 1952)."""
+    value: Estimate | None
+    """Spearman's rho in [-1, 1], with an interval if there are models enough; or epsilon squared in [0, 1], without one: the
+    share of the ranks' variance that is between kinds."""
+    p_value: float | None
+    """Two-sided, not corrected."""
+    verdict: str
+
+
+def read_scores(summaries: Iterable[TaskSummary], names: Sequence[str], *, published: bool) -> dict[ScoreKey, ByModel]:
+    """Return the named scores of own results, and of the papers for models without; the papers' PSI is the observed one."""
+    scores: dict[ScoreKey, ByModel] = {}
+    for row in (row for task in (published_tasks() if published else ()) for row in published_rows(task)):
+        for name, value in ((NDCG, row.ndcg_at_10), (PSI, row.psi_as_published)):
+            if name in names:
+                scores.setdefault((row.task, row.length, name), {})[short_name(row.model)] = value
+    own: dict[ScoreKey, ByModel] = {}
+    for summary, length, name, score in _list_scores(summaries):
+        if name in names:
+            own.setdefault((summary.task, length, name), {})[short_name(summary.model)] = score
+    return {key: scores.get(key, {}) | own.get(key, {}) for key in dict.fromkeys([*own, *scores])}
+
+
+def read_model_metas(results: Path | None) -> dict[str, Mapping[str, Any]]:
+    """Return the metadata of mteb's registered models and of those with results in a folder, by `short_name`."""
+    from mteb.models.model_implementations import MODEL_REGISTRY
+
+    metas: dict[str, Mapping[str, Any]] = {short_name(name): meta.to_dict() for name, meta in MODEL_REGISTRY.items()}
+    for file in sorted(results.rglob("model_meta.json")) if results else ():
+        try:
+            meta = read_json(file)
+            metas[short_name(str(meta["name"]))] = meta
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise PosirError(f"{file}: not the metadata of a model ({summarize_error(error)}).") from error
+    return metas
+
+
+def correlate_architecture(
+    scores: Mapping[ScoreKey, ByModel], metas: Mapping[str, Mapping[str, Any]], architectures: Mapping[str, Architecture]
+) -> list[ModelCorrelation]:
+    """Correlate scores with parameters and dimension, and compare them between kinds of architecture."""
+    values: dict[str, ByModel] = {"parameters": {}, "dimension": {}}
+    for factor, field in zip(values, ("n_parameters", "embed_dim"), strict=True):
+        for name, meta in metas.items():
+            # Of several dimensions the largest, as mteb does.
+            stated = max(meta[field], default=None) if isinstance(meta.get(field), list | tuple) else meta.get(field)
+            if isinstance(stated, int | float) and stated:
+                values[factor][name] = float(stated)
+    return [
+        row
+        for key, by_model in scores.items()
+        for row in (
+            *(correlate_values(key, factor, by_model, known) for factor, known in values.items()),
+            *(_compare_kinds(key, kind, by_model, architectures) for kind in Kind),
+        )
+    ]
+
+
+def correlate_values(key: ScoreKey, factor: str, scores: ByModel, values: ByModel) -> ModelCorrelation:
+    """Correlate a score with another value of the models that have both."""
+    models = sorted(scores.keys() & values.keys())
+    rho, p_value = estimate_rho(np.array([values[name] for name in models]), np.array([scores[name] for name in models]))
+    return ModelCorrelation(*key, factor, len(models), "", "Spearman", rho, p_value, judge(rho, len(models)))
+
+
+def _compare_kinds(key: ScoreKey, kind: Kind, scores: ByModel, architectures: Mapping[str, Architecture]) -> ModelCorrelation:
+    groups: dict[str, list[float]] = {}
+    for model, value in scores.items():
+        if name := getattr(architectures.get(model), kind, ""):
+            groups.setdefault(name, []).append(value)
+    values = [value for group in groups.values() for value in group]
+    share = p_value = None
+    if len(groups) > 1 and len(values) > len(groups) and len(set(values)) > 1:
+        result = kruskal(*groups.values())
+        share, p_value = Estimate(float(result.statistic / (len(values) - 1))), float(result.pvalue)
+    counts = ", ".join(f"{name} {len(group)}" for name, group in sorted(groups.items()))
+    verdict = "undefined" if p_value is None else "differs between kinds" if p_value < 0.05 else "cannot be said"
+    return ModelCorrelation(*key, kind, len(values), counts, "Kruskal-Wallis", share, p_value, verdict)
+
+
+def read_benchmark(source: Path, own: Iterable[SubsetResult] = ()) -> ByModel:
+    """Return the score of each model on a benchmark, by `short_name`.
+
+    Args:
+        source: `MMTEB` for the published scores of PosIR's models; a CSV file with the columns `model` and `score`; or an
+            `--output-folder` of `mteb run`, of which the mean of the main scores over the tasks that all its models have is
+            taken, position-aware tasks left out.
+        own: Results on position-aware tasks in that folder.
+
+    Raises:
+        PosirError: The file or folder has no scores.
+    """
+    if source == MMTEB:
+        return {short_name(model): score for model, score in read_mmteb_scores().items()}
+    scores: ByModel = {}
+    if source.is_dir():
+        scores = _read_folder(source, {result.task for result in own})
+    else:
+        for number, row in enumerate(read_csv_rows(source, ("model", "score"), SCORE_FILE), 2):
+            try:
+                scores[short_name(row["model"])] = float(row["score"])
+            except ValueError as error:
+                raise DataError(f"{source}: row {number}: field 'score': {row['score']!r} is not a number.") from error
+    if not scores:
+        raise PosirError(f"{source}: no scores of a benchmark. Give MMTEB, {SCORE_FILE}, or results of `mteb run`.")
+    return scores
+
+
+def _read_folder(folder: Path, left_out: set[str]) -> ByModel:
+    from mteb.results import TaskResult
+
+    by_model: dict[str, ByModel] = {}
+    for meta in sorted(folder.rglob("model_meta.json")):
+        name = short_name(str(read_json(meta)["name"]))
+        for file in sorted(meta.parent.glob("*.json")):
+            if file.name != meta.name and file.stem not in left_out:
+                by_model.setdefault(name, {})[file.stem] = float(TaskResult.from_disk(file).get_score())
+    shared = set.intersection(*map(set, by_model.values())) if by_model else set()
+    return {name: float(np.mean([tasks[task] for task in sorted(shared)])) for name, tasks in by_model.items() if shared}
+
+
+def build_model_table(rows: Sequence[ModelCorrelation]) -> Table:
+    """Return a table with a line per task, length, score and factor."""
+    headings = ("Task", "Score", "Length", "Factor", "Models", "Kinds", "Test", "Value", "95 % interval", "p", "Verdict")
+    cells = tuple(
+        (
+            *(row.task, row.score, row.length, row.factor, str(row.models), row.groups, row.test),
+            *(*_format_rho(row.value), format_p_value(row.p_value), row.verdict),
+        )
+        for row in rows
+    )
+    note = (
+        "Value: Spearman's rho over models, or epsilon squared, the share of the variance of ranks between kinds. p is "
+        "two-sided and not corrected: with many rows some are small by chance. The models are no random sample, and versions "
+        "of one model are not independent. PSI: the estimate of one's own results, the observed value of published ones."
+    )
+    columns = build_columns(headings, ("Models", "Value", "p"))
+    return Table(columns, cells, notes=(note,), split_by="{Task} · {Score}", keys=2)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from random import Random
 
 from posir_data.texts import draw_texts
@@ -15,7 +14,7 @@ from posir_tasks.languages import UNKNOWN
 from posir_tasks.read_part import estimate_tokens
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.formats.passages import Passage, SkippedText
-from posir_tasks.sources.opening import DataReference, Dataset, Subset, open_data
+from posir_tasks.sources.opening import DataReference, Subset, open_data
 from posir_tasks.sources.repository import combine_revisions
 from posir_tasks.text.sentences import find_at_periods, find_sentences, split_at_periods
 from posir_tasks.text.spans import Span
@@ -24,8 +23,6 @@ from posir_tasks.text.words import count_words
 
 #: Fewest words of a text that probes cut into parts.
 FEWEST_WORDS = 10
-TOO_SHORT = f"fewer than {FEWEST_WORDS} words"
-NO_EVIDENCE = "no evidence span"
 NO_END = "the data has where an answer starts, not where it ends"
 
 
@@ -40,6 +37,20 @@ class ProbeQuestion:
     """`NO_SPAN` if it is unknown."""
     start: int | None = None
     """First character of the evidence if the data does not have its end, as SQuAD-PosQ."""
+
+
+@dataclass(frozen=True)
+class Needle:
+    """A sentence of a document, a question about it, and sentences of other documents that are nearly its meaning."""
+
+    document: str
+    """Id of the document."""
+    sentence: str
+    rest: tuple[str, ...]
+    """The document's other sentences, in order."""
+    question: str = ""
+    near_misses: tuple[str, ...] = ()
+    """The most similar first."""
 
 
 @dataclass(frozen=True)
@@ -67,20 +78,6 @@ class Selection:
     def __str__(self) -> str:
         words = f", more than {self.words[0]} and fewer than {self.words[1]} words" if self.words else ""
         return f"seed {self.seed}{words}{f', at least {self.tokens} tokens' if self.tokens else ''}"
-
-
-@dataclass(frozen=True)
-class Needle:
-    """A sentence of a document, a question about it, and sentences of other documents that are nearly its meaning."""
-
-    document: str
-    """Id of the document."""
-    question: str
-    sentence: str
-    rest: tuple[str, ...]
-    """The document's other sentences, in order."""
-    near_misses: tuple[str, ...]
-    """The most similar first."""
 
 
 #: Any document.
@@ -112,19 +109,13 @@ class ProbeData:
     """The model, for probes of its inside."""
     needles: tuple[Needle, ...] = ()
     """Needles in documents, where there is a model that writes questions about them."""
+    revision: str = ""
+    """A commit of the Hub, or `local-` and a digest."""
 
     @classmethod
     def from_texts(cls, texts: Iterable[str], language: str = UNKNOWN) -> ProbeData:
         """Return texts without questions, named by their number."""
         return cls({str(number): text for number, text in enumerate(texts)}, language=language)
-
-    def find_sentences(self, text: str) -> list[Span]:
-        """Return where the sentences of a text are."""
-        return find_at_periods(text) if self.split_at_periods else find_sentences(text, self.language)
-
-    def split_sentences(self, text: str) -> list[str]:
-        """Return the sentences of a text; split at periods, with the period that the code appends to each."""
-        return split_at_periods(text) if self.split_at_periods else [span.of(text) for span in self.find_sentences(text)]
 
     @classmethod
     def from_position_data(cls, data: PositionData, language: str = UNKNOWN) -> ProbeData:
@@ -141,7 +132,16 @@ class ProbeData:
             tuple(questions),
             tokens=dict(zip(evidence.document_ids, evidence.tokens.tolist(), strict=True)) if len(evidence.tokens) else {},
             language=language,
+            revision=data.revision,
         )
+
+    def find_sentences(self, text: str) -> list[Span]:
+        """Return where the sentences of a text are."""
+        return find_at_periods(text) if self.split_at_periods else find_sentences(text, self.language)
+
+    def split_sentences(self, text: str) -> list[str]:
+        """Return the sentences of a text; split at periods, with the period that the code appends to each."""
+        return split_at_periods(text) if self.split_at_periods else [span.of(text) for span in self.find_sentences(text)]
 
     def sample(self, documents: int, selection: Selection = ANY, *, asked_about: bool = True) -> ProbeData:
         """Return a random sample of documents, in random order, and their questions.
@@ -179,22 +179,16 @@ class ProbeData:
         return replace(self, documents=documents, questions=questions, needles=needles, distractors={})
 
 
-def select_long_enough(data: ProbeData) -> tuple[list[tuple[str, str]], Counter[str]]:
-    """Return id and text of the documents that can be cut into parts, and how many were skipped, by reason."""
+def select_long_enough(data: ProbeData) -> tuple[dict[str, str], Counter[str]]:
+    """Return the documents that can be cut into parts, text by id, and how many were skipped, by reason."""
     skipped: Counter[str] = Counter()
-    long_enough = []
+    long_enough = {}
     for name, text in data.documents.items():
         if count_words(text) < FEWEST_WORDS:
-            skipped["empty text" if not text.strip() else TOO_SHORT] += 1
+            skipped["empty text" if not text.strip() else f"fewer than {FEWEST_WORDS} words"] += 1
         else:
-            long_enough.append((name, text))
+            long_enough[name] = text
     return long_enough, skipped
-
-
-def is_evidence(text: str, span: Span) -> bool:
-    """Return whether a span holds words of a text."""
-    start, end = span
-    return 0 <= start < end <= len(text) and bool(text[start:end].strip())
 
 
 def select_with_evidence(data: ProbeData) -> tuple[list[ProbeQuestion], Counter[str]]:
@@ -204,8 +198,8 @@ def select_with_evidence(data: ProbeData) -> tuple[list[ProbeQuestion], Counter[
     for question in data.questions:
         start, end = question.span
         text = data.documents[question.document]
-        if not is_evidence(text, question.span):
-            skipped[NO_EVIDENCE if question.start is None else NO_END] += 1
+        if not (0 <= start < end <= len(text) and text[start:end].strip()):
+            skipped["no evidence span" if question.start is None else NO_END] += 1
         elif not (text[:start] + text[end:]).strip():
             skipped["the evidence is the whole document"] += 1
         else:
@@ -214,30 +208,16 @@ def select_with_evidence(data: ProbeData) -> tuple[list[ProbeQuestion], Counter[
 
 
 @dataclass(frozen=True)
-class SubsetData:
-    """The data of a subset, and its revision: a commit of the Hub, or `local-` and a digest."""
-
-    revision: str
-    data: ProbeData
-
-
-@dataclass(frozen=True)
-class SourceSubset:
-    """A part of a source, read on demand."""
-
-    name: str
-    """`language/domain`, or the language of texts without questions."""
-    read: Callable[[], SubsetData]
-    """Reads and checks the data; raises PosirError if it is missing or invalid."""
-
-
-@dataclass(frozen=True)
 class ProbeSource:
     """Documents, most with questions about them."""
 
     name: str
     """A task, or a name that is derived from that of a file or folder."""
-    subsets: tuple[SourceSubset, ...]
+    subsets: Mapping[str, Callable[[], ProbeData]]
+    """Functions that read a part each, by `language/domain`, or by the language of texts without questions.
+
+    They raise PosirError if the data is missing or invalid.
+    """
     skipped: tuple[SkippedText, ...] = ()
     """Texts, files, rows and questions that cannot be used."""
 
@@ -257,49 +237,40 @@ def open_probe_source(
         PosirError: There is no such data, or it cannot be used.
     """
     opened = open_data(source, column=column)
-    if not opened.has_questions:
-        return _open_texts(opened, limit, selection)
-    skipped = [item for subset in opened.subsets for item in subset.read().skipped] if opened.in_memory else []
-    return ProbeSource(opened.name, tuple(map(_from_subset, opened.subsets)), tuple(skipped))
+    if opened.has_questions:
+
+        def read(subset: Subset) -> Callable[[], ProbeData]:
+            return lambda: ProbeData.from_position_data(subset.read(), subset.corpus_language)
+
+        skipped = [item for subset in opened.subsets for item in subset.read().skipped] if opened.in_memory else []
+        return ProbeSource(opened.name, {subset.name: read(subset) for subset in opened.subsets}, tuple(skipped))
+
+    def draw(candidates: Iterable[Passage | SkippedText]) -> tuple[int, list[Passage | SkippedText]]:
+        """Return what cannot be read, then the passages that may be drawn, in the order in which `ProbeData.sample` draws."""
+        listed = list(candidates)
+        passages = [item for item in listed if isinstance(item, Passage) and selection.accepts(item.text, None)]
+        passages.sort(key=lambda passage: (passage.text, passage.name))
+        Random(selection.seed).shuffle(passages)
+        return len(listed), [*(item for item in listed if isinstance(item, SkippedText)), *passages]
+
+    texts = draw_texts(opened, limit, draw)
+    documents = {text.name: text.text for text in texts.texts}
+    data = ProbeData(documents, language=texts.language, revision=opened.find_revision())
+    return ProbeSource(opened.name, {texts.language: lambda: data}, texts.skipped)
 
 
-def read_parallel(source: ProbeSource) -> SubsetData | None:
+def read_parallel(source: ProbeSource) -> ProbeData | None:
     """Return the documents that all languages of a source have under the same domain and id; None if there are none."""
     texts: dict[str, dict[str, str]] = {}
     revisions = []
-    for subset in source.subsets:
-        language, _, domain = subset.name.partition("/")
-        read = subset.read()
-        revisions.append(read.revision)
-        named = {f"{domain}/{name}": text for name, text in read.data.documents.items()}
-        texts.setdefault(language, {}).update(named)
+    for subset, read in source.subsets.items():
+        language, _, domain = subset.partition("/")
+        data = read()
+        revisions.append(data.revision)
+        texts.setdefault(language, {}).update({f"{domain}/{name}": text for name, text in data.documents.items()})
     shared = set.intersection(*map(set, texts.values())) if len(texts) > 1 else set()
     if not shared:
         return None
     translations = {language: {name: texts[language][name] for name in sorted(shared)} for language in sorted(texts)}
-    return SubsetData(combine_revisions(revisions), ProbeData(next(iter(translations.values())), translations=translations))
-
-
-def _from_subset(subset: Subset) -> SourceSubset:
-    def read() -> SubsetData:
-        data = subset.read()
-        return SubsetData(data.revision, ProbeData.from_position_data(data, subset.corpus_language))
-
-    return SourceSubset(subset.name, read)
-
-
-def _open_texts(opened: Dataset, limit: int, selection: Selection) -> ProbeSource:
-    collection = draw_texts(opened, limit, partial(_draw, selection))
-    data = ProbeData({text.name: text.text for text in collection.texts}, language=collection.language)
-    texts = SubsetData(opened.find_revision(), data)
-    return ProbeSource(opened.name, (SourceSubset(collection.language, lambda: texts),), collection.skipped)
-
-
-def _draw(selection: Selection, candidates: Iterable[Passage | SkippedText]) -> tuple[int, list[Passage | SkippedText]]:
-    """Return what cannot be read, then the passages that may be drawn, in the order in which `ProbeData.sample` draws."""
-    listed = list(candidates)
-    skipped = [item for item in listed if isinstance(item, SkippedText)]
-    passages = [item for item in listed if isinstance(item, Passage) and selection.accepts(item.text, None)]
-    passages.sort(key=lambda passage: (passage.text, passage.name))
-    Random(selection.seed).shuffle(passages)
-    return len(listed), [*skipped, *passages]
+    first = next(iter(translations.values()))
+    return ProbeData(first, translations=translations, revision=combine_revisions(revisions))

@@ -15,7 +15,6 @@ from mteb.types import PromptType
 from posir_probe.data import ProbeData, ProbeQuestion, select_with_evidence
 from posir_probe.mirror_reversal import ndcg, rank_relevant
 from posir_probe.probe import (
-    POSITIVE_IS_START,
     SCORE,
     Form,
     Probe,
@@ -23,34 +22,25 @@ from posir_probe.probe import (
     SignedFinding,
     Summary,
     mean_over,
+    plan_cosines,
     start_to_end,
     value_range,
 )
 from posir_probe.results import ProbeSums, at
-from posir_tasks.cells import Floats
 from posir_tasks.embeddings.encoding import Embeddings
 from posir_tasks.interventions import move_evidence
 from posir_tasks.scores import Unit
 
-
-def peak(values: Floats) -> Floats:
-    """Return the place, from 1, of the largest value."""
-    place: Floats = values.argmax(axis=-1) + 1.0
-    return place
+#: Places of the evidence.
+PLACES = 10
 
 
-def lowest(values: Floats) -> Floats:
-    """Return the place, from 1, of the smallest value."""
-    place: Floats = values.argmin(axis=-1) + 1.0
-    return place
-
-
-def move_to_places(data: ProbeData, questions: Sequence[ProbeQuestion], places: int) -> list[str]:
-    """Return the document of each question with its evidence at each place, question by question."""
+def move_to_places(data: ProbeData, questions: Sequence[ProbeQuestion]) -> list[list[str]]:
+    """Return the documents of each question, with its evidence at each place."""
+    shares = [place / (PLACES - 1) for place in range(PLACES)]
     return [
-        move_evidence(data.documents[question.document], question.span, place / (places - 1)).text
+        [move_evidence(data.documents[question.document], question.span, share).text for share in shares]
         for question in questions
-        for place in range(places)
     ]
 
 
@@ -66,7 +56,7 @@ class EvidenceMoving(Probe):
         "Moving the evidence from start to end adds {} to the similarity of question and document",
         "whether moving the evidence from start to end changes the similarity of question and document",
     )
-    preference = POSITIVE_IS_START
+    preference_sign = 1
     compares_ends = True
     needs_questions = True
     value_title = "Cosine of the question and its document"
@@ -74,33 +64,23 @@ class EvidenceMoving(Probe):
     form = Form.PLACES
     shows_window = True
 
-    def __init__(self, places: int = 10) -> None:
-        self.places = places
-        moved = tuple(str(place + 1) for place in range(places))
-        self.positions = moved
-        self.place_names = {name: f"place {name} of {places}" for name in moved}
-        self.place_shares = {name: place / (places - 1) for place, name in enumerate(moved)}
-        #: As in Table 13.
-        self.summaries = {
-            "start_to_end": Summary("Similarity, evidence first minus last", start_to_end),
-            "range_x1000": Summary("Range over the places, x 1,000", lambda values: 1000 * value_range(values), Unit.NUMBER),
-            "peak": Summary(f"Place of the highest value, of {places}", peak, Unit.NUMBER),
-            "lowest": Summary(f"Place of the lowest value, of {places}", lowest, Unit.NUMBER),
-        }
+    positions = tuple(str(place + 1) for place in range(PLACES))
+    place_names = {name: f"place {name} of {PLACES}" for name in positions}
+    place_shares = {name: place / (PLACES - 1) for place, name in enumerate(positions)}
+    #: As in Table 13.
+    summaries = {
+        "start_to_end": Summary("Similarity, evidence first minus last", start_to_end),
+        "range_x1000": Summary("Range over the places, x 1,000", lambda values: 1000 * value_range(values), Unit.NUMBER),
+        "peak": Summary(f"Place of the highest value, of {PLACES}", lambda values: values.argmax(axis=-1) + 1.0, Unit.NUMBER),
+        "lowest": Summary(f"Place of the lowest value, of {PLACES}", lambda values: values.argmin(axis=-1) + 1.0, Unit.NUMBER),
+    }
 
     def plan(self, data: ProbeData) -> ProbePlan:
         """Encode every question, and its document with the evidence at every place."""
         questions, skipped = select_with_evidence(data)
-        moved = move_to_places(data, questions, self.places)
-
-        def summarize(embeddings: Embeddings) -> ProbeSums:
-            asked = embeddings.select((question.text for question in questions), PromptType.query)
-            documents = embeddings.select(moved)
-            cosines = np.einsum("nd,nkd->nk", asked, documents.reshape(len(questions), self.places, documents.shape[-1]))
-            names = [question.document for question in questions]
-            return ProbeSums.from_means(self.positions, names, cosines.astype(np.float64), skipped)
-
-        return ProbePlan(summarize, moved, [question.text for question in questions])
+        asked, names = [question.text for question in questions], [question.document for question in questions]
+        moved = move_to_places(data, questions)
+        return plan_cosines(self.positions, names, asked, moved, skipped, PromptType.query)
 
 
 class EvidenceMovingRetrieval(EvidenceMoving):
@@ -124,32 +104,30 @@ class EvidenceMovingRetrieval(EvidenceMoving):
     value_title = SCORE
     unit = Unit.PERCENT
 
-    def __init__(self, places: int = 10) -> None:
-        super().__init__(places)
-        self.positions = ("unchanged", *self.positions)
-        self.summaries = {
-            "start_to_end": Summary(
-                "nDCG@10, evidence first minus last", lambda values: start_to_end(values[..., 1:]), Unit.POINTS
-            ),
-            "range": Summary("Range over the places", lambda values: value_range(values[..., 1:]), Unit.POINTS),
-            "mean": Summary("Mean over the places", mean_over(1, None), Unit.PERCENT),
-            "unchanged": Summary("Unchanged documents", at(0), Unit.PERCENT),
-        }
+    positions = ("unchanged", *EvidenceMoving.positions)
+    summaries = {
+        "start_to_end": Summary(
+            "nDCG@10, evidence first minus last", lambda values: start_to_end(values[..., 1:]), Unit.POINTS
+        ),
+        "range": Summary("Range over the places", lambda values: value_range(values[..., 1:]), Unit.POINTS),
+        "mean": Summary("Mean over the places", mean_over(1, None), Unit.PERCENT),
+        "unchanged": Summary("Unchanged documents", at(0), Unit.PERCENT),
+    }
 
     def plan(self, data: ProbeData) -> ProbePlan:
         """Search the corpus once for each place; only a question's own document is changed."""
         questions, skipped = select_with_evidence(data)
         searched = {**data.documents, **data.distractors}
-        moved = move_to_places(data, questions, self.places)
+        moved = [text for texts in move_to_places(data, questions) for text in texts]
         rows = {name: row for row, name in enumerate(searched)}
         relevant = np.array([rows[question.document] for question in questions], np.int64)
 
         def summarize(embeddings: Embeddings) -> ProbeSums:
             asked = embeddings.select((question.text for question in questions), PromptType.query)
-            corpus = embeddings.select(searched.values())
-            versions = embeddings.select(moved).reshape(len(questions), self.places, corpus.shape[-1])
-            unchanged = rank_relevant(asked, corpus, relevant, list(searched))
-            ranks = np.concatenate([unchanged, rank_relevant(asked, corpus, relevant, list(searched), versions)], axis=1)
+            corpus, names = embeddings.select(searched.values()), list(searched)
+            versions = embeddings.select(moved).reshape(len(questions), PLACES, corpus.shape[-1])
+            unchanged = rank_relevant(asked, corpus, relevant, names)
+            ranks = np.concatenate([unchanged, rank_relevant(asked, corpus, relevant, names, versions)], axis=1)
             return ProbeSums.from_means(self.positions, [question.document for question in questions], ndcg(ranks), skipped)
 
         return ProbePlan(summarize, [*searched.values(), *moved], [question.text for question in questions])

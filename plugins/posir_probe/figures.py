@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Literal
+from operator import itemgetter
+from typing import Any, Literal, TypeAlias
 
 import altair as alt
 import numpy as np
 
 from posir_probe.probe import CONTROL, SEPARATOR, Form, Probe
-from posir_probe.results import FEWEST_DOCUMENTS, ProbeResult
-from posir_published.probes import PublishedCurve, read_published_curves
+from posir_probe.results import ProbeResult
+from posir_published.probes import read_published_curves
 from posir_report.summary import short_labels
-from posir_tasks.display.charts import COLORS, FAINT, INK, NULL, PERCENT, add_frame, cycle_scale
+from posir_significance.position_effect import FEWEST_DOCUMENTS
+from posir_tasks.display.charts import COLORS, FAINT, INK, NULL, PERCENT, add_frame, build_chart, cycle_scale
 from posir_tasks.display.figures import Figure
 from posir_tasks.display.wording import pluralize
-from posir_tasks.scores import Unit, flatten
+from posir_tasks.scores import Estimate, Unit, flatten
 
 WIDTH, WIDE, HEIGHT, PANELS_PER_ROW = 300, 640, 190, 3
 #: Height of a line of a category, and of its name.
@@ -35,8 +37,9 @@ MODEL_ROW, CONTROL_ROW, PUBLISHED_ROW, LABEL_ROW, WINDOW_ROW, NAME_ROW = (
 )  # fmt: skip
 #: Where the text of a label begins, which is its alignment, and to which side it is moved.
 SIDES: tuple[tuple[Literal["left", "right"], int], ...] = (("left", 1), ("right", -1))
-#: A row of a chart's data.
-Row = dict[str, Any]
+#: A row of a chart's data, and its height.
+Row: TypeAlias = dict[str, Any]
+VALUE = itemgetter("value")
 
 
 def build_figures(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> list[Figure]:
@@ -57,28 +60,28 @@ def _frame(results: Sequence[ProbeResult], probe: Probe) -> alt.VConcatChart:
     finding = probe.find(first.sums) or probe.title
     title = f"{labels[0]}: {finding}" if len(shown) > 1 else finding
     subject = first.data if probe.is_of_data else f"{', '.join(labels)}; {first.data}"
-    explanation = " ".join([*_describe_axes(probe), *_explain(shown, probe)])
-    framed = add_frame(alt.vconcat(_draw(shown, labels, probe)), title, subject, explanation, _cite(first, probe))
+    source = f"Source: {first.data}, {pluralize(first.sums.documents, 'document')}."
+    source += f" Method: {probe.source}." if probe.source else ""
+    draw = _draw_scatter if probe.form is Form.CELLS else _draw_curves
+    framed = add_frame(alt.vconcat(draw(shown, labels, probe)), title, subject, " ".join(_explain(shown, probe)), source)
     # The figure as a whole has an alternative text, and a mark without rows would be an image without one.
     described: alt.VConcatChart = framed.configure_mark(aria=False)
     return described
 
 
-def _describe_axes(probe: Probe) -> Iterator[str]:
-    value = probe.value_title or probe.title
-    vertical = (value, probe.place_title) if probe.form is not Form.CATEGORIES else (probe.place_title, value)
-    for direction, axis in zip(("Vertical", "Horizontal"), vertical, strict=True):
+def _explain(results: Sequence[ProbeResult], probe: Probe) -> Iterator[str]:
+    """Yield the axes of a figure, and what its marks are."""
+    axes = (probe.value_title or probe.title, probe.place_title)
+    for direction, axis in zip(
+        ("Vertical", "Horizontal"), axes if probe.form is not Form.CATEGORIES else axes[::-1], strict=True
+    ):
         if axis:
             # A name such as Pearson's keeps its capital.
             yield f"{direction}: {axis if axis[1:2].isupper() or axis.startswith('Pearson') else axis[0].lower() + axis[1:]}."
-
-
-def _explain(results: Sequence[ProbeResult], probe: Probe) -> Iterator[str]:
-    known = any(estimate and estimate.interval for result in results for estimate in result.sums.estimates())
     if probe.form is Form.CELLS:
         yield "Darker: more sentences."
         return
-    if not known:
+    if not any(estimate and estimate.interval for result in results for estimate in result.sums.estimates()):
         yield f"No intervals: fewer than {FEWEST_DOCUMENTS} documents."
     elif probe.form in (Form.CATEGORIES, Form.BARS):
         yield "Lines: 95 % intervals by bootstrap over documents."
@@ -90,19 +93,6 @@ def _explain(results: Sequence[ProbeResult], probe: Probe) -> Iterator[str]:
         yield f"Dark gray, square: an {CONTROL} on the same texts."
     if read_published_curves(results[0].probe):
         yield "Light gray: published values of other models on other data."
-
-
-def _cite(result: ProbeResult, probe: Probe) -> str:
-    data = f"Source: {result.data}, {pluralize(result.sums.documents, 'document')}."
-    return f"{data} Method: {probe.source}." if probe.source else data
-
-
-def _draw(results: Sequence[ProbeResult], labels: Sequence[str], probe: Probe) -> alt.FacetChart | alt.LayerChart:
-    """Return the values of one probe on one dataset, a panel for each series."""
-    if probe.form is Form.CELLS:
-        return _draw_scatter(results, labels, probe)
-    measured = list(zip(labels, results, strict=True))
-    return draw_curves(measured, read_published_curves(results[0].probe), probe)
 
 
 def _draw_scatter(results: Sequence[ProbeResult], labels: Sequence[str], probe: Probe) -> alt.FacetChart:
@@ -118,108 +108,84 @@ def _draw_scatter(results: Sequence[ProbeResult], labels: Sequence[str], probe: 
         for (panel, x, y), points in zip(probe.cells, result.sums.sums[:, 0].tolist(), strict=True)
         if points
     ]  # fmt: skip
-    panels = list(dict.fromkeys(row["panel"] for row in rows))
-    legend = alt.Legend(orient="top", gradientLength=200)
-    chart: alt.FacetChart = (
-        alt.Chart(alt.InlineData(values=rows))
-        .mark_rect()
-        .encode(
-            x=alt.X("x:Q", title=None, scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(tickCount=5)),
-            x2="x2:Q",
-            y=alt.Y("y:Q", title=None, scale=alt.Scale(domain=[-1, 1]), axis=alt.Axis(tickCount=5)),
-            y2="y2:Q",
-            color=alt.Color("points:Q", title="Sentences", scale=alt.Scale(type="log", scheme="greys"), legend=legend),
-            tooltip=["x:Q", "y:Q", "points:Q"],
-        )
-        .properties(width=WIDTH, height=HEIGHT)
-        .facet(facet=alt.Facet("panel:N", title=None, sort=panels), columns=PANELS_PER_ROW)
-    )
-    return chart
+    axis, legend = alt.Axis(tickCount=5), alt.Legend(orient="top", gradientLength=200)
+    cells = build_chart(rows).mark_rect().encode(
+        x=alt.X("x:Q", title=None, scale=alt.Scale(domain=[0, 1]), axis=axis),
+        x2="x2:Q",
+        y=alt.Y("y:Q", title=None, scale=alt.Scale(domain=[-1, 1]), axis=axis),
+        y2="y2:Q",
+        color=alt.Color("points:Q", title="Sentences", scale=alt.Scale(type="log", scheme="greys"), legend=legend),
+        tooltip=["x:Q", "y:Q", "points:Q"],
+    )  # fmt: skip
+    return _facet(cells.properties(width=WIDTH, height=HEIGHT), [row["panel"] for row in rows])
 
 
-def draw_curves(
-    measured: Sequence[tuple[str, ProbeResult]], published: Sequence[PublishedCurve], probe: Probe
-) -> alt.FacetChart | alt.LayerChart:
-    """Return the values of all models, given with their labels, a panel for each series."""
-    rows = [row for label, result in measured for row in _model_rows(label, result, probe)]
-    keys = _name_lines(rows, several=len(measured) > 1)
+def _facet(chart: alt.Chart | alt.LayerChart | alt.FacetChart, panels: Iterable[str]) -> alt.FacetChart:
+    facet = alt.Facet("panel:N", title=None, sort=list(dict.fromkeys(panels)))
+    facets: alt.FacetChart = chart.facet(facet=facet, columns=PANELS_PER_ROW)
+    return facets
+
+
+def _draw_curves(results: Sequence[ProbeResult], labels: Sequence[str], probe: Probe) -> alt.FacetChart | alt.LayerChart:
+    """Return the values of all models and the published ones, a panel for each series."""
+    rows = [row for label, result in zip(labels, results, strict=True) for row in _model_rows(label, result, probe)]
+    for row in rows:
+        named = f"{row['model']}: {row['line']}" if len(results) > 1 else row["line"]
+        row["key"] = CONTROL if row["line"] == CONTROL else named if row["line"] else row["model"]
+    # The control is last.
+    keys = sorted(dict.fromkeys(row["key"] for row in rows), key=lambda key: key == CONTROL)
     panels = list(dict.fromkeys(row["panel"] for row in rows))
-    rows += [row for curve in published for row in _published_rows(curve, probe) if row["panel"] in panels]
-    _set_colors(rows, keys)
-    color = _color_lines(keys)
+    for curve in read_published_curves(results[0].probe):
+        deviations = curve.deviations or (0.0,) * len(curve.values)
+        for order, (name, value, sd) in enumerate(zip(curve.positions, curve.values, deviations, strict=True)):
+            row = _build_row(curve.model, name, order, Estimate(value), sd, probe) | {"kind": PUBLISHED_ROW, "key": PUBLISHED}
+            rows += [row] if row["panel"] in panels else []
+    # One color for each line, gray for controls and published values.
+    cycled = cycle_scale(keys, COLORS).to_dict()["range"]
+    colors = [FAINT if key == CONTROL else color for key, color in zip(keys, cycled, strict=True)]
+    for row in rows:
+        row["ink"] = dict(zip(keys, colors, strict=True)).get(row["key"], NULL)
+    color = alt.Color("ink:N", scale=None, legend=None)
+    if len(keys) > MOST_LABELS:
+        legend = alt.Legend(orient="top", columns=1, symbolOpacity=1)
+        color = alt.Color("key:N", title=None, scale=alt.Scale(domain=keys, range=colors), legend=legend)
     if probe.form is Form.CATEGORIES:
-        order = dict.fromkeys(probe.split(name)[2] for name in measured[0][1].sums.positions)
-        layers, height = _draw_categories(rows, keys, list(order), probe, color)
+        order_of_names = list(dict.fromkeys(probe.split(name)[2] for name in results[0].sums.positions))
+        layers, height = _draw_categories(rows, keys, order_of_names, probe, color)
     else:
         if probe.shows_window:
-            rows += [row for label, result in measured for row in _window_rows(label, result, several=len(measured) > 1)]
-        layers, height = _draw_lines(rows, keys, probe, color, bands=len(measured) <= MOST_INTERVALS), HEIGHT
+            for label, result in zip(labels, results, strict=True):
+                rows += _window_rows(label, result, several=len(results) > 1)
+        layers, height = _draw_lines(rows, keys, probe, color, bands=len(results) <= MOST_INTERVALS), HEIGHT
     width = WIDTH if len(panels) > 1 else WIDE
     chart = alt.layer(*layers, data=alt.InlineData(values=rows)).properties(width=width, height=height)
     if len(panels) == 1:
         return chart
-    facets = chart.facet(facet=alt.Facet("panel:N", title=None, sort=panels), columns=PANELS_PER_ROW)
+    facets = _facet(chart, panels)
     return facets if probe.same_scale else facets.resolve_scale(x="independent")
 
 
 def _model_rows(label: str, result: ProbeResult, probe: Probe) -> Iterator[Row]:
     sums = result.sums
-    named = [
-        *((name, sums.estimate(average)) for name, average in probe.averages.items()),
-        *zip(sums.positions, sums.estimates(), strict=True),
-    ]
+    averages = [(name, sums.estimate(average)) for name, average in probe.averages.items()]
     unknown = np.full(len(sums.positions), np.nan)
-    deviations = [math.nan] * len(probe.averages) + sums.details.get("sd", unknown).tolist()
-    for order, ((name, estimate), deviation) in enumerate(zip(named, deviations, strict=True)):
+    deviations = [math.nan] * len(averages) + sums.details.get("sd", unknown).tolist()
+    named = [*averages, *zip(sums.positions, sums.estimates(), strict=True)]
+    for order, ((name, estimate), sd) in enumerate(zip(named, deviations, strict=True)):
         if estimate is not None:
-            panel, line, position = probe.split(name)
-            sd = deviation if math.isfinite(deviation) else 0.0
-            yield {
-                "model": label, "line": line, "panel": panel, "position": position, "order": order,
-                "kind": CONTROL_ROW if line == CONTROL else MODEL_ROW,
-                "x": probe.place_shares.get(name.rpartition(SEPARATOR)[2]),
-                **flatten("value", estimate),
-                "sd_low": estimate.value - sd, "sd_high": estimate.value + sd,
-            }  # fmt: skip
+            row = _build_row(label, name, order, estimate, sd if math.isfinite(sd) else 0.0, probe)
+            yield row | {"kind": CONTROL_ROW if row["line"] == CONTROL else MODEL_ROW}
 
 
-def _published_rows(curve: PublishedCurve, probe: Probe) -> Iterator[Row]:
-    deviations = curve.deviations or (0.0,) * len(curve.values)
-    for order, (name, value, sd) in enumerate(zip(curve.positions, curve.values, deviations, strict=True)):
-        panel, line, position = probe.split(name)
-        yield {
-            "model": curve.model, "line": line, "panel": panel, "position": position, "order": order,
-            "kind": PUBLISHED_ROW, "key": PUBLISHED, "x": probe.place_shares.get(name.rpartition(SEPARATOR)[2]), "value": value,
-            "sd_low": value - sd, "sd_high": value + sd,
-        }  # fmt: skip
-
-
-def _name_lines(rows: Sequence[Row], *, several: bool) -> list[str]:
-    """Set the name of each row's line, and return the names, that of the control last."""
-    for row in rows:
-        named = f"{row['model']}: {row['line']}" if several else row["line"]
-        row["key"] = CONTROL if row["line"] == CONTROL else named if row["line"] else row["model"]
-    return sorted(dict.fromkeys(row["key"] for row in rows), key=lambda key: key == CONTROL)
-
-
-def _set_colors(rows: Sequence[Row], keys: Sequence[str]) -> None:
-    """Set the color of each row: one for each line, gray for controls and published values."""
-    colors = dict(zip(keys, _list_colors(keys), strict=True))
-    for row in rows:
-        row["ink"] = colors.get(row["key"], NULL)
-
-
-def _list_colors(keys: Sequence[str]) -> list[str]:
-    colors = cycle_scale(keys, COLORS).to_dict()["range"]
-    return [FAINT if key == CONTROL else color for key, color in zip(keys, colors, strict=True)]
-
-
-def _color_lines(keys: Sequence[str]) -> alt.Color:
-    """Return the color of each row, with a legend where there are too many lines for labels of their own."""
-    if len(keys) <= MOST_LABELS:
-        return alt.Color("ink:N", scale=None, legend=None)
-    scale = alt.Scale(domain=list(keys), range=_list_colors(keys))
-    return alt.Color("key:N", title=None, scale=scale, legend=alt.Legend(orient="top", columns=1, symbolOpacity=1))
+def _build_row(model: str, name: str, order: int, estimate: Estimate, sd: float, probe: Probe) -> Row:
+    """Return the value at a position as a row of a chart."""
+    panel, line, position = probe.split(name)
+    return {
+        "model": model, "line": line, "panel": panel, "position": position, "order": order,
+        "x": probe.place_shares.get(name.rpartition(SEPARATOR)[2]),
+        **flatten("value", estimate),
+        "sd_low": estimate.value - sd, "sd_high": estimate.value + sd,
+    }  # fmt: skip
 
 
 def _only(chart: alt.Chart, kind: str, condition: str = "true") -> alt.Chart:
@@ -270,7 +236,12 @@ def _draw_lines(rows: list[Row], keys: Sequence[str], probe: Probe, color: alt.C
         layers.append(base.transform_filter("isValid(datum.sd_low)").mark_area(opacity=0.1).encode(y=deviation, y2="sd_high:Q"))
     layers += [band.mark_area(opacity=0.16)] if bands and _has_intervals(rows) else []
     points = len(names) <= MOST_POINTS
-    return [*layers, *_draw_measured(lines, rows, points=points), *_label_layers(base, y), *_window_layers(base, rows)]
+    return [
+        *layers,
+        *_draw_measured(lines, rows, points=points),
+        *_label_layers(base.encode(y=y), 3, outlined=True),
+        *_window_layers(base, rows),
+    ]
 
 
 def _draw_measured(lines: alt.Chart, rows: Sequence[Row], *, points: bool) -> list[alt.Chart]:
@@ -311,20 +282,18 @@ def _label_panel(lines: Sequence[Sequence[Row]], domain: tuple[float, float], na
     """Return a row for the label of each line at the first or the last place; that of published ones is at their top."""
     known = {row["position"] for line in lines for row in line}
     ends = [name for name in names if name in known]
+    near = math.ceil(len(ends) * LABELED)
 
     def find_points(near: Sequence[str]) -> list[Row]:
         """Return the highest row of each line near an end, above which its label is, as a row of that end."""
-        tops = [max((row for row in line if row["position"] in near), key=_value, default=None) for line in lines]
-        at = next(row for line in lines for row in line if row["position"] == near[0])
-        return sorted((top | {name: at[name] for name in ("position", "x")} for top in tops if top), key=_value)
+        tops = [max((row for row in line if row["position"] in near), key=VALUE, default=None) for line in lines]
+        end = next(row for line in lines for row in line if row["position"] == near[0])
+        return sorted((top | {name: end[name] for name in ("position", "x")} for top in tops if top), key=VALUE)
 
-    def measure_gap(points: Sequence[Row]) -> float:
-        return min((_value(high) - _value(low) for low, high in pairwise(points)), default=0.0)
-
-    near = math.ceil(len(ends) * LABELED)
-    first, last = find_points(ends[:near]), find_points(ends[::-1][:near])
-    side, points = ("left", first) if measure_gap(first) >= measure_gap(last) else ("right", last)
-    heights = spread_labels([_value(point) for point in points], domain)
+    sides = [("left", find_points(ends[:near])), ("right", find_points(ends[::-1][:near]))]
+    gaps = [min((high["value"] - low["value"] for low, high in pairwise(points)), default=0.0) for _, points in sides]
+    side, points = sides[0] if gaps[0] >= gaps[1] else sides[1]
+    heights = spread_labels([point["value"] for point in points], domain)
     return [
         {name: point[name] for name in ("panel", "position", "x", "order", "key", "model", "line")}
         | {"kind": LABEL_ROW, "value": height, "side": side, "ink": _label_color(point)}
@@ -334,10 +303,6 @@ def _label_panel(lines: Sequence[Sequence[Row]], domain: tuple[float, float], na
 
 def _label_color(row: Row) -> str:
     return FAINT if row["kind"] == PUBLISHED_ROW else str(row["ink"])
-
-
-def _value(row: Row) -> float:
-    return float(row["value"])
 
 
 def spread_labels(values: Sequence[float], domain: tuple[float, float]) -> list[float]:
@@ -353,16 +318,16 @@ def spread_labels(values: Sequence[float], domain: tuple[float, float]) -> list[
     return heights
 
 
-def _label_layers(base: alt.Chart, y: alt.Y) -> list[alt.Chart]:
-    """Return the labels of lines, each on a white outline, so that it is readable across lines."""
+def _label_layers(base: alt.Chart, shift: int, *, outlined: bool = False) -> list[alt.Chart]:
+    """Return labels, moved by some pixels to their side; outlined in white, they are readable across lines."""
     layers = []
-    for side, shift in SIDES:
-        chosen = _only(base, LABEL_ROW, f"datum.side === '{side}'").encode(y=y, text="key:N")
-        outline = chosen.mark_text(
-            align=side, baseline="middle", fontSize=11, dx=3 * shift, stroke="white", strokeWidth=3, strokeJoin="round"
-        )
-        layers.append(outline.encode(color=alt.value("white")))
-        layers.append(chosen.mark_text(align=side, baseline="middle", fontSize=11, dx=3 * shift))
+    for side, sign in SIDES:
+        chosen = _only(base, LABEL_ROW, f"datum.side === '{side}'").encode(text="key:N")
+        style: dict[str, Any] = {"align": side, "baseline": "middle", "fontSize": 11, "dx": shift * sign}
+        if outlined:
+            outline = chosen.mark_text(**style, stroke="white", strokeWidth=3, strokeJoin="round")
+            layers.append(outline.encode(color=alt.value("white")))
+        layers.append(chosen.mark_text(**style))
     return layers
 
 
@@ -422,7 +387,7 @@ def _draw_categories(
         *([zero] if domain[0] < 0 else []),
         *([intervals.mark_rule(strokeWidth=2, opacity=0.7)] if _has_intervals(rows) else []),
         *(layer for kind, layer in layers.items() if _count(rows, kind)),
-        *(_label_layers_of_dots(base.encode(x=x)) if labels else []),
+        *(_label_layers(base.encode(x=x), 8) if labels else []),
         heading.encode(x=alt.value(4), text="key:N", color=alt.value(INK)),
     ]
     return drawn, height
@@ -433,26 +398,16 @@ def _label_dots(rows: Sequence[Row], domain: tuple[float, float]) -> list[Row]:
     first: dict[tuple[str, str], Row] = {}
     for row in rows:
         known = first.setdefault((row["panel"], row["key"]), row)
-        if known["position"] == row["position"] and _value(row) > _value(known):
+        if known["position"] == row["position"] and row["value"] > known["value"]:
             first[row["panel"], row["key"]] = row
     labels = []
     for (panel, key), row in first.items():
         if sum(of_panel == panel for of_panel, _ in first) > 1:
-            side = "left" if _value(row) <= sum(domain) / 2 else "right"
+            side = "left" if row["value"] <= sum(domain) / 2 else "right"
             end = row.get("value_high" if side == "left" else "value_low")
             shared = {"panel": panel, "key": key, "y": row["y"], "ink": _label_color(row)}
             labels.append(shared | {"kind": LABEL_ROW, "value": row["value"] if end is None else end, "side": side})
     return labels
-
-
-def _label_layers_of_dots(base: alt.Chart) -> list[alt.Chart]:
-    """Return the labels of dots, beside them toward the middle of the axis."""
-    return [
-        _only(base, LABEL_ROW, f"datum.side === '{side}'")
-        .mark_text(align=side, baseline="middle", fontSize=11, dx=8 * shift)
-        .encode(text="key:N")
-        for side, shift in SIDES
-    ]
 
 
 def _tooltips(unit: Unit) -> list[alt.Tooltip]:

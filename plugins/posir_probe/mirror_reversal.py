@@ -22,7 +22,7 @@ from datasets import Dataset
 from mteb.types import PromptType
 
 from posir_probe.data import ProbeData, select_with_evidence
-from posir_probe.probe import POSITIVE_IS_START, SCORE, Probe, ProbePlan, SignedFinding, Summary
+from posir_probe.probe import SCORE, Probe, ProbePlan, SignedFinding, Summary
 from posir_probe.results import ProbeSums, at
 from posir_tasks.cells import Floats
 from posir_tasks.embeddings.encoding import Embeddings, Vectors
@@ -117,20 +117,7 @@ def rank_relevant(
 
 def ndcg(ranks: Integers) -> Floats:
     """Return nDCG@10 of one relevant document per query, by its rank from 1; of any shape."""
-    gains: Floats = np.where(ranks <= CUTOFF, 1 / np.log2(ranks + 1.0), 0.0)
-    return gains
-
-
-def delta_rev(values: Floats) -> Floats:
-    """Return BF - FB from values in the order of `MirrorReversal.positions`; not 0 for an order-blind model."""
-    difference: Floats = values[..., 5] - values[..., 1]
-    return difference
-
-
-def delta_diff(values: Floats) -> Floats:
-    """Return (BF - back) - (FB - front), which is 0 for an order-blind model."""
-    difference: Floats = (values[..., 5] - values[..., 4]) - (values[..., 1] - values[..., 0])
-    return difference
+    return np.where(ranks <= CUTOFF, 1 / np.log2(ranks + 1.0), 0.0)
 
 
 class MirrorReversal(Probe):
@@ -145,8 +132,14 @@ class MirrorReversal(Probe):
     )
     positions = tuple(f"{order} · {group}" for group in GROUP_NAMES for order in ("original", "reversed"))
     summaries = {
-        "delta_diff": Summary("nDCG@10 by reversal, back minus front", delta_diff, Unit.POINTS),
-        "delta_rev": Summary("nDCG@10 reversed, back minus front", delta_rev, Unit.POINTS),
+        #: (BF - back) - (FB - front), which is 0 for an order-blind model.
+        "delta_diff": Summary(
+            "nDCG@10 by reversal, back minus front",
+            lambda values: (values[..., 5] - values[..., 4]) - (values[..., 1] - values[..., 0]),
+            Unit.POINTS,
+        ),
+        #: BF - FB, which is not.
+        "delta_rev": Summary("nDCG@10 reversed, back minus front", lambda values: values[..., 5] - values[..., 1], Unit.POINTS),
         "front": Summary("nDCG@10 of front questions", at(0), Unit.PERCENT),
         "FB": Summary("The same, documents reversed", at(1), Unit.PERCENT),
         "back": Summary("nDCG@10 of back questions", at(4), Unit.PERCENT),
@@ -157,7 +150,7 @@ class MirrorReversal(Probe):
         "Reversed documents help questions on the front {} points of nDCG@10 more than those on the back",
         "whether reversed documents help questions on the back or those on the front more",
     )
-    preference = POSITIVE_IS_START
+    preference_sign = 1
     compares_ends = True
     predicts_retrieval = True
     needs_questions = True

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Protocol
 
 import numpy as np
+from mteb.types import PromptType
 
 from posir_probe.data import ProbeData
 from posir_probe.results import Compute, ProbeSums
 from posir_tasks.cells import Floats
 from posir_tasks.display.numbers import FORMATS, format_estimate
 from posir_tasks.embeddings.encoding import Embeddings, Encoder, encode_distinct
-from posir_tasks.scores import Estimate, Unit
+from posir_tasks.scores import Estimate, Interval, Unit
 
 #: Below it, a difference of cosines in single precision is rounding error.
 ROUNDING = 1e-6
@@ -29,16 +29,16 @@ SCORE = "nDCG@10 (x 100)"
 class Form(StrEnum):
     """Forms of a figure; only places that have an order are joined by a line."""
 
+    #: Places on an axis from the start of a text, 0, to its end, 1.
     PLACES = "places"
-    """Places on an axis from the start of a text, 0, to its end, 1."""
+    #: Named places in their order.
     STEPS = "steps"
-    """Named places in their order."""
+    #: Equal parts of a text, each with its share.
     BARS = "bars"
-    """Equal parts of a text, each with its share."""
+    #: Categories without an order, below each other.
     CATEGORIES = "categories"
-    """Categories without an order, below each other."""
+    #: Cells of a plane, each with its count.
     CELLS = "cells"
-    """Cells of a plane, each with its count."""
 
 
 @dataclass(frozen=True)
@@ -56,31 +56,6 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class Preference:
-    """The relation of the first summary of a probe to the end of a text that a model prefers."""
-
-    neutral: float = 0.0
-    """Value of the summary without a preference."""
-    sign: int = 1
-    """1 if larger values are a preference for the start, -1 if smaller ones are."""
-
-    def orient(self, value: float) -> float:
-        """Return the preference for the start: positive for the start, negative for the end."""
-        return self.sign * (value - self.neutral)
-
-
-#: Larger values are a preference for the start, 0 is none.
-POSITIVE_IS_START = Preference()
-
-
-class Finding(Protocol):
-    """Says in a sentence, without a full stop, what a probe found."""
-
-    def state(self, probe: Probe, sums: ProbeSums) -> str | None:
-        """Return the sentence; None where there is no interval."""
-
-
-@dataclass(frozen=True)
 class SignedFinding:
     """The finding of a signed difference, with its interval: which side it is on, or that this cannot be said."""
 
@@ -93,17 +68,17 @@ class SignedFinding:
     """The difference; None for the first summary of the probe."""
 
     def state(self, probe: Probe, sums: ProbeSums) -> str | None:
-        """Return the sentence of the side that the interval is on."""
+        """Return the sentence of the side that the interval is on, without a full stop; None without an interval."""
         summary = self.summary or probe.first_summary
         estimate = sums.estimate(summary)
         if estimate is None or estimate.interval is None:
             return None
-        if includes_zero(estimate):
+        if includes_zero(estimate.interval):
             shown = format_estimate(estimate, FORMATS[summary.unit])
             return f"{self.question[0].upper()}{self.question[1:]} cannot be said: {shown}"
+        low, high = sorted(map(abs, estimate.interval))
+        size = Estimate(abs(estimate.value), (low, high))
         sentence = self.positive if estimate.value > 0 else self.negative
-        ends = sorted(map(abs, estimate.interval))
-        size = Estimate(abs(estimate.value), (ends[0], ends[1]))
         return sentence.format(format_estimate(size, lambda value: FORMATS[summary.unit](value).removeprefix("+")))
 
 
@@ -117,13 +92,12 @@ class Statement:
     """Their names; the first of the probe if there are none."""
 
     def state(self, probe: Probe, sums: ProbeSums) -> str | None:
-        """Return the sentence with the values."""
+        """Return the sentence with the values, without a full stop; None without an interval."""
         chosen = [probe.summaries[name] for name in self.summaries] or [probe.first_summary]
-        estimates = [sums.estimate(summary) for summary in chosen]
-        if any(estimate is None or estimate.interval is None for estimate in estimates):
+        estimates = [(sums.estimate(summary), FORMATS[summary.unit]) for summary in chosen]
+        if any(estimate is None or estimate.interval is None for estimate, _ in estimates):
             return None
-        values = (format_estimate(value, FORMATS[summary.unit]) for value, summary in zip(estimates, chosen, strict=True))
-        return self.sentence.format(*values)
+        return self.sentence.format(*(format_estimate(estimate, form) for estimate, form in estimates))
 
 
 @dataclass(frozen=True)
@@ -157,10 +131,10 @@ class Probe:
     """Names of the positions or conditions, `SERIES · POSITION` if there are several series; empty if the data decides them."""
     summaries: Mapping[str, Summary] = {}
     """Summaries of the values by name; the first is the one that is correlated with retrieval."""
-    finding: Finding | None = None
+    finding: SignedFinding | Statement | None = None
     """None states the first summary."""
-    preference: Preference | None = None
-    """Relation of the first summary to the preferred end of a text; None if it measures no preference."""
+    preference_sign: int = 0
+    """1 if larger values of the first summary are a preference for the start, -1 if smaller ones are, 0 if it measures none."""
     compares_ends: bool = False
     """Whether the first summary is positive if the beginning of a text counts more than its end."""
     predicts_retrieval: bool = False
@@ -233,8 +207,8 @@ class Probe:
         """Return the finding, a sentence without a full stop; None without an interval."""
         if self.finding is not None:
             return self.finding.state(self, sums)
-        name = next(iter(self.summaries), "").replace("_", " ")
-        return Statement(f"{self.title}: {name} {{}}").state(self, sums) if name else None
+        name = next(iter(self.summaries), "")
+        return Statement(f"{self.title}: {name.replace('_', ' ')} {{}}").state(self, sums) if name else None
 
     def split(self, position: str) -> tuple[str, str, str]:
         """Return panel, line and title of a position."""
@@ -257,9 +231,38 @@ def run_probe(probe: Probe, encoder: Encoder, data: ProbeData) -> ProbeSums:
     return sums
 
 
-def includes_zero(estimate: Estimate) -> bool:
-    """Return whether the 95 % interval of a difference includes 0; without one, whether the difference is 0."""
-    return estimate.interval[0] <= 0 <= estimate.interval[1] if estimate.interval else estimate.value == 0
+def plan_cosines(
+    positions: Sequence[str],
+    names: Sequence[str],
+    texts: Sequence[str],
+    others: Sequence[Sequence[str]],
+    skipped: Mapping[str, int],
+    prompt_type: PromptType = PromptType.document,
+) -> ProbePlan:
+    """Return the plan for the cosine of each of n texts with its P other texts, which are documents.
+
+    Args:
+        positions: Names of the P others.
+        names: Id of the document of each text.
+        texts: The texts.
+        others: P documents for each text.
+        skipped: Texts that are not measured, by reason.
+        prompt_type: Whether the n texts are queries.
+    """
+    flat = [other for row in others for other in row]
+
+    def summarize(embeddings: Embeddings) -> ProbeSums:
+        vectors = embeddings.select(flat)
+        by_text = vectors.reshape(len(texts), len(positions), vectors.shape[-1])
+        cosines = np.einsum("nd,nkd->nk", embeddings.select(texts, prompt_type), by_text)
+        return ProbeSums.from_means(positions, names, cosines.astype(np.float64), skipped)
+
+    return ProbePlan(summarize, flat, texts) if prompt_type is PromptType.query else ProbePlan(summarize, [*texts, *flat])
+
+
+def includes_zero(interval: Interval) -> bool:
+    """Return whether an interval of a difference includes 0."""
+    return interval[0] <= 0 <= interval[1]
 
 
 def mean_over(start: int | None, stop: int | None) -> Compute:

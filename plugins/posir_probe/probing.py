@@ -11,22 +11,17 @@ from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
-from posir_probe import controlled_pairs, evidence_moving, needle_distractors, of_data, permutation, perturbation
-from posir_probe import sentence_regression as regression
-from posir_probe.data import ANY, ProbeData, ProbeSource, Selection, SubsetData, read_parallel
-from posir_probe.gradient_saliency import GradientSaliency, GradientSaliencyMax
+from posir_probe import bias_learning, evidence_moving, pairs, posir_paper, segments
+from posir_probe.data import ANY, ProbeData, ProbeSource, Selection, read_parallel
 from posir_probe.mirror_reversal import MirrorReversal
-from posir_probe.needle_distractors import NeedleWriter
-from posir_probe.permutation import NOT_PARALLEL
 from posir_probe.probe import Probe, run_plans
-from posir_probe.results import ProbeResult, ProbeSums, SubsetSums, load_probe_result, result_file, result_folder, save_result
-from posir_probe.segment_similarity import SegmentSimilarity
+from posir_probe.results import ProbeResult, SubsetSums, load_probe_result, result_file, result_folder, save_result
 from posir_tasks.display.progress import progress
 from posir_tasks.embeddings.encoding import EmbeddingMemory, ModelEncoder
 from posir_tasks.errors import PosirError
 from posir_tasks.plugin_api import loaded_plugins
 from posir_tasks.search.chunked import find_room
-from posir_tasks.text.tokenizer import EstimatedTokenizer, Tokenizer, find_tokenizer
+from posir_tasks.text.tokenizer import EstimatedTokenizer, find_tokenizer
 
 logger = logging.getLogger(__name__)
 
@@ -42,31 +37,29 @@ NO_WRITER = "needs an embedder that writes questions in other words. Name one wi
 def builtin_probes() -> tuple[Probe, ...]:
     """Return the builtin probes, those that run only if they are named last."""
     return (
-        SegmentSimilarity(3),
-        SegmentSimilarity(10),
-        permutation.Permutation(),
+        segments.SegmentSimilarity(3),
+        segments.SegmentSimilarity(10),
+        segments.Permutation(),
         evidence_moving.EvidenceMoving(),
-        controlled_pairs.ControlledPairs(),
-        controlled_pairs.ControlledPairsEffect(),
-        controlled_pairs.ControlledPairsWins(),
-        perturbation.NeedleInsertion(),
-        perturbation.TextRemoval(),
-        regression.SentenceRegression(),
-        regression.SentenceRegressionFit(),
-        regression.SentenceRegressionScatter(),
-        of_data.EvidenceLocation(),
-        of_data.QueryTypes(),
+        pairs.ControlledPairs(),
+        pairs.ControlledPairsEffect(),
+        bias_learning.NeedleInsertion(),
+        bias_learning.TextRemoval(),
+        bias_learning.SentenceRegression(),
+        bias_learning.SentenceRegressionFit(),
+        bias_learning.SentenceRegressionScatter(),
+        posir_paper.EvidenceLocation(),
+        posir_paper.QueryTypes(),
         MirrorReversal(),
-        GradientSaliency(),
-        permutation.PermutationParts(),
-        permutation.PermutedLanguages(),
-        perturbation.NeedleInsertionCode(),
-        perturbation.TextRemovalCode(),
-        GradientSaliencyMax(),
-        of_data.EvidenceLocationStart(),
+        posir_paper.GradientSaliency(),
+        segments.PermutationParts(),
+        segments.PermutedLanguages(),
+        bias_learning.NeedleInsertionCode(),
+        bias_learning.TextRemovalCode(),
+        posir_paper.GradientSaliencyMax(),
+        posir_paper.EvidenceLocationStart(),
         evidence_moving.EvidenceMovingRetrieval(),
-        needle_distractors.NeedleDistractors(),
-        needle_distractors.NeedleDistractorsWins(),
+        pairs.NeedleDistractors(),
     )
 
 
@@ -86,8 +79,8 @@ def all_probes() -> dict[str, Probe]:
                 logger.warning("posir plugin '%s': the name '%s' of a probe is taken; choose another", plugin, probe.name)
             else:
                 probes[probe.name] = probe
-    order = [probe.name for probe in builtin_probes()]
-    return dict(sorted(probes.items(), key=lambda item: order.index(item[0]) if item[0] in order else len(order)))
+    builtin = [probe.name for probe in builtin_probes() if probe.name in probes]
+    return {name: probes[name] for name in dict.fromkeys([*builtin, *probes])}
 
 
 def select_probes(names: Sequence[str]) -> list[Probe]:
@@ -122,16 +115,10 @@ class ProbeRun:
     """Most documents of a subset."""
     selection: Selection = ANY
     """Documents that the sample is drawn from."""
-    writer: NeedleWriter | None = None
+    writer: pairs.NeedleWriter | None = None
     """Writes the questions of probes of needles."""
     split_at_periods: bool = False
     """Whether probes of sentences split as the code of Bias Learning, and not by the rules of the language."""
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """The model's own tokenizer if it is here and locates tokens in a text, or else an estimate from bytes."""
-        tokenizer = find_tokenizer(self.encoder.model)
-        return tokenizer if tokenizer is not None and tokenizer.locates_tokens else EstimatedTokenizer()
 
     @property
     def folder(self) -> Path:
@@ -140,26 +127,20 @@ class ProbeRun:
 
     def load(self, probe: str) -> ProbeResult:
         """Return what an earlier run has saved of a probe, or an empty result."""
+        limit = getattr(getattr(self.encoder.model, "model", None), "max_seq_length", None)
+        window = int(limit) if limit else None
         file = result_file(self.folder, self.source.name, probe)
         if file.exists():
-            return replace(load_probe_result(file), window=self.window)
+            return replace(load_probe_result(file), window=window)
         meta = self.encoder.model.mteb_model_meta
-        names = str(meta.name), str(meta.revision), meta.experiment_name, self.source.name, probe
-        return ProbeResult(*names, {}, self.window)
-
-    @property
-    def window(self) -> int | None:
-        """Most tokens of a text that the model reads, its special ones included; None where that is unknown."""
-        window = getattr(getattr(self.encoder.model, "model", None), "max_seq_length", None)
-        return int(window) if window else None
+        return ProbeResult(str(meta.name), str(meta.revision), meta.experiment_name, self.source.name, probe, {}, window)
 
 
 @dataclass(frozen=True)
-class Sample:
+class _Sample:
     """The documents of a subset that are measured."""
 
     subset: str
-    revision: str
     selection: str
     """Selection by which its documents were drawn."""
     data: ProbeData
@@ -167,12 +148,8 @@ class Sample:
     def find_done(self, result: ProbeResult) -> SubsetSums | None:
         """Return what has been measured of this sample; None if it is another one."""
         known = result.subsets.get(self.subset)
-        wanted = (self.revision, self.selection, len(self.data.documents))
+        wanted = (self.data.revision, self.selection, len(self.data.documents))
         return known if known and (known.data_revision, known.selection, known.sampled) == wanted else None
-
-    def count(self, done: int, sums: ProbeSums) -> SubsetSums:
-        """Return the sums of the first `done` documents."""
-        return SubsetSums(self.revision, self.selection, len(self.data.documents), done, sums, self.tokens)
 
     @cached_property
     def tokens(self) -> int | None:
@@ -181,7 +158,7 @@ class Sample:
         return int(statistics.median(map(len, self.data.tokenizer.find_tokens(texts)))) if texts else None
 
 
-class ProbeRunner:
+class _ProbeRunner:
     """Measures with several probes; `results` and `failures` are by the name of the probe."""
 
     def __init__(self, run: ProbeRun, probes: Sequence[Probe]) -> None:
@@ -201,59 +178,60 @@ class ProbeRunner:
                 for group in (together, *([probe] for probe in probes if probe.needs_all)):
                     self._measure(group, sample, encoder)
 
-    def _read_samples(self) -> Iterator[list[tuple[Sample, list[Probe]]]]:
+    def _read_samples(self) -> Iterator[list[tuple[_Sample, list[Probe]]]]:
         """Yield for each subset the samples of the probes of texts and of questions, with these probes."""
         run = self._run
         parallel = [probe for probe in self._probes if probe.needs_translations]
         about_needles = [probe for probe in self._probes if probe.needs_needles]
         if run.writer is None:
             self.failures |= {probe.name: f"{probe.name} {NO_WRITER}" for probe in about_needles}
-        others = [probe for probe in self._probes if probe not in parallel and probe not in about_needles]
-        kinds = {probe.name: (probe.needs_questions, run.split_at_periods and probe.needs_sentences) for probe in others}
-        groups = {kind: [probe for probe in others if kinds[probe.name] == kind] for kind in sorted(set(kinds.values()))}
-        for subset in run.source.subsets if others or (about_needles and run.writer) else ():
-            texts = subset.read()
+        groups: dict[tuple[bool, bool], list[Probe]] = {}
+        for probe in self._probes:
+            if probe not in parallel and probe not in about_needles:
+                groups.setdefault((probe.needs_questions, run.split_at_periods and probe.needs_sentences), []).append(probe)
+        for subset, read in run.source.subsets.items() if groups or (about_needles and run.writer) else ():
+            data = read()
             samples = [
-                (self._sample(subset.name, texts, asked_about=asked, split_at_periods=at_periods), probes)
-                for (asked, at_periods), probes in groups.items()
+                (self._sample(subset, data, asked_about=asked, split_at_periods=at_periods), groups[asked, at_periods])
+                for asked, at_periods in sorted(groups)
             ]
             if about_needles and run.writer:
-                samples.append((self._sample_needles(subset.name, texts, run.writer, about_needles), about_needles))
+                sample = self._sample(subset, data, asked_about=False)
+                # Questions by another writer make another sample.
+                sample = replace(sample, selection=f"{sample.selection}, questions by {run.writer.name}")
+                known = [sample.find_done(self.results[probe.name]) for probe in about_needles]
+                if not all(done and done.is_complete for done in known):
+                    sample = replace(sample, data=run.writer.write(sample.data))
+                samples.append((sample, about_needles))
             yield samples
-        translated = read_parallel(run.source) if parallel else None
-        if translated:
+        if translated := read_parallel(run.source) if parallel else None:
             yield [(self._sample(ALL_LANGUAGES, translated, asked_about=False), parallel)]
         else:
-            self.failures |= {probe.name: f"{run.source.name} {NOT_PARALLEL}" for probe in parallel}
+            self.failures |= {probe.name: f"{run.source.name} {segments.NOT_PARALLEL}" for probe in parallel}
 
-    def _sample(self, subset: str, texts: SubsetData, *, asked_about: bool, split_at_periods: bool = False) -> Sample:
+    def _sample(self, subset: str, data: ProbeData, *, asked_about: bool, split_at_periods: bool = False) -> _Sample:
         run = self._run
-        room = find_room(run.encoder.model, run.encoder.context)
-        data = replace(texts.data, tokenizer=run.tokenizer, room=room, split_at_periods=split_at_periods)
+        own = find_tokenizer(run.encoder.model)
+        data = replace(
+            data,
+            tokenizer=own if own is not None and own.locates_tokens else EstimatedTokenizer(),
+            room=find_room(run.encoder.model, run.encoder.context),
+            split_at_periods=split_at_periods,
+        )
         sampled = data.sample(run.documents, run.selection, asked_about=asked_about)
-        selection = f"{run.selection}, split at periods" if split_at_periods else str(run.selection)
-        return Sample(subset, texts.revision, selection, sampled)
+        return _Sample(subset, f"{run.selection}{', split at periods' if split_at_periods else ''}", sampled)
 
-    def _sample_needles(self, subset: str, texts: SubsetData, writer: NeedleWriter, probes: Sequence[Probe]) -> Sample:
-        """Return the sample of all documents with needles in it, unless all is measured; other writers make another sample."""
-        sample = self._sample(subset, texts, asked_about=False)
-        sample = replace(sample, selection=f"{sample.selection}, questions by {writer.name}")
-        known = [sample.find_done(self.results[probe.name]) for probe in probes]
-        if all(subset_sums and subset_sums.is_complete for subset_sums in known):
-            return sample
-        return replace(sample, data=writer.write(sample.data))
-
-    def _measure(self, probes: Sequence[Probe], sample: Sample, encoder: ModelEncoder) -> None:
+    def _measure(self, probes: Sequence[Probe], sample: _Sample, encoder: ModelEncoder) -> None:
         """Measure with a probe that needs all documents, or with several block by block, but for what they have measured."""
         probes = [probe for probe in probes if probe.name not in self.failures]
         if not probes:
             return
-        blocks = [sample.data] if probes[0].needs_all else list(sample.data.blocks(BLOCK))
+        data = sample.data
         known = {probe.name: sample.find_done(self.results[probe.name]) for probe in probes}
         done = {name: subset.done if subset else -1 for name, subset in known.items()}
         sums = {name: subset.sums for name, subset in known.items() if subset}
         end = 0
-        for block in progress(blocks, f"Probing {sample.subset}"):
+        for block in progress([data] if probes[0].needs_all else list(data.blocks(BLOCK)), f"Probing {sample.subset}"):
             end += len(block.documents)
             pending = [probe for probe in probes if done[probe.name] < end]
             try:
@@ -265,12 +243,11 @@ class ProbeRunner:
                 self.failures[probes[0].name] = str(error)
                 return
             for probe, added in zip(pending, measured, strict=True):
-                sums[probe.name] = sums[probe.name] + added if probe.name in sums else added
-                self._save(probe.name, sample, sample.count(end, sums[probe.name]))
-
-    def _save(self, probe: str, sample: Sample, sums: SubsetSums) -> None:
-        self.results[probe] = self.results[probe].with_subset(sample.subset, sums)
-        save_result(self._run.folder, self.results[probe])
+                total = sums[probe.name] = sums[probe.name] + added if probe.name in sums else added
+                subset = SubsetSums(data.revision, sample.selection, len(data.documents), end, total, sample.tokens)
+                result = self.results[probe.name]
+                self.results[probe.name] = replace(result, subsets={**result.subsets, sample.subset: subset})
+                save_result(self._run.folder, self.results[probe.name])
 
 
 def run_probes(run: ProbeRun, probes: Sequence[Probe]) -> list[ProbeResult]:
@@ -279,10 +256,16 @@ def run_probes(run: ProbeRun, probes: Sequence[Probe]) -> list[ProbeResult]:
     Raises:
         PosirError: No probe can measure the model or the data, or the data cannot be read.
     """
-    runner = ProbeRunner(run, probes)
+    runner = _ProbeRunner(run, probes)
     runner.measure()
     results = [result for result in runner.results.values() if result.subsets]
-    problems = runner.failures | {result.probe: describe_unmeasured(result) for result in results if not result.sums.documents}
+    problems = dict(runner.failures)
+    for result in (result for result in results if not result.sums.documents):
+        if reasons := result.sums.describe_skipped():
+            problems[result.probe] = f"nothing in {result.data} can be measured. Skipped: {reasons}."
+        else:
+            lacking = "has no questions with evidence, which it needs. Give a task, or a dataset with evidence spans."
+            problems[result.probe] = f"{result.data} {lacking}"
     measured = [result for result in results if result.probe not in problems]
     if not measured:
         nothing = f"{run.source.name}: no document can be drawn ({run.selection}). Choose other --words or --min-tokens."
@@ -290,11 +273,3 @@ def run_probes(run: ProbeRun, probes: Sequence[Probe]) -> list[ProbeResult]:
     for name, problem in problems.items():
         logger.warning("%s was not measured: %s", name, problem)
     return measured
-
-
-def describe_unmeasured(result: ProbeResult) -> str:
-    """Return why a result has no document."""
-    reasons = ", ".join(f"{count:,} ({reason})" for reason, count in sorted(result.sums.skipped.items()))
-    if reasons:
-        return f"nothing in {result.data} can be measured. Skipped: {reasons}."
-    return f"{result.data} has no questions with evidence, which it needs. Give a task, or a dataset with evidence spans."

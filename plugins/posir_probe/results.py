@@ -14,7 +14,7 @@ import statistics
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
 from pathlib import Path
@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import t as student_t
 
+from posir_significance.position_effect import FEWEST_DOCUMENTS
 from posir_tasks.cells import Floats, reading_json
 from posir_tasks.digests import digest
 from posir_tasks.errors import PosirError, ProfileError, summarize_error
@@ -44,8 +45,6 @@ FOLDER = "probes"
 REPLICATES = 200
 #: Quantiles that bound a central 95 % interval.
 TAILS = (0.025, 0.975)
-#: Fewest documents for an interval.
-FEWEST_DOCUMENTS = 5
 
 #: Maps the values at all positions, shape (..., P), to one number, shape (...).
 Compute: TypeAlias = Callable[[Floats], Floats]
@@ -68,75 +67,76 @@ class Statistic:
     """Further values that follow from the sums at each position, by name; they map the same shapes."""
 
 
-def mean(sums: Floats) -> Floats:
-    """Return means from count, sum and any further columns."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        means: Floats = sums[..., 1] / sums[..., 0]
-        return means
+_undefined_is_nan = np.errstate(invalid="ignore", divide="ignore")
 
 
-def pearson(sums: Floats) -> Floats:
-    """Return Pearson's r from n, x, y, xx, yy and xy; NaN if x or y is constant."""
-    n, x, y, xx, yy, xy = (sums[..., column] for column in range(6))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        spread = np.sqrt(np.maximum(n * xx - x * x, 0) * np.maximum(n * yy - y * y, 0))
-        r: Floats = np.where(spread > 0, (n * xy - x * y) / spread, np.nan)
-        return r
+@_undefined_is_nan
+def _mean(sums: Floats) -> Floats:
+    means: Floats = sums[..., 1] / sums[..., 0]
+    return means
 
 
-def deviation(sums: Floats) -> Floats:
+@_undefined_is_nan
+def _deviation(sums: Floats) -> Floats:
     """Return the standard deviation of the values, with n in the denominator as NumPy's, from their count, sum and squares."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        variance = sums[..., 2] / sums[..., 0] - (sums[..., 1] / sums[..., 0]) ** 2
-        spread: Floats = np.sqrt(np.maximum(variance, 0))
-        return spread
+    return np.sqrt(np.maximum(sums[..., 2] / sums[..., 0] - _mean(sums) ** 2, 0))
 
 
-def effect_size(sums: Floats) -> Floats:
+@_undefined_is_nan
+def _effect_size(sums: Floats) -> Floats:
     """Return the mean in standard deviations of the values, with n - 1 in their denominator: t of n values over the root of n.
 
     0 where the mean is 0; NaN of fewer than two values.
     """
-    n, average = sums[..., 0], mean(sums)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        spread = deviation(sums) * np.sqrt(n / (n - 1))
-        sizes: Floats = np.where(average == 0, 0.0, average / spread)
+    n, mean = sums[..., 0], _mean(sums)
+    sizes = np.where(mean == 0, 0.0, mean / (_deviation(sums) * np.sqrt(n / (n - 1))))
     return np.where(n > 1, sizes, np.nan)
 
 
-def slope(sums: Floats) -> Floats:
-    """Return the slope of the line through the points that `pearson` is of."""
-    n, x, y, xx, _, xy = (sums[..., column] for column in range(6))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        slopes: Floats = np.where(n * xx - x * x > 0, (n * xy - x * y) / (n * xx - x * x), np.nan)
-        return slopes
+def _center(sums: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return n squared times the variances of x and y and their covariance, from n, x, y, xx, yy and xy."""
+    n, x, y, xx, yy, xy = np.moveaxis(sums, -1, 0)
+    return np.maximum(n * xx - x * x, 0), np.maximum(n * yy - y * y, 0), n * xy - x * y
 
 
-def pearson_p_value(sums: Floats) -> Floats:
+@_undefined_is_nan
+def _pearson(sums: Floats) -> Floats:
+    """Return Pearson's r; NaN if x or y is constant."""
+    x, y, product = _center(sums)
+    spread = np.sqrt(x * y)
+    return np.where(spread > 0, product / spread, np.nan)
+
+
+@_undefined_is_nan
+def _slope(sums: Floats) -> Floats:
+    x, _, product = _center(sums)
+    return np.where(x > 0, product / x, np.nan)
+
+
+@_undefined_is_nan
+def _pearson_p_value(sums: Floats) -> Floats:
     """Return the two-sided p-value of Pearson's r and of the slope, as SciPy's `linregress`; NaN with fewer than three points.
 
     It takes the points as independent, as the papers do; sentences of one text are not.
     """
-    n, r = sums[..., 0], pearson(sums)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        t = r * np.sqrt((n - 2) / np.maximum(1 - r * r, np.finfo(np.float64).tiny))
-        p_values: Floats = np.where(n > 2, 2 * student_t.sf(np.abs(t), np.maximum(n - 2, 1)), np.nan)
-        return p_values
+    n, r = sums[..., 0], _pearson(sums)
+    t = r * np.sqrt((n - 2) / np.maximum(1 - r * r, np.finfo(np.float64).tiny))
+    return np.where(n > 2, 2 * student_t.sf(np.abs(t), np.maximum(n - 2, 1)), np.nan)
 
 
-def share(sums: Floats) -> Floats:
+@_undefined_is_nan
+def _share(sums: Floats) -> Floats:
     """Return each position's share of the counts of all positions."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        shares: Floats = sums[..., 0] / sums[..., 0].sum(axis=-1, keepdims=True)
-        return shares
+    shares: Floats = sums[..., 0] / sums[..., 0].sum(axis=-1, keepdims=True)
+    return shares
 
 
 #: By the name that results store.
 STATISTICS: Mapping[str, Statistic] = {
-    "mean": Statistic(("n", "sum", "sum_of_squares"), mean, {"sd": deviation}),
-    "effect_size": Statistic(("n", "sum", "sum_of_squares"), effect_size),
-    "pearson": Statistic(("n", "x", "y", "xx", "yy", "xy"), pearson, {"slope": slope, "p_value": pearson_p_value}),
-    "share": Statistic(("n",), share),
+    "mean": Statistic(("n", "sum", "sum_of_squares"), _mean, {"sd": _deviation}),
+    "effect_size": Statistic(("n", "sum", "sum_of_squares"), _effect_size),
+    "pearson": Statistic(("n", "x", "y", "xx", "yy", "xy"), _pearson, {"slope": _slope, "p_value": _pearson_p_value}),
+    "share": Statistic(("n",), _share),
 }
 
 
@@ -183,8 +183,7 @@ class ProbeSums:
             skipped: Texts or questions that do not count, by reason.
         """
         distinct = {name: number for number, name in enumerate(dict.fromkeys(documents))}
-        shape = (len(distinct), len(positions), len(STATISTICS[statistic].columns))
-        by_document = np.zeros(shape)
+        by_document = np.zeros((len(distinct), len(positions), len(STATISTICS[statistic].columns)))
         np.add.at(by_document, (np.array([distinct[name] for name in documents], np.int64), rows), columns)
         weights = np.array([bootstrap_counts(name) for name in distinct], np.float64).reshape(len(distinct), REPLICATES)
         replicates = np.tensordot(weights, by_document, axes=(0, 0))
@@ -209,6 +208,14 @@ class ProbeSums:
         measured = values[row, position]
         columns = np.stack([np.ones_like(measured), measured, measured**2], axis=-1)
         return cls.from_columns(statistic, positions, [documents[index] for index in row.tolist()], position, columns, skipped)
+
+    @classmethod
+    def from_counts(
+        cls, positions: Sequence[str], documents: Sequence[str], rows: Sequence[int], skipped: Mapping[str, int] | None = None
+    ) -> ProbeSums:
+        """Count n things, given the document and the index of the position of each; the values are shares of the counts."""
+        counts = np.ones((len(rows), 1))
+        return cls.from_columns("share", positions, documents, np.array(rows, np.int64), counts, skipped)
 
     def __add__(self, other: ProbeSums) -> ProbeSums:
         """Pool sums over other documents; raise ProfileError if statistics or positions differ."""
@@ -241,6 +248,10 @@ class ProbeSums:
         """Further values at each position, by name, shape (P,); NaN where undefined."""
         return {name: compute(self.sums) for name, compute in STATISTICS[self.statistic].details.items()}
 
+    def describe_skipped(self) -> str:
+        """Return how many texts or questions do not count for each reason: `3 (empty text), 1 (no evidence span)`."""
+        return ", ".join(f"{count:,} ({reason})" for reason, count in sorted(self.skipped.items()))
+
     def to_json(self) -> dict[str, Any]:
         """Return the sums as plain JSON; replicates in single precision."""
         packed = zlib.compress(np.ascontiguousarray(self.replicates, np.float32).tobytes())
@@ -272,23 +283,23 @@ class ProbeSums:
                 raise ValueError(f"replicates: {error}") from error
             if len(unpacked) != size:
                 raise ValueError(f"replicates: expected {size} bytes")
-            replicates = np.frombuffer(unpacked, np.float32)
+            replicates = np.frombuffer(unpacked, np.float32).reshape(-1, *sums.shape).astype(np.float64)
             skipped = {str(reason): int(count) for reason, count in data["skipped"].items()}
-            shaped = replicates.reshape(-1, *sums.shape).astype(np.float64)
-            return cls(data["statistic"], tuple(data["positions"]), int(data["documents"]), sums, shaped, skipped)
+            return cls(data["statistic"], tuple(data["positions"]), int(data["documents"]), sums, replicates, skipped)
 
 
 def estimate_index(sums: Sequence[ProbeSums], index: Compute) -> Estimate | None:
     """Return the unweighted mean of an index over results, with its percentile-bootstrap interval; None where undefined.
 
-    A document has the same counts in all results, so that models on the same documents are drawn together.
+    A document has the same counts in all results, so that models on the same documents are drawn together. There is no interval
+    with fewer documents than any statement on position needs.
     """
-    value = float(np.mean([index(of_model.values) for of_model in sums]))
+    value = float(np.mean([index(result.values) for result in sums]))
     if not np.isfinite(value):
         return None
-    drawn = np.mean([index(STATISTICS[of_model.statistic].compute(of_model.replicates)) for of_model in sums], axis=0)
+    drawn = np.mean([index(STATISTICS[result.statistic].compute(result.replicates)) for result in sums], axis=0)
     drawn = drawn[np.isfinite(drawn)]
-    if min(of_model.documents for of_model in sums) < FEWEST_DOCUMENTS or not drawn.size:
+    if min(result.documents for result in sums) < FEWEST_DOCUMENTS or not drawn.size:
         return Estimate(value)
     low, high = np.quantile(drawn, TAILS)
     return Estimate(value, (float(low), float(high)))
@@ -296,8 +307,7 @@ def estimate_index(sums: Sequence[ProbeSums], index: Compute) -> Estimate | None
 
 def bootstrap_counts(document: str) -> NDArray[np.int64]:
     """Return how often a document occurs in each bootstrap sample, shape (REPLICATES,); determined by its id."""
-    seed = int.from_bytes(digest(document))
-    return np.random.default_rng(seed).poisson(1.0, REPLICATES)
+    return np.random.default_rng(int.from_bytes(digest(document))).poisson(1.0, REPLICATES)
 
 
 @dataclass(frozen=True)
@@ -358,32 +368,15 @@ class ProbeResult:
         share = self.window / statistics.median(lengths) if self.window and lengths else 1.0
         return share if share < 1 else None
 
-    def with_subset(self, name: str, subset: SubsetSums) -> ProbeResult:
-        """Return the result with a subset replaced or added."""
-        return replace(self, subsets={**self.subsets, name: subset})
-
     def to_json(self) -> dict[str, Any]:
         """Return the result as plain JSON."""
-        return {
-            "schema": SCHEMA,
-            "model": self.model,
-            "revision": self.revision,
-            "experiment": self.experiment,
-            "data": self.data,
-            "probe": self.probe,
-            "window": self.window,
-            "subsets": {
-                name: {
-                    "data_revision": subset.data_revision,
-                    "selection": subset.selection,
-                    "sampled": subset.sampled,
-                    "done": subset.done,
-                    "tokens": subset.tokens,
-                    "sums": subset.sums.to_json(),
-                }
-                for name, subset in self.subsets.items()
-            },
+        names = ("model", "revision", "experiment", "data", "probe", "window")
+        of_subset = ("data_revision", "selection", "sampled", "done", "tokens")
+        subsets = {
+            name: {key: getattr(subset, key) for key in of_subset} | {"sums": subset.sums.to_json()}
+            for name, subset in self.subsets.items()
         }
+        return {"schema": SCHEMA, **{name: getattr(self, name) for name in names}, "subsets": subsets}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ProbeResult:
@@ -405,9 +398,8 @@ class ProbeResult:
                 )
                 for name, subset in data["subsets"].items()
             }
-            model, revision = str(data["model"]), str(data["revision"])
-            names = str(data["data"]), str(data["probe"])
-            return cls(model, revision, data["experiment"], *names, subsets, data.get("window"))
+            model, revision, dataset, probe = (str(data[name]) for name in ("model", "revision", "data", "probe"))
+            return cls(model, revision, data["experiment"], dataset, probe, subsets, data.get("window"))
 
 
 def result_folder(output: Path, meta: ModelMeta) -> Path:
@@ -441,12 +433,11 @@ def read_probe_results(output: Path) -> Iterator[ProbeResult]:
     if not output.is_dir():
         raise PosirError(f"{output}: no such folder. Give the --output of `posir probe`.")
     for file in find_files(output, ".json"):
-        if file.parent.name != FOLDER:
-            continue
-        try:
-            result = load_probe_result(file)
-        except PosirError as error:
-            logger.warning("%s", error)
-            continue
-        if result.subsets:
-            yield result
+        if file.parent.name == FOLDER:
+            try:
+                result = load_probe_result(file)
+            except PosirError as error:
+                logger.warning("%s", error)
+                continue
+            if result.subsets:
+                yield result

@@ -1,6 +1,6 @@
 """The published curves of diagnostic probes, by the names that `posir probe` gives them, and the architectures of models."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -90,25 +90,18 @@ def short_name(model: str) -> str:
     return model.split(" (")[0].split("/")[-1].casefold()
 
 
-@cache
-def read_architectures() -> Mapping[str, Architecture]:
-    """Return the architectures in this package by `short_name`; `architectures.csv` names the source of each."""
-    return _by_model(read_rows("architectures.csv"))
+def read_architectures(file: Path | None = None) -> Mapping[str, Architecture]:
+    """Return the architectures in this package and those of a CSV file with `COLUMNS`, which take precedence, by `short_name`.
 
-
-def read_architecture_file(file: Path) -> Mapping[str, Architecture]:
-    """Return the architectures of a CSV file with `COLUMNS`, by `short_name`.
+    `architectures.csv` names the source of each.
 
     Raises:
         DataError: The file cannot be read, or lacks a column.
     """
-    return _by_model(read_csv_rows(file, COLUMNS, f"a file with the columns {','.join(COLUMNS)}"))
-
-
-def _by_model(rows: Iterable[Mapping[str, str]]) -> dict[str, Architecture]:
+    expected = f"a file with the columns {','.join(COLUMNS)}"
     return {
         short_name(row["model"]): Architecture(
             row["positional_encoding"], row["attention"], row["pooling"], row.get("source", "")
         )
-        for row in rows
+        for row in [*read_rows("architectures.csv"), *(read_csv_rows(file, COLUMNS, expected) if file else ())]
     }

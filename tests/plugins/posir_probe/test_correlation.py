@@ -1,40 +1,55 @@
-"""Which probe predicts retrieval: joins, signs, families and findings, on made results."""
+"""Correlations over models: which probe predicts retrieval, and what goes with architecture; against SciPy and simulations."""
 
+import json
 from dataclasses import replace
-from itertools import product
+from itertools import permutations, product
+from math import asin, pi
 
 import numpy as np
+import pandas as pd
 import pytest
-from scipy.stats import spearmanr
+from scipy.stats import kruskal, rankdata, spearmanr
 
-from posir_probe.controlled_pairs import ControlledPairsWins
+from posir_probe.bias_learning import SentenceRegression, SentenceRegressionFit
 from posir_probe.correlation import (
+    MMTEB,
+    NDCG,
     OPPOSITE,
     PREDICTS,
     PSI,
     START_TO_END,
     build_table,
+    correlate_architecture,
     correlate_probes,
+    correlate_values,
+    count_needed,
     describe_findings,
+    describe_needed,
+    estimate_rho,
     find_family,
+    find_interval,
+    jackknife_interval,
     judge,
     orient,
+    permutation_p_value,
+    permute_families,
+    read_benchmark,
     read_families,
+    read_scores,
 )
 from posir_probe.evidence_moving import EvidenceMoving
 from posir_probe.probing import builtin_probes
 from posir_probe.results import ProbeResult, ProbeSums, SubsetSums
-from posir_probe.segment_similarity import SegmentSimilarity
-from posir_probe.sentence_regression import SentenceRegression, SentenceRegressionFit
+from posir_probe.segments import SegmentSimilarity
+from posir_published.probes import Architecture, read_architectures
+from posir_published.scores import read_mmteb_scores
 from posir_report.summary import TaskSummary
 from posir_tasks.errors import PosirError
-from posir_tasks.schemes import RelativePositions
 from posir_tasks.scores import Estimate, ResultScores, ResultValues
-from tests.plugins.posir_probe.test_over_datasets import profile_of
+from tests.plugins.posir_probe.test_studies import profile_of
 from tests.support.simulation import separate_documents
 
 PROBES = {probe.name: probe for probe in (EvidenceMoving(), SegmentSimilarity(10))}
-SCHEME = RelativePositions(bins=6, token_bounds=())
 
 
 def summary_of(model, drop, task="PosIR-Mini"):
@@ -46,9 +61,8 @@ def summary_of(model, drop, task="PosIR-Mini"):
 
 def result_of(model, slope, data="PosIR-Mini", probe="evidence_moving"):
     """Probe that falls by `slope` from start to end."""
-    values = np.tile(np.linspace(slope, 0, 10), (6, 1))
-    sums = ProbeSums.from_means(PROBES[probe].positions, [f"d{row}" for row in range(6)], values)
-    return ProbeResult(model, "1", None, data, probe, {"default": SubsetSums("1", "seed 1", 6, 6, sums)})
+    sums = ProbeSums.from_means(PROBES[probe].positions, ["d"], np.linspace([slope], [0], 10).T)
+    return ProbeResult(model, "1", None, data, probe, {"default": SubsetSums("1", "seed 1", 1, 1, sums)})
 
 
 def correlate_made(slopes, drops, families=None, names="m{}"):
@@ -77,10 +91,8 @@ def test_signs_of_preferences():
     regression = SentenceRegression()
     assert orient(-0.3, regression, START_TO_END) == orient(-0.3, regression, PSI) == orient(0.3, regression, PSI) == 0.3
     assert orient(0.3, regression, START_TO_END) == -0.3
-    assert orient(0.1, ControlledPairsWins(), START_TO_END) == pytest.approx(-0.4)
-    assert orient(0.1, ControlledPairsWins(), PSI) == pytest.approx(0.4)
     assert orient(-0.3, SentenceRegressionFit(), PSI) == -0.3
-    undirected = {probe.name for probe in builtin_probes() if probe.preference is None}
+    undirected = {probe.name for probe in builtin_probes() if not probe.preference_sign}
     assert undirected == {
         *("sentence_regression_fit", "sentence_regression_scatter"),
         *("evidence_location", "evidence_location_start", "query_types"),
@@ -113,14 +125,9 @@ def test_variants_of_a_model_are_one_family(tmp_path):
     assert find_family("other/a+chunks(64,64,max)", {}) == "other/a"
     # Mitigated models are variants without a file.
     assert correlate_made([1, 2, 3], [0.1, 0.2, 0.3], names="m+chunks({},mean)")[PSI].families == 1
+    file.write_text("model\nm\n")
     with pytest.raises(PosirError, match="no column family"):
-        read_families_of(tmp_path, "model\nm\n")
-
-
-def read_families_of(folder, text):
-    file = folder / "wrong.csv"
-    file.write_text(text)
-    return read_families(file)
+        read_families(file)
 
 
 def test_probes_meet_retrieval_on_the_same_data_and_p_values_are_corrected_for_the_probes():
@@ -151,3 +158,158 @@ def test_probes_meet_retrieval_on_the_same_data_and_p_values_are_corrected_for_t
     other = [result_of(f"m{number}", value, "C") for number, value in enumerate(values)]
     assert {(row.data, row.task) for row in correlate_probes(other, summaries, PROBES)} == {("C", "A"), ("C", "B")}
     assert correlate_probes([result_of(f"m{number}", 1.0, "A") for number in range(9)], summaries, PROBES) == []
+
+
+def draw_models(rng, families, variants, rho, within):
+    """Two values of each model, correlated by rho, of which a share `within` of the variance is the family's."""
+    covariance = [[1, rho], [rho, 1]]
+    shared = np.repeat(rng.multivariate_normal([0, 0], covariance, families), variants, axis=0)
+    own = rng.multivariate_normal([0, 0], covariance, families * variants)
+    return (np.sqrt(within) * shared + np.sqrt(1 - within) * own).T
+
+
+def test_rho_and_p_value_of_independent_models_are_those_of_scipy():
+    rng = np.random.default_rng(1)
+    x, y = draw_models(rng, 14, 1, 0.5, 0)
+    rho, p_value = estimate_rho(x, y, list("abcdefghijklmn"))
+    assert rho.value == pytest.approx(pd.Series(x).corr(pd.Series(y), method="spearman"))
+    assert p_value == pytest.approx(spearmanr(x, y).pvalue, abs=0.02)
+    assert estimate_rho(x, y)[1] == spearmanr(x, y).pvalue
+    assert rho.interval == find_interval(rho.value, 14)
+    assert estimate_rho(x[:2], y[:2], ["a", "b"]) == (None, None)
+    assert estimate_rho(np.ones(9), y[:9], list("abcdefghi")) == (None, None)
+
+
+def test_p_value_of_a_few_models_is_that_of_all_their_orders():
+    x, y = draw_models(np.random.default_rng(6), 7, 1, 0.6, 0)
+    orders = np.array(list(permutations(rankdata(y) - 4)))
+    statistics = np.abs(orders @ (rankdata(x) - 4))
+    exact = np.mean(statistics >= statistics[0] - 1e-9)
+    assert permutation_p_value(x, y, np.arange(7)) == pytest.approx(exact, abs=0.02)
+
+
+def test_permutations_keep_families_together():
+    orders = permute_families((0, 0, 1, 1, 1, 2))
+    assert np.array_equal(np.sort(orders, axis=1), np.tile(np.arange(6), (len(orders), 1)))
+    labels = np.array([0, 0, 1, 1, 1, 2])[orders]
+    assert (np.diff(labels, axis=1) != 0).sum(axis=1).max() == 2
+    assert len(np.unique(orders, axis=0)) == 6 * 2 * 6
+
+
+def test_jackknife_by_hand():
+    rng = np.random.default_rng(3)
+    families = np.repeat(np.arange(6), [3, 1, 2, 3, 3, 2])
+    x = rng.normal(size=14)
+    y = x + rng.normal(size=14)
+    z_values = []
+    for family in range(6):
+        kept = families != family
+        z_values.append(np.arctanh(np.corrcoef(rankdata(x[kept]), rankdata(y[kept]))[0, 1]))
+    half = 2.570582 * np.sqrt(5 / 6 * np.sum((np.array(z_values) - np.mean(z_values)) ** 2))
+    z = np.arctanh(np.corrcoef(rankdata(x), rankdata(y))[0, 1])
+    assert jackknife_interval(x, y, families) == pytest.approx((np.tanh(z - half), np.tanh(z + half)))
+    assert jackknife_interval(x, y, families // 2) is None
+    assert jackknife_interval(x, x, families) is None
+
+
+def test_families_are_tested_at_their_level_and_their_interval_holds():
+    rng = np.random.default_rng(4)
+    families = np.repeat(np.arange(12), 3)
+    rejected, naive, held = [], [], []
+    for _ in range(100):
+        x, y = draw_models(rng, 12, 3, 0, 0.8)
+        rejected.append(permutation_p_value(x, y, families) < 0.05)
+        naive.append(spearmanr(x, y).pvalue < 0.05)
+        low, high = jackknife_interval(x, y, families)
+        held.append(low <= 0 <= high)
+    assert np.mean(rejected) <= 0.10
+    assert np.mean(naive) > 0.12
+    assert np.mean(held) >= 0.90
+
+
+@pytest.mark.parametrize("rho", [0.4, 0.7])
+def test_as_many_models_as_are_said_to_be_needed_have_the_power(rho):
+    needed = count_needed(rho)
+    rng = np.random.default_rng(5)
+    excludes = []
+    for _ in range(400):
+        # Pearson's correlation of normal values whose rank correlation is rho.
+        x, y = draw_models(rng, needed, 1, 2 * np.sin(pi * rho / 6), 0)
+        low, high = find_interval(estimate_rho(x, y)[0].value, needed)
+        excludes.append(not low <= 0 <= high)
+    assert 6 / pi * asin(np.sin(pi * rho / 6)) == pytest.approx(rho)
+    assert np.mean(excludes) == pytest.approx(0.80, abs=0.07)
+
+
+def test_numbers_of_models_in_words():
+    assert count_needed(0.0) is None
+    assert describe_needed(None) == "over 10,000"
+    assert describe_needed(count_needed(0.5)) == "about 33"
+    assert count_needed(1.0) == count_needed(-1.0) == 5
+
+
+PUBLISHED_PSI = read_scores((), (PSI,), published=True)
+
+
+def test_spearman_with_mmteb_is_that_of_the_paper(tmp_path):
+    file = tmp_path / "scores.csv"
+    file.write_text("model,score\n" + "".join(f"org/{name},{score}\n" for name, score in read_mmteb_scores().items()))
+    assert read_benchmark(file) == read_benchmark(MMTEB)
+    scores, known = read_scores((), (NDCG,), published=True), read_benchmark(MMTEB)
+    rows = [correlate_values(key, "MMTEB", by_model, known) for key, by_model in scores.items()]
+    rho = {row.length: round(row.value.value, 2) for row in rows if row.task == "PosIR"}
+    assert rho == {"all": 0.62, "Q1": 0.73, "Q2": 0.71, "Q3": 0.44, "Q4": 0.39}
+    assert {row.models for row in rows if row.task == "PosIR"} == {10}
+
+
+def test_psi_and_architecture_agree_with_scipy_over_the_published_models():
+    architectures = read_architectures()
+    key = ("PosIR", "Q4", PSI)
+    metas = {name: {"n_parameters": 1_000 + place, "embed_dim": [8, 16]} for place, name in enumerate(PUBLISHED_PSI[key])}
+    rows = {row.factor: row for row in correlate_architecture({key: PUBLISHED_PSI[key]}, metas, architectures)}
+    psi = PUBLISHED_PSI[key]
+    assert rows["parameters"].value.value == pytest.approx(spearmanr(range(10), list(psi.values())).statistic)
+    assert (rows["dimension"].models, rows["dimension"].value) == (10, None)
+    known = [name for name in psi if name in architectures]
+    kinds = {
+        kind: [psi[name] for name in known if architectures[name].attention == kind] for kind in ("causal", "bidirectional")
+    }
+    test = kruskal(*kinds.values())
+    attention = rows["attention"]
+    assert (attention.groups, attention.models) == ("bidirectional 6, causal 3", 9)
+    assert (attention.value.value, attention.p_value) == pytest.approx((test.statistic / 8, test.pvalue))
+    assert attention.verdict == "cannot be said"
+
+
+def test_the_score_of_a_folder_is_the_mean_over_the_tasks_that_all_models_have(tmp_path):
+    tasks = {"a": {"SciFact": 0.5, "NFCorpus": 0.3, "PosIR-Mini": 1.0}, "b": {"SciFact": 0.7, "NFCorpus": 0.2, "FiQA2018": 0.9}}
+    for model, scores in tasks.items():
+        folder = tmp_path / "results" / f"org__{model}" / "1"
+        folder.mkdir(parents=True)
+        (folder / "model_meta.json").write_text(json.dumps({"name": f"org/{model}"}))
+        for task, score in scores.items():
+            entry = {"hf_subset": "default", "languages": ["eng-Latn"], "main_score": score}
+            content = {"task_name": task, "dataset_revision": "1", "mteb_version": "2.0.0", "scores": {"test": [entry]}}
+            (folder / f"{task}.json").write_text(json.dumps(content | {"evaluation_time": 1, "kg_co2_emissions": None}))
+    assert read_benchmark(tmp_path) == pytest.approx({"a": 0.4, "b": 0.45})
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(PosirError, match="no scores of a benchmark"):
+        read_benchmark(tmp_path / "empty")
+
+
+def test_own_results_stand_for_published_ones_and_files_for_more_models(tmp_path):
+    own = summary_of("org/bge-m3 (batch_size=8)", 0.5, "PosIR-English")
+    joined = read_scores([own], (PSI,), published=True)["PosIR-English", "all", PSI]
+    assert joined["bge-m3"] == pytest.approx(0.5)
+    assert len(joined) == 10
+    file = tmp_path / "architectures.csv"
+    file.write_text("model,positional_encoding,attention,pooling\nme/Mine,RoPE,causal,\n")
+    assert read_architectures(file)["mine"] == Architecture("RoPE", "causal", "")
+    file.write_text("model,pooling\nmine,CLS\n")
+    with pytest.raises(PosirError, match="no column positional_encoding, attention"):
+        read_architectures(file)
+    with pytest.raises(PosirError, match=r"no column score\. Expected a CSV file with the columns model,score"):
+        read_benchmark(file)
+    file.write_text("model;score\nmine;0.5\nother;n/a\n")
+    with pytest.raises(PosirError, match="row 3: field 'score': 'n/a' is not a number"):
+        read_benchmark(file)

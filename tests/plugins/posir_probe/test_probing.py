@@ -10,18 +10,17 @@ import numpy as np
 import pytest
 
 from posir_probe import probing
-from posir_probe.controls import order_blind
-from posir_probe.data import ProbeData, ProbeQuestion, ProbeSource, SourceSubset, SubsetData
+from posir_probe.controls import decaying, order_blind
+from posir_probe.data import ProbeData, ProbeQuestion, ProbeSource
 from posir_probe.evidence_moving import EvidenceMoving
 from posir_probe.figures import build_figures
-from posir_probe.gradient_saliency import GradientSaliency
 from posir_probe.mirror_reversal import MirrorReversal, reverse_data, reverse_task
-from posir_probe.of_data import EvidenceLocation, EvidenceLocationStart, QueryTypes, find_query_type
-from posir_probe.probe import Probe, ProbePlan, Summary, run_probe
-from posir_probe.probing import ProbeRun, all_probes, run_probes, select_probes
+from posir_probe.posir_paper import EvidenceLocation, GradientSaliency
+from posir_probe.probe import Probe, ProbePlan, Summary, run_plans, run_probe
+from posir_probe.probing import ProbeRun, all_probes, builtin_probes, run_probes, select_probes
 from posir_probe.results import ProbeSums, read_probe_results
-from posir_probe.segment_similarity import SegmentSimilarity
-from posir_probe.tables import build_index_rows, build_overview, build_probe_tables, describe_probe
+from posir_probe.segments import SegmentSimilarity
+from posir_probe.tables import ProbeMeasurements, build_index_rows, build_overview, build_probe_tables
 from posir_tasks.embeddings.encoding import ModelEncoder, encode_distinct
 from posir_tasks.errors import PosirError
 from posir_tasks.results import result_files
@@ -29,6 +28,7 @@ from posir_tasks.sources.mini import read_mini
 from posir_tasks.tasks.posir import PosIRMini
 from posir_tasks.text.spans import Span
 from tests.support.encoders import RecordingEncoder
+from tests.support.probed_encoders import invent_questions
 
 
 class WordEncoder(RecordingEncoder):
@@ -52,8 +52,8 @@ def model():
 
 @pytest.fixture
 def run(model, mini, tmp_path):
-    subset = SourceSubset("eng-Latn/default", lambda: SubsetData(mini.revision, ProbeData.from_position_data(mini)))
-    return ProbeRun(ModelEncoder(model), ProbeSource("PosIR-Mini", (subset,)), tmp_path, 20)
+    source = ProbeSource("PosIR-Mini", {"eng-Latn/default": lambda: ProbeData.from_position_data(mini)})
+    return ProbeRun(ModelEncoder(model), source, tmp_path, 20)
 
 
 PROBES = [SegmentSimilarity(3), SegmentSimilarity(10), EvidenceLocation()]
@@ -131,7 +131,7 @@ def test_a_probe_that_alone_cannot_measure_the_model_is_an_error(run):
 
 def test_a_probe_without_questions_is_named_and_does_not_stop_the_others(model, tmp_path, caplog):
     data = ProbeData({name: f"The mill of {name} burned down in the dry summer of the year 1901." for name in "abcdef"})
-    source = ProbeSource("texts", (SourceSubset("en", lambda: SubsetData("1", data)),))
+    source = ProbeSource("texts", {"en": lambda: data})
     run = ProbeRun(ModelEncoder(model), source, tmp_path, 20)
     with caplog.at_level(logging.WARNING):
         probes = run_probes(run, [*PROBES, EvidenceMoving(), MirrorReversal()])
@@ -148,6 +148,18 @@ def test_a_damaged_result_is_an_error_that_names_the_file(run):
     file.write_text("{")
     with pytest.raises(PosirError, match=r"segment_similarity_3\.json: not a result of a probe"):
         run_probes(run, PROBES)
+
+
+def test_sums_of_blocks_add_to_those_of_all():
+    data = invent_questions(30)
+    probes = [probe for probe in builtin_probes() if not (probe.needs_all or probe.needs_translations or probe.needs_needles)]
+    blocks = [run_plans(decaying, [probe.plan(block) for probe in probes]) for block in data.blocks(15)]
+    complete = run_plans(decaying, [probe.plan(data) for probe in probes])
+    for probe, whole, first, second in zip(probes, complete, *blocks, strict=True):
+        added = first + second
+        assert added.documents == whole.documents > 0, probe.name
+        np.testing.assert_allclose(added.sums, whole.sums, atol=1e-9, err_msg=probe.name)
+        np.testing.assert_allclose(added.replicates, whole.replicates, atol=1e-9, err_msg=probe.name)
 
 
 class Length(Probe):
@@ -167,7 +179,7 @@ def test_a_third_party_adds_a_probe_and_mistakes_are_told(monkeypatch, caplog):
     class Plugins:
         @staticmethod
         def callers(_):
-            yield "probes", lambda: [probing.builtin_probes()]
+            yield "probes", lambda: [builtin_probes()]
             yield "theirs", lambda: [[Length(), Length(), "no probe"]]
             yield "broken", partial(int, "x")
 
@@ -209,37 +221,6 @@ def test_a_reversed_task_runs_like_any_other_and_agrees_with_the_probe(model, mi
         assert quoted in originals[document][evidence.starts[row] : evidence.ends[row]]
 
 
-def test_evidence_always_first_is_one_bar():
-    data = ProbeData({"d": "x" * 100}, (ProbeQuestion("?", "d", (0, 4)), ProbeQuestion("?", "d", (2, 4))))
-    assert run_probe(EvidenceLocation(), order_blind, data).values.tolist() == [1.0] + [0.0] * 19
-    assert run_probe(EvidenceLocationStart(), order_blind, data).values.tolist() == [1.0] + [0.0] * 19
-
-
-@pytest.mark.parametrize(
-    ("query", "kind"),
-    [
-        ("What is a mill?", "what"),
-        ("In which year did it burn?", "which"),
-        ("Whose mill was it?", "who"),
-        ("Is the mill old?", "others"),
-        ("the mill burned", "claim"),
-        ("为什么磨坊烧毁了？", "why"),
-        ("磨坊在哪里？", "where"),
-        ("磨坊旧吗？", "others"),
-    ],
-)
-def test_query_types(query, kind):
-    assert find_query_type(query) == kind
-
-
-def test_shares_of_query_types():
-    queries = ["What is a mill?", "Why?", "the mill burned", "What else?"]
-    data = ProbeData({"d": "x"}, tuple(ProbeQuestion(query, "d", (0, 1)) for query in queries))
-    sums = run_probe(QueryTypes(), order_blind, data)
-    shares = dict(zip(sums.positions, sums.values.tolist(), strict=True))
-    assert (shares["what"], shares["claim"], sum(shares.values())) == (0.5, 0.25, 1.0)
-
-
 BAD = {"empty": " ", "short": "only three words", "whole": "all of it is evidence, every single word of this text here"}
 
 
@@ -272,7 +253,7 @@ def test_tables_have_sources_intervals_and_warnings(run):
     )
     assert "mirror_reversal" not in str((summaries, positions))
     assert [row[:2] for row in positions.rows][:2] == [("documents as they are", "front"), ("documents reversed", "front")]
-    legend = " ".join(note for result in results for note in describe_probe(result, probes[result.probe]))
+    legend = " ".join(ProbeMeasurements(tuple(results), run.folder).explanation())
     assert "back minus front is not 0 for a model that is blind to order" in legend
     assert "past a model's window the similarity is that of any two texts" in legend
     assert not any(result.probe in legend for result in results)
@@ -305,8 +286,7 @@ def test_sentences_split_at_periods_are_another_sample_of_the_probes_of_sentence
 
 def test_documents_left_out_are_in_the_first_table_if_they_are_more_than_a_tenth(run):
     texts = {f"{number}": f"The {number} mill burned down one day. " * (7 if number < 17 else 2) for number in range(20)}
-    subset = SourceSubset("eng-Latn/default", lambda: SubsetData("1", ProbeData(texts)))
-    few = replace(run, source=ProbeSource("few", (subset,)))
+    few = replace(run, source=ProbeSource("few", {"eng-Latn/default": lambda: ProbeData(texts)}))
     results = run_probes(few, select_probes(["segment_similarity_3", "sentence_regression"]))
     rows = build_index_rows(results, all_probes())
     assert {row.probe: row.left_out for row in rows} == {"segment_similarity_3": 0, "sentence_regression": 3}

@@ -6,7 +6,7 @@ import pytest
 from posir_probe.evidence_moving import EvidenceMoving
 from posir_probe.mirror_reversal import MirrorReversal
 from posir_probe.probing import all_probes
-from posir_probe.segment_similarity import SegmentSimilarity
+from posir_probe.segments import SegmentSimilarity
 from posir_published.probes import SOURCES, read_published_curves
 
 #: Peak, lowest and range x 1000 as printed in Table 13 of arXiv 2605.26578, by model and training data.
@@ -29,48 +29,46 @@ DELTAS = {
 }
 
 
-def printed_rows():
-    for line in PRINTED.strip().splitlines():
-        name, *fields = line.split()
-        for config, triple in zip(fields[::2], fields[1::2], strict=True):
-            yield name, TRAINED_ON[config], *map(float, triple.split("/"))
+ROWS = [
+    (line.split()[0], TRAINED_ON[config], *map(float, triple.split("/")))
+    for line in PRINTED.strip().splitlines()
+    for config, triple in zip(line.split()[1::2], line.split()[2::2], strict=True)
+]
 
 
 def find_curve(probe, model, trained):
     (curve,) = [
-        curve
-        for curve in read_published_curves(probe)
-        if curve.model.startswith(model) and curve.model.endswith(f"trained on {trained}")
+        curve for curve in read_published_curves(probe) if curve.model.startswith(model) and curve.model.endswith(f"{trained}")
     ]
     return curve
 
 
-@pytest.mark.parametrize(("model", "trained", "peak", "lowest", "extent"), list(printed_rows()))
+@pytest.mark.parametrize(("model", "trained", "peak", "lowest", "extent"), ROWS)
 def test_table_13(model, trained, peak, lowest, extent):
-    curve = find_curve("evidence_moving", model, trained)
-    summaries = {name: float(index(np.array(curve.values))) for name, index in EvidenceMoving().summaries.items()}
+    values = np.array(find_curve("evidence_moving", model, f"trained on {trained}").values)
+    summaries = {name: float(index(values)) for name, index in EvidenceMoving.summaries.items()}
     assert (summaries["peak"], summaries["lowest"]) == (peak, lowest)
     # The table prints the values with four decimals and the range with one.
     assert summaries["range_x1000"] == pytest.approx(extent, abs=0.1001)
 
 
+def read_reversal(model, trained):
+    curve = find_curve("mirror_reversal", model, f"trained on {trained}")
+    by_name = dict(zip(curve.positions, curve.values, strict=True))
+    return np.array([by_name.get(name, np.nan) for name in MirrorReversal.positions])
+
+
 @pytest.mark.parametrize("model", DELTAS)
 def test_table_12(model):
     for trained, delta in zip(TRAINED_ON.values(), DELTAS[model], strict=True):
-        curve = find_curve("mirror_reversal", model, trained)
-        by_name = dict(zip(curve.positions, curve.values, strict=True))
-        values = np.array([by_name.get(name, np.nan) for name in MirrorReversal.positions])
-        assert MirrorReversal().summaries["delta_rev"](values) == pytest.approx(delta, abs=0.0011)
+        summaries = MirrorReversal.summaries
+        assert summaries["delta_rev"](read_reversal(model, trained)) == pytest.approx(delta, abs=0.0011)
 
 
 def test_delta_diff_of_table_12_as_recomputed():
-    curves = [find_curve("mirror_reversal", "ModernBERT-base", trained) for trained in ("begin", "uniform")]
-    result = []
-    for curve in curves:
-        by_name = dict(zip(curve.positions, curve.values, strict=True))
-        values = np.array([by_name.get(name, np.nan) for name in MirrorReversal.positions])
-        result.append(float(MirrorReversal().summaries["delta_diff"](values)))
-    assert result == pytest.approx([0.358, 0.032], abs=1e-9)
+    summarize = MirrorReversal.summaries["delta_diff"]
+    measured = [float(summarize(read_reversal("ModernBERT-base", trained))) for trained in ("begin", "uniform")]
+    assert measured == pytest.approx([0.358, 0.032], abs=1e-9)
 
 
 def test_ranges_of_untrained_models():
@@ -78,29 +76,20 @@ def test_ranges_of_untrained_models():
     last_token = {"BLOOM": 0.002, "TinyLlama": 0.008, "Qwen3": 0.024}
     for models, index in ((untrained, "range"), (last_token, "range_without_last")):
         for model, extent in models.items():
-            (curve,) = [
-                curve
-                for curve in read_published_curves("segment_similarity_10")
-                if curve.model.startswith(model) and curve.model.endswith("untrained")
-            ]
-            assert SegmentSimilarity(10).summaries[index](np.array(curve.values)) == pytest.approx(extent, abs=0.0011)
+            values = np.array(find_curve("segment_similarity_10", model, "untrained").values)
+            assert SegmentSimilarity(10).summaries[index](values) == pytest.approx(extent, abs=0.0011)
 
 
 def test_the_begin_is_highest_in_12_of_12():
     curves = read_published_curves("segment_similarity_3")
-    assert len(curves) == 12
-    assert all(curve.values[0] == max(curve.values) for curve in curves)
+    assert [curve.values[0] == max(curve.values) for curve in curves] == [True] * 12
 
 
-def test_saliency_has_its_published_minimum():
-    qwen, nv = read_published_curves("gradient_saliency")
-    assert (qwen.model, int(np.argmin(qwen.values)), round(min(qwen.values), 3)) == ("Qwen3-Embedding-8B", 72, 0.086)
-    assert (nv.model, int(np.argmin(nv.values)), round(min(nv.values), 3)) == ("NV-Embed-v2", 22, 0.066)
-
-
-def test_saliency_has_its_published_deviations():
-    """At 0, 50 and 99, figure 5 of PosIR, from the authors' arrays."""
+def test_saliency_has_its_published_minimum_and_deviations():
+    """Deviations at 0, 50 and 99, figure 5 of PosIR, from the authors' arrays."""
     curves = read_published_curves("gradient_saliency")
+    minima = [(curve.model, int(np.argmin(curve.values)), round(min(curve.values), 3)) for curve in curves]
+    assert minima == [("Qwen3-Embedding-8B", 72, 0.086), ("NV-Embed-v2", 22, 0.066)]
     deviations = [[curve.deviations[at] for at in (0, 50, 99)] for curve in curves]
     np.testing.assert_allclose(deviations, [[0.138, 0.124, 0.312], [0.119, 0.150, 0.268]], atol=6e-4)
 
@@ -118,22 +107,12 @@ def test_published_regressions_are_of_shuffled_texts():
     }  # fmt: skip
 
 
-def test_every_curve_has_a_source():
-    assert all(read_published_curves(probe)[0].source.startswith("published, ") for probe in SOURCES)
-    assert read_published_curves("evidence_location") == ()
-
-
-def test_every_published_position_is_one_of_the_probe():
+def test_every_curve_has_a_source_and_positions_of_its_probe():
     probes = all_probes()
     for name in SOURCES:
-        known = set(find_positions(probes[name]))
-        assert all(set(curve.positions) <= known for curve in read_published_curves(name)), name
-
-
-def find_positions(probe):
-    return (*probe.positions, *getattr(probe, "averages", {}))
-
-
-def test_query_types_of_posir_add_to_1():
-    for curve in read_published_curves("query_types"):
-        assert sum(curve.values) == pytest.approx(1, abs=0.001)
+        known = {*probes[name].positions, *probes[name].averages}
+        curves = read_published_curves(name)
+        assert curves[0].source.startswith("published, ")
+        assert all(set(curve.positions) <= known for curve in curves), name
+    assert read_published_curves("evidence_location") == ()
+    assert [sum(curve.values) for curve in read_published_curves("query_types")] == pytest.approx([1, 1], abs=0.001)

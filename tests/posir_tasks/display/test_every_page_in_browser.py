@@ -9,14 +9,14 @@ import pytest
 import posir
 from posir_inspect.api import Inspection
 from posir_mitigate.api import Mitigations
-from posir_probe.api import ProbeMeasurements
 from posir_probe.probing import builtin_probes
+from posir_probe.tables import ProbeMeasurements
 from posir_report.summary import summarize
 from posir_train.report import TrainingReport
 from tests.leaderboard.test_board import profile
 from tests.plugins.posir_inspect.test_inspection import run as inspect_texts
 from tests.plugins.posir_mitigate.test_mitigate_command import outcome
-from tests.plugins.posir_probe.test_view import measure
+from tests.plugins.posir_probe.test_tables import measure
 from tests.posir_tasks.display.test_page_in_browser import SMALLEST, axe
 from tests.support.probed_encoders import FirstWords, invent_texts
 from tests.support.results import write_result

@@ -5,7 +5,7 @@ import pytest
 
 from posir_probe.data import ProbeData
 from posir_probe.probe import run_plans
-from posir_probe.segment_similarity import SegmentSimilarity
+from posir_probe.segments import SegmentSimilarity
 from posir_tasks.embeddings.encoding import load_encoder
 from posir_tasks.host.mteb_patches import ensure_padding
 from tests.support.models import write_tiny_gpt2

@@ -1,4 +1,4 @@
-"""Saliency against finite differences, for every pooling, and the curves of controls whose gradients are known."""
+"""Saliency against finite differences and controls whose gradients are known; where evidence is; types of questions."""
 
 import numpy as np
 import pytest
@@ -9,15 +9,20 @@ from sentence_transformers.sentence_transformer.modules import Pooling, Transfor
 
 from posir_probe.controls import order_blind
 from posir_probe.data import ProbeData, ProbeQuestion
-from posir_probe.gradient_saliency import (
+from posir_probe.posir_paper import (
+    EvidenceLocation,
+    EvidenceLocationStart,
     GradientSaliency,
+    QueryTypes,
     compute_saliency,
     find_input_embeddings,
+    find_query_type,
     interpolate,
 )
 from posir_probe.probe import run_probe
 from posir_tasks.embeddings.encoding import ModelEncoder
 from posir_tasks.errors import PosirError
+from posir_tasks.text.spans import Span
 from tests.support.encoders import write_tiny_bert
 
 TEXT = "the mill stood by the river and burned down in nineteen hundred and one"
@@ -67,6 +72,8 @@ def test_norms_are_those_of_finite_differences(folder, mode):
 class WeightedTokens(torch.nn.Module):
     """Embeds a text as the weighted mean of its tokens' input embeddings: no attention, no positions."""
 
+    device = torch.device("cpu")
+
     def __init__(self, transformer, weights):
         super().__init__()
         self.embeddings = transformer.auto_model.embeddings.word_embeddings
@@ -88,22 +95,6 @@ class WeightedTokens(torch.nn.Module):
         return {**features, "sentence_embedding": (tokens[0] * weights[:, None]).sum(0, keepdim=True) / len(weights)}
 
 
-class Control:
-    """The parts of a `SentenceTransformer` that saliency needs."""
-
-    device = torch.device("cpu")
-
-    def __init__(self, module):
-        self.module, self.tokenizer, self.max_seq_length = module, module.tokenizer, module.max_seq_length
-        self.preprocess, self.modules, self.tokenize = module.preprocess, module.modules, module.tokenize
-
-    def eval(self):
-        return self
-
-    def __call__(self, features):
-        return self.module(features)
-
-
 @pytest.mark.parametrize(
     ("weights", "expected"),
     [
@@ -114,7 +105,7 @@ class Control:
     ids=["order-blind", "first 128 tokens", "decaying"],
 )
 def test_control_curves(folder, weights, expected):
-    model = Control(WeightedTokens(Transformer(str(folder)), weights))
+    model = WeightedTokens(Transformer(str(folder)), weights)
     text = " ".join(["mill", "river", "stone", "bridge"] * 100)
     norms = compute_saliency(model, np.random.default_rng(5).standard_normal(16), text)
     curve = interpolate(norms, float(np.percentile(norms, 99)))
@@ -142,11 +133,11 @@ def test_with_too_few_live_tokens_norms_stay_as_they_are():
 def test_only_evidence_in_the_middle_fifth_counts(folder):
     model = with_pooling(folder, "mean")
     encoder = ModelEncoder(SentenceTransformerEncoderWrapper(model))
-    span = TEXT.index("burned"), TEXT.index("down") + 4
+    span = Span(TEXT.index("burned"), TEXT.index("down") + 4)
     questions = (
         ProbeQuestion("When did it burn?", "d", span),
-        ProbeQuestion("What stood?", "d", (0, 8)),
-        ProbeQuestion("?", "d", (9, 9)),
+        ProbeQuestion("What stood?", "d", Span(0, 8)),
+        ProbeQuestion("?", "d", Span(9, 9)),
     )
     sums = run_probe(GradientSaliency(), encoder, ProbeData({"d": TEXT}, questions))
     assert sums.sums[:, 0].tolist() == [1.0] * 100
@@ -159,4 +150,35 @@ def test_only_evidence_in_the_middle_fifth_counts(folder):
 
 def test_a_model_without_gradients_is_refused_in_a_sentence():
     with pytest.raises(PosirError, match="gradient_saliency needs the gradients of a sentence-transformers model"):
-        run_probe(GradientSaliency(), order_blind, ProbeData({"d": TEXT}, (ProbeQuestion("?", "d", (0, 3)),)))
+        run_probe(GradientSaliency(), order_blind, ProbeData({"d": TEXT}, (ProbeQuestion("?", "d", Span(0, 3)),)))
+
+
+def test_evidence_always_first_is_one_bar():
+    data = ProbeData({"d": "x" * 100}, (ProbeQuestion("?", "d", Span(0, 4)), ProbeQuestion("?", "d", Span(2, 4))))
+    assert run_probe(EvidenceLocation(), order_blind, data).values.tolist() == [1.0] + [0.0] * 19
+    assert run_probe(EvidenceLocationStart(), order_blind, data).values.tolist() == [1.0] + [0.0] * 19
+
+
+@pytest.mark.parametrize(
+    ("query", "kind"),
+    [
+        ("What is a mill?", "what"),
+        ("In which year did it burn?", "which"),
+        ("Whose mill was it?", "who"),
+        ("Is the mill old?", "others"),
+        ("the mill burned", "claim"),
+        ("为什么磨坊烧毁了？", "why"),
+        ("磨坊在哪里？", "where"),
+        ("磨坊旧吗？", "others"),
+    ],
+)
+def test_query_types(query, kind):
+    assert find_query_type(query) == kind
+
+
+def test_shares_of_query_types():
+    queries = ["What is a mill?", "Why?", "the mill burned", "What else?"]
+    data = ProbeData({"d": "x"}, tuple(ProbeQuestion(query, "d", Span(0, 1)) for query in queries))
+    sums = run_probe(QueryTypes(), order_blind, data)
+    shares = dict(zip(sums.positions, sums.values.tolist(), strict=True))
+    assert (shares["what"], shares["claim"], sum(shares.values())) == (0.5, 0.25, 1.0)

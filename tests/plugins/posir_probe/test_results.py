@@ -88,8 +88,9 @@ def test_counts_of_a_document_follow_from_its_id_and_are_poisson():
 
 
 def test_few_documents_have_no_interval():
-    estimate = sums_of([[1, 2]] * 4).estimate(start_to_end)
-    assert (estimate.value, estimate.low, estimate.high) == (-1, None, None)
+    estimates = [sums_of([[1, 2]] * documents).estimate(start_to_end) for documents in (9, 10)]
+    assert [estimate.interval for estimate in estimates] == [None, (-1, -1)]
+    assert [estimate.value for estimate in estimates] == [-1, -1]
 
 
 def test_indices_work_on_many_replicates_at_once():

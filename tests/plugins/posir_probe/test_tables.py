@@ -10,13 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from posir_probe.api import ProbeMeasurements
 from posir_probe.evidence_moving import EvidenceMoving
 from posir_probe.figures import HEIGHT, LABEL, build_figures, find_domain, spread_labels
 from posir_probe.probe import Probe, Statement, Summary
 from posir_probe.probing import builtin_probes
 from posir_probe.results import ProbeResult, ProbeSums, SubsetSums
-from posir_probe.tables import describe_model
+from posir_probe.tables import ProbeMeasurements, describe_model
 from posir_tasks.display.wording import ordinal
 
 PROBES = {probe.name: probe for probe in builtin_probes()}
@@ -27,7 +26,7 @@ SHARES = {"evidence_location", "evidence_location_start", "query_types", "senten
 IDENTIFIER = re.compile(r"\b[a-z0-9]+_[a-z0-9_]+\b")
 
 
-def measure(name, values=None, *, documents=8, model="org/mine", window=256, tokens=512):
+def measure(name, values=None, *, documents=10, model="org/mine", window=256, tokens=512):
     """A result of a probe, by default with values that fall from the first position to the last."""
     positions, names = POSITIONS[name], [f"d{at}" for at in range(documents)]
     row = np.linspace(0.9, 0.1, len(positions)) if values is None else np.array(values, float)
@@ -106,8 +105,8 @@ def test_the_verdict_names_the_end_that_weighs_more_with_its_interval_and_the_wi
 
 
 def test_no_verdict_without_an_interval_or_with_0_in_it():
-    few = describe_model([measure("permutation", (0.5, 0.6, 0.9), documents=3)], PROBES)
-    assert few.startswith("mine: cannot be said, 3 documents ")
+    few = describe_model([measure("permutation", (0.5, 0.6, 0.9), documents=9)], PROBES)
+    assert few.startswith("mine: cannot be said, 9 documents ")
     level = describe_model([measure("segment_similarity_3", (0.505, 0.5, 0.5))], PROBES)
     assert level.startswith("mine: whether the first or the last third of a text is closer to the whole text cannot be said: ")
 
@@ -147,10 +146,10 @@ def test_a_probe_without_a_finding_states_its_first_summary_and_without_an_inter
         positions = ("a", "b")
         summaries = {"biggest_value": Summary("Biggest", lambda values: values.max(axis=-1))}  # noqa: RUF012
 
-    single, six = (ProbeSums.from_means(("a", "b"), [f"d{at}" for at in range(n)], np.array([[0.25, 0.5]] * n)) for n in (1, 6))
-    assert Plain().find(six) == "Plain: biggest value 0.500 [0.500, 0.500]"
-    assert Plain().find(single) is None
-    assert Statement("{} of {}", ("biggest_value", "biggest_value")).state(Plain(), six).count("0.500 [0.500, 0.500]") == 2
+    nine, ten = (ProbeSums.from_means(("a", "b"), [f"d{at}" for at in range(n)], np.array([[0.25, 0.5]] * n)) for n in (9, 10))
+    assert Plain().find(ten) == "Plain: biggest value 0.500 [0.500, 0.500]"
+    assert Plain().find(nine) is None
+    assert Statement("{} of {}", ("biggest_value", "biggest_value")).state(Plain(), ten).count("0.500 [0.500, 0.500]") == 2
 
 
 def test_ordinals():

@@ -8,19 +8,19 @@ import pytest
 from scipy.linalg import lstsq
 from scipy.stats import linregress
 
-from posir_probe.controls import first_words, order_blind
-from posir_probe.data import ProbeData
-from posir_probe.perturbation import TextRemoval
-from posir_probe.probe import run_plans, run_probe
-from posir_probe.sentence_regression import (
+from posir_probe.bias_learning import (
     BUCKET_NAMES,
     SERIES,
     SentenceRegression,
     SentenceRegressionFit,
     SentenceRegressionScatter,
+    TextRemoval,
     fit_sentences,
     locate_sentences,
 )
+from posir_probe.controls import first_words, order_blind
+from posir_probe.data import ProbeData
+from posir_probe.probe import run_plans, run_probe
 from posir_tasks.embeddings.encoding import encode_distinct
 from posir_tasks.text.sentences import find_at_periods, split_at_periods
 

@@ -11,7 +11,7 @@ from datasets import Dataset
 from posir_probe.controls import order_blind
 from posir_probe.data import ProbeData, ProbeQuestion, Selection, open_probe_source
 from posir_probe.evidence_moving import EvidenceMoving
-from posir_probe.of_data import EvidenceLocation, EvidenceLocationStart
+from posir_probe.posir_paper import EvidenceLocation, EvidenceLocationStart
 from posir_probe.probe import run_probe
 from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Evidence
@@ -25,8 +25,8 @@ FERRY = "The ferry left the harbour at noon. Nobody on the quay saw where it wen
 
 
 def read(source: object, **options) -> ProbeData:
-    (subset,) = open_probe_source(str(source), **options).subsets
-    return subset.read().data
+    (read_subset,) = open_probe_source(str(source), **options).subsets.values()
+    return read_subset()
 
 
 def quote(data: ProbeData) -> list[tuple[str, str]]:
@@ -95,8 +95,7 @@ def test_a_squad_file_is_read_and_what_it_lacks_is_named(tmp_path):
     source = open_probe_source(str(file))
     assert source.name == "mill-v2"
     assert [(skip.name, skip.detail) for skip in source.skipped] == [("2", "has no answer")]
-    data = source.subsets[0].read().data
-    assert [evidence for _, evidence in quote(data)] == ["1901"]
+    assert [evidence for _, evidence in quote(read(file))] == ["1901"]
 
 
 def test_plain_texts_have_no_questions_and_bad_files_are_named(tmp_path):
@@ -111,9 +110,8 @@ def test_plain_texts_have_no_questions_and_bad_files_are_named(tmp_path):
         "scan.pdf": "binary",
         "mixed.txt": "in mixed languages",
     }
-    (subset,) = source.subsets
-    assert subset.name == "en"
-    data = subset.read().data
+    assert list(source.subsets) == ["en"]
+    data = read(tmp_path)
     assert dict(sorted(data.documents.items())) == {"ferry.md": FERRY, "mill.txt": MILL}
     assert data.questions == ()
     assert len(read(tmp_path, limit=1).documents) == 1
@@ -121,9 +119,8 @@ def test_plain_texts_have_no_questions_and_bad_files_are_named(tmp_path):
 
 def test_data_in_the_posir_layout_and_tasks_are_found_first(tmp_path):
     write_domain(tmp_path, posir_tables())
-    (subset,) = open_probe_source(str(tmp_path)).subsets
-    assert subset.name == "eng-Latn/sports"
-    assert len(subset.read().data.questions) > 0
+    assert list(open_probe_source(str(tmp_path)).subsets) == ["eng-Latn/sports"]
+    assert len(read(tmp_path).questions) > 0
     assert open_probe_source("PosIR-Mini").name == "PosIR-Mini"
     with pytest.raises(PosirError, match="neither a file or folder nor a task"):
         open_probe_source("PosIR-Minni")

@@ -1,0 +1,322 @@
+"""The probes of PosIR (Zeng et al. 2026, arXiv 2601.08363): saliency of tokens, and properties of a dataset.
+
+Vanilla gradient saliency (section 4.3, Fig. 5), by the authors' code: the norm of the gradient of cos(f(q), f(E)) with respect
+to each input embedding of the document, special tokens dropped, clipped at the 99th percentile P and divided by it (the paper
+says 'max normalization'; `gradient_saliency_max` does that), then read off at 100 points by linear interpolation. With fewer
+than 1 % of the tokens live, P is 0 and the norms stay as they are. The paper takes pairs of at least 1,024 tokens with the
+middle of the evidence in the middle fifth of the document. Here the length matters only if a `Selection` asks for it, so that
+models with short windows can be measured.
+
+Where evidence is (section 3.1, Fig. 2): its middle / length of the document, in 20 bins. 'Built-in or learned?' (arXiv
+2605.26578, section 5, Fig. 9): its start / length, with lines at one and two thirds. Both in characters here.
+
+Types of queries by their question word (A.2, Table 6). The paper does not give its lists of words; those here are ours.
+English: the first question word among the first words. Chinese: the first one anywhere. A query without question word and
+question mark is a claim; other questions are mostly yes/no.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from mteb.types import PromptType
+
+from posir_probe.data import NO_END, ProbeData, ProbeQuestion, select_with_evidence
+from posir_probe.probe import Form, Probe, ProbePlan, SignedFinding, Statement, Summary, mean_over
+from posir_probe.results import ProbeSums, at
+from posir_tasks.cells import Floats
+from posir_tasks.display.numbers import format_estimate, format_percent
+from posir_tasks.display.progress import progress
+from posir_tasks.embeddings.encoding import Embeddings, Encoder, Vectors
+from posir_tasks.errors import PosirError
+from posir_tasks.models.prompts import preprocess
+from posir_tasks.scores import Unit
+from posir_tasks.sources.statistics import QUESTION
+from posir_tasks.text.words import is_unspaced
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+POINTS = 100
+#: Share of the document in which the middle of the evidence must be.
+MIDDLE = (0.4, 0.6)
+#: Most tokens of a document, as in the authors' code.
+MAX_TOKENS = 2_048
+BINS = 20
+MIDDLES = (np.arange(BINS) + 0.5) / BINS
+ENGLISH = {word: word for word in ("what", "how", "why", "which", "when", "where", "who")} | {"whose": "who", "whom": "who"}
+CHINESE = {
+    **dict.fromkeys(("为什么", "为何", "为啥"), "why"),
+    **dict.fromkeys(("什么时候", "何时"), "when"),
+    **dict.fromkeys(("什么地方", "哪里", "哪儿", "何处"), "where"),
+    **dict.fromkeys(("如何", "怎么", "怎样", "怎"), "how"),
+    **dict.fromkeys(("什么", "何"), "what"),
+    "谁": "who",
+    "哪": "which",
+}
+TYPES = ("what", "how", "why", "which", "when", "where", "who", "claim", "others")
+#: Words of a query among which its question word may be, so that `In what year` counts.
+LEADING_WORDS = 3
+ENGLISH_WORD = re.compile(r"[a-z]+")
+CHINESE_WORD = re.compile("|".join(sorted(CHINESE, key=len, reverse=True)))
+#: `posir stats` counts question marks of every script.
+QUESTION_MARK = re.compile(QUESTION.replace(r"\p{Pe}\p{Pf}\p{Pi}", r")\]}»”’"))
+
+
+def compute_saliency(model: SentenceTransformer, query: Vectors, document: str) -> Floats:
+    """Return the gradient norm of each token of a document that the model reads, without special tokens; shape (L,).
+
+    Args:
+        model: Any sentence-transformers model with input embeddings; the pooling does not matter.
+        query: Embedding of the question, shape (d,).
+        document: Text, without a prompt.
+    """
+    model.eval()
+    window = model.max_seq_length
+    try:
+        if window and window > MAX_TOKENS:
+            model.max_seq_length = MAX_TOKENS
+        features = {
+            name: value.to(model.device) if isinstance(value, torch.Tensor) else value
+            for name, value in preprocess(model, [document]).items()
+        }
+    finally:
+        if window and window > MAX_TOKENS:
+            model.max_seq_length = window
+    # The input embeddings become leaves of the graph.
+    leaves: list[torch.Tensor] = []
+
+    def replace_output(_: torch.nn.Module, __: Any, output: torch.Tensor) -> torch.Tensor:
+        leaves.append(output.detach().requires_grad_())
+        return leaves[-1]
+
+    handle = find_input_embeddings(model).register_forward_hook(replace_output)
+    try:
+        with torch.enable_grad():
+            vector = model(features)["sentence_embedding"][0]
+            expected = torch.as_tensor(query, dtype=vector.dtype, device=vector.device)
+            (gradient,) = torch.autograd.grad(torch.cosine_similarity(vector, expected, dim=0), leaves)
+    finally:
+        handle.remove()
+    ids, tokenizer = features["input_ids"][0].tolist(), model.tokenizer
+    special = {*tokenizer.all_special_ids} - {tokenizer.unk_token_id}
+    read = [index for index, token in enumerate(ids) if token not in special]
+    norms: Floats = gradient[0].norm(dim=-1)[read].double().cpu().numpy()
+    return norms
+
+
+def find_input_embeddings(model: SentenceTransformer) -> torch.nn.Module:
+    """Return the module that embeds the tokens of a model; raise PosirError if there is none."""
+    for module in model.modules():
+        getter: Any = getattr(module, "get_input_embeddings", None)
+        if getter is not None:
+            embeddings: torch.nn.Module = getter()
+            return embeddings
+    raise PosirError("the model has no input embeddings of tokens, so gradient_saliency cannot measure it. Omit this probe.")
+
+
+def interpolate(norms: Floats, top: float) -> Floats:
+    """Return gradient norms, shape (L,), clipped at `top` and divided by it unless it is 0, at `POINTS` points."""
+    scaled = np.clip(norms, 0, top) / top if top > 0 else norms
+    return np.interp(np.linspace(0, 1, POINTS), np.linspace(0, 1, len(norms)), scaled)
+
+
+class GradientSaliency(Probe):
+    """Normalized gradient norm at 100 points of the document, over questions with evidence in the middle."""
+
+    name = "gradient_saliency"
+    title = "Gradient of tokens"
+    source = "arXiv 2601.08363, section 4.3"
+    notes = (
+        "Over the tokens that the model reads: the end of the curve is the end of its window where a document is longer. Pairs "
+        "with the middle of the evidence in the middle fifth of the document.",
+    )
+    positions = tuple(str(point) for point in range(POINTS))
+    summaries = {
+        "start_to_end": Summary(
+            "Gradient, first minus last tenth", lambda values: mean_over(0, 10)(values) - mean_over(-10, None)(values)
+        ),
+        "first_tenth": Summary("Gradient of the first tenth", mean_over(0, 10)),
+        "middle_fifth": Summary("Gradient of the middle fifth", mean_over(40, 60)),
+        "last_tenth": Summary("Gradient of the last tenth", mean_over(-10, None)),
+    }
+    finding = SignedFinding(
+        "The first tenth of the tokens that the model reads pulls {} more than the last",
+        "The last tenth of the tokens that the model reads pulls {} more than the first",
+        "whether the first or the last tenth of the tokens that the model reads pulls more",
+    )
+    preference_sign = 1
+    compares_ends = True
+    needs_questions = True
+    needs_all = True
+    needs_model = True
+    in_window = True
+    shows_spread = True
+    value_title = "Norm of the gradient, divided by a pair's 99th percentile"
+    place_title = "Place of the token, as a share of those that the model reads"
+    form = Form.PLACES
+    place_shares = {str(point): point / (POINTS - 1) for point in range(POINTS)}
+    percentile: float = 99
+    """The norm that becomes 1."""
+
+    def plan(self, data: ProbeData) -> ProbePlan:
+        """Encode the questions; gradients are computed pair by pair.
+
+        Raises:
+            PosirError: The model has no gradients here.
+        """
+        model = require_gradients(data.encoder)
+        questions, skipped = select_with_evidence(data)
+        middle = [
+            question
+            for question in questions
+            if MIDDLE[0] <= question.span.middle / len(data.documents[question.document]) <= MIDDLE[1]
+        ]
+
+        def summarize(embeddings: Embeddings) -> ProbeSums:
+            curves = np.full((len(middle), POINTS), np.nan)
+            for row, question in enumerate(progress(middle, "Gradients")):
+                (query,) = embeddings.select([question.text], PromptType.query)
+                norms = compute_saliency(model, query, data.documents[question.document])
+                if len(norms):
+                    curves[row] = interpolate(norms, float(np.percentile(norms, self.percentile)))
+            return ProbeSums.from_means(self.positions, [question.document for question in middle], curves, skipped)
+
+        return ProbePlan(summarize, [], [question.text for question in middle])
+
+
+class GradientSaliencyMax(GradientSaliency):
+    """The same divided by the maximum, as the paper says."""
+
+    name = "gradient_saliency_max"
+    title = "Gradient of tokens, divided by the maximum"
+    is_variant = True
+    value_title = "Norm of the gradient, divided by a pair's maximum"
+    percentile = 100
+
+
+def require_gradients(encoder: Encoder | None) -> SentenceTransformer:
+    """Return the sentence-transformers model behind an encoder.
+
+    Raises:
+        PosirError: There is none in this process, or (attribute `changes_model`) it is another one while it encodes documents.
+    """
+    from sentence_transformers import SentenceTransformer
+
+    wrapper = getattr(encoder, "model", None)
+    model = getattr(wrapper, "model", None)
+    if isinstance(model, SentenceTransformer) and not getattr(wrapper, "changes_model", False):
+        return model
+    raise PosirError(
+        "gradient_saliency needs the gradients of a sentence-transformers model in this process; a model behind an endpoint, "
+        "with a mitigation, or of another kind has none here. Omit this probe, or give the folder of the model."
+    )
+
+
+def find_query_type(query: str) -> str:
+    """Return the type of a query, one of `TYPES`."""
+    if is_unspaced(query):
+        word = CHINESE_WORD.search(query)
+        kind = CHINESE[word[0]] if word else None
+    else:
+        words = ENGLISH_WORD.findall(query.lower())[:LEADING_WORDS]
+        kind = next((ENGLISH[word] for word in words if word in ENGLISH), None)
+    return kind or ("others" if QUESTION_MARK.search(query) else "claim")
+
+
+class EvidenceLocation(Probe):
+    """Share of the questions with the middle of their evidence in each twentieth of its document, as in PosIR."""
+
+    name = "evidence_location"
+    title = "Where the evidence is"
+    source = "arXiv 2601.08363, section 3.1"
+    notes = ("A property of the data; the model does not matter.",)
+    positions = tuple(f"{place / BINS:.2f}-{(place + 1) / BINS:.2f}" for place in range(BINS))
+    summaries = {
+        "mean": Summary("Mean place of the evidence", lambda values: values @ MIDDLES),
+        "first_quarter": Summary(
+            "Evidence in the first quarter (%)", lambda values: values[..., :5].sum(axis=-1), Unit.PERCENT
+        ),
+        "last_quarter": Summary("Evidence in the last quarter (%)", lambda values: values[..., 15:].sum(axis=-1), Unit.PERCENT),
+    }
+    finding = Statement(
+        "{} % of the evidence is in the first quarter of its document, {} % in the last", ("first_quarter", "last_quarter")
+    )
+    needs_questions = True
+    value_title = "Questions (%)"
+    place_title = "Middle of the evidence, as a share of the document"
+    form = Form.BARS
+    unit = Unit.PERCENT
+    place_shares = dict(zip(positions, MIDDLES.tolist(), strict=True))
+    is_of_data = True
+
+    def locate(self, data: ProbeData) -> tuple[list[tuple[ProbeQuestion, float]], Counter[str]]:
+        """Return the character of each question's evidence, and the number of questions without, by reason."""
+        questions, skipped = select_with_evidence(data)
+        return [(question, question.span.middle) for question in questions], skipped
+
+    def plan(self, data: ProbeData) -> ProbePlan:
+        """Encode nothing."""
+        located, skipped = self.locate(data)
+        shares = [place / len(data.documents[question.document]) for question, place in located]
+        rows = [min(int(share * BINS), BINS - 1) for share in shares]
+        names = [question.document for question, _ in located]
+        return ProbePlan(lambda _: ProbeSums.from_counts(self.positions, names, rows, skipped))
+
+
+class EvidenceLocationStart(EvidenceLocation):
+    """The same of the start of the evidence, as in 'Built-in or learned?'."""
+
+    name = "evidence_location_start"
+    title = "Where the evidence starts"
+    source = "arXiv 2605.26578, section 5"
+    finding = Statement(
+        "{} % of the evidence starts in the first quarter of its document, {} % in the last", ("first_quarter", "last_quarter")
+    )
+    is_variant = True
+    place_title = "Start of the evidence, as a share of the document"
+
+    def locate(self, data: ProbeData) -> tuple[list[tuple[ProbeQuestion, float]], Counter[str]]:
+        """Return the first character of each question's evidence; data need not have its end."""
+        questions, skipped = select_with_evidence(data)
+        begun = [(question, float(question.start)) for question in data.questions if question.start is not None]
+        del skipped[NO_END]
+        return [*((question, float(question.span[0])) for question in questions), *begun], skipped
+
+
+class QueryTypes(Probe):
+    """Share of the queries of each type."""
+
+    name = "query_types"
+    title = "Question words"
+    source = "arXiv 2601.08363, A.2"
+    notes = (
+        "A property of the data; the model does not matter. Word lists for English and Chinese only, and ours: the "
+        "paper's are not published.",
+    )
+    positions = TYPES
+    summaries = {"claims": Summary("Claims among the questions (%)", at(TYPES.index("claim")), Unit.PERCENT)}
+    needs_questions = True
+    value_title = "Questions (%)"
+    place_title = "Type of the question"
+    form = Form.CATEGORIES
+    unit = Unit.PERCENT
+    is_of_data = True
+
+    def find(self, sums: ProbeSums) -> str | None:
+        """Return the most frequent type with its share."""
+        shares = {name: estimate for name, estimate in zip(TYPES, sums.estimates(), strict=True) if estimate}
+        largest = max(shares, key=lambda name: shares[name].value, default=None)
+        if largest is None or shares[largest].interval is None:
+            return None
+        return f"The most frequent type of question is '{largest}', with {format_estimate(shares[largest], format_percent)} %"
+
+    def plan(self, data: ProbeData) -> ProbePlan:
+        """Encode nothing."""
+        rows = [TYPES.index(find_query_type(question.text)) for question in data.questions]
+        names = [question.document for question in data.questions]
+        return ProbePlan(lambda _: ProbeSums.from_counts(TYPES, names, rows))

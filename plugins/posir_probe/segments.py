@@ -1,0 +1,309 @@
+"""The share of each segment of a text in the text's embedding, by the segment's place: of one text, and of texts in all orders.
+
+`SegmentSimilarity` is the cosine of a text and each of its segments. Three segments: Zeng et al. 2025 (arXiv 2505.13950, A.4,
+Table 4), cut as in the authors' code at characters `int(.333 n)` and `int(.666 n)`. Ten segments: 'Built-in or learned?' (arXiv
+2605.26578, section 6, Fig. 3), which does not state the unit of its 'equal length'; here characters. Every segment is embedded
+alone, so a model that reads only a beginning does not give 0 for later segments, but the similarity of any two texts.
+
+`Permutation` is the first experiment of arXiv 2601.16934, permuted segments, after its code: sets of P texts are joined by
+spaces in all P! orders, so that content cancels, and the cosine of a joined text and each of its segments, encoded alone, is
+averaged by place. The paper's segments are whole texts of 1,000 to 2,000 tokens, at most 8,192 together. Here a text is cut to
+its first tokens if the model's window would not hold P of them: otherwise its place would be measured by what is truncated.
+Sets are disjoint, of the texts in the order in which they were drawn, so that each counts as one document of the bootstrap;
+the paper's share texts. The paper also has a repeated-measures ANOVA, the mean of token states in place of the text's vector,
+and attention; not here.
+
+`PermutedLanguages` is the second part of the experiment: the first segment in one language, the rest in another, for every
+ordered pair of languages. Data needs the same documents in several languages under the same ids, as XQuAD's. The first segment
+is alone in its language, so its value contains place, language and that. Two contrasts separate them. The second segment and
+the last are of the same language, and only their places differ. A language's advantage compares it as the language of the first
+segment with itself as the language of the rest.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise, permutations
+from math import factorial
+from typing import Literal
+
+import numpy as np
+
+from posir_probe.data import ProbeData, select_long_enough
+from posir_probe.probe import (
+    Form,
+    Probe,
+    ProbePlan,
+    SignedFinding,
+    Summary,
+    ignore_rounding,
+    plan_cosines,
+    start_to_end,
+    value_range,
+)
+from posir_probe.results import ProbeSums
+from posir_tasks.cells import Floats
+from posir_tasks.display.wording import ordinal
+from posir_tasks.embeddings.encoding import Embeddings
+from posir_tasks.errors import PosirError
+from posir_tasks.interventions import find_parts
+from posir_tasks.text.chunks import Chunking
+from posir_tasks.text.tokenizer import Tokenizer
+
+#: Where the code of Zeng et al. 2025 cuts, as shares of the characters.
+THIRDS = (0.0, 0.333, 0.666, 1.0)
+NOT_PARALLEL = "has no documents in several languages under the same ids. Give a folder in the PosIR layout that has."
+#: Names of places; the paper has three to six segments.
+PLACES = ("first", "second", "third", "fourth", "fifth", "sixth")
+#: Most tokens of a joined text (section on data).
+MOST_TOKENS = 8_192
+#: Reason that a text is in no set.
+LEFT_OVER = "left over from sets"
+
+
+class SegmentSimilarity(Probe):
+    """Cosine of a text and each of its contiguous segments, equal in characters up to one."""
+
+    notes = (
+        "A segment is embedded alone: past a model's window the similarity is that of any two texts, not 0. Models with "
+        "last-token pooling peak in the last segment; the range without it is shown beside the range.",
+    )
+    preference_sign = 1
+    compares_ends = True
+    shows_window = True
+    value_title = "Cosine of the text and the part"
+    form = Form.PLACES
+
+    def __init__(self, segments: Literal[3, 10]) -> None:
+        part = {3: "third", 10: "tenth"}[segments]
+        self.segments = segments
+        self.name = f"segment_similarity_{segments}"
+        self.title = f"Whole text and its {part}s"
+        self.source = "arXiv 2505.13950, A.4" if segments == 3 else "arXiv 2605.26578, section 6"
+        self.positions = ("begin", "middle", "end") if segments == 3 else tuple(str(at + 1) for at in range(segments))
+        self.summaries = {
+            "start_to_end": Summary(f"First minus last {part} of a text", start_to_end),
+            "range": Summary(f"Range over the {part}s", value_range),
+            "range_without_last": Summary(f"Range without the last {part}", lambda values: value_range(values[..., :-1])),
+        }
+        self.finding = SignedFinding(
+            f"The first {part} of a text is {{}} closer to the whole text than the last",
+            f"The last {part} of a text is {{}} closer to the whole text than the first",
+            f"whether the first or the last {part} of a text is closer to the whole text",
+        )
+        self.place_title = f"Middle of the {part}, as a share of the text"
+        self.place_names = {
+            name: f"{'last' if place == segments else ordinal(place)} {part}" for place, name in enumerate(self.positions, 1)
+        }
+        self.place_shares = {name: (place + 0.5) / segments for place, name in enumerate(self.positions)}
+
+    def plan(self, data: ProbeData) -> ProbePlan:
+        """Encode every text and its segments."""
+        chosen, skipped = select_long_enough(data)
+        shares = THIRDS if self.segments == 3 else [part / self.segments for part in range(self.segments + 1)]
+        parts = [
+            [text[low:high] for low, high in pairwise(int(share * len(text)) for share in shares)] for text in chosen.values()
+        ]
+        return plan_cosines(self.positions, list(chosen), list(chosen.values()), parts, skipped)
+
+
+def cut_to_tokens(tokenizer: Tokenizer, texts: Sequence[str], tokens: int) -> list[str]:
+    """Return the first tokens of each text, at least one."""
+    chunking = Chunking(max(1, tokens), max(1, tokens))
+    return [chunking.divide(text, spans)[0].strip() for text, spans in zip(texts, tokenizer.find_tokens(texts), strict=True)]
+
+
+def gini(values: Floats) -> Floats:
+    """Return the Gini coefficient of P means, sum_ij |m_i - m_j| / (2 P^2 mean m); NaN unless all are positive."""
+    differences = ignore_rounding(values[..., :, None] - values[..., None, :])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        coefficients = np.abs(differences).sum(axis=(-2, -1)) / (2 * values.shape[-1] ** 2 * values.mean(axis=-1))
+    return np.where((values > 0).all(axis=-1), coefficients, np.nan)
+
+
+def relative_drop(values: Floats) -> Floats:
+    """Return 1 - m_last / m_first; NaN unless both are positive."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        drops = ignore_rounding(start_to_end(values)) / values[..., 0]
+    return np.where((values[..., 0] > 0) & (values[..., -1] > 0), drops, np.nan)
+
+
+class Permutation(Probe):
+    """Cosine of a joined text and its segment at each place, over all orders of the segments."""
+
+    name = "permutation"
+    title = "Joined texts in all orders"
+    source = "arXiv 2601.16934, permuted segments"
+    notes = (
+        "Texts are cut so that the segments fit the model's window together. Documents are the sets of texts that are joined. "
+        "An order-blind embedder has equal values; differences below 1e-6 are rounding errors and count as 0.",
+    )
+    preference_sign = 1
+    compares_ends = True
+    in_window = True
+    value_title = "Cosine of the joined text and the segment at this place"
+    place_title = "Place of the segment"
+    parts = "joined texts"
+    """The unit of the segments."""
+
+    def __init__(self, segments: int = 3) -> None:
+        self.segments = segments
+        self.positions = PLACES[:segments]
+        self.summaries = {
+            "start_to_end": Summary(f"First minus last of {self.parts}", lambda values: ignore_rounding(start_to_end(values))),
+            "relative_drop": Summary("Relative drop from first to last", relative_drop),
+            "gini": Summary("Gini coefficient of the places", gini),
+        }
+        self.finding = SignedFinding(
+            f"In all orders of {segments} {self.parts}, the first is {{}} closer to the whole than the last",
+            f"In all orders of {segments} {self.parts}, the last is {{}} closer to the whole than the first",
+            f"whether, in all orders of {segments} {self.parts}, the first or the last is closer to the whole",
+        )
+
+    def plan(self, data: ProbeData) -> ProbePlan:
+        """Encode the segments, and all orders of them."""
+        sets, skipped = self.group(data)
+        return self.plan_orders(self.positions, {name: list(permutations(parts)) for name, parts in sets.items()}, skipped)
+
+    def group(self, data: ProbeData) -> tuple[dict[str, Sequence[str]], Counter[str]]:
+        """Return the segments of each set by its id, and the number of texts in none, by reason.
+
+        Sets are of consecutive texts, cut so that a set fits the model's window.
+        """
+        chosen, skipped = select_long_enough(data)
+        sets = self.chain(list(chosen), skipped)
+        cut = self.cut(data, chosen)
+        return {"\n".join(names): [cut[name] for name in names] for names in sets}, +skipped
+
+    def chain(self, names: Sequence[str], skipped: Counter[str]) -> list[Sequence[str]]:
+        """Return consecutive texts in sets, and count those that are left over."""
+        skipped[LEFT_OVER] += len(names) % self.segments
+        return [names[at : at + self.segments] for at in range(0, len(names) - self.segments + 1, self.segments)]
+
+    def cut(self, data: ProbeData, texts: dict[str, str]) -> dict[str, str]:
+        """Return the first tokens of texts, as many of each as let a set fit the model's window."""
+        # A cut within a word may make one more token of it.
+        room = min(MOST_TOKENS, data.room or MOST_TOKENS) // self.segments - 1
+        return dict(zip(texts, cut_to_tokens(data.tokenizer, list(texts.values()), room), strict=True))
+
+    def plan_orders(self, positions: Sequence[str], sets: dict[str, list[tuple[str, ...]]], skipped: Counter[str]) -> ProbePlan:
+        """Return the plan for the mean cosine of joined texts and their segment at each place.
+
+        Args:
+            positions: P places for each of G groups of orders.
+            sets: For each set by its id, G P! orders of its segments.
+            skipped: Texts in no set, by reason.
+        """
+        orders = [order for of_set in sets.values() for order in of_set]
+        joined, segments = [" ".join(order) for order in orders], [segment for order in orders for segment in order]
+
+        def summarize(embeddings: Embeddings) -> ProbeSums:
+            whole = embeddings.select(joined).astype(np.float64)
+            alone = embeddings.select(segments).astype(np.float64).reshape(len(orders), self.segments, whole.shape[-1])
+            groups = len(positions) // self.segments
+            cosines = np.einsum("od,opd->op", whole, alone)
+            means = cosines.reshape(len(sets), groups, factorial(self.segments), self.segments).mean(axis=2)
+            return ProbeSums.from_means(positions, list(sets), means.reshape(len(sets), len(positions)), skipped)
+
+        return ProbePlan(summarize, [*segments, *joined])
+
+
+class PermutationParts(Permutation):
+    """The same of parts of one text: what is measured is within the window wherever the text is."""
+
+    name = "permutation_parts"
+    title = "Parts of a text in all orders"
+    is_variant = True
+    parts = "parts of a text"
+
+    def group(self, data: ProbeData) -> tuple[dict[str, Sequence[str]], Counter[str]]:
+        """Return the parts of each text, equal in words, cut so that they fit the model's window."""
+        chosen, skipped = select_long_enough(data)
+        room = min(MOST_TOKENS, data.room or MOST_TOKENS) - self.segments
+        cut = cut_to_tokens(data.tokenizer, list(chosen.values()), room)
+        parts = {
+            name: [span.of(text) for span in find_parts(text, self.segments)] for name, text in zip(chosen, cut, strict=True)
+        }
+        sets: dict[str, Sequence[str]] = {name: spans for name, spans in parts.items() if len(spans) == self.segments}
+        skipped["fewer words within the window than segments"] += len(parts) - len(sets)
+        return sets, +skipped
+
+
+def find_advantages(by_pair: Floats) -> Floats:
+    """Return the advantage of each of n languages, shape (..., n), from values by ordered pair of them, (..., n (n - 1), P).
+
+    Half the mean, over the other languages, of first minus rest with this language first and the other in the rest, minus the
+    same with the two exchanged. What the first place is worth, in whatever language, cancels.
+    """
+    gaps = by_pair[..., 0] - by_pair[..., 1:].mean(axis=-1)
+    languages = round((1 + np.sqrt(1 + 4 * gaps.shape[-1])) / 2)
+    advantages = np.zeros((*gaps.shape[:-1], languages))
+    for pair, (first, rest) in enumerate(permutations(range(languages), 2)):
+        advantages[..., first] += gaps[..., pair] / (2 * (languages - 1))
+        advantages[..., rest] -= gaps[..., pair] / (2 * (languages - 1))
+    return advantages
+
+
+class PermutedLanguages(Permutation):
+    """Cosine of a joined text of two languages and its segment at each place, over all orders of the segments."""
+
+    name = "permutation_languages"
+    title = "Joined texts in two languages"
+    source = "arXiv 2601.16934, permuted segments in two languages"
+    notes = (
+        "The first segment is alone in its language. Only second minus last is 0 for an order-blind embedder: both segments "
+        "are of the same language. Documents are the sets of texts that are joined.",
+    )
+    is_variant = True
+    needs_translations = True
+    value_title = "Cosine of the joined text and the segment"
+
+    def __init__(self, segments: int = 3) -> None:
+        super().__init__(segments)
+        self.positions = ()
+        self.summaries = {
+            "second_to_last": Summary("Second minus last, of one language", lambda values: self._compare(values, 1)),
+            "start_to_end": Summary("First minus last, of two languages", lambda values: self._compare(values, 0)),
+            "language_range": Summary(
+                "Range of the languages' advantages", lambda values: value_range(find_advantages(self._split_by_pair(values)))
+            ),
+        }
+        self.finding = SignedFinding(
+            "Of two segments in one language, the earlier is {} closer to the joined text than the last",
+            "Of two segments in one language, the last is {} closer to the joined text than the earlier",
+            "whether, of two segments in one language, the earlier or the last is closer to the joined text",
+        )
+
+    def _split_by_pair(self, values: Floats) -> Floats:
+        return values.reshape(*values.shape[:-1], -1, self.segments)
+
+    def _compare(self, values: Floats, place: int) -> Floats:
+        """Return a place minus the last one, averaged over all ordered pairs of languages."""
+        by_pair = self._split_by_pair(values)
+        return ignore_rounding((by_pair[..., place] - by_pair[..., -1]).mean(axis=-1))
+
+    def plan(self, data: ProbeData) -> ProbePlan:
+        """Encode the segments in every language, and all orders of them in every ordered pair of languages.
+
+        Raises:
+            PosirError: The data is of one language.
+        """
+        if len(data.translations) < 2:
+            raise PosirError(f"The data {NOT_PARALLEL}")
+        chosen, skipped = select_long_enough(data)
+        sets = self.chain(list(chosen), skipped)
+        texts = {
+            language: self.cut(data, {name: known[name] for name in chosen}) for language, known in data.translations.items()
+        }
+        pairs = list(permutations(texts, 2))
+        orders = {
+            "\n".join(names): [
+                (texts[first][order[0]], *(texts[rest][name] for name in order[1:]))
+                for first, rest in pairs
+                for order in permutations(names)
+            ]
+            for names in sets
+        }
+        positions = [f"first {first}, rest {rest} · {place}" for first, rest in pairs for place in PLACES[: self.segments]]
+        return self.plan_orders(positions, orders, +skipped)

@@ -1,0 +1,490 @@
+"""Studies over models and datasets: samples against complete data, similarity of domains, probes by group of models.
+
+- Does a small sample of a dataset show the same position profile as the whole? Zeng et al. 2025 (arXiv 2505.13950, A.3, Fig.
+  3) show nDCG@10 by position bucket of the Tiny samples and of the complete data side by side, without a number. Here: the
+  difference of each bucket and the largest absolute one, with bootstrap intervals over the queries of the sample, beside what
+  random samples of this size would show.
+- How similar are the domains of a dataset? PosIR (Zeng et al. 2026, arXiv 2601.08363, A.2, Fig. 6): S_AB = cos(c_A, c_B),
+  where c_A is the mean of the embeddings of all documents of domain A. The paper does not say whether embeddings have unit
+  length before they are averaged; here they do.
+- Probes by group: Tables 2 and 3 of Bias Learning (OpenReview 4GD7a9Bo9A) are means of probes over two models of each
+  positional encoding.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import altair as alt
+import numpy as np
+from mteb.types import PromptType
+
+from posir_probe.data import ProbeSource
+from posir_probe.probe import Probe
+from posir_probe.results import ProbeResult, ProbeSums, at, estimate_index, result_folder
+from posir_published.probes import Architecture, Kind, read_published_curves, short_name
+from posir_report.summary import TaskSummary
+from posir_tasks.cells import Floats, reading_json
+from posir_tasks.display.charts import COLORS, add_frame, build_chart, cycle_scale
+from posir_tasks.display.figures import Figure
+from posir_tasks.display.numbers import format_count, format_estimate, format_number, format_percent, format_points
+from posir_tasks.display.progress import progress
+from posir_tasks.display.tables import Table, build_columns
+from posir_tasks.display.wording import pluralize
+from posir_tasks.embeddings.encoding import Encoder, unit_vectors
+from posir_tasks.errors import PosirError, summarize_error
+from posir_tasks.evidence import Integers
+from posir_tasks.files import atomic_write
+from posir_tasks.gate import read_json
+from posir_tasks.profile import NDCG_AT_10, mean_gain
+from posir_tasks.scores import Estimate, flatten
+
+if TYPE_CHECKING:
+    from mteb.models import ModelMeta
+
+SUFFIX = "-Tiny"
+DRAWS, SEED = 2_000, 20250519
+LEVEL = 0.95
+#: Position of the row that holds the largest difference over the buckets.
+LARGEST = "largest difference"
+#: Documents of a domain encoded at a time.
+BLOCK = 1_000
+#: Version of the files of sums of domains. A reader refuses a newer one.
+SCHEMA = 1
+FOLDER = "domains"
+#: Beginning of the names of published curves that are means over models of a positional encoding.
+PUBLISHED_GROUP = "models with "
+UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValidityRow:
+    """A model's nDCG@10 in a sample and in the complete data: in a position bucket, or the largest difference over all."""
+
+    model: str
+    revision: str
+    sample: str
+    complete: str
+    position: str
+    """The bucket, or `largest difference`."""
+    queries: int
+    """Queries of the sample."""
+    ndcg_at_10_of_sample: float | None = None
+    ndcg_at_10_of_complete: float | None = None
+    """Mean in [0, 1]; None for the largest difference."""
+    difference: Estimate
+    """Sample minus complete data; absolute for the largest difference."""
+    chance: float | None = None
+    """The difference that random samples do not exceed in 95 % of draws; None for a bucket."""
+    verdict: str | None = None
+    """Whether the sample differs more than a random one; None for a bucket."""
+
+
+def compare_tiny(summaries: Iterable[TaskSummary]) -> list[ValidityRow]:
+    """Compare every `<task>-Tiny` with its task, for each model that has both.
+
+    Raises:
+        ProfileError: The schemes of their profiles differ.
+    """
+    by_task = {(summary.model, summary.revision, summary.task): summary for summary in summaries}
+    return [
+        row
+        for (model, revision, task), tiny in by_task.items()
+        if task.endswith(SUFFIX) and (full := by_task.get((model, revision, task.removesuffix(SUFFIX))))
+        for row in _compare(tiny, full)
+    ]
+
+
+def _compare(tiny: TaskSummary, full: TaskSummary) -> list[ValidityRow]:
+    """Return the largest difference, then that of each bucket with queries in both.
+
+    The interval of a bucket is its difference +- the 95th percentile of the absolute deviations of bootstrap samples. That of
+    the largest difference uses the largest deviation over the buckets, so that it holds for all buckets at once. A percentile
+    interval of the largest difference would not hold it: resampling adds noise, which an absolute value turns upwards.
+    """
+    build_row = partial(ValidityRow, model=tiny.model, revision=tiny.revision, sample=tiny.task, complete=full.task)
+    sample, complete = tiny.profile, full.profile
+    sample.axes.check_same(complete.axes)
+    counts, whole = sample.counts.sum(axis=0), complete.counts.sum(axis=0)
+    means, expected = mean_gain(counts, NDCG_AT_10), mean_gain(whole, NDCG_AT_10)
+    kept = np.flatnonzero(~np.isnan(means - expected))
+    counts, whole, means, expected = counts[kept], whole[kept], means[kept], expected[kept]
+    sizes, differences = counts.sum(axis=1), means - expected
+    rng = np.random.default_rng(SEED)
+    deviations = np.abs(mean_gain(_draw(rng, counts, sizes), NDCG_AT_10) - means)
+    random = np.abs(mean_gain(_draw(rng, whole, sizes), NDCG_AT_10) - expected).max(axis=1)
+    largest, margin = float(np.abs(differences).max()), float(np.quantile(deviations.max(axis=1), LEVEL))
+    chance = float(np.quantile(random, LEVEL))
+    overall = build_row(
+        position=LARGEST,
+        queries=sample.queries,
+        difference=Estimate(largest, (max(0.0, largest - margin), largest + margin)),
+        chance=chance,
+        verdict="as a random sample" if largest <= chance else "differs more than a random sample",
+    )
+    margins = np.quantile(deviations, LEVEL, axis=0)
+    buckets = zip(kept, *(array.tolist() for array in (sizes, means, expected, differences, margins)), strict=True)
+    return [
+        overall,
+        *(
+            build_row(
+                position=sample.positions[index],
+                queries=size,
+                ndcg_at_10_of_sample=mean,
+                ndcg_at_10_of_complete=full,
+                difference=Estimate(value, (value - half, value + half)),
+            )
+            for index, size, mean, full, value, half in buckets
+        ),
+    ]
+
+
+def _draw(rng: np.random.Generator, counts: Integers, sizes: Integers) -> Floats:
+    """Return counts of random samples of each bucket's queries, shape (DRAWS, P, ranks)."""
+    shares = counts / counts.sum(axis=1, keepdims=True)
+    drawn = [rng.multinomial(size, share, DRAWS) for size, share in zip(sizes, shares, strict=True)]
+    return np.stack(drawn, axis=1).astype(np.float64)
+
+
+def describe_validity(rows: Iterable[ValidityRow]) -> Iterator[str]:
+    """Yield for each model and sample how far it differs from the complete data, beside what is expected by chance."""
+    for row in rows:
+        if row.position == LARGEST:
+            yield (
+                f"{row.model}, {row.sample}: the largest difference to the complete data is "
+                f"{format_estimate(row.difference, format_percent)} points, by chance up to {format_percent(row.chance)}: "
+                f"{row.verdict}."
+            )
+
+
+def build_validity_tables(rows: Sequence[ValidityRow]) -> list[Table]:
+    """Return a table with a line per model and sample, and one with a line per position bucket."""
+    headings = ("Model", "Sample", "Queries", "Largest difference", "By chance up to", "Verdict")
+    overall = [
+        (
+            *(row.model, row.sample, format_count(row.queries), format_estimate(row.difference, format_percent)),
+            *(format_percent(row.chance), row.verdict or ""),
+        )
+        for row in rows
+        if row.position == LARGEST
+    ]
+    bucket_headings = ("Model", "Sample", "Position", "Queries", "Complete", "Sample's", "Difference")
+    buckets = [
+        (
+            *(row.model, row.sample, row.position, format_count(row.queries), format_percent(row.ndcg_at_10_of_complete)),
+            *(format_percent(row.ndcg_at_10_of_sample), format_estimate(row.difference, format_points)),
+        )
+        for row in rows
+        if row.position != LARGEST
+    ]
+    note = (
+        "nDCG@10 x 100; queries of the sample; 95 % intervals by bootstrap over them, for the largest difference over all "
+        "buckets together. By chance: 95 % of random samples of this size differ less."
+    )
+    return [
+        Table(build_columns(headings, ("Queries", "By chance up to")), tuple(overall)),
+        Table(
+            build_columns(bucket_headings, ("Queries", "Complete", "Sample's")),
+            tuple(buckets),
+            notes=(note,),
+            split_by="{Model} · {Sample}",
+        ),
+    ]
+
+
+def draw_samples(rows: Sequence[ValidityRow]) -> list[Figure]:
+    """Return a figure for each model and sample: nDCG@10 of each position bucket in the complete data and in the sample."""
+    buckets = [row for row in rows if row.position != LARGEST]
+    return [
+        Figure("subset-validity", sample, model, _draw_sample(model, [complete, sample], list(group)))
+        for (model, complete, sample), group in groupby(buckets, lambda row: (row.model, row.complete, row.sample))
+    ]
+
+
+def _draw_sample(model: str, data: Sequence[str], buckets: Sequence[ValidityRow]) -> alt.VConcatChart:
+    scores = []
+    for row in buckets:
+        sample, complete, interval = row.ndcg_at_10_of_sample, row.ndcg_at_10_of_complete, row.difference.interval
+        assert sample is not None
+        assert complete is not None
+        assert interval is not None
+        # The sample's interval is that of the difference moved to it.
+        estimate = Estimate(sample, (complete + interval[0], complete + interval[1]))
+        scores += [
+            {"position": row.position, "data": name, **flatten("ndcg_at_10", score)}
+            for name, score in ((row.complete, complete), (row.sample, estimate))
+        ]
+    x = alt.X("position:N", title="Position", sort=[row.position for row in buckets], axis=alt.Axis(labelAngle=0))
+    offset, color = alt.XOffset("data:N", sort=list(data)), alt.Color("data:N", title=None, scale=cycle_scale(data, COLORS))
+    base = build_chart(scores).encode(x=x, xOffset=offset)
+    tooltips = [alt.Tooltip("data:N", title="Data"), alt.Tooltip("ndcg_at_10:Q", title="nDCG@10", format=".4f")]
+    bars = base.mark_bar().encode(y=alt.Y("ndcg_at_10:Q", title="nDCG@10"), color=color, tooltip=tooltips)
+    measured = base.transform_filter("isValid(datum.ndcg_at_10_low)")
+    intervals = measured.mark_rule().encode(y="ndcg_at_10_low:Q", y2="ndcg_at_10_high:Q")
+    chart = alt.vconcat(alt.layer(bars, intervals).properties(width=600, height=190))
+    explanation = "As Fig. 3 of arXiv 2505.13950. Lines: 95 % intervals by bootstrap over the queries of the sample."
+    return add_frame(chart, "Sample and complete data", model, explanation, f"Source: {' and '.join(data)}.")
+
+
+@dataclass(frozen=True, eq=False)
+class DomainSum:
+    """The sum of the embeddings of a domain's documents."""
+
+    documents: int
+    vector: Floats
+    """Shape (dimensions,)."""
+    data_revision: str = ""
+
+    @classmethod
+    def from_texts(cls, encoder: Encoder, texts: Sequence[str], data_revision: str = "") -> DomainSum:
+        """Embed and sum at least one document, in bounded memory."""
+        blocks = (texts[start : start + BLOCK] for start in range(0, len(texts), BLOCK))
+        sums = [unit_vectors(encoder(block, PromptType.document)).sum(axis=0, dtype=np.float64) for block in blocks]
+        return cls(len(texts), np.sum(sums, axis=0), data_revision)
+
+
+def compare_domains(sums: Mapping[str, DomainSum]) -> Floats:
+    """Return the cosine of the centroids of D domains, shape (D, D), in the order of the mapping."""
+    centroids = np.array([domain.vector / domain.documents for domain in sums.values()])
+    centroids /= np.linalg.norm(centroids, axis=1, keepdims=True)
+    similarities: Floats = centroids @ centroids.T
+    return similarities
+
+
+def measure_domains(encoder: Encoder, source: ProbeSource, file: Path) -> dict[str, DomainSum]:
+    """Return the sum of each subset of a source, read one at a time; those that are in a file already are not measured again.
+
+    Raises:
+        PosirError: There is only one subset, or the file is damaged.
+        DataError: A subset cannot be read.
+    """
+    if len(source.subsets) < 2:
+        raise PosirError(f"{source.name}: only one domain; nothing to compare. Give a task or a folder with several.")
+    known = load_sums(file) if file.exists() else {}
+    sums: dict[str, DomainSum] = {}
+    for subset, read in progress(list(source.subsets.items()), "Domains"):
+        data = read()
+        done = known.get(subset)
+        if done is None or done.data_revision != data.revision:
+            done = DomainSum.from_texts(encoder, list(data.documents.values()), data.revision)
+        sums[subset] = done
+        content = {
+            # In single precision.
+            name: {
+                "data_revision": domain.data_revision,
+                "documents": domain.documents,
+                "vector": base64.b64encode(domain.vector.astype(np.float32).tobytes()).decode(),
+            }
+            for name, domain in (known | sums).items()
+        }
+        with atomic_write(file) as part:
+            part.write_text(json.dumps({"schema": SCHEMA, "domains": content}), encoding="utf-8")
+    return sums
+
+
+def locate_sums(output: Path, meta: ModelMeta, data: str) -> Path:
+    """Return the file of a model's sums on a dataset below an `--output`."""
+    return result_folder(output, meta).parent / FOLDER / f"{data}.json"
+
+
+def load_sums(file: Path) -> dict[str, DomainSum]:
+    """Read sums; raise PosirError if the file is damaged or of a newer schema."""
+    try:
+        data = read_json(file)
+        with reading_json(data, SCHEMA, "similarity of domains"):
+            return {
+                str(name): DomainSum(
+                    int(stored["documents"]),
+                    np.frombuffer(base64.b64decode(stored["vector"]), np.float32).astype(np.float64),
+                    str(stored["data_revision"]),
+                )
+                for name, stored in data["domains"].items()
+            }
+    except (OSError, ValueError, PosirError) as error:
+        raise PosirError(f"{file}: not sums of domains ({summarize_error(error)}). Remove it, and run again.") from error
+
+
+def _strip_language(subset: str) -> str:
+    return subset.rpartition("/")[2]
+
+
+def check_shared_domains(sources: Sequence[ProbeSource]) -> None:
+    """Raise PosirError unless two sources have different names, one language each, and at least two domains in common."""
+    names = [source.name for source in sources]
+    if len(set(names)) < len(names):
+        raise PosirError(f"{names[0]}: the same dataset twice. Give another one with --above.")
+    domains = [list(map(_strip_language, source.subsets)) for source in sources]
+    for name, of_dataset in zip(names, domains, strict=True):
+        if len(sources) > 1 and len(set(of_dataset)) < len(of_dataset):
+            raise PosirError(f"{name}: a domain in several languages. With --above, give data in one language each.")
+    if len(sources) > 1 and len(set.intersection(*map(set, domains))) < 2:
+        raise PosirError(f"{' and '.join(names)}: fewer than two domains in common, so one heat map cannot show both.")
+
+
+@dataclass(frozen=True)
+class DomainPair:
+    """The similarity of two domains."""
+
+    data: str
+    first: str
+    second: str
+    documents_of_first: int
+    documents_of_second: int
+    similarity: float
+
+
+def list_pairs(sums: Mapping[str, DomainSum], data: str) -> list[DomainPair]:
+    """Return each pair of domains of a dataset once, the most similar first."""
+    similarities, names = compare_domains(sums), list(sums)
+    pairs = [
+        DomainPair(data, name, other, sums[name].documents, sums[other].documents, float(similarities[row, column]))
+        for row, name in enumerate(names)
+        for column, other in enumerate(names[:row])
+    ]
+    return sorted(pairs, key=lambda pair: -pair.similarity)
+
+
+def build_domain_table(sums: Mapping[str, DomainSum], data: str) -> Table:
+    """Return the matrix of similarities of a dataset's domains as a table."""
+    names = list(sums)
+    cells = [
+        (name, f"{sums[name].documents:,}", *(format_number(value, ".3f") for value in row))
+        for name, row in zip(names, compare_domains(sums).tolist(), strict=True)
+    ]
+    note = (
+        "Cosine of the mean embeddings of all documents (arXiv 2601.08363, A.2); embeddings have unit length before the mean."
+    )
+    return Table(build_columns(("Domain", "Documents", *names), ("Documents", *names)), tuple(cells), title=data, notes=(note,))
+
+
+def draw_domains(sums: Mapping[str, Mapping[str, DomainSum]], model: str) -> Figure:
+    """Return a heat map of the similarities of domains; of two datasets, one below and one above the diagonal.
+
+    Args:
+        sums: Of each domain, by dataset: one, or two with at least two domains in common, which are shown.
+        model: Name of the model.
+    """
+    above = len(sums) > 1
+    renamed = [{_strip_language(name) if above else name: part for name, part in domains.items()} for domains in sums.values()]
+    names = [name for name in renamed[0] if name in renamed[-1]]
+    values = [compare_domains({name: domains[name] for name in names}) for domains in renamed]
+    matrix = np.where(np.tri(len(names), dtype=bool), values[0], values[-1])
+    rows = [
+        {"first": name, "second": other, "similarity": float(matrix[row, column])}
+        for row, name in enumerate(names)
+        for column, other in enumerate(names)
+    ]
+    encoded = (
+        build_chart(rows)
+        .mark_rect()
+        .encode(
+            x=alt.X("second:N", sort=names, title=None, axis=alt.Axis(labelAngle=-90)),
+            y=alt.Y("first:N", sort=names, title=None),
+            color=alt.Color("similarity:Q", title="Cosine", scale=alt.Scale(scheme="viridis")),
+            tooltip=["first:N", "second:N", alt.Tooltip("similarity:Q", format=".4f")],
+        )
+    )
+    chart = alt.vconcat(encoded.properties(width=alt.Step(18), height=alt.Step(18)))
+    triangles = f" {' below the diagonal, '.join(sums)} above it." if above else ""
+    explanation = f"Cosine of the domains' mean embeddings (arXiv 2601.08363, A.2).{triangles}"
+    counts = ", ".join(
+        f"{name}: {sum(part.documents for part in domains.values()):,} documents" for name, domains in sums.items()
+    )
+    framed = add_frame(chart, "Similarity of domains", model, explanation, f"Source: {counts}.")
+    return Figure("inter_domain_similarity", " and ".join(sums), model, framed)
+
+
+@dataclass(frozen=True)
+class GroupRow:
+    """The value of a probe at one position, of a model or of the mean over a group of models."""
+
+    probe: str
+    data: str
+    group: str
+    """`APE`, `RoPE`, `causal` and so on; `unknown` for models that are not in the table of architectures."""
+    model: str
+    """Its name; empty for the mean over the models of the group."""
+    models: int
+    position: str
+    value: Estimate
+    """Its 95 % interval is by bootstrap over documents, with the models held fixed; published values have none."""
+    source: str
+
+
+def group_results(
+    results: Iterable[ProbeResult], probes: Mapping[str, Probe], architectures: Mapping[str, Architecture], kind: Kind
+) -> list[GroupRow]:
+    """Return the values of every probe and dataset: of each model, and the unweighted mean over each group of models.
+
+    If models have results on several datasets, their mean over the datasets follows, of the models that have all of them.
+    """
+    by_probe: dict[str, dict[str, dict[str, list[ProbeSums]]]] = {}
+    for result in results:
+        if result.experiment is None:
+            by_probe.setdefault(result.probe, {}).setdefault(result.data, {})[result.model] = [result.sums]
+    rows: list[GroupRow] = []
+    for name, by_data in by_probe.items():
+        probe = probes.get(name)
+        shared = set.intersection(*map(set, by_data.values()))
+        if len(by_data) > 1 and shared:
+            together = {model: [sums for models in by_data.values() for sums in models[model]] for model in sorted(shared)}
+            by_data[f"mean of {pluralize(len(by_data), 'dataset')}"] = together
+        for data, by_model in by_data.items():
+            kinds = {model: getattr(architectures.get(short_name(model)), kind, "") or UNKNOWN for model in sorted(by_model)}
+            for group in sorted(set(kinds.values())):
+                members = [model for model in kinds if kinds[model] == group]
+                for model, averaged in [*((model, [model]) for model in members), *[("", members)] * (group != UNKNOWN)]:
+                    sums = [of_data for member in averaged for of_data in by_model[member]]
+                    rows += [
+                        GroupRow(name, data, group, model, len(averaged), position, value, probe.source if probe else "")
+                        for position, value in _average(sums, probe)
+                    ]
+    return rows
+
+
+def _average(sums: Sequence[ProbeSums], probe: Probe | None) -> Iterator[tuple[str, Estimate]]:
+    """Yield the means over results by position: of a probe's averages over conditions if it has any, else of every value."""
+    values = {name: at(place) for place, name in enumerate(sums[0].positions)}
+    for position, compute in ((probe.averages if probe else None) or values).items():
+        if estimate := estimate_index(sums, compute):
+            yield position, estimate
+
+
+def published_groups(probes: Iterable[str]) -> list[GroupRow]:
+    """Return the published means over models of each positional encoding; the papers give two models of each."""
+    return [
+        GroupRow(
+            probe, "the paper's data", curve.model.removeprefix(PUBLISHED_GROUP), "", 2, position, Estimate(value), curve.source
+        )
+        for probe in probes
+        for curve in read_published_curves(probe)
+        if curve.model.startswith(PUBLISHED_GROUP)
+        for position, value in zip(curve.positions, curve.values, strict=True)
+    ]
+
+
+def build_group_tables(rows: Sequence[GroupRow]) -> list[Table]:
+    """Return a table for each probe and dataset: a line per model and group, a column per position."""
+    tables: dict[str, dict[tuple[str, str], dict[str, Estimate]]] = {}
+    for row in rows:
+        line = row.group, row.model or f"mean of {pluralize(row.models, 'model')}"
+        tables.setdefault(f"{row.probe} · {row.data}", {}).setdefault(line, {})[row.position] = row.value
+    built = []
+    for title, lines in tables.items():
+        positions = list(dict.fromkeys(position for values in lines.values() for position in values))
+        cells = tuple(
+            (
+                *names,
+                *(format_estimate(values.get(position), lambda value: format_number(value, ".3f")) for position in positions),
+            )
+            for names, values in lines.items()
+        )
+        built.append(Table(build_columns(("Group", "Model", *positions)), cells, title=title))
+    return built

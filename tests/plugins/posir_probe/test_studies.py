@@ -1,0 +1,210 @@
+"""Studies against independent computations: samples and complete data, similarity of domains, probes by group of models."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from posir_probe.bias_learning import NeedleInsertion
+from posir_probe.controls import order_blind
+from posir_probe.data import ProbeData, ProbeSource
+from posir_probe.results import ProbeResult, ProbeSums, SubsetSums
+from posir_probe.studies import (
+    DomainSum,
+    build_group_tables,
+    build_validity_tables,
+    check_shared_domains,
+    compare_domains,
+    compare_tiny,
+    describe_validity,
+    draw_domains,
+    draw_samples,
+    group_results,
+    list_pairs,
+    load_sums,
+    measure_domains,
+    published_groups,
+)
+from posir_published.probes import Kind, read_architectures
+from posir_report.summary import TaskSummary
+from posir_tasks.display.tables import to_markdown
+from posir_tasks.errors import PosirError, ProfileError
+from posir_tasks.profile import RANKS, PositionProfile
+from posir_tasks.schemes import AbsolutePositions, RelativePositions
+from posir_tasks.scores import Estimate, ResultScores, ResultValues
+from tests.support.simulation import separate_documents
+
+SCHEME = RelativePositions(bins=6, token_bounds=())
+
+
+def profile_of(shares, queries=400, scheme=SCHEME):
+    """A profile in which a share of each bin's queries has rank 1 and the others are missed."""
+    counts = np.zeros((1, len(shares), len(RANKS)), np.int64)
+    counts[0, :, 0] = np.round(np.array(shares) * queries)
+    counts[0, :, -1] = queries - counts[0, :, 0]
+    return PositionProfile(scheme.axes, counts, counts.sum(axis=1))
+
+
+def summary_of(model, shares, task="PosIR-Mini", **options):
+    profile = profile_of(shares, **options)
+    start_to_end = float(np.mean(shares[:2]) - np.mean(shares[-2:]))
+    scores = {"psi": Estimate(float(1 - min(shares) / max(shares))), "start_to_end": Estimate(start_to_end)}
+    result = ResultScores((), {"all": scores}, ())
+    return TaskSummary(model, "1", task, ("default",), (), "1", ResultValues(separate_documents(profile)), result)
+
+
+SHARES = [0.9, 0.8, 0.7, 0.6, 0.5, 0.4]
+
+
+def compare(sample, complete):
+    """Return the row of the largest difference, and those of the buckets."""
+    largest, *buckets = compare_tiny([sample, complete])
+    return largest, buckets
+
+
+def test_every_tiny_sample_is_compared_with_its_task_and_one_that_is_everything_differs_by_0():
+    summaries = [summary_of("m", SHARES, task) for task in ("SQuAD-PosQ", "SQuAD-PosQ-Tiny", "Other-Tiny")]
+    row, *buckets = compare_tiny(summaries)
+    assert (row.sample, row.complete, row.queries, row.verdict) == (
+        *("SQuAD-PosQ-Tiny", "SQuAD-PosQ", 2_400, "as a random sample"),
+    )
+    assert (row.difference.value, row.difference.low) == (0, 0)
+    assert all(bucket.difference.low < 0 == bucket.difference.value < bucket.difference.high for bucket in buckets)
+    assert [bucket.position for bucket in buckets] == list(SCHEME.axes.positions)
+    assert [bucket.ndcg_at_10_of_complete for bucket in buckets] == pytest.approx(SHARES)
+    assert len(draw_samples([row, *buckets])) == 1
+    assert "SQuAD-PosQ-Tiny" in to_markdown(build_validity_tables([row, *buckets])[1])
+    (sentence,) = describe_validity([row, *buckets])
+    assert sentence.startswith("m, SQuAD-PosQ-Tiny: ")
+    assert sentence.endswith(f"{row.verdict}.")
+
+
+def test_a_sample_of_other_queries_differs_more_than_a_random_one():
+    complete = summary_of("m", SHARES, "T", queries=2_000)
+    row, buckets = compare(summary_of("m", [*SHARES[:5], 0.7], "T-Tiny"), complete)
+    assert row.difference.value == pytest.approx(0.3)
+    assert row.difference.low < 0.3 < row.difference.high
+    last = buckets[-1]
+    assert (last.ndcg_at_10_of_sample, last.ndcg_at_10_of_complete, last.queries) == pytest.approx((0.7, 0.4, 400))
+    # The normal approximation of a binomial share, for a bucket and for the largest of six.
+    error = (0.7 * 0.3 / 400) ** 0.5
+    assert last.difference.high - 0.3 == pytest.approx(1.96 * error, rel=0.1)
+    assert row.difference.high - 0.3 == pytest.approx(2.63 * error, rel=0.1)
+    assert row.chance < 0.1
+    assert row.verdict == "differs more than a random sample"
+    with pytest.raises(ProfileError):
+        compare(summary_of("m", [0.5] * 6, "T-Tiny", scheme=AbsolutePositions()), complete)
+
+
+def perturbed(model, data, seed):
+    """A result of needle insertion: 10 documents, 15 conditions, with random cosines."""
+    values = np.random.default_rng(seed).random((10, 15))
+    sums = ProbeSums.from_means(NeedleInsertion().positions, [f"d{row}" for row in range(10)], values)
+    return ProbeResult(model, "1", None, data, "needle_insertion", {"default": SubsetSums("1", "", 10, 10, sums)}), values
+
+
+def test_probes_are_averaged_over_models_of_a_positional_encoding_and_over_datasets():
+    models = ["BAAI/bge-m3", "intfloat/e5-large-v2", "nomic-ai/nomic-embed-text-v1.5", "me/other"]
+    pairs = {(m, d): perturbed(m, d, 7 * place + (d == "b")) for place, m in enumerate(models) for d in ("a", "b")}
+    results = [result for result, _ in pairs.values()]
+    rows = group_results(results, {"needle_insertion": NeedleInsertion()}, read_architectures(), Kind.POSITIONAL_ENCODING)
+    outcome = {(row.data, row.group, row.model, row.position): row for row in rows}
+    frame = pd.DataFrame(
+        {"model": m, "data": d, "place": ("0 %", "50 %", "100 %")[at % 3], "cosine": values[:, at].mean()}
+        for (m, d), (_, values) in pairs.items()
+        for at in range(15)
+    )
+    ape = frame[frame.model.isin(models[:2])]
+    for place in ("0 %", "50 %", "100 %"):
+        position = f"mean over sizes · {place}"
+        group = outcome["mean of 2 datasets", "APE", "", position]
+        assert group.value.value == pytest.approx(ape[ape.place == place].cosine.mean())
+        assert group.models == 2
+        assert group.value.low < group.value.value < group.value.high
+        alone = frame[(frame.model == models[2]) & (frame.data == "b") & (frame.place == place)]
+        assert outcome["b", "RoPE", models[2], position].value.value == pytest.approx(alone.cosine.mean())
+    assert ("a", "unknown", "me/other", "mean over sizes · 0 %") in outcome
+    assert ("a", "unknown", "", "mean over sizes · 0 %") not in outcome
+    published = {(row.group, row.position): row.value.value for row in published_groups(["needle_insertion"])}
+    assert published["RoPE", "mean over sizes · 0 %"] == 0.8189
+    tables = build_group_tables(rows)
+    assert [table.title for table in tables] == [f"needle_insertion · {data}" for data in ("a", "b", "mean of 2 datasets")]
+    assert [line[:2] for line in tables[0].rows][2] == ("APE", "mean of 2 models")
+
+
+def test_domains_are_compared_by_their_mean_embeddings():
+    domains = {"one": ["a b", "a c"], "two": ["a b c"], "three": ["x y z"]}
+    sums = {name: DomainSum.from_texts(order_blind, texts) for name, texts in domains.items()}
+    centroids = []
+    for texts in domains.values():
+        vectors = order_blind(texts).astype(float)
+        centroids.append((vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).mean(axis=0))
+    expected = [[a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a in centroids] for b in centroids]
+    np.testing.assert_allclose(compare_domains(sums), expected, atol=1e-6)
+    pairs = list_pairs(sums, "words")
+    assert (pairs[0].first, pairs[0].second, len(pairs)) == ("two", "one", 3)
+
+
+def source_of(revision="1", **domains):
+    def read(texts):
+        return replace(ProbeData.from_texts(texts), revision=revision)
+
+    return ProbeSource("words", {name: lambda texts=texts: read(texts) for name, texts in domains.items()})
+
+
+def test_sums_of_domains_are_saved_and_measured_once(tmp_path):
+    file, encoded = tmp_path / "domains" / "words.json", []
+
+    def encoder(texts, prompt_type):
+        encoded.extend(texts)
+        return order_blind(texts, prompt_type)
+
+    domains = {"one": ["a b", "a c"], "two": ["a b c"]}
+    first = measure_domains(encoder, source_of(**domains), file)
+    assert len(encoded) == 3
+    again = measure_domains(encoder, source_of(**domains, three=["x y z"]), file)
+    assert encoded[3:] == ["x y z"]
+    np.testing.assert_allclose(compare_domains(again)[:2, :2], compare_domains(first), atol=1e-6)
+    assert sorted(load_sums(file)) == ["one", "three", "two"]
+    measure_domains(encoder, source_of("2", **domains), file)
+    assert len(encoded) == 7
+    assert "similarity" in draw_domains({"words": first}, "m").chart.to_json()
+
+
+def cells_of(figure):
+    """The cells of a heat map by their names."""
+    (rows,) = [rows for rows in figure.chart.to_dict()["datasets"].values() if "similarity" in rows[0]]
+    return {(row["first"], row["second"]): row["similarity"] for row in rows}
+
+
+def test_a_heat_map_has_a_dataset_below_the_diagonal_and_another_above_it():
+    below = {
+        f"eng-Latn/{name}": DomainSum.from_texts(order_blind, [text])
+        for name, text in (("a", "x y"), ("b", "x z"), ("c", "u v w"))
+    }
+    above = {
+        f"cmn-Hans/{name}": DomainSum.from_texts(order_blind, [text])
+        for name, text in (("c", "x"), ("b", "x p q"), ("d", "x"), ("a", "p q"))
+    }
+    cells = cells_of(draw_domains({"English": below, "Chinese": above}, "m"))
+    assert list(dict.fromkeys(first for first, _ in cells)) == ["a", "b", "c"]
+    expected = {
+        name: {(p.first, p.second): p.similarity for p in list_pairs(d, name)} for name, d in (("e", below), ("c", above))
+    }
+    assert cells["b", "a"] == pytest.approx(expected["e"]["eng-Latn/b", "eng-Latn/a"])
+    assert cells["a", "b"] == pytest.approx(expected["c"]["cmn-Hans/a", "cmn-Hans/b"])
+    assert cells["b", "c"] == pytest.approx(expected["c"]["cmn-Hans/b", "cmn-Hans/c"])
+    with pytest.raises(PosirError, match="fewer than two domains in common"):
+        check_shared_domains([source_of(one=["a"], two=["b"]), ProbeSource("other", source_of(one=["a"], three=["b"]).subsets)])
+    with pytest.raises(PosirError, match="same dataset twice"):
+        check_shared_domains([source_of(one=["a"]), source_of(one=["a"])])
+
+
+def test_what_cannot_be_compared_is_one_message(tmp_path):
+    with pytest.raises(PosirError, match="only one domain"):
+        measure_domains(order_blind, source_of(one=["a"]), tmp_path / "one.json")
+    file = tmp_path / "damaged.json"
+    file.write_text('{"schema": 1}')
+    with pytest.raises(PosirError, match=r"damaged\.json: not sums of domains"):
+        measure_domains(order_blind, source_of(one=["a"], two=["b"]), file)
