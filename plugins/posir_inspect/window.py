@@ -18,11 +18,11 @@ from posir_tasks.display.tables import DisplaySection
 from posir_tasks.embeddings.encoding import ModelEncoder
 from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.host.private_names import MODEL_REGISTRY
-from posir_tasks.models.endpoint_encoder import EndpointEncoder
-from posir_tasks.models.endpoint_resolver import EndpointLoader
+from posir_tasks.models.endpoint_models import EndpointEncoder
 from posir_tasks.models.prompts import find_prompt
 from posir_tasks.models.reading_length import Bounds, ReadingLength, measure_reading_length
 from posir_tasks.models.references import resolve_bare_name
+from posir_tasks.models.registry import EndpointLoader
 from posir_tasks.read_part import BYTES_PER_TOKEN, Part, ReadKind, ReadPart
 from posir_tasks.scores import Estimate
 from posir_tasks.search.dispatch import NO_LIMIT, find_window
@@ -277,7 +277,7 @@ def find_claim(model: MTEBModels) -> Claim:
     if isinstance(meta.loader, EndpointLoader):
         registered, name = MODEL_REGISTRY.resolve(), meta.loader.endpoint.model
         registration = dict.get(registered, name) or resolve_bare_name(name, registered)
-        return Claim(_finite(registration.max_tokens), registration.name) if registration else Claim(None, str(meta.name))
+        return Claim(_finite(registration.max_tokens), str(registration.name)) if registration else Claim(None, str(meta.name))
     return Claim(_finite(meta.max_tokens) or find_window(model), str(meta.name))
 
 

@@ -25,7 +25,7 @@ from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.embeddings.cache import EmbeddingFormat
 from posir_tasks.embeddings.context import EncodingContext, build_texts
 from posir_tasks.errors import PosirError, summarize_error
-from posir_tasks.models.endpoint_encoder import EndpointEncoder
+from posir_tasks.models.endpoint_models import EndpointEncoder
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import load_model
 from posir_tasks.read_part import estimate_tokens

@@ -38,7 +38,7 @@ from posir_tasks.errors import PosirError, ScoreError
 from posir_tasks.models.references import legible_name
 from posir_tasks.schemes import assign_thirds
 from posir_tasks.scores import ResultValues, flatten
-from posir_tasks.search.dispatch import SearchRequest, search_ranks
+from posir_tasks.search.dispatch import SearchRequest, search_and_rank
 from posir_tasks.search.input_window import find_read_evidence, select_relevant, select_texts
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.opening import Dataset, Subset, open_data
@@ -110,7 +110,7 @@ def rank_documents(model: SentenceTransformerEncoderWrapper, request: SearchRequ
         ScoreError: The model returns NaN.
     """
     try:
-        return search_ranks(model, request).ranks
+        return search_and_rank(model, request)[1].ranks
     except ScoreError as error:
         raise ScoreError("The model returns NaN, so nothing can be ranked. Lower learning_rate.") from error
 

@@ -58,11 +58,7 @@ def render_image(figure: Figure) -> str:
 
 
 def export(figures: Sequence[Figure], png: Path | None, html: Path | None, render: Callable[[], str]) -> None:
-    """Write figures to a folder and a page to a file, each if given, and print the names on the error stream.
-
-    Raises:
-        PosirError: A file cannot be written.
-    """
+    """Write figures to a folder and a page to a file, each if given, and print their names; raise PosirError if that fails."""
     try:
         files = write_pictures(figures, png) if png else []
         if html:

@@ -10,7 +10,7 @@ import altair as alt
 import vl_convert
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
-from posir_tasks.display.figures import Figure, render_image
+from posir_tasks.display.figures import render_image
 from posir_tasks.display.tables import DisplaySection
 
 
@@ -21,13 +21,7 @@ def bundle_chart_library() -> str:
 
 
 def render_page(package: str, template: str, **values: Any) -> str:
-    """Return a page as HTML; whatever values hold is escaped.
-
-    Args:
-        package: Package whose folder `templates` has the template.
-        template: File name of a template that extends `page.html`, the shell.
-        values: What the template shows.
-    """
+    """Return a page as HTML by a template in `templates` of a package, which extends the shell, `page.html`; all is escaped."""
     values |= {"version": version("posir"), "bundle": bundle_chart_library()}
     return build_environment(package).get_template(template).render(values)
 
@@ -36,11 +30,6 @@ def build_environment(*packages: str) -> Environment:
     """Return the templates of packages and those that are shared; everything is escaped, except the JavaScript of Vega."""
     loader = ChoiceLoader([PackageLoader(package) for package in (*packages, __package__)])
     return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-
-
-def render_figures(title: str, figures: Sequence[Figure]) -> str:
-    """Return a page that has nothing but a title and figures."""
-    return render_page(__package__, "page.html", title=title, figures=figures)
 
 
 def render_sections(title: str, sections: Sequence[DisplaySection], legend: Sequence[str]) -> str:

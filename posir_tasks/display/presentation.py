@@ -89,11 +89,7 @@ class Presentable(ABC):
         return build_frame(self.records())
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return the rows as a pandas DataFrame, with the columns of `to_polars`.
-
-        Raises:
-            PosirError: pandas is not installed.
-        """
+        """Return the rows as a pandas DataFrame, as `to_polars` has them; raise PosirError if pandas is not installed."""
         try:
             import pandas as pd
         except ImportError as error:
@@ -232,11 +228,7 @@ class SectionPrinter:
 def present(shown: Presentable, format_: OutputFormat, *, explain: bool = False, printed: int = 0) -> None:
     """Print what a function returned on standard output; a terminal shows all explanations only if asked to.
 
-    Args:
-        shown: What it returned.
-        format_: The format.
-        explain: Whether a terminal shows all explanations.
-        printed: Sections that a terminal shows already.
+    Sections that a terminal shows already are not printed again.
     """
     match format_:
         case OutputFormat.JSON:
@@ -254,15 +246,10 @@ def present(shown: Presentable, format_: OutputFormat, *, explain: bool = False,
                 shown.print_legend(console, explain=explain)
             else:
                 shown.print_on(console, explain=explain)
-            print_hint(console, shown, explain=explain)
+            if shown.explanation() and not explain:
+                print_tables(console, [], ["--explain says what every column means."])
             for line in shown.closing():
                 typer.echo(line)
-
-
-def print_hint(console: Console, shown: Presentable, *, explain: bool) -> None:
-    """Print how to see all explanations if there are further ones."""
-    if shown.explanation() and not explain:
-        print_tables(console, [], ["--explain says what every column means."])
 
 
 def write_charts(shown: Presentable, png: Path | None, html: Path | None) -> None:

@@ -7,15 +7,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, Task, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from posir_tasks.files import is_compressed, open_decompressed
 
@@ -37,205 +37,85 @@ class Advance(Protocol):
         """Count more steps."""
 
 
-class Reporter(Protocol):
-    """Shows which stages are running, and how far each is."""
-
-    def track(self, description: str, total: float | None, delay: float) -> AbstractContextManager[Advance]:
-        """Show a stage while the context is open.
-
-        Args:
-            description: What is being done.
-            total: Number of steps, None if unknown.
-            delay: Seconds before the stage is worth mentioning in a log.
-        """
-
-    def note(self, text: str) -> None:
-        """Show what a log should have, and a terminal shows by its bars."""
-
-
-class SilentReporter:
-    """Shows nothing."""
-
-    @contextmanager
-    def track(self, description: str, total: float | None, delay: float) -> Iterator[Advance]:  # noqa: ARG002
-        """Show nothing."""
-        yield _ignore_steps
-
-    def note(self, text: str) -> None:
-        """Show nothing."""
-
-
-def _ignore_steps(steps: float = 1, /) -> None:
-    pass
-
-
-class BarReporter:
-    """Bars on the terminal's error stream, one below the other, each of which disappears at its end."""
-
-    def __init__(self) -> None:
-        self._display: Progress | None = None
-        self._lock = threading.Lock()
-
-    @contextmanager
-    def track(self, description: str, total: float | None, delay: float) -> Iterator[Advance]:  # noqa: ARG002
-        """Show a bar with the time left."""
-        with self._lock:
-            display = self._display = self._display or _start_display()
-            task = display.add_task(description, total=total)
-
-        def advance(steps: float = 1, /) -> None:
-            display.advance(task, steps)
-
-        try:
-            yield advance
-        finally:
-            with self._lock:
-                display.remove_task(task)
-                if not display.tasks:
-                    display.stop()
-                    self._display = None
-
-    def note(self, text: str) -> None:
-        """Show nothing: the bars say it."""
-
-
-def _start_display() -> Progress:
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    display = Progress(*columns, console=Console(stderr=True), transient=True)
-    display.start()
-    return display
-
-
-@dataclass(eq=False)
-class _Stage:
-    """A stage that is running."""
-
-    description: str
-    total: float | None
-    started: float
-    due: float
-    """Time at which the next line is due."""
-    done: float = 0
-    advanced: float = 0.0
-    """Time of the last step."""
-
-    def describe(self, now: float) -> str:
-        elapsed = now - self.started
-        if self.total is None:
-            return f"{self.description}: {format_seconds(elapsed)} elapsed"
-        # The steps that are done took as long as until the last of them; a long step that is under way is not done.
-        expected = (self.advanced - self.started) / self.done * self.total if self.done else 0.0
-        left = f", {format_seconds(max(0.0, expected - elapsed))} left" if self.done else ""
-        counted = f"{self.done:,.0f} of {self.total:,.0f}"
-        return f"{self.description}: {counted}, {format_seconds(elapsed)} elapsed{left}"
-
-
 def format_seconds(seconds: float) -> str:
     """Return a duration such as `0:02:05`."""
     return str(timedelta(seconds=round(seconds)))
 
 
-class LineReporter:
-    """A line at the beginning of a stage, and one every minute."""
+class LineReporter(Progress):
+    """A line at the beginning of a stage, and one every minute: outside a terminal, Rich prints nothing before the end."""
 
     def __init__(self, write: Callable[[str], object], clock: Callable[[], float] = time.monotonic) -> None:
-        self._write, self._clock = write, clock
-        self._stages: list[_Stage] = []
-        self._lock = threading.Lock()
+        super().__init__(get_time=clock)
+        self.write = write
 
     @contextmanager
-    def track(self, description: str, total: float | None, delay: float) -> Iterator[Advance]:
-        """Write the lines of a stage."""
-        started = self._clock()
-        stage = _Stage(description, total, started, started + (delay or LINE_SECONDS))
+    def show(self, description: str, total: float | None, delay: float) -> Iterator[Advance]:
+        """Write the lines of a stage, the first at once or after a delay."""
         if not delay:
-            self._write(description)
-        with self._lock:
-            self._stages.append(stage)
-
-        def advance(steps: float = 1, /) -> None:
-            with self._lock:
-                stage.done += steps
-                stage.advanced = self._clock()
-
+            self.write(description)
+        task = self.add_task(description, total=total, due=self.get_time() + (delay or LINE_SECONDS), advanced=0.0)
         try:
-            yield advance
+            yield lambda steps=1: self.update(task, advance=steps, advanced=self.get_time())
         finally:
-            with self._lock:
-                self._stages.remove(stage)
-
-    def note(self, text: str) -> None:
-        """Write a line."""
-        self._write(text)
+            self.remove_task(task)
 
     def write_due(self) -> None:
         """Write the lines that are due."""
-        now = self._clock()
-        with self._lock:
-            due = [stage for stage in self._stages if now >= stage.due]
-            for stage in due:
-                stage.due = now + LINE_SECONDS
-                self._write(stage.describe(now))
+        now = self.get_time()
+        for task in self.tasks:
+            if now >= task.fields["due"]:
+                self.update(task.id, due=now + LINE_SECONDS)
+                self.write(_describe(task))
 
 
-_default = BarReporter()
-_reporter: ContextVar[Reporter | None] = ContextVar("reporter", default=None)
+def _describe(task: Task) -> str:
+    elapsed, done = task.elapsed or 0.0, task.completed
+    if task.total is None:
+        return f"{task.description}: {format_seconds(elapsed)} elapsed"
+    # The steps that are done took as long as until the last of them; a long step that is under way is not done. Rich's own
+    # estimate is of the last half minute, in which there may be no step.
+    expected = (task.fields["advanced"] - task.start_time) / done * task.total if done and task.start_time else 0.0
+    left = f", {format_seconds(max(0.0, expected - elapsed))} left" if done else ""
+    return f"{task.description}: {done:,.0f} of {task.total:,.0f}, {format_seconds(elapsed)} elapsed{left}"
 
 
-def _choose_reporter() -> Reporter:
-    """Return what a command has chosen; else bars, on a terminal only."""
-    return _reporter.get() or (_default if Console(stderr=True).is_terminal else SilentReporter())
+#: What a command has chosen: lines, or nothing; without a command, bars on a terminal.
+_chosen: ContextVar[LineReporter | Literal["quiet"] | None] = ContextVar("_chosen", default=None)
+#: The bars of all stages on the terminal's error stream, one below the other; None while there is no stage.
+_bars: Progress | None = None
+_lock = threading.Lock()
 
 
 @contextmanager
 def report_progress(*, quiet: bool) -> Iterator[None]:
     """Report progress while the context is open, by lines where there is no terminal; nothing if `quiet`."""
-    if quiet:
-        with _use(SilentReporter()):
-            yield
-    elif Console(stderr=True).is_terminal:
+    if not quiet and Console(stderr=True).is_terminal:
         yield
-    else:
-        with _write_lines() as lines, _use(lines):
-            yield
-
-
-@contextmanager
-def _use(reporter: Reporter) -> Iterator[None]:
-    token = _reporter.set(reporter)
-    try:
-        yield
-    finally:
-        _reporter.reset(token)
-
-
-@contextmanager
-def _write_lines() -> Iterator[LineReporter]:
+        return
     # The stream of now: a stage may redirect it while it runs.
-    stream = sys.stderr
-    lines, ended = LineReporter(lambda line: print(line, file=stream, flush=True)), threading.Event()
+    stream, ended = sys.stderr, threading.Event()
+    lines = LineReporter(lambda line: print(line, file=stream, flush=True))
 
     def write_until_ended() -> None:
         while not ended.wait(TICK_SECONDS):
             lines.write_due()
 
     thread = threading.Thread(target=write_until_ended, daemon=True)
-    thread.start()
+    if not quiet:
+        thread.start()
+    token = _chosen.set("quiet" if quiet else lines)
     try:
-        yield lines
+        yield
     finally:
+        _chosen.reset(token)
         ended.set()
-        thread.join()
+        if not quiet:
+            thread.join()
 
 
-def track(description: str, total: float | None = None, *, delay: float = 0.0) -> AbstractContextManager[Advance]:
+@contextmanager
+def track(description: str, total: float | None = None, *, delay: float = 0.0) -> Iterator[Advance]:
     """Show a stage while the context is open, which yields a function that counts its steps.
 
     Args:
@@ -243,7 +123,37 @@ def track(description: str, total: float | None = None, *, delay: float = 0.0) -
         total: Number of steps, None if unknown.
         delay: Seconds before the stage is worth a line in a log.
     """
-    return _choose_reporter().track(description, total, delay)
+    chosen = _chosen.get()
+    if isinstance(chosen, LineReporter):
+        with chosen.show(description, total, delay) as advance:
+            yield advance
+    elif chosen is None and Console(stderr=True).is_terminal:
+        with _show_bar(description, total) as advance:
+            yield advance
+    else:
+        yield lambda _steps=1: None
+
+
+@contextmanager
+def _show_bar(description: str, total: float | None) -> Iterator[Advance]:
+    """Show a bar with the time left, which disappears at its end."""
+    global _bars
+    with _lock:
+        if _bars is None:
+            parts = BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()
+            name = TextColumn("{task.description}", markup=False)
+            _bars = Progress(name, *parts, console=Console(stderr=True), transient=True)
+            _bars.start()
+        bars = _bars
+        task = bars.add_task(description, total=total)
+    try:
+        yield partial(bars.advance, task)
+    finally:
+        with _lock:
+            bars.remove_task(task)
+            if not bars.tasks:
+                bars.stop()
+                _bars = None
 
 
 def progress(items: Sequence[Item], description: str) -> Iterable[Item]:
@@ -256,7 +166,8 @@ def progress(items: Sequence[Item], description: str) -> Iterable[Item]:
 
 def note_progress(text: str) -> None:
     """Show what a log should have, and a terminal shows by its bars."""
-    _choose_reporter().note(text)
+    if isinstance(chosen := _chosen.get(), LineReporter):
+        chosen.write(text)
 
 
 def track_reading(file: Path) -> Iterator[bytes]:

@@ -122,18 +122,14 @@ class Table:
         widths = self.column_widths()
         keys = list(range(self.keys))
         chosen = keys
-        for together in self._blocks():
+        rest = range(self.keys, len(self.columns))
+        # Neighbors of a group stay together.
+        for together in map(list, (members for _, members in groupby(rest, lambda at: self.columns[at].group or at))):
             if len(chosen) > self.keys and total_width([widths[column] for column in [*chosen, *together]]) > width:
                 yield self._select(chosen)
                 chosen = keys
             chosen = [*chosen, *together]
         yield self._select(chosen)
-
-    def _blocks(self) -> Iterator[list[int]]:
-        """Yield the columns that stay together after the keys: neighbors of a group, or a single one."""
-        rest = range(self.keys, len(self.columns))
-        for _, members in groupby(rest, key=lambda index: self.columns[index].group or index):
-            yield list(members)
 
     def escaped(self) -> Table:
         """Return the table without control characters; the lines of a cell stay."""

@@ -13,9 +13,9 @@ import json
 import logging
 import uuid
 import zlib
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -59,17 +59,13 @@ class EmbeddingFormat:
 
     @property
     def checksum(self) -> int:
-        """CRC-32 of the format."""
-        return zlib.crc32(json.dumps(self.to_json()).encode())
+        """CRC-32 of the format as files store it, names of the fields included."""
+        return zlib.crc32(json.dumps(asdict(self)).encode())
 
     @property
     def stored_dtype(self) -> np.dtype[Any]:
         """The NumPy type of the rows in memory and on disk."""
         return np.dtype(STORED_AS.get(self.dtype, self.dtype))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the format as files store it; their checksums include these names."""
-        return {"library": self.library, "dtype": self.dtype, "dimensions": self.dimensions}
 
     def restore(self, rows: NDArray[Any]) -> Array:
         """Return rows of `stored_dtype` as the model returned them, on the CPU."""
@@ -121,17 +117,13 @@ def compute_checksums(embedding_format: EmbeddingFormat, keys: Keys, rows: NDArr
 
 
 def write_embeddings(file: Path, embedding_format: EmbeddingFormat, keys: Keys, rows: NDArray[Any]) -> None:
-    """Write a file of embeddings: keys of shape (n, 2), contiguous rows of shape (n, dimensions) and `stored_dtype`.
-
-    Raises:
-        PosirError: The disk is full or the folder not writable.
-    """
+    """Write keys of shape (n, 2) and contiguous rows of shape (n, dimensions), of `stored_dtype`, to a file."""
     columns = {
         "key": pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), len(keys), [None, pa.py_buffer(np.ascontiguousarray(keys))]),
         "checksum": pa.array(compute_checksums(embedding_format, keys, rows)),
         "embedding": pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), embedding_format.dimensions),
     }
-    header = {"schema": SCHEMA, "format": embedding_format.to_json(), "checksum": embedding_format.checksum}
+    header = {"schema": SCHEMA, "format": asdict(embedding_format), "checksum": embedding_format.checksum}
     batch = pa.record_batch(columns).replace_schema_metadata({METADATA_KEY: json.dumps(header)})
     with atomic_write(file) as part, pa.ipc.new_file(str(part), batch.schema) as writer:
         writer.write_batch(batch)
@@ -203,14 +195,11 @@ class KeyIndex:
         return rows
 
 
-@dataclass(frozen=True)
-class Lookup:
-    """Cached embeddings of n texts."""
+class Lookup(NamedTuple):
+    """Cached embeddings of n texts: rows of shape (n, dimensions), uninitialized for missing ones; indices of those."""
 
     rows: NDArray[Any]
-    """Shape (n, dimensions); the rows of missing texts are uninitialized."""
     missing: Integers
-    """Indices of the texts that are not cached."""
 
 
 class EmbeddingCache:
@@ -222,16 +211,12 @@ class EmbeddingCache:
         """Format of its embeddings; None while it is empty."""
         self._files: list[str] = []
         self._index = KeyIndex()
+        # Whether a registered file has disappeared.
         self._outdated = False
-        """Return whether a registered file has disappeared."""
         remove_stale_parts(folder)
 
     def look_up(self, keys: Keys) -> Lookup:
-        """Return the cached embeddings of texts by keys of shape (n, 2), including those added by other processes.
-
-        Raises:
-            PosirError: A file has a newer schema, or the embeddings differ in format.
-        """
+        """Return the cached embeddings of texts by keys of shape (n, 2), including those added by other processes."""
         self._register_new_files()
         if self.format is None:
             return Lookup(np.empty((len(keys), 0)), np.arange(len(keys)))
@@ -244,20 +229,16 @@ class EmbeddingCache:
         return Lookup(rows, np.flatnonzero(locations < 0))
 
     def add(self, keys: Keys, embeddings: Array) -> None:
-        """Write the finite ones of n dense embeddings, shape (n, dimensions), to a new file, by keys of shape (n, 2).
-
-        Raises:
-            PosirError: The disk is full, or the cache has embeddings of another format.
-        """
+        """Write the finite ones of n dense embeddings, shape (n, dimensions), to a new file, by keys of shape (n, 2)."""
         embedding_format = EmbeddingFormat.detect(embeddings, len(keys))
         assert embedding_format is not None
         self._require_format(embedding_format)
         rows = to_rows(embeddings)
         finite = torch.as_tensor(embedding_format.restore(rows)).sum(dim=1, dtype=torch.float32).isfinite().numpy()
-        if finite.all():
-            self._write(embedding_format, keys, rows)
-        elif finite.any():
-            self._write(embedding_format, keys[finite], rows[finite])
+        # A selection is a copy.
+        selected: Any = slice(None) if finite.all() else finite
+        if finite.any():
+            self._write(embedding_format, keys[selected], rows[selected])
 
     def _write(self, embedding_format: EmbeddingFormat, keys: Keys, rows: NDArray[Any]) -> None:
         name = uuid.uuid4().hex + SUFFIX

@@ -8,10 +8,9 @@ import json
 import logging
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -77,23 +76,18 @@ def build_embedding_key(
     hf_subset: str,
     prompt_type: PromptType | None,
 ) -> EmbeddingKey | None:
-    """Return the key of a call of `encode`; None for a model that cannot be identified.
+    """Return the key of a call of `encode` with these arguments; None for a model that cannot be identified.
 
     That is a model without a revision whose weights are not accessible, or one that changes the output of another encoder, as
     mteb's `CompressionWrapper` does: an embedding may then depend on the other texts.
-
-    Args:
-        model: The encoder.
-        weights: Digests from `digest_weights`.
-        arguments: Arguments of `encode`, other than the following four, with which mteb describes the task.
-        task_metadata, hf_split, hf_subset, prompt_type: As passed to `encode`.
     """
     meta, attributes = model.mteb_model_meta, getattr(model, "__dict__", {})
     revision = meta.revision if meta else None
     wraps_encoder = any(isinstance(value, EncoderProtocol) for value in attributes.values())
     if wraps_encoder or (not weights and revision in MISSING_REVISIONS):
         return None
-    shared, task_context = _task_context(model, task_metadata, hf_split, hf_subset, prompt_type)
+    prompt = find_prompt(model, task_metadata, prompt_type)
+    task_context = prompt.text if prompt else digest_json([task_metadata.model_dump(mode="json"), hf_split, hf_subset])
     loading = {**meta.loader_kwargs, **(meta.experiment_kwargs or {}), "embed_dim": meta.embed_dim} if meta else {}
     modules = [module_settings(module) for module in find_modules(model).values()]
     return EmbeddingKey(
@@ -104,19 +98,9 @@ def build_embedding_key(
         settings=digest_json([_public_settings(loading), _public_settings(attributes), modules]),
         prompt_type=prompt_type.value if prompt_type else None,
         task_context=task_context,
-        shared=shared,
+        shared=prompt is not None,
         arguments={name: describe_value(value) for name, value in sorted(arguments.items()) if name not in IGNORED_ARGUMENTS},
     )
-
-
-def _task_context(
-    model: EncoderProtocol, task_metadata: TaskMetadata, hf_split: str, hf_subset: str, prompt_type: PromptType | None
-) -> tuple[bool, str | None]:
-    """Return whether the model sees only the prompt, and that prompt, or else a digest of all that is passed to it."""
-    prompt = find_prompt(model, task_metadata, prompt_type)
-    if prompt is not None:
-        return True, prompt.text
-    return False, digest_json([task_metadata.model_dump(mode="json"), hf_split, hf_subset])
 
 
 def module_settings(module: nn.Module) -> dict[str, Any]:
@@ -240,10 +224,7 @@ class CachedEncoder(WrappedEncoder):
         super().__init__(model)
         self.folder = folder
 
-    @cached_property
-    def _weights(self) -> dict[str, str]:
-        # Computed once per wrapper, which lives for one subset: the model may be trained between subsets.
-        return digest_weights(self.base)
+        self._weights: dict[str, str] | None = None
 
     def encode(
         self,
@@ -255,11 +236,7 @@ class CachedEncoder(WrappedEncoder):
         prompt_type: PromptType | None = None,
         **kwargs: Any,
     ) -> Array:
-        """Return the embeddings of the texts, from the cache where possible; others are encoded and then cached.
-
-        Raises:
-            PosirError: The disk is full, or the cache is of another model.
-        """
+        """Return the embeddings of the texts, from the cache where possible; others are encoded and then cached."""
         context: dict[str, Any] = {
             "task_metadata": task_metadata,
             "hf_split": hf_split,
@@ -270,6 +247,9 @@ class CachedEncoder(WrappedEncoder):
         def encode(inputs: DataLoader[BatchedInput]) -> Array:
             return self.base.encode(inputs, **context, **kwargs)
 
+        if self._weights is None:
+            # Once per wrapper, which lives for one subset: the model may be trained between subsets.
+            self._weights = digest_weights(self.base)
         name = self.mteb_model_meta.name if self.mteb_model_meta else type(self.base).__name__
         key = build_embedding_key(self.base, self._weights, kwargs, **context)
         if key is None:
@@ -296,7 +276,11 @@ def _encode_with_cache(
     logger.info("%s: encoding %d of %d texts", key.model, len(missing), len(texts.inverse))
     if missing.size:
         complete = missing.size == texts.inverse.size
-        encoded = encode(inputs if complete else select_rows(inputs, texts.first[missing]))
+        loader = inputs
+        if not complete:
+            settings = {name: getattr(inputs, name) for name in ("batch_size", "collate_fn", "num_workers")}
+            loader = DataLoader(cast("Any", dataset.select(texts.first[missing])), **settings)
+        encoded = encode(loader)
         embedding_format = EmbeddingFormat.detect(encoded, missing.size)
         if embedding_format is None:
             _warn_once(f"Embeddings of {key.model} are not cached: the model does not return one dense vector per text.")
@@ -346,23 +330,10 @@ class DistinctTexts:
 def find_distinct_texts(dataset: Dataset, columns: Sequence[str]) -> DistinctTexts:
     """Find the distinct texts of a dataset by the given columns."""
     indices: dict[bytes, int] = {}
-    inverse = np.array([indices.setdefault(digest, len(indices)) for digest in _hash_texts(dataset, columns)], np.int64)
-    keys = np.frombuffer(b"".join(indices), np.uint64).reshape(-1, 2)
-    return DistinctTexts(keys, np.unique(inverse, return_index=True)[1], inverse)
-
-
-def _hash_texts(dataset: Dataset, columns: Sequence[str]) -> Iterator[bytes]:
+    inverse: list[int] = []
     for batch in dataset.select_columns(list(columns)).iter(HASH_BATCH_SIZE):
         for values in zip(*(batch[column] for column in columns), strict=True):
             text = values[0] if len(values) == 1 else json.dumps(values)
-            yield hashlib.sha256(text.encode()).digest()[:16]
-
-
-def select_rows(loader: DataLoader[BatchedInput], rows: Integers) -> DataLoader[BatchedInput]:
-    """Return a loader with the same settings for some rows of the dataset."""
-    return DataLoader(
-        cast("Dataset", loader.dataset).select(rows),
-        batch_size=loader.batch_size,
-        collate_fn=loader.collate_fn,
-        num_workers=loader.num_workers,
-    )
+            inverse.append(indices.setdefault(hashlib.sha256(text.encode()).digest()[:16], len(indices)))
+    keys = np.frombuffer(b"".join(indices), np.uint64).reshape(-1, 2)
+    return DistinctTexts(keys, np.unique(inverse, return_index=True)[1], np.array(inverse, np.int64))

@@ -32,12 +32,7 @@ class Encoder(Protocol):
     """Embeds texts. Anything with this signature can be probed."""
 
     def __call__(self, texts: Sequence[str], prompt_type: PromptType) -> Vectors:
-        """Return the embeddings of n texts, shape (n, dimensions), of any length.
-
-        Args:
-            texts: At least one.
-            prompt_type: Whether the texts are queries or documents.
-        """
+        """Return the embeddings of n texts, at least one, as queries or documents; shape (n, dimensions), of any length."""
 
 
 @dataclass(frozen=True)
@@ -82,11 +77,7 @@ class ModelEncoder:
         return cached
 
     def __call__(self, texts: Sequence[str], prompt_type: PromptType) -> Vectors:
-        """Return the embeddings of n texts, shape (n, dimensions).
-
-        Raises:
-            PosirError: The model does not return one dense vector per text.
-        """
+        """Return the embeddings of n texts, shape (n, dimensions); PosirError if they are no dense vectors."""
         return (
             self._encode(texts, prompt_type) if self.memory is None else self.memory.complete(texts, prompt_type, self._encode)
         )

@@ -100,11 +100,7 @@ class Budget:
         self._reserved, self._in_flight = 0.0, 0
 
     async def reserve(self, request: ChatRequest) -> float:
-        """Reserve what a request is expected to cost, and return it.
-
-        Raises:
-            BudgetError: What is left of the budget does not cover it once the calls in flight are answered.
-        """
+        """Reserve what a request is expected to cost, and return it; raise BudgetError if the budget does not cover it."""
         input_tokens = sum(estimate_tokens(content) for _, content in request.messages)
         while True:
             output_tokens = self._output_tokens / self._calls if self._calls else FIRST_OUTPUT_TOKENS
@@ -149,10 +145,8 @@ class LanguageModel:
     ) -> list[Reply[AnswerT]]:
         """Return the reply to a prompt for each mapping of placeholders to values; several are asked at a time.
 
-        An answer that cannot be read, or fails the check, is asked for again.
-
-        Raises:
-            PosirError: No server answers, or the budget is spent.
+        An answer that cannot be read, or fails the check, is asked for again. PosirError is raised if no server answers, or the
+        budget is spent.
         """
         stop = threading.Event()
         with track(description, len(values)) as advance:
@@ -209,13 +203,10 @@ class LanguageModel:
 
 
 def open_language_model(reference: str, cache: str, attempts: int) -> LanguageModel:
-    """Return a language model, `MODEL` or `MODEL@ADDRESS`, with the settings of `llm` in `posir build`.
+    """Return a language model, `MODEL` or `MODEL@ADDRESS`, with the settings of `llm` in `posir build`, or raise PosirError.
 
     Its answers are saved in a subfolder of posir's cache folder, `cache`, and are not asked for again. It is asked `attempts`
     times until its answer can be read.
-
-    Raises:
-        PosirError: The reference is no model, or no address.
     """
     model, _, address = reference.partition("@http")
     endpoints = {"endpoints": [f"http{address}"]} if address else {}

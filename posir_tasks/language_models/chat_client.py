@@ -37,7 +37,6 @@ ADVICE = (
 )
 
 #: Role and content of each message.
-#: Role and content of each message.
 Messages = tuple[tuple[str, str], ...]
 
 

@@ -44,11 +44,7 @@ class ColbertHeadLoader:
         device: str | None = None,
         **options: Any,
     ) -> MTEBModels:
-        """Load the model.
-
-        Raises:
-            PosirError: It has no such head, or its files cannot be loaded.
-        """
+        """Load the model; raise PosirError if it has no such head, or its files cannot be loaded."""
         from mteb.models.sentence_transformer_wrapper import MultiVectorWrapper
         from sentence_transformers import MultiVectorEncoder
         from sentence_transformers.base.modules import Dense, Normalize, Transformer
@@ -94,11 +90,7 @@ def _read_head(model: Path | str, revision: str | None) -> dict[str, Tensor]:
 
 
 def resolve_colbert_head(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta | None:
-    """Resolve `MODEL:colbert`, or a paper's name of it.
-
-    Raises:
-        PosirError: There is no such model, or a folder has no such head.
-    """
+    """Resolve `MODEL:colbert`, or a paper's name of it; raise PosirError if there is no such model or head."""
     name = PAPER_NAMES.get(name, name)
     if not name.endswith(SUFFIX):
         return None

@@ -7,10 +7,8 @@ time, and texts never follow a redirect to another server.
 from __future__ import annotations
 
 import asyncio
-import math
 import os
 import threading
-import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -40,10 +38,7 @@ COMPLETE_FACTOR = 2
 MAX_ANSWER = 2**28
 #: Most redirects of a request, all within one server.
 MAX_REDIRECTS = 3
-#: Seconds to wait where a limit is exceeded and the server does not say how long: the first and the longest; the longest that
-#: a server may ask for.
-FIRST_WAIT, LONGEST_WAIT, LONGEST_ASKED = 0.5, 8.0, 120.0
-#: Status and extension of what stands for an answer that was not read.
+#: Status and extension of what stands for an answer that was not read, by what it does, or that did not come, by the error.
 UNREAD_STATUS, UNREAD = 598, "unread"
 #: Most characters of a server's message that are shown.
 MAX_MESSAGE = 500
@@ -70,61 +65,47 @@ class Connection:
         key = os.environ.get(key_variable, "").strip()
         if not (key.isascii() and key.isprintable()):
             raise PosirError(f"the key in {key_variable} has characters that HTTP does not allow. Set it again.")
-        retries = min(retries, FIRST_RETRIES.get())
-        self._key, self._key_variable, self._retries = key, key_variable, retries
+        self._key, self._key_variable = key, key_variable
+        self.retries = min(retries, FIRST_RETRIES.get())
         wait = openai.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS) if timeout is None else timeout
-        self._options: dict[str, Any] = {
-            "api_key": key or NO_KEY,
-            "base_url": address,
-            "max_retries": retries,
-            "timeout": wait,
-        }
+        self._options: dict[str, Any] = {"api_key": key or NO_KEY, "base_url": address, "timeout": wait}
 
     @cached_property
     def client(self) -> openai.OpenAI:
-        """The client, for any number of threads."""
-        return openai.OpenAI(**self._options, http_client=self._http)
-
-    @cached_property
-    def _http(self) -> _LimitedClient:
-        client = _LimitedClient()
-        client.limit_waits = RETRIES - self._retries
-        return client
+        """The client, for any number of threads, which waits where a limit is exceeded (429) however few the retries are."""
+        http_client = _LimitedClient()
+        http_client.connection = self
+        return openai.OpenAI(**self._options, max_retries=max(RETRIES, self.retries), http_client=http_client)
 
     @contextmanager
     def limit_retries(self, retries: int) -> Iterator[None]:
         """Repeat a failed request at most so often while the context is open; where a limit is exceeded, as often as ever."""
-        usual = self._retries
+        usual, self.retries = self.retries, retries
         try:
-            self._set_retries(retries)
             yield
         finally:
-            self._set_retries(usual)
-
-    def _set_retries(self, retries: int) -> None:
-        self._retries = self.client.max_retries = retries
-        self._http.limit_waits = RETRIES - retries
+            self.retries = usual
 
     def open_async_client(self) -> openai.AsyncOpenAI:
         """Return a client for one event loop, which has to be closed there; it needs the package aiohttp.
 
         With aiohttp, a request takes half the processor time that it takes with the client's own transport in threads.
         """
-        return openai.AsyncOpenAI(**self._options, http_client=_LimitedAsyncClient())
+        return openai.AsyncOpenAI(**self._options, max_retries=self.retries, http_client=_LimitedAsyncClient())
 
     def explain(self, error: openai.OpenAIError, *, advice: str) -> str:
-        """Return what a failed request means and what to do, with the server's own message.
+        """Return what a failed request means and what to do, with the server's own message; `advice` is for one it refuses.
 
-        Args:
-            error: The error of the client. It should not be chained: it has the server's answer, which may repeat the key.
-            advice: What to do if the server refuses the request itself, as a sentence.
+        The error should not be chained: it has the server's answer, which may repeat the key.
         """
-        attempts = self._retries + 1
-        if isinstance(error, openai.APIConnectionError):
-            return f"no answer after {attempts} attempts ({self.redact(error.__cause__ or error)}). Is the server running?"
+        attempts = self.retries + 1
+        unread = error.response.extensions.get(UNREAD) if isinstance(error, openai.APIStatusError) else None
+        if isinstance(error, openai.APIConnectionError) or isinstance(unread, Exception):
+            cause = unread or error.__cause__ or error
+            return f"no answer after {attempts} attempts ({self.redact(cause)}). Is the server running?"
         if not isinstance(error, openai.APIStatusError):
             return f"the server's answer cannot be read ({self.redact(error)})."
-        if unread := error.response.extensions.get(UNREAD):
+        if unread:
             return f"the server's answer is refused: it {unread}."
         status = self.redact(error.message)
         match error.status_code:
@@ -191,21 +172,14 @@ class _Body:
 class _LimitedClient(openai.DefaultHttpxClient):
     """The HTTP client of one thread or several, with the limits of this module."""
 
-    limit_waits = 0
-    """Most repetitions of a request that exceeds a limit of the server (429), beside the usual retries."""
+    connection: Connection
+    """Its retries are the most of any failure but an exceeded limit (429); the client of openai repeats all alike."""
 
     def send(self, request: Any, *, stream: bool = False, **options: Any) -> Any:  # noqa: ARG002
-        """Send a request and read its answer; of one that is not read, a response of `UNREAD_STATUS` says why."""
-        for attempt in range(self.limit_waits + 1):
-            response = self._send_in_time(request, options)
-            wait = _find_wait(response.headers, attempt)
-            if response.status_code != 429 or attempt == self.limit_waits or wait is None:
-                break
-            time.sleep(wait)
-        return response
+        """Send a request and read its answer; of one that is not read, a response of `UNREAD_STATUS` says why.
 
-    def _send_in_time(self, request: Any, options: Mapping[str, Any]) -> Any:
-        """Send and read in a thread, as a server may send a byte at a time, headers included."""
+        It is sent and read in a thread, as a server may send a byte at a time, headers included.
+        """
         results: list[Any] = []
 
         def work() -> None:
@@ -218,10 +192,15 @@ class _LimitedClient(openai.DefaultHttpxClient):
         thread.start()
         thread.join(seconds)
         result = results[0] if results else _UnreadError(f"is not complete after {seconds:,.0f} seconds")
+        is_last = int(request.headers.get("x-stainless-retry-count", 0)) >= self.connection.retries
         if isinstance(result, _UnreadError):
-            return _build_unread(request, result)
+            return _build_unread(request, str(result))
         if isinstance(result, Exception):
+            if is_last:
+                return _build_unread(request, result)
             raise result
+        if is_last and result.status_code != 429:
+            result.headers["x-should-retry"] = "false"
         return result
 
     def _read(self, request: Any, options: Mapping[str, Any]) -> Any:
@@ -251,9 +230,9 @@ class _LimitedAsyncClient(openai.DefaultAioHttpClient):
             async with asyncio.timeout(seconds):
                 return await self._read(request, options)
         except TimeoutError:
-            return _build_unread(request, _UnreadError(f"is not complete after {seconds:,.0f} seconds"))
+            return _build_unread(request, f"is not complete after {seconds:,.0f} seconds")
         except _UnreadError as error:
-            return _build_unread(request, error)
+            return _build_unread(request, str(error))
 
     async def _read(self, request: Any, options: Mapping[str, Any]) -> Any:
         request.headers["Accept-Encoding"] = "gzip"
@@ -274,17 +253,6 @@ class _LimitedAsyncClient(openai.DefaultAioHttpClient):
 
 def _find_seconds(request: Any) -> float:
     return COMPLETE_FACTOR * float(request.extensions.get("timeout", {}).get("read") or ANSWER_SECONDS)
-
-
-def _find_wait(headers: Any, attempt: int) -> float | None:
-    """Return the seconds to wait where a limit is exceeded; None if the server asks for more than `LONGEST_ASKED`."""
-    try:
-        asked = float(headers.get("retry-after", ""))
-    except ValueError:
-        asked = math.nan
-    if math.isfinite(asked) and asked >= 0:
-        return asked if asked <= LONGEST_ASKED else None
-    return min(FIRST_WAIT * 2.0**attempt, LONGEST_WAIT)
 
 
 def _find_redirect(response: Any) -> Any:
@@ -308,13 +276,11 @@ def _build_read(response: Any, content: bytes) -> Any:
     return type(response)(response.status_code, headers=headers, content=content, request=response.request)
 
 
-def _build_unread(request: Any, error: _UnreadError) -> Any:
-    """Return a response in place of one that is not read, which the client neither reads nor asks for again."""
+def _build_unread(request: Any, unread: str | Exception) -> Any:
+    """Return a response in place of one that is not read, or did not come, which the client does not ask for again."""
     # The client is built on httpx or on httpx2.
     package = import_module(type(request).__module__.partition(".")[0])
-    return package.Response(
-        UNREAD_STATUS, headers={"x-should-retry": "false"}, request=request, extensions={UNREAD: str(error)}
-    )
+    return package.Response(UNREAD_STATUS, headers={"x-should-retry": "false"}, request=request, extensions={UNREAD: unread})
 
 
 @contextmanager

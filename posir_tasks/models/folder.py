@@ -105,11 +105,7 @@ class FolderLoader:
         self.reference = str(folder)
 
     def __call__(self, name: str, revision: str | None = None, **options: Any) -> MTEBModels:
-        """Load the model.
-
-        Raises:
-            PosirError: It would run code, its files cannot be loaded, or they have changed since its revision was determined.
-        """
+        """Load the model; raise PosirError if it would run code, cannot be loaded, or changed since its revision was found."""
         if options.get("trust_remote_code"):
             raise PosirError(f"{self.folder}: {NO_CODE} Load it without trust_remote_code.")
         self._check_revision(name, revision)
@@ -143,11 +139,7 @@ class FolderLoader:
 
 @lru_cache(maxsize=64)
 def check_folder(folder: Path, revision: str) -> None:  # noqa: ARG001 (the revision tells when the answer changes)
-    """Check that no settings file of a model asks a library to run code.
-
-    Raises:
-        PosirError: One does, or is not JSON.
-    """
+    """Check that no settings file of a model asks a library to run code; raise PosirError if one does, or is not JSON."""
     needed = set(find_model_files(folder))
     for file in sorted(needed | set(folder.rglob("*.json"))):
         if file.suffix != ".json" or not file.is_file():
@@ -211,11 +203,7 @@ def _find_references(name: str, settings: Any) -> list[str]:
 
 
 def check_module_classes(folder: Path) -> None:
-    """Check that the modules that a model's files name are classes of modules.
-
-    Raises:
-        PosirError: There is no such class, or it is none of a module.
-    """
+    """Check that the modules that a model's files name are classes of modules; raise PosirError if one is not."""
     from sentence_transformers.util import import_from_string
     from torch import nn
 
@@ -232,11 +220,7 @@ def check_module_classes(folder: Path) -> None:
 
 @contextmanager
 def require_weights(folder: Path) -> Iterator[None]:
-    """Refuse models whose weights do not fit their settings while the context is open: transformers makes up what is missing.
-
-    Raises:
-        PosirError: Weights that affect embeddings are missing, or have another shape than the settings say.
-    """
+    """Refuse a model whose weights do not fit its settings while the context is open: transformers makes up what is missing."""
     from transformers import PreTrainedModel
 
     original = vars(PreTrainedModel)["from_pretrained"]
@@ -266,11 +250,7 @@ def require_weights(folder: Path) -> Iterator[None]:
 
 
 def resolve_model_folder(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta | None:  # noqa: ARG001
-    """Resolve the path of a folder with a model.
-
-    Raises:
-        PosirError: The name is certainly a path, such as `./my-model`, but there is no such folder or no model in it.
-    """
+    """Resolve the path of a folder with a model; raise PosirError for what is certainly a path, such as `./x`, and no model."""
     folder = Path(name).expanduser()
     if is_model_folder(folder):
         return describe_folder(folder.resolve())
@@ -289,11 +269,7 @@ def is_model_folder(folder: Path) -> bool:
 
 
 def describe_folder(folder: Path) -> ModelMeta:
-    """Return mteb's metadata of the model in a folder.
-
-    Raises:
-        PosirError: A settings file is not JSON, or the kind of the model is unknown.
-    """
+    """Return mteb's metadata of the model in a folder; raise PosirError if a settings file or the kind is not known."""
     from mteb.models import ModelMeta
 
     name = f"{LOCAL}/{name_folder(folder)}"

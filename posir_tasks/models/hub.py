@@ -37,14 +37,9 @@ def is_downloaded(meta: ModelMeta) -> bool:
 
 @contextmanager
 def explain_missing_hub(failure: str, suggestion: str = "") -> Iterator[None]:
-    """Use the cache alone if the Hub does not answer, and explain the error if that is not enough.
+    """Use the cache alone if the Hub does not answer, and raise PosirError if that is not enough.
 
-    Args:
-        failure: What cannot be done then, as a clause.
-        suggestion: Empty, or a sentence with what the user may have meant.
-
-    Raises:
-        PosirError: The Hub does not answer, and what it was asked for is not in the cache.
+    It says what cannot be done, a clause, and may have a sentence with what the user may have meant.
     """
     problem = find_hub_problem()
     if problem is None:

@@ -18,7 +18,7 @@ from mteb.models.sentence_transformer_wrapper import (
 from mteb.types import PromptType
 
 from posir_tasks.errors import PosirError
-from posir_tasks.models.endpoint_encoder import EndpointEncoder
+from posir_tasks.models.endpoint_models import EndpointEncoder
 
 if TYPE_CHECKING:
     from mteb.abstasks.task_metadata import TaskMetadata
@@ -50,8 +50,7 @@ def share_prompts(encode: Callable[..., Any], other: Callable[..., Any]) -> Call
 def replace_query_prompt(model: Any, text: str) -> bool:
     """Let a loaded model put a text before each query in place of its own prompt, for all tasks; documents keep theirs.
 
-    Returns:
-        Whether the model's class is known to do so; if not, nothing is changed.
+    Return whether the model's class is known to do so; if not, nothing is changed.
     """
     if any(getattr(inner, QUERY_PROMPT, None) == text for inner in [model, *vars(model).values()]):
         return True

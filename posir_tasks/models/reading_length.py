@@ -57,6 +57,9 @@ class Bounds:
     low: int
     high: int
 
+    def __add__(self, other: Bounds) -> Bounds:
+        return Bounds(self.low + other.low, self.high + other.high)
+
     @property
     def exact(self) -> bool:
         """Whether the number is known exactly."""
@@ -156,11 +159,7 @@ def measure_reading_length(
 def _measure_part(probe: ModelProbe, source: TextSource, limit: int, claimed: int | None) -> ReadingLength:
     """Measure what a model reads that accepts texts of any length; raise _RefusedError if it refuses one.
 
-    Args:
-        probe: The model.
-        source: The texts.
-        limit: Tokens of the longest text that is tried.
-        claimed: Tokens of a text that the model claims to read; None if it claims nothing, or without tokenizer.
+    The longest text that is tried has `limit` tokens; what the model claims to read is None without a tokenizer.
     """
     survey = _find_size(probe, source, limit, claimed)
     document, size, gap = survey.document, survey.size, survey.find_gap()
@@ -237,16 +236,12 @@ def _has_gaps(probe: ModelProbe, document: ProbedText, edges: Sequence[_EdgeSear
 
 def _join_ends(head: ReadingLength, tail: ReadingLength) -> ReadingLength:
     """Return the length of what is read at both ends."""
-
-    def add(first: Bounds, second: Bounds) -> Bounds:
-        return Bounds(first.low + second.low, first.high + second.high)
-
     return ReadingLength(
         Part.ENDS,
-        add(head.tokens, tail.tokens) if head.tokens and tail.tokens else None,
-        add(head.words, tail.words),
-        add(head.characters, tail.characters),
-        add(head.estimated_tokens, tail.estimated_tokens),
+        head.tokens + tail.tokens if head.tokens and tail.tokens else None,
+        head.words + tail.words,
+        head.characters + tail.characters,
+        head.estimated_tokens + tail.estimated_tokens,
         head.unit if head.unit == tail.unit else "words",
         min(head.documents, tail.documents),
         synthetic=head.synthetic,
@@ -357,10 +352,7 @@ class _Survey:
 
 
 def _find_size(probe: ModelProbe, source: TextSource, limit: int, claimed: int | None) -> _Survey:
-    """Return a survey of a document that is so long that some of it is not read, or is of `limit` tokens.
-
-    Raises _RefusedError if the model refuses a document.
-    """
+    """Return a survey of a document in which something is not read, or of `limit` tokens, or raise _RefusedError."""
     size, accepted = round(claimed * CLAIM_FACTOR) if claimed else FIRST_PIECES, ACCEPTED_PIECES
     known: dict[int, float] = {}
     guess = claimed
@@ -390,11 +382,7 @@ def _find_size(probe: ModelProbe, source: TextSource, limit: int, claimed: int |
 
 
 def _find_accepted(probe: ModelProbe, document: ProbedText, refusal: _RefusedError, guess: int | None) -> int:
-    """Return how many pieces of a document a model accepts; raise its error if it refuses short documents, too.
-
-    Raises:
-        PosirError: It accepts the text, but not in a request with others.
-    """
+    """Return how many pieces of a document a model accepts; raise its error if it refuses short documents, or several texts."""
     low, high = ACCEPTED_PIECES if guess else refusal.accepted, refusal.pieces
     if guess is None:
         if not probe.accepts(document.prefix(ACCEPTED_PIECES)):

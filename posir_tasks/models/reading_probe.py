@@ -102,7 +102,10 @@ class TextSource:
         """Return a document of `size` pieces in a random order, which depends on the number alone."""
         rng = random.Random(SEED + number)
         if not self.texts:
-            words = [f"{word} " for word in self._choose_words((SHORT_WORDS, LONG_WORDS)[number % 2].split())]
+            words, count = (SHORT_WORDS, LONG_WORDS)[number % 2].split(), self.count_tokens
+            # Those that the tokenizer has as a token each; all if it has few of them, or is unknown.
+            known = [word for word in words if count is None or count(f"{word} {word} {word}") == 3]
+            words = [f"{word} " for word in (known if len(known) >= MIN_VOCABULARY else words)]
             # The changed endings have other words, so that the mean of all words' vectors changes with every one of them.
             first, *pools = (words[part::3] for part in range(3))
             return _change(tuple(rng.choices(first, k=size)), pools, rng)
@@ -117,25 +120,15 @@ class TextSource:
         pool = sorted(set(pieces[:size]))
         return _change(tuple(pieces[:size]), [pool, pool], rng)
 
-    def _choose_words(self, words: Sequence[str]) -> Sequence[str]:
-        """Return the words that the tokenizer has as a token each; all words if it has few of them, or is unknown."""
-        count = self.count_tokens
-        known = words if count is None else [word for word in words if count(f"{word} {word} {word}") == 3]
-        return known if len(known) >= MIN_VOCABULARY else words
+    @property
+    def counters(self) -> dict[str, TokenCounter]:
+        """Functions that count a text in each unit; tokens are estimated, too."""
+        tokens = {"tokens": self.count_tokens} if self.count_tokens else {}
+        return {**tokens, "words": count_words, "characters": len, "estimated": estimate_tokens if self.texts else count_words}
 
     def count(self, text: str) -> int:
         """Return the number of tokens of a text, estimated if the tokenizer is unknown."""
-        return self.count_tokens(text) if self.count_tokens else self.estimate(text)
-
-    def estimate(self, text: str) -> int:
-        """Return the number of tokens of a text without the tokenizer."""
-        return estimate_tokens(text) if self.texts else count_words(text)
-
-    @property
-    def counters(self) -> dict[str, TokenCounter]:
-        """Functions that count a text in each unit."""
-        tokens = {"tokens": self.count_tokens} if self.count_tokens else {}
-        return {**tokens, "words": count_words, "characters": len, "estimated": self.estimate}
+        return (self.count_tokens or self.counters["estimated"])(text)
 
     @property
     def min_documents(self) -> int:
@@ -157,16 +150,15 @@ class Cut:
 
 def _change(pieces: tuple[str, ...], pools: Sequence[Sequence[str]], rng: random.Random) -> ProbedText:
     """Return a document with a changed piece from each pool for every piece."""
-    others = tuple(tuple(_different_piece(piece, pool, rng) for piece in pieces) for pool in pools)
-    return ProbedText(pieces, others, len(pieces))
 
+    def differ(piece: str, pool: Sequence[str]) -> str:
+        """Return a piece of the pool that begins with another character, so that its first token is another one, too."""
+        for _ in range(20):
+            if (other := rng.choice(pool))[:1].casefold() != piece[:1].casefold():
+                return other
+        return "x " if piece[:1].casefold() != "x" else "y "
 
-def _different_piece(piece: str, pool: Sequence[str], rng: random.Random) -> str:
-    """Return a piece of the pool that begins with another character, so that its first token is another one, too."""
-    for _ in range(20):
-        if (other := rng.choice(pool))[:1].casefold() != piece[:1].casefold():
-            return other
-    return "x " if piece[:1].casefold() != "x" else "y "
+    return ProbedText(pieces, tuple(tuple(differ(piece, pool) for piece in pieces) for pool in pools), len(pieces))
 
 
 @dataclass
@@ -268,17 +260,12 @@ class CutSearch:
             parts = CUTS - len(again)
             cuts = {self.low + max(1, gap * part // (parts + 1)) for part in range(1, parts + 1)} - {self.high}
             self.ask([*sorted(cuts), *again], variants=2 if few else 1)
-        slack = max(self.high - self.low - 1, self._find_slack())
-        return Cut(self.document, self.low + 1, min(slack, self.size - self.low - 1), self.probe.noise > NOISY)
-
-    def _find_slack(self) -> int:
-        """Return how many pieces after the cut may be read although their change is lost in the noise.
-
-        The distance of the embeddings is taken to be proportional to the number of changed pieces that are read (as with mean
-        pooling), from the nearest cut on that is clearly read. Nothing is lost if the last piece alone is clearly read.
-        """
+        # The distance of the embeddings is taken to be proportional to the number of changed pieces that are read (as with mean
+        # pooling), from the nearest cut on that is clearly read. Nothing is lost if the last piece alone is clearly read.
         clear = max((cut for cut, ratio in self.known.items() if ratio >= CLEAR_FACTOR), default=self.low)
-        return math.ceil((self.high - clear) / (self.known[clear] - 1)) if 0 < clear < self.low else 0
+        lost = math.ceil((self.high - clear) / (self.known[clear] - 1)) if 0 < clear < self.low else 0
+        slack = max(self.high - self.low - 1, lost)
+        return Cut(self.document, self.low + 1, min(slack, self.size - self.low - 1), self.probe.noise > NOISY)
 
 
 def divide(start: int, end: int, parts: int) -> list[tuple[int, int]]:

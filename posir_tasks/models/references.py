@@ -1,13 +1,14 @@
-"""References to models, and what a new kind of reference has to provide."""
+"""References to models: names, folders, endpoints, and what a new kind of reference has to provide."""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, TypeAlias
+from urllib.parse import urlsplit
 
 from posir_tasks.errors import PosirError
 
@@ -18,8 +19,15 @@ if TYPE_CHECKING:
 LOCAL, ENDPOINT, RUN = "local", "endpoint", "run"
 #: What a model of each kind is, in words.
 ORIGINS = {LOCAL: "a model in a local folder", ENDPOINT: "a model behind an endpoint", RUN: "a run that another system made"}
+#: mteb's type of models that rerank and do not search.
+CROSS_ENCODER = "cross-encoder"
 #: What mteb reports as the revision of a model without one.
 MISSING_REVISIONS = (None, "", "no_revision_available")
+#: Kind of a reranker, in references, and the name of one with or without its model.
+RERANK = "rerank"
+RERANKER = re.compile(rf"(?:[^()]+:)?{RERANK}")
+REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+EXAMPLE = "Write MODEL@ADDRESS, such as bge-m3@http://localhost:8000/v1"
 
 
 @dataclass(frozen=True)
@@ -32,20 +40,11 @@ class ModelReference:
     """None for the registered revision, or the newest one on the Hub if the model is not registered."""
 
 
-class Resolver(Protocol):
-    """One kind of reference to a model."""
-
-    def __call__(self, name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta | None:
-        """Return the metadata of the model that a name refers to, None if the name is not of this kind.
-
-        Results are filed under the `name` in the metadata. If it does not refer to the model itself, the metadata's loader has
-        an attribute `reference` that does, in every process: worker processes load models by it.
-
-        Looking a name up in `registered` resolves the other kinds of references, too.
-
-        Raises:
-            PosirError: The name is of this kind, but there is no such model.
-        """
+#: Returns the metadata of the model that a name refers to, None if the name is not of this kind; raises PosirError if it is,
+#: but there is no such model. Its other argument is mteb's registry: looking a name up in it resolves the other kinds, too.
+#: Results are filed under the `name` in the metadata. If it does not refer to the model itself, the metadata's loader has an
+#: attribute `reference` that does, in every process: worker processes load models by it.
+Resolver: TypeAlias = "Callable[[str, Mapping[str, ModelMeta]], ModelMeta | None]"
 
 
 def portable_name(meta: ModelMeta) -> str:
@@ -99,3 +98,44 @@ def bare_name(full_name: str) -> str:
 def legible_name(text: str) -> str:
     """Return a text as part of a model's name: letters, digits and `._-` only, which need no quotes in a shell."""
     return re.sub(r"[^A-Za-z0-9._]+", "-", text).strip("-._")[:MAX_NAME] or "model"
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A model behind an address."""
+
+    model: str
+    """Name of the model on the server."""
+    address: str
+    """Base address of the API, which usually ends in `/v1`."""
+    revision: str | None
+    """Revision that the user states."""
+
+    def __str__(self) -> str:
+        return f"{self.model}@{self.address}{f'#{self.revision}' if self.revision else ''}"
+
+    @property
+    def name(self) -> str:
+        """Name under which results are filed, such as `endpoint/bge-m3 (localhost-8000)`; without the usual path `/v1`."""
+        parts = urlsplit(self.address)
+        return f"{ENDPOINT}/{legible_name(self.model)} ({legible_name(parts.netloc + parts.path.removesuffix('/v1'))})"
+
+
+def parse_endpoint(model: str, address: str) -> Endpoint:
+    """Return a checked endpoint, or raise PosirError, which repeats no address that may contain a password or key."""
+    try:
+        parts = urlsplit(address)
+        host, _ = parts.hostname, parts.port
+    except ValueError as error:
+        raise PosirError(f"the address of the model '{model}' is not valid ({error}). {EXAMPLE}.") from None
+    if parts.username or parts.password or parts.query:
+        raise PosirError(
+            f"the address of the model '{model}' has a user, a password or a query. Addresses are shown in results, so they "
+            f"must not contain secrets: set the key as OPENAI_API_KEY. {EXAMPLE}."
+        )
+    if not model or not host or any(map(str.isspace, address)):
+        raise PosirError(f"'{model}@{address}': {'no model' if host else 'no host'} is given. {EXAMPLE}.")
+    if parts.fragment and not REVISION.fullmatch(parts.fragment):
+        raise PosirError(f"'#{parts.fragment}': a revision has letters, digits and ._- only, such as #2025-06.")
+    path = parts.path.rstrip("/").removesuffix("/rerank" if RERANKER.fullmatch(model) else "/embeddings")
+    return Endpoint(model, f"{parts.scheme}://{parts.netloc.lower()}{path}", parts.fragment or None)

@@ -8,35 +8,45 @@ or in what a plugin returns from the hook `posir_model_resolvers`.
 from __future__ import annotations
 
 import logging
+import re
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from posir_tasks.digests import digest
 from posir_tasks.errors import PosirError, hide_tracebacks, summarize_error
 from posir_tasks.host.private_names import MODEL_REGISTRY, step_aside
 from posir_tasks.models.colbert_head import resolve_colbert_head
-from posir_tasks.models.endpoint_resolver import resolve_endpoint
 from posir_tasks.models.folder import resolve_model_folder
-from posir_tasks.models.hybrid import resolve_hybrid
-from posir_tasks.models.references import ModelReference, Resolver, resolve_bare_name, unknown_model
-from posir_tasks.models.rerank_resolver import resolve_rerank_endpoint
-from posir_tasks.models.run_settings import with_run_settings
+from posir_tasks.models.references import (
+    CROSS_ENCODER,
+    MISSING_REVISIONS,
+    RERANKER,
+    Endpoint,
+    ModelReference,
+    Resolver,
+    parse_endpoint,
+    portable_name,
+    resolve_bare_name,
+    unknown_model,
+)
+from posir_tasks.models.run_settings import own_settings, with_run_settings
 from posir_tasks.plugin_api import loaded_plugins
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
     from mteb.models.models_protocols import MTEBModels
 
+    from posir_tasks.models.endpoint_models import EndpointEncoder, RerankEndpoint
+
 logger = logging.getLogger(__name__)
 
-#: In order of precedence, after the full names of registered models and the resolvers of plugins.
-RESOLVERS: tuple[Resolver, ...] = (
-    resolve_hybrid,
-    resolve_rerank_endpoint,
-    resolve_endpoint,
-    resolve_colbert_head,
-    resolve_bare_name,
-    resolve_model_folder,
-)
+#: A reference to a model behind an endpoint.
+REFERENCE = re.compile(r"(?P<model>.*?)@?(?P<address>https?://.*)", re.DOTALL)
+
+#: The form of a reference to a hybrid of several models, which all search, and whose rankings are fused by reciprocal rank.
+START, END = "hybrid(", ")"
+FORM = "Write hybrid(MODEL,MODEL), such as 'hybrid(mteb/baseline-bm25s,all-MiniLM-L6-v2)'; in a shell it needs quotes."
 
 
 class ModelRegistry(dict[str, Any]):
@@ -71,11 +81,7 @@ def plugin_resolvers() -> tuple[Resolver, ...]:
 
 
 def find_model(reference: ModelReference) -> ModelMeta:
-    """Return mteb's metadata of a model.
-
-    Raises:
-        PosirError: There is no such model or revision in mteb's registry, on the Hub, as a folder or as an endpoint.
-    """
+    """Return mteb's metadata of a model; raise PosirError if none is in mteb, on the Hub, in a folder or at an endpoint."""
     import mteb
 
     name, revision = reference.name, reference.revision
@@ -92,11 +98,7 @@ def find_model(reference: ModelReference) -> ModelMeta:
 
 
 def load_model(reference: ModelReference) -> MTEBModels:
-    """Load a model as `mteb run` does: on the first GPU, or on the CPU if there is none.
-
-    Raises:
-        PosirError: Its name is known to neither mteb nor the Hub, or its files cannot be loaded.
-    """
+    """Load a model as `mteb run` does, on the first GPU or else the CPU; raise PosirError if it is unknown or damaged."""
     import mteb
     import torch
 
@@ -104,3 +106,121 @@ def load_model(reference: ModelReference) -> MTEBModels:
         return mteb.get_model(reference.name, reference.revision, device="cuda" if torch.cuda.is_available() else "cpu")
     except NotImplementedError as error:  # mteb made up metadata without a way to load it
         raise unknown_model(reference.name, MODEL_REGISTRY.resolve(), "the Hub has none that mteb can load") from error
+
+
+class EndpointLoader:
+    """Connects to an endpoint, in place of a class of mteb that loads models by name."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        # What mteb records as the loader.
+        self.__name__ = "RerankEndpoint" if RERANKER.fullmatch(endpoint.model) else "EndpointEncoder"
+        self.reference = str(endpoint)
+
+    def __call__(
+        self,
+        name: str,  # noqa: ARG002
+        revision: str | None = None,  # noqa: ARG002
+        device: str | None = None,  # noqa: ARG002
+        **options: Any,
+    ) -> EndpointEncoder | RerankEndpoint:
+        """Connect to the server; of the options of mteb's models, an encoder takes `model_prompts`."""
+        from posir_tasks.models import endpoint_models
+
+        model: EndpointEncoder | RerankEndpoint = getattr(endpoint_models, self.__name__)(self.endpoint, **options)
+        return model
+
+
+def resolve_endpoint(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta | None:  # noqa: ARG001
+    """Resolve `MODEL@ADDRESS`, without contacting the server; raise PosirError if it is not complete or not allowed."""
+    match = REFERENCE.fullmatch(name)
+    if match is None:
+        return None
+    from mteb.models import ModelMeta
+    from mteb.models.model_meta import ScoringFunction
+
+    endpoint = parse_endpoint(match["model"], match["address"])
+    is_reranker = RERANKER.fullmatch(endpoint.model)
+    kind: dict[str, Any] = {"model_type": [CROSS_ENCODER]} if is_reranker else {"similarity_fn_name": ScoringFunction.COSINE}
+    return ModelMeta.create_empty(
+        {
+            "loader": EndpointLoader(endpoint),
+            "name": endpoint.name,
+            "revision": endpoint.revision,
+            "framework": ["API"],
+            "reference": endpoint.address,
+            **kind,
+        }
+    )
+
+
+class HybridLoader:
+    """Loads the models of a hybrid, in place of a class of mteb. (pydantic would dump a dataclass.)"""
+
+    def __init__(self, parts: Sequence[ModelMeta]) -> None:
+        self.parts = parts
+        # What mteb records as the loader.
+        self.__name__ = "HybridSearch"
+        self.reference = f"{START}{','.join(map(portable_name, parts))}{END}"
+
+    def __call__(self, name: str, revision: str | None = None, **options: Any) -> MTEBModels:  # noqa: ARG002
+        """Load the models; each has the settings of the run, such as a query prompt."""
+        from posir_tasks.search.dispatch import HybridSearch
+
+        return HybridSearch([part.load_model(**options) for part in self.parts])
+
+
+def resolve_hybrid(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta | None:
+    """Resolve `hybrid(MODEL,MODEL)`; raise PosirError for fewer than two models, equal, unknown or reranking ones."""
+    if not name.startswith(START):
+        return None
+    if not name.endswith(END):
+        # With a method after it, `hybrid(A,B)+chunks(64)`, it is of another kind.
+        if name.count("(") > name.count(")"):
+            raise PosirError(f"{name}: a parenthesis is not closed. {FORM}")
+        return None
+    from mteb.models import ModelMeta
+
+    given = split_models(name.removeprefix(START).removesuffix(END))
+    if len(given) < 2 or not all(given):
+        raise PosirError(f"{name}: a hybrid has at least two models. {FORM}")
+    with own_settings():
+        parts = [registered[part] if part in registered else find_model(ModelReference(part)) for part in given]
+    names = [str(part.name) for part in parts]
+    for part in parts:
+        if CROSS_ENCODER in part.model_type:
+            raise PosirError(
+                f"{name}: {part.name} reranks and does not search. Give the hybrid as its POSIR_FIRST_STAGE instead."
+            )
+        if names.count(str(part.name)) > 1:
+            raise PosirError(f"{name}: {part.name} occurs more than once, which changes nothing. {FORM}")
+    revisions = [part.revision for part in parts]
+    values: dict[str, Any] = {
+        "loader": HybridLoader(parts),
+        "name": f"{START}{','.join(names)}{END}",
+        "revision": None if {*MISSING_REVISIONS} & {*revisions} else digest(*revisions).hex(),
+        "framework": list(dict.fromkeys(framework for part in parts for framework in part.framework)),
+    }
+    return ModelMeta.create_empty(values)
+
+
+def split_models(text: str) -> list[str]:
+    """Return the parts of a text between the commas that are not inside of parentheses."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter == "(") - (letter == ")")
+        if letter == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return [part.strip() for part in parts]
+
+
+#: In order of precedence, after the full names of registered models and the resolvers of plugins.
+RESOLVERS: tuple[Resolver, ...] = (
+    resolve_hybrid,
+    resolve_endpoint,
+    resolve_colbert_head,
+    resolve_bare_name,
+    resolve_model_folder,
+)

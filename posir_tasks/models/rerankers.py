@@ -67,11 +67,7 @@ class ModelReranker:
         self.name = format_model_name(find_model(self.reference))
 
     def score_batches(self, batches: Sequence[Sequence[Pair]]) -> Iterator[tuple[int, Scores]]:
-        """Yield the model's scores of each batch in [0, 1].
-
-        Raises:
-            PosirError: The model neither reranks nor encodes, or scores are NaN or not on the scale.
-        """
+        """Yield the model's scores of each batch in [0, 1]; PosirError if it neither reranks nor encodes, or has others."""
         if not batches:
             return
         if self._model is None:
@@ -120,11 +116,7 @@ def build_scorer(model: MTEBModels, questions: Iterable[str], language: str) -> 
 
 
 def to_probabilities(scores: Scores, name: str, *, logits: bool) -> Scores:
-    """Return scores in [0, 1].
-
-    Raises:
-        PosirError: A score is NaN, or outside the scale that is stated.
-    """
+    """Return scores in [0, 1]; raise PosirError if one is NaN, or outside the scale that is stated."""
     if np.isnan(scores).any():
         raise PosirError(f"{name}: the reranker returned NaN. Check the model, or choose another one.")
     if logits:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from posir_tasks.errors import PosirError
 from posir_tasks.host.private_names import MODEL_REGISTRY
-from posir_tasks.models.references import BM25_BASELINE
+from posir_tasks.models.references import BM25_BASELINE, CROSS_ENCODER
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
@@ -33,7 +33,6 @@ PAPER_PROMPTS = {
 }
 #: Keys of the settings in mteb's `experiment_kwargs`.
 FIRST_STAGE, QUERY_PROMPT = "first_stage", "query_prompt"
-CROSS_ENCODER = "cross-encoder"
 
 _is_own: ContextVar[bool] = ContextVar("_is_own", default=False)
 
@@ -56,19 +55,14 @@ def find_first_stage() -> str:
     return str(getattr(known.loader, "reference", known.name)) if known else reference
 
 
-def find_query_prompt() -> str | None:
-    """Return the text before each query, None for the model's own."""
-    given = os.environ.get(PROMPT_VARIABLE)
-    return None if given is None else PAPER_PROMPTS.get(given, given.replace("\\n", "\n"))
-
-
 def find_run_settings(meta: ModelMeta) -> dict[str, str]:
     """Return the settings of the run for a model, other than its own, as mteb's `experiment_kwargs`."""
     if _is_own.get() or meta.name == BM25_BASELINE:
         return {}
-    first_stage, prompt = find_first_stage() if CROSS_ENCODER in meta.model_type else BM25_BASELINE, find_query_prompt()
+    first_stage = find_first_stage() if CROSS_ENCODER in meta.model_type else BM25_BASELINE
     settings = {} if first_stage == BM25_BASELINE else {FIRST_STAGE: first_stage}
-    return settings if prompt is None else settings | {QUERY_PROMPT: prompt}
+    given = os.environ.get(PROMPT_VARIABLE)
+    return settings if given is None else settings | {QUERY_PROMPT: PAPER_PROMPTS.get(given, given.replace("\\n", "\n"))}
 
 
 def with_run_settings(meta: ModelMeta) -> ModelMeta:
@@ -84,28 +78,21 @@ def without_run_settings(meta: ModelMeta) -> ModelMeta:
 
 
 def apply_run_settings(model: MTEBModels) -> MTEBModels:
-    """Apply the settings of the run to a loaded model, and record them in its metadata.
-
-    Raises:
-        PosirError: The model's class chooses its prompts in a way of its own.
-    """
+    """Apply the settings of the run to a loaded model, and record them; raise PosirError if it chooses its own prompts."""
     meta: Any = model.mteb_model_meta
     settings: Mapping[str, str] = find_run_settings(meta)
     if not settings:
         return model
-    if QUERY_PROMPT in settings and not _replace_query_prompt(model, settings[QUERY_PROMPT]):
-        raise PosirError(
-            f"{PROMPT_VARIABLE}: {meta.name} is of the class {type(model).__name__}, which chooses its own prompts. Unset the "
-            "variable."
-        )
+    if QUERY_PROMPT in settings:
+        try:
+            # It imports mteb's classes of models, which may be about to be imported before.
+            from posir_tasks.models.prompts import replace_query_prompt
+        except ImportError as error:
+            raise PosirError(f"{PROMPT_VARIABLE}: the installed mteb has no such prompts ({error}). Unset it.") from error
+        if not replace_query_prompt(model, settings[QUERY_PROMPT]):
+            raise PosirError(
+                f"{PROMPT_VARIABLE}: {meta.name} is of the class {type(model).__name__}, which chooses its own prompts. Unset "
+                "the variable."
+            )
     vars(model)["mteb_model_meta"] = with_run_settings(meta)
     return model
-
-
-def _replace_query_prompt(model: MTEBModels, text: str) -> bool:
-    try:
-        # It imports mteb's classes of models, which may be about to be imported before.
-        from posir_tasks.models.prompts import replace_query_prompt
-    except ImportError as error:
-        raise PosirError(f"{PROMPT_VARIABLE}: the installed mteb has no such prompts ({error}). Unset it.") from error
-    return replace_query_prompt(model, text)

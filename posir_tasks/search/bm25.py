@@ -75,15 +75,9 @@ def fit_to_script(model: MTEBModels, corpus_language: str) -> MTEBModels:
 def search_bm25(
     model: BM25Search, corpus: Dataset, queries: Dataset, *, top_k: int, num_proc: int | None = None, **task_arguments: Any
 ) -> Hits:
-    """Search as `BM25Search.index` and `BM25Search.search` do.
+    """Find the `top_k` documents of each query, in `num_proc` processes, by default one per core.
 
-    Args:
-        model: mteb's BM25 baseline.
-        corpus: Columns `id` and `text`.
-        queries: Columns `id` and `text`.
-        top_k: Documents per query.
-        num_proc: Number of processes; by default one per core.
-        task_arguments: `task_metadata`, `hf_split`, `hf_subset` and `encode_kwargs`, as mteb passes them.
+    As `BM25Search.index` and `BM25Search.search` do, with the task's arguments that mteb passes to them.
     """
     ids = corpus["id"][:]
     # The model iterates over its corpus, and a list is many times faster to iterate over than a dataset.

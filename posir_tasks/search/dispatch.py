@@ -46,16 +46,7 @@ MAX_SIMILARITIES = 2**25
 def search_dense(
     model: EncoderProtocol, corpus: Dataset, queries: Dataset, context: EncodingContext, *, top_k: int, timer: TimingStack
 ) -> Hits:
-    """Find the documents whose embeddings are most similar to each query's.
-
-    Args:
-        model: Any encoder.
-        corpus: Columns `id` and `text`.
-        queries: Columns `id` and `text`.
-        context: The task.
-        top_k: Documents per query.
-        timer: Records the time of encoding and searching.
-    """
+    """Find the `top_k` documents whose embeddings are most similar to each query's; both datasets have `id` and `text`."""
     labels = {"split": context.hf_split, "subset": context.hf_subset}
     with timer("Encoding queries", **labels):
         query_embeddings = context.encode(model, queries, PromptType.query)
@@ -112,10 +103,9 @@ class SearchRequest:
 
 @runtime_checkable
 class MultiVectorSearch(Protocol):
-    """A search model with several vectors per document that counts them."""
+    """A search model with several vectors per document that counts those of the documents that were last searched."""
 
     document_vectors: int
-    """Vectors of the documents that were last searched."""
 
 
 @runtime_checkable
@@ -126,32 +116,15 @@ class RecordedSearch(Protocol):
     """Counts by name, of which those of subsets add, and what identifies the search."""
 
 
-@runtime_checkable
-class StatesReadPart(Protocol):
-    """A model that knows which part of a text it reads."""
-
-    @property
-    def read_part(self) -> ReadPart:
-        """The part."""
-
-
-@runtime_checkable
-class EmbedsWith(Protocol):
-    """The run of a system whose documents a loaded model has embedded."""
-
-    embedder: MTEBModels | None
-    """The model; None if it is unknown."""
-
-
 def is_reranker(model: MTEBModels) -> bool:
     """Return whether the model can only rerank the documents of a first stage."""
     return isinstance(model, CrossEncoderProtocol) and not isinstance(model, EncoderProtocol | SearchProtocol)
 
 
 def find_read_part(model: MTEBModels) -> ReadPart:
-    """Return which part of a text the model reads, according to its class, its loaded settings or else its metadata."""
-    if isinstance(model, StatesReadPart):
-        return model.read_part
+    """Return which part of a text the model reads, according to itself, its class, its loaded settings or else its metadata."""
+    if isinstance(stated := getattr(model, "read_part", None), ReadPart):
+        return stated
     if isinstance(model, BM25Search):
         return ReadPart.all(KnownBy.CLASS)
     loaded = getattr(model, "model", None)
@@ -174,24 +147,21 @@ def find_window(model: MTEBModels) -> int | None:
     return find_read_part(model).tokens
 
 
-def as_search(model: MTEBModels) -> SearchProtocol:
-    """Wrap any mteb model in the search interface, as `AbsTaskRetrieval` does.
+def search_results(model: MTEBModels, request: SearchRequest) -> dict[str, dict[str, float]]:
+    """Index the corpus and search, or rerank the candidates, as mteb does; return a score by query id and document id.
 
     Raises:
         TypeError: The object is not an mteb model.
     """
+    context = request.context
     if isinstance(model, SearchProtocol):
-        return model
-    if isinstance(model, EncoderProtocol):
-        return SearchEncoderWrapper(model)
-    if isinstance(model, CrossEncoderProtocol):
-        return SearchCrossEncoderWrapper(model)
-    raise TypeError(f"{type(model).__name__} is none of mteb's search models, encoders and cross-encoders.")
-
-
-def search_results(model: MTEBModels, request: SearchRequest) -> dict[str, dict[str, float]]:
-    """Index the corpus and search, or rerank the candidates, as mteb does; return a score by query id and document id."""
-    context, search = request.context, as_search(model)
+        search = model
+    elif isinstance(model, EncoderProtocol):
+        search = SearchEncoderWrapper(model)
+    elif isinstance(model, CrossEncoderProtocol):
+        search = SearchCrossEncoderWrapper(model)
+    else:
+        raise TypeError(f"{type(model).__name__} is none of mteb's search models, encoders and cross-encoders.")
     phase = {"split": context.hf_split, "subset": context.hf_subset}
     shared = {**context.task_arguments, "encode_kwargs": context.encode_kwargs, "num_proc": context.num_proc}
     with request.timer("Encoding corpus", **phase):
@@ -203,21 +173,8 @@ def search_results(model: MTEBModels, request: SearchRequest) -> dict[str, dict[
     return results
 
 
-def search_ranks(model: MTEBModels, request: SearchRequest) -> RankedQueries:
-    """Search and rank the relevant documents, in the most memory-efficient way for this model.
-
-    Raises:
-        ScoreError: The model returned NaN.
-    """
-    return search_and_rank(model, request)[1]
-
-
 def search_and_rank(model: MTEBModels, request: SearchRequest) -> tuple[Results, RankedQueries]:
-    """Search as `search_ranks` does; return the results, too.
-
-    Raises:
-        ScoreError: The model returned NaN.
-    """
+    """Search and rank the relevant documents, as this model needs least memory for; raise ScoreError if it returned NaN."""
     hits = search_hits(model, request)
     if not isinstance(hits, Hits):
         return hits, rank_results(hits, request.positives)
@@ -227,44 +184,26 @@ def search_and_rank(model: MTEBModels, request: SearchRequest) -> tuple[Results,
 
 def search_hits(model: MTEBModels, request: SearchRequest) -> Hits | dict[str, dict[str, float]]:
     """Search; return the best documents as arrays, or as mteb's evaluator does where there is no faster way for this model."""
+    context, texts = request.context, (request.corpus, request.queries)
     if request.top_ranked is None and isinstance(model, BM25Search) and not BM25_TOKENIZER.is_missing():
-        return _bm25_hits(model, request)
+        with request.timer("Searching corpus", split=context.hf_split, subset=context.hf_subset):
+            arguments = {**context.task_arguments, "encode_kwargs": context.encode_kwargs}
+            return search_bm25(model, *texts, top_k=request.top_k, num_proc=context.num_proc, **arguments)
     if request.top_ranked is None and isinstance(model, EncoderProtocol) and not isinstance(model, SearchProtocol):
-        return _dense_hits(model, request)
+        return search_dense(model, *texts, context, top_k=request.top_k, timer=request.timer)
     return search_results(model, request)
-
-
-def _bm25_hits(model: BM25Search, request: SearchRequest) -> Hits:
-    with request.timer("Searching corpus", split=request.context.hf_split, subset=request.context.hf_subset):
-        return search_bm25(
-            model,
-            request.corpus,
-            request.queries,
-            top_k=request.top_k,
-            num_proc=request.context.num_proc,
-            encode_kwargs=request.context.encode_kwargs,
-            **request.context.task_arguments,
-        )
-
-
-def _dense_hits(model: EncoderProtocol, request: SearchRequest) -> Hits:
-    return search_dense(model, request.corpus, request.queries, request.context, top_k=request.top_k, timer=request.timer)
 
 
 def order_hits(hits: Hits | dict[str, dict[str, float]], request: SearchRequest) -> dict[str, list[str]]:
     """Return each query's document ids, best first, in pytrec_eval's order."""
-    if isinstance(hits, Hits):
-        return dict(zip(request.queries["id"][:], sort_candidates(hits).to_list(), strict=True))
-    # By score, then by id, both descending, as pytrec_eval orders them.
-    return {query: sorted(scores, key=lambda name: (scores[name], name), reverse=True) for query, scores in hits.items()}
-
-
-def sort_candidates(hits: Hits) -> pl.Series:
-    """Return each query's document ids in pytrec_eval's order: by score, then by id, both descending."""
+    # By score, then by id, both descending.
+    if not isinstance(hits, Hits):
+        return {query: sorted(scores, key=lambda name: (scores[name], name), reverse=True) for query, scores in hits.items()}
     ids = np.array(hits.document_ids)
     order = np.lexsort((ids.argsort().argsort()[hits.documents], hits.scores), axis=1)[:, ::-1]
     rows = np.take_along_axis(hits.documents, order, axis=1)
-    return pl.Series(hits.document_ids).gather(rows.ravel()).reshape(rows.shape).arr.to_list()
+    names = pl.Series(hits.document_ids).gather(rows.ravel()).reshape(rows.shape).arr.to_list()
+    return dict(zip(request.queries["id"][:], names.to_list(), strict=True))
 
 
 #: The constant of the paper, which weakens the difference between the first ranks.
@@ -310,16 +249,11 @@ class HybridSearch:
         assert self._corpus is not None
         context = EncodingContext(task_metadata, hf_split, hf_subset, encode_kwargs, num_proc)
         request = SearchRequest(self._corpus, queries, {}, top_ranked, top_k, context, TimingStack())
-        rankings = [self._search(model, request) for model in self.models]
+        fitted = [fit_to_script(with_cache(model), context.corpus_language) for model in self.models]
+        rankings = [order_hits(search_hits(model, request), request) for model in fitted]
         self._corpus = None
         fused = {query: fuse_rankings(ranking.get(query, ()) for ranking in rankings) for query in queries["id"]}
         return {
             query: dict(sorted(scores.items(), key=lambda item: (item[1], item[0]), reverse=True)[:top_k])
             for query, scores in fused.items()
         }
-
-    def _search(self, model: MTEBModels, request: SearchRequest) -> Mapping[str, Sequence[str]]:
-        hits: Hits | dict[str, dict[str, float]] = search_hits(
-            fit_to_script(with_cache(model), request.context.corpus_language), request
-        )
-        return order_hits(hits, request)

@@ -21,9 +21,9 @@ from posir_tasks.digests import digest
 from posir_tasks.embeddings.cached_encoder import with_cache
 from posir_tasks.errors import DataError, PosirError
 from posir_tasks.files import atomic_write, cache_folder
-from posir_tasks.models.references import BM25_BASELINE, MISSING_REVISIONS, ModelReference
+from posir_tasks.models.references import BM25_BASELINE, CROSS_ENCODER, MISSING_REVISIONS, ModelReference
 from posir_tasks.models.registry import find_model, load_model
-from posir_tasks.models.run_settings import CROSS_ENCODER, FIRST_STAGE_VARIABLE, own_settings
+from posir_tasks.models.run_settings import FIRST_STAGE_VARIABLE, own_settings
 from posir_tasks.search.bm25 import fit_to_script
 from posir_tasks.search.dispatch import SearchRequest, order_hits, search_hits
 from posir_tasks.sources.checks import read_columns
@@ -53,12 +53,7 @@ class FirstStage:
 def load_first_stage(request: SearchRequest, reference: str = BM25_BASELINE) -> FirstStage:
     """Return a model's best documents for each query, from the cache if the same texts were searched before.
 
-    Args:
-        request: What is searched, without candidates.
-        reference: The model, which is used as it is, whatever the settings of the run are.
-
-    Raises:
-        PosirError: There is no such model, or it is a reranker itself.
+    The model is used as it is, whatever the settings of the run are; PosirError is raised if there is none, or it reranks.
     """
     meta = _find_model(reference)
     settings = [str(meta.name), str(meta.revision), version("mteb"), str(request.top_k)]
@@ -76,9 +71,12 @@ def load_first_stage(request: SearchRequest, reference: str = BM25_BASELINE) -> 
     top_ranked = _read_candidates(file) if is_known else None
     if top_ranked is None:
         logger.info("Searching the first stage for reranking: the top %d of %s", request.top_k, meta.name)
-        top_ranked = _search(reference, request)
+        model = fit_to_script(with_cache(_load_model(reference)), request.context.corpus_language)
+        top_ranked = order_hits(search_hits(model, request), request)
         if is_known:
-            _write_candidates(file, top_ranked)
+            columns = {"query": list(top_ranked), "documents": list(top_ranked.values())}
+            with atomic_write(file) as part:
+                pl.DataFrame(columns, schema=CANDIDATES).write_parquet(part)
     return FirstStage(top_ranked, {"model_name": str(meta.name), "revision": str(meta.revision)})
 
 
@@ -99,27 +97,13 @@ def _load_model(reference: str) -> MTEBModels:
         return load_model(ModelReference(reference))
 
 
-def _search(reference: str, request: SearchRequest) -> dict[str, list[str]]:
-    hits = search_hits(fit_to_script(with_cache(_load_model(reference)), request.context.corpus_language), request)
-    return order_hits(hits, request)
-
-
-def _write_candidates(file: Path, top_ranked: dict[str, list[str]]) -> None:
-    candidates = pl.DataFrame({"query": list(top_ranked), "documents": list(top_ranked.values())}, schema=CANDIDATES)
-    with atomic_write(file) as part:
-        candidates.write_parquet(part)
-
-
 def _read_candidates(file: Path) -> dict[str, list[str]] | None:
     """Return the cached candidates of each query; None, with a warning if the file is damaged, if they must be searched."""
     if not file.exists():
         return None
     try:
-        return _by_query(read_columns(file, CANDIDATES))
+        candidates = read_columns(file, CANDIDATES)
     except DataError as error:
         logger.warning("%s; the first stage is searched again and the file replaced", error)
         return None
-
-
-def _by_query(candidates: pl.DataFrame) -> dict[str, list[str]]:
     return dict(zip(candidates["query"].to_list(), candidates["documents"].to_list(), strict=True))

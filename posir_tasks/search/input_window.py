@@ -17,7 +17,7 @@ from posir_tasks.errors import summarize_error
 from posir_tasks.evidence import Evidence, Integers, ReadEvidence, Unread, place_in_parts
 from posir_tasks.models.prompts import find_document_prompt, preprocess
 from posir_tasks.read_part import CountedWith, Part, ReadKind, ReadPart
-from posir_tasks.search.dispatch import EmbedsWith, SearchRequest, find_read_part
+from posir_tasks.search.dispatch import SearchRequest, find_read_part
 
 if TYPE_CHECKING:
     from mteb.abstasks.task_metadata import TaskMetadata
@@ -40,15 +40,11 @@ def find_read_evidence(
 ) -> ReadEvidence:
     """Find where the evidence is in what a model reads, by its tokenizer or else estimated from the data's token counts.
 
-    Args:
-        model: The loaded model.
-        request: What was searched.
-        evidence: Of the queries.
-        documents: Rows of the relevant documents by id.
+    The documents are the rows of the relevant ones by id.
     """
     read = find_read_part(model)
-    if isinstance(model, EmbedsWith) and model.embedder is not None:
-        model = model.embedder
+    # The run of a system whose documents a loaded model has embedded.
+    model = getattr(model, "embedder", None) or model
     if read.kind is ReadKind.PART:
         try:
             twelfths = _count_twelfths(model, read, request, evidence, documents)
@@ -76,7 +72,8 @@ def _count_twelfths(
     if len(evidence.characters) and list(map(len, texts)) != evidence.characters.tolist():
         # The spans are of texts in another language.
         return None
-    received = {name: _as_received(row) for name, row in documents.items()}
+    # mteb gives models title and text joined, without white space around them.
+    received = {name: f"{row.get('title') or ''} {row['text']}".strip() for name, row in documents.items()}
     inputs = [
         reader.join(query, received[name])
         for query, name in zip(request.queries["text"][:], evidence.document_ids, strict=True)
@@ -98,11 +95,8 @@ def _count_twelfths(
 def _place(offsets: Offsets, first: int, start: int, end: int) -> int:
     """Return the twelfth of what a model reads of a text that contains the middle of a span, or `Unread`.
 
-    Args:
-        offsets: First character and end of each token that is read, shape (tokens, 2); the input may begin with a prompt.
-        first: First character of the text in the input.
-        start: First character of the span in the input.
-        end: Its end.
+    Offsets are the first character and end of each token that is read, shape (tokens, 2); the input may begin with a prompt, so
+    the text has a first character in it, as the span has its start and end.
     """
     begins, ends = offsets[offsets[:, 0] >= first].T if len(offsets) else np.zeros((2, 0), np.int64)
     if not len(begins) or end <= begins[0] or start >= ends[-1]:
@@ -124,11 +118,6 @@ def select_relevant(request: SearchRequest) -> dict[str, dict[str, Any]]:
 def select_texts(documents: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """Return the texts of rows of documents by id."""
     return {name: str(row["text"]) for name, row in documents.items()}
-
-
-def _as_received(document: Mapping[str, Any]) -> str:
-    """Return the text that mteb gives to models: title and text joined, without white space around them."""
-    return f"{document.get('title') or ''} {document['text']}".strip()
 
 
 @dataclass(frozen=True)

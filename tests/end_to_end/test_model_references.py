@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from posir_tasks.models.endpoint_client import FIRST_TEXTS
+from posir_tasks.models.endpoint_models import FIRST_TEXTS
 from tests.support.commands import OUTPUT, run
 from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
 from tests.support.embedding_server import Failure, serve_embeddings

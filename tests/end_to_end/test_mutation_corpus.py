@@ -28,8 +28,8 @@ from mteb.cache import ResultCache
 
 from posir_tasks.errors import PosirError
 from posir_tasks.models import connection
-from posir_tasks.models.endpoint import Endpoint
-from posir_tasks.models.endpoint_client import EndpointClient
+from posir_tasks.models.endpoint_models import EndpointClient
+from posir_tasks.models.references import Endpoint
 from tests.support.damage import (
     Door,
     Ended,

@@ -23,14 +23,9 @@ SIGNED = (Unit.PERCENT, Unit.POINTS, Unit.INDEX, Unit.P_VALUE, Unit.NUMBER)
 
 
 def test_missing_values_have_one_mark():
-    missing = [
-        format_count(None),
-        format_percent(None),
-        format_psi(None),
-        format_p_value(None),
-        format_score(Unit.PERCENT, None),
-    ]
-    assert {*missing, format_number(None, ",.0f"), format_estimate(None, format_psi)} == {MISSING}
+    missing = {form(None) for form in (format_count, format_percent, format_psi, format_p_value)}
+    scores = {format_score(Unit.PERCENT, None), format_number(None, ",.0f"), format_estimate(None, format_psi)}
+    assert missing | scores == {MISSING}
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import io
 import threading
+from contextlib import nullcontext
 
 import pytest
 from hypothesis import given
@@ -34,71 +35,47 @@ def log():
     return LineReporter(lines.append, clock), clock, lines
 
 
-def test_a_stage_has_a_line_at_its_beginning_and_one_every_minute_with_the_time_left(log):
+#: Stages: number of steps, delay, and what happens in turn: seconds pass, then steps are done; and the lines that are written.
+STAGES = {
+    "a line at the beginning and one every minute": (
+        (1_200, 0.0, [(LINE_SECONDS, 300), (0, 0), (LINE_SECONDS, 300)]),
+        ["Stage", "Stage: 300 of 1,200, 0:01:00 elapsed, 0:03:00 left", "Stage: 600 of 1,200, 0:02:00 elapsed, 0:02:00 left"],
+    ),
+    "no line before it takes long": (
+        (4, BRIEF_SECONDS, [(BRIEF_SECONDS - 0.1, 0), (0.1, 1)]),
+        ["Stage: 1 of 4, 0:00:02 elapsed, 0:00:06 left"],
+    ),
+    "a long step that is under way does not add to the time left": (
+        (3, 0.0, [(300, 1), (LINE_SECONDS, 0), (LINE_SECONDS, 0)]),
+        ["Stage", *(f"Stage: 1 of 3, 0:0{passed}:00 elapsed, 0:{15 - passed:02}:00 left" for passed in (5, 6, 7))],
+    ),
+    "no known end": ((None, 0.0, [(0, 7), (3 * LINE_SECONDS, 0)]), ["Stage", "Stage: 0:03:00 elapsed"]),
+    "nothing is promised before the first step": (
+        (10, 0.0, [(LINE_SECONDS, 0)]),
+        ["Stage", "Stage: 0 of 10, 0:01:00 elapsed"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("stage", "expected"), STAGES.values(), ids=STAGES)
+def test_a_log_has_lines_with_what_is_done_and_the_time_left(log, stage, expected):
     reporter, clock, lines = log
-    with reporter.track("Encoding", 1_200, 0.0) as advance:
-        reporter.write_due()
-        clock.now += LINE_SECONDS
-        advance(300)
-        reporter.write_due()
-        reporter.write_due()
-        clock.now += LINE_SECONDS
-        advance(300)
-        reporter.write_due()
+    total, delay, events = stage
+    with reporter.show("Stage", total, delay) as advance:
+        for seconds, steps in events:
+            clock.now += seconds
+            advance(steps) if steps else None
+            reporter.write_due()
     clock.now += 10 * LINE_SECONDS
     reporter.write_due()
-    assert lines == [
-        "Encoding",
-        "Encoding: 300 of 1,200, 0:01:00 elapsed, 0:03:00 left",
-        "Encoding: 600 of 1,200, 0:02:00 elapsed, 0:02:00 left",
-    ]
-
-
-def test_a_loop_is_not_mentioned_before_it_takes_long(log):
-    reporter, clock, lines = log
-    with reporter.track("Reading", 4, BRIEF_SECONDS) as advance:
-        clock.now += BRIEF_SECONDS - 0.1
-        reporter.write_due()
-        assert lines == []
-        clock.now += 0.1
-        advance()
-        reporter.write_due()
-    assert lines == ["Reading: 1 of 4, 0:00:02 elapsed, 0:00:06 left"]
-
-
-def test_a_long_step_that_is_under_way_does_not_add_to_the_time_left(log):
-    reporter, clock, lines = log
-    with reporter.track("Methods", 3, 0.0) as advance:
-        clock.now += 300
-        advance()
-        for _ in range(3):
-            clock.now += LINE_SECONDS
-            reporter.write_due()
-    assert [line.rpartition(", ")[2] for line in lines[1:]] == ["0:09:00 left", "0:08:00 left", "0:07:00 left"]
-
-
-def test_a_stage_without_a_known_end_says_how_long_it_has_taken(log):
-    reporter, clock, lines = log
-    with reporter.track("Loading", None, 0.0) as advance:
-        advance(7)
-        clock.now += 3 * LINE_SECONDS
-        reporter.write_due()
-    assert lines == ["Loading", "Loading: 0:03:00 elapsed"]
-
-
-def test_nothing_is_promised_before_the_first_step(log):
-    reporter, clock, lines = log
-    with reporter.track("Training", 10, 0.0):
-        clock.now += LINE_SECONDS
-        reporter.write_due()
-    assert lines[1:] == ["Training: 0 of 10, 0:01:00 elapsed"]
+    assert lines == expected
 
 
 @given(st.integers(1, 500), st.integers(0, 500), st.integers(1, 10_000))
 def test_the_time_left_of_equally_long_steps_is_exact(done, left, seconds):
     clock, lines = Clock(), []
     reporter = LineReporter(lines.append, clock)
-    with reporter.track("Steps", done + left, 1.0) as advance:
+    with reporter.show("Steps", done + left, 1.0) as advance:
         clock.now += done * seconds
         advance(done)
         reporter.write_due()
@@ -114,15 +91,10 @@ def test_a_log_is_written_while_a_step_blocks(capsys, monkeypatch):
     assert capsys.readouterr().err == "Loading\n"
 
 
-def test_a_library_call_prints_nothing(capsys):
-    with track("Stage", 3):
+@pytest.mark.parametrize("context", [nullcontext(), report_progress(quiet=True)], ids=["library", "quiet"])
+def test_a_library_call_and_quiet_print_nothing(context, capsys):
+    with context, track("Stage", 3):
         assert list(progress([1, 2], "Loop")) == [1, 2]
-        note_progress("a job is done")
-    assert capsys.readouterr() == ("", "")
-
-
-def test_quiet_prints_nothing(capsys):
-    with report_progress(quiet=True), track("Stage"):
         note_progress("a job is done")
     assert capsys.readouterr() == ("", "")
 

@@ -63,12 +63,12 @@ def evaluate(model: object, *tasks: str, **options: object) -> dict[str, dict]:
 
 
 @pytest.mark.usefixtures("data", "cache_folder")
-def test_the_english_corpus_is_encoded_once_for_all_languages(transformer, tiny):
+def test_the_english_corpus_is_encoded_once_for_all_languages_and_predictions(transformer, tiny, tmp_path):
     questions = [mark + question for mark in LANGUAGES.values() for question, _, _ in ASKED.values()]
     first = evaluate(transformer, *CROSS_LINGUAL)
     assert sorted(transformer.encoded) == sorted([*TEXTS.values(), *questions])
     again = RecordingTransformer(tiny)
-    assert evaluate(again, *CROSS_LINGUAL) == first
+    assert evaluate(again, *CROSS_LINGUAL, prediction_folder=tmp_path / "predictions") == first
     assert again.encoded == []
 
 
@@ -78,14 +78,6 @@ def test_results_are_those_without_a_cache(tiny, monkeypatch, tmp_path):
     monkeypatch.setenv("POSIR_EMBEDDINGS", str(tmp_path / "embeddings"))
     assert evaluate(RecordingTransformer(tiny), *CROSS_LINGUAL) == without
     assert evaluate(RecordingTransformer(tiny), *CROSS_LINGUAL) == without
-
-
-@pytest.mark.usefixtures("data", "cache_folder")
-def test_predictions_use_the_cache_too(transformer, tiny, tmp_path):
-    first = evaluate(transformer, "PosIR-English")
-    again = RecordingTransformer(tiny)
-    assert evaluate(again, "PosIR-English", prediction_folder=tmp_path / "predictions") == first
-    assert again.encoded == []
 
 
 @pytest.mark.usefixtures("data", "cache_folder")
@@ -171,17 +163,6 @@ def test_the_first_embeddings_are_those_of_the_model(transformer, tmp_path):
     tensors = encode(model, tmp_path, texts, convert_to_tensor=True)
     assert isinstance(tensors, torch.Tensor)
     assert isinstance(encode(model, tmp_path, texts[::-1], convert_to_tensor=True), torch.Tensor)
-
-
-class Bfloat16Encoder(RecordingEncoder):
-    def vectors(self, counts):
-        return torch.tensor(np.array(counts)).to(torch.bfloat16)
-
-
-def test_the_number_type_is_preserved(tmp_path):
-    first, again = (encode(Bfloat16Encoder(), tmp_path, ["bees", "mill"]) for _ in range(2))
-    assert first.dtype == again.dtype == torch.bfloat16
-    assert torch.equal(first, again)
 
 
 @pytest.mark.usefixtures("data")

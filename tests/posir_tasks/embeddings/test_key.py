@@ -89,16 +89,8 @@ def test_the_key_of_an_unknown_encoder_contains_all_of_the_task():
     model = RecordingEncoder()
     assert not build_key(model).shared
     assert build_key(model) == build_key(model)
-    assert (
-        len(
-            {
-                build_key(model, ENGLISH).task_context,
-                build_key(model, GERMAN).task_context,
-                build_key(model, subset="game").task_context,
-            }
-        )
-        == 3
-    )
+    keys = build_key(model, ENGLISH), build_key(model, GERMAN), build_key(model, subset="game")
+    assert len({key.task_context for key in keys}) == 3
 
 
 class Overriding(SentenceTransformerEncoderWrapper):
@@ -118,14 +110,10 @@ def change_weights(model):
         next(model.parameters()).add_(1)
 
 
-def change_buffer(model):
-    model.register_buffer("scale", torch.ones(1))
-
-
 CHANGES = {
     "weights": change_weights,
     "weights behind PyTorch's back": lambda model: next(model.parameters()).data.add_(1),
-    "buffer": change_buffer,
+    "buffer": lambda model: model.register_buffer("scale", torch.ones(1)),
     "dtype": lambda model: model.half(),
     "window": lambda model: setattr(model, "max_seq_length", 8),
     "dimensions": lambda model: setattr(model, "truncate_dim", 8),
@@ -171,16 +159,13 @@ def test_the_key_contains_loading_arguments_except_the_device(transformer):
     assert loaded(pooling="cls") != loaded()
 
 
-def test_a_model_without_revision_or_weights_has_no_key():
+def test_a_model_without_revision_or_weights_or_that_wraps_another_has_no_key(transformer):
+    assert build_key(CompressionWrapper(wrapped(transformer))) is None
     assert build_key(RecordingEncoder(revision=None)) is None
     assert build_key(RecordingEncoder(revision="2")) != build_key(RecordingEncoder(revision="1"))
     changed = RecordingEncoder()
     changed.prefix = "other"
     assert build_key(changed) != build_key(RecordingEncoder())
-
-
-def test_an_encoder_that_wraps_another_has_no_key(transformer):
-    assert build_key(CompressionWrapper(wrapped(transformer))) is None
 
 
 def test_inaccessible_weights_have_no_digest():

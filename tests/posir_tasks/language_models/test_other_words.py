@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from posir_inspect.questions import Wording, ask_questions, build_question_task, measure_word_baseline
@@ -41,16 +41,11 @@ def share_a_stem(first: str, second: str) -> bool:
 
 
 @given(first=LETTERS, second=LETTERS)
+@example("cat", "cats")
+@example("house", "housing")
+@example("the", "theory")
 def test_stems_are_those_of_the_definition(first, second):
     assert (not find_stems(first).isdisjoint(find_stems(second))) == share_a_stem(first, second)
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "shared"),
-    [("cat", "cats", True), ("house", "housing", True), ("the", "theory", False), ("well-known", "know", True)],
-)
-def test_stems_of_words(first: str, second: str, shared: bool):
-    assert (not find_stems(first).isdisjoint(find_stems(second))) == shared
 
 
 @settings(deadline=None, max_examples=50)
@@ -170,6 +165,7 @@ def test_content_words_in_common():
     common = frozenset({"the", "in", "to"})
     assert find_shared("Who sells vessels in 1901 to the smithy of a mill?", sentence, common) == ["1901", "mill", "smithy"]
     assert find_shared("Which trader got boats?", sentence, common) == []
+    assert find_shared("Who is known?", sentence, common) == ["known"]
 
 
 @pytest.mark.parametrize("reference", ["@http://localhost:1/v1", "name@http://user:key@localhost/v1"])

@@ -16,9 +16,8 @@ import pytest
 from posir_tasks.errors import PosirError
 from posir_tasks.models import connection
 from posir_tasks.models.connection import Connection
-from posir_tasks.models.endpoint import parse_endpoint
-from posir_tasks.models.endpoint_client import EndpointClient
-from posir_tasks.models.rerank_endpoint import RerankClient
+from posir_tasks.models.endpoint_models import EndpointClient, RerankClient
+from posir_tasks.models.references import parse_endpoint
 from tests.support.embedding_server import Failure, serve_embeddings
 
 #: Writes an answer.
@@ -50,8 +49,9 @@ def trickle_headers(handler: BaseHTTPRequestHandler) -> None:
         time.sleep(0.05)
 
 
+BOMB = gzip.compress(bytes(2**24))
 ANSWERS: dict[str, tuple[Answer, str]] = {
-    "bomb": (lambda to: write(to, gzip.compress(bytes(2**24)), Content_Encoding="gzip"), "larger than"),
+    "bomb": (lambda to: write(to, BOMB, Content_Encoding="gzip"), "larger than"),
     "large": (lambda to: write(to, bytes(2**21)), "larger than"),
     "other compression": (lambda to: write(to, b"{}", Content_Encoding="br"), "compressed"),
     "damaged compression": (lambda to: write(to, b"{}", Content_Encoding="gzip"), "compressed"),
@@ -147,7 +147,8 @@ def test_answers_may_be_compressed_and_redirected_on_the_same_server(serve):
     assert json.loads(ask_chat(serve(respond))) == {"right": True}
 
 
-def test_limits_are_waited_for_and_failures_are_not_repeated_where_retries_are_limited():
+def test_limits_are_waited_for_and_failures_are_not_repeated_where_retries_are_limited(monkeypatch):
+    monkeypatch.setattr(openai._base_client, "INITIAL_RETRY_DELAY", 0.01)
     with serve_embeddings() as server:
         client = EndpointClient(parse_endpoint(server.model, server.url))
         first = len(server.times)
@@ -155,10 +156,10 @@ def test_limits_are_waited_for_and_failures_are_not_repeated_where_retries_are_l
             server.failures.extend([Failure(429, {"Retry-After": "0"})] * 3)
             assert client.embed(["some text"]).shape[0] == 1
             assert len(server.times) == first + 4
-            for status in (400, 413, 500, 503):
+            for status in (400, 413, 500, 503, None):
                 server.failures.append(Failure(status))
                 with pytest.raises(PosirError, match="server"):
                     client.embed(["some text"])
-            assert len(server.times) == first + 8
+            assert len(server.times) == first + 9
         server.failures.append(Failure(503))
         assert client.embed(["some text"]).shape[0] == 1

@@ -14,7 +14,7 @@ from posir_tasks.embeddings.cached_encoder import build_embedding_key
 from posir_tasks.errors import PosirError
 from posir_tasks.host.private_names import CREATE_DATALOADER
 from posir_tasks.models import connection
-from posir_tasks.models.endpoint_encoder import MAX_IN_FLIGHT, find_read_length
+from posir_tasks.models.endpoint_models import MAX_IN_FLIGHT, find_read_length
 from posir_tasks.models.references import ModelReference, portable_name
 from posir_tasks.models.registry import find_model
 from posir_tasks.tasks.posir import PosIRMini
@@ -87,16 +87,10 @@ def test_texts_are_sent_in_batches_and_vectors_come_back_in_their_order(server):
     assert model.similarity(expected(texts), expected(texts)).shape == (25, 25)
 
 
-def test_answers_in_another_order_are_sorted_by_index(server):
-    server.damage = lambda rows: rows[::-1]
-    texts = ["one", "two two", "three three three"]
-    assert np.array_equal(encode(mteb.get_model(server.reference), texts), expected(texts))
-
-
-def test_requests_in_flight_are_bounded(server):
-    model = mteb.get_model(server.reference)
-    server.seconds = 0.05
-    encode(model, ["text"] * 40, batch_size=1)
+def test_answers_in_another_order_are_sorted_by_index_and_requests_in_flight_are_bounded(server):
+    server.damage, server.seconds = (lambda rows: rows[::-1]), 0.05
+    texts = ["one", "two two", "three three three"] * 14
+    assert np.array_equal(encode(mteb.get_model(server.reference), texts, batch_size=3), expected(texts))
     assert 1 < server.most_in_flight <= MAX_IN_FLIGHT
 
 
@@ -168,13 +162,6 @@ def test_an_unknown_model_or_address_lists_the_models(server):
         mteb.get_model(server.reference.removesuffix("/v1"))
 
 
-def test_a_text_that_is_too_long_is_the_servers_own_message(server):
-    model = mteb.get_model(server.reference)
-    server.max_words = 100
-    with pytest.raises(PosirError, match=r"maximum context length is 100 tokens.*let the server truncate them"):
-        encode(model, ["word " * 101, "short"])
-
-
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
@@ -188,14 +175,8 @@ def test_a_text_that_is_too_long_is_the_servers_own_message(server):
         (lambda rows: [row | {"embedding": [10**400] * DIMENSIONS} for row in rows], "an integer beyond 64 bits"),
         (lambda rows: [row | {"embedding": [None] * DIMENSIONS} for row in rows], "not numbers, such as None"),
         (lambda rows: [row | {"embedding": ["0.5"] * DIMENSIONS} for row in rows], r"not numbers, such as 0\.5"),
-        (
-            lambda rows: [row | {"embedding": [True] * DIMENSIONS} for row in rows],
-            "not numbers, such as True",
-        ),
-        (
-            lambda rows: [row | {"embedding": [0] * DIMENSIONS} for row in rows],
-            "only zeros, in 3 vectors of 24",
-        ),
+        (lambda rows: [row | {"embedding": [True] * DIMENSIONS} for row in rows], "not numbers, such as True"),
+        (lambda rows: [row | {"embedding": [0] * DIMENSIONS} for row in rows], "only zeros, in 3 vectors of 24"),
         (lambda _: None, "is not one of an OpenAI-compatible embeddings API"),
         (lambda _: ["text"], "is not one of an OpenAI-compatible embeddings API"),
     ],
@@ -229,11 +210,11 @@ def test_equal_and_zero_vectors_of_texts_without_a_difference_or_content_are_emb
     assert not encode(model, [" "]).any()
 
 
-def test_after_an_error_no_further_batch_is_sent(server):
+def test_a_text_that_is_too_long_is_the_servers_own_message_and_no_further_batch_is_sent(server):
     model = mteb.get_model(server.reference)
-    server.damage, server.seconds = (lambda _: []), 0.02
-    with pytest.raises(PosirError):
-        encode(model, ["text"] * 500, batch_size=1)
+    server.max_words, server.seconds = 100, 0.02
+    with pytest.raises(PosirError, match=r"maximum context length is 100 tokens.*let the server truncate them"):
+        encode(model, ["word " * 101] * 500, batch_size=1)
     assert len(server.batches) < 100
 
 

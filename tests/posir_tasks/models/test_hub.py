@@ -3,7 +3,6 @@
 import socket
 import threading
 import time
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import mteb
@@ -33,17 +32,28 @@ def online(monkeypatch: pytest.MonkeyPatch, tmp_path) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-@pytest.fixture
-def silent() -> Iterator[str]:
-    """The address of a server that accepts connections and never answers."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+def test_a_closed_port_and_offline_mode_are_problems(online):
+    assert find_hub_problem().startswith(f"{CLOSED} cannot be reached: ConnectError")
+    online.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert find_hub_problem() == "HF_HUB_OFFLINE is set"
 
 
-@pytest.fixture
-def refusing() -> Iterator[str]:
-    """The address of a server that answers everything with 403."""
+def test_a_server_or_address_that_never_answers_is_given_up(online):
+    online.setattr(hub, "get_session", lambda: time.sleep(3600))
+    assert find_hub_problem() == f"{CLOSED} does not answer within 0.2 seconds"
+    online.undo()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        for module, name, value in (
+            (constants, "HF_HUB_OFFLINE", False),
+            (constants, "ENDPOINT", address),
+            (hub, "TIMEOUT", 0.2),
+        ):
+            online.setattr(module, name, value)
+        assert address in find_hub_problem()
 
+
+def test_a_server_that_answers_is_none_whatever_it_answers(online):
     class Handler(BaseHTTPRequestHandler):
         def do_HEAD(self):
             self.send_error(403)
@@ -51,31 +61,11 @@ def refusing() -> Iterator[str]:
         def log_message(self, *args):
             pass
 
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-
-
-def test_a_closed_port_and_offline_mode_are_problems(online):
-    assert find_hub_problem().startswith(f"{CLOSED} cannot be reached: ConnectError")
-    online.setattr(constants, "HF_HUB_OFFLINE", True)
-    assert find_hub_problem() == "HF_HUB_OFFLINE is set"
-
-
-def test_a_server_that_never_answers_is_given_up(online, silent):
-    online.setattr(constants, "ENDPOINT", silent)
-    assert silent in find_hub_problem()
-
-
-def test_an_address_that_is_never_looked_up_is_given_up(online):
-    online.setattr(hub, "get_session", lambda: time.sleep(3600))
-    assert find_hub_problem() == f"{CLOSED} does not answer within 0.2 seconds"
-
-
-def test_a_server_that_answers_is_none_whatever_it_answers(online, refusing):
-    online.setattr(constants, "ENDPOINT", refusing)
-    assert find_hub_problem() is None
+    with HTTPServer(("127.0.0.1", 0), Handler) as refusing:
+        threading.Thread(target=refusing.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        online.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{refusing.server_port}")
+        assert find_hub_problem() is None
+        refusing.shutdown()
 
 
 @pytest.mark.parametrize("name", [REGISTERED, "all-mpnet-base-v2"])

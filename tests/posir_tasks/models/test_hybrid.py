@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from mteb.models.models_protocols import SearchProtocol
 
 from posir_tasks.errors import PosirError
-from posir_tasks.models.hybrid import split_models
+from posir_tasks.models.registry import split_models
 from posir_tasks.search.dispatch import HybridSearch, fuse_rankings
 
 BM25 = "mteb/baseline-bm25s"

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from posir_inspect.window import describe_reading, find_claim
 from posir_tasks.embeddings.encoding import ModelEncoder, load_encoder
-from posir_tasks.models.endpoint_encoder import EndpointEncoder
+from posir_tasks.models.endpoint_models import EndpointEncoder
 from posir_tasks.models.reading_length import Bounds, ReadingLength, measure_reading_length
 from posir_tasks.read_part import Part, estimate_tokens
 from posir_tasks.text.tokenizer import find_tokenizer
@@ -24,9 +24,9 @@ def measure(server: EmbeddingServer, max_tokens: int | None = None) -> ReadingLe
         return measure_reading_length(encoder, max_tokens=max_tokens)
 
 
-@pytest.mark.parametrize("words", [1, 40, 127, 128, 300, 2500])
-def test_words_are_found_exactly(words: int):
-    length = measure_reading_length(FirstWords(words=words), TEXTS)
+@pytest.mark.parametrize(("words", "noise"), [(1, 0), (40, 0), (127, 0), (128, 0), (300, 0), (300, 1e-4), (2500, 0)])
+def test_words_are_found_exactly(words: int, noise: float):
+    length = measure_reading_length(FirstWords(words=words, noise=noise), TEXTS)
     assert (length.complete, length.unit, length.words) == (False, "words", Bounds(words, words))
 
 
@@ -83,11 +83,6 @@ def test_a_model_that_reads_everything_is_tried_up_to_its_claim():
     assert length.complete
     assert length.estimated_tokens.low >= 1250
     assert max(map(estimate_tokens, encoder.encoded)) < 3 * 1250
-
-
-def test_noise_is_measured():
-    length = measure_reading_length(FirstWords(words=300, noise=1e-4), TEXTS)
-    assert length.words == Bounds(300, 300)
 
 
 @pytest.mark.parametrize("words", [10, 128, 701])
@@ -159,27 +154,24 @@ def test_a_model_that_refuses_everything_has_its_own_error():
         measure_reading_length(RefusesLong(0), TEXTS)
 
 
-@pytest.mark.slow
-def test_a_server_that_refuses_long_texts_is_found_over_http():
-    with serve_embeddings(model="bge-m3", max_words=400) as server:
-        encoder = load_encoder(server.reference)
-        length = measure_reading_length(encoder, TEXTS, claimed_tokens=8192)
-        assert (length.unit, length.words) == ("words", Bounds(400, 400))
-        sentence = describe_reading(length, length.estimated_tokens, find_claim(encoder.model), None, 0)
-    assert sentence.endswith("and refuses longer texts, although BAAI/bge-m3 claims 8,192 tokens.")
-    assert "maximum context length is 400 tokens" in length.refusal
-
-
-def test_a_server_that_cuts_is_found_over_http_and_told_in_one_sentence():
-    with serve_embeddings(model="bge-m3", window=512) as server:
+@pytest.mark.parametrize(
+    ("options", "words", "said"),
+    [
+        ({"window": 512}, 512, ("It reads only the first 512 words of a text (about ", "ignores the rest without an error")),
+        pytest.param({"max_words": 400}, 400, ("", "refuses longer texts"), marks=pytest.mark.slow),
+    ],
+)
+def test_a_server_that_cuts_or_refuses_is_found_over_http_and_told_in_one_sentence(options, words: int, said):
+    with serve_embeddings(model="bge-m3", **options) as server:
         encoder = load_encoder(server.reference)
         claim = find_claim(encoder.model)
         assert (claim.tokens, claim.model) == (8192, "BAAI/bge-m3")
         length = measure_reading_length(encoder, TEXTS, claimed_tokens=claim.tokens)
-    assert (length.unit, length.words) == ("words", Bounds(512, 512))
+    assert (length.unit, length.words) == ("words", Bounds(words, words))
     sentence = describe_reading(length, length.estimated_tokens, claim, None, 0)
-    assert sentence.startswith("It reads only the first 512 words of a text (about ")
-    assert sentence.endswith("and ignores the rest without an error, although BAAI/bge-m3 claims 8,192 tokens.")
+    assert sentence.startswith(said[0])
+    assert sentence.endswith(f"and {said[1]}, although BAAI/bge-m3 claims 8,192 tokens.")
+    assert ("maximum context length is 400 tokens" in length.refusal) == ("max_words" in options)
 
 
 @pytest.mark.slow

@@ -10,8 +10,8 @@ import pytest
 
 from posir_tasks.errors import PosirError
 from posir_tasks.models import connection
-from posir_tasks.models.endpoint import parse_endpoint
-from posir_tasks.models.rerank_endpoint import RerankClient, split_requests
+from posir_tasks.models.endpoint_models import RerankClient, split_requests
+from posir_tasks.models.references import parse_endpoint
 from tests.support.embedding_server import Failure
 from tests.support.rerank_server import serve_reranker
 
@@ -32,12 +32,6 @@ def test_scores_come_back_in_the_order_of_the_texts(fields_of_tei: bool):
     sent = server.requests[-1]
     assert sent == ({"query": "nothing", "texts": TEXTS, "truncate": True} if fields_of_tei else
                     {"model": "bge", "query": "nothing", "documents": TEXTS, "top_n": 3})  # fmt: skip
-
-
-def test_without_a_model_none_is_named():
-    with serve_reranker() as server:
-        RerankClient(parse_endpoint("rerank", server.url))
-    assert "model" not in server.requests[0]
 
 
 def spoil(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -71,9 +65,10 @@ def test_failures_are_explained(status: int, message: str):
         RerankClient(parse_endpoint("rerank", server.url))
 
 
-def test_a_failure_that_passes_is_retried():
+def test_a_failure_that_passes_is_retried_and_without_a_model_none_is_named():
     with serve_reranker(failures=deque([Failure(503)])) as server:
         assert RerankClient(parse_endpoint("rerank", server.url)).rerank("bell", TEXTS).tolist() == [1, 1, 0]
+    assert "model" not in server.requests[0]
 
 
 def test_a_request_has_the_texts_of_one_query():

@@ -11,10 +11,11 @@ from posir_tasks.models.references import BM25_BASELINE as BASELINE
 from posir_tasks.search.bm25 import fit_to_script, search_bm25, split_trigrams
 from posir_tasks.tasks.posir import PosIRMini
 
+TASK = {"task_metadata": PosIRMini.metadata, "hf_split": "test", "hf_subset": "default"}
+
 
 def test_trigrams_ignore_white_space_and_invisible_characters():
-    assert split_trigrams("A b\u200bcd\n") == ["abc", "bcd"]
-    assert split_trigrams("ab") == ["ab"]
+    assert [split_trigrams(text) for text in ("A b\u200bcd\n", "ab")] == [["abc", "bcd"], ["ab"]]
     assert split_trigrams("กินข้าว")[:2] == ["กิน", "ินข"]
 
 
@@ -35,11 +36,10 @@ def build_texts(texts):
 
 @pytest.mark.parametrize("documents", [["! !", "? ...", "—"], ["the", "and of", "a"]])
 def test_documents_without_a_word_have_the_score_0_and_are_warned_of(documents, caplog):
-    task = {"task_metadata": PosIRMini.metadata, "hf_split": "test", "hf_subset": "default"}
     for model in (mteb.get_model(BASELINE), fit_to_script(mteb.get_model(BASELINE), "eng-Latn")):
         caplog.clear()
         with caplog.at_level(logging.WARNING):
-            hits = search_bm25(model, build_texts(documents), build_texts(["which?", "!"]), top_k=2, encode_kwargs={}, **task)
+            hits = search_bm25(model, build_texts(documents), build_texts(["which?", "!"]), top_k=2, encode_kwargs={}, **TASK)
         assert np.array_equal(hits.scores, np.zeros((2, 2)))
         assert [sorted(row) for row in hits.documents.tolist()] == [[0, 1]] * 2
         assert "subset 'default': BM25 finds no word in any document" in caplog.text
@@ -54,6 +54,5 @@ def test_an_error_of_an_index_that_has_words_is_not_hidden(monkeypatch):
         raise ValueError("broken")
 
     monkeypatch.setattr(type(model), "index", fail)
-    task = {"task_metadata": PosIRMini.metadata, "hf_split": "test", "hf_subset": "default"}
     with pytest.raises(ValueError, match="broken"):
-        search_bm25(model, build_texts(["bells"]), build_texts(["bell"]), top_k=1, encode_kwargs={}, **task)
+        search_bm25(model, build_texts(["bells"]), build_texts(["bell"]), top_k=1, encode_kwargs={}, **TASK)

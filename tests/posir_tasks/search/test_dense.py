@@ -72,16 +72,15 @@ def test_ranks_are_those_of_mtebs_search(counts, chunk_size, max_similarities, s
     assert ours.tolist() == mtebs.tolist()
 
 
-@pytest.mark.parametrize(
-    "convert",
-    [
-        np.asarray,
-        torch.as_tensor,
-        lambda rows: torch.as_tensor(rows).bfloat16(),
-        lambda rows: torch.as_tensor(rows).to_sparse_coo(),
-    ],
-    ids=["numpy", "torch", "bfloat16", "sparse"],
-)
+CONVERSIONS = {
+    "numpy": np.asarray,
+    "torch": torch.as_tensor,
+    "bfloat16": lambda rows: torch.as_tensor(rows).bfloat16(),
+    "sparse": lambda rows: torch.as_tensor(rows).to_sparse_coo(),
+}
+
+
+@pytest.mark.parametrize("convert", CONVERSIONS.values(), ids=CONVERSIONS)
 def test_the_top_k_of_every_array_type_are_those_of_mtebs_search(convert, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(dispatch, "CORPUS_CHUNK_SIZE", 50)
     monkeypatch.setattr(dispatch, "MAX_SIMILARITIES", 500)

@@ -5,13 +5,14 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from datasets import Dataset
 from hypothesis import given
 from hypothesis import strategies as st
 from mteb.timing import TimingStack
 
 from posir_tasks.embeddings.context import EncodingContext
 from posir_tasks.ranks import Hits
-from posir_tasks.search.dispatch import SearchRequest, sort_candidates
+from posir_tasks.search.dispatch import SearchRequest, order_hits
 from posir_tasks.search.first_stage import load_first_stage
 from posir_tasks.sources.mini import read_mini
 from posir_tasks.tasks.posir import PosIRMini
@@ -28,8 +29,12 @@ def test_candidates_are_sorted_by_score_then_by_id_both_descending(documents, da
             max_size=len(documents),
         )
     )
-    ordered = sort_candidates(Hits(np.array(documents), np.array(scores), IDS)).to_list()
-    for rows, of_query, ordering in zip(documents, scores, ordered, strict=True):
+    queries = Dataset.from_dict({"id": list(map(str, range(len(documents))))})
+    request = SearchRequest(
+        queries, queries, {}, None, 5, EncodingContext(PosIRMini.metadata, "test", "default"), TimingStack()
+    )
+    ordered = order_hits(Hits(np.array(documents), np.array(scores), IDS), request)
+    for rows, of_query, ordering in zip(documents, scores, ordered.values(), strict=True):
         best = sorted(((score, IDS[row]) for row, score in zip(rows, of_query, strict=True)), reverse=True)
         assert ordering == [name for _, name in best]
 

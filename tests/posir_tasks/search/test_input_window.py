@@ -74,14 +74,9 @@ def dense(folder, **options):
     return SentenceTransformerEncoderWrapper(SentenceTransformer(folder["dense"], **options))
 
 
-def with_mteb_prompt(folder):
-    model = SentenceTransformer(folder["dense"])
-    return SentenceTransformerEncoderWrapper(model, model_prompts={"query": "find: ", "document": "a passage of a book: "})
-
-
-def from_the_end(folder):
-    model = dense(folder)
-    model.model.tokenizer.truncation_side = "left"
+def changed(model, part, name, value):
+    """Return a model in which an attribute of a part has another value."""
+    setattr(part(model), name, value)
     return model
 
 
@@ -90,28 +85,27 @@ def instructed(folder, **options):
     return InstructSentenceTransformerModel(folder["dense"], "main", instruction_template=template, **options)
 
 
-def late_interaction(folder):
-    model = MultiVectorWrapper(MultiVectorEncoder(folder["late-interaction"]))
-    model.model[0].document_length = 40
-    return model
-
-
-def cross_encoder(folder):
-    model = CrossEncoder(folder["cross-encoder"], prompts={"any": "judge: "}, default_prompt_name="any")
-    return CrossEncoderWrapper(model, query_prefix="query: ", passage_prefix="passage of the book: ")
-
-
 LOADERS = {
     "without a prompt": dense,
-    "prompt of mteb": with_mteb_prompt,
+    "prompt of mteb": lambda folder: SentenceTransformerEncoderWrapper(
+        SentenceTransformer(folder["dense"]), model_prompts={"query": "find: ", "document": "a passage of a book: "}
+    ),
     "prompt of the model": lambda folder: dense(folder, prompts={"query": "find: ", "passage": "a passage: "}),
     "default prompt": lambda folder: dense(folder, prompts={"any": "a text of some kind: "}, default_prompt_name="any"),
-    "truncated at the start": from_the_end,
+    "truncated at the start": lambda folder: changed(
+        dense(folder), lambda model: model.model.tokenizer, "truncation_side", "left"
+    ),
     "instruction": instructed,
     "instruction for queries only": lambda folder: instructed(folder, apply_instruction_to_passages=False),
     "sparse": lambda folder: SparseEncoderWrapper(SparseEncoder(folder["sparse"])),
-    "late interaction": late_interaction,
-    "cross-encoder": cross_encoder,
+    "late interaction": lambda folder: changed(
+        MultiVectorWrapper(MultiVectorEncoder(folder["late-interaction"])), lambda model: model.model[0], "document_length", 40
+    ),
+    "cross-encoder": lambda folder: CrossEncoderWrapper(
+        CrossEncoder(folder["cross-encoder"], prompts={"any": "judge: "}, default_prompt_name="any"),
+        query_prefix="query: ",
+        passage_prefix="passage of the book: ",
+    ),
 }
 
 
@@ -217,23 +211,13 @@ def with_slow_tokenizer(folder):
     return model
 
 
-def truncating_elsewhere(folder):
-    model = dense(folder)
-    model.model[0].processing_kwargs = {"text": {"max_length": 32}}
-    return model
-
-
-def with_other_interface(folder):
-    model = dense(folder)
-    model.model.preprocess = lambda texts: texts
-    return model
-
-
 UNCOUNTED = {
     "a class of its own": lambda folder: OtherWrapper(SentenceTransformer(folder["dense"])),
     "no fast tokenizer": with_slow_tokenizer,
-    "other tokens than the model": truncating_elsewhere,
-    "an error": with_other_interface,
+    "other tokens than the model": lambda folder: changed(
+        dense(folder), lambda model: model.model[0], "processing_kwargs", {"text": {"max_length": 32}}
+    ),
+    "an error": lambda folder: changed(dense(folder), lambda model: model.model, "preprocess", lambda texts: texts),
 }
 
 
