@@ -234,8 +234,10 @@ def write_sheet(file: Path, result: StageResult, questions: Sequence[Question]) 
     known = by_id(result.documents)
     rows = []
     for question in questions:
+        span, text = question.evidence, known[question.document].text
+        marked = f"{text[: span.start]}{OPEN}{span.of(text)}{CLOSE}{text[span.end :]}"
         verdicts = "; ".join(f"{verdict.check} {verdict.values}" for verdict in question.verdicts)
-        rows.append((question.id, question.text, question.answer, mark_span(known[question.document], question), verdicts))
+        rows.append((question.id, question.text, question.answer, marked, verdicts))
     write_sheet_rows(file, COLUMNS, rows)
 
 
@@ -245,12 +247,6 @@ def write_sheet_rows(file: Path, columns: Sequence[str], rows: Iterable[Sequence
     with atomic_write(file) as part:
         # With a byte-order mark, or spreadsheets take UTF-8 for something else.
         part.write_text(format_csv(columns, filled), encoding="utf-8-sig", newline="")
-
-
-def mark_span(document: Document, question: Question) -> str:
-    """Return a document with its span between marks."""
-    span, text = question.evidence, document.text
-    return f"{text[: span.start]}{OPEN}{text[span.start : span.end]}{CLOSE}{text[span.end :]}"
 
 
 def read_sheet(file: Path) -> dict[str, dict[str, bool]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from statistics import fmean
 from typing import Any
@@ -86,7 +86,13 @@ def estimate_stages(settings: BuildSettings, results: Mapping[str, StageResult])
         searched * SUSPECTS_PER_QUESTION * max(1, len(search.panel)) if search.embedder and search.rule == "question" else 0
     )
     false_calls = [Calls(verify.RELEVANCE, judged, judged * mean, GRADE_TOKENS)] if judged else []
-    translate_calls = list(_estimate_translation(settings, documents, number["balance"]))
+    tokens, size = sum(document.tokens for document in documents) * NUMBERED, settings.translate.sentences
+    languages, translated = len(settings.translate.languages), number["balance"]
+    parts = sum(-(-len(find_sentences(row.text, settings.language)) // size) for row in documents) if languages else 0
+    translate_calls = languages * [
+        Calls(translate.TRANSLATE_SENTENCES, parts, tokens, tokens / max(1, parts)),
+        Calls(translate.TRANSLATE_QUESTION, translated, translated * SENTENCE_TOKENS, SENTENCE_TOKENS),
+    ]
     located = [Calls(locate.LOCATE, number["ask"], number["ask"] * mean * NUMBERED, QUOTE_TOKENS)]
     planned: dict[str, tuple[list[Calls], float]] = {
         "ask": (ask_calls, 0),
@@ -96,9 +102,9 @@ def estimate_stages(settings: BuildSettings, results: Mapping[str, StageResult])
         "translate": (translate_calls, 0),
     }
     if settings.translate.judge:
-        suspects = len(settings.translate.languages) * (len(documents) + number["balance"]) * SUSPECTED_REFUSALS
-        tokens = suspects * translate.JUDGED_CHARACTERS / BYTES_PER_TOKEN
-        planned["refusals"] = ([Calls(translate.JUDGE_TRANSLATION, suspects, tokens, REASON_TOKENS)], 0)
+        suspects = languages * (len(documents) + translated) * SUSPECTED_REFUSALS
+        read = suspects * translate.JUDGED_CHARACTERS / BYTES_PER_TOKEN
+        planned["refusals"] = ([Calls(translate.JUDGE_TRANSLATION, suspects, read, REASON_TOKENS)], 0)
     return [add_up(stage, settings.choose_llms(stage), calls, pairs) for stage, (calls, pairs) in planned.items()]
 
 
@@ -155,18 +161,6 @@ def _estimate_verify(settings: BuildSettings, questions: float, mean: float) -> 
         calls.append(Calls(verify.ANSWERABLE, 3 * audited, audited * mean, REASON_TOKENS))
     views = 2 if wanted.rerank_rule == "span" else 3
     return calls, len(wanted.rerankers) * views * questions
-
-
-def _estimate_translation(settings: BuildSettings, documents: Sequence[Document], questions: float) -> Iterator[Calls]:
-    if not settings.translate.languages:
-        return
-    calls = sum(
-        -(-len(find_sentences(document.text, settings.language)) // settings.translate.sentences) for document in documents
-    )
-    tokens = sum(document.tokens for document in documents)
-    for _ in settings.translate.languages:
-        yield Calls(translate.TRANSLATE_SENTENCES, calls, tokens * NUMBERED, tokens * NUMBERED / max(1, calls))
-        yield Calls(translate.TRANSLATE_QUESTION, questions, questions * SENTENCE_TOKENS, SENTENCE_TOKENS)
 
 
 def describe_plan(

@@ -56,38 +56,32 @@ def compute_fingerprint(*parts: Any) -> str:
     return digest_json([SCHEMA, *parts])
 
 
-class StageFiles:
-    """The results in a work folder."""
+def load_stage(folder: Path, stage: str, fingerprint: str, before: StageResult | None) -> StageResult | None:
+    """Return the saved result of a stage; None if there is none, or it depends on something that has changed.
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    `before` is the result of the stage before, which has the texts of documents.
+    """
+    file = folder / f"{stage}.json"
+    if not file.is_file():
+        return None
+    try:
+        stored = ADAPTER.validate_json(file.read_bytes())
+    except (OSError, ValidationError) as error:
+        raise PosirError(
+            f"{file}: cannot be read ({summarize_error(error)}). Remove it to run the stage again; answered calls are kept."
+        ) from error
+    if (stored.schema_version, stored.fingerprint) != (SCHEMA, fingerprint):
+        return None
+    known = by_id([*(before.documents if before else ()), *stored.result.documents])
+    return replace(stored.result, documents=tuple(known[name] for name in stored.document_ids))
 
-    def load(self, stage: str, fingerprint: str, before: StageResult | None) -> StageResult | None:
-        """Return the result of a stage; None if there is none, or it depends on something that has changed.
 
-        `before` is the result of the stage before, which has the texts of documents.
-        """
-        file = self._folder / f"{stage}.json"
-        if not file.is_file():
-            return None
-        try:
-            stored = ADAPTER.validate_json(file.read_bytes())
-        except (OSError, ValidationError) as error:
-            raise PosirError(
-                f"{file}: cannot be read ({summarize_error(error)}). Remove it to run the stage again; answered calls are kept."
-            ) from error
-        if (stored.schema_version, stored.fingerprint) != (SCHEMA, fingerprint):
-            return None
-        known = by_id([*(before.documents if before else ()), *stored.result.documents])
-        return replace(stored.result, documents=tuple(known[name] for name in stored.document_ids))
-
-    def save(self, stage: str, fingerprint: str, result: StageResult, before: StageResult | None) -> None:
-        """Write the result of a stage."""
-        known = set(before.documents) if before else set()
-        new = () if known.issuperset(result.documents) else result.documents
-        ids = tuple(document.id for document in result.documents)
-        with atomic_write(self._folder / f"{stage}.json") as part:
-            part.write_bytes(ADAPTER.dump_json(StageFile(SCHEMA, fingerprint, ids, replace(result, documents=new)), indent=1))
+def save_stage(folder: Path, stage: str, fingerprint: str, result: StageResult, before: StageResult | None) -> None:
+    """Write the result of a stage."""
+    new = () if before and set(before.documents).issuperset(result.documents) else result.documents
+    ids = tuple(document.id for document in result.documents)
+    with atomic_write(folder / f"{stage}.json") as part:
+        part.write_bytes(ADAPTER.dump_json(StageFile(SCHEMA, fingerprint, ids, replace(result, documents=new)), indent=1))
 
 
 LOCK_FILE = "lock"
@@ -240,18 +234,18 @@ def run_stages(tools: Tools, last: str | None) -> dict[str, StageResult]:
     Raises:
         PosirError: A model, the source or the work folder cannot be used, or the budget is spent.
     """
-    files = StageFiles(tools.settings.work_folder)
+    folder = tools.settings.work_folder
     results: dict[str, StageResult] = {}
     before, fingerprint = StageResult((), ()), ""
     for number, stage in enumerate(STAGES, 1):
         fingerprint = compute_fingerprint(stage.name, fingerprint, stage.depends_on(tools.settings))
-        result = files.load(stage.name, fingerprint, before)
+        result = load_stage(folder, stage.name, fingerprint, before)
         if result is None:
             if last is None:
                 break
             with track(f"Stage {number} of {len(STAGES)}: {stage.name}"):
                 result = stage.run(tools, before)
-            files.save(stage.name, fingerprint, result, before)
+            save_stage(folder, stage.name, fingerprint, result, before)
         results[stage.name] = before = result
         for kind, left in (("document", result.documents), ("question", result.questions)):
             if not left and (kind == "document" or number > 1):
@@ -306,14 +300,14 @@ def translate_result(tools: Tools, result: StageResult, language: str, part: str
     ]
     content = [[row.id, row.text] for rows in (result.documents, result.questions) for row in rows]
     fingerprint = compute_fingerprint("translate", language, identity, content)
-    files, name = StageFiles(settings.work_folder), f"translate-{language}-{part}"
-    saved = files.load(name, fingerprint, None)
+    name = f"translate-{language}-{part}"
+    saved = load_stage(settings.work_folder, name, fingerprint, None)
     if saved is not None:
         return saved
     (model,), judge = tools.models("translate"), next(iter(tools.models("refusals")), None)
     translator = translate.Translator(settings.translate, model, settings.language, language, tools.count_tokens, judge)
     translated = translator.translate(result)
-    files.save(name, fingerprint, translated, None)
+    save_stage(settings.work_folder, name, fingerprint, translated, None)
     return translated
 
 
