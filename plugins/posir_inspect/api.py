@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -22,7 +22,6 @@ from posir_tasks.text.chunks import TextSplitter, name_splitters
 if TYPE_CHECKING:
     from posir_inspect.inspection import ModelInspection
     from posir_inspect.window import WindowReading
-    from posir_significance.decision import Decision
     from posir_tasks.display.figures import Figure
     from posir_tasks.language_models.other_words import QuestionWriter
 
@@ -42,64 +41,13 @@ EXPLANATION = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class InspectionRow:
-    """Scores of the questions in one wording: of whole texts by length, or of chunks of one size; None where unknown."""
-
-    model: str
-    chunk_size: int | None = None
-    """Tokens; None for whole texts and the chunks of a splitter."""
-    chunker: str | None = None
-    """Name of the splitter; None if there is none."""
-    vectors: int | None = None
-    """Vectors in the index; None for whole texts of one length."""
-    tokens: int | None = None
-    """Tokens of the chunks to encode; None for whole texts."""
-    wording: str
-    length: str = ALL
-    """`all`, or the title of a length bucket."""
-    questions: int | None = None
-    ndcg_at_10: Estimate | None
-    """Mean over the questions, in [0, 1]."""
-    start_to_end: Estimate | None
-    """nDCG@10 of the first third of the texts minus that of the last, within texts; its interval is at `level`."""
-    start_to_end_plain: float | None = None
-    """The same over all questions; nothing is held fixed."""
-    bias_within_read: Estimate | None = None
-    """nDCG@10 of the first third of what is read minus that of the last, at `level`."""
-    state: str | None = None
-    """State of the decision on bias within what is read, as in `posir report`."""
-    reason: str | None = None
-    """The reason why it cannot be said."""
-    margin: float | None = None
-    level: float | None = None
-    """Level of these intervals."""
-    documents: int | None = None
-    documents_needed: int | None = None
-    """About as many would tell."""
-    not_read: float | None = None
-    """Share of the questions whose sentence is not read."""
-    not_read_difference: Estimate | None = None
-    """nDCG@10 of sentences that are read minus that of others, at `level`."""
-    psi: Estimate | None = None
-    psi_as_published: float | None = None
-    psi_chance: Estimate | None = None
-    """PSI as published that chance alone gives."""
-    p_value_within_read: float | None = None
-    """The p-value of any effect of position over what is read."""
-    change: Estimate | None = None
-    """nDCG@10 of chunks minus that of whole texts, at 98.33 %."""
-    change_state: str | None = None
-    """`better`, `worse`, `equivalent` or `cannot_be_said`."""
-
-
-def _list_fields(decision: Decision) -> dict[str, Any]:
-    """Return a decision as fields of a row: differences with their intervals as estimates."""
-    values = decision.to_json()
-    names = [name for name in values if f"{name}_interval" in values]
-    estimates = {name: None if values[name] is None else Estimate(values[name], values[f"{name}_interval"]) for name in names}
-    own = {field.name for field in fields(InspectionRow)}
-    return {name: value for name, value in (values | estimates).items() if name in own}
+#: Columns of a row: whole texts by length, or chunks of one size, asked in one wording. Those of a decision have its names;
+#: `change` is nDCG@10 of chunks minus that of whole texts, at 98.33 %.
+COLUMNS = (
+    "model", "chunk_size", "chunker", "vectors", "tokens", "wording", "length", "questions", "ndcg_at_10", "start_to_end",
+    "start_to_end_plain", "bias_within_read", "state", "reason", "margin", "level", "documents", "documents_needed", "not_read",
+    "not_read_difference", "psi", "psi_as_published", "psi_chance", "p_value_within_read", "change", "change_state",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, repr=False)
@@ -124,68 +72,53 @@ class Inspection(Presentable):
         drawn = charts if self.findings.fading else {}
         return [replace(section, draw=drawn.get(section.title)) for section in build_sections(self.findings, full=self.full)]
 
-    def records(self) -> list[InspectionRow]:
+    def records(self) -> list[Mapping[str, object]]:
         """Return a row for each wording and length of whole texts, and for each chunk size or splitter."""
-        return [*self._list_whole(), *self._list_chunks()]
+        findings = self.findings
+        rows: list[dict[str, object]] = []
+        for fading in findings.fading or ():
+            for length, (questions, decision) in fading.groups.items():
+                vectors = findings.fading_texts if length == ALL else None
+                own = {"vectors": vectors, "wording": fading.wording.value, "length": length, "questions": questions}
+                values = decision.to_json()
+                intervals = {name: values[f"{name}_interval"] for name in values if f"{name}_interval" in values}
+                known = {name: Estimate(values[name], ends) for name, ends in intervals.items() if values[name] is not None}
+                rows.append(own | values | known)
+        in_other_words = findings.other_words.chunks if findings.other_words else None
+        for wording, comparison in (("rarest-words", findings.chunks), ("other-words", in_other_words)):
+            for row in comparison.rows[1:] if comparison else ():
+                difference = row.change and row.change.estimate(row.change.ndcg_at_10)
+                rows.append(
+                    {
+                        "chunk_size": row.size,
+                        "chunker": row.chunker,
+                        "vectors": row.vectors,
+                        "tokens": row.counts.tokens,
+                        "wording": wording,
+                        "length": ALL,
+                        "ndcg_at_10": row.ndcg_at_10,
+                        "start_to_end": row.group.position.start_to_end,
+                        "change": difference if difference and difference.interval else None,
+                        "change_state": row.change and row.change.ndcg_at_10.state.value,
+                    }
+                )
+        return [{name: (row | {"model": findings.model}).get(name) for name in COLUMNS} for row in rows]
 
-    def _list_whole(self) -> list[InspectionRow]:
-        return [
-            InspectionRow(
-                model=self.findings.model,
-                vectors=self.findings.fading_texts if length == ALL else None,
-                wording=fading.wording.value,
-                length=length,
-                questions=group.questions,
-                **_list_fields(group.decision),
-            )
-            for fading in self.findings.fading or ()
-            for length, group in fading.groups.items()
-        ]
-
-    def _list_chunks(self) -> list[InspectionRow]:
-        from posir_inspect.questions import Wording
-
-        other = self.findings.other_words
-        compared = {Wording.RAREST_WORDS: self.findings.chunks, Wording.OTHER_WORDS: other.chunks if other else None}
-        return [
-            InspectionRow(
-                model=self.findings.model,
-                chunk_size=row.size,
-                chunker=row.chunker,
-                vectors=row.vectors,
-                tokens=row.counts.tokens,
-                wording=wording.value,
-                ndcg_at_10=row.ndcg_at_10,
-                start_to_end=row.start_to_end,
-                change=row.gain,
-                change_state=row.change.ndcg_at_10.state.value,
-            )
-            for wording, comparison in compared.items()
-            for row in (comparison.rows if comparison else ())
-            if row.change is not None
-        ]
-
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, object]:
         """Return all values, the reading length with the names of `posir window`, and the rows."""
         findings, other = self.findings, self.findings.other_words
         chunks = {"chunks": findings.chunks, "chunks_in_other_words": other.chunks if other else None}
-        written = {name: value for name, value in vars(other).items() if name != "chunks"} if other else None
         return {
             **vars(findings),
             "window": findings.window.document(),
             "read": findings.window.read_part.to_json(),
-            "other_words": written,
+            "other_words": {name: value for name, value in vars(other).items() if name != "chunks"} if other else None,
             "fading": [
                 {
-                    "wording": fading.wording,
-                    "by_position": fading.by_position,
-                    "not_read_by_position": fading.beyond_by_position,
-                    "ndcg_at_10_read": fading.within,
-                    "ndcg_at_10_not_read": fading.beyond,
-                    "not_read_without_model": fading.beyond_baseline,
+                    **vars(fading),
                     "groups": {
-                        name: {"questions": group.questions, **group.decision.to_json()}
-                        for name, group in fading.groups.items()
+                        name: {"questions": questions, **decision.to_json()}
+                        for name, (questions, decision) in fading.groups.items()
                     },
                 }
                 for fading in findings.fading or ()
@@ -193,10 +126,10 @@ class Inspection(Presentable):
             **{
                 name: comparison
                 and {
-                    "chosen": comparison.advice.chosen,
-                    "decided": comparison.advice.decided,
+                    "chosen": comparison.row.name,
+                    "decided": comparison.decided,
                     "chunked_model": comparison.chunked_model,
-                    "sentences": comparison.advice.sentences,
+                    "sentences": comparison.sentences,
                 }
                 for name, comparison in chunks.items()
             },

@@ -84,7 +84,7 @@ def _position_rows(fading: Fading, axes: Axes) -> list[Mapping[str, Any]]:
             "start": row / bins,
             "middle": (row + 0.5) / bins,
             "end": (row + 1) / bins,
-            "beyond_share": fading.beyond_by_position[row] if fading.beyond_by_position else None,
+            "beyond_share": fading.not_read_by_position[row] if fading.not_read_by_position else None,
             **flatten("ndcg_at_10", score),
         }
         for row, (name, score) in enumerate(zip(axes.positions, fading.by_position, strict=True))
@@ -97,10 +97,7 @@ def draw_chunks(inspection: ModelInspection) -> alt.VConcatChart:
     chunks = inspection.chunks
     assert chunks
     rows = [
-        {
-            "chunk": f"{name_chunks(row)} · {row.vectors:,} vectors",
-            **flatten("ndcg_at_10", row.ndcg_at_10),
-        }
+        {"chunk": f"{name_chunks(row)} · {row.vectors:,} vectors", **flatten("ndcg_at_10", row.ndcg_at_10)}
         for row in chunks.rows
     ]
     labels = alt.Axis(labelExpr="split(datum.label, ' · ')", labelAngle=0, grid=False)

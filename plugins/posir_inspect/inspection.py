@@ -9,22 +9,9 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-from mteb.models import EncoderProtocol
 from mteb.types import EncodeKwargs, PromptType
 
 from posir_data.texts import TextCollection
-from posir_inspect.budget import (
-    EXCERPTS,
-    FIRST_TEXTS,
-    MAX_PASSES,
-    MIN_SEARCHED,
-    MIN_TEXTS,
-    WHOLE_SHARE,
-    Costs,
-    WorkEstimate,
-    cut_excerpts,
-    fit,
-)
 from posir_inspect.questions import (
     WITHOUT_MODEL,
     PseudoQuestionTask,
@@ -33,13 +20,14 @@ from posir_inspect.questions import (
     Wording,
     ask_questions,
     build_question_task,
+    cut_excerpts,
     measure_unread_baseline,
     measure_word_baseline,
 )
 from posir_inspect.splitting import (
-    ChunkAdvice,
-    ChunkRow,
+    ChunkComparison,
     ChunkSearch,
+    Costs,
     Division,
     SplitterDivision,
     TokenDivision,
@@ -47,8 +35,9 @@ from posir_inspect.splitting import (
     advise_chunks,
     choose_sizes,
     compare_divisions,
+    count_fitting,
 )
-from posir_inspect.window import UnreadShare, WindowReading, identify, measure_unread, measure_window
+from posir_inspect.window import UnreadShare, WindowReading, measure_unread, measure_window
 from posir_significance.analysis import estimate_bins
 from posir_significance.decision import Decision
 from posir_significance.observations import Observations
@@ -71,14 +60,17 @@ from posir_tasks.text.tokenizer import EstimatedTokenizer, ModelTokenizer, Token
 
 #: Texts whose encoding is timed.
 TIMED_TEXTS = 16
-
-
-@dataclass(frozen=True)
-class GroupDecision:
-    """The decision on the questions about texts of any length, or of one length bucket."""
-
-    questions: int
-    decision: Decision
+#: Texts from which on most questions are decided: the first step of a search, which each further one doubles, and the fewest
+#: in which chunks are compared.
+MIN_TEXTS = 50
+#: Tokens that are encoded at most within a budget, in multiples of the tokens of the texts.
+MAX_PASSES = 3.0
+#: Share of the budget for the search in whole texts; the rest is for chunks.
+WHOLE_SHARE = 0.5
+#: Fewest texts of a search, among which one can be found.
+MIN_SEARCHED = 2
+#: Lengths of excerpts in tokens, if chunks of enough whole texts exceed the budget.
+EXCERPTS = (2048, 1024, 512)
 
 
 @dataclass(frozen=True)
@@ -86,34 +78,23 @@ class Fading:
     """nDCG@10 of pseudo-questions in one wording by the position of their sentence."""
 
     wording: Wording
-    groups: Mapping[str, GroupDecision]
-    """`all`, then by the title of the length bucket."""
     by_position: tuple[Estimate | None, ...]
     """nDCG@10 in every tenth of the texts."""
-    beyond_by_position: tuple[float, ...]
+    not_read_by_position: tuple[float, ...]
     """Share of the sentences in every tenth of the texts that are not read, in [0, 1]; empty if unknown."""
-    within: float | None
+    ndcg_at_10_read: float | None
     """nDCG@10 of the questions about sentences that the model reads; None if there are none, or it is unknown."""
-    beyond: float | None
-    """nDCG@10 of the questions about sentences that it does not read."""
-    questions_beyond: int
-    beyond_baseline: WordBaseline | None
+    ndcg_at_10_not_read: float | None
+    """The same of the questions about sentences that it does not read."""
+    not_read_without_model: WordBaseline | None
     """nDCG@10 of the latter without the model; None if there are none."""
+    groups: Mapping[str, tuple[int, Decision]]
+    """Number of questions and the decision on them: `all`, then by the title of the length bucket."""
 
     @property
     def decision(self) -> Decision:
         """The decision on all questions."""
-        return self.groups[ALL].decision
-
-
-@dataclass(frozen=True)
-class ChunkComparison:
-    """Ways to split the texts, compared by questions in one wording."""
-
-    rows: tuple[ChunkRow, ...]
-    advice: ChunkAdvice
-    chunked_model: str | None
-    """The argument of `-m` that runs the model with the chosen size of chunks; None for whole texts or a splitter."""
+        return self.groups[ALL][1]
 
 
 @dataclass(frozen=True)
@@ -132,6 +113,16 @@ class OtherWords:
     """nDCG@10 of BM25 in whole texts; None if there are no questions."""
     chunks: ChunkComparison | None = None
     """None if it is not known yet, or there are no questions."""
+
+
+@dataclass(frozen=True)
+class WorkEstimate:
+    """Tokens to encode, and the time that it takes; everything is all texts, questions in both wordings and chunk sizes."""
+
+    tokens: int
+    seconds: float
+    all_tokens: int
+    all_seconds: float
 
 
 @dataclass(frozen=True)
@@ -184,11 +175,6 @@ class Setup:
     """Writes questions in other words."""
 
     @property
-    def model(self) -> EncoderProtocol:
-        """The model."""
-        return self.encoder.model
-
-    @property
     def texts(self) -> list[str]:
         """The texts."""
         return [text.text for text in self.collection.texts]
@@ -218,12 +204,13 @@ def inspect_model(
     unread = measure_unread(setup.texts, window.reading, setup.tokenizer)
     if window.reading.refusal and unread.texts_cut:
         raise PosirError(
-            f"{setup.model.mteb_model_meta.name}: {window.sentence} {unread.texts_cut:,} of {len(setup.texts):,} texts are "
+            f"{window.model}: {window.sentence} {unread.texts_cut:,} of {len(setup.texts):,} texts are "
             f"longer ({window.reading.refusal}). Let the model or its server truncate them, or divide them."
         )
     tokens = setup.counter.count_all(setup.texts)
     known = ModelInspection(
-        *identify(setup.model),
+        window.model,
+        window.revision,
         source=collection.name,
         texts=len(tokens),
         texts_found=collection.total,
@@ -254,10 +241,13 @@ class InspectionRun:
     def __init__(self, setup: Setup, questions: QuestionSet, reading: ReadingLength) -> None:
         # Tokens of texts are counted without special ones.
         self.setup, self.questions, self.read = setup, questions, reading.read_part()
-        self.window = self.read.tokens
+        self.model, self.window = setup.encoder.model, self.read.tokens
         self.memory = EmbeddingMemory()
         self.options = cast("EncodeKwargs", setup.encoder.context.encode_kwargs)
-        self.splitters = [self._try_splitter(splitter, reading) for splitter in setup.splitters]
+        sample, refuses = questions.first(MIN_TEXTS), bool(reading.refusal)
+        self.splitters = [
+            SplitterDivision(splitter, sample, setup.counter, self.window, refuses=refuses) for splitter in setup.splitters
+        ]
         self.divisions = self._choose_divisions(max(questions.tokens.values()))
         self.costs = self._count_costs(questions, self.divisions)
         self.least_chunks = self._find_excerpts(EXCERPTS[-1], MIN_SEARCHED)[1]
@@ -271,13 +261,8 @@ class InspectionRun:
 
     def _choose_divisions(self, longest: int) -> Sequence[Division]:
         """Return the splitters, or else the sizes of chunks that divide a text of so many tokens."""
-        sizes = choose_sizes(self.setup.model, self.setup.encoder.context, self.window)
+        sizes = choose_sizes(self.model, self.setup.encoder.context, self.window)
         return self.splitters or [TokenDivision(size) for size in sizes if size < longest]
-
-    def _try_splitter(self, splitter: TextSplitter, reading: ReadingLength) -> SplitterDivision:
-        first = self.questions.first(FIRST_TEXTS)
-        sample = {first.documents[name]: tokens for name, tokens in first.tokens.items()}
-        return SplitterDivision.from_sample(splitter, sample, self.setup.counter, self.window, refuses=bool(reading.refusal))
 
     @property
     def least(self) -> int:
@@ -289,7 +274,9 @@ class InspectionRun:
         """Most texts that are searched as a whole; what is left of the budget is enough for some chunks."""
         if self.setup.budget is None:
             return len(self.questions.documents)
-        return self.costs.fit_whole(min(WHOLE_SHARE * self.budget, self.budget - sum(self.least_chunks)))
+        costs = list(map(sum, zip(self.costs.whole, self.costs.questions, strict=True)))
+        fitting = count_fitting(costs, min(WHOLE_SHARE * self.budget, self.budget - sum(self.least_chunks)))
+        return max(MIN_SEARCHED, fitting)
 
     def require_budget(self) -> None:
         """Raise PosirError if the budget is less than the least work."""
@@ -308,7 +295,8 @@ class InspectionRun:
         """Estimate the time from that of the first texts, whose embeddings are needed anyway."""
         texts = list(self.questions.documents.values())[: min(TIMED_TEXTS, self.most_texts)]
         task = self._build_task(self.questions.first(1), Wording.RAREST_WORDS)
-        encoder = ModelEncoder(self.setup.model, self._context(task), self.memory)
+        context = EncodingContext(task.metadata, SPLIT, "default", self.options)
+        encoder = ModelEncoder(self.model, context, self.memory)
         started = time.perf_counter()
         encoder(texts, PromptType.document)
         speed = sum(self.costs.whole[: len(texts)]) / max(time.perf_counter() - started, 1e-6)
@@ -318,8 +306,8 @@ class InspectionRun:
     def search_whole(self, known: ModelInspection, output_folder: Path | None) -> ModelInspection:
         """Add the search in whole texts, more and more of them until the interval is narrow or the budget is used."""
         most = self.most_texts
-        texts = most if self.setup.budget is None else min(FIRST_TEXTS, most)
-        model = WholeTextSearch(self.setup.model, self.read, self.memory)
+        texts = most if self.setup.budget is None else min(MIN_TEXTS, most)
+        model = WholeTextSearch(self.model, self.read, self.memory)
         with track("Searching whole texts") as advance:
             while True:
                 search = self._search(None, model, self.questions.first(texts), self.wordings)
@@ -348,7 +336,7 @@ class InspectionRun:
         asked = len(questions.asked_in(Wording.OTHER_WORDS))
         search = self._search(None, model, questions, [Wording.OTHER_WORDS]) if asked else None
         baseline = measure_word_baseline(search.tasks[Wording.OTHER_WORDS]) if search else None
-        by_itself = writer.name == self.setup.model.mteb_model_meta.name
+        by_itself = writer.name == self.model.mteb_model_meta.name
         return OtherWords(writer.name, by_itself, asked, len(questions.questions) - asked, baseline), search
 
     def search_chunks(self, known: ModelInspection) -> ModelInspection:
@@ -357,7 +345,7 @@ class InspectionRun:
         questions, divisions, excerpt = self.questions.first(texts), self.divisions, None
         if self.setup.budget is not None:
             left = self.budget - self.costs.count_whole(texts)
-            fitting = fit(self.costs.chunks[:texts], left)
+            fitting = count_fitting(self.costs.chunks[:texts], left)
             if fitting >= min(texts, MIN_TEXTS):
                 questions = questions.first(fitting)
             else:
@@ -367,14 +355,17 @@ class InspectionRun:
         if self.setup.writer and other_words and other_words.questions:
             questions = questions.write_in_other_words(self.setup.writer)
             wordings += [Wording.OTHER_WORDS] if questions.asked_in(Wording.OTHER_WORDS) else []
-        whole = WholeTextSearch(self.setup.model, self.read, self.memory)
+        whole = WholeTextSearch(self.model, self.read, self.memory)
         searches = []
         with track("Searching chunks", 1 + len(divisions)) as advance:
             for division in (None, *divisions):
-                model = division.build_search(self.setup.model, self.memory) if division else whole
+                model = division.build_search(self.model, self.memory) if division else whole
                 searches.append(self._search(division, model, questions, wordings))
                 advance()
-        rarest, *others = (self._compare(searches, questions, wording) for wording in wordings)
+        named = portable_name(self.model.mteb_model_meta)
+        rarest, *others = (
+            advise_chunks(compare_divisions(searches, wording, questions, self.window), named) for wording in wordings
+        )
         return replace(
             known,
             chunks=rarest,
@@ -383,21 +374,12 @@ class InspectionRun:
             other_words=replace(other_words, chunks=others[0]) if other_words and others else other_words,
         )
 
-    def _compare(self, searches: Sequence[ChunkSearch], questions: QuestionSet, wording: Wording) -> ChunkComparison:
-        """Compare whole texts and chunks by the questions in one wording."""
-        groups = [search.analyze(wording) for search in searches]
-        rows = compare_divisions(searches, groups, questions, self.window)
-        advice = advise_chunks(rows, groups)
-        named = portable_name(self.setup.model.mteb_model_meta)
-        chunked = f"{named}+chunks({advice.size})" if advice.size and advice.decided else None
-        return ChunkComparison(rows, advice, chunked)
-
     def _cut(self, texts: int, budget: float) -> tuple[QuestionSet, int]:
         """Return excerpts of enough texts to compare, as long as the budget allows, with their own questions and length."""
         wanted = min(texts, MIN_TEXTS)
         for length in EXCERPTS:
             questions, costs = self._find_excerpts(length, wanted)
-            fitting = fit(costs, budget)
+            fitting = count_fitting(costs, budget)
             if fitting == wanted:
                 break
         if fitting < MIN_SEARCHED:
@@ -422,9 +404,6 @@ class InspectionRun:
 
     def _build_task(self, questions: QuestionSet, wording: Wording) -> PseudoQuestionTask:
         return build_question_task(self.setup.collection.name, self.setup.collection.language, questions, wording)
-
-    def _context(self, task: PseudoQuestionTask) -> EncodingContext:
-        return EncodingContext(task.metadata, SPLIT, "default", self.options)
 
 
 def is_narrow(search: ChunkSearch) -> bool:
@@ -466,34 +445,20 @@ def summarize_fading(search: ChunkSearch, wording: Wording, read: ReadPart) -> F
     decisions = [replace(decision, read=read) for decision in decide_result(values)]
     titles = profile.axes.length_titles if len(decisions) > 1 else ()
     counts = np.bincount(observations.lengths, minlength=len(titles)).tolist()
-    groups = {ALL: GroupDecision(profile.queries, decisions[0])} | {
-        title: GroupDecision(count, decision)
-        for title, count, decision in zip(titles, counts, decisions[1:], strict=False)
-        if count
-    }
-    is_read = observations.twelfths < TWELFTHS
-    beyond = observations.gains[~is_read] if len(is_read) else np.zeros(0)
-    within = observations.gains[is_read] if len(is_read) else np.zeros(0)
+    lengths = zip(titles, counts, decisions[1:], strict=False)
+    unread = observations.twelfths >= TWELFTHS
+    known, members = len(unread) > 0, observations.position
+    shares: tuple[float, ...] = ()
+    if observations.not_read is not None:
+        beyond = unread[observations.query] if known else np.zeros(len(members))
+        every = np.maximum(np.bincount(members, minlength=observations.bins), 1)
+        shares = tuple((np.bincount(members, beyond, observations.bins) / every).tolist())
     return Fading(
         wording=wording,
-        groups=groups,
         by_position=tuple(estimate_bins(observations)),
-        beyond_by_position=_share_beyond(observations),
-        within=float(within.mean()) if len(within) else None,
-        beyond=float(beyond.mean()) if len(beyond) else None,
-        questions_beyond=len(beyond),
-        beyond_baseline=measure_unread_baseline(search.tasks[wording], values.read),
+        not_read_by_position=shares,
+        ndcg_at_10_read=float(observations.gains[~unread].mean()) if known and not unread.all() else None,
+        ndcg_at_10_not_read=float(observations.gains[unread].mean()) if unread.any() else None,
+        not_read_without_model=measure_unread_baseline(search.tasks[wording], values.read),
+        groups={ALL: (profile.queries, decisions[0])} | {title: (count, group) for title, count, group in lengths if count},
     )
-
-
-def _share_beyond(observations: Observations) -> tuple[float, ...]:
-    """Return the share of the evidence of each position bin that is not read; 0 where there is none, empty if unknown."""
-    if observations.not_read is None:
-        return ()
-    unread = (
-        observations.twelfths[observations.query] >= TWELFTHS
-        if len(observations.twelfths)
-        else np.zeros(len(observations.query))
-    )
-    counts = np.bincount(observations.position, minlength=observations.bins)
-    return tuple((np.bincount(observations.position, unread, observations.bins) / np.maximum(counts, 1)).tolist())

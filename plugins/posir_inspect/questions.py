@@ -14,9 +14,10 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import islice
 from typing import Any, ClassVar
 
 import numpy as np
@@ -41,6 +42,7 @@ from posir_tasks.tasks.base import PositionTask
 from posir_tasks.tasks.metadata import SPLIT, build_metadata
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.spans import Span
+from posir_tasks.text.tokenizer import Tokenizer
 from posir_tasks.text.words import TERM, find_terms, is_unspaced
 
 #: Equal parts of a text in each of which a sentence is asked about.
@@ -91,13 +93,10 @@ class QuestionSet:
 
     def first(self, texts: int) -> QuestionSet:
         """Return the first texts and the questions about them."""
-        names = list(self.documents)[:texts]
-        kept = set(names)
+        documents = dict(islice(self.documents.items(), texts))
+        tokens, languages = dict(islice(self.tokens.items(), texts)), dict(islice(self.languages.items(), texts))
         return QuestionSet(
-            {name: self.documents[name] for name in names},
-            {name: self.tokens[name] for name in names},
-            tuple(question for question in self.questions if question.document in kept),
-            {name: self.languages[name] for name in names},
+            documents, tokens, tuple(question for question in self.questions if question.document in documents), languages
         )
 
     def asked_in(self, wording: Wording) -> tuple[PseudoQuestion, ...]:
@@ -106,13 +105,10 @@ class QuestionSet:
 
     def write_in_other_words(self, writer: QuestionWriter) -> QuestionSet:
         """Return the questions in other words, too, where there are any."""
+        texts = [self.documents[question.document] for question in self.questions]
         requests = [
-            WritingRequest(
-                question.sentence.of(self.documents[question.document]),
-                (self.documents[question.document],),
-                self.languages[question.document],
-            )
-            for question in self.questions
+            WritingRequest(question.sentence.of(text), (text,), self.languages[question.document])
+            for question, text in zip(self.questions, texts, strict=True)
         ]
         questions = (
             replace(question, wordings={**question.wordings, Wording.OTHER_WORDS: text}) if text else question
@@ -128,10 +124,7 @@ class QuestionSet:
         return PositionData(
             corpus=Dataset.from_dict({"id": list(self.documents), "text": list(self.documents.values())}),
             queries=Dataset.from_dict(
-                {
-                    "id": [question.id for question in questions],
-                    "text": [question.wordings[wording] for question in questions],
-                }
+                {"id": [question.id for question in questions], "text": [question.wordings[wording] for question in questions]}
             ),
             evidence=Evidence(
                 query_ids=[question.id for question in questions],
@@ -160,41 +153,29 @@ def ask_questions(collection: TextCollection, tokens: Sequence[int]) -> Question
     sentences = {name: find_sentences(text.text, text.language) for name, text in zip(names, collection.texts, strict=True)}
     repeated = Counter(normalize(span.of(documents[name])) for name, spans in sentences.items() for span in spans)
     frequencies = count_texts(documents.values())
-    questions = [
-        PseudoQuestion(f"{name}-{part}", name, sentence, build_wordings(sentence.of(documents[name]), frequencies))
-        for number, (name, spans) in enumerate(sentences.items())
-        for part, sentence in draw_sentences(
-            documents[name],
-            [span for span in spans if repeated[normalize(span.of(documents[name]))] == 1],
-            random.Random(f"{SEED} {number}"),
-        )
-    ]
+    questions = []
+    for number, (name, spans) in enumerate(sentences.items()):
+        text, rng = documents[name], random.Random(f"{SEED} {number}")
+        suitable: dict[int, list[Span]] = {}
+        for span in spans:
+            words = len(find_terms(span.of(text)))
+            if repeated[normalize(span.of(text))] == 1 and MIN_WORDS <= words <= MAX_WORDS:
+                # Tenths are closed to the right, as the position bins are.
+                suitable.setdefault(max(0, math.ceil(span.middle / len(text) * PARTS) - 1), []).append(span)
+        for part in sorted(suitable):
+            span = rng.choice(suitable[part])
+            verbatim = span.of(text)
+            wordings = {Wording.VERBATIM: verbatim, Wording.RAREST_WORDS: keep_rarest_words(verbatim, frequencies)}
+            questions.append(PseudoQuestion(f"{name}-{part}", name, span, wordings))
     languages = {name: text.language for name, text in zip(names, collection.texts, strict=True)}
     return QuestionSet(documents, dict(zip(names, tokens, strict=True)), tuple(questions), languages)
 
 
-def draw_sentences(text: str, sentences: Sequence[Span], rng: random.Random) -> Iterator[tuple[int, Span]]:
-    """Yield a sentence of suitable length for each tenth of a text, where there is one."""
-    suitable: dict[int, list[Span]] = {}
-    for sentence in sentences:
-        if MIN_WORDS <= len(find_terms(sentence.of(text))) <= MAX_WORDS:
-            # Tenths are closed to the right, as the position bins are.
-            suitable.setdefault(max(0, math.ceil(sentence.middle / len(text) * PARTS) - 1), []).append(sentence)
-    for part in range(PARTS):
-        if part in suitable:
-            yield part, rng.choice(suitable[part])
-
-
-def build_wordings(sentence: str, frequencies: Mapping[str, int]) -> dict[Wording, str]:
-    """Return a question as it is worded without a model.
+def keep_rarest_words(sentence: str, frequencies: Mapping[str, int]) -> str:
+    """Return the half of a sentence's words, at least three, that the fewest texts have; of equally rare ones the longest.
 
     `frequencies` are the numbers of texts that have each word, in lower case.
     """
-    return {Wording.VERBATIM: sentence, Wording.RAREST_WORDS: keep_rarest_words(sentence, frequencies)}
-
-
-def keep_rarest_words(sentence: str, frequencies: Mapping[str, int]) -> str:
-    """Return the half of a sentence's words, at least three, that the fewest texts have; of equally rare ones the longest."""
     words = TERM.findall(sentence)
     count = max(MIN_KEYWORDS, math.ceil(KEYWORD_SHARE * len(words)))
     rarest = sorted(range(len(words)), key=lambda row: (frequencies.get(words[row].casefold(), 0), -len(words[row]), row))
@@ -250,18 +231,14 @@ def measure_unread_baseline(task: PseudoQuestionTask, part: ReadPart) -> WordBas
     beyond = np.flatnonzero(data.evidence.estimate_twelfths(part) >= TWELFTHS)
     if not len(beyond):
         return None
-    names, texts = data.corpus["id"][:], data.corpus["text"][:]
     tokens = dict(zip(data.evidence.document_ids, data.evidence.tokens.tolist(), strict=True))
-    read = [_select_read(text, tokens.get(name, 0), part) for name, text in zip(names, texts, strict=True)]
+    read = []
+    for name, text in zip(data.corpus["id"], data.corpus["text"], strict=True):
+        size = max(tokens.get(name, 0), part.tokens or 0, 1)
+        tail = len(text) * part.tokens_at_end // size
+        head = len(text) * ((part.tokens or 0) - part.tokens_at_end) // size
+        read.append(f"{text[:head]} {text[max(head, len(text) - tail) :]}")
     return _search_words(task, read, beyond)
-
-
-def _select_read(text: str, tokens: int, part: ReadPart) -> str:
-    """Return what is read of a text of so many tokens."""
-    size = max(tokens, part.tokens or 0, 1)
-    tail = len(text) * part.tokens_at_end // size
-    head = len(text) * ((part.tokens or 0) - part.tokens_at_end) // size
-    return f"{text[:head]} {text[max(head, len(text) - tail) :]}"
 
 
 def measure_word_baseline(task: PseudoQuestionTask) -> WordBaseline:
@@ -288,3 +265,15 @@ def _search_words(task: PseudoQuestionTask, texts: Sequence[str], rows: Integers
     ranks = [hits[query].index(positives[query]) + 1 if positives[query] in hits[query] else 0 for query in queries["id"][:]]
     chance = float(NDCG_AT_10[: min(DEPTH, len(names))].sum()) / len(names)
     return WordBaseline(float(NDCG_AT_10[rank_columns(np.array(ranks, np.int64))].mean()), chance)
+
+
+def cut_excerpts(collection: TextCollection, tokenizer: Tokenizer, size: int, texts: int) -> TextCollection:
+    """Return the first texts, of each of which a random excerpt of so many tokens is kept, with a fixed seed."""
+    drawn, excerpts = collection.texts[:texts], []
+    spans = tokenizer.find_tokens([text.text for text in drawn])
+    for number, (text, tokens) in enumerate(zip(drawn, spans, strict=True)):
+        first = random.Random(f"{SEED} {number}").randint(0, max(0, len(tokens) - size))
+        last = min(first + size, len(tokens)) - 1
+        whole = len(tokens) <= size
+        excerpts.append(text if whole else replace(text, text=text.text[tokens[first][0] : tokens[last][1]]))
+    return replace(collection, texts=tuple(excerpts))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from posir_inspect.budget import WorkEstimate
-from posir_inspect.inspection import ChunkComparison, Fading, GroupDecision, ModelInspection, OtherWords
-from posir_inspect.questions import WordBaseline, Wording
-from posir_inspect.splitting import ChunkAdvice, ChunkRow
+from posir_inspect.inspection import Fading, ModelInspection, OtherWords
+from posir_inspect.questions import Wording
+from posir_inspect.splitting import ChunkComparison, ChunkRow
 from posir_significance.decision import CHANGE_LEVEL
 from posir_significance.sentences import (
     advise,
@@ -50,12 +49,19 @@ def build_sections(inspection: ModelInspection, *, full: bool = False) -> Iterat
         inspection: What is known.
         full: Whether PSI, its values by chance and p-values are shown, too.
     """
+    name, cut, unread = inspection.model.rpartition("/")[2], inspection.unread.texts_cut, inspection.unread.share
+    extent = f"{inspection.window.tokens.high:,} of {inspection.median_tokens:,.0f} tokens (median text)"
+    reading = f"{name} reads {extent if cut else 'these texts as a whole'}."
     skipped = describe_skipped(inspection.skipped, examples=1)
     texts = f"Inspected: {describe_texts(inspection)}."
-    yield DisplaySection(sentences=tuple(filter(None, (state_reading(inspection), texts, skipped))))
-    yield DisplaySection(READING, (inspection.window.sentence, describe_unread(inspection)))
-    if inspection.work:
-        yield DisplaySection(sentences=(describe_work(inspection.work),))
+    yield DisplaySection(sentences=tuple(filter(None, (reading, texts, skipped))))
+    share = f"{format_percent(unread.value)} % {format_interval(unread, format_percent)}".rstrip()
+    never = f"{share} of these texts is never read: {cut:,} of {inspection.texts:,} are longer."
+    yield DisplaySection(READING, (inspection.window.sentence, never if cut else "All of these texts are read as a whole."))
+    if work := inspection.work:
+        planned = f"The rest takes at most about {format_seconds(work.seconds)}: {work.tokens:,} tokens to encode (--budget)"
+        every = f"; all {work.all_tokens:,} would take {format_seconds(work.all_seconds)} (--all-texts)"
+        yield DisplaySection(sentences=(f"{planned}{every if work.all_tokens > work.tokens else ''}.",))
     if inspection.fading is None:
         return
     if not inspection.fading:
@@ -63,31 +69,24 @@ def build_sections(inspection: ModelInspection, *, full: bool = False) -> Iterat
         return
     rarest = inspection.fading[-1]
     how_well, start_to_end, not_read, bias, _ = (sentence for _, sentence in iterate_answer(rarest.decision))
+    by_tenth = " ".join(format_percent(score.value if score else None, ".0f") for score in rarest.by_position)
+    parts = how_well, start_to_end, not_read, *describe_scores_read(rarest), bias, f"By tenth of the text: {by_tenth}."
     sampled = describe_sample(inspection.fading_texts, inspection)
-    parts = how_well, start_to_end, not_read, *describe_scores_read(rarest), bias
-    sentences = (*parts, describe_positions(rarest), *sampled)
-    yield DisplaySection(FADING, sentences, tuple(build_tables(inspection.fading, full=full)))
-    if not inspection.chunks:
+    yield DisplaySection(FADING, (*parts, *sampled), tuple(build_tables(inspection.fading, full=full)))
+    if not (chunks := inspection.chunks):
         return
     sampled = describe_sample(inspection.chunk_texts, inspection)
-    choice = (*inspection.chunks.advice.sentences, *describe_chunks(inspection.chunks), *sampled)
-    title = CHUNKERS if any(row.chunker for row in inspection.chunks.rows) else CHUNKS
-    yield DisplaySection(title, choice, (chunk_table(inspection.chunks.rows),))
+    title = CHUNKERS if any(row.chunker for row in chunks.rows) else CHUNKS
+    yield DisplaySection(title, (*chunks.sentences, *describe_chunks(chunks), *sampled), (chunk_table(chunks.rows),))
     if inspection.other_words:
-        yield build_other_words(inspection.chunks, inspection.other_words)
-    yield DisplaySection(ADVICE, (advise(rarest.decision), *describe_command(inspection.chunks)))
-
-
-def state_reading(inspection: ModelInspection) -> str:
-    """Return in a sentence how much of the texts the model reads."""
-    name, cut = inspection.model.rpartition("/")[2], inspection.unread.texts_cut > 0
-    median, read = f"{inspection.median_tokens:,.0f}", f"{inspection.window.tokens.high:,}"
-    return f"{name} reads {f'{read} of {median} tokens (median text)' if cut else 'these texts as a whole'}."
+        yield build_other_words(chunks, inspection.other_words)
+    run = [f"Run it with {chunks.row.name}: -m '{chunks.chunked_model}'."] if chunks.chunked_model else []
+    yield DisplaySection(ADVICE, (advise(rarest.decision), *run))
 
 
 def title_chunks(comparison: ChunkComparison) -> str:
     """Return how the chosen chunks change the score, as the title of a chart."""
-    return comparison.advice.sentences[0].partition(":")[0].rstrip(".")
+    return comparison.sentences[0].partition(":")[0].rstrip(".")
 
 
 def build_other_words(rarest: ChunkComparison, other: OtherWords) -> DisplaySection:
@@ -102,30 +101,12 @@ def build_other_words(rarest: ChunkComparison, other: OtherWords) -> DisplaySect
         sentences.append(f"BM25 finds their texts with nDCG@10 {shared}, a random order with {chance}.")
     if not chunks:
         return DisplaySection(OTHER, tuple(sentences))
-    sentences += [*chunks.advice.sentences, *describe_advice(rarest.advice, chunks.advice)]
+    sentences += chunks.sentences
+    if rarest.decided and chunks.decided:
+        same = rarest.row.name == chunks.row.name
+        differs = f"differs: questions in their rarest words have {rarest.row.name}"
+        sentences.append(f"The advice {'is that of questions in their rarest words' if same else differs}.")
     return DisplaySection(OTHER, tuple(sentences), (chunk_table(chunks.rows),))
-
-
-def describe_advice(rarest: ChunkAdvice, other: ChunkAdvice) -> Iterator[str]:
-    """Yield whether questions in their rarest words and in other words advise the same, where both do."""
-    if rarest.decided and other.decided:
-        same = rarest.chosen == other.chosen
-        ending = (
-            "is that of questions in their rarest words"
-            if same
-            else f"differs: questions in their rarest words have {rarest.chosen}"
-        )
-        yield f"The advice {ending}."
-
-
-def describe_work(work: WorkEstimate) -> str:
-    """Return how long the rest takes."""
-    planned = f"The rest takes at most about {format_seconds(work.seconds)}: {work.tokens:,} tokens to encode (--budget)"
-    return planned + (
-        f"; all {work.all_tokens:,} would take {format_seconds(work.all_seconds)} (--all-texts)."
-        if work.all_tokens > work.tokens
-        else "."
-    )
 
 
 def describe_sample(texts: int, inspection: ModelInspection) -> Iterator[str]:
@@ -135,12 +116,6 @@ def describe_sample(texts: int, inspection: ModelInspection) -> Iterator[str]:
         yield f"This is of {texts:,} of the texts{excerpts if texts == inspection.chunk_texts else ''}, drawn at random."
     elif excerpts and texts == inspection.chunk_texts and inspection.chunks:
         yield f"This is of the texts{excerpts}."
-
-
-def describe_command(chunks: ChunkComparison) -> Iterator[str]:
-    """Yield how to run the model with the chosen size of chunks, unless whole texts are chosen."""
-    if chunks.chunked_model:
-        yield f"Run it with {chunks.advice.chosen}: -m '{chunks.chunked_model}'."
 
 
 def describe_texts(inspection: ModelInspection) -> str:
@@ -156,32 +131,21 @@ def describe_texts(inspection: ModelInspection) -> str:
     )
 
 
-def describe_unread(inspection: ModelInspection) -> str:
-    """Return in a sentence how much of the texts is never read."""
-    unread = inspection.unread
-    if not unread.texts_cut:
-        return "All of these texts are read as a whole."
-    share = f"{format_percent(unread.share.value)} % {format_interval(unread.share, format_percent)}".rstrip()
-    return f"{share} of these texts is never read: {unread.texts_cut:,} of {inspection.texts:,} are longer."
-
-
 def describe_scores_read(fading: Fading) -> Iterator[str]:
     """Yield the score of questions about what is read, and about what is not, in a sentence, if any is not read."""
-    if fading.questions_beyond:
-        yield (
-            f"nDCG@10 is {format_percent(fading.within)} for sentences that the model reads, and "
-            f"{format_percent(fading.beyond)} for the {format_count(fading.questions_beyond)} that it does not"
-            + _explain_unread(fading.beyond_baseline)
+    if fading.ndcg_at_10_not_read is not None:
+        questions, decision = fading.groups[ALL]
+        unread, baseline = round((decision.not_read or 0) * questions), fading.not_read_without_model
+        by_words = (
+            ": unread sentences share topic and words with what is read of their text, in which BM25 finds them with "
+            f"{format_percent(baseline.shared_words)}, and a random order with {format_percent(baseline.chance)}"
+            if baseline
+            else ""
         )
-
-
-def _explain_unread(baseline: WordBaseline | None) -> str:
-    if baseline is None:
-        return "."
-    return (
-        ": unread sentences share topic and words with what is read of their text, in which BM25 finds them with "
-        f"{format_percent(baseline.shared_words)}, and a random order with {format_percent(baseline.chance)}."
-    )
+        yield (
+            f"nDCG@10 is {format_percent(fading.ndcg_at_10_read)} for sentences that the model reads, and "
+            f"{format_percent(fading.ndcg_at_10_not_read)} for the {unread:,} that it does not{by_words}."
+        )
 
 
 def build_tables(fading: tuple[Fading, ...], *, full: bool) -> Iterator[Table]:
@@ -195,39 +159,29 @@ def build_tables(fading: tuple[Fading, ...], *, full: bool) -> Iterator[Table]:
             if name != ALL
         ]
     headings = ("Wording; tokens", "Queries", "nDCG@10", "Start to end", "State")
-    yield Table(build_columns(headings, headings[1:-1]), tuple(_decision_row(*group) for group in groups))
+    rows = (
+        (
+            name,
+            format_count(questions),
+            format_percent(decision.ndcg_at_10.value if decision.ndcg_at_10 else None),
+            format_contrast(decision, decision.start_to_end),
+            label_state(decision),
+        )
+        for name, (questions, decision) in groups
+    )
+    yield Table(build_columns(headings, headings[1:-1]), tuple(rows))
     if full:
         columns = ("Wording; tokens", "Bias within read", "PSI", "as published", "by chance", "any effect")
-        yield Table(build_columns(columns, columns[1:]), tuple(_psi_row(*group) for group in groups))
-
-
-def _decision_row(name: str, group: GroupDecision) -> tuple[str, ...]:
-    decision = group.decision
-    return (
-        name,
-        format_count(group.questions),
-        format_percent(decision.ndcg_at_10.value if decision.ndcg_at_10 else None),
-        format_contrast(decision, decision.start_to_end),
-        label_state(decision),
-    )
-
-
-def _psi_row(name: str, group: GroupDecision) -> tuple[str, ...]:
-    decision = group.decision
-    return (
-        name,
-        format_contrast(decision, decision.bias_within_read),
-        format_score(Unit.INDEX, decision.psi),
-        format_score(Unit.INDEX, decision.psi_as_published),
-        format_score(Unit.INDEX, decision.psi_chance),
-        f"p {format_p_value(decision.shape.p_value)}" if decision.shape else MISSING,
-    )
-
-
-def describe_positions(fading: Fading) -> str:
-    """Return nDCG@10 by tenth of the text, from the first to the last."""
-    scores = (format_percent(score.value if score else None, ".0f") for score in fading.by_position)
-    return f"By tenth of the text: {' '.join(scores)}."
+        shares = (
+            (
+                name,
+                format_contrast(decision, decision.bias_within_read),
+                *(format_score(Unit.INDEX, psi) for psi in (decision.psi, decision.psi_as_published, decision.psi_chance)),
+                f"p {format_p_value(decision.shape.p_value)}" if decision.shape else MISSING,
+            )
+            for name, (_, decision) in groups
+        )
+        yield Table(build_columns(columns, columns[1:]), tuple(shares))
 
 
 def chunk_table(chunks: tuple[ChunkRow, ...]) -> Table:
@@ -240,19 +194,12 @@ def chunk_table(chunks: tuple[ChunkRow, ...]) -> Table:
             format_count(row.vectors),
             *([format_count(row.counts.tokens)] if tokens else []),
             format_estimate(row.ndcg_at_10, format_percent),
-            *_format_change(row),
+            (row.change and format_difference(row.change.ndcg_at_10, row.change)) or MISSING,
+            label_change(row.change.ndcg_at_10) if row.change else "",
         )
         for row in chunks
     )
     return Table(build_columns(headings, headings[1:-1]), rows)
-
-
-def _format_change(row: ChunkRow) -> tuple[str, str]:
-    """Return the change of nDCG@10 with its interval, and its state."""
-    if row.change is None:
-        return MISSING, ""
-    metric = row.change.ndcg_at_10
-    return format_difference(metric, row.change) or MISSING, label_change(metric)
 
 
 def name_chunks(row: ChunkRow) -> str:

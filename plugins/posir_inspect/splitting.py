@@ -1,27 +1,28 @@
-"""Ways to split texts into chunks that an inspection compares: chunks of so many tokens, and those of any splitter."""
+"""Ways to split texts into chunks that an inspection compares, of so many tokens or of any splitter, and what they cost."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
 from mteb.types import PromptType
 
+from posir_inspect.questions import WITHOUT_MODEL, QuestionSet, Wording
 from posir_significance.analysis import GroupAnalysis, analyze
 from posir_significance.decision import Change, ChangeState, MetricChange, compare_groups
+from posir_significance.intervals import MeanEstimate
 from posir_significance.sentences import describe_metric_change
 from posir_tasks.embeddings.encoding import EmbeddingMemory, ModelEncoder
 from posir_tasks.errors import PosirError
-from posir_tasks.scores import Estimate
 from posir_tasks.search.chunked import Chunker, DocumentVectors, MaximumSearch, find_room, vectorize_chunks
 from posir_tasks.text.chunks import Chunking, DividedText, TextSplitter
 
 if TYPE_CHECKING:
     from mteb.models import EncoderProtocol
 
-    from posir_inspect.questions import PseudoQuestionTask, QuestionSet, Wording
+    from posir_inspect.questions import PseudoQuestionTask
     from posir_tasks.embeddings.context import EncodingContext
     from posir_tasks.read_part import ReadPart
     from posir_tasks.scores import ResultValues
@@ -36,13 +37,12 @@ class WholeTextSearch(MaximumSearch):
 
     def __init__(self, base: EncoderProtocol, read: ReadPart, memory: EmbeddingMemory) -> None:
         """Prepare a search with a model that reads a part of a text, in tokens without special ones."""
-        super().__init__(base, vectorize_whole, memory)
+
+        def vectorize(encoder: ModelEncoder, texts: Sequence[str]) -> DocumentVectors:
+            return DocumentVectors(encoder(texts, PromptType.document), [1] * len(texts))
+
+        super().__init__(base, vectorize, memory)
         self.read_part = read
-
-
-def vectorize_whole(encoder: ModelEncoder, texts: Sequence[str]) -> DocumentVectors:
-    """Return a vector for each text."""
-    return DocumentVectors(encoder(texts, PromptType.document), [1] * len(texts))
 
 
 def choose_sizes(model: EncoderProtocol, context: EncodingContext, window: int | None) -> list[int]:
@@ -53,15 +53,9 @@ def choose_sizes(model: EncoderProtocol, context: EncodingContext, window: int |
         context: Its prompt for documents takes room, too.
         window: Tokens of a text that it reads as was measured; None for all.
     """
-    claimed = find_room(model, context)
-    room = min((limit for limit in (claimed, window) if limit), default=None)
+    room = min((limit for limit in (find_room(model, context), window) if limit), default=None)
     sizes = {size for size in SIZES if room is None or size <= room}
     return sorted(sizes if room is None else sizes | {min(room, max(SIZES))}, reverse=True)
-
-
-def search_chunks(model: EncoderProtocol, size: int, memory: EmbeddingMemory) -> MaximumSearch:
-    """Return a search in chunks of so many tokens."""
-    return MaximumSearch(model, Chunker.of_model(model, Chunking(size)).vectorize, memory)
 
 
 @dataclass(frozen=True)
@@ -76,27 +70,6 @@ class ChunkCounts:
     """Chunks that are not in their text."""
 
 
-class Division(Protocol):
-    """A way to divide texts into chunks."""
-
-    @property
-    def size(self) -> int | None:
-        """Tokens of a chunk; None if they are not of one size."""
-
-    @property
-    def chunker(self) -> str | None:
-        """Name of the splitter; None if there is none."""
-
-    def estimate_tokens(self, length: int) -> int:
-        """Return about how many tokens the chunks of a text of so many tokens have; none if it is encoded anyway."""
-
-    def count(self, questions: QuestionSet) -> ChunkCounts:
-        """Count the chunks of texts."""
-
-    def build_search(self, model: EncoderProtocol, memory: EmbeddingMemory) -> MaximumSearch:
-        """Return a search in the chunks."""
-
-
 @dataclass(frozen=True)
 class TokenDivision:
     """Chunks of so many tokens."""
@@ -105,67 +78,55 @@ class TokenDivision:
     chunker: None = None
 
     def estimate_tokens(self, length: int) -> int:
-        """Return the tokens of the chunks of a text of so many tokens."""
-        return count_chunk_tokens(length, self.size)
+        """Return the tokens of the chunks of a text of so many tokens; none if it has one, which is the text itself."""
+        return sum(end - start for start, end in Chunking(self.size).group(length)) if length > self.size else 0
 
     def count(self, questions: QuestionSet) -> ChunkCounts:
-        """Count the tokens of the chunks."""
-        return ChunkCounts(sum(count_chunk_tokens(length, self.size) or length for length in questions.tokens.values()))
+        """Count the tokens of the chunks of all texts."""
+        return ChunkCounts(sum(self.estimate_tokens(length) or length for length in questions.tokens.values()))
 
     def build_search(self, model: EncoderProtocol, memory: EmbeddingMemory) -> MaximumSearch:
         """Return a search as `MODEL+chunks(SIZE)` searches."""
-        return search_chunks(model, self.size, memory)
+        return MaximumSearch(model, Chunker.of_model(model, Chunking(self.size)).vectorize, memory)
 
 
-@dataclass(frozen=True)
 class SplitterDivision:
     """Chunks of a splitter, which divides each text once."""
 
-    splitter: TextSplitter
-    tokenizer: Tokenizer
-    window: int | None
-    """Tokens of a text that the model reads; None if it reads every text to its end."""
-    refuses: bool
-    """Whether the model refuses longer texts."""
-    ratio: float
-    """Tokens of the chunks for each token of a text."""
-    _known: dict[str, DividedText] = field(default_factory=dict, repr=False)
     size: None = None
 
-    @classmethod
-    def from_sample(
-        cls, splitter: TextSplitter, sample: Mapping[str, int], tokenizer: Tokenizer, window: int | None, *, refuses: bool
-    ) -> SplitterDivision:
-        """Return the division of a splitter, tried on texts with their lengths in tokens.
+    def __init__(
+        self, splitter: TextSplitter, sample: QuestionSet, tokenizer: Tokenizer, window: int | None, *, refuses: bool
+    ) -> None:
+        """Try a splitter on some texts.
+
+        Args:
+            splitter: The splitter.
+            sample: The texts.
+            tokenizer: Counts the tokens of chunks.
+            window: Tokens of a text that the model reads; None if it reads every text to its end.
+            refuses: Whether the model refuses longer texts.
 
         Raises:
             PosirError: The splitter does not divide them, or the model refuses a chunk for its length.
         """
-        divided = dict(zip(sample, splitter.divide_all(sample), strict=True))
-        division = cls(splitter, tokenizer, window, refuses, 1.0, divided)
-        tokens = division.count_texts(sample).tokens
-        return cls(splitter, tokenizer, window, refuses, tokens / max(sum(sample.values()), 1), divided)
-
-    @property
-    def chunker(self) -> str:
-        """Name of the splitter."""
-        return self.splitter.name
+        self._splitter, self._tokenizer, self._window, self._refuses = splitter, tokenizer, window, refuses
+        self.chunker = splitter.name
+        texts = list(sample.documents.values())
+        self._known: dict[str, DividedText] = dict(zip(texts, splitter.divide_all(texts), strict=True))
+        self._ratio = self.count(sample).tokens / max(sum(sample.tokens.values()), 1)
 
     def estimate_tokens(self, length: int) -> int:
         """Return about how many tokens the chunks of a text of so many tokens have."""
-        return round(self.ratio * length)
+        return round(self._ratio * length)
 
     def count(self, questions: QuestionSet) -> ChunkCounts:
-        """Count the chunks of texts; raise PosirError if the model refuses one for its length."""
-        return self.count_texts(questions.documents.values())
-
-    def count_texts(self, texts: Iterable[str]) -> ChunkCounts:
-        """Count the chunks of texts; raise PosirError if the model refuses one for its length."""
-        divided = [self.divide(text) for text in texts]
-        counts = self.tokenizer.count_all([chunk for text in divided for chunk in text.chunks])
-        window = self.window or max(counts)
+        """Count the chunks of all texts; raise PosirError if the model refuses one for its length."""
+        divided = [self._divide(text) for text in questions.documents.values()]
+        counts = self._tokenizer.count_all([chunk for text in divided for chunk in text.chunks])
+        window = self._window or max(counts)
         cut = sum(count > window for count in counts)
-        if cut and self.refuses:
+        if cut and self._refuses:
             raise PosirError(
                 f"{self.chunker}: {cut:,} of {len(counts):,} chunks are longer than the {window:,} tokens that the model "
                 f"accepts, up to {max(counts):,} tokens. Make them smaller."
@@ -173,58 +134,73 @@ class SplitterDivision:
         lost = sum(span is None for text in divided for span in text.spans)
         return ChunkCounts(sum(min(count, window) for count in counts), cut, lost)
 
-    def divide(self, text: str) -> DividedText:
-        """Return the chunks of a text."""
-        if text not in self._known:
-            self._known[text] = self.splitter.divide(text)
-        return self._known[text]
-
-    def vectorize(self, encoder: ModelEncoder, texts: Sequence[str]) -> DocumentVectors:
-        """Return the vectors of the chunks of each text."""
-        return vectorize_chunks(encoder, [self.divide(text).chunks for text in texts])
-
     def build_search(self, model: EncoderProtocol, memory: EmbeddingMemory) -> MaximumSearch:
         """Return a search in the chunks."""
-        return MaximumSearch(model, self.vectorize, memory)
+
+        def vectorize(encoder: ModelEncoder, texts: Sequence[str]) -> DocumentVectors:
+            return vectorize_chunks(encoder, [self._divide(text).chunks for text in texts])
+
+        return MaximumSearch(model, vectorize, memory)
+
+    def _divide(self, text: str) -> DividedText:
+        if text not in self._known:
+            self._known[text] = self._splitter.divide(text)
+        return self._known[text]
 
 
-def count_chunk_tokens(length: int, size: int) -> int:
-    """Return the tokens of a text's chunks; none if it has one chunk, which is the text itself."""
-    return sum(end - start for start, end in Chunking(size).group(length)) if length > size else 0
-
-
-def name_size(size: int | None) -> str:
-    """Return a chunk size in words."""
-    return "whole texts" if size is None else f"chunks of {size} tokens"
+Division: TypeAlias = TokenDivision | SplitterDivision
 
 
 @dataclass(frozen=True)
-class ChunkRow:
-    """Whole texts or a way to split them, and how well questions in one wording find their text by its best chunk."""
+class Costs:
+    """Tokens to encode for each text, in the order in which texts are drawn; special tokens are not counted."""
 
-    size: int | None
-    """Tokens; None for whole texts and the chunks of a splitter."""
-    chunker: str | None
-    """Name of the splitter; None if there is none."""
-    vectors: int
-    counts: ChunkCounts
-    ndcg_at_10: Estimate
-    start_to_end: Estimate | None
-    change: Change | None
-    """The change from whole texts; None for these."""
+    whole: tuple[int, ...]
+    """The text as far as the model reads it."""
+    questions: tuple[int, ...]
+    """Its questions in their rarest words and, if there are any, in other words, of which as many tokens are assumed."""
+    verbatim: tuple[int, ...]
+    chunks: tuple[int, ...]
+    """Its chunks in all divisions."""
+
+    @classmethod
+    def count(
+        cls,
+        questions: QuestionSet,
+        divisions: Sequence[Division],
+        window: int | None,
+        tokenizer: Tokenizer,
+        *,
+        in_other_words: bool = False,
+    ) -> Costs:
+        """Count the tokens of texts, questions and chunks."""
+        lengths = list(questions.tokens.values())
+        rows = {name: row for row, name in enumerate(questions.documents)}
+        asked = {wording: [0] * len(lengths) for wording in WITHOUT_MODEL}
+        for wording, counts in asked.items():
+            texts = [question.wordings[wording] for question in questions.questions]
+            for question, tokens in zip(questions.questions, tokenizer.count_all(texts), strict=True):
+                counts[rows[question.document]] += tokens
+        return cls(
+            tuple(min(length, window or length) for length in lengths),
+            tuple(tokens * (1 + in_other_words) for tokens in asked[Wording.RAREST_WORDS]),
+            tuple(asked[Wording.VERBATIM]),
+            tuple(sum(division.estimate_tokens(length) for division in divisions) for length in lengths),
+        )
 
     @property
-    def gain(self) -> Estimate | None:
-        """NDCG@10 minus that of whole texts, with the interval of the change; None for these, and where undefined."""
-        difference = self.change.ndcg_at_10.difference if self.change else None
-        if self.change is None or difference is None or difference.interval_at is None:
-            return None
-        return Estimate(difference.value, difference.interval_at(self.change.level))
+    def total(self) -> int:
+        """Tokens of everything."""
+        return sum(map(sum, (self.whole, self.questions, self.verbatim, self.chunks)))
 
-    @property
-    def name(self) -> str:
-        """The searched units, in words."""
-        return self.chunker or name_size(self.size)
+    def count_whole(self, texts: int) -> int:
+        """Return the tokens of the first texts and their questions."""
+        return sum(self.whole[:texts]) + sum(self.questions[:texts])
+
+
+def count_fitting(costs: Sequence[int], budget: float) -> int:
+    """Return how many of the first costs are together within a budget."""
+    return sum(total <= budget for total in accumulate(costs))
 
 
 @dataclass(frozen=True)
@@ -238,95 +214,115 @@ class ChunkSearch:
     values: Mapping[Wording, ResultValues]
     tasks: Mapping[Wording, PseudoQuestionTask]
 
-    def analyze(self, wording: Wording) -> GroupAnalysis:
-        """Return the analysis of all questions in one wording."""
-        return analyze(self.values[wording].ranks, self.values[wording].read).overall
+
+@dataclass(frozen=True, eq=False)
+class ChunkRow:
+    """Whole texts or a way to split them, and how well questions in one wording find their text by its best chunk."""
+
+    size: int | None
+    """Tokens; None for whole texts and the chunks of a splitter."""
+    chunker: str | None
+    """Name of the splitter; None if there is none."""
+    vectors: int
+    counts: ChunkCounts
+    group: GroupAnalysis
+    """The analysis, over the same questions for all rows."""
+    change: Change | None
+    """The change from whole texts; None for these."""
+
+    @property
+    def ndcg_at_10(self) -> MeanEstimate:
+        """Mean over the questions."""
+        assert self.group.ndcg is not None
+        return self.group.ndcg
+
+    @property
+    def name(self) -> str:
+        """The searched units, in words."""
+        return self.chunker or ("whole texts" if self.size is None else f"chunks of {self.size} tokens")
 
 
 def compare_divisions(
-    searches: Sequence[ChunkSearch], groups: Sequence[GroupAnalysis], questions: QuestionSet, window: int | None
+    searches: Sequence[ChunkSearch], wording: Wording, questions: QuestionSet, window: int | None
 ) -> tuple[ChunkRow, ...]:
-    """Return whole texts, of which a model reads so many tokens, and divisions into chunks beside them.
+    """Return whole texts, and divisions into chunks beside them, by the questions in one wording.
 
     Args:
         searches: In whole texts, then in each division.
-        groups: The analysis of each, over the same questions.
+        wording: The wording.
         questions: The questions.
         window: Tokens of a text that the model reads; None for all.
     """
+    groups = [analyze(search.values[wording].ranks, search.values[wording].read).overall for search in searches]
     whole = ChunkCounts(sum(min(length, window or length) for length in questions.tokens.values()))
-    rows = []
-    for search, group in zip(searches, groups, strict=True):
-        division, contrast = search.division, group.position.start_to_end
-        assert group.ndcg is not None
-        rows.append(
-            ChunkRow(
-                size=division.size if division else None,
-                chunker=division.chunker if division else None,
-                vectors=search.vectors,
-                counts=division.count(questions) if division else whole,
-                ndcg_at_10=Estimate(group.ndcg.value, group.ndcg.interval),
-                start_to_end=Estimate(contrast.value, contrast.interval) if contrast else None,
-                change=compare_groups(groups[0], group, paired=True) if division else None,
-            )
-        )
+    rows = [ChunkRow(None, None, searches[0].vectors, whole, groups[0], None)]
+    for search, group in zip(searches[1:], groups[1:], strict=True):
+        change = compare_groups(groups[0], group, paired=True)
+        if division := search.division:
+            counts = division.count(questions)
+            rows.append(ChunkRow(division.size, division.chunker, search.vectors, counts, group, change))
     return tuple(rows)
 
 
 @dataclass(frozen=True)
-class ChunkAdvice:
-    """The fewest vectors of those that are equivalent to the best in nDCG@10, and the changes that say so."""
+class ChunkComparison:
+    """Ways to split the texts, compared by questions in one wording, and the one with the fewest vectors among the best."""
 
-    chosen: str
-    """The searched units, in words."""
-    size: int | None
-    """Tokens of a chunk; None for whole texts and the chunks of a splitter."""
-    change: MetricChange | None
-    """Change of nDCG@10 from whole texts; None for these."""
+    rows: tuple[ChunkRow, ...]
+    row: ChunkRow
+    """The chosen one."""
     sentences: tuple[str, ...]
+    """The changes that say so."""
+    model: str
+    """Reference of the model."""
+
+    @property
+    def change(self) -> MetricChange | None:
+        """Change of nDCG@10 from whole texts to the chosen row; None for these."""
+        return self.row.change.ndcg_at_10 if self.row.change else None
 
     @property
     def decided(self) -> bool:
         """Whether it can be said that it is better than whole texts, or that these serve."""
         return self.change is None or self.change.state is not ChangeState.CANNOT_BE_SAID
 
+    @property
+    def chunked_model(self) -> str | None:
+        """The argument of `-m` that runs the model with the chosen size of chunks; None for whole texts or a splitter."""
+        return f"{self.model}+chunks({self.row.size})" if self.row.size and self.decided else None
 
-def advise_chunks(rows: Sequence[ChunkRow], groups: Sequence[GroupAnalysis]) -> ChunkAdvice:
+
+def advise_chunks(rows: Sequence[ChunkRow], model: str) -> ChunkComparison:
     """Choose the fewest vectors among the best in nDCG@10 and those that are equivalent to it.
 
     Args:
         rows: Whole texts, then each way to split them.
-        groups: The analysis of each, over the same questions.
+        model: Reference of the model.
     """
-    best = int(np.argmax([row.ndcg_at_10.value for row in rows]))
-    changes = {row: compare_groups(groups[best], group, paired=True) for row, group in enumerate(groups) if row != best}
+    best = max(rows, key=lambda row: row.ndcg_at_10.value)
+    changes = {row: compare_groups(best.group, row.group, paired=True) for row in rows if row is not best}
     states = {row: change.ndcg_at_10.state for row, change in changes.items()}
-    chosen = min(
-        (best, *(row for row, state in states.items() if state is ChangeState.EQUIVALENT)), key=lambda row: rows[row].vectors
-    )
-    open_rows = [
-        row for row, state in states.items() if state is ChangeState.CANNOT_BE_SAID and rows[row].vectors < rows[chosen].vectors
-    ]
+    equivalent = (row for row, state in states.items() if state is ChangeState.EQUIVALENT)
+    chosen = min((best, *equivalent), key=lambda row: row.vectors)
+    fewer = [row for row, state in states.items() if state is ChangeState.CANNOT_BE_SAID and row.vectors < chosen.vectors]
 
-    def describe(change: Change, a: int, b: int) -> str:
-        sentence = describe_metric_change(
-            "nDCG@10", change.ndcg_at_10, change, f"search in {rows[a].name}", f"search in {rows[b].name}"
-        )
+    def describe(change: Change, a: ChunkRow, b: ChunkRow) -> str:
+        names = f"search in {a.name}", f"search in {b.name}"
+        sentence = describe_metric_change("nDCG@10", change.ndcg_at_10, change, *names)
         return sentence[0].upper() + sentence[1:]
 
     def describe_all() -> Iterator[str]:
-        whole = rows[chosen].change
+        whole = chosen.change
         if whole is None:
-            yield "No chunks find more than whole texts." if best == 0 else describe(changes[chosen], best, chosen)
+            yield "No chunks find more than whole texts." if best is chosen else describe(changes[chosen], best, chosen)
         else:
-            yield describe(whole, 0, chosen)
-            if chosen != best:
+            yield describe(whole, rows[0], chosen)
+            if chosen is not best:
                 yield describe(changes[chosen], best, chosen)
-            yield f"It takes {rows[chosen].vectors / rows[0].vectors:.1f} times as many vectors."
-        if open_rows:
-            cheapest = min(open_rows, key=lambda row: rows[row].vectors)
-            if not (cheapest == 0 and whole and whole.ndcg_at_10.state is ChangeState.CANNOT_BE_SAID):
-                yield describe(changes[cheapest], best, cheapest)
+            yield f"It takes {chosen.vectors / rows[0].vectors:.1f} times as many vectors."
+        cheapest = min(fewer, key=lambda row: row.vectors, default=None)
+        said = cheapest is rows[0] and whole and whole.ndcg_at_10.state is ChangeState.CANNOT_BE_SAID
+        if cheapest and not said:
+            yield describe(changes[cheapest], best, cheapest)
 
-    row = rows[chosen]
-    return ChunkAdvice(row.name, row.size, row.change.ndcg_at_10 if row.change else None, tuple(describe_all()))
+    return ChunkComparison(tuple(rows), chosen, tuple(describe_all()), model)

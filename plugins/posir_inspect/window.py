@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -125,12 +125,45 @@ class WindowReading(Presentable):
     @property
     def sentence(self) -> str:
         """A sentence on the part that the model reads, and how that compares with what it claims."""
-        return describe_reading(self.reading, self.tokens, self.claim, self.special_tokens, self.prompt_tokens)
+        reading, claim, known = self.reading, self.claim, self.special_tokens is not None
+        at_start, total, unit, factor, about, parts = reading.at_start, self.tokens, "tokens", 1.0, "", ""
+        if known:
+            start = self._count(at_start) if at_start and at_start.tokens else None
+            special = f", {self.special_tokens} of them special" if self.special_tokens else ""
+            parts = special + (f", {self.prompt_tokens} of its prompt" if self.prompt_tokens else "")
+        else:
+            total, unit = reading.bounds, reading.unit
+            start = at_start.in_unit(unit) if at_start else None
+            factor = SYNTHETIC_FACTOR if reading.synthetic else ESTIMATE_FACTOR
+            about = f" (about {describe_bounds(self.tokens)} tokens)"
+            if not reading.synthetic:
+                about = f" (about {self.tokens.high:,} tokens, estimated)"
+            elif unit == "words":
+                about = " of frequent English words, about a token each"
+        lead = {None: "at least", Part.SAMPLES: "samples of"}.get(reading.part, f"the {reading.part}")
+        length = f"{lead} {describe_bounds(total)} {unit}"
+        if reading.part is Part.ENDS and start is not None:
+            tail = Bounds(total.low - start.low, total.high - start.high)
+            length = f"the first {describe_bounds(start)} and the last {describe_bounds(tail)} {unit}"
+        if reading.complete:
+            claimed = f"; {claim.model} claims {claim.tokens:,} tokens" if claim.tokens else ""
+            return f"It reads {length} of a text{about}{parts}, as many as were tried{claimed}."
+        rest = "refuses longer texts" if reading.refusal else "ignores the rest without an error"
+        if claim.tokens is None:
+            return f"It reads {length} of a text{about}{parts}, and {rest}; it claims no length."
+        claimed = f"{claim.tokens:,} tokens that {claim.model} claims"
+        if self.tokens.high * factor < claim.tokens:
+            if known:
+                return f"It reads only {length.removesuffix(' tokens')} of the {claimed}{parts}, and {rest}."
+            return (
+                f"It reads only {length} of a text{about}, and {rest}, although {claim.model} claims {claim.tokens:,} tokens."
+            )
+        comparison = f"more than the {claimed}" if self.tokens.low > claim.tokens * factor else "as it claims"
+        return f"It reads {length} of a text{about}{parts}, {comparison}, and {rest}."
 
     def sections(self) -> tuple[DisplaySection, ...]:
         """Return the findings."""
-        sentences = [self.sentence, *self._describe_unread(), *self._describe_requirement()]
-        return (DisplaySection(self.title, tuple(sentences)),)
+        return (DisplaySection(self.title, (self.sentence, *self._describe_unread())),)
 
     def records(self) -> tuple[dict[str, Any], ...]:
         """Return one row."""
@@ -160,41 +193,33 @@ class WindowReading(Presentable):
     def document(self) -> dict[str, Any]:
         """Return the row, the sentence and the part that is read of the texts of the measurement, in words and characters."""
         (row,) = self.records()
-        reading = self.reading
-        tried = {
-            "documents": reading.documents,
-            "synthetic": reading.synthetic,
-            "words_read": reading.words,
-            "characters_read": reading.characters,
+        tried = {"documents": self.reading.documents, "synthetic": self.reading.synthetic}
+        lengths = {"words_read": self.reading.words, "characters_read": self.reading.characters}
+        return {**row, "sentence": self.sentence, "measured_on": tried | lengths}
+
+    def _describe_unread(self) -> Iterator[str]:
+        """Yield what is not read, and whether what is read is enough."""
+        reading, english = self.reading, f"{self.characters_of_english:,} characters of English text"
+        places = {
+            Part.FIRST: f"What follows about the first {english}",
+            Part.LAST: f"What precedes about the last {english}",
+            Part.ENDS: "What is between these",
         }
-        return {**row, "sentence": self.sentence, "measured_on": tried}
-
-    def _describe_unread(self) -> list[str]:
-        reading = self.reading
         if reading.refusal:
-            return [f"The error for longer ones: {reading.refusal}."]
-        if reading.complete:
-            return []
-        match reading.part:
-            case Part.FIRST:
-                place = f"What follows about the first {self.characters_of_english:,} characters of English text"
-            case Part.LAST:
-                place = f"What precedes about the last {self.characters_of_english:,} characters of English text"
-            case Part.ENDS:
-                place = "What is between these"
-            case _:
-                place = "The rest"
-        return [f"{place} does not change its embedding."]
-
-    def _describe_requirement(self) -> list[str]:
+            yield f"The error for longer ones: {reading.refusal}."
+        elif reading.part is not None:
+            yield f"{places.get(reading.part, 'The rest')} does not change its embedding."
         if self.required is None:
-            return []
+            return
         read, needed = self.tokens_from_start, f"{self.required:,} tokens are required"
         verb = "This is" if self.enough else "This is not" if read.high < self.required else "This may not be"
-        if self.reading.part in (None, Part.FIRST):
-            return [f"{verb} enough: {needed}."]
-        number = f"only {describe_bounds(read)} are read" if read.high else "the start of a long text is not read"
-        return [f"{verb} enough: {needed} from the start without a gap, {'of which ' if read.high else 'and '}{number}."]
+        if reading.part in (None, Part.FIRST):
+            yield f"{verb} enough: {needed}."
+        else:
+            number = (
+                f"of which only {describe_bounds(read)} are read" if read.high else "and the start of a long text is not read"
+            )
+            yield f"{verb} enough: {needed} from the start without a gap, {number}."
 
 
 def measure_window(
@@ -218,7 +243,8 @@ def measure_window(
         PosirError: The model cannot encode short texts.
     """
     model, claim = encoder.model, find_claim(encoder.model)
-    prompt_tokens = count_prompt(encoder, tokenizer)
+    prompt = find_prompt(model, encoder.context.task_metadata, PromptType.document)
+    prompt_tokens = tokenizer.count(prompt.text) if tokenizer and prompt and prompt.text else 0
     # A server may fail for every text that is too long.
     with measure(model, retries=0), track("Finding how far the model reads") as advance:
         try:
@@ -236,11 +262,12 @@ def measure_window(
             raise
         except Exception as error:  # the model's own code
             raise PosirError(
-                f"{identify(model)[0]}: the model cannot encode even a short text ({summarize_error(error)}). Its files are "
-                "damaged, or need another version of its library."
+                f"{model.mteb_model_meta.name}: the model cannot encode even a short text ({summarize_error(error)}). Its "
+                "files are damaged, or need another version of its library."
             ) from error
     special_tokens = tokenizer.special_tokens if tokenizer else None
-    return WindowReading(*identify(model), reading, special_tokens, prompt_tokens, claim, required)
+    meta = model.mteb_model_meta
+    return WindowReading(str(meta.name), meta.revision, reading, special_tokens, prompt_tokens, claim, required)
 
 
 def measure_unread(texts: Sequence[str], reading: ReadingLength, tokenizer: ModelTokenizer | None) -> UnreadShare:
@@ -260,17 +287,6 @@ def measure(model: EncoderProtocol, retries: int | None = None) -> AbstractConte
     return model.measure(retries) if isinstance(model, EndpointEncoder) else nullcontext()
 
 
-def identify(model: EncoderProtocol) -> tuple[str, str | None]:
-    """Return the name and the revision of a model."""
-    return str(model.mteb_model_meta.name), model.mteb_model_meta.revision
-
-
-def count_prompt(encoder: ModelEncoder, tokenizer: ModelTokenizer | None) -> int:
-    """Return the tokens of a model's prompt for documents; 0 if there is none, or the prompt or tokenizer is unknown."""
-    prompt = find_prompt(encoder.model, encoder.context.task_metadata, PromptType.document)
-    return tokenizer.count(prompt.text) if tokenizer and prompt and prompt.text else 0
-
-
 def find_claim(model: MTEBModels) -> Claim:
     """Return what the metadata of a model claims; of an endpoint, the metadata of the registered model of that name."""
     meta = model.mteb_model_meta
@@ -283,80 +299,6 @@ def find_claim(model: MTEBModels) -> Claim:
 
 def _finite(tokens: float | None) -> int | None:
     return int(tokens) if tokens and tokens < NO_LIMIT else None
-
-
-def describe_reading(
-    reading: ReadingLength, total: Bounds, claim: Claim, special_tokens: int | None, prompt_tokens: int
-) -> str:
-    """Return in one sentence how far a model reads, and how that compares with what it claims.
-
-    Args:
-        reading: The length of the text that it reads.
-        total: Tokens that it reads, special ones and prompt included; an estimate if the tokenizer is unknown.
-        claim: The length that it claims to read.
-        special_tokens: Special tokens of a text; None if the tokenizer is unknown.
-        prompt_tokens: Tokens of its prompt for documents.
-    """
-    factor, at_start = 1.0, reading.at_start
-    if special_tokens is not None:
-        added = special_tokens + prompt_tokens
-        start = Bounds(at_start.tokens.low + added, at_start.tokens.high + added) if at_start and at_start.tokens else None
-        length = describe_part(reading.part, total, start, "tokens")
-        parts = _list_parts(special_tokens, prompt_tokens)
-    else:
-        factor = SYNTHETIC_FACTOR if reading.synthetic else ESTIMATE_FACTOR
-        start = at_start.in_unit(reading.unit) if at_start else None
-        length = describe_part(reading.part, reading.bounds, start, reading.unit)
-        parts = ""
-    about = "" if special_tokens is not None else _describe_estimate(reading)
-    if reading.complete:
-        claimed = f"; {claim.model} claims {claim.tokens:,} tokens" if claim.tokens else ""
-        return f"It reads {length} of a text{about}{parts}, as many as were tried{claimed}."
-    rest = "refuses longer texts" if reading.refusal else "ignores the rest without an error"
-    if claim.tokens is None:
-        return f"It reads {length} of a text{about}{parts}, and {rest}; it claims no length."
-    if total.high * factor < claim.tokens:
-        if special_tokens is not None:
-            number = length.removesuffix(" tokens")
-            return f"It reads only {number} of the {claim.tokens:,} tokens that {claim.model} claims{parts}, and {rest}."
-        return f"It reads only {length} of a text{about}, and {rest}, although {claim.model} claims {claim.tokens:,} tokens."
-    if total.low > claim.tokens * factor:
-        comparison = f"more than the {claim.tokens:,} tokens that {claim.model} claims"
-        return f"It reads {length} of a text{about}{parts}, {comparison}, and {rest}."
-    return f"It reads {length} of a text{about}{parts}, as it claims, and {rest}."
-
-
-def describe_part(part: Part | None, total: Bounds, at_start: Bounds | None, unit: str) -> str:
-    """Return the part of a text that is read, such as `the first 100 and the last 100 words`.
-
-    Args:
-        part: As in `ReadingLength`.
-        total: The length of all that is read.
-        at_start: Of both ends, the length at the start.
-        unit: Unit of the numbers.
-    """
-    if part is Part.ENDS and at_start is not None:
-        tail = Bounds(total.low - at_start.low, total.high - at_start.high)
-        return f"the first {describe_bounds(at_start)} and the last {describe_bounds(tail)} {unit}"
-    lead = {None: "at least", Part.SAMPLES: "samples of"}.get(part, f"the {part}")
-    return f"{lead} {describe_bounds(total)} {unit}"
-
-
-def _list_parts(special_tokens: int, prompt_tokens: int) -> str:
-    special = [f"{special_tokens} of them special"] if special_tokens else []
-    prompt = [f"{prompt_tokens} of its prompt"] if prompt_tokens else []
-    return "".join(f", {part}" for part in special + prompt)
-
-
-def _describe_estimate(reading: ReadingLength) -> str:
-    """Return how many tokens a length is whose tokenizer is unknown."""
-    if reading.synthetic:
-        return (
-            " of frequent English words, about a token each"
-            if reading.unit == "words"
-            else f" (about {describe_bounds(reading.estimated_tokens)} tokens)"
-        )
-    return f" (about {reading.estimated_tokens.high:,} tokens, estimated)"
 
 
 def describe_bounds(bounds: Bounds) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from posir_significance.decision import ChangeState, MetricChange
-from posir_significance.sentences import format_change, label_change, metric_interval
+from posir_significance.sentences import format_change, label_change
 from posir_tasks.display.numbers import (
     MISSING,
     format_estimate,
@@ -24,7 +24,6 @@ from posir_tasks.display.progress import track
 from posir_tasks.display.tables import Column, DisplaySection, Table
 from posir_tasks.errors import PosirError
 from posir_tasks.public import Option, public
-from posir_tasks.scores import Estimate
 
 if TYPE_CHECKING:
     from posir_mitigate.trials import MitigationOutcome
@@ -206,11 +205,10 @@ def flatten_outcome(outcome: MitigationOutcome) -> dict[str, object]:
     """Return an outcome as a row: its fields, and of the change of each score its state, difference and interval."""
     row: dict[str, object] = {name: value for name, value in vars(outcome).items() if name != "change"}
     for key in SCORES.values():
-        metric: MetricChange | None = getattr(outcome.change, key) if outcome.change else None
-        interval = metric_interval(metric, outcome.change) if metric and outcome.change else None
+        metric: MetricChange | None = getattr(outcome.change, key, None)
         row |= {
             f"{key}_change": metric and metric.state,
-            f"{key}_difference": Estimate(metric.difference.value, interval) if metric and metric.difference else None,
+            f"{key}_difference": outcome.change.estimate(metric) if metric and outcome.change else None,
             f"{key}_documents_needed": metric and metric.documents_needed,
         }
     return row

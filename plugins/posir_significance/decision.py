@@ -210,6 +210,11 @@ class Change:
     level: float = CHANGE_LEVEL
     """Level of each interval."""
 
+    def estimate(self, metric: MetricChange) -> Estimate | None:
+        """Return the difference of one of the metrics with its interval at the level of all three; None where undefined."""
+        difference = metric.difference
+        return difference and Estimate(difference.value, difference.interval_at and difference.interval_at(self.level))
+
 
 def decide(group: GroupAnalysis, margins: Margins = DEFAULT_MARGINS, level: float = LEVEL) -> Decision:
     """Return the decision on a group of questions.

