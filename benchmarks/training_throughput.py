@@ -17,7 +17,7 @@ from sentence_transformers.sentence_transformer.losses import MultipleNegativesR
 from transformers import PrinterCallback
 
 from posir_train.examples import Example, TrainingDocument
-from posir_train.sampler import BatchPlan, group_by_cell
+from posir_train.preparation import BatchPlan, draw_examples
 from posir_train.settings import PositionWeights, QuestionBudget
 from posir_train.training import PositionTrainer
 
@@ -65,8 +65,9 @@ if __name__ == "__main__":
     steps, rounds, batch_size = (int(value) for value in (*sys.argv[1:], *(10, 3, 16)[len(sys.argv) - 1 :]))
     disable_progress_bars()
     examples = build_examples()
-    cells = group_by_cell(examples, [500] * len(examples), PositionWeights.parse("uniform"), QuestionBudget.MOST, seed=0)
-    plan = BatchPlan(tuple(examples), cells, 4)
+    weights = PositionWeights.parse("uniform")
+    rows = draw_examples(examples, [500] * len(examples), weights, QuestionBudget.MOST, seed=0)
+    plan = BatchPlan(tuple(examples), rows, weights, 4)
     pairs = Dataset.from_dict(
         {"anchor": [example.question for example in examples], "positive": [example.document.text for example in examples]}
     )

@@ -111,8 +111,16 @@ def compose_command(
     """
     from posir_tasks.sources.opening import open_data
     from posir_tasks.text.tokenizer import load_tokenizer
-    from posir_train.composing import WindowComposer, build_mosaic_composer, compose_examples, tokenize_examples
-    from posir_train.examples import list_targets, pool_corpora, read_examples, write_examples
+    from posir_train.examples import (
+        WindowComposer,
+        build_mosaic_composer,
+        compose_examples,
+        list_targets,
+        pool_corpora,
+        read_examples,
+        tokenize_examples,
+        write_examples,
+    )
     from posir_train.settings import ComposeSettings, Position
 
     options = {"--kind": kind, "--tokens": tokens, "--positions": positions}

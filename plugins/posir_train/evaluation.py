@@ -66,7 +66,7 @@ class Measurement:
 
     values: ResultValues
     unrelated_cosine: float
-    """Mean cosine of pairs of documents of different articles."""
+    """Mean cosine of pairs of documents of different articles; NaN if there are no two."""
 
     @property
     def ranks(self) -> DocumentRanks:
@@ -91,10 +91,13 @@ def measure(model: SentenceTransformer, dataset: Dataset, batch_size: int = 32) 
         DataError: The data is missing or invalid.
     """
     wrapped, size = wrap_model(model), -(-COSINE_SAMPLE // len(dataset.subsets))
-    values, samples, articles = zip(
+    values, samples, names = zip(
         *(_measure_subset(wrapped, dataset, subset, batch_size, size) for subset in dataset.subsets), strict=True
     )
-    return Measurement(pool(values), mean_unrelated_cosine(np.concatenate(samples), np.concatenate(articles)))
+    vectors, articles = np.concatenate(samples), np.concatenate(names)
+    unrelated = articles[:, None] != articles[None, :]
+    cosine = float((vectors @ vectors.T)[unrelated].mean()) if unrelated.any() else float("nan")
+    return Measurement(pool(values), cosine)
 
 
 def wrap_model(model: SentenceTransformer) -> SentenceTransformerEncoderWrapper:
@@ -104,20 +107,11 @@ def wrap_model(model: SentenceTransformer) -> SentenceTransformerEncoderWrapper:
 
 
 def rank_documents(model: SentenceTransformerEncoderWrapper, request: SearchRequest) -> Integers:
-    """Return the rank of each query's relevant document, as `mteb run` finds it.
-
-    Raises:
-        ScoreError: The model returns NaN.
-    """
+    """Return the rank of each query's relevant document, as `mteb run` finds it; raise ScoreError if the model returns NaN."""
     try:
         return search_and_rank(model, request)[1].ranks
     except ScoreError as error:
         raise ScoreError("The model returns NaN, so nothing can be ranked. Lower learning_rate.") from error
-
-
-def name_subset(subset: Subset) -> str:
-    """Return the name of a subset in ranks by document."""
-    return f"{subset.language}-{subset.domain}"
 
 
 def _measure_subset(
@@ -129,9 +123,8 @@ def _measure_subset(
     ranked = rank_documents(model, request)
     documents = select_relevant(request)
     placed = find_read_evidence(model, request, data.evidence, documents)
-    ranks = DocumentRanks.from_ranks(
-        dataset.scheme, data.evidence, ranked, placed, name_subset(subset), select_texts(documents)
-    )
+    name = f"{subset.language}-{subset.domain}"
+    ranks = DocumentRanks.from_ranks(dataset.scheme, data.evidence, ranked, placed, name, select_texts(documents))
     rows = random.Random(0).sample(range(len(data.corpus)), min(sample_size, len(data.corpus)))
     articles = dict(zip(data.evidence.document_ids, data.evidence.clusters or data.evidence.document_ids, strict=True))
     names = [data.corpus["id"][row] for row in rows]
@@ -156,23 +149,10 @@ def build_request(dataset: Dataset, subset: Subset, data: PositionData, batch_si
     )
 
 
-def mean_unrelated_cosine(vectors: Vectors, articles: NDArray[np.str_]) -> float:
-    """Return the mean cosine of unit vectors, shape (n, dimensions), of different articles; NaN if there are no two."""
-    unrelated = articles[:, None] != articles[None, :]
-    return float((vectors @ vectors.T)[unrelated].mean()) if unrelated.any() else float("nan")
-
-
 def select_third(observations: Observations, position: Position) -> tuple[Floats, Integers]:
     """Return gains and clusters of the queries in a third of the document, as start to end counts them."""
     rows = observations.query[assign_thirds(observations.bins)[observations.position] == position]
     return observations.gains[rows], observations.clusters[rows]
-
-
-def find_loss(base: DocumentRanks, ranks: DocumentRanks) -> float | None:
-    """Return the difference in nDCG@10 if its interval lies below 0, paired by query; else None."""
-    paired = subtract_observations(Observations.from_ranks(base), Observations.from_ranks(ranks))
-    difference = estimate_difference(paired.gains, paired.clusters)
-    return difference.value if difference and difference.high is not None and difference.high < 0 else None
 
 
 #: Size of the chart in pixels.
@@ -275,7 +255,11 @@ class PositionEvaluator(BaseEvaluator):
         scores = compute_scores(self.ranks[steps], self.baseline)
         logger.info("Position evaluation on %s: %s", self.dataset.name, {key: round(scores[key], 4) for key in ESTIMATES})
         if output_path is not None and self.write_csv:
-            self._append_row(Path(output_path), {"epoch": epoch, "steps": steps, **scores})
+            row, folder = {"epoch": epoch, "steps": steps, **scores}, Path(output_path)
+            folder.mkdir(parents=True, exist_ok=True)
+            headings, _, values = format_csv(row, [row.values()], "\n").partition("\n")
+            with (folder / self.csv_file).open("a", encoding="utf-8", newline="") as opened:
+                opened.write(values if opened.tell() else f"{headings}\n{values}")
         metrics: dict[str, float] = self.prefix_name_to_metrics(scores, self.name)
         self.store_metrics_in_model_card_data(model, metrics, epoch, steps)  # type: ignore[arg-type]
         return metrics
@@ -287,17 +271,10 @@ class PositionEvaluator(BaseEvaluator):
                 dataset.scheme,
                 data.evidence,
                 rank_documents(wrapped, build_request(dataset, subset, data, self.batch_size)),
-                subset=name_subset(subset),
+                subset=f"{subset.language}-{subset.domain}",
             )
             for subset, data in self._data
         )
-
-    def _append_row(self, folder: Path, row: Mapping[str, float]) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        file = folder / self.csv_file
-        headings, _, values = format_csv(row, [row.values()], "\n").partition("\n")
-        with file.open("a", encoding="utf-8", newline="") as opened:
-            opened.write(values if opened.tell() else f"{headings}\n{values}")
 
     def get_config_dict(self) -> dict[str, Any]:
         """Return what a model card has of the settings."""
@@ -356,6 +333,8 @@ def compute_scores(ranks: DocumentRanks, baseline: DocumentRanks | None = None) 
         gains = select_third(observations, position)[0]
         values[key] = gains.mean() if len(gains) else None
     if baseline:
-        lost = find_loss(baseline, ranks)
-        values[CRITERION] = (1 - analysis.psi.value if analysis.psi else 0.0) if lost is None else lost - 1
+        paired = subtract_observations(Observations.from_ranks(baseline), observations)
+        change = estimate_difference(paired.gains, paired.clusters)
+        lost = change is not None and change.high is not None and change.high < 0
+        values[CRITERION] = change.value - 1 if change and lost else 1 - analysis.psi.value if analysis.psi else 0.0
     return {key: float("nan") if value is None else float(value) for key, value in values.items()}

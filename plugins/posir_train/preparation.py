@@ -1,11 +1,18 @@
-"""Preparation of a training: the model with its pooling and window, and the columns that a loss takes of the examples."""
+"""Preparation of a training: the model with its pooling and window, and the examples in the columns and batches of a loss.
+
+'Built-in or learned?' (arXiv 2605.26578, sections 3.1.4, 3.2.2 and 4.2): five length bins by characters; as many questions in
+each bin for every position as the scarcest cell of position and length has, 8,189 there; so the same total for begin, middle,
+end and uniform positions; every batch from one bin. Here the shares of the positions are free.
+"""
 
 from __future__ import annotations
 
 import random
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import cycle, islice, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +20,7 @@ import numpy as np
 import torch
 from datasets import Dataset
 from huggingface_hub import ModelCard
+from sentence_transformers.base.sampler import DefaultBatchSampler
 from torch import Tensor
 
 from posir_tasks.display.progress import progress
@@ -28,35 +36,48 @@ from posir_tasks.sources.formats.passages import Passage
 from posir_tasks.sources.opening import open_data
 from posir_tasks.text.tokenizer import ModelTokenizer, Tokenizer, TokenSpans
 from posir_tasks.text.words import count_words
-from posir_train.composing import TokenizedExample, tokenize_examples
-from posir_train.examples import Example, Examples, split_by_article
-from posir_train.sampler import BatchPlan, group_by_cell
-from posir_train.settings import Objective, Pooling, Position, TrainingSettings, display_name
+from posir_train.examples import Example, Examples, TokenizedExample, split_by_article, tokenize_examples
+from posir_train.settings import Objective, Position, PositionWeights, QuestionBudget, TrainingSettings, display_name
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 #: Types of models whose positions begin after the id of the padding token.
 ROBERTA = ("roberta", "xlm-roberta", "camembert")
+#: Fewest words of a negative.
+FEWEST_WORDS = 5
+#: Examples scored at a time.
+BLOCK = 64
+#: Last length in characters of each length bin but the longest (Built-in or Learned, section 3.1.1): its bins are 256 to 512,
+#: 512 to 1,024 and so on up to 8,192. Shorter and longer documents, which it does not have, are in the
+#: first and the last bin here.
+CHARACTER_BOUNDS = (512, 1024, 2048, 4096)
+#: By how much leaving the scarcest length bins out must increase the number of questions.
+WORTH_LEAVING_OUT = 2
+#: How often the examples are drawn again to fill the batches of an epoch.
+PASSES = 3
 
 
 def load_base(settings: TrainingSettings) -> SentenceTransformer:
-    """Load the model to train, with the changes that the settings ask for.
-
-    Raises:
-        PosirError: There is no such model, it is none that sentence-transformers can train, or it has no such window.
-    """
+    """Load the model to train, with the changes that the settings ask for; raise PosirError if it cannot be trained so."""
     from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling as PoolingModule
 
     name = settings.model
     wrapper = load_model(ModelReference(name, settings.revision))
     loaded = getattr(wrapper, "model", None)
     if type(loaded) is not SentenceTransformer:
         raise PosirError(f"{name}: not a dense model of sentence-transformers, which alone can be trained.")
-    if settings.window is not None:
-        _set_window(loaded, settings.window, name)
+    if (window := settings.window) is not None:
+        longest = longest_window(loaded)
+        if longest is not None and window > longest:
+            raise PosirError(f"window {window}: {name} reads {longest} tokens at most. Choose a smaller one, or another model.")
+        loaded.max_seq_length = window
     if settings.pooling is not None:
-        _set_pooling(loaded, settings.pooling, name)
+        modules = [module for module in loaded if isinstance(module, PoolingModule)]
+        if len(modules) != 1 or not isinstance(modules[0].pooling_mode, str):
+            raise PosirError(f"{name}: its pooling cannot be exchanged. Train it without --pooling.")
+        modules[0].pooling_mode = settings.pooling.value
     if settings.query_prompt is not None:
         loaded.prompts["query"] = settings.query_prompt
     folder = Path(name).expanduser()
@@ -72,22 +93,6 @@ def find_base(folder: Path) -> str:
         stated = None
     named = stated[0] if isinstance(stated, list) and stated else stated
     return named if isinstance(named, str) and named else name_folder(folder)
-
-
-def _set_pooling(model: SentenceTransformer, pooling: Pooling, name: str) -> None:
-    from sentence_transformers.sentence_transformer.modules import Pooling as PoolingModule
-
-    modules = [module for module in model if isinstance(module, PoolingModule)]
-    if len(modules) != 1 or not isinstance(modules[0].pooling_mode, str):
-        raise PosirError(f"{name}: its pooling cannot be exchanged. Train it without --pooling.")
-    modules[0].pooling_mode = pooling.value
-
-
-def _set_window(model: SentenceTransformer, window: int, name: str) -> None:
-    longest = longest_window(model)
-    if longest is not None and window > longest:
-        raise PosirError(f"window {window}: {name} reads {longest} tokens at most. Choose a smaller one, or another model.")
-    model.max_seq_length = window
 
 
 def longest_window(model: SentenceTransformer) -> int | None:
@@ -112,7 +117,7 @@ class ModelReader:
 
     @classmethod
     def of_model(cls, model: SentenceTransformer, name: str) -> ModelReader:
-        """Return the reader of a model; PosirError if its tokenizer does not say where tokens are."""
+        """Return the reader of a model; raise PosirError if its tokenizer does not say where tokens are."""
         tokenizer = ModelTokenizer(model.tokenizer)
         if not tokenizer.locates_tokens:
             raise PosirError(
@@ -145,32 +150,22 @@ class ModelReader:
 def build_pairs(texts: Sequence[str], tokenizer: Tokenizer, objective: Objective, seed: int) -> Dataset:
     """Return a positive and a negative pair for each text, as columns `first`, `second` and `label`.
 
-    Negatives are the second samples of the next text, as in the published code.
-
-    Raises:
-        PosirError: There are fewer than two texts.
+    Negatives are the second samples of the next text, as in the published code. Fewer than two texts are a PosirError.
     """
     if len(texts) < 2:
         raise PosirError(f"objective {objective.value}: needs at least two different texts.")
     rng = random.Random(seed)
-    samples = [
-        [_sample(text, tokens, rng) for _ in range(2)] for text, tokens in zip(texts, tokenizer.find_tokens(texts), strict=True)
-    ]
-    positives = [(first, second, 1) for first, second in samples]
-    negatives = [
-        (first, other, objective.negative_label)
-        for (first, _), (_, other) in zip(samples, [*samples[1:], samples[0]], strict=True)
-    ]
-    columns = zip(*[*positives, *negatives], strict=True)
-    return Dataset.from_dict(dict(zip(("first", "second", "label"), map(list, columns), strict=True)))
 
+    def sample(text: str, tokens: TokenSpans) -> str:
+        count = len(tokens)
+        start = int(count * rng.uniform(0, 0.5)) if count > 1 else 0
+        return text[int(tokens[start][0]) : int(tokens[start + count // 2 - 1][1])] if count > 1 else text
 
-def _sample(text: str, tokens: TokenSpans, rng: random.Random) -> str:
-    count = len(tokens)
-    if count < 2:
-        return text
-    start = int(count * rng.uniform(0, 0.5))
-    return text[int(tokens[start][0]) : int(tokens[start + count // 2 - 1][1])]
+    tokens = tokenizer.find_tokens(texts)
+    first, second = zip(*([sample(*text) for _ in range(2)] for text in zip(texts, tokens, strict=True)), strict=True)
+    negative = 0 if objective is Objective.PADS_PUBLISHED else -1
+    labels = [1] * len(texts) + [negative] * len(texts)
+    return Dataset.from_dict({"first": first * 2, "second": [*second, *second[1:], second[0]], "label": labels})
 
 
 class PadsLoss(torch.nn.Module):
@@ -186,12 +181,6 @@ class PadsLoss(torch.nn.Module):
         first, second = (self.model(features)["sentence_embedding"] for features in sentence_features)
         loss: Tensor = self.loss(first, second, labels.to(first.dtype))
         return loss
-
-
-#: Fewest words of a negative.
-FEWEST_WORDS = 5
-#: Examples scored at a time.
-BLOCK = 64
 
 
 def cut_negatives(example: Example) -> tuple[str, str] | None:
@@ -234,25 +223,208 @@ def filter_by_margin(examples: Sequence[Example], rerankers: Sequence[BatchReran
     return kept
 
 
-@dataclass(frozen=True)
-class TrainingData:
-    """The data that a model is trained on."""
+#: Rows of the training data by position.
+ByPosition = tuple[list[int], ...]
 
-    dataset: Dataset
-    plan: BatchPlan | None
-    """None for objectives without positions."""
-    description: str
-    """Name and size, such as `PosIR-Mini: 120 questions about 12 articles (begin 40, middle 40, end 40)`."""
-    articles: frozenset[str]
-    notes: tuple[str, ...]
-    """Notes on what was left out, and why."""
+
+def draw_examples(
+    examples: Sequence[Example], lengths: Sequence[int], weights: PositionWeights, budget: QuestionBudget | int, seed: int
+) -> dict[int, list[int]]:
+    """Draw the questions that are trained on, once for all epochs; return their rows by length bin.
+
+    The positions have their shares in each bin. The lengths of documents are in characters. The budget is for each length bin;
+    with a number, bins with fewer at some position are left out.
+
+    Raises:
+        PosirError: No length bin has evidence at all of these positions or as many questions as the budget, or there are no two
+            examples to tell apart.
+    """
+    rows: dict[int, ByPosition] = defaultdict(lambda: tuple([] for _ in Position))
+    for row, (example, bin_) in enumerate(zip(examples, np.searchsorted(CHARACTER_BOUNDS, lengths).tolist(), strict=True)):
+        rows[bin_][example.position].append(row)
+    counts = (f"{position.title} {sum(len(cells[position]) for cells in rows.values()):,}" for position in Position)
+    counted, rng = ", ".join(counts), np.random.default_rng(seed)
+    sizes = _choose_sizes(dict(sorted(rows.items())), weights, budget)
+    if not sizes:
+        raise PosirError(f"positions {weights.name}: {_describe_shortage(rows, weights, budget, counted)}")
+    # Rounding errors must not cost an example.
+    drawn = {
+        bin_: [
+            int(row)
+            for position in weights.needed
+            for row in rng.permutation(rows[bin_][position])[: max(1, int(size * weights.shares[position] + 1e-6))]
+        ]
+        for bin_, size in sizes.items()
+    }
+    articles = {examples[row].document.article for chosen in drawn.values() for row in chosen}
+    if len(articles) < 2:
+        raise PosirError(
+            f"positions {weights.name}: all questions are about one document or article, {articles.pop()} ({counted}). "
+            "In-batch negatives need at least two; give more data, or place evidence with `posir compose`."
+        )
+    return drawn
+
+
+def _choose_sizes(rows: Mapping[int, ByPosition], weights: PositionWeights, budget: QuestionBudget | int) -> dict[int, float]:
+    """Return the number of questions to draw from each length bin, for all positions together."""
+    complete = {bin_: cells for bin_, cells in rows.items() if all(cells[position] for position in weights.needed)}
+    needed, shares = weights.needed, weights.shares
+    if budget == QuestionBudget.MOST:
+        return {bin_: min(len(cells[place]) / shares[place] for place in needed) for bin_, cells in complete.items()}
+    # All positions count, so that training on another one has as many questions.
+    comparable = {bin_: min(map(len, cells)) for bin_, cells in complete.items() if all(cells)}
+    smallest = comparable or {bin_: min(len(cells[place]) for place in needed) for bin_, cells in complete.items()}
+    if not smallest:
+        return {}
+    size = choose_size(list(smallest.values())) if isinstance(budget, QuestionBudget) else budget
+    return {bin_: size for bin_, count in smallest.items() if count >= size}
+
+
+def choose_size(smallest: Sequence[int]) -> int:
+    """Return how many questions to draw from every length bin, given those of the scarcest position in each.
+
+    It is the smallest number, as in the paper, unless leaving bins out at least doubles the number of all questions: a handful
+    of long documents must not cost the rest.
+    """
+    totals = {size: size * sum(count >= size for count in smallest) for size in sorted(smallest)}
+    chosen = min(totals)
+    for size, total in totals.items():
+        if total >= WORTH_LEAVING_OUT * totals[chosen]:
+            chosen = size
+    return chosen
+
+
+def _describe_shortage(
+    rows: Mapping[int, ByPosition], weights: PositionWeights, budget: QuestionBudget | int, counted: str
+) -> str:
+    complete = [cells for cells in rows.values() if all(cells[position] for position in weights.needed)]
+    if complete:
+        most = max(min(map(len, cells)) for cells in complete)
+        return (
+            f"no length bin has {budget:,} questions at every position; the most is {most:,} ({counted}). Set a lower budget."
+        )
+    empty = [position.title for position in weights.needed if not any(cells[position] for cells in rows.values())]
+    reason = f"no question has its evidence at {' or '.join(empty)}" if empty else "no length has all positions"
+    return f"{reason} ({counted}). Choose other positions, or place evidence with `posir compose`."
+
+
+@dataclass(frozen=True)
+class BatchPlan:
+    """The plan by which the batches of an epoch are formed."""
+
+    examples: tuple[Example, ...]
+    rows: Mapping[int, list[int]]
+    """The examples that are trained on, by length bin; see `draw_examples`."""
+    weights: PositionWeights
+    per_article: int
+    """Most questions about one article in a row: the other parts of an article are hard negatives."""
+
+    def form_batches(self, size: int, seed: int, epoch: int) -> list[list[int]]:
+        """Return the batches of an epoch: rows of the training data. The same arguments give the same batches.
+
+        They are full if enough questions can be in one batch, of which none is answered by the document of another.
+
+        Raises:
+            PosirError: No two questions can.
+        """
+        rng = np.random.default_rng((seed, epoch))
+        chosen = []
+        for rows in self.rows.values():
+            full = len(rows) // size
+            batches = list(self._fill(rows, size, rng))
+            for _ in range(PASSES):
+                if sum(len(batch) == size for batch in batches) >= full:
+                    break
+                batches += self._fill(rows, size, rng)
+            # The largest first, until they have as many rows as the full batches would.
+            batches.sort(key=len, reverse=True)
+            sizes = np.cumsum([0, *map(len, batches)])
+            chosen += batches[: np.searchsorted(sizes, max(full, 1) * size)]
+        if not chosen:
+            raise PosirError(
+                "no two questions can be in one batch, since the document of each answers the others. Give more documents."
+            )
+        return [chosen[place] for place in rng.permutation(len(chosen))]
+
+    def _fill(self, rows: Sequence[int], size: int, rng: np.random.Generator) -> Iterator[list[int]]:
+        """Yield batches of rows in which no document answers two questions, and the positions have their shares.
+
+        The shares hold in every batch, up to rounding, so that even a short training is balanced. Batches that cannot be filled
+        are smaller.
+        """
+        articles: dict[str, tuple[list[int], ...]] = defaultdict(lambda: tuple([] for _ in Position))
+        for row in rng.permutation(rows).tolist():
+            example = self.examples[row]
+            articles[example.document.article][example.position].append(row)
+        groups = []
+        for cells in articles.values():
+            # A few of one article, of all positions in turn.
+            own = [row for turn in zip_longest(*cells) for row in turn if row is not None]
+            groups += [own[start : start + self.per_article] for start in range(0, len(own), self.per_article)]
+        waiting = deque(row for place in rng.permutation(len(groups)) for row in groups[place])
+        filled: Counter[Position] = Counter()
+        while waiting:
+            room = self.weights.apportion(filled, size)
+            batch: list[int] = []
+            postponed: list[int] = []
+            while waiting and len(batch) < size:
+                row = waiting.popleft()
+                position = self.examples[row].position
+                if room[position] and not self._conflicts(row, batch):
+                    batch.append(row)
+                    room[position] -= 1
+                else:
+                    postponed.append(row)
+            waiting.extendleft(reversed(postponed))
+            if not batch:
+                return
+            if len(batch) > 1:
+                filled.update(self.examples[row].position for row in batch)
+                yield batch
+
+    def _conflicts(self, row: int, batch: Iterable[int]) -> bool:
+        """Return whether a row's document answers a question of a batch, or one of its documents the row's question."""
+        example = self.examples[row]
+        return any(
+            example.question == other.question
+            or (
+                example.document.article == other.document.article
+                and (example.is_answered_by(other.document.text) or other.is_answered_by(example.document.text))
+            )
+            for other in (self.examples[place] for place in batch)
+        )
+
+
+class PositionBatchSampler(DefaultBatchSampler):
+    """The batches of a plan, as sentence-transformers' trainer takes them."""
+
+    def __init__(self, dataset: Dataset, plan: BatchPlan, batch_size: int, seed: int) -> None:
+        super().__init__(dataset, batch_size=batch_size, drop_last=False, seed=seed)
+        self._form = lru_cache(maxsize=2)(lambda epoch: plan.form_batches(batch_size, seed, epoch))
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """Yield the batches of the epoch that was set last, as many as of the first: a run is continued by counting them."""
+        return islice(cycle(self._form(self.epoch)), len(self))
+
+    def __len__(self) -> int:
+        """Return the number of batches of an epoch."""
+        return len(self._form(0))
 
 
 @dataclass(frozen=True)
 class PreparedData:
     """The data for training and for measuring: no article is in both."""
 
-    training: TrainingData
+    dataset: Dataset
+    """The columns of the loss."""
+    plan: BatchPlan | None
+    """None for objectives without positions."""
+    description: str
+    """Name and size, such as `PosIR-Mini: 120 questions about 12 articles (begin 40, middle 40, end 40)`."""
+    articles: frozenset[str]
+    """Those that are trained on."""
+    notes: tuple[str, ...]
+    """Notes on what was left out, and why."""
     held_out: Examples
 
 
@@ -271,14 +443,12 @@ def prepare_data(settings: TrainingSettings, data: Examples, reader: ModelReader
     readable = {source.example for source in sources if reader.reads_evidence(source)}
     # What is measured keeps the evidence beyond the window: the model fails on it, and the report says so.
     read = [example for example in training_examples.examples if example in readable]
-    training = _form_pairs(settings, data.name, read)
     beyond = len(training_examples.examples) - len(read)
-    notes = (f"left out: {pluralize(beyond, 'question')} with evidence beyond the window",) if beyond else ()
-    return PreparedData(replace(training, notes=(*notes, *training.notes)), held_out)
+    notes = [f"left out: {pluralize(beyond, 'question')} with evidence beyond the window"] if beyond else []
+    return _form_pairs(settings, data.name, read, held_out, notes)
 
 
 def _prepare_pads(settings: TrainingSettings, data: Examples, reader: ModelReader) -> PreparedData:
-    """Form pairs of texts; questions and windows play no part."""
     if settings.texts is not None:
         passages = [passage for passage in open_data(settings.texts).read_texts() if isinstance(passage, Passage)]
         texts, articles, held_out = {passage.text for passage in passages}, frozenset[str](), data
@@ -291,12 +461,12 @@ def _prepare_pads(settings: TrainingSettings, data: Examples, reader: ModelReade
     dataset = build_pairs(kept, reader.tokens, settings.objective, settings.seed)
     source = data.name if settings.texts is None else display_name(settings.texts)
     description = f"{source}: {pluralize(len(dataset), 'pair')} of {pluralize(len(kept), 'text')}"
-    return PreparedData(TrainingData(dataset, None, description, articles, ()), held_out)
+    return PreparedData(dataset, None, description, articles, (), held_out)
 
 
-def _form_pairs(settings: TrainingSettings, name: str, examples: Sequence[Example]) -> TrainingData:
-    """Return questions and their documents, with the hard negatives that the settings ask for."""
-    notes: list[str] = []
+def _form_pairs(
+    settings: TrainingSettings, name: str, examples: Sequence[Example], held_out: Examples, notes: list[str]
+) -> PreparedData:
     total = len(examples)
     if settings.rerankers:
         rerankers = [ModelReranker(ModelReference(name), "eng-Latn") for name in settings.rerankers]
@@ -311,11 +481,11 @@ def _form_pairs(settings: TrainingSettings, name: str, examples: Sequence[Exampl
         examples = list(parts_of)
         negatives = {f"negative_{number + 1}": [parts[number] for parts in parts_of.values()] for number in range(2)}
     lengths = [len(example.document.text) for example in examples]
-    cells = group_by_cell(examples, lengths, settings.weights, settings.budget, settings.seed)
-    drawn = [examples[row] for row in cells.drawn]
+    rows = draw_examples(examples, lengths, settings.weights, settings.budget, settings.seed)
+    drawn = [examples[row] for chosen in rows.values() for row in chosen]
     if len(drawn) < len(examples):
         notes.append(
-            f"drawn: {len(drawn):,} of {pluralize(len(examples), 'question')}, from {pluralize(len(cells.rows), 'length bin')} "
+            f"drawn: {len(drawn):,} of {pluralize(len(examples), 'question')}, from {pluralize(len(rows), 'length bin')} "
             f"(budget {settings.budget})"
         )
     columns = {
@@ -323,12 +493,9 @@ def _form_pairs(settings: TrainingSettings, name: str, examples: Sequence[Exampl
         "positive": [example.document.text for example in examples],
         **negatives,
     }
-    plan = BatchPlan(tuple(examples), cells, settings.per_article)
+    plan = BatchPlan(tuple(examples), rows, settings.weights, settings.per_article)
     articles = frozenset(example.document.article for example in drawn)
-    description = f"{pluralize(len(drawn), 'question')} about {pluralize(len(articles), 'article')} ({_count(drawn)})"
-    return TrainingData(Dataset.from_dict(columns), plan, f"{name}: {description}", articles, tuple(notes))
-
-
-def _count(examples: Sequence[Example]) -> str:
-    counts = Counter(example.position for example in examples)
-    return ", ".join(f"{position.title} {counts[position]:,}" for position in Position)
+    counts = Counter(example.position for example in drawn)
+    counted = ", ".join(f"{position.title} {counts[position]:,}" for position in Position)
+    description = f"{name}: {pluralize(len(drawn), 'question')} about {pluralize(len(articles), 'article')} ({counted})"
+    return PreparedData(Dataset.from_dict(columns), plan, description, articles, tuple(notes), held_out)

@@ -21,7 +21,7 @@ from posir_significance.analysis import analyze
 from posir_significance.decision import Change, ChangeState, MetricChange, compare_gains, compare_groups
 from posir_significance.intervals import estimate_difference, estimate_mean
 from posir_significance.observations import Observations, subtract_observations
-from posir_significance.sentences import describe_metric_change, label_change, metric_interval
+from posir_significance.sentences import describe_metric_change, label_change
 from posir_tasks.display.figures import SCALE, Figure
 from posir_tasks.display.numbers import (
     format_estimate,
@@ -64,7 +64,6 @@ if TYPE_CHECKING:
 NDCG, START_TO_END, PSI, COSINE = "nDCG@10", "start to end", "PSI", "cosine of unrelated texts"
 #: The fields of a `Change` by score.
 METRICS = {NDCG: "ndcg_at_10", START_TO_END: "start_to_end", PSI: "psi"}
-BEFORE, AFTER = "the base model", "the trained model"
 #: How far the cosine of unrelated texts may rise before the report warns of a collapse.
 COLLAPSE = 0.2
 HEADINGS = ("Score", "Before", "After", "After - before", "Change")
@@ -80,7 +79,7 @@ LEGEND = (
     "the positions has an interval and no change of its own. Cosine of unrelated texts: mean over pairs of documents of "
     "different articles; near 1, all texts are alike."
 )
-MEASURE, TRAINED = "ndcg_cut_10", "The trained model"
+TRAINED = "The trained model"
 CARD_FILE, HEADING = "README.md", "## Position of the evidence"
 MARKDOWN_FILE, RESULTS_FILE, PAGE_FILE, CURVE_FILE = "report.md", "report.json", "report.html", "curve.png"
 
@@ -118,39 +117,46 @@ class TrainingChange:
         """Return the change as a sentence; empty if it has no state."""
         if self.change is None or self.metric is None:
             return ""
-        sentence = describe_metric_change(self.score, self.metric, self.change, BEFORE, AFTER)
+        sentence = describe_metric_change(self.score, self.metric, self.change, "the base model", "the trained model")
         return sentence[0].upper() + sentence[1:]
 
     def record(self) -> dict[str, Any]:
         """Return the change as a row of JSON and CSV, with the names and values of a `Change`."""
         metric = self.metric
-        return {
-            "score": self.score,
-            "forgetting_check": self.forgetting_check,
-            "before": self.before,
-            "after": self.after,
-            "difference": self.difference,
-            "state": metric and metric.state.value,
-            "reason": metric and metric.reason and metric.reason.value,
-            "margin": metric and metric.margin,
-            "documents_needed": metric and metric.documents_needed,
-        }
+        row: dict[str, Any] = {"score": self.score, "forgetting_check": self.forgetting_check}
+        row |= {name: getattr(self, name) for name in ("before", "after", "difference")}
+        row |= {name: metric and getattr(metric, name) for name in ("state", "reason", "margin", "documents_needed")}
+        return row
 
 
 def compare_measurements(before: Measurement, after: Measurement) -> list[TrainingChange]:
     """Return all changes on the same questions: nDCG@10, over all and by position, start to end, PSI and the cosine."""
     first, other = (analyze(measured.ranks).overall for measured in (before, after))
     change = compare_groups(first, other, paired=True)
+    observed = [Observations.from_ranks(measured.ranks) for measured in (before, after)]
+    paired, thirds = subtract_observations(*observed), []
+    for position in Position:
+        first_mean, other_mean = (estimate_mean(*select_third(observations, position)) for observations in observed)
+        difference = estimate_difference(*select_third(paired, position))
+        thirds.append(TrainingChange(f"{NDCG}, {position.title}", first_mean, other_mean, difference))
     cosines = before.unrelated_cosine, after.unrelated_cosine, after.unrelated_cosine - before.unrelated_cosine
     # Without two articles there are no unrelated texts.
-    first_cosine, other_cosine, risen = (Estimate(value) if np.isfinite(cosines[-1]) else None for value in cosines)
+    cosine_before, cosine_after, risen = (Estimate(value) if np.isfinite(cosines[-1]) else None for value in cosines)
     return [
         build_change(NDCG, first.ndcg, other.ndcg, change),
-        *_compare_thirds(before, after),
+        *thirds,
         build_change(START_TO_END, first.position.start_to_end, other.position.start_to_end, change),
         build_change(PSI, first.psi, other.psi, change),
-        TrainingChange(COSINE, first_cosine, other_cosine, risen),
+        TrainingChange(COSINE, cosine_before, cosine_after, risen),
     ]
+
+
+def build_change(
+    score: str, before: Estimate | None, after: Estimate | None, change: Change, forgetting_check: str | None = None
+) -> TrainingChange:
+    """Return the change of a score with its interval at the level of all three."""
+    difference = change.estimate(getattr(change, METRICS[score]))
+    return TrainingChange(score, before, after, difference, change, forgetting_check)
 
 
 def summarize_measurement(label: str, measured: Measurement) -> TaskSummary:
@@ -160,26 +166,7 @@ def summarize_measurement(label: str, measured: Measurement) -> TaskSummary:
 
 def list_not_read(before: Measurement, after: Measurement, labels: Sequence[str]) -> list[str]:
     """Return sentences on the evidence beyond the window of each model, by its label, as `posir report` has them."""
-    measured = zip(labels, (before, after), strict=True)
-    return list(not_read_notes(labels, [summarize_measurement(*row) for row in measured]))
-
-
-def build_change(
-    score: str, before: Estimate | None, after: Estimate | None, change: Change, forgetting_check: str | None = None
-) -> TrainingChange:
-    """Return the change of a score with its interval at the level of all three."""
-    metric: MetricChange = getattr(change, METRICS[score])
-    difference = Estimate(metric.difference.value, metric_interval(metric, change)) if metric.difference else None
-    return TrainingChange(score, before, after, difference, change, forgetting_check)
-
-
-def _compare_thirds(before: Measurement, after: Measurement) -> Iterator[TrainingChange]:
-    observed = [Observations.from_ranks(measured.ranks) for measured in (before, after)]
-    paired = subtract_observations(*observed)
-    for position in Position:
-        first, second = (estimate_mean(*select_third(observations, position)) for observations in observed)
-        difference = estimate_difference(*select_third(paired, position))
-        yield TrainingChange(f"{NDCG}, {position.title}", first, second, difference)
+    return list(not_read_notes(labels, list(map(summarize_measurement, labels, (before, after)))))
 
 
 def find_warnings(changes: Sequence[TrainingChange]) -> list[str]:
@@ -201,12 +188,10 @@ def find_warnings(changes: Sequence[TrainingChange]) -> list[str]:
 
 def describe_changes(changes: Sequence[TrainingChange]) -> Iterator[str]:
     """Yield a paragraph for the held-out articles and for each forgetting check: how nDCG@10, start to end and PSI change."""
-    groups: dict[str | None, list[str]] = {}
-    for change in changes:
-        if change.difference and (sentence := change.describe()):
-            groups.setdefault(change.forgetting_check, []).append(sentence)
-    for name, sentences in groups.items():
-        yield " ".join(sentences if name is None else [f"Forgetting check {name}:", *sentences])
+    for name in dict.fromkeys(change.forgetting_check for change in changes):
+        own = (change for change in changes if change.forgetting_check == name and change.difference)
+        if sentences := list(filter(None, (change.describe() for change in own))):
+            yield " ".join(sentences if name is None else [f"Forgetting check {name}:", *sentences])
 
 
 def title_changes(changes: Sequence[TrainingChange]) -> str:
@@ -220,17 +205,14 @@ def title_changes(changes: Sequence[TrainingChange]) -> str:
 
 def build_table(changes: Sequence[TrainingChange], title: str, notes: Sequence[str]) -> Table:
     """Return the table of a report."""
-    rows = tuple((change.title, *_format(change), change.label) for change in changes)
-    return Table(build_columns(HEADINGS), rows, title, tuple(notes))
-
-
-def _format(change: TrainingChange) -> Iterator[str]:
-    indexed = change.score in (PSI, COSINE)
-    score, difference = (format_psi, format_psi_difference) if indexed else (format_percent, format_points)
-    own = format_points if change.score == START_TO_END else score
-    yield format_estimate(change.before, own)
-    yield format_estimate(change.after, own)
-    yield format_estimate(change.difference, difference)
+    rows = []
+    for change in changes:
+        indexed = change.score in (PSI, COSINE)
+        score, difference = (format_psi, format_psi_difference) if indexed else (format_percent, format_points)
+        scores = (change.before, change.after)
+        own = (format_estimate(value, format_points if change.score == START_TO_END else score) for value in scores)
+        rows.append((change.title, *own, format_estimate(change.difference, difference), change.label))
+    return Table(build_columns(HEADINGS), tuple(rows), title, tuple(notes))
 
 
 def open_forgetting_check(name: str) -> Dataset | AbsTaskRetrieval:
@@ -259,19 +241,11 @@ def check_forgetting(
     labels: tuple[str, str],
     trained_on: Collection[str],
 ) -> tuple[list[TrainingChange], list[str]]:
-    """Compare two models on the data of a forgetting check.
+    """Compare the base model and the trained one, by their labels, on the data of a forgetting check.
 
     With positions of the evidence, these are all scores that held-out questions have, in the whole corpus, paired by query, and
-    intervals are for new articles. Another task has nDCG@10, and its queries count as independent.
-
-    Args:
-        data: What `open_forgetting_check` returned.
-        models: The base model and the trained one.
-        labels: Their names.
-        trained_on: Articles that were trained on.
-
-    Returns:
-        The changes, and notes: on the data first, then on what the models truncate.
+    intervals are for new articles. Another task has nDCG@10, and its queries count as independent. There are notes on articles
+    of the data that were trained on, and on what the models truncate.
     """
     if isinstance(data, AbsTaskRetrieval):
         name = data.metadata.name
@@ -298,17 +272,13 @@ def _measure_queries(task: AbsTaskRetrieval, model: SentenceTransformer) -> dict
         (file,) = Path(folder).rglob("*.json")
         predictions = read_json(file)
     task.load_data()
-    return dict(_score(task, predictions))
-
-
-def _score(task: AbsTaskRetrieval, predictions: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    gains: dict[str, float] = {}
     for subset in task.hf_subsets:
         for split, results in predictions[subset].items():
             relevant = task.dataset[subset][split]["relevant_docs"]
             measures = pytrec_eval.RelevanceEvaluator(relevant, {"ndcg_cut.10"}).evaluate(results)
-            yield from (
-                (f"{subset}/{split}/{query}", measures[query][MEASURE] if query in measures else 0.0) for query in relevant
-            )
+            gains |= {f"{subset}/{split}/{query}": measures.get(query, {}).get("ndcg_cut_10", 0.0) for query in relevant}
+    return gains
 
 
 def compare_queries(name: str, before: Mapping[str, float], after: Mapping[str, float]) -> TrainingChange:
@@ -322,7 +292,7 @@ def compare_queries(name: str, before: Mapping[str, float], after: Mapping[str, 
 
 def describe(settings: TrainingSettings, trained: TrainedModel) -> list[str]:
     """Return what a model was trained on and measured with, in sentences."""
-    training, held_out = trained.data.training, trained.data.held_out
+    training, held_out = trained.data, trained.data.held_out
     tasks = " ".join(f"-t {name}" for name in list_tasks(trained.held_out))
     shares = ", ".join(f"{share:.2f}" for share in settings.weights.shares)
     sampled = (
@@ -407,7 +377,7 @@ def build_report(
     forgetting_checks: Sequence[Dataset | AbsTaskRetrieval],
 ) -> TrainingReport:
     """Compare the trained model with the base model on held-out articles and on the data of forgetting checks."""
-    labels, articles = (display_name(settings.model), TRAINED), trained.data.training.articles
+    labels, articles = (display_name(settings.model), TRAINED), trained.data.articles
     changes = compare_measurements(trained.before, trained.after)
     forgetting_notes: list[str] = []
     if forgetting_checks:
@@ -417,8 +387,9 @@ def build_report(
             changes += changed
             forgetting_notes += said
     not_read = list_not_read(trained.before, trained.after, labels)
+    retrieval = settings.objective is Objective.RETRIEVAL
     return TrainingReport(
-        title=f"{labels[0]}, trained {settings.description}",
+        title=f"{labels[0]}, trained {f'on {settings.positions}' if retrieval else f'with {settings.objective.value}'}",
         settings=settings.to_json(),
         folder=folder.output,
         steps=trained.steps,
@@ -427,7 +398,7 @@ def build_report(
             *find_warnings(changes),
             *(f"Held-out articles: {note}" for note in not_read),
             *forgetting_notes,
-            *trained.data.training.notes,
+            *trained.data.notes,
             *describe(settings, trained),
         ),
         commands=tuple(list_commands(settings, folder, trained.held_out)),
@@ -441,7 +412,8 @@ def list_commands(settings: TrainingSettings, folder: RunFolder, held_out: Datas
     They have the base model only if it was trained as it is: mteb knows no other pooling, window or prompt.
     """
     results, tasks = folder.work_folder / "results", [part for name in list_tasks(held_out) for part in ("-t", name)]
-    models = [settings.model] if settings.keeps_base else []
+    changed = settings.revision, settings.pooling, settings.window, settings.query_prompt
+    models = [settings.model] if changed == (None,) * 4 else []
     runs = [
         f"POSIR_DATA={shlex.quote(str(folder.held_out))} "
         + shlex.join(["mteb", "run", *tasks, "-m", model, "--output-folder", str(results)])

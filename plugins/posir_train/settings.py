@@ -92,12 +92,7 @@ def display_name(name: str) -> str:
 
 
 def open_dataset(name: str) -> Dataset:
-    """Open data with evidence; `name` is what `open_data` takes.
-
-    Raises:
-        PosirError: There is no such data.
-        DataError: It is invalid, or has no question with evidence.
-    """
+    """Open what `open_data` takes; raise PosirError if there is no such data, or it has no question with evidence."""
     return open_data(name).with_questions("posir train")
 
 
@@ -129,11 +124,6 @@ class Objective(StrEnum):
     """PADS with labels -1 of negative pairs."""
     PADS_PUBLISHED = "pads-published"
     """PADS with labels 0, as in the published code."""
-
-    @property
-    def negative_label(self) -> int:
-        """The label of a negative pair."""
-        return 0 if self is Objective.PADS_PUBLISHED else -1
 
 
 class Select(StrEnum):
@@ -257,17 +247,6 @@ class TrainingSettings(Section):
         """The checkpoint to choose."""
         return self.select or (Select.BALANCED if self.positions == "uniform" else Select.LAST)
 
-    @property
-    def description(self) -> str:
-        """Words that follow 'trained' in a title."""
-        retrieval = self.objective is Objective.RETRIEVAL
-        return f"on {self.positions}" if retrieval else f"with {self.objective.value}"
-
-    @property
-    def keeps_base(self) -> bool:
-        """Whether the model is trained as it is loaded by its name alone."""
-        return (self.revision, self.pooling, self.window, self.query_prompt) == (None, None, None, None)
-
     def to_json(self) -> dict[str, Any]:
         """Return what the trained model depends on as plain JSON; of paths, which name a user's folders, the last name."""
         names = {"model": display_name(self.model), "data": display_name(self.data)}
@@ -311,12 +290,12 @@ class RunFolder:
 
     def __init__(self, output: Path) -> None:
         self.output = output
+        #: Checkpoints and reports, which are not part of the model.
         self.work_folder = output / "training"
-        """The folder for checkpoints and reports, which is not part of the model."""
+        #: The held-out questions and the corpus, as a folder for `POSIR_DATA`.
         self.held_out = output / HELD_OUT
-        """The held-out questions and the corpus, as a folder for `POSIR_DATA`."""
+        #: The settings of the run, to repeat it.
         self.settings_file = self.work_folder / "settings.yaml"
-        """The settings of the run, to repeat it."""
+        #: The settings in which a continued run must agree.
         self.record_file = self.work_folder / "run.json"
-        """File of the settings in which a continued run must agree."""
         self.checkpoints = self.work_folder / "checkpoints"

@@ -28,7 +28,7 @@ from transformers.trainer_callback import TrainerState
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from transformers.utils import logging as transformers_logging
 
-from posir_tasks.display.progress import Advance, track
+from posir_tasks.display.progress import track
 from posir_tasks.errors import PosirError
 from posir_tasks.files import DISK_FULL, PART_SUFFIX, atomic_write, check_writable
 from posir_tasks.gate import read_json
@@ -37,8 +37,15 @@ from posir_tasks.settings_file import dump_settings
 from posir_tasks.sources.opening import Dataset, open_data
 from posir_train.evaluation import CRITERION, Measurement, PositionEvaluator, measure
 from posir_train.examples import Examples, write_dataset
-from posir_train.preparation import ModelReader, PadsLoss, PreparedData, TrainingData, load_base, prepare_data
-from posir_train.sampler import BatchPlan, PositionBatchSampler
+from posir_train.preparation import (
+    BatchPlan,
+    ModelReader,
+    PadsLoss,
+    PositionBatchSampler,
+    PreparedData,
+    load_base,
+    prepare_data,
+)
 from posir_train.settings import Objective, RunFolder, Select, TrainingSettings
 
 if TYPE_CHECKING:
@@ -82,17 +89,6 @@ def continue_training(trainer: PositionTrainer, checkpoint: Path | None) -> None
     trainer.state = state
     best = state.best_model_checkpoint if trainer.args.load_best_model_at_end else None
     trainer._load_from_checkpoint(best or str(checkpoint))
-
-
-class StepCounter(TrainerCallback):
-    """Counts the steps of a training run."""
-
-    def __init__(self, advance: Advance) -> None:
-        self._advance = advance
-
-    def on_step_end(self, *_: object, **__: object) -> None:
-        """Count a step."""
-        self._advance()
 
 
 def check_trackers(names: Sequence[str]) -> None:
@@ -143,23 +139,22 @@ def explain_failures(checkpoints: Path) -> Iterator[None]:
     """Turn errors of training into a PosirError that says what happened, what to do, and which checkpoint is complete."""
     try:
         yield
-    except PosirError as error:
-        raise PosirError(
-            f"Training stopped: {error} Choose another --output for other settings. {_describe_checkpoint(checkpoints)}."
-        ) from error
-    except torch.OutOfMemoryError as error:
-        raise PosirError(
-            "Training stopped: the GPU has not enough memory. Lower mini_batch_size (for steps, with the loss "
-            "CachedMultipleNegativesRankingLoss) and run the same command with --resume; or choose a lower batch_size or "
-            f"window, and another --output. {_describe_checkpoint(checkpoints)}."
-        ) from error
-    except (OSError, RuntimeError, SafetensorError) as error:
-        if not _is_disk_full(error, checkpoints):
+    except (PosirError, OSError, RuntimeError, SafetensorError) as error:
+        if isinstance(error, PosirError):
+            reason = f"{error} Choose another --output for other settings."
+        elif isinstance(error, torch.OutOfMemoryError):
+            reason = (
+                "the GPU has not enough memory. Lower mini_batch_size (for steps, with the loss "
+                "CachedMultipleNegativesRankingLoss) and run the same command with --resume; or choose a lower batch_size or "
+                "window, and another --output."
+            )
+        elif _is_disk_full(error, checkpoints):
+            reason = f"{checkpoints}: not enough disk space. Free some, and run the same command with --resume."
+        else:
             raise
-        raise PosirError(
-            f"Training stopped: {checkpoints}: not enough disk space. Free some, and run the same command with --resume. "
-            f"{_describe_checkpoint(checkpoints)}."
-        ) from error
+        last = find_checkpoint(checkpoints)
+        kept = f"The last checkpoint, {last}, is complete." if last else "There is no checkpoint yet."
+        raise PosirError(f"Training stopped: {reason} {kept}") from error
 
 
 def _is_disk_full(error: BaseException, folder: Path) -> bool:
@@ -170,11 +165,6 @@ def _is_disk_full(error: BaseException, folder: Path) -> bool:
         return True
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     return "write" in str(error).lower() and shutil.disk_usage(existing).free < ALMOST_FULL
-
-
-def _describe_checkpoint(folder: Path) -> str:
-    checkpoint = find_checkpoint(folder)
-    return f"The last checkpoint, {checkpoint}, is complete" if checkpoint else "There is no checkpoint yet"
 
 
 BEFORE_FILE = "before.json"
@@ -206,7 +196,10 @@ def train(settings: TrainingSettings, folder: RunFolder, data: Examples, *, resu
     """
     check_trackers(settings.trackers)
     check_folder(settings, folder, data, resume=resume)
-    _limit_output()
+    # None of the libraries' own bars, and of their messages errors only.
+    disable_progress_bars()
+    transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     with track("Loading the model"):
         model = load_base(settings)
     with track("Preparing the data"):
@@ -215,7 +208,14 @@ def train(settings: TrainingSettings, folder: RunFolder, data: Examples, *, resu
         _write_text(folder.settings_file, dump_settings(settings))
         _write_text(folder.record_file, json.dumps(record_settings(settings, data), indent=2))
         held_out = write_dataset(prepared.held_out, folder.held_out)
-        before = _measure_before(settings, folder, held_out, model)
+        # What an earlier start of the run measured is read again.
+        measured = folder.work_folder / BEFORE_FILE
+        if measured.exists():
+            before = Measurement.from_json(read_json(measured))
+        else:
+            with track("Measuring the base model"):
+                before = measure(model, held_out, settings.mini_batch_size)
+            _write_text(measured, json.dumps(before.to_json()))
     evaluator = PositionEvaluator(
         held_out,
         primary_metric=METRICS.get(settings.chosen, CRITERION),
@@ -226,8 +226,8 @@ def train(settings: TrainingSettings, folder: RunFolder, data: Examples, *, resu
     trainer = build_trainer(settings, folder, prepared, model, evaluator)
     checkpoint = find_checkpoint(folder.checkpoints)
     with explain_failures(folder.checkpoints):
-        with track("Training", count_steps(settings, prepared.training) - read_step(checkpoint)) as advance:
-            trainer.add_callback(StepCounter(advance))
+        with track("Training", count_steps(settings, prepared) - read_step(checkpoint)) as advance:
+            trainer.add_callback(type("StepCounter", (TrainerCallback,), {"on_step_end": lambda *_, **__: advance()}))
             place_best_checkpoint(folder.checkpoints, folder.checkpoints)
             continue_training(trainer, checkpoint)
         best = trainer.state.best_global_step if settings.chosen in METRICS else None
@@ -240,13 +240,6 @@ def train(settings: TrainingSettings, folder: RunFolder, data: Examples, *, resu
         for file in folder.checkpoints.glob(f"{PREFIX_CHECKPOINT_DIR}-*/{TRAINING_ARGS_NAME}"):
             file.unlink()
     return TrainedModel(model, prepared, held_out, before, after, step)
-
-
-def _limit_output() -> None:
-    """Show none of the libraries' own bars, and of their messages errors only."""
-    disable_progress_bars()
-    transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 def record_settings(settings: TrainingSettings, data: Examples) -> dict[str, Any]:
@@ -282,29 +275,18 @@ def _write_text(file: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-def _measure_before(settings: TrainingSettings, folder: RunFolder, data: Dataset, model: SentenceTransformer) -> Measurement:
-    """Measure the base model; what an earlier start of the run measured is read again."""
-    file = folder.work_folder / BEFORE_FILE
-    if file.exists():
-        return Measurement.from_json(read_json(file))
-    with track("Measuring the base model"):
-        measured = measure(model, data, settings.mini_batch_size)
-    _write_text(file, json.dumps(measured.to_json()))
-    return measured
-
-
 def build_trainer(
     settings: TrainingSettings, folder: RunFolder, data: PreparedData, model: SentenceTransformer, evaluator: PositionEvaluator
 ) -> PositionTrainer:
     """Return the trainer of a run."""
-    arguments = build_arguments(settings, folder, count_steps(settings, data.training), model)
+    arguments = build_arguments(settings, folder, count_steps(settings, data), model)
     # A progress bar of the model card cannot be switched off.
     with redirect_stderr(io.StringIO()):
         trainer = PositionTrainer(
-            data.training.plan,
+            data.plan,
             model=model,
             args=arguments,
-            train_dataset=data.training.dataset,
+            train_dataset=data.dataset,
             loss=build_loss(settings, model),
             evaluator=evaluator,
         )
@@ -312,7 +294,7 @@ def build_trainer(
     return trainer
 
 
-def count_steps(settings: TrainingSettings, data: TrainingData) -> int:
+def count_steps(settings: TrainingSettings, data: PreparedData) -> int:
     """Return the number of steps of a run."""
     if settings.max_steps:
         return settings.max_steps

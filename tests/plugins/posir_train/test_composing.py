@@ -5,8 +5,15 @@ import pytest
 from posir_tasks.errors import PosirError
 from posir_tasks.sources.posir import Target
 from posir_tasks.text.tokenizer import EstimatedTokenizer
-from posir_train.composing import WindowComposer, build_mosaic_composer, compose_examples, tokenize_examples
-from posir_train.examples import list_targets, read_examples, write_examples
+from posir_train.examples import (
+    WindowComposer,
+    build_mosaic_composer,
+    compose_examples,
+    list_targets,
+    read_examples,
+    tokenize_examples,
+    write_examples,
+)
 from posir_train.settings import Position, open_dataset
 from tests.plugins.posir_train.texts import build_examples
 

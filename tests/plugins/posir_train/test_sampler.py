@@ -6,16 +6,16 @@ import pytest
 
 from posir_tasks.errors import PosirError
 from posir_tasks.text.tokenizer import EstimatedTokenizer
-from posir_train.composing import WindowComposer, compose_examples, tokenize_examples
-from posir_train.sampler import BatchPlan, choose_size, group_by_cell
+from posir_train.examples import WindowComposer, compose_examples, tokenize_examples
+from posir_train.preparation import BatchPlan, choose_size, draw_examples
 from posir_train.settings import Position, PositionWeights, QuestionBudget
 from tests.plugins.posir_train.texts import build_examples
 
 
 def plan(examples, positions="uniform", lengths=None, per_article=4, budget=QuestionBudget.MOST):
     weights = PositionWeights.parse(positions)
-    cells = group_by_cell(examples, lengths or [100] * len(examples), weights, budget, seed=1)
-    return BatchPlan(tuple(examples), cells, per_article)
+    rows = draw_examples(examples, lengths or [100] * len(examples), weights, budget, seed=1)
+    return BatchPlan(tuple(examples), rows, weights, per_article)
 
 
 #: Questions at begin, middle and end by the last length of a bin, with margins of 0.3 (arXiv 2605.26578, table 8).
@@ -46,7 +46,7 @@ def published():
 def test_training_sets_are_as_large_as_the_papers(published, positions, total):
     """Section 3.2.2: 8,189 of each bin for one position; 2,729 of each bin and position for all."""
     examples, lengths = published
-    rows = plan(examples, positions, lengths, budget=QuestionBudget.EQUAL).cells.rows
+    rows = plan(examples, positions, lengths, budget=QuestionBudget.EQUAL).rows
     needed = PositionWeights.parse(positions).needed
     assert sum(map(len, rows.values())) == total == 5 * len(needed) * (8_189 // len(needed))
     for drawn in rows.values():
@@ -60,7 +60,7 @@ def test_a_few_long_documents_do_not_cost_the_rest(published):
     assert choose_size([300, 280, 3]) == 280
     assert choose_size([300, 280, 150]) == 150
     examples, lengths = published
-    assert [len(rows) for rows in plan(examples, "end", lengths, budget=10_000).cells.rows.values()] == [10_000] * 4
+    assert [len(rows) for rows in plan(examples, "end", lengths, budget=10_000).rows.values()] == [10_000] * 4
     with pytest.raises(PosirError, match=r"20,000 questions .* 16,660"):
         plan(examples, "end", lengths, budget=20_000)
 

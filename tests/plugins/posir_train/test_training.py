@@ -15,7 +15,7 @@ from sentence_transformers.sentence_transformer.losses import MultipleNegativesR
 from posir_tasks.errors import PosirError
 from posir_tasks.text.tokenizer import EstimatedTokenizer
 from posir_train import evaluation
-from posir_train.composing import WindowComposer, compose_examples, tokenize_examples
+from posir_train.examples import WindowComposer, compose_examples, tokenize_examples
 from posir_train.settings import Objective, Pooling, RunFolder, Select, TrainingSettings
 from posir_train.training import PositionTrainer, find_checkpoint, train
 from tests.plugins.posir_train.texts import build_examples
