@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import logging
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
@@ -164,8 +164,11 @@ class DocumentRanks:
         if not isinstance(other, DocumentRanks):
             return NotImplemented
         self.axes.check_same(other.axes)
-        cell_keys = tuple(sorted({*self.cell_keys, *other.cell_keys}))
-        sets = [part for value in (self, other) for part in _with_cell_keys(value, cell_keys)]
+        cell_keys, sets = tuple(sorted({*self.cell_keys, *other.cell_keys})), []
+        places = {key: place for place, key in enumerate(cell_keys)}
+        for value in (self, other):
+            moved = np.array([places[key] for key in value.cell_keys], np.int64)
+            sets += [replace(part, cells=moved[part.cells]) for part in value.sets]
         return DocumentRanks(self.axes, cell_keys, tuple(sorted(sets, key=lambda part: part.key)))
 
     def __eq__(self, other: object) -> bool:
@@ -244,13 +247,7 @@ class DocumentRanks:
         """
         if any(len(part.twelfths) != len(part.ranks) for part in self.sets):
             raise ProfileError("The window of a result is unknown, so its queries within the window are, too.")
-        return self._select(part.select(part.twelfths < TWELFTHS) for part in self.sets)
-
-    def select_length(self, index: int) -> DocumentRanks:
-        """Return the queries of one length bucket; the axes stay."""
-        return self._select(part.select(self.cell_lengths[part.cells] == index) for part in self.sets)
-
-    def _select(self, sets: Iterable[DocumentSet]) -> DocumentRanks:
+        sets = [part.select(part.twelfths < TWELFTHS) for part in self.sets]
         return DocumentRanks(self.axes, self.cell_keys, tuple(sorted(sets, key=lambda part: part.key)))
 
     @property
@@ -312,13 +309,14 @@ class DocumentRanks:
                 if not isinstance(stored[-1], list) or not all(isinstance(row, dict) for row in stored[-1]):
                     raise ValueError("'sets' must be a list of objects")
         with reading_json(data[RANKS_KEY], SCHEMA, "ranks by document"):
-            cell_keys = tuple(_parse_cell_key(text) for text in data[RANKS_KEY]["cells"].split())
-            _check_cell_keys(cell_keys, axes)
+            cell_keys = tuple(_parse_cell_key(text, axes) for text in data[RANKS_KEY]["cells"].split())
             sets, left = [], min(queries, MAX_QUERIES)
-            _warn_of_unknown_fields(*stored)
+            known = {"subset", "documents", "queries", "counted_with", *RANK_COLUMNS, *READ_COLUMNS, *KEY_NAMES}
+            if unknown := {str(name) for rows in stored for row in rows for name in row} - known:
+                names = sanitized(", ".join(sorted(unknown)), 200)
+                logger.warning("fields of a newer version of posir are left out: %s", names)
             for ranks, read, keys in zip(*stored, strict=True):
-                sets.append(_read_set(ranks, read, keys, left))
-                _check_set(sets[-1], len(cell_keys))
+                sets.append(_read_set(ranks, read, keys, len(cell_keys), left))
                 left -= len(sets[-1].ranks)
         return cls(axes, cell_keys, tuple(sorted(sets, key=lambda part: part.key)))
 
@@ -331,19 +329,23 @@ def _pack(part: DocumentSet, names: Iterable[str]) -> dict[str, str]:
     return {name: pack_column(getattr(part, name)) for name in names}
 
 
-def _warn_of_unknown_fields(*stored: Sequence[Mapping[str, Any]]) -> None:
-    """Say which fields of sets another version of posir wrote."""
-    known = {"subset", "documents", "queries", "counted_with", *RANK_COLUMNS, *READ_COLUMNS, *KEY_NAMES}
-    unknown = {str(name) for rows in stored for row in rows for name in row} - known
-    if unknown:
-        logger.warning("fields of a newer version of posir are left out: %s", sanitized(", ".join(sorted(unknown)), 200))
+def _read_set(ranks: Mapping[str, Any], read: Mapping[str, Any], keys: Mapping[str, Any], cells: int, most: int) -> DocumentSet:
+    """Return a set of at most `most` queries from its rows of the three fields.
 
-
-def _read_set(ranks: Mapping[str, Any], read: Mapping[str, Any], keys: Mapping[str, Any], most: int) -> DocumentSet:
-    """Return a set of at most so many queries from its rows of the three fields."""
+    Raises:
+        ValueError: The columns do not fit each other or the number of cells.
+    """
     columns = {name: unpack_column(ranks[name], most) for name in RANK_COLUMNS}
     columns |= {name: unpack_column(read[name], most) for name in READ_COLUMNS}
-    documents, counted_with = len(columns["document_sizes"]), read["counted_with"]
+    queries, documents, counted_with = len(columns["ranks"]), len(columns["document_sizes"]), read["counted_with"]
+    bounds = {"ranks": len(RANKS), "cells": cells, "twelfths": max(Unread) + 1, "thirds": 3, "half_octaves": 64}
+    if not (
+        columns["document_sizes"].sum() == queries == len(columns["cells"])
+        and len(columns["half_octaves"]) == documents
+        and all(len(columns[name]) in (0, queries) for name in ("twelfths", "thirds"))
+        and all(columns[name].max(initial=-1) < bound for name, bound in bounds.items())
+    ):
+        raise ValueError("the columns of a set do not fit each other or the profile's cells")
     digests = [unpack_keys(keys[name], documents) if name in keys else np.zeros(documents, np.int64) for name in KEY_NAMES]
     return DocumentSet(
         subset=str(ranks["subset"]),
@@ -394,21 +396,17 @@ def _combine(digests: Iterable[bytes]) -> str:
     return blake2b(b"".join(digests), digest_size=HASH_BYTES).hexdigest()
 
 
-def _with_cell_keys(value: DocumentRanks, cell_keys: Sequence[CellKey]) -> list[DocumentSet]:
-    """Return the sets of a value with their cells numbered as in a longer list of keys."""
-    places = {key: place for place, key in enumerate(cell_keys)}
-    moved = np.array([places[key] for key in value.cell_keys], np.int64)
-    return [replace(part, cells=moved[part.cells]) for part in value.sets]
-
-
 def _format_cell_key(key: CellKey) -> str:
-    length, bins = key
-    return f"{length}:{','.join(map(str, bins))}"
+    return f"{key[0]}:{','.join(map(str, key[1]))}"
 
 
-def _parse_cell_key(text: str) -> CellKey:
-    length, _, bins = text.partition(":")
-    return int(length), tuple(int(number) for number in bins.split(",")) if bins else ()
+def _parse_cell_key(text: str, axes: Axes) -> CellKey:
+    """Read what `_format_cell_key` returned; raise ValueError if it is no cell of these axes."""
+    first, _, rest = text.partition(":")
+    length, bins = int(first), tuple(int(number) for number in rest.split(",")) if rest else ()
+    if not (0 <= length < len(axes.lengths) and all(0 <= bin_ < len(axes.positions) for bin_ in bins)):
+        raise ValueError(f"the cell {_format_cell_key((length, bins))} is none of the profile's")
+    return length, bins
 
 
 def pack_column(column: Integers) -> str:
@@ -463,25 +461,3 @@ def unpack_column(text: str, most: int) -> Integers:
     if shifts.max() > 28:
         raise ValueError("a number of a column is too large")
     return np.bincount(group, weights=(values & 127) << shifts).astype(np.int64)
-
-
-def _check_cell_keys(cell_keys: Sequence[CellKey], axes: Axes) -> None:
-    """Raise ValueError if a cell is not one of the axes."""
-    lengths, positions = len(axes.lengths), len(axes.positions)
-    for length, bins in cell_keys:
-        if not (0 <= length < lengths and all(0 <= bin_ < positions for bin_ in bins)):
-            raise ValueError(f"the cell {_format_cell_key((length, bins))} is none of the profile's")
-
-
-def _check_set(part: DocumentSet, cells: int) -> None:
-    """Raise ValueError if the columns of a set do not fit each other or the number of cells."""
-    queries, documents = len(part.ranks), len(part.document_sizes)
-    bounds = {"ranks": len(RANKS), "cells": cells, "twelfths": max(Unread) + 1, "thirds": 3, "half_octaves": 64}
-    fits = (
-        part.document_sizes.sum() == queries == len(part.cells)
-        and len(part.half_octaves) == documents
-        and all(len(column) in (0, queries) for column in (part.twelfths, part.thirds))
-        and all(getattr(part, name).max(initial=-1) < bound for name, bound in bounds.items())
-    )
-    if not fits:
-        raise ValueError("the columns of a set do not fit each other or the profile's cells")

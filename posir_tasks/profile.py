@@ -9,16 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from posir_tasks.cells import (
-    CellCounts,
-    add_values,
-    check_counts,
-    check_shapes,
-    equal_values,
-    format_counts,
-    parse_counts,
-    reading_json,
-)
+from posir_tasks.cells import CellCounts, format_counts, parse_counts, reading_json
 from posir_tasks.errors import ProfileError
 from posir_tasks.evidence import Evidence, Integers
 from posir_tasks.result_schema import SCHEMA
@@ -54,22 +45,14 @@ def mean_gain(counts: NDArray[np.int64] | NDArray[np.float64], gains: Gains) -> 
 
 
 @dataclass(frozen=True, eq=False)
-class PositionProfile:
+class PositionProfile(CellCounts):
     """Ranks of the relevant document, counted by length of the document and position of the evidence in it.
 
-    Profiles of one scheme add: domains, languages or shards of a benchmark are pooled by `a + b`.
+    Profiles of one scheme add: domains, languages or shards of a benchmark are pooled by `a + b`. With the 12 rank columns
+    `RANKS`, counts have the shape (L, P, 12) and totals (L, 12).
     """
 
-    axes: Axes
-    """The L length buckets and P position bins."""
-    counts: Integers
-    """Queries per cell and rank column, shape (L, P, 12); a query on a shared boundary counts in two cells."""
-    totals: Integers
-    """Distinct queries per length bucket and rank column, shape (L, 12)."""
-
-    def __post_init__(self) -> None:
-        check_shapes(self.axes, [self.counts], [self.totals], len(RANKS))
-        check_counts(self.counts, self.totals)
+    COLUMNS = (len(RANKS),)
 
     @classmethod
     def from_ranks(cls, scheme: PositionScheme, evidence: Evidence, ranks: Integers) -> PositionProfile:
@@ -81,15 +64,6 @@ class PositionProfile:
         np.add.at(totals, (scheme.length_buckets(evidence), columns), 1)
         return cls(axes, counts, totals)
 
-    def __add__(self, other: PositionProfile) -> PositionProfile:
-        return add_values(self, other)
-
-    def __eq__(self, other: object) -> bool:
-        return equal_values(self, other)
-
-    def __hash__(self) -> int:
-        return hash((self.axes, self.counts.tobytes(), self.totals.tobytes()))
-
     @property
     def lengths(self) -> tuple[str, ...]:
         """Names of the L length buckets."""
@@ -99,11 +73,6 @@ class PositionProfile:
     def positions(self) -> tuple[str, ...]:
         """Names of the P position bins."""
         return self.axes.positions
-
-    @property
-    def queries(self) -> int:
-        """Number of distinct queries."""
-        return int(self.totals.sum())
 
     def cell_counts(self) -> CellCounts:
         """Return the numbers of queries, whatever their ranks."""
@@ -116,10 +85,6 @@ class PositionProfile:
     def by_position(self, gains: Gains = NDCG_AT_10) -> NDArray[np.float64]:
         """Return the mean gain of each position bin over all lengths, shape (P,); NaN where empty."""
         return mean_gain(self.counts.sum(axis=0), gains)
-
-    def by_cell(self, gains: Gains = NDCG_AT_10) -> NDArray[np.float64]:
-        """Return the mean gain of each cell, shape (L, P); NaN where empty."""
-        return mean_gain(self.counts, gains)
 
     def of_length(self, index: int) -> PositionProfile:
         """Return the profile of one length bucket alone."""

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from posir_tasks.cells import check_counts, check_shapes, format_counts, parse_counts, reading_json
+from posir_tasks.cells import check_counts, format_counts, parse_counts, reading_json
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import PosirError, ProfileError
 from posir_tasks.evidence import Integers, TokensRead
@@ -151,8 +151,7 @@ class ResultValues:
             try:
                 with reading_json(data[TOKENS_READ_KEY], SCHEMA, "tokens that are read"):
                     columns = [np.array(parse_counts(data[TOKENS_READ_KEY][name]), np.int64) for name in ("read", "not_read")]
-                    check_shapes(profile.axes, [], columns)
-                    check_counts(*columns)
+                    check_counts(profile.axes, [], columns)
                     tokens_read = TokensRead(*columns)
             except PosirError as error:
                 raise ProfileError(str(error), TOKENS_READ_KEY) from error

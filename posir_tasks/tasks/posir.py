@@ -5,8 +5,6 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any, ClassVar
 
-from mteb.abstasks.task_metadata import TaskMetadata
-
 from posir_tasks.errors import hide_tracebacks
 from posir_tasks.languages import DOMAINS, LANGUAGES, PIVOT, Language
 from posir_tasks.schemes import RelativePositions
@@ -44,26 +42,17 @@ class PosirTask(PositionTask):
     corpus_language: ClassVar[Language]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.metadata = self._read_metadata()
-        super().__init__(*args, **kwargs)
-
-    def _read_metadata(self) -> TaskMetadata:
-        """Return the metadata with the revision that will be read and, for a local folder, the domains in it.
-
-        The digest in the revision of local data takes time, so it is added when the data is loaded.
-        """
-        default = type(self).metadata
-        folder = data_folder()
+        default, folder = type(self).metadata, data_folder()
         if folder is None:
-            return default.model_copy(update={"dataset": {"path": REPO_ID, "revision": requested_revision(REPO_ID, REVISION)}})
-        present = self._present(LocalRepository(folder / folder_name(REPO_ID)))
-        languages = next(iter(default.hf_subsets_to_langscripts.values()))
-        return default.model_copy(
-            update={
-                "dataset": {"path": REPO_ID, "revision": LOCAL},
-                "eval_langs": dict.fromkeys(present or default.hf_subsets, languages),
-            }
-        )
+            changes: dict[str, Any] = {"dataset": {"path": REPO_ID, "revision": requested_revision(REPO_ID, REVISION)}}
+        else:
+            # The digest in the revision of local data takes time, so it is added when the data is loaded.
+            present = self._present(LocalRepository(folder / folder_name(REPO_ID)))
+            languages = next(iter(default.hf_subsets_to_langscripts.values()))
+            changes = {"dataset": {"path": REPO_ID, "revision": LOCAL}}
+            changes["eval_langs"] = dict.fromkeys(present or default.hf_subsets, languages)
+        self.metadata = default.model_copy(update=changes)
+        super().__init__(*args, **kwargs)
 
     @staticmethod
     def _repository() -> Repository:
@@ -107,31 +96,24 @@ class PosirTask(PositionTask):
         if self.data_loaded:
             return
         repository = self._repository()
-        present = self._present(repository)
-        if present:
-            self._follow_data(repository, present)
+        if present := self._present(repository):
+            if isinstance(repository, LocalRepository):
+                revision = repository.revision(self._files(present))
+                self.metadata = self.metadata.model_copy(update={"dataset": {"path": REPO_ID, "revision": revision}})
+            self._follow_listing(repository, present)
         super().load_data(num_proc, **kwargs)
 
-    def _follow_data(self, repository: Repository, present: list[str]) -> None:
-        """Restrict the task to the domains in the data, and record the revision of a local folder."""
-        if isinstance(repository, LocalRepository):
-            revision = repository.revision(self._files(present))
-            self.metadata = self.metadata.model_copy(update={"dataset": {"path": REPO_ID, "revision": revision}})
-        self._follow_listing(repository, present)
-
     def _follow_listing(self, repository: Repository, present: list[str]) -> None:
-        unexpected = [domain for domain in present if domain not in self.metadata.hf_subsets]
-        if unexpected:
-            logger.warning(
-                "%s has domains unknown to posir: %s; they are evaluated too", repository.location, ", ".join(unexpected)
-            )
+        """Restrict the task to the domains in the data."""
+        if unexpected := [domain for domain in present if domain not in self.metadata.hf_subsets]:
+            listed = ", ".join(unexpected)
+            logger.warning("%s has domains unknown to posir: %s; they are evaluated too", repository.location, listed)
             languages = next(iter(self.metadata.hf_subsets_to_langscripts.values()))
             known = self.metadata.hf_subsets_to_langscripts | dict.fromkeys(unexpected, languages)
             self.metadata = self.metadata.model_copy(update={"eval_langs": known})
         # In place: mteb refers to this list object before the data is loaded, and then evaluates the subsets in it.
         self.hf_subsets[:] = [domain for domain in self.hf_subsets if domain in present] + unexpected
-        absent = self.missing_subsets()
-        if absent:
+        if absent := self.missing_subsets():
             logger.warning(
                 "%s, %s: %d of PosIR's %d domains are not evaluated, so the result is marked as partial: %s",
                 self.metadata.name,
@@ -158,15 +140,16 @@ class PosirTask(PositionTask):
         return read_domain(self._repository(), self.language.code, self.corpus_language.code, subset)
 
 
-def build_posir_metadata(name: str, language: Language, corpus_language: Language) -> TaskMetadata:
-    """Return the metadata of one language, or of one language against the corpus of another."""
-    codes = list(dict.fromkeys([language.code, corpus_language.code]))
-    where = "" if len(codes) == 1 else f", searched in the {corpus_language.name} corpus"
-    return build_metadata(
-        name,
+@cache
+def build_posir_task(language: Language, corpus_language: Language) -> type[PosirTask]:
+    """Create the task class of one language, or of one language against the corpus of another."""
+    parts = [language.name] if language == corpus_language else [language.name, corpus_language.name]
+    where = "" if len(parts) == 1 else f", searched in the {corpus_language.name} corpus"
+    metadata = build_metadata(
+        "-".join(["PosIR", *parts]),
         dataset=REPO_ID,
         revision=REVISION,
-        languages=dict.fromkeys(DOMAINS, codes),
+        languages={domain: list(dict.fromkeys([language.code, corpus_language.code])) for domain in DOMAINS},
         description=(
             f"Position-aware retrieval, {language.name} queries{where}: every query has one relevant document and the exact "
             "span of its evidence there. nDCG@10 by position and length, and the Position Sensitivity Index."
@@ -179,23 +162,9 @@ def build_posir_metadata(name: str, language: Language, corpus_language: Languag
         sample_creation="found" if language.name in ("English", "Chinese") else "machine-translated",
         bibtex_citation=POSIR,
     )
-
-
-@cache
-def build_posir_task(language: Language, corpus_language: Language) -> type[PosirTask]:
-    """Create the task class of one language, or of one language against the corpus of another."""
-    parts = [language.name] if language == corpus_language else [language.name, corpus_language.name]
-    return type(
-        "PosIR" + "".join(parts).replace("-", ""),
-        (PosirTask,),
-        {
-            "__doc__": f"PosIR, {' queries against documents in '.join(parts)}.",
-            "__module__": __name__,
-            "metadata": build_posir_metadata("-".join(["PosIR", *parts]), language, corpus_language),
-            "language": language,
-            "corpus_language": corpus_language,
-        },
-    )
+    attributes = {"metadata": metadata, "language": language, "corpus_language": corpus_language, "__module__": __name__}
+    documented = attributes | {"__doc__": f"PosIR, {' queries against documents in '.join(parts)}."}
+    return type("PosIR" + "".join(parts).replace("-", ""), (PosirTask,), documented)
 
 
 MONOLINGUAL = {language: build_posir_task(language, language) for language in LANGUAGES}

@@ -3,8 +3,6 @@
 from abc import abstractmethod
 from typing import Any, ClassVar
 
-from mteb.abstasks.task_metadata import TaskMetadata
-
 from posir_tasks.schemes import AbsolutePositions, LabeledPositions
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.posq import (
@@ -32,7 +30,7 @@ from posir_tasks.sources.repository import (
     requested_revision,
 )
 from posir_tasks.tasks.base import PositionTask
-from posir_tasks.tasks.metadata import build_metadata
+from posir_tasks.tasks.metadata import PositionTaskMetadata, build_metadata
 
 POSQ = """@inproceedings{zeng2025posq,
   title = {An Empirical Study of Position Bias in Modern Information Retrieval},
@@ -43,60 +41,56 @@ POSQ = """@inproceedings{zeng2025posq,
   archiveprefix = {arXiv},
 }"""
 
-QUERY_PROMPT = "Given a question, retrieve passages that answer the question"
-
-
-def build_posq_metadata(name: str, repo_id: str, revision: str, description: str, **fields: Any) -> TaskMetadata:
-    """Return the metadata of a PosQ task; `fields` are those in which the two datasets differ."""
-    return build_metadata(
-        name,
-        dataset=repo_id,
-        revision=revision,
-        languages=["eng-Latn"],
-        description=description,
-        reference="https://arxiv.org/abs/2505.13950",
-        task_subtypes=["Question Answering Retrieval"],
-        sample_creation="found",
-        prompt={"query": QUERY_PROMPT},
-        bibtex_citation=POSQ,
-        **fields,
-    )
+#: Fields of the metadata that both datasets share.
+SHARED_FIELDS: dict[str, Any] = {
+    "languages": ["eng-Latn"],
+    "reference": "https://arxiv.org/abs/2505.13950",
+    "task_subtypes": ["Question Answering Retrieval"],
+    "sample_creation": "found",
+    "prompt": {"query": "Given a question, retrieve passages that answer the question"},
+    "bibtex_citation": POSQ,
+}
 
 
 class PosqTask(PositionTask):
     """A PosQ dataset: a single subset, read from one repository."""
 
     repo_id: ClassVar[str]
-    revision: ClassVar[str]
+    revision: ClassVar[str] = FINEWEB_REVISION
+    metadata: PositionTaskMetadata
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         revision = requested_revision(self.repo_id, self.revision) if data_folder() is None else LOCAL
         self.metadata = type(self).metadata.model_copy(update={"dataset": {"path": self.repo_id, "revision": revision}})
         super().__init__(*args, **kwargs)
 
-    def has_data(self) -> bool:
-        """Return whether the data is on the Hub, or in the local folder."""
-        repository = open_repository(self.repo_id, self.revision)
-        return not isinstance(repository, LocalRepository) or bool(self.list_files(repository))
-
-    def explain_missing_data(self) -> str:
-        """Return where the data was looked for."""
-        repository = open_repository(self.repo_id, self.revision)
-        return (
-            f"{repository.location}: no file of {self.metadata.name}; expected those of the dataset {self.repo_id} on the Hub. "
-            f"Download them, or unset {DATA_VARIABLE}."
-        )
-
-    @classmethod
-    def list_files(cls, repository: Repository) -> list[str]:
+    @staticmethod
+    def list_files(repository: Repository) -> list[str]:
         """Return the paths of the data files in a repository."""
         return repository.paths()
 
+    @staticmethod
+    @abstractmethod
+    def read_from(repository: Repository) -> PositionData:
+        """Read the dataset from a repository; raise DataError if it cannot be read."""
+
+    def has_data(self) -> bool:
+        """Return whether the data is on the Hub, or in the local folder."""
+        repository, files = self.locate_subset("")
+        return not isinstance(repository, LocalRepository) or bool(files)
+
+    def explain_missing_data(self) -> str:
+        """Return where the data was looked for."""
+        return (
+            f"{self.locate_subset('')[0].location}: no file of {self.metadata.name}; expected those of the dataset "
+            f"{self.repo_id} on the Hub. Download them, or unset {DATA_VARIABLE}."
+        )
+
     def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:
         """Make the data available, and record the revision of a local folder."""
-        repository = open_repository(self.repo_id, self.revision)
+        repository, files = self.locate_subset("")
         if isinstance(repository, LocalRepository):
-            dataset = {"path": self.repo_id, "revision": repository.revision(self.list_files(repository))}
+            dataset = {"path": self.repo_id, "revision": repository.revision(files)}
             self.metadata = self.metadata.model_copy(update={"dataset": dataset})
         super().load_data(num_proc, **kwargs)
 
@@ -105,133 +99,96 @@ class PosqTask(PositionTask):
         repository = open_repository(self.repo_id, self.revision)
         return repository, self.list_files(repository) if isinstance(repository, LocalRepository) else []
 
-    @classmethod
-    @abstractmethod
-    def read_from(cls, repository: Repository) -> PositionData:
-        """Read the dataset from a repository; raise DataError if it cannot be read."""
-
     def read_subset(self, subset: str) -> PositionData:  # noqa: ARG002
         """Read the dataset; raise DataError if it cannot be read."""
         return self.read_from(open_repository(self.repo_id, self.revision))
+
+
+def _rename(task: type[PosqTask], name: str, description: str, **changes: object) -> PositionTaskMetadata:
+    """Return the metadata of a task with another name and description."""
+    return task.metadata.model_copy(update={"name": name, "description": description, **changes})
 
 
 class SQuADPosQ(PosqTask):
     """SQuAD 2.0 questions by the position of the answer's first character."""
 
     scheme = AbsolutePositions()
-    repo_id, revision = SQUAD_REPO_ID, SQUAD_REVISION
-    metadata = build_posq_metadata(
+    repo_id, revision, read_from = SQUAD_REPO_ID, SQUAD_REVISION, staticmethod(read_squad)
+    metadata = build_metadata(
         "SQuAD-PosQ",
-        SQUAD_REPO_ID,
-        SQUAD_REVISION,
-        "Position-aware retrieval over SQuAD 2.0: 92,749 answerable questions, all 20,233 contexts as corpus, in six buckets "
-        "of the answer's first character.",
+        dataset=SQUAD_REPO_ID,
+        revision=SQUAD_REVISION,
+        description="Position-aware retrieval over SQuAD 2.0: 92,749 answerable questions, all 20,233 contexts as corpus, in "
+        "six buckets of the answer's first character.",
         date=("2016-01-01", "2018-12-31"),
         domains=["Encyclopaedic", "Written"],
         license="cc-by-sa-4.0",
         annotations_creators="human-annotated",
+        **SHARED_FIELDS,
     )
-
-    @classmethod
-    def read_from(cls, repository: Repository) -> PositionData:
-        """Read the complete dataset."""
-        return read_squad(repository)
 
 
 class SQuADPosQTiny(SQuADPosQ):
     """The authors' sample of 10,000 questions, with the complete corpus."""
 
-    metadata = SQuADPosQ.metadata.model_copy(
-        update={
-            "name": "SQuAD-PosQ-Tiny",
-            "description": "The authors' sample of 10,000 questions of SQuAD-PosQ, for rerankers; complete corpus.",
-        }
+    read_from = staticmethod(lambda repository: sample_tiny_squad(read_squad(repository)))
+    metadata = _rename(
+        SQuADPosQ, "SQuAD-PosQ-Tiny", "The authors' sample of 10,000 questions of SQuAD-PosQ, for rerankers; complete corpus."
     )
-
-    @classmethod
-    def read_from(cls, repository: Repository) -> PositionData:
-        """Read the dataset and draw the sample."""
-        return sample_tiny_squad(super().read_from(repository))
 
 
 class FineWebPosQ(PosqTask):
     """Generated questions about the beginning, the middle or the end of long web passages."""
 
     scheme = LabeledPositions()
-    repo_id, revision = FINEWEB_REPO_ID, FINEWEB_REVISION
-    metadata = build_posq_metadata(
+    repo_id, read_from = FINEWEB_REPO_ID, staticmethod(read_fineweb)
+    metadata = build_metadata(
         "FineWeb-PosQ",
-        FINEWEB_REPO_ID,
-        FINEWEB_REVISION,
-        "Position-aware retrieval over 13,902 web passages of 500 to 1,023 words: 25,775 questions about the beginning, the "
-        "middle or the end.",
+        dataset=FINEWEB_REPO_ID,
+        revision=FINEWEB_REVISION,
+        description="Position-aware retrieval over 13,902 web passages of 500 to 1,023 words: 25,775 questions about the "
+        "beginning, the middle or the end.",
         date=("2025-05-20", "2025-05-20"),
         domains=["Web", "Written", "Academic"],
         license="mit",
         annotations_creators="LM-generated",
+        **SHARED_FIELDS,
     )
-
-    @classmethod
-    def read_from(cls, repository: Repository) -> PositionData:
-        """Read the complete dataset."""
-        return read_fineweb(repository)
 
 
 class FineWebPosQTiny(FineWebPosQ):
     """The authors' sample of 1,000 questions per class, with the complete corpus."""
 
-    metadata = FineWebPosQ.metadata.model_copy(
-        update={
-            "name": "FineWeb-PosQ-Tiny",
-            "description": "The authors' sample of 1,000 questions per class of FineWeb-PosQ, for rerankers; complete corpus.",
-        }
+    read_from = staticmethod(lambda repository: sample_tiny_fineweb(read_fineweb(repository), TINY_FINEWEB_CLASS))
+    metadata = _rename(
+        FineWebPosQ,
+        "FineWeb-PosQ-Tiny",
+        "The authors' sample of 1,000 questions per class of FineWeb-PosQ, for rerankers; complete corpus.",
     )
 
-    @classmethod
-    def read_from(cls, repository: Repository) -> PositionData:
-        """Read the dataset and draw the sample."""
-        return sample_tiny_fineweb(super().read_from(repository), TINY_FINEWEB_CLASS)
 
-
-class FineWebPosQRaw(PosqTask):
+class FineWebPosQRaw(FineWebPosQ):
     """The first release of FineWeb-PosQ, of the paper's first version, in which a question may have two labels."""
 
-    scheme = LabeledPositions()
-    repo_id, revision = FINEWEB_RAW_REPO_ID, FINEWEB_REVISION
-    metadata = FineWebPosQ.metadata.model_copy(
-        update={
-            "name": "FineWeb-PosQ-Raw",
-            "dataset": {"path": FINEWEB_RAW_REPO_ID, "revision": FINEWEB_REVISION},
-            "description": "The first release of FineWeb-PosQ (Benchmarking the Myopic Trap): 265,865 questions about 13,902 "
-            "web passages, labeled with one or two of beginning, middle and end; unfiltered.",
-        }
+    repo_id, read_from, list_files = FINEWEB_RAW_REPO_ID, staticmethod(read_fineweb_raw), staticmethod(list_raw_files)
+    metadata = _rename(
+        FineWebPosQ,
+        "FineWeb-PosQ-Raw",
+        "The first release of FineWeb-PosQ (Benchmarking the Myopic Trap): 265,865 questions about 13,902 web passages, "
+        "labeled with one or two of beginning, middle and end; unfiltered.",
+        dataset={"path": FINEWEB_RAW_REPO_ID, "revision": FINEWEB_REVISION},
     )
-
-    @classmethod
-    def list_files(cls, repository: Repository) -> list[str]:
-        """Return the paths of the data files, which are JSON."""
-        return list_raw_files(repository)
-
-    @classmethod
-    def read_from(cls, repository: Repository) -> PositionData:
-        """Read the complete dataset."""
-        return read_fineweb_raw(repository)
 
 
 class FineWebPosQRawTiny(FineWebPosQRaw):
     """The authors' sample of 3,300 questions per class, with the complete corpus."""
 
-    metadata = FineWebPosQRaw.metadata.model_copy(
-        update={
-            "name": "FineWeb-PosQ-Raw-Tiny",
-            "description": "The authors' sample of 3,300 questions per class of FineWeb-PosQ's first release; complete corpus.",
-        }
+    read_from = staticmethod(lambda repository: sample_tiny_fineweb(read_fineweb_raw(repository), TINY_RAW_CLASS))
+    metadata = _rename(
+        FineWebPosQRaw,
+        "FineWeb-PosQ-Raw-Tiny",
+        "The authors' sample of 3,300 questions per class of FineWeb-PosQ's first release; complete corpus.",
     )
-
-    @classmethod
-    def read_from(cls, repository: Repository) -> PositionData:
-        """Read the dataset and draw the sample."""
-        return sample_tiny_fineweb(super().read_from(repository), TINY_RAW_CLASS)
 
 
 POSQ_TASKS = (SQuADPosQ, SQuADPosQTiny, FineWebPosQ, FineWebPosQTiny, FineWebPosQRaw, FineWebPosQRawTiny)

@@ -1,14 +1,12 @@
 """Counts per cell: additive values."""
 
-import json
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from posir_tasks.cells import CellCounts, pool
-from posir_tasks.errors import NewerSchemaError, ProfileError
+from posir_tasks.errors import ProfileError
 from posir_tasks.evidence import Evidence
 from posir_tasks.profile import PositionProfile
 from posir_tasks.schemes import AbsolutePositions, RelativePositions
@@ -36,14 +34,6 @@ def test_addition_is_associative_and_commutative_and_equals_computing_at_once(fi
     assert pool([a, b, c]) == counts_of(first + second + third)
 
 
-@given(queries=QUERIES)
-def test_json_gives_the_same_value(queries):
-    value = counts_of(queries)
-    read = type(value).from_json(json.loads(json.dumps(value.to_json())))
-    assert read == value
-    assert read.axes.to_json() == value.axes.to_json()
-
-
 def test_values_of_other_schemes_do_not_add():
     with pytest.raises(ProfileError, match=r"relative-20x.*absolute-"):
         counts_of([]) + counts_of([], AbsolutePositions())
@@ -56,16 +46,3 @@ def test_counts_are_those_of_a_profile_and_of_each_query_once(queries):
     counts, evidence = counts_of(queries, AbsolutePositions()), evidence_of(queries)
     assert counts == PositionProfile.from_ranks(AbsolutePositions(), evidence, np.ones(len(queries), np.int64)).cell_counts()
     assert counts.queries == len(queries)
-
-
-@pytest.mark.parametrize("damage", [{"axes": None}, {"schema": "1"}, {"counts": [[1]]}, {"totals": 1}], ids=str)
-def test_damage_is_refused(damage):
-    value = counts_of([])
-    with pytest.raises(ProfileError):
-        type(value).from_json(value.to_json() | damage)
-
-
-def test_a_newer_schema_is_refused():
-    value = counts_of([])
-    with pytest.raises(NewerSchemaError, match=r"schema 2; .* reads up to 1\. .*Update posir"):
-        type(value).from_json(value.to_json() | {"schema": 2})
