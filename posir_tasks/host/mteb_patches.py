@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from posir_tasks.errors import PosirError
-from posir_tasks.host.private_names import BENCHMARK_REGISTRY, MODEL_REGISTRY, record_failure, step_aside, warn_untested
+from posir_tasks.host.private_names import BENCHMARK_REGISTRY, MODEL_REGISTRY, describe_untested, record_failure, step_aside
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
@@ -55,7 +55,8 @@ def add_tasks(module: ModuleType) -> None:
     from posir_tasks.tasks.catalog import builtin_tasks, plugin_tasks
 
     def create_builtin_tasks() -> dict[str, type[Any]]:
-        warn_untested()
+        if sentence := describe_untested():
+            print(f"posir: {sentence}", file=sys.stderr)
         return builtin_tasks()
 
     # A ChainMap only writes to its first mapping.

@@ -164,9 +164,3 @@ def describe_untested() -> str | None:
         if newer
         else None
     )
-
-
-def warn_untested() -> None:
-    """Print one line on stderr if mteb is newer than any that posir was tested with."""
-    if sentence := describe_untested():
-        print(f"posir: {sentence}", file=sys.stderr)

@@ -49,6 +49,15 @@ TOTALS = ("evaluation_time", "evaluation_phases", "kg_co2_emissions", "date")
 
 #: Inode and time of modification, in nanoseconds.
 FileState = tuple[int, int]
+#: What mteb raises for a file that is not a result.
+UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
+#: Why a run on local data is refused.
+ORIGIN_ADVICE = (
+    "holds results of the Hub's data, which those of local data neither replace nor join. Give another --output-folder for "
+    f"this data, or unset {DATA_VARIABLE}."
+)
+#: How the data of each saved subset relates to the present data.
+States = Mapping[str, DataState]
 
 
 @dataclass
@@ -88,7 +97,7 @@ class ResultSaver:
         file = cache.get_task_result_path(result.task_name, model)
         save = unwrap(type(cache).save_to_cache)
         with folder_lock(file.parent), self._redirect(cache, file) as (redirected, saved):
-            merged = merge_into_file(file, result, {DataState.SAME, DataState.ABSENT})
+            merged = _merge_into_file(file, result, {DataState.SAME, DataState.ABSENT})
             save(redirected, result, model, encode_kwargs=encode_kwargs)
             for scores in merged.scores.values():
                 scores.sort(key=lambda score: order.index(score["hf_subset"]) if score["hf_subset"] in order else len(order))
@@ -118,7 +127,7 @@ class ResultSaver:
             file = cache.get_task_result_path(task_result.task_name, model_name, model_revision)
             with folder_lock(file.parent), self._redirect(cache, file) as (redirected, saved):
                 keep = {DataState.ABSENT, *([DataState.SAME] if self._was_changed_by_others(file) else [])}
-                merged = merge_into_file(file, task_result, keep)
+                merged = _merge_into_file(file, task_result, keep)
                 save(redirected, task_result, model_name, model_revision, **settings)
                 # mteb has added up the times, which the file may have from an earlier saving of this result.
                 merged.model_copy(update={name: getattr(task_result, name) for name in TOTALS}).to_disk(saved)
@@ -126,11 +135,9 @@ class ResultSaver:
         return save_to_cache
 
     def _was_changed_by_others(self, file: Path) -> bool:
-        if not file.exists():
-            return False
-        if file.absolute() in self._saved:
-            return self._saved[file.absolute()] != file_state(file)
-        return file.stat().st_mtime >= self.started
+        if not file.exists() or file.absolute() not in self._saved:
+            return file.exists() and file.stat().st_mtime >= self.started
+        return self._saved[file.absolute()] != _file_state(file)
 
     @contextmanager
     def _redirect(self, cache: ResultCache, file: Path) -> Iterator[tuple[ResultCache, Path]]:
@@ -149,7 +156,7 @@ class ResultSaver:
             for written in sorted(saved.parent.iterdir(), key=lambda path: path == saved):
                 with atomic_write(file if written == saved else file.parent / written.name) as part:
                     shutil.copyfile(written, part)
-        self._saved[file.absolute()] = file_state(file)
+        self._saved[file.absolute()] = _file_state(file)
 
 
 @cache
@@ -190,7 +197,7 @@ def tolerate_damage(load: Callable[..., TaskResult | None]) -> Callable[..., Tas
         if loaded is None or not is_position_task(task_name):
             return loaded
         hide_tracebacks()
-        return select_present(cache.get_task_result_path(task_name, model_name, model_revision), loaded)
+        return _select_present(cache.get_task_result_path(task_name, model_name, model_revision), loaded)
 
     return load_task_result
 
@@ -206,47 +213,30 @@ def _find_position_task(name: str) -> bool:
     return not TASKS_REGISTRY.is_missing() and issubclass(TASKS_REGISTRY.resolve().get(name, object), RetrievalTask)
 
 
-def file_state(file: Path) -> FileState:
+def _file_state(file: Path) -> FileState:
     """Return what changes when a file is written."""
     return file.stat().st_ino, file.stat().st_mtime_ns
 
 
-logger = logging.getLogger(__name__)
-
-#: What mteb raises for a file that is not a result.
-UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
-#: Why a run on local data is refused.
-ORIGIN_ADVICE = (
-    "holds results of the Hub's data, which those of local data neither replace nor join. Give another --output-folder for "
-    f"this data, or unset {DATA_VARIABLE}."
-)
-#: How the data of each saved subset relates to the present data.
-States = Mapping[str, DataState]
-
-
-def select_present(file: Path, saved: TaskResult) -> TaskResult:
+def _select_present(file: Path, saved: TaskResult) -> TaskResult:
     """Return a saved result with its subsets of the present data, under the task's present revision if any data is local.
 
     mteb compares revisions of the complete data, but of local data a subset may be up to date while another one is not.
-
-    Args:
-        file: Where the result is saved.
-        saved: A result of a position-aware task.
 
     Raises:
         PosirError: It is on the Hub's data, the present data is local, and a run would replace or mix them.
     """
     task = TASKS_REGISTRY.resolve()[saved.task_name]()
-    states = compare_subsets(saved)
-    if mixes_origins(saved, states, task.metadata.revision):
+    states = _compare_subsets(saved)
+    if _mixes_origins(saved, states, task.metadata.revision):
         raise PosirError(f"{file}: {ORIGIN_ADVICE}")
     changed = sorted(name for name, state in states.items() if state is DataState.CHANGED)
     if changed:
         logger.warning("%s: the data has changed since the results for %s", saved.task_name, ", ".join(changed))
-    return select_subsets(saved, states, {DataState.SAME}, task.metadata.revision)
+    return _select_subsets(saved, states, {DataState.SAME}, task.metadata.revision)
 
 
-def merge_into_file(file: Path, result: TaskResult, keep: Collection[DataState]) -> TaskResult:
+def _merge_into_file(file: Path, result: TaskResult, keep: Collection[DataState]) -> TaskResult:
     """Return a result merged with those subsets in its file whose data has one of these states.
 
     If results on other data are replaced, a copy of the file is kept beside it and named in a warning.
@@ -261,13 +251,13 @@ def merge_into_file(file: Path, result: TaskResult, keep: Collection[DataState])
     except UNREADABLE as error:
         logger.warning("%s is replaced (%s)", file, summarize_error(error))
         return result
-    states = compare_subsets(saved)
-    if mixes_origins(saved, states, result.dataset_revision):
-        refused = free_name(file, "refused")
+    states = _compare_subsets(saved)
+    if _mixes_origins(saved, states, result.dataset_revision):
+        refused = _free_name(file, "refused")
         with atomic_write(refused) as part:
             result.to_disk(part)
         raise PosirError(f"{file}: {ORIGIN_ADVICE} The result is saved as {refused.name}.")
-    kept = select_subsets(saved, states, keep, result.dataset_revision)
+    kept = _select_subsets(saved, states, keep, result.dataset_revision)
     if not kept.is_mergeable(result):
         _set_aside(file, saved, states)
         return result
@@ -276,31 +266,31 @@ def merge_into_file(file: Path, result: TaskResult, keep: Collection[DataState])
     return kept.merge(result)
 
 
-def compare_subsets(saved: TaskResult) -> dict[str, DataState]:
+def _compare_subsets(saved: TaskResult) -> dict[str, DataState]:
     """Return how the data of each subset of a saved result relates to the present data."""
     task = TASKS_REGISTRY.resolve()[saved.task_name]()
     return {subset["hf_subset"]: task.compare_data(subset["hf_subset"], subset.get(RUN_KEY, {})) for subset in _subsets(saved)}
 
 
-def mixes_origins(saved: TaskResult, states: States, revision: str) -> bool:
+def _mixes_origins(saved: TaskResult, states: States, revision: str) -> bool:
     """Return whether a saved result is of the Hub's data, and data of this revision is local and not seen to be the same.
 
     It is the same if it has some of the saved subsets, with the same content, and none with another content.
     """
     if not revision.startswith(LOCAL):
         return False
-    hub = {states[subset["hf_subset"]] for subset in _subsets(saved) if not _revision(saved, subset).startswith(LOCAL)}
+    hub = {
+        states[subset["hf_subset"]]
+        for subset in _subsets(saved)
+        if not str(subset.get(RUN_KEY, {}).get(REVISION_KEY, saved.dataset_revision)).startswith(LOCAL)
+    }
     return bool(hub) and (DataState.SAME not in hub or DataState.CHANGED in hub)
 
 
-def select_subsets(saved: TaskResult, states: States, keep: Collection[DataState], revision: str) -> TaskResult:
+def _select_subsets(saved: TaskResult, states: States, keep: Collection[DataState], revision: str) -> TaskResult:
     """Return a saved result with the subsets whose data has one of these states.
 
-    Args:
-        saved: A result of a position-aware task.
-        states: Of its subsets.
-        keep: States of the subsets to keep.
-        revision: Revision to give to it if its data or that of this revision is local: then the states decide, not mteb.
+    If its data or that of `revision` is local, it gets this revision: then the states decide, not mteb.
     """
     scores = {
         split: [dict(subset) for subset in subsets if states[subset["hf_subset"]] in keep]
@@ -317,7 +307,7 @@ def select_subsets(saved: TaskResult, states: States, keep: Collection[DataState
 
 def _set_aside(file: Path, saved: TaskResult, subsets: Iterable[str]) -> None:
     """Keep a copy of a file before the results for some of its subsets are replaced, and say so."""
-    replaced = free_name(file, "replaced")
+    replaced = _free_name(file, "replaced")
     with atomic_write(replaced) as part:
         shutil.copyfile(file, part)
     logger.warning(
@@ -328,16 +318,11 @@ def _set_aside(file: Path, saved: TaskResult, subsets: Iterable[str]) -> None:
     )
 
 
-def free_name(file: Path, suffix: str) -> Path:
+def _free_name(file: Path, suffix: str) -> Path:
     """Return a path beside a file that does not exist: the file's name and a suffix, numbered from the second one on."""
-    names = chain([f"{file.name}.{suffix}"], (f"{file.name}.{suffix}-{number}" for number in count(2)))
-    return next(path for name in names if not (path := file.with_name(name)).exists())
+    suffixes = chain([suffix], (f"{suffix}-{number}" for number in count(2)))
+    return next(path for each in suffixes if not (path := file.with_name(f"{file.name}.{each}")).exists())
 
 
 def _subsets(saved: TaskResult) -> Iterable[Mapping[str, Any]]:
     return chain.from_iterable(saved.scores.values())
-
-
-def _revision(saved: TaskResult, subset: Mapping[str, Any]) -> str:
-    """Return the revision of a subset's data: as recorded with its scores, else that of the complete data."""
-    return str(subset.get(RUN_KEY, {}).get(REVISION_KEY, saved.dataset_revision))

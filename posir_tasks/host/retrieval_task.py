@@ -131,28 +131,24 @@ class LazySubsets(Mapping[str, dict[str, SplitData]]):
         if subset not in self._subsets:
             raise KeyError(subset)
         if self._current is None or self._current[0] != subset:
-            self._release()
-            self._current = (subset, {SPLIT: to_split_data(self._read(subset), self._top_ranked.get(subset))})
+            if self._current is not None:
+                last, splits = self._current
+                self._top_ranked[last] = splits[SPLIT]["top_ranked"]
+                # Out of memory before the next one is read.
+                del splits
+                self._current = None
+            data = self._read(subset)
+            split = {
+                "corpus": data.corpus,
+                "queries": data.queries,
+                "relevant_docs": {query: {document: 1} for query, document in data.evidence.positives().items()},
+                "top_ranked": self._top_ranked.get(subset),
+                "evidence": data.evidence,
+                "revision": data.revision,
+                "tolerated": dict(data.tolerated),
+            }
+            self._current = subset, {SPLIT: split}
         return self._current[1]
-
-    def _release(self) -> None:
-        if self._current is not None:
-            subset, splits = self._current
-            self._top_ranked[subset] = splits[SPLIT]["top_ranked"]
-            self._current = None
-
-
-def to_split_data(data: PositionData, top_ranked: Any) -> SplitData:
-    """Convert data to mteb's `RetrievalSplitData`, with the evidence beside it."""
-    return {
-        "corpus": data.corpus,
-        "queries": data.queries,
-        "relevant_docs": {query: {document: 1} for query, document in data.evidence.positives().items()},
-        "top_ranked": top_ranked,
-        "evidence": data.evidence,
-        "revision": data.revision,
-        "tolerated": dict(data.tolerated),
-    }
 
 
 @dataclass(frozen=True, eq=False)

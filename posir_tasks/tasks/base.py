@@ -6,7 +6,7 @@ import logging
 import sys
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -77,38 +77,27 @@ POSIR_SCHEME = RelativePositions()
 REVISION_DIGITS = 8
 
 
+@dataclass(eq=False)
 class BenchmarkTasks:
     """The tasks of a benchmark, of which those that have data are evaluated; the others are named in one warning."""
 
-    def __init__(self, name: str, tasks: Sequence[PositionTask]) -> None:
-        self.name = name
-        self.tasks = tasks
-        self._warned = False
-        for task in tasks:
-            task.benchmark = self
+    name: str
+    tasks: Sequence[PositionTask]
+    is_warned: bool = False
 
     def check_data(self) -> None:
-        """Warn, once, of the tasks that have no data.
-
-        Raises:
-            DataError: None has data.
-        """
-        missing = [task.metadata.name for task in self.tasks if not task.has_data()]
-        if len(missing) == len(self.tasks):
+        """Warn, once, of the tasks that have no data; raise DataError if none has."""
+        missing, known = [task.metadata.name for task in self.tasks if not task.has_data()], len(self.tasks)
+        listed = ", ".join(missing)
+        if len(missing) == known:
             raise DataError(
-                f"benchmark {self.name}: no data of any of its tasks, {', '.join(missing)}. Check {DATA_VARIABLE}, or unset it "
-                "to read from the Hub."
+                f"benchmark {self.name}: no data of any of its tasks, {listed}. Check {DATA_VARIABLE}, or unset it to read "
+                "from the Hub."
             )
-        if missing and not self._warned:
-            self._warned = True
-            present = len(self.tasks) - len(missing)
-            logger.warning(
-                "benchmark %s: %d of %d tasks are evaluated; no data of %s",
-                self.name,
-                present,
-                len(self.tasks),
-                ", ".join(missing),
-            )
+        if missing and not self.is_warned:
+            self.is_warned = True
+            counts = known - len(missing), known
+            logger.warning("benchmark %s: %d of %d tasks are evaluated; no data of %s", self.name, *counts, listed)
 
 
 class PositionTask(RetrievalTask):
@@ -268,10 +257,19 @@ class PositionTask(RetrievalTask):
     def evaluate_subset(self, model: MTEBModels, data: SplitData, run: SubsetRun) -> ScoresDict:
         """Search, rank the relevant documents, and score the ranks."""
         top_ranked, first_stage_model = data["top_ranked"], self.first_stage_model
+        request = SearchRequest(
+            corpus=data["corpus"],
+            queries=data["queries"],
+            positives=data["evidence"].positives(),
+            top_ranked=None,
+            top_k=self.top_k,
+            context=EncodingContext(self.metadata, run.hf_split, run.hf_subset, run.encode_kwargs, run.num_proc),
+            timer=run.timer,
+        )
         if top_ranked is None and is_reranker(model):
-            stage = load_first_stage(self._search_request(data, None, run), find_first_stage())
+            stage = load_first_stage(request, find_first_stage())
             top_ranked, first_stage_model = stage.top_ranked, stage.model_meta
-        request = self._search_request(data, top_ranked, run)
+        request = replace(request, top_ranked=top_ranked)
         fitted = fit_to_script(with_cache(model), request.context.corpus_language)
         results, ranked = self._search(fitted, request, run)
         with run.timer("Scoring", split=run.hf_split, subset=run.hf_subset):
@@ -329,17 +327,6 @@ class PositionTask(RetrievalTask):
                 "In a subclass, pass them on to super() as they are."
             )
         return scores.compute_declared()
-
-    def _search_request(self, data: SplitData, top_ranked: Any, run: SubsetRun) -> SearchRequest:
-        return SearchRequest(
-            corpus=data["corpus"],
-            queries=data["queries"],
-            positives=data["evidence"].positives(),
-            top_ranked=top_ranked,
-            top_k=self.top_k,
-            context=EncodingContext(self.metadata, run.hf_split, run.hf_subset, run.encode_kwargs, run.num_proc),
-            timer=run.timer,
-        )
 
     def _search(self, model: MTEBModels, request: SearchRequest, run: SubsetRun) -> tuple[Results, RankedQueries]:
         """Search, and save mteb's predictions if a folder is given."""

@@ -224,7 +224,9 @@ def build_benchmarks() -> list[Benchmark]:
         ("PosQ", (SQuADPosQ, FineWebPosQ), posq, "2505.13950", POSQ),
     ):
         instances = get_tasks([task.metadata.name for task in tasks])
-        BenchmarkTasks(name, [task for task in instances if isinstance(task, PositionTask)])
+        group = BenchmarkTasks(name, [task for task in instances if isinstance(task, PositionTask)])
+        for task in group.tasks:
+            task.benchmark = group
         reference = f"https://arxiv.org/abs/{arxiv}"
         benchmarks.append(Benchmark(name, tasks=instances, description=description, reference=reference, citation=citation))
     return benchmarks
