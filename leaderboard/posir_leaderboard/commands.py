@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from posir_tasks.command.format_option import TextFormat
-from posir_tasks.command.progress_option import with_progress
+from posir_tasks.command.options import TextFormat, with_progress
 from posir_tasks.display.progress import BRIEF_SECONDS, track
 from posir_tasks.display.tables import OutputFormat
 from posir_tasks.display.wording import pluralize, sanitized

@@ -9,9 +9,8 @@ import typer
 from typer.core import TyperGroup
 
 from posir_build.api import build
-from posir_tasks.command.format_option import TableFormat
 from posir_tasks.command.function_command import build_command
-from posir_tasks.command.settings_options import Overrides
+from posir_tasks.command.options import Overrides, TableFormat
 from posir_tasks.display.tables import OutputFormat, print_as
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError

@@ -12,9 +12,7 @@ import typer
 from posir_compare import api
 from posir_compare.api import Comparison
 from posir_compare.gate import gate_table, parse_limit, refuse, write_junit
-from posir_tasks.command.explain_option import Explain
-from posir_tasks.command.format_option import TableFormat
-from posir_tasks.command.progress_option import with_progress
+from posir_tasks.command.options import Explain, TableFormat, with_progress
 from posir_tasks.command.undecided import undecided_on_error
 from posir_tasks.display.presentation import present
 from posir_tasks.display.tables import OutputFormat, print_as

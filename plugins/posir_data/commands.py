@@ -12,8 +12,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from posir_tasks.command.format_option import TextFormat
-from posir_tasks.command.progress_option import with_progress
+from posir_tasks.command.options import TextFormat, with_progress
 from posir_tasks.display.progress import progress
 from posir_tasks.display.tables import OutputFormat
 from posir_tasks.display.wording import pluralize

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from posir_tasks.command.format_option import format_option
+from posir_tasks.command.options import format_option
 from posir_tasks.display.tables import Column, OutputFormat, Table, print_as, to_json, to_markdown
 from posir_tasks.errors import PosirError
 from posir_tasks.files import check_writable

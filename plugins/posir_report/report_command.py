@@ -22,9 +22,7 @@ from posir_report.tables import (
     length_table,
     with_published_scores,
 )
-from posir_tasks.command.explain_option import Explain
-from posir_tasks.command.format_option import format_option
-from posir_tasks.command.progress_option import with_progress
+from posir_tasks.command.options import Explain, format_option, with_progress
 from posir_tasks.display.presentation import TableResult, present, write_charts
 from posir_tasks.display.tables import OutputFormat, Table, build_columns, print_as, to_latex
 from posir_tasks.errors import PosirError

@@ -25,8 +25,7 @@ from posir_run.jobs import (
 )
 from posir_run.worker import LocalEngine, RayEngine, Settings, WarningLog, show_warnings
 from posir_tasks.command.app import INTERRUPTED
-from posir_tasks.command.explain_option import Explain
-from posir_tasks.command.progress_option import with_progress
+from posir_tasks.command.options import Explain, with_progress
 from posir_tasks.display.presentation import present
 from posir_tasks.display.progress import note_progress, track
 from posir_tasks.display.tables import OutputFormat

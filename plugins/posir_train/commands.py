@@ -11,10 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from posir_data.commands import Domain, Language, Output
-from posir_tasks.command.explain_option import Explain
-from posir_tasks.command.format_option import TableFormat
-from posir_tasks.command.progress_option import with_progress
-from posir_tasks.command.settings_options import Config, Overrides, settings_help
+from posir_tasks.command.options import Config, Explain, Overrides, TableFormat, settings_help, with_progress
 from posir_tasks.display.presentation import present
 from posir_tasks.display.tables import OutputFormat
 from posir_tasks.display.wording import pluralize

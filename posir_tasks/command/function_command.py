@@ -10,9 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from posir_tasks.command.format_option import TableFormat
-from posir_tasks.command.progress_option import with_progress
-from posir_tasks.command.settings_options import Overrides, settings_help
+from posir_tasks.command.options import Overrides, TableFormat, settings_help, with_progress
 from posir_tasks.command.undecided import undecided_on_error
 from posir_tasks.display.presentation import Presentable, SectionPrinter, present, write_charts
 from posir_tasks.display.tables import OutputFormat

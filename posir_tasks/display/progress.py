@@ -1,6 +1,6 @@
 """Progress of what takes long: bars on a terminal, lines in a log.
 
-Outside a terminal only commands report (`posir_tasks.command.progress_option`); a library call prints nothing.
+Outside a terminal only commands report (`posir_tasks.command.options`); a library call prints nothing.
 """
 
 import sys

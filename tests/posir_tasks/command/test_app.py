@@ -1,8 +1,10 @@
 """`posir --help` lists every command in the panel of its purpose, and imports none of them."""
 
 import json
+import os
 import re
 from importlib.metadata import entry_points
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from typer.testing import CliRunner
 
 from posir_tasks.command import lazy
 from posir_tasks.command.app import build_app
+from posir_tasks.command.undecided import report_errors
 from posir_tasks.errors import PosirError
 from posir_tasks.plugin_api import PANELS, Command
 from tests.support.cli import leaf_commands
@@ -128,3 +131,20 @@ def test_a_command_that_cannot_be_imported_is_listed_and_says_why_when_it_is_cal
     called = CliRunner().invoke(build_app(), ["extra"])
     assert isinstance(called.exception, PosirError)
     assert str(called.exception).startswith(f"`posir extra` cannot be imported from {target}: {problem}.")
+
+
+@pytest.mark.parametrize(
+    ("path", "said"), [("x" * 5_000, f"error: {'x' * 300}...: File name too long."), ("file/inside", "Not a directory.")]
+)
+def test_a_file_that_cannot_be_opened_is_named_with_the_reason(tmp_path: Path, monkeypatch, capsys, path: str, said: str):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(SystemExit) as ended, report_errors(3):
+        os.stat(path)  # noqa: PTH116 (a Path asks whether the name is too long)
+    assert ended.value.code == 3
+    assert said in capsys.readouterr().err
+
+
+def test_another_error_of_the_system_is_no_mistake_of_the_user():
+    with pytest.raises(ChildProcessError), report_errors():
+        raise ChildProcessError

@@ -1,0 +1,112 @@
+"""Options: one name, one meaning and one set of values in all commands."""
+
+import typer
+from typer.testing import CliRunner
+
+from posir_tasks.command.options import TextFormat, with_progress
+from posir_tasks.display.progress import track
+from posir_tasks.display.tables import OutputFormat
+from tests.support.cli import function_commands, leaf_commands
+
+#: Commands that train, encode, evaluate, ask a language model or read many files; those that are public functions all have it.
+LONG = {
+    "train", "compose", "build run", "study rate-translations",
+    "inspect", "run", "report", "import", "validate", "compare", "submit",
+    "leaderboard build", "leaderboard pin",
+}  # fmt: skip
+
+
+def test_every_long_command_has_the_option():
+    options = {name: {option for item in command.params for option in item.opts} for name, command in leaf_commands().items()}
+    quiet = {name for name, given in options.items() if "--quiet" in given}
+    assert function_commands().keys() <= quiet
+    assert quiet - function_commands().keys() == LONG - function_commands().keys()
+
+
+def build_example():
+    app = typer.Typer()
+
+    @app.command()
+    @with_progress
+    def example(name: str, *, loud: bool = False) -> None:
+        """Work."""
+        with track("Working"):
+            typer.echo(f"{name} {loud}")
+
+    return app
+
+
+def test_a_log_has_the_stages_on_the_error_stream():
+    done = CliRunner().invoke(build_example(), ["text", "--loud"])
+    assert (done.stdout, done.stderr) == ("text True\n", "Working\n")
+
+
+def test_quiet_shows_none():
+    done = CliRunner().invoke(build_example(), ["text", "--quiet"])
+    assert (done.stdout, done.stderr) == ("text False\n", "")
+
+
+def test_a_command_lists_and_takes_the_formats_that_it_supports():
+    app = typer.Typer()
+
+    @app.command()
+    def example(format_: TextFormat = OutputFormat.TEXT) -> None:
+        """Print the format."""
+        typer.echo(repr(format_))
+
+    def run(*arguments):
+        return CliRunner().invoke(app, arguments)
+
+    assert [run(*arguments).stdout.strip() for arguments in [(), ("--format", "json")]] == [
+        repr(OutputFormat.TEXT),
+        repr(OutputFormat.JSON),
+    ]
+    assert "[text|json]" in run("--help").stdout
+    refused = run("--format", "csv")
+    assert refused.exit_code == 2
+    assert "'csv' is not one of 'text', 'json'." in refused.stderr
+
+
+#: Names that are refused, and the one that all commands use.
+SYNONYMS = {
+    "--output": {"--output-folder", "--output-dir", "--output-file", "--out", "--folder", "--output-path"},
+    "--format": {"--json", "--output-format"},
+    "--html": {"--page", "--html-file"},
+    "--png": {"--figures", "--pictures"},
+    "--language": {"--languages", "--lang"},
+    "--documents": {"--max-documents", "--docs"},
+    "--data": {"--dataset", "--datasets"},
+    "--revision": {"--model-revision"},
+    "--task": {"--tasks"},
+    "--benchmark": {"--benchmarks"},
+    "--config": {"--settings"},
+    "--quiet": {"--silent", "--no-progress"},
+}
+#: Pairs that only look like singular and plural: a field of the texts and scores to show; a view and a table of models.
+DIFFERENT = {"--columns", "--architectures"}
+
+
+def option_names():
+    """Every option with the commands that have it."""
+    names = {}
+    for name, command in leaf_commands().items():
+        for option in (option for parameter in command.params for option in getattr(parameter, "opts", ())):
+            if option.startswith("--"):
+                names.setdefault(option, set()).add(name)
+    return names
+
+
+def test_no_command_has_a_synonym_of_another_commands_option():
+    names = option_names()
+    assert {name: names[name] for refused in SYNONYMS.values() for name in refused & names.keys()} == {}
+    assert {name for name in names if f"{name}s" in names and f"{name}s" not in DIFFERENT} == set()
+
+
+def test_an_option_has_the_same_short_name_in_all_commands():
+    short = {}
+    for command in leaf_commands().values():
+        for option in command.params:
+            flags = [name for name in getattr(option, "opts", ()) if name.startswith("-")]
+            for letter in (name for name in flags if not name.startswith("--")):
+                short.setdefault(letter, set()).update(name for name in flags if name.startswith("--"))
+    assert {letter: names for letter, names in short.items() if len(names) > 1} == {}
