@@ -321,7 +321,7 @@ def _set_aside(file: Path, saved: TaskResult, subsets: Iterable[str]) -> None:
 def _free_name(file: Path, suffix: str) -> Path:
     """Return a path beside a file that does not exist: the file's name and a suffix, numbered from the second one on."""
     suffixes = chain([suffix], (f"{suffix}-{number}" for number in count(2)))
-    return next(path for each in suffixes if not (path := file.with_name(f"{file.name}.{each}")).exists())
+    return next(path for ending in suffixes if not (path := file.with_name(f"{file.name}.{ending}")).exists())
 
 
 def _subsets(saved: TaskResult) -> Iterable[Mapping[str, Any]]:
