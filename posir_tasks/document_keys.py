@@ -34,13 +34,7 @@ _VALUES[np.frombuffer(_DIGITS, np.uint8)] = np.arange(85)
 
 
 def digest_documents(names: Sequence[str], titles: Mapping[str, str], texts: Mapping[str, str]) -> Integers:
-    """Return the keys of documents, shape (D, 3); 0 where there is no title, or the text is not at hand.
-
-    Args:
-        names: Ids of the documents.
-        titles: Titles by id.
-        texts: Texts by id.
-    """
+    """Return the keys of documents, shape (D, 3), given titles and texts by id; 0 where one is not at hand."""
     title_keys = {title: _digest_words(_normalize(title)) for title in set(titles.values())}
     rows = np.zeros((len(names), len(KEY_NAMES)), np.int64)
     for row, name in zip(rows, names, strict=True):
@@ -62,11 +56,7 @@ def _digest_words(words: Sequence[str]) -> int:
 
 
 def link_documents(columns: Iterable[Integers]) -> Integers:
-    """Return the number of each document's connected component: documents that share a number other than 0 in a column.
-
-    Args:
-        columns: Several columns of D numbers, shape (D,) each.
-    """
+    """Return each document's connected component: documents that share a number other than 0 in a column of shape (D,)."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 

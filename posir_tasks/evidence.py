@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +16,6 @@ Integers: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
 #: Names of the thirds of a document in labels, in order.
 THIRDS = ("beginning", "middle", "end")
-
-
 #: Number of equal parts of what a model reads by which the place of evidence in it is stored; four of them are a third.
 TWELFTHS = 12
 
@@ -61,25 +59,16 @@ class Evidence:
 
     def select(self, rows: list[int]) -> Evidence:
         """Return the evidence of these queries only, in this order."""
-        starts, ends, characters, tokens = (
-            column[rows] if len(column) else column for column in (self.starts, self.ends, self.characters, self.tokens)
-        )
-        return Evidence(
-            [self.query_ids[row] for row in rows],
-            [self.document_ids[row] for row in rows],
-            starts,
-            ends,
-            characters,
-            tokens,
-            tuple(self.labels[row] for row in rows) if self.labels else (),
-            tuple(self.clusters[row] for row in rows) if self.clusters else (),
-        )
+
+        def take(column: Any) -> Any:
+            if isinstance(column, np.ndarray):
+                return column[rows] if len(column) else column
+            return type(column)(column[row] for row in rows if column)
+
+        return Evidence(**{name: take(column) for name, column in vars(self).items()})
 
     def complete(self, texts: Mapping[str, str]) -> Evidence:
-        """Return the evidence with the lengths that the data does not state, of the relevant documents' texts by id.
-
-        Tokens are estimated from bytes.
-        """
+        """Return the evidence with the lengths that the data does not state, of documents with these texts; tokens are estimates."""
         lengths = {name: (len(texts[name]), estimate_tokens(texts[name])) for name in dict.fromkeys(self.document_ids)}
         characters, tokens = (np.array([lengths[name][column] for name in self.document_ids], np.int64) for column in range(2))
         return replace(
@@ -109,9 +98,6 @@ class Evidence:
         A character's place in tokens is its share of the document's characters times the document's tokens, as the data
         counts them. With L tokens of the document, of which R are read, and the middle of the evidence t tokens after the
         first of them that is read, it is the twelfth of t / R.
-
-        Args:
-            read: The part of a document that the model reads.
 
         Returns:
             0 to 11, or `Unread`, of each query, shape (n,); (0,) if it is unknown.
@@ -168,14 +154,7 @@ class TokensRead:
 
     @classmethod
     def estimate(cls, read: ReadPart, tokens: Integers, lengths: Integers, buckets: int) -> TokensRead | None:
-        """Count the tokens of n documents, of which a model reads a part; None if that is unknown.
-
-        Args:
-            read: The part.
-            tokens: Tokens of each document, shape (n,).
-            lengths: Length bucket of each document, shape (n,).
-            buckets: Number of length buckets.
-        """
+        """Count the tokens of n documents in length buckets, of which a model reads a part; None if that is unknown."""
         if read.kind is ReadKind.UNKNOWN:
             return None
         whole = np.bincount(lengths, weights=tokens, minlength=buckets).astype(np.int64)
@@ -190,10 +169,10 @@ class TokensRead:
 
 
 def place_in_parts(starts: Floats, ends: Floats, head: int | Integers, tail: int | Integers, read: int | Integers) -> Integers:
-    """Return which twelfth of what is read contains the middle of each span, or `Unread`; shape (n,).
+    """Return which twelfth of what is read contains the middle of each span of tokens, which may be fractional, or `Unread`.
 
     Args:
-        starts: First token of each span, as a number of tokens from the start of the document that may be fractional.
+        starts: First token of each span, shape (n,).
         ends: One past the last.
         head: Tokens from the start of the document that are read.
         tail: First token of the part at the end that is read; the document's length if none is.

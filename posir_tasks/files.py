@@ -65,30 +65,24 @@ def _walk(folder: Path, suffix: str | tuple[str, ...], above: frozenset[Path]) -
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """Yield a temporary path in the same folder, and rename it at the end; on an error, remove it.
-
-    Raises:
-        PosirError: The disk is full, or the folder is not writable.
-    """
+    """Yield a path beside a file that replaces it at the end; raise PosirError if the disk is full or it is not writable."""
     with explain_disk_full(path):
-        beside = _new_file_beside(path)
+        with explain_unwritable(path.parent):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PART_SUFFIX)
+        os.close(handle)
+        beside = Path(name)
         try:
             yield beside
-            beside.chmod(0o666 & ~_umask())
+            mask = os.umask(0)
+            os.umask(mask)
+            beside.chmod(0o666 & ~mask)
             # Without this, a file renamed just before a power failure may be empty.
             with beside.open("rb+") as written:
                 os.fsync(written.fileno())
             beside.replace(path)
         finally:
             beside.unlink(missing_ok=True)
-
-
-def _new_file_beside(path: Path) -> Path:
-    with explain_unwritable(path.parent):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PART_SUFFIX)
-    os.close(handle)
-    return Path(name)
 
 
 @contextmanager
@@ -139,8 +133,7 @@ def remove_stale_parts(folder: Path, prefix: str = ".") -> None:
 def folder_lock(folder: Path) -> Iterator[None]:
     """Lock a folder against other processes, on any machine; the lock of a process ends with it.
 
-    If locking fails (the file system has no locks, or a stopped process holds one), warn and continue: the results to be
-    written took hours to compute.
+    If locking fails (no locks there, or a stopped process holds one), warn and continue: the results took hours to compute.
     """
     folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder / LOCK_FILE, timeout=LOCK_TIMEOUT)
@@ -156,10 +149,7 @@ def folder_lock(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def atomic_update(file: Path) -> Iterator[Path]:
-    """Yield a folder with a copy of a file, and replace the file by the copy at the end, under the folder's lock.
-
-    For code that can only change a file in place.
-    """
+    """Yield a folder with a copy of a file, which replaces it at the end, for code that can only change a file in place."""
     with folder_lock(file.parent), explain_disk_full(file):
         remove_stale_parts(file.parent)
         with tempfile.TemporaryDirectory(dir=file.parent, prefix=f".{file.name}.", suffix=PART_SUFFIX) as beside:
@@ -168,12 +158,6 @@ def atomic_update(file: Path) -> Iterator[Path]:
                 shutil.copyfile(file, copy)
             yield copy.parent
             copy.replace(file)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 SUFFIX = ".gz"
@@ -199,11 +183,7 @@ def find_compressed(file: Path) -> Path:
 
 
 def open_decompressed(file: Path) -> BufferedIOBase:
-    """Open a data file, decompressed.
-
-    Raises:
-        OSError: The file cannot be opened. Reading also raises `GZIP_ERRORS`.
-    """
+    """Open a data file, decompressed; raise OSError if it cannot be opened. Reading also raises `GZIP_ERRORS`."""
     return gzip.open(file) if is_compressed(file) else file.open("rb")
 
 

@@ -30,15 +30,10 @@ class SpannedText(NamedTuple):
 
 
 def move_evidence(text: str, span: Span, position: float) -> SpannedText:
-    """Cut the evidence out of a text, and insert it at a relative position of the rest.
+    """Cut the evidence, which is not empty, out of a text, and insert it at a relative position in [0, 1] of the rest.
 
     The position is moved to the nearest border between words of the rest, so that no word is divided. One space joins evidence
     and rest, in place of any white space there; none in a script without spaces.
-
-    Args:
-        text: A document.
-        span: Of the evidence, which is not empty.
-        position: From 0 (start) to 1 (end).
     """
     evidence = span.of(text)
     before, after = text[: span[0]].rstrip(), text[span[1] :].lstrip()
@@ -72,15 +67,10 @@ def find_part(pieces: Sequence[Span], span: Span) -> int:
 
 
 def reverse_parts(text: str, span: Span, parts: int = 5) -> SpannedText:
-    """Cut a text into equal contiguous parts, and reverse their order.
+    """Cut a text into equal contiguous parts, as `find_parts` does, and reverse their order.
 
     The white space between two parts stays between them, so that reversing twice gives the same text if the number of parts is
     odd. Evidence across a cut is divided: the new span is the piece with its midpoint.
-
-    Args:
-        text: A document.
-        span: Of the evidence.
-        parts: How many parts, as in `find_parts`.
     """
     pieces = find_parts(text, parts)
     if len(pieces) < 2:

@@ -52,38 +52,15 @@ PIVOT = LANGUAGES[0]
 
 #: The 31 domains, spelled as the folders of the data. A listing of the data itself takes precedence.
 DOMAINS = (
-    "accommodation_catering_hotel",
-    "aerospace",
-    "agriculture_forestry_animal_husbandry_fishery",
-    "artificial_intelligence_machine_learning",
-    "automobile",
-    "biomedicine",
-    "computer_communication",
-    "computer_programming_code",
-    "current_affairs_government_administration",
-    "electric_power_energy",
-    "film_entertainment",
-    "finance_economics",
-    "fire_safety_food_safety",
-    "fineweb",
-    "game",
-    "law_judiciary",
-    "literature_emotion",
-    "mathematics_statistics",
-    "medicine_health_psychology_traditional_chinese_medicine",
-    "mining",
-    "news_media",
-    "other_information_services_information_security",
-    "other_manufacturing",
-    "petrochemical",
-    "real_estate_construction",
-    "sports",
-    "subject_education_education",
-    "technology_scientific_research",
-    "tourism_geography",
-    "transportation",
+    "accommodation_catering_hotel", "aerospace", "agriculture_forestry_animal_husbandry_fishery",
+    "artificial_intelligence_machine_learning", "automobile", "biomedicine", "computer_communication",
+    "computer_programming_code", "current_affairs_government_administration", "electric_power_energy", "film_entertainment",
+    "finance_economics", "fire_safety_food_safety", "fineweb", "game", "law_judiciary", "literature_emotion",
+    "mathematics_statistics", "medicine_health_psychology_traditional_chinese_medicine", "mining", "news_media",
+    "other_information_services_information_security", "other_manufacturing", "petrochemical", "real_estate_construction",
+    "sports", "subject_education_education", "technology_scientific_research", "tourism_geography", "transportation",
     "water_resources_ocean",
-)
+)  # fmt: skip
 
 
 #: Entries of mteb's table that are not one language.
@@ -95,11 +72,7 @@ CLOSE = 0.85
 
 
 def check_code(code: str) -> None:
-    """Check the code of a language.
-
-    Raises:
-        PosirError: It is not the code of an individual language and a script; suggests what may be meant.
-    """
+    """Raise PosirError if a code is not that of an individual language and a script; suggest what may be meant."""
     if code in _published():
         return
     language, _, script = code.partition("-")
@@ -254,11 +227,9 @@ def name_languages(codes: Iterable[str]) -> list[Language]:
 
 
 def find_language(name: str, list_codes: Callable[[], Iterable[str]]) -> Language | None:
-    """Return the language with a name, such as `Persian` or `Serbian-Latn`; None if there is none.
+    """Return the language with a name as in that of a task, such as `Persian` or `Serbian-Latn`; None if there is none.
 
-    Args:
-        name: As in the name of a task.
-        list_codes: Returns the codes in the data. Called if the name has no script and CLDR does not know the usual one.
+    The codes in the data are listed if the name has no script and CLDR does not know the usual one.
     """
     published = {language.name: language for language in LANGUAGES}
     if name in published:
@@ -307,9 +278,7 @@ def detect_language(text: str) -> tuple[str, float]:
 
 
 def _score_languages(text: str, count: int) -> dict[str, float]:
-    return {
-        candidate["lang"]: float(candidate["score"]) for candidate in _detector().detect(" ".join(text.split())[:READ], k=count)
-    }
+    return {row["lang"]: float(row["score"]) for row in _detector().detect(" ".join(text.split())[:READ], k=count)}
 
 
 def detect_code(texts: Iterable[str]) -> str:
@@ -321,12 +290,7 @@ def detect_code(texts: Iterable[str]) -> str:
 
 
 def detect_other_language(text: str, code: str) -> str | None:
-    """Return the detector's code of the language of a text that is certainly not in the expected one, and None otherwise.
-
-    Args:
-        text: Any text. Short ones are seldom certain.
-        code: The expected language, such as `eng-Latn`; None is returned if the detector does not know it.
-    """
+    """Return the detector's code if a text, seldom a short one, is certainly not in the expected language; None otherwise."""
     expected = two_letter_code(code)
     known = next((group for group in CONFUSED if expected in group), {expected})
     scores = _score_languages(text, 10)

@@ -160,8 +160,16 @@ def token_length_titles(bounds: tuple[int, ...]) -> tuple[str, ...]:
     return tuple(f"Q{k}: {text}" for k, text in enumerate(words, start=1))
 
 
+class _AnyLength:
+    """A base of schemes in which all lengths are one bucket."""
+
+    def length_buckets(self, evidence: Evidence) -> Integers:
+        """Return zeros, shape (n,)."""
+        return np.zeros(len(evidence), np.int64)
+
+
 @dataclass(frozen=True)
-class AbsolutePositions:
+class AbsolutePositions(_AnyLength):
     """SQuAD-PosQ (Zeng et al. 2025, arXiv 2505.13950): buckets of the evidence's first character.
 
     Buckets are closed at both ends, as in the authors' code, so a start on a shared boundary counts in two of them.
@@ -177,10 +185,6 @@ class AbsolutePositions:
             "absolute", positions, "First character of the evidence, counted from the start of the passage"
         )
 
-    def length_buckets(self, evidence: Evidence) -> Integers:
-        """Return zeros: all lengths are one bucket, shape (n,)."""
-        return np.zeros(len(evidence), np.int64)
-
     def cells(self, evidence: Evidence) -> QueryCells:
         """Return a cell for each bucket that holds the query's start; none if no bucket does."""
         low, high = np.array(self.buckets).T
@@ -189,7 +193,7 @@ class AbsolutePositions:
 
 
 @dataclass(frozen=True)
-class LabeledPositions:
+class LabeledPositions(_AnyLength):
     """FineWeb-PosQ (Zeng et al. 2025, arXiv 2505.13950): the third of the passage that the label names.
 
     A label counts in every position it contains, since an earlier release of the data had two labels on some rows.
@@ -201,10 +205,6 @@ class LabeledPositions:
     def axes(self) -> Axes:
         """All lengths together, and the labels."""
         return _axes_of_any_length("label", self.positions, "Part of the passage that holds the evidence")
-
-    def length_buckets(self, evidence: Evidence) -> Integers:
-        """Return zeros: all lengths are one bucket, shape (n,)."""
-        return np.zeros(len(evidence), np.int64)
 
     def cells(self, evidence: Evidence) -> QueryCells:
         """Return a cell for each position that the query's label contains."""
@@ -229,10 +229,7 @@ def bin_midpoints(bins: int) -> Floats:
 
 
 def assign_thirds(bins: int) -> NDArray[np.int64]:
-    """Return the third of the document that contains each bin's midpoint: 0, 1 or 2, shape (P,).
-
-    Two bins are a first and a last third.
-    """
+    """Return the third of the document that contains each bin's midpoint, shape (P,); two bins are a first and a last third."""
     middle = bin_midpoints(bins)
     thirds: NDArray[np.int64] = (middle > 1 / 3).astype(np.int64) + (middle > 2 / 3)
     return thirds
@@ -243,11 +240,8 @@ def contrast_thirds(third: NDArray[np.int64], bin_weights: Floats, weights: tupl
 
     Args:
         third: Third of each bin, shape (B,).
-        bin_weights: What each bin counts in its third, such as its number of queries, shape (B,).
-        weights: Of the first, the middle and the last third.
-
-    Returns:
-        None if a third with a weight has no bins.
+        bin_weights: Weight of each bin in its third, such as its number of queries, shape (B,).
+        weights: Of the thirds; the result is None if one with a weight has no bins.
     """
     shares = [np.where(third == index, bin_weights, 0.0) for index in range(3)]
     if any(weight and not share.any() for weight, share in zip(weights, shares, strict=True)):

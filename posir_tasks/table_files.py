@@ -24,12 +24,7 @@ def read_tsv(file: Path) -> pl.DataFrame:
 
 
 def read_json_rows(file: Path, limit: int | None = None) -> pl.DataFrame:
-    """Read JSON objects, one per line or in a list, which may be compressed.
-
-    Args:
-        file: The file.
-        limit: Number of lines that are read, so that the columns of a large file are known soon; a list is read completely.
-    """
+    """Read JSON objects, one per line or in a list, which may be compressed; of lines, at most a number, for their columns."""
     with open_decompressed(file) as opened:
         is_list = opened.read(1) == b"["
     if is_list:

@@ -74,12 +74,8 @@ def draw_texts(opened: Dataset, limit: int, draw: Draw | None = None) -> TextCol
     Raises:
         PosirError: There is none.
     """
-    texts_and_others = opened.read_texts()
-    number, candidates = draw(texts_and_others) if draw else sample_candidates(texts_and_others, 2 * limit)
-    texts: list[CollectedText] = []
-    skipped: list[SkippedText] = []
-    languages: Counter[str] = Counter()
-    check = build_check()
+    number, candidates = draw(opened.read_texts()) if draw else sample_candidates(opened.read_texts(), 2 * limit)
+    texts, skipped, check = list[CollectedText](), list[SkippedText](), build_check()
     for candidate in candidates:
         if len(texts) == limit:
             break
@@ -89,18 +85,15 @@ def draw_texts(opened: Dataset, limit: int, draw: Draw | None = None) -> TextCol
         else:
             assert isinstance(candidate, Passage)
             texts.append(CollectedText(candidate.name, candidate.text, checked))
-            languages[checked] += 1
     if not texts:
         raise PosirError(f"{opened.location}: no text that can be used. {describe_skipped(skipped) or 'It is empty.'}")
-    (language, _), *_ = languages.most_common(1)
-    return TextCollection(opened.name, tuple(texts), tuple(skipped), language, dict(languages.most_common()), number)
+    languages = dict(Counter(text.language for text in texts).most_common())
+    return TextCollection(opened.name, tuple(texts), tuple(skipped), next(iter(languages)), languages, number)
 
 
 def sample_candidates(candidates: Iterable[Item], size: int) -> tuple[int, list[Item]]:
     """Return how many there are, and a random sample of at most `size` in random order, in one pass (reservoir sampling)."""
-    rng = random.Random(SEED)
-    sample: list[Item] = []
-    count = 0
+    rng, sample, count = random.Random(SEED), list[Item](), 0
     for count, candidate in enumerate(candidates, start=1):
         if len(sample) < size:
             sample.append(candidate)
@@ -120,8 +113,8 @@ def build_check() -> Callable[[Passage], str | SkippedText]:
             return SkippedText(name, "empty")
         if len(find_terms(text)) < MIN_WORDS:
             return SkippedText(name, "of fewer than ten words")
-        first, second = (detect_language(part) for part in _halves(text))
-        language = detect_language(text)[0]
+        middle, language = len(text) // 2, detect_language(text)[0]
+        first, second = detect_language(text[:middle]), detect_language(text[middle:])
         if are_distinct(first[0], second[0]) and min(first[1], second[1]) >= SURE:
             return SkippedText(name, "in mixed languages", f"{first[0]}, then {second[0]}")
         if len(find_sentences(text, language)) < 2:
@@ -138,8 +131,3 @@ def build_check() -> Callable[[Passage], str | SkippedText]:
 def are_distinct(left: str, right: str) -> bool:
     """Return whether two languages differ and the detector does not take them for one another."""
     return left != right and not any({left, right} <= group for group in CONFUSED)
-
-
-def _halves(text: str) -> tuple[str, str]:
-    middle = len(text) // 2
-    return text[:middle], text[middle:]

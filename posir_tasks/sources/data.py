@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -138,6 +139,11 @@ class PositionData:
             first = min(max(first, 0), max(characters - 1, 0))
             spans.append(Span(first, min(max(last, first + 1), characters)))
         return spans
+
+    def list_questions(self) -> Iterator[tuple[str, str, str, Span | None]]:
+        """Yield id and text of each query, the id of its document, and where in it the evidence is; None if that is unknown."""
+        spans, documents = self.place_spans() or repeat(None), self.evidence.document_ids
+        return zip(self.evidence.query_ids, self.queries["text"][:], documents, spans, strict=self.has_spans)
 
 
 def digest_data(corpus: Dataset, queries: Dataset, evidence: Evidence) -> dict[str, str]:

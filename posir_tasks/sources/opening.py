@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache, cached_property, partial
-from itertools import chain, islice, repeat
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -41,8 +41,8 @@ from posir_tasks.sources.formats.passages import (
     ReadOptions,
     SkippedText,
     StatedAnswer,
-    derive_document_ids,
     describe_skipped,
+    name_documents,
 )
 from posir_tasks.sources.posir import (
     FILES,
@@ -67,7 +67,6 @@ from posir_tasks.tasks.catalog import builtin_tasks, find_task, language_tasks, 
 
 if TYPE_CHECKING:
     from posir_tasks.tasks.base import PositionTask
-    from posir_tasks.tasks.posir import PosirTask
 
 logger = logging.getLogger(__name__)
 
@@ -157,7 +156,14 @@ class Dataset(Presentable):
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
         """A row for each question with the characters of its evidence, or for each text if there are no questions."""
-        return list(self._list_questions() if self.has_questions else self._list_texts())
+        if self.has_questions:
+            return [row for subset in self.subsets for row in _list_rows(subset)]
+        return [
+            {"subset": subset.name, "document_id": item.name, "text": item.text}
+            for subset in self.subsets
+            for item in subset.read_texts()
+            if isinstance(item, Passage)
+        ]
 
     @cached_property
     def skipped(self) -> list[SkippedText]:
@@ -182,32 +188,6 @@ class Dataset(Presentable):
         """Return the rows."""
         return self.rows
 
-    def _list_questions(self) -> Iterator[dict[str, Any]]:
-        for subset in self.subsets:
-            data = subset.read()
-            lengths = dict(zip(data.corpus["id"][:], map(len, data.corpus["text"][:]), strict=True))
-            spans = data.place_spans() or repeat(None)
-            for query, text, document, span in zip(
-                data.evidence.query_ids, data.queries["text"][:], data.evidence.document_ids, spans, strict=data.has_spans
-            ):
-                length = lengths[document]
-                yield {
-                    "subset": subset.name,
-                    "query_id": query,
-                    "query": text,
-                    "document_id": document,
-                    "characters": length,
-                    "start": span[0] if span else None,
-                    "end": span[1] if span else None,
-                    "position": sum(span) / 2 / length if span and length else None,
-                }
-
-    def _list_texts(self) -> Iterator[dict[str, Any]]:
-        for subset in self.subsets:
-            for item in subset.read_texts():
-                if isinstance(item, Passage):
-                    yield {"subset": subset.name, "document_id": item.name, "text": item.text}
-
     def with_questions(self, user: str) -> Dataset:
         """Return the data with those questions only whose evidence has one position, and all documents.
 
@@ -216,9 +196,8 @@ class Dataset(Presentable):
         Args:
             user: What needs the questions, such as `posir train`, for messages.
         """
-        return replace(
-            self, subsets=tuple(replace(subset, read=partial(self._read_questions, subset, user)) for subset in self.subsets)
-        )
+        subsets = (replace(subset, read=partial(self._read_questions, subset, user)) for subset in self.subsets)
+        return replace(self, subsets=tuple(subsets))
 
     def _read_questions(self, subset: Subset, user: str) -> PositionData:
         missing = f"{self.location} ({self.kind}): has no {EVIDENCE}, which {user} needs."
@@ -234,6 +213,22 @@ class Dataset(Presentable):
         if left_out:
             _warn_once(f"{self.location}: {left_out}")
         return data
+
+
+def _list_rows(subset: Subset) -> Iterator[dict[str, Any]]:
+    data = subset.read()
+    lengths = dict(zip(data.corpus["id"][:], map(len, data.corpus["text"][:]), strict=True))
+    for query, text, document, span in data.list_questions():
+        yield {
+            "subset": subset.name,
+            "query_id": query,
+            "query": text,
+            "document_id": document,
+            "characters": lengths[document],
+            "start": span.start if span else None,
+            "end": span.end if span else None,
+            "position": span.middle / lengths[document] if span and lengths[document] else None,
+        }
 
 
 @cache
@@ -338,12 +333,8 @@ def _layout_subset(repository: Repository, key: SubsetKey) -> Subset:
 
 def list_passages(data: PositionData, name: str) -> Iterator[Passage]:
     """Yield documents with their questions as a reader of a format does."""
-    evidence, asked = data.evidence, defaultdict[str, list[PassageQuestion]](list)
-    spans = data.place_spans() or repeat(None)
-    titles = dict(zip(evidence.document_ids, evidence.clusters, strict=False))
-    for query, text, document, span in zip(
-        evidence.query_ids, data.queries["text"], evidence.document_ids, spans, strict=data.has_spans
-    ):
+    titles, asked = dict(zip(data.evidence.document_ids, data.evidence.clusters, strict=False)), defaultdict(list)
+    for query, text, document, span in data.list_questions():
         answer = None if span is None else StatedAnswer(None, *span)
         asked[document].append(PassageQuestion(name, query, text, answer, query))
     for row in data.corpus:
@@ -443,42 +434,26 @@ def _open_items(
     return Dataset(legible_name(name), kind, location, scheme, (subset,), find_revision, has_questions, in_memory=True)
 
 
-def name_documents(items: Iterator[Item], domain: str) -> Iterator[Item]:
-    """Yield documents under the ids by which their questions name them, each once; texts without questions as they are.
-
-    Whether there are questions follows from the first document, so that a large corpus of texts is not held in memory.
-    """
-    first = list[Item]()
-    for item in items:
-        first.append(item)
-        if isinstance(item, Passage):
-            break
-    if not first or not isinstance(first[-1], Passage) or first[-1].id or not (first[-1].questions or first[-1].question_ids):
-        yield from chain(first, items)
-        return
-    read = [*first, *items]
-    derived = derive_document_ids([item for item in read if isinstance(item, Passage)], domain)
-    named = set[tuple[str, str]]()
-    for item in read:
-        if isinstance(item, SkippedText):
-            yield item
-        elif (document := (item.id or derived[item.text], item.text)) not in named:
-            named.add(document)
-            yield replace(item, id=document[0])
-
-
 def open_task_data(name: str) -> Dataset:
     """Open the data of a task; raise PosirError if there is no such task, DataError if a language has no data."""
     from posir_tasks.tasks.posir import PosirTask
 
     task = _find_task_class(name)
     if issubclass(task, PosirTask):
-        subsets, location = _list_posir_subsets(task), REPO_ID
+        repository, location, codes = (
+            open_repository(REPO_ID, REVISION),
+            REPO_ID,
+            (task.language.code, task.corpus_language.code),
+        )
+        domains = sorted({*list_domains(repository, codes[0])} & {*list_domains(repository, codes[1])})
+        if not domains:
+            raise DataError(task().explain_missing_data())
+        subsets = tuple(_layout_subset(repository, SubsetKey(*codes, domain)) for domain in domains)
     else:
         instance = task()
         location = instance.metadata.dataset["path"]
         known = instance.metadata.hf_subsets_to_langscripts.items()
-        subsets = tuple(_task_subset(instance, subset, (codes[0], codes[-1])) for subset, codes in known)
+        subsets = tuple(_task_subset(instance, subset, (spoken[0], spoken[-1])) for subset, spoken in known)
 
     def find_revision() -> str:
         return combine_revisions(subset.read().revision for subset in subsets)
@@ -516,17 +491,3 @@ def _find_task_class(name: str) -> type[PositionTask]:
             + f"`posir tasks` lists the tasks. Data is {KINDS}."
         )
     return task
-
-
-def _list_posir_subsets(task: type[PosirTask]) -> tuple[Subset, ...]:
-    """Return a subset for each domain that the data has in the task's languages."""
-    repository = open_repository(REPO_ID, REVISION)
-    language, corpus_language = task.language.code, task.corpus_language.code
-    domains = sorted({*list_domains(repository, language)} & {*list_domains(repository, corpus_language)})
-    if not domains:
-        raise DataError(
-            f"{repository.location}: no data of {task.metadata.name}; expected {language}/<domain>/queries.parquet, "
-            f"{language}/<domain>/qrels/test.parquet and {corpus_language}/<domain>/corpus.parquet. Create them with `posir "
-            "import`, or download them."
-        )
-    return tuple(_layout_subset(repository, SubsetKey(language, corpus_language, domain)) for domain in domains)

@@ -62,7 +62,7 @@ FINEWEB_RULES = (
 )
 
 
-def fetch_split(repository: Repository, split: str) -> list[Path]:
+def _fetch_split(repository: Repository, split: str) -> list[Path]:
     """Fetch the files of a split, `<split>-00000-of-00001.parquet`, from any folder; raise DataError if there is none."""
     paths = [path for path in repository.paths() if path.split("/")[-1].startswith(f"{split}-")]
     if not paths:
@@ -78,19 +78,16 @@ def read_squad(repository: Repository) -> PositionData:
     """
     frames = []
     for split in ("train", "validation"):
-        for file in fetch_split(repository, split):
+        for file in _fetch_split(repository, split):
             frame = read_columns(file, SQUAD, TITLE).unnest("answers")
             raise_problems(_check_squad(CheckedTable(str(file), frame)))
             frames.append(frame)
     rows = pl.concat(frames, how="diagonal")
     raise_problems(CheckedTable(repository.location, rows).check(require_ids("id", "questions")))
-    titled = rows if "title" in rows.columns else rows.with_columns(title=pl.lit(""))
-    contexts = titled.select("context", pl.col("title").fill_null("").alias("article"))
-    contexts = contexts.unique("context", keep="first", maintain_order=True).with_row_index("row")
-    contexts = contexts.select(pl.format("c{}", "row").alias("document"), "context", "article")
-    answerable = rows.filter(pl.col("answer_start").list.len() > 0)
-    last = answerable.select("question", pl.col("context").last().over("question"))["context"]
-    queries = answerable.with_columns(last.alias("context")).join(contexts, on="context", how="left", maintain_order="left")
+    title = pl.col("title") if "title" in rows.columns else pl.lit("")
+    contexts = rows.select("context", title.fill_null("").alias("article")).unique("context", keep="first", maintain_order=True)
+    contexts = contexts.with_row_index("row").select(pl.format("c{}", "row").alias("document"), "context", "article")
+    queries = _assign_last(rows.filter(pl.col("answer_start").list.len() > 0), contexts, "context")
     return PositionData(
         corpus=_build_dataset(contexts["document"], contexts["context"]),
         queries=_build_dataset(queries["id"], queries["question"]),
@@ -104,19 +101,23 @@ def read_squad(repository: Repository) -> PositionData:
     )
 
 
+def _assign_last(questions: pl.DataFrame, documents: pl.DataFrame, text: str) -> pl.DataFrame:
+    """Return questions with the document whose text is the last one of a question with the same words."""
+    last = questions.with_columns(pl.col(text).last().over("question"))
+    return last.join(documents, on=text, how="left", maintain_order="left")
+
+
 def _check_squad(table: CheckedTable) -> list[DataProblem]:
     start, answered = pl.col("answer_start").list.get(0, null_on_oob=True), pl.col("answer_start").list.len() > 0
     outside = answered.fill_null(False) & ~start.is_between(0, pl.col("context").str.len_chars(), closed="left")
     message = "is outside its context; 0 <= answer_start < characters of the context"
-    problems = table.check_rows(outside, "answer_start", message)
     texts = [require_texts(field, "rows", keep=False) for field in ("context", "question")]
-    return [*table.check(texts), *problems]
+    return [*table.check(texts), *table.check_rows(outside, "answer_start", message)]
 
 
 def sample_tiny_squad(data: PositionData) -> PositionData:
     """Sample SQuAD-PosQ-Tiny: `random.seed(42); random.shuffle(queries); queries[:10000]`, with the complete corpus."""
-    order = _shuffled(len(data.evidence))
-    return data.select(order[:TINY_SQUAD_QUERIES])
+    return data.select(_shuffle(len(data.evidence))[:TINY_SQUAD_QUERIES])
 
 
 def read_fineweb(repository: Repository) -> PositionData:
@@ -124,8 +125,7 @@ def read_fineweb(repository: Repository) -> PositionData:
 
     A question text that occurs with several passages is assigned to the last of them, as in the authors' code.
     """
-    files = fetch_split(repository, "train")
-    return _build_fineweb(repository, files, repository.paths())
+    return _build_fineweb(repository, _fetch_split(repository, "train"), repository.paths())
 
 
 def list_raw_files(repository: Repository) -> list[str]:
@@ -154,9 +154,7 @@ def _build_fineweb(repository: Repository, files: Iterable[Path], paths: Iterabl
     rows = pl.concat(frames).with_row_index("row")
     passages = rows.select("content").unique(maintain_order=True).with_row_index("row")
     passages = passages.select(pl.format("p{}", "row").alias("document"), "content")
-    queries = rows.filter(IS_QUESTION & ~NO_CLASS)
-    queries = queries.with_columns(pl.col("content").last().over("question"))
-    queries = queries.join(passages, on="content", how="left", maintain_order="left")
+    queries = _assign_last(rows.filter(IS_QUESTION & ~NO_CLASS), passages, "content")
     queries = queries.with_columns(pl.format("q{}", "row").alias("id"))
     if queries.is_empty():
         reasons = "".join(f"\n{part.sentence}" for part in tolerated)
@@ -191,7 +189,7 @@ def sample_tiny_fineweb(data: PositionData, per_class: int) -> PositionData:
     Questions with two labels are in the samples of both. The paper's counts follow: 1,000 a class; of the first release 3,300,
     of which 6,620 questions are left, 5,098 of them about the middle.
     """
-    order = _shuffled(len(data.evidence))
+    order = _shuffle(len(data.evidence))
     chosen: dict[str, int] = {}
     texts = data.queries["text"][:]
     for name in CLASSES:
@@ -201,7 +199,7 @@ def sample_tiny_fineweb(data: PositionData, per_class: int) -> PositionData:
     return data.select(list(chosen.values()))
 
 
-def _shuffled(count: int) -> list[int]:
+def _shuffle(count: int) -> list[int]:
     order = list(range(count))
     random.Random(TINY_SEED).shuffle(order)
     return order

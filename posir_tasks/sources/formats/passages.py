@@ -1,7 +1,8 @@
 """Passages with their questions, and problems: what every reader of a format yields; and the options that it takes."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TypeAlias
 
 from posir_tasks.digests import digest
@@ -133,3 +134,27 @@ def derive_document_ids(passages: Iterable[Passage], domain: str) -> dict[str, s
         derived = f"{domain}_{min(known)}" if known and is_unique else ""
         ids[text] = f"{domain}_{digest(text).hex()}" if not derived or derived in stated else derived
     return ids
+
+
+def name_documents(items: Iterator[Item], domain: str) -> Iterator[Item]:
+    """Yield documents under the ids by which their questions name them, each once; texts without questions as they are.
+
+    Whether there are questions follows from the first document, so that a large corpus of texts is not held in memory.
+    """
+    first = list[Item]()
+    for item in items:
+        first.append(item)
+        if isinstance(item, Passage):
+            break
+    if not first or not isinstance(first[-1], Passage) or first[-1].id or not (first[-1].questions or first[-1].question_ids):
+        yield from chain(first, items)
+        return
+    read = [*first, *items]
+    derived = derive_document_ids([item for item in read if isinstance(item, Passage)], domain)
+    named = set[tuple[str, str]]()
+    for item in read:
+        if isinstance(item, SkippedText):
+            yield item
+        elif (document := (item.id or derived[item.text], item.text)) not in named:
+            named.add(document)
+            yield replace(item, id=document[0])
