@@ -68,7 +68,7 @@ class Evidence:
         return Evidence(**{name: take(column) for name, column in vars(self).items()})
 
     def complete(self, texts: Mapping[str, str]) -> Evidence:
-        """Return the evidence with the lengths that the data does not state, of documents with these texts; tokens are estimates."""
+        """Return the evidence with lengths that the data does not state, of documents by id; tokens are estimated."""
         lengths = {name: (len(texts[name]), estimate_tokens(texts[name])) for name in dict.fromkeys(self.document_ids)}
         characters, tokens = (np.array([lengths[name][column] for name in self.document_ids], np.int64) for column in range(2))
         return replace(

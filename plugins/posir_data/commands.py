@@ -69,7 +69,7 @@ def import_command(
     target, passages = Target(language, domain, output), read_sources(sources, split)
     imported = import_passages(passages, target, count_tokens=load_tokenizer(tokenizer).count, repair=repair)
     console = Console(highlight=False, soft_wrap=True, markup=False)
-    for line in format_report(imported, target.folder):
+    for line in _format_report(imported, target.folder):
         console.print(line)
 
 
@@ -103,8 +103,7 @@ def import_passages(
     return imported
 
 
-def format_report(imported: ImportedData, folder: Path) -> Iterator[str]:
-    """Yield lines that say what was imported, repaired and skipped."""
+def _format_report(imported: ImportedData, folder: Path) -> Iterator[str]:
     yield f"{folder}: {pluralize(len(imported.documents), 'document')}, {pluralize(len(imported.questions), 'question')}"
     if imported.titles:
         articles = pluralize(len(set(imported.titles.values())), "article")
@@ -152,7 +151,7 @@ def validate(
         values = {"folder": str(root), "checked": checked, "problems": listed, "warnings": warnings}
         typer.echo(json.dumps(values, indent=2))
     else:
-        for line in format_problems(root, problems, warnings):
+        for line in _format_problems(root, problems, warnings):
             typer.echo(line)
     if any(problems.values()):
         raise typer.Exit(1)
@@ -179,8 +178,7 @@ def find_warnings(subsets: Sequence[SubsetKey]) -> Iterator[str]:
         yield f"domain {domain}: not one of PosIR's 31{meant}. It is evaluated as a custom domain."
 
 
-def format_problems(root: Path, problems: Mapping[SubsetKey, Sequence[DataProblem]], warnings: Iterable[str]) -> Iterator[str]:
-    """Yield the problems of each subset, the warnings, and a summary."""
+def _format_problems(root: Path, problems: Mapping[SubsetKey, Sequence[DataProblem]], warnings: Iterable[str]) -> Iterator[str]:
     for subset, of_subset in problems.items():
         if of_subset:
             yield f"{subset}:"

@@ -75,7 +75,7 @@ def draw_texts(opened: Dataset, limit: int, draw: Draw | None = None) -> TextCol
         PosirError: There is none.
     """
     number, candidates = draw(opened.read_texts()) if draw else sample_candidates(opened.read_texts(), 2 * limit)
-    texts, skipped, check = list[CollectedText](), list[SkippedText](), build_check()
+    texts, skipped, check = list[CollectedText](), list[SkippedText](), _build_check()
     for candidate in candidates:
         if len(texts) == limit:
             break
@@ -103,7 +103,7 @@ def sample_candidates(candidates: Iterable[Item], size: int) -> tuple[int, list[
     return count, sample
 
 
-def build_check() -> Callable[[Passage], str | SkippedText]:
+def _build_check() -> Callable[[Passage], str | SkippedText]:
     """Return a function that returns the language of a text, or why the text cannot be used."""
     known: set[bytes] = set()
 

@@ -202,7 +202,7 @@ class Dataset(Presentable):
     def _read_questions(self, subset: Subset, user: str) -> PositionData:
         missing = f"{self.location} ({self.kind}): has no {EVIDENCE}, which {user} needs."
         if not self.has_questions:
-            missing += mention_task(self.location)
+            missing += _mention_task(self.location)
             raise DataError(f"{missing} `posir inspect` and `posir probe` take texts alone; `posir build` makes questions.")
         data = subset.read().drop_unsuited()
         for warning in data.warnings:
@@ -293,7 +293,7 @@ def open_data(
         return _open_hub(str(data), options)
     if "/" in str(data) or path.suffix:
         raise PosirError(f"{data}: no such file or folder. Give {KINDS}.")
-    return open_task_data(str(data))
+    return _open_task_data(str(data))
 
 
 def _open_strings(texts: Iterable[object]) -> Dataset:
@@ -328,10 +328,10 @@ def _layout_subset(repository: Repository, key: SubsetKey) -> Subset:
             yield document if text.strip() else SkippedText(document.name, "empty")
 
     languages, own = (key.language, key.corpus_language), f"{key.language}/{key.domain}"
-    return Subset(lambda: languages, key.domain, read, read_texts, lambda: list_passages(read(), own))
+    return Subset(lambda: languages, key.domain, read, read_texts, lambda: _list_passages(read(), own))
 
 
-def list_passages(data: PositionData, name: str) -> Iterator[Passage]:
+def _list_passages(data: PositionData, name: str) -> Iterator[Passage]:
     """Yield documents with their questions as a reader of a format does."""
     titles, asked = dict(zip(data.evidence.document_ids, data.evidence.clusters, strict=False)), defaultdict(list)
     for query, text, document, span in data.list_questions():
@@ -350,7 +350,7 @@ def _open_folder(path: Path, options: ReadOptions) -> Dataset:
         return _open_layout(path.resolve().name, LocalRepository(root), own)
     files, format_ = list_files(path), find_folder_format(path)
     if not files:
-        raise PosirError(f"{path}: has no files.{mention_task(str(path))} Give {KINDS}.")
+        raise PosirError(f"{path}: has no files.{_mention_task(str(path))} Give {KINDS}.")
     return _open_items(
         path.resolve().name,
         format_.title,
@@ -382,7 +382,7 @@ def _open_hub(reference: str, options: ReadOptions) -> Dataset:
     except DataError as error:
         raise DataError(f"{reference}: no such file or folder, and no dataset on the Hub that can be read: {error}") from error
     repository = HubRepository(name, commit)
-    keys = [] if configuration else list_hub_domains(repository)
+    keys = [] if configuration else _list_hub_domains(repository)
     if keys:
         return _open_layout(name, repository, keys)
     read = partial(read_hub, reference, commit, options)
@@ -390,7 +390,7 @@ def _open_hub(reference: str, options: ReadOptions) -> Dataset:
     return _open_items(name, kind, location, read, lambda: commit, options, has_questions=True)
 
 
-def list_hub_domains(repository: Repository) -> list[SubsetKey]:
+def _list_hub_domains(repository: Repository) -> list[SubsetKey]:
     """Return all data in the PosIR layout in a repository, ordered by language; none if it cannot be listed."""
     try:
         paths = repository.paths()
@@ -434,7 +434,7 @@ def _open_items(
     return Dataset(legible_name(name), kind, location, scheme, (subset,), find_revision, has_questions, in_memory=True)
 
 
-def open_task_data(name: str) -> Dataset:
+def _open_task_data(name: str) -> Dataset:
     """Open the data of a task; raise PosirError if there is no such task, DataError if a language has no data."""
     from posir_tasks.tasks.posir import PosirTask
 
@@ -467,10 +467,10 @@ def _task_subset(task: PositionTask, name: str, languages: tuple[str, str]) -> S
     def read_texts() -> Iterator[Item]:
         return (Passage(name, row["id"], row["text"], id=row["id"]) for row in read().corpus)
 
-    return Subset(lambda: languages, name, read, read_texts, lambda: list_passages(read(), name))
+    return Subset(lambda: languages, name, read, read_texts, lambda: _list_passages(read(), name))
 
 
-def mention_task(name: str) -> str:
+def _mention_task(name: str) -> str:
     """Return a sentence if a file or folder hides the task of its name; else nothing."""
     try:
         _find_task_class(name)

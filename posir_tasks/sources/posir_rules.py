@@ -102,8 +102,7 @@ class Step:
         return CheckedTable(table.file, self.annotate(tables)) if self.annotate else table
 
 
-def annotate_qrels(tables: PosirTables) -> pl.DataFrame:
-    """Return the qrels with `has_query` and `has_document`, whether their query and document are in the data."""
+def _annotate_qrels(tables: PosirTables) -> pl.DataFrame:
     frame = tables.qrels.frame
     if tables.complete:
         frame = frame.with_columns(
@@ -113,7 +112,7 @@ def annotate_qrels(tables: PosirTables) -> pl.DataFrame:
     return frame
 
 
-def annotate_queries(tables: PosirTables) -> pl.DataFrame:
+def _annotate_queries(tables: PosirTables) -> pl.DataFrame:
     """Return the queries with their number of relevant documents, `relevant`, and the first one, `document`.
 
     With the corpus, they also have that one's length, `characters`, if it is in the queries' language.
@@ -133,13 +132,12 @@ def annotate_queries(tables: PosirTables) -> pl.DataFrame:
     return queries
 
 
-def require_length(field: str, key: str) -> Rule:
-    """Return the rule that a length is given and is not negative or too large."""
+def _require_length(field: str, key: str) -> Rule:
     message = f"must be at least 1 and at most {MAX_LENGTH:,}"
     return Rule(field, ~pl.col(field).is_between(1, MAX_LENGTH), message, key, f"queries have no {field}")
 
 
-def require_spans() -> Iterator[Rule]:
+def _require_spans() -> Iterator[Rule]:
     """Yield the rules for the spans; a task bins the midpoint of every span of two integers, clipped to the document."""
     field, span, length = "pos_char_span", pl.col("pos_char_span"), pl.col("pos_char_length")
     start, end = span.list.get(0, null_on_oob=True), span.list.get(1, null_on_oob=True)
@@ -166,7 +164,7 @@ def require_spans() -> Iterator[Rule]:
         yield Rule(field, invalid, message, f"queries_{key}", f"{has} {description}", outcome)
 
 
-def require_judgments() -> Iterator[Rule]:
+def _require_judgments() -> Iterator[Rule]:
     """Yield the rules for the qrels, in which queries that the data lacks are no mistake."""
     for field in QRELS:
         lacking = f"judgments have no {field}"
@@ -187,8 +185,7 @@ def require_judgments() -> Iterator[Rule]:
     )
 
 
-def require_pairs() -> Iterator[Rule]:
-    """Yield the rules for queries with their relevant documents."""
+def _require_pairs() -> Iterator[Rule]:
     relevant, exactly = pl.col("relevant"), "in {qrels}; every query needs exactly one"
     lacking = "queries have no relevant document in the corpus"
     several = "queries have several relevant documents, so no single position"
@@ -219,13 +216,13 @@ STEPS = (
         (
             *require_ids("_id", "queries"),
             require_texts("text", "queries", keep=False),
-            require_length("pos_char_length", "queries_without_length"),
-            require_length("pos_token_length", "queries_without_token_length"),
-            *require_spans(),
+            _require_length("pos_char_length", "queries_without_length"),
+            _require_length("pos_token_length", "queries_without_token_length"),
+            *_require_spans(),
         ),
     ),
-    Step("qrels", tuple(require_judgments()), annotate_qrels),
-    Step("queries", tuple(require_pairs()), annotate_queries),
+    Step("qrels", tuple(_require_judgments()), _annotate_qrels),
+    Step("queries", tuple(_require_pairs()), _annotate_queries),
 )
 
 
@@ -252,7 +249,7 @@ def check_not_empty(tables: PosirTables) -> list[DataProblem]:
 def tolerate_tables(tables: PosirTables) -> tuple[PosirTables, list[ToleratedRows]]:
     """Return the tables without the rows that cannot be used, and what is tolerated.
 
-    The queries keep what `annotate_queries` adds; texts that are missing are empty.
+    The queries keep what `_annotate_queries` adds; texts that are missing are empty.
     """
     known = pl.col("query-id").is_in(tables.queries.frame["_id"].implode())
     removed, tolerated = tables.positives.filter(~known)["query-id"].drop_nulls().n_unique(), list[ToleratedRows]()

@@ -111,13 +111,13 @@ def repair_span(answer: str, start: int, document: str) -> Span:
             raise ValueError(f"its answer {short_repr(text)} occurs {len(starts)} times near character {stated}")
         if starts:
             return Span(starts[0], starts[0] + len(text))
-    spelled = find_spellings(answer, start, document)
+    spelled = _find_spellings(answer, start, document)
     if len(spelled) != 1:
         raise ValueError(_describe_mismatch(answer, start, document))
     return spelled[0]
 
 
-def find_spellings(answer: str, start: int, document: str) -> list[Span]:
+def _find_spellings(answer: str, start: int, document: str) -> list[Span]:
     """Return every span within `REPAIR_DISTANCE` of a start that differs from an answer in its spelling alone."""
     first = max(0, start - REPAIR_DISTANCE)
     # A document may have an invisible character after every letter.
@@ -155,7 +155,6 @@ def find_occurrences(text: str, document: str, first: int = 0, last: int | None 
 
 
 def _differs_in_form(text: str, document: str) -> bool:
-    """Return whether a text that does not occur in a document does so in another Unicode form."""
     return unicodedata.normalize("NFC", text) in unicodedata.normalize("NFC", document)
 
 
@@ -164,7 +163,7 @@ def _describe_mismatch(text: str, start: int, document: str) -> str:
     near = [nearby for nearby in starts if abs(nearby - start) <= REPAIR_DISTANCE]
     if len(near) == 1:
         elsewhere = f"; it is at {near[0]}, and --repair moves it there"
-    elif len(find_spellings(text, start, document)) == 1:
+    elif len(_find_spellings(text, start, document)) == 1:
         elsewhere = "; its document spells it otherwise (letters, spaces, invisible characters), which --repair accepts"
     elif starts:
         elsewhere = f"; the nearest match is at {min(starts, key=lambda candidate: abs(candidate - start))}"

@@ -143,9 +143,8 @@ def read_file(file: Path, name: str, options: ReadOptions) -> Iterator[Item]:
         yield SkippedText(name, "binary" if is_binary(content.read(BINARY_BYTES)) else "of another kind")
 
 
-def read_files(folder: Path, options: ReadOptions) -> Iterator[Item]:
-    """Yield the content of all files below a folder; what cannot be read is named."""
-    for file in list_data_files(folder):
+def _read_files(folder: Path, options: ReadOptions) -> Iterator[Item]:
+    for file in _list_data_files(folder):
         name = file.relative_to(folder).as_posix()
         try:
             yield from read_file(file, name, options)
@@ -158,7 +157,7 @@ def list_files(folder: Path) -> list[Path]:
     return [file for file in find_files(folder, "") if not any(part.startswith(".") for part in file.relative_to(folder).parts)]
 
 
-def list_data_files(folder: Path) -> list[Path]:
+def _list_data_files(folder: Path) -> list[Path]:
     """Return the files below a folder without those that describe a dataset, if there are files of rows, as on the Hub."""
     files = list_files(folder)
     if not any(split_suffix(file)[1] in (*JSON_LINES, *PARQUET) for file in files):
@@ -166,9 +165,8 @@ def list_data_files(folder: Path) -> list[Path]:
     return [file for file in files if file.name.lower() not in ABOUT_DATA]
 
 
-def has_question_files(folder: Path, options: ReadOptions) -> bool:
-    """Return whether a file below a folder has questions."""
-    for file in list_data_files(folder):
+def _has_question_files(folder: Path, options: ReadOptions) -> bool:
+    for file in _list_data_files(folder):
         with suppress(DataError):
             if (format_ := find_file_format(file, options)) and format_.has_questions:
                 return True
@@ -193,7 +191,7 @@ CHUNKING = "a folder of Chroma's chunking evaluation"
 FOLDER_FORMATS = (
     FolderFormat("a BEIR folder", is_beir_folder, _always, read_beir, read_beir_texts, read_judgments),
     FolderFormat(CHUNKING, is_chunking_folder, _always, read_chunking, read_chunking_texts, read_chunking_judgments),
-    FolderFormat("a folder of files", Path.is_dir, has_question_files, read_files, read_files),
+    FolderFormat("a folder of files", Path.is_dir, _has_question_files, _read_files, _read_files),
 )
 
 

@@ -246,9 +246,7 @@ def _select_first(value: object) -> object:
     return {"answer_start": value[0], "text": value[1]} if isinstance(value, list) and len(value) == 2 else value
 
 
-class AnswerField(StrictRecord):
-    """Text and first character of an answer."""
-
+class _AnswerField(StrictRecord):
     text: Annotated[Text, Field(validation_alias=AliasChoices("text", "answer_text"))]
     answer_start: Annotated[int, BeforeValidator(_parse_integer)]
 
@@ -256,7 +254,7 @@ class AnswerField(StrictRecord):
 class AnswersField(StrictRecord):
     """A question's answers, in its field `answers`."""
 
-    answers: Annotated[AnswerField | None, BeforeValidator(_select_first)] = None
+    answers: Annotated[_AnswerField | None, BeforeValidator(_select_first)] = None
     """The first of them, None if it has none."""
     is_impossible: object = None
     """True in SQuAD 2.0 if the document does not answer the question."""
@@ -283,9 +281,7 @@ class Line(StrictRecord, extra="allow"):
     id: Annotated[Id | None, Field(validation_alias=AliasChoices("id", "question_id"))] = None
 
 
-class LineAnswer(AnswersField):
-    """Every documented way to state an answer."""
-
+class _LineAnswer(AnswersField):
     answer: Text | None = None
     start: int | None = None
     end: int | None = None
@@ -336,40 +332,34 @@ def _read_line(line: Line, file: str, place: str) -> Iterator[Item]:
 
 def _read_answer(stated: dict[str, object]) -> StatedAnswer:
     """Return the answer that a line states; raise ValueError if there is none or a type is wrong."""
-    answer = validate(LineAnswer, stated)
+    answer = validate(_LineAnswer, stated)
     is_empty = "answers" in stated and answer.answer is None and answer.start is None
     if answer.answers or answer.is_impossible is True or is_empty:
         return answer.first()
     return StatedAnswer(answer.answer, answer.start, answer.end)
 
 
-class SquadQuestion(StrictRecord, extra="allow"):
+class _SquadQuestion(StrictRecord, extra="allow"):
     """A question; its answers are checked later, since an invalid one excludes this question only."""
 
     id: Id | None = None
     question: Text
 
 
-class Paragraph(StrictRecord):
-    """A context with its questions."""
-
+class _Paragraph(StrictRecord):
     context: Text
-    qas: list[SquadQuestion]
+    qas: list[_SquadQuestion]
 
 
-class Article(StrictRecord):
-    """The paragraphs of an article."""
-
+class _Article(StrictRecord):
     title: Text | None = None
-    paragraphs: list[Paragraph]
+    paragraphs: list[_Paragraph]
 
 
-class SquadFile(StrictRecord):
-    """A complete file."""
-
+class _SquadFile(StrictRecord):
     expected: ClassVar = "SQuAD-format JSON, data > paragraphs > context and qas > id, question, answers > text, answer_start"
 
-    data: list[Article]
+    data: list[_Article]
 
 
 def read_squad_json(file: Path) -> Iterator[Item]:
@@ -378,11 +368,11 @@ def read_squad_json(file: Path) -> Iterator[Item]:
     Raises:
         DataError: The file is not SQuAD-format JSON.
     """
-    with error_context(file, "", SquadFile.expected):
+    with error_context(file, "", _SquadFile.expected):
         content = _load(file)
         data = content.get("data") if isinstance(content, dict) else None
         rows = data if isinstance(data, list) and data and isinstance(data[0], dict) and "context" in data[0] else []
-        articles = [] if rows else validate(SquadFile, content).data
+        articles = [] if rows else validate(_SquadFile, content).data
     for number, row in enumerate(rows):
         yield from read_row(row, str(file), f"data[{number}]")
     for number, article in enumerate(articles):

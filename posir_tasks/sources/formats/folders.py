@@ -55,9 +55,7 @@ SEVERAL_PLACES = "states several answers or spans, which differ"
 Spans: TypeAlias = list[tuple[int | None, int | None]]
 
 
-class CorpusRow(StrictRecord):
-    """A line of the corpus."""
-
+class _CorpusRow(StrictRecord):
     expected: ClassVar = "one JSON object per line with '_id' and 'text', and optionally 'title'"
 
     id: Annotated[Id, Field(alias="_id", min_length=1)]
@@ -76,9 +74,7 @@ class Query(StrictRecord, extra="allow"):
     text: Text
 
 
-class QuerySpan(StrictRecord):
-    """Span of a query, in its own fields or in `metadata`."""
-
+class _QuerySpan(StrictRecord):
     pos_char_span: Annotated[list[int], Field(min_length=2, max_length=2)] | None = None
 
 
@@ -89,7 +85,7 @@ def is_beir_folder(folder: Path) -> bool:
 
 def read_beir_texts(folder: Path, options: ReadOptions) -> Iterator[Item]:  # noqa: ARG001
     """Yield the documents of a BEIR folder."""
-    for place, row in read_records(find_compressed(folder / CORPUS), CorpusRow):
+    for place, row in read_records(find_compressed(folder / CORPUS), _CorpusRow):
         if isinstance(row, SkippedText):
             yield row
         else:
@@ -103,8 +99,8 @@ def read_beir(folder: Path, options: ReadOptions) -> Iterator[Item]:
     that it is ambiguous.
     """
     qrels = _find_qrels(folder, options)
-    relevant, file = read_relevant_pairs(qrels), str(find_compressed(folder / QUERIES))
-    queries, skipped = read_queries(folder)
+    relevant, file = _read_relevant_pairs(qrels), str(find_compressed(folder / QUERIES))
+    queries, skipped = _read_queries(folder)
     yield from skipped
     asked: dict[str, list[tuple[Query, Spans, str]]] = defaultdict(list)
     for query in queries.values():
@@ -148,7 +144,7 @@ def _read_places(
             yield PassageQuestion(file, query.id, query.text, place, name, ambiguity)
 
 
-def read_queries(folder: Path) -> tuple[dict[str, Query], list[SkippedText]]:
+def _read_queries(folder: Path) -> tuple[dict[str, Query], list[SkippedText]]:
     """Return the queries by id, and the lines that cannot be decoded; raise DataError if different queries have one id."""
     file, skipped = find_compressed(folder / QUERIES), list[SkippedText]()
     queries: dict[str, Query] = {}
@@ -174,15 +170,14 @@ def _find_qrels(folder: Path, options: ReadOptions) -> Path:
 
 def read_judgments(folder: Path, options: ReadOptions) -> Judgments:
     """Return the judgments of a split, those of irrelevant and unknown documents included; raise DataError as `read_beir`."""
-    queries, _ = read_queries(folder)
+    queries, _ = _read_queries(folder)
     grades: dict[str, dict[str, int]] = defaultdict(dict)
     for query, document, score in _read_qrels(_find_qrels(folder, options)).select(*COLUMNS).iter_rows():
         grades[query][document] = int(score)
     return Judgments({name: queries[name].text for name in grades if name in queries}, dict(grades))
 
 
-def read_relevant_pairs(qrels: Path) -> dict[str, dict[str, Spans]]:
-    """Return the relevant documents of each query of a split, with the spans that the qrels state."""
+def _read_relevant_pairs(qrels: Path) -> dict[str, dict[str, Spans]]:
     relevant = _read_qrels(qrels).filter(pl.col("score") > 0).select("query-id", "corpus-id", *SPAN)
     pairs: dict[str, dict[str, Spans]] = defaultdict(lambda: defaultdict(list))
     for query, document, start, end in relevant.unique(maintain_order=True).iter_rows():
@@ -191,7 +186,6 @@ def read_relevant_pairs(qrels: Path) -> dict[str, dict[str, Spans]]:
 
 
 def _read_qrels(file: Path) -> pl.DataFrame:
-    """Read the qrels of a split; spans that they lack are null."""
     try:
         frame = read_tsv(file)
     except (pl.exceptions.PolarsError, OSError) as error:
@@ -223,29 +217,29 @@ def list_evidence(query: Query, name: str, spans: Spans, document: str) -> list[
     fields = query.model_extra or {}
     metadata = fields.get("metadata")
     stated = [fields, metadata if isinstance(metadata, Mapping) else {}]
-    own = [span for row in stated if (span := validate(QuerySpan, row).pos_char_span)]
+    own = [span for row in stated if (span := validate(_QuerySpan, row).pos_char_span)]
     distinct = list(dict.fromkeys([*spans, *((start, end) for start, end in own)]))
-    texts = list(dict.fromkeys(text for row in stated for key in TEXT_FIELDS for text in list_texts(row.get(key), name, key)))
-    sentences = list_sentences(stated[1].get(name), document)
+    texts = list(dict.fromkeys(text for row in stated for key in TEXT_FIELDS for text in _list_texts(row.get(key), name, key)))
+    sentences = _list_sentences(stated[1].get(name), document)
     if len(distinct) == 1 and len(texts) == 1:
         return [StatedAnswer(texts[0], *distinct[0]), *sentences]
     return [*(StatedAnswer(None, *span) for span in distinct), *map(StatedAnswer, texts), *sentences]
 
 
-def list_texts(value: Any, document: str, field: str) -> Iterator[str]:
+def _list_texts(value: Any, document: str, field: str) -> Iterator[str]:
     """Yield the texts of a field: a text, a list of texts, or an object with either for each document."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
-        yield from list_texts(value.get(document), document, field)
+        yield from _list_texts(value.get(document), document, field)
     elif isinstance(value, list):
         for item in value:
-            yield from list_texts(item, document, field)
+            yield from _list_texts(item, document, field)
     elif value is not None:
         raise ValueError(f"'{field}' must be a text, a list of texts, or an object with either for each document")
 
 
-def list_sentences(annotations: Any, document: str) -> Iterator[StatedAnswer]:
+def _list_sentences(annotations: Any, document: str) -> Iterator[StatedAnswer]:
     """Return the runs of sentences that BEIR's SciFact names as evidence, `[{"sentences": [4]}]`, by their spans."""
     annotated = [row for row in annotations if isinstance(row, Mapping)] if isinstance(annotations, list) else []
     numbers = {number for row in annotated for number in row.get("sentences") or () if isinstance(number, int)}
@@ -267,18 +261,14 @@ EXPECTED = f"a table with the columns {', '.join(EXCERPT_COLUMNS)}, as Chroma's 
 SEVERAL_REFERENCES = "has several excerpts as evidence"
 
 
-class ReferenceRecord(StrictRecord):
-    """An excerpt that answers a question."""
-
+class _ReferenceRecord(StrictRecord):
     content: str
     start_index: int
     end_index: int
 
 
-class ReferenceList(StrictRecord):
-    """The excerpts of a question."""
-
-    references: list[ReferenceRecord]
+class _ReferenceList(StrictRecord):
+    references: list[_ReferenceRecord]
 
 
 def is_chunking_folder(folder: Path) -> bool:
@@ -287,7 +277,6 @@ def is_chunking_folder(folder: Path) -> bool:
 
 
 def _read_table(folder: Path) -> tuple[Path, list[dict[str, str]]]:
-    """Return the file with the questions, and its rows."""
     file = next(file for name in QUESTIONS if (file := folder / name).is_file())
     return file, list(read_csv_rows(file, EXCERPT_COLUMNS, EXPECTED))
 
@@ -298,7 +287,7 @@ def read_chunking(folder: Path, options: ReadOptions) -> Iterator[Item]:
     asked: dict[str, list[PassageQuestion]] = defaultdict(list)
     for number, row in enumerate(rows, start=1):
         with error_context(file, f"question {number}", EXPECTED):
-            references = validate(ReferenceList, {"references": parse_json(row["references"], "references")}).references
+            references = validate(_ReferenceList, {"references": parse_json(row["references"], "references")}).references
         ambiguity = SEVERAL_REFERENCES if len(references) > 1 else ""
         for place, reference in enumerate(references, start=1):
             answer = StatedAnswer(reference.content, reference.start_index, reference.end_index)
