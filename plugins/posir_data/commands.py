@@ -49,7 +49,7 @@ def import_command(
         bool,
         typer.Option(
             help=f"Move an answer that is not where its file says to its only match within {REPAIR_DISTANCE} characters; "
-            "without that, or if there are several matches, its question is left out.",
+            "without that, or if there are several matches, its question is left out."
         ),
     ] = True,
     tokenizer: Annotated[

@@ -44,25 +44,9 @@ from posir_tasks.sources.formats.passages import (
     describe_skipped,
     name_documents,
 )
-from posir_tasks.sources.posir import (
-    FILES,
-    REPO_ID,
-    REVISION,
-    SubsetKey,
-    find_layout,
-    list_domains,
-    read_corpus,
-    read_domain,
-)
+from posir_tasks.sources.posir import FILES, REPO_ID, REVISION, SubsetKey, find_layout, list_domains, read_corpus, read_domain
 from posir_tasks.sources.questions import collect_questions
-from posir_tasks.sources.repository import (
-    LOCAL,
-    HubRepository,
-    LocalRepository,
-    Repository,
-    combine_revisions,
-    open_repository,
-)
+from posir_tasks.sources.repository import LOCAL, HubRepository, LocalRepository, Repository, combine_revisions, open_repository
 from posir_tasks.tasks.catalog import builtin_tasks, find_task, language_tasks, plugin_tasks
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import os
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import polars as pl
@@ -153,9 +153,8 @@ def _pair_documents(tables: PosirTables, own: pl.DataFrame, judged: pl.DataFrame
     queries = tables.queries.frame.join(tables.positives, left_on="_id", right_on="query-id", maintain_order="left")
     first, questions = pl.col("pos_char_length").first(), pl.len()
     documents = queries.group_by("corpus-id", maintain_order=True).agg(first.alias("characters"), questions.alias("questions"))
-    others = (
-        judged.filter(pl.col("score") > 0).group_by("corpus-id").agg(pl.col("query-id").n_unique().alias("other_questions"))
-    )
+    asked = pl.col("query-id").n_unique().alias("other_questions")
+    others = judged.filter(pl.col("score") > 0).group_by("corpus-id").agg(asked)
     return (
         documents.rename({"corpus-id": "id"})
         .join(tables.corpus.frame.rename({"_id": "id", "text": "other_text"}), on="id", maintain_order="left")
@@ -334,14 +333,9 @@ def write_domain(data: PositionData, folder: Path, others: Mapping[str, str] | N
         DataError: The loader would reject the data.
         PosirError: The folder cannot be written.
     """
-    corpus, qrels, queries = (folder / file for file in FILES)
     tables = build_layout_tables(data)
-    checked = PosirTables(
-        CheckedTable(str(corpus), tables[0]),
-        CheckedTable(str(queries), tables[2]),
-        CheckedTable(str(qrels), tables[1].with_columns(pl.col("score").cast(pl.Float64))),
-        same_language=True,
-    )
+    corpus, qrels, queries = (CheckedTable(str(folder / file), table) for file, table in zip(FILES, tables, strict=True))
+    checked = PosirTables(corpus, queries, replace(qrels, frame=qrels.frame.cast({"score": pl.Float64})), same_language=True)
     raise_problems([*check_not_empty(checked), *check_tables(checked)])
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from posir_tasks.sources.checks import (
-    LEFT_OUT,
     CheckedTable,
     DataProblem,
     Rule,
@@ -40,17 +39,6 @@ QUERIES: Schema = {
 }
 #: Optional column of the queries: the title of the article that the relevant document is part of.
 TITLE = "pos_title"
-#: Keys of the numbers in a result whose rules need the corpus.
-CORPUS_KEYS = frozenset(
-    {
-        "documents_without_id",
-        "documents_with_repeated_id",
-        "documents_with_invalid_id",
-        "documents_without_text",
-        "judgments_of_missing_documents",
-        "queries_with_another_length",
-    }
-)
 
 
 @dataclass(frozen=True)
@@ -142,26 +130,22 @@ def _require_spans() -> Iterator[Rule]:
     field, span, length = "pos_char_span", pl.col("pos_char_span"), pl.col("pos_char_length")
     start, end = span.list.get(0, null_on_oob=True), span.list.get(1, null_on_oob=True)
     two = (span.list.len() == 2).fill_null(False) & start.is_not_null() & end.is_not_null()
-    outside, kept, has = (start < 0) | (end > length).fill_null(False), "evaluated by the midpoint", "queries have"
-    for invalid, message, key, description, outcome in (
-        (~two, "must be two integers, start and end", "without_span", "no pos_char_span of two integers", LEFT_OUT),
-        (two & (start == end), f"is empty; {AFTER}", "with_empty_span", "an empty pos_char_span", kept),
+    outside, kept = (start < 0) | (end > length).fill_null(False), "evaluated by the midpoint"
+    none = "queries have no pos_char_span of two integers"
+    yield Rule(field, ~two, "must be two integers, start and end", "queries_without_span", none)
+    limits, clipped = "is outside its document; 0 <= start < end <= pos_char_length", f"{kept}, clipped to the document"
+    for key, invalid, message, description, outcome in (
+        ("empty", start == end, f"is empty; {AFTER}", "an empty pos_char_span", kept),
+        ("reversed", start > end, f"is reversed; {AFTER}", "a pos_char_span whose end is before its start", kept),
         (
-            two & (start > end),
-            f"is reversed; {AFTER}",
-            "with_reversed_span",
-            "a pos_char_span whose end is before its start",
-            kept,
-        ),
-        (
-            two & outside,
-            "is outside its document; 0 <= start < end <= pos_char_length",
-            "with_outside_span",
+            "outside",
+            outside,
+            f"is outside its document; {limits}",
             "a pos_char_span that is not within pos_char_length",
-            f"{kept}, clipped to the document",
+            clipped,
         ),
     ):
-        yield Rule(field, invalid, message, f"queries_{key}", f"{has} {description}", outcome)
+        yield Rule(field, two & invalid, message, f"queries_with_{key}_span", f"queries have {description}", outcome)
 
 
 def _require_judgments() -> Iterator[Rule]:
@@ -169,20 +153,12 @@ def _require_judgments() -> Iterator[Rule]:
     for field in QRELS:
         lacking = f"judgments have no {field}"
         yield Rule(field, pl.col(field).is_null(), "is missing", "judgments_with_missing_values", lacking)
-    yield Rule(
-        "score",
-        ~(pl.col("score").is_finite() | pl.col("score").is_null()),
-        "is not a number; 1 means relevant, 0 not relevant",
-        "judgments_without_score",
-        "judgments have a score that is not a number",
-    )
-    yield Rule(
-        "corpus-id",
-        ((pl.col("score") > 0) & pl.col("has_query") & ~pl.col("has_document")).fill_null(False),
-        "is not in {corpus}{advice}",
-        "judgments_of_missing_documents",
-        "judgments name a document that is not in the corpus",
-    )
+    score, nan = pl.col("score"), "judgments have a score that is not a number"
+    infinite, message = ~(score.is_finite() | score.is_null()), "is not a number; 1 means relevant, 0 not relevant"
+    yield Rule("score", infinite, message, "judgments_without_score", nan)
+    unknown = ((score > 0) & pl.col("has_query") & ~pl.col("has_document")).fill_null(False)
+    missing = "judgments name a document that is not in the corpus"
+    yield Rule("corpus-id", unknown, "is not in {corpus}{advice}", "judgments_of_missing_documents", missing)
 
 
 def _require_pairs() -> Iterator[Rule]:
@@ -224,15 +200,18 @@ STEPS = (
     Step("qrels", tuple(_require_judgments()), _annotate_qrels),
     Step("queries", tuple(_require_pairs()), _annotate_queries),
 )
+#: Keys of the numbers in a result whose rules need the corpus.
+CORPUS_KEYS = frozenset(
+    rule.key
+    for step in STEPS
+    for rule in step.rules
+    if step.table == "corpus" or {"has_document", "characters"} & {*rule.invalid.meta.root_names()}
+)
 
 
 def check_tables(tables: PosirTables) -> list[DataProblem]:
     """Return every problem with the content of the tables."""
-    names = {
-        "corpus": tables.corpus.file,
-        "qrels": tables.qrels.file,
-        "advice": "" if tables.same_language else f". {ADVICE}",
-    }
+    names = {"corpus": tables.corpus.file, "qrels": tables.qrels.file, "advice": "" if tables.same_language else f". {ADVICE}"}
     problems = [problem for step in STEPS for problem in step.run(tables).check(step.rules)]
     return [replace(problem, message=problem.message.format(**names)) for problem in problems]
 

@@ -253,8 +253,9 @@ def test_where_nothing_can_be_evaluated_the_reasons_are_told(tmp_path):
 
 def test_counts_of_every_rule_have_a_key_of_their_own_that_says_if_it_is_of_the_corpus():
     rules = [rule for step in STEPS for rule in step.rules]
-    assert {rule.key for rule in rules} >= CORPUS_KEYS
     assert {rule.key for rule in STEPS[0].rules} <= CORPUS_KEYS
+    assert len(CORPUS_KEYS) == 6
+    assert {"judgments_of_missing_documents", "queries_with_another_length"} <= CORPUS_KEYS
     assert len({rule.key for rule in rules}) == len(rules) - 2  # three rules for missing values of judgments
 
 
