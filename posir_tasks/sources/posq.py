@@ -2,7 +2,9 @@
 
 import random
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 from datasets import Dataset
@@ -88,17 +90,9 @@ def read_squad(repository: Repository) -> PositionData:
     contexts = rows.select("context", title.fill_null("").alias("article")).unique("context", keep="first", maintain_order=True)
     contexts = contexts.with_row_index("row").select(pl.format("c{}", "row").alias("document"), "context", "article")
     queries = _assign_last(rows.filter(pl.col("answer_start").list.len() > 0), contexts, "context")
-    return PositionData(
-        corpus=_build_dataset(contexts["document"], contexts["context"]),
-        queries=_build_dataset(queries["id"], queries["question"]),
-        evidence=Evidence(
-            query_ids=queries["id"].to_list(),
-            document_ids=queries["document"].to_list(),
-            starts=queries["answer_start"].list.get(0).to_numpy(),
-            clusters=tuple(queries["article"].to_list()) if "title" in rows.columns else (),
-        ),
-        revision=repository.revision(repository.paths()),
-    )
+    starts, revision = queries["answer_start"].list.get(0).to_numpy(), repository.revision(repository.paths())
+    articles = tuple(queries["article"].to_list()) if "title" in rows.columns else ()
+    return _build_data(contexts, "context", queries, revision, starts=starts, clusters=articles)
 
 
 def _assign_last(questions: pl.DataFrame, documents: pl.DataFrame, text: str) -> pl.DataFrame:
@@ -159,18 +153,9 @@ def _build_fineweb(repository: Repository, files: Iterable[Path], paths: Iterabl
     if queries.is_empty():
         reasons = "".join(f"\n{part.sentence}" for part in tolerated)
         raise DataError(f"{repository.location}: no question can be evaluated.{reasons}")
-    return PositionData(
-        corpus=_build_dataset(passages["document"], passages["content"]),
-        queries=_build_dataset(queries["id"], queries["question"]),
-        evidence=Evidence(
-            query_ids=queries["id"].to_list(),
-            document_ids=queries["document"].to_list(),
-            labels=tuple(queries["span_class"].to_list()),
-        ),
-        revision=repository.revision(paths),
-        tolerated=count_tolerated(tolerated),
-        warnings=tuple(rows.sentence for rows in tolerated),
-    )
+    labels = tuple(queries["span_class"].to_list())
+    data = _build_data(passages, "content", queries, repository.revision(paths), labels=labels)
+    return replace(data, tolerated=count_tolerated(tolerated), warnings=tuple(rows.sentence for rows in tolerated))
 
 
 def _read_fineweb_rows(file: Path) -> pl.DataFrame:
@@ -205,5 +190,7 @@ def _shuffle(count: int) -> list[int]:
     return order
 
 
-def _build_dataset(ids: pl.Series, texts: pl.Series) -> Dataset:
-    return Dataset.from_polars(pl.DataFrame({"id": ids, "text": texts}))
+def _build_data(documents: pl.DataFrame, text: str, queries: pl.DataFrame, revision: str, **columns: Any) -> PositionData:
+    evidence = Evidence(queries["id"].to_list(), queries["document"].to_list(), **columns)
+    corpus = Dataset.from_polars(documents.select(id="document", text=text))
+    return PositionData(corpus, Dataset.from_polars(queries.select("id", text="question")), evidence, revision)

@@ -22,9 +22,8 @@ def posir(command, *sources, output, **options):
 @pytest.fixture
 def lines(tmp_path):
     file = tmp_path / "a.jsonl"
-    file.write_text(
-        json.dumps({"document": "d", "id": "q", "context": TEXT, "question": "Who?", "answer": "heron", "title": "A bell"})
-    )
+    line = {"document": "d", "id": "q", "context": TEXT, "question": "Who?", "answer": "heron", "title": "A bell"}
+    file.write_text(json.dumps(line))
     return file
 
 

@@ -34,9 +34,8 @@ def document_ids(folder):
 
 
 def test_ids_are_preserved_and_missing_ones_derived(tmp_path):
-    result = imported(
-        [passage(TEXT, asked(id="mine"), id="d7"), passage("Time flies.", asked("What flies?", StatedAnswer("Time")))], tmp_path
-    )
+    derived = passage("Time flies.", asked("What flies?", StatedAnswer("Time")))
+    result = imported([passage(TEXT, asked(id="mine"), id="d7"), derived], tmp_path)
     folder = tmp_path / "eng-Latn" / "sports"
     given, derived = document_ids(tmp_path)
     assert given == "d7"
@@ -76,11 +75,8 @@ def test_an_id_of_another_document_is_not_taken(tmp_path):
 
 def test_only_documents_that_are_asked_about_are_counted_in_tokens(tmp_path):
     counted = []
-    import_passages(
-        [passage(TEXT, asked()), passage("Nobody asks.")],
-        Target("eng-Latn", "sports", tmp_path),
-        count_tokens=lambda text: counted.append(text) or 7,
-    )
+    passages, target = [passage(TEXT, asked()), passage("Nobody asks.")], Target("eng-Latn", "sports", tmp_path)
+    import_passages(passages, target, count_tokens=lambda text: counted.append(text) or 7)
     assert counted == [TEXT]
     assert pl.read_parquet(tmp_path / "eng-Latn/sports/queries.parquet")["pos_token_length"].to_list() == [7]
 
@@ -97,14 +93,10 @@ def test_an_exact_duplicate_of_a_question_is_skipped(tmp_path):
     [
         ([passage(TEXT, asked(), id="d"), passage("Other.", id="d")], "file: line 1: another document has the id 'd' too"),
         ([passage(TEXT, asked()), passage(" \n")], "file: line 1: the text is empty"),
-        (
-            [passage(TEXT, asked(answer=StatedAnswer("2001")))],
-            "question with a usable answer; nothing was written.\nfile: question 1: ",
-        ),
+        ([passage(TEXT, asked(answer=StatedAnswer("2001")))], "nothing was written.\nfile: question 1: "),
         ([skip_question("file", "1", "has no answer")], "nothing was written.\nfile: question 1: has no answer"),
         ([], "There is no question with a usable answer; nothing was written."),
     ],
-    ids=["document id", "blank document", "no usable answer", "skipped by the reader", "nothing"],
 )
 def test_unusable_data_is_refused_and_nothing_written(tmp_path, passages, message):
     with pytest.raises(DataError, match=re.escape(message)):
@@ -126,11 +118,8 @@ def test_spans_are_repaired_only_on_request_and_recorded(tmp_path):
 def test_a_question_beyond_repair_is_skipped_with_the_reason(tmp_path):
     answers = [StatedAnswer(start=3), StatedAnswer("in"), StatedAnswer("n", 4), StatedAnswer(" ", 3), StatedAnswer("1999", 0)]
     text = "Once in 1999, then in 2001."
-    result = imported(
-        [passage(text, asked(answer=StatedAnswer("2001")), *(asked(answer=answer) for answer in answers))],
-        tmp_path,
-        repair=True,
-    )
+    questions = [asked(answer=answer) for answer in (StatedAnswer("2001"), *answers)]
+    result = imported([passage(text, *questions)], tmp_path, repair=True)
     assert [skip.detail.split(";")[0] for skip in result.skipped] == [
         "states the start of its answer but neither its end nor its text",
         "its answer 'in' occurs 2 times in its document",
@@ -141,14 +130,8 @@ def test_a_question_beyond_repair_is_skipped_with_the_reason(tmp_path):
 
 
 def test_an_id_of_several_questions_is_derived_from_their_content(tmp_path, caplog):
-    imported(
-        [
-            passage(
-                TEXT, asked(id="q"), asked("Who?", StatedAnswer("Zoë"), id="q"), asked("Whose?", StatedAnswer("Zoë"), id="r")
-            )
-        ],
-        tmp_path,
-    )
+    others = asked("Who?", StatedAnswer("Zoë"), id="q"), asked("Whose?", StatedAnswer("Zoë"), id="r")
+    imported([passage(TEXT, asked(id="q"), *others)], tmp_path)
     ids = pl.read_parquet(tmp_path / "eng-Latn" / "sports" / "queries.parquet")["_id"].to_list()
     assert len(set(ids)) == 3
     assert "r" in ids
@@ -166,19 +149,17 @@ def test_an_existing_domain_is_refused_and_untouched(tmp_path):
     assert (folder / "mine.txt").read_text() == "keep"
 
 
-@pytest.mark.parametrize("language", ["english", "eng", "xxx-Latn", "../eng-Latn", ""])
-def test_an_unknown_language_is_refused(tmp_path, language):
-    with pytest.raises(PosirError, match=re.escape(f"language {language}: ")):
-        imported([passage(TEXT, asked())], tmp_path / "out", language=language)
-    assert not (tmp_path / "out").exists()
+NAMES = {
+    "language": ["english", "eng", "xxx-Latn", "../eng-Latn", ""],
+    "domain": ["News", "..", "a/b", "", "_x", "späße", "a b", ".hidden", "sports\n", "x" * 300],
+}
 
 
-@pytest.mark.parametrize("domain", ["News", "..", "a/b", "", "_x", "späße", "a b", ".hidden", "sports\n", "x" * 300])
-def test_a_domain_that_is_not_a_plain_folder_name_is_refused(tmp_path, domain):
-    with pytest.raises(
-        PosirError, match=r"not allowed\. A domain is a folder name of at most 100 characters from a-z, 0-9 and _"
-    ):
-        imported([passage(TEXT, asked())], tmp_path / "out", domain=domain)
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, names in NAMES.items() for name in names])
+def test_an_unknown_language_or_a_domain_that_is_no_plain_folder_name_is_refused(tmp_path, kind, name):
+    message = f"language {name}: " if kind == "language" else "not allowed. A domain is a folder name of at most 100 characters"
+    with pytest.raises(PosirError, match=re.escape(message)):
+        imported([passage(TEXT, asked())], tmp_path / "out", **{kind: name})
     assert not (tmp_path / "out").exists()
 
 
@@ -188,7 +169,6 @@ def test_a_domain_that_is_not_a_plain_folder_name_is_refused(tmp_path, domain):
         OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
         pl.exceptions.ComputeError("parquet: underlying IO error: No space left on device (os error 28)"),
     ],
-    ids=["system's error", "polars's error"],
 )
 def test_a_disk_that_fails_half_way_leaves_nothing_behind(tmp_path, monkeypatch, error):
     write = pl.DataFrame.write_parquet

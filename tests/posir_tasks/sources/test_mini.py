@@ -43,18 +43,10 @@ def test_spans_are_the_marked_words(mini):
         for number, span in enumerate(document.spans, start=1)
     }
     text = dict(zip(mini.corpus["id"], mini.corpus["text"], strict=True))
-    for query, name, start, end, length in zip(
-        mini.evidence.query_ids,
-        mini.evidence.document_ids,
-        mini.evidence.starts,
-        mini.evidence.ends,
-        mini.evidence.characters,
-        strict=True,
-    ):
-        assert 0 <= start < end <= length == len(text[name])
-        evidence = text[name][start:end]
-        assert evidence == marked[query] == evidence.strip()
-        assert evidence
+    assert mini.evidence.characters.tolist() == [len(text[name]) for name in mini.evidence.document_ids]
+    for query, _, name, span in mini.list_questions():
+        assert 0 <= span.start < span.end <= len(text[name])
+        assert span.of(text[name]) == marked[query] == marked[query].strip()
 
 
 def test_questions_are_spread_evenly_over_positions_and_lengths(mini):

@@ -51,9 +51,7 @@ def test_a_language_without_the_first_document_is_paired_by_question_ids(tmp_pat
 def test_without_ids_two_languages_are_never_paired(tmp_path):
     for language in (ENGLISH, GERMAN):
         imported([replace(passage, question_ids=()) for passage in invented(language)], tmp_path, language=language)
-    with pytest.raises(
-        DataError, match=r"(?s)no query can be evaluated.*8 of 8 judgments.*A cross-lingual task needs the same id"
-    ):
+    with pytest.raises(DataError, match=r"(?s)no query can be evaluated.*8 of 8 judgments.*needs the same id"):
         read_domain(LocalRepository(tmp_path), GERMAN, ENGLISH, "sports")
     assert len(read_domain(LocalRepository(tmp_path), GERMAN, GERMAN, "sports").evidence) == 8
 
@@ -78,10 +76,8 @@ def test_xquad_is_paired_by_its_questions_and_refused_by_order(squad_data, tmp_p
     imported(english, tmp_path)
     imported(other[1:], tmp_path, language=language)
     inspection = inspect(tmp_path, language)
-    assert (inspection.problems, inspection.warnings) == (
-        [],
-        [f"{language}-eng-Latn/sports: 239 documents in {language}, 240 in eng-Latn"],
-    )
+    (warning,) = inspection.warnings
+    assert (inspection.problems, warning.split(": ")[1]) == ([], f"239 documents in {language}, 240 in eng-Latn")
     data = read_domain(LocalRepository(tmp_path), language, ENGLISH, "sports")
     text = dict(zip(data.corpus["id"], data.corpus["text"], strict=True))
     asked = {
@@ -146,12 +142,8 @@ def test_nothing_more_is_read_from_the_hub(tmp_path, monkeypatch):
 
 def test_numbers_in_any_digits_and_names_are_shared():
     texts = ["فولاد ۱۳۷۱", "NFL的308分", "Nguyễn 1954", "und die der"]
-    assert match_texts(texts, ["Steel, 1371.", "In the NFL, 308 points.", "Nguyen, 1954", "nothing"]) == [
-        True,
-        True,
-        True,
-        None,
-    ]
+    others = ["Steel, 1371.", "In the NFL, 308 points.", "Nguyen, 1954", "nothing"]
+    assert match_texts(texts, others) == [True, True, True, None]
     assert match_texts(texts[:3], ["308 points", "1371", "1954"]) == [False, False, True]
 
 

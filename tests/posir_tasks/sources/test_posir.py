@@ -1,15 +1,17 @@
 """Reading the PosIR layout: valid data is read unchanged, and every error is reported with file, field and row."""
 
 import re
+from pathlib import Path
 
 import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
-from posir_tasks.errors import DataError
+from posir_tasks.errors import DataError, PosirError
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.sources.checks import raise_problems
-from posir_tasks.sources.posir import SubsetKey, inspect_domain, list_domains, read_domain
+from posir_tasks.sources.opening import open_data
+from posir_tasks.sources.posir import SubsetKey, inspect_domain, list_domains, read_domain, resolve_folder
 from posir_tasks.sources.posir_rules import CORPUS_KEYS, STEPS
 from posir_tasks.sources.repository import LocalRepository
 from tests.support.datasets import FILES, posir_tables, write_domain
@@ -70,9 +72,8 @@ def test_queries_keep_their_order_when_the_qrels_have_another(tmp_path):
 
 def test_smaller_integers_and_fixed_size_spans_are_equivalent(tmp_path, posir_folder):
     tables = posir_tables()
-    tables["queries"] = tables["queries"].cast(
-        {"pos_char_span": pl.Array(pl.Int32, 2), "pos_char_length": pl.Int32, "pos_token_length": pl.UInt16}
-    )
+    kinds = {"pos_char_span": pl.Array(pl.Int32, 2), "pos_char_length": pl.Int32, "pos_token_length": pl.UInt16}
+    tables["queries"] = tables["queries"].cast(kinds)
     write_domain(tmp_path, tables)
     assert read(tmp_path).evidence.starts.tolist() == read(posir_folder).evidence.starts.tolist()
 
@@ -96,9 +97,8 @@ def test_documents_judged_not_relevant_and_repeated_judgments_are_no_further_pos
 
 def test_queries_of_one_language_are_read_against_the_corpus_of_another(tmp_path):
     english, german = posir_tables(), posir_tables()
-    german["queries"] = german["queries"].with_columns(
-        pl.concat_str(pl.lit("Frage: "), "text").alias("text"), pl.col("pos_char_length") + 50
-    )
+    asked = pl.concat_str(pl.lit("Frage: "), "text").alias("text")
+    german["queries"] = german["queries"].with_columns(asked, pl.col("pos_char_length") + 50)
     write_domain(tmp_path, english)
     write_domain(tmp_path, {name: german[name] for name in ("queries", "qrels")}, language="deu-Latn")
     data = read(tmp_path, "deu-Latn")
@@ -122,12 +122,7 @@ def test_spans_count_code_points(tmp_path):
     write_domain(tmp_path, tables)
     data = read(tmp_path)
     text = dict(zip(data.corpus["id"], data.corpus["text"], strict=True))
-    evidence = data.evidence
-    result = [
-        text[document][start:end]
-        for document, start, end in zip(evidence.document_ids, evidence.starts, evidence.ends, strict=True)
-    ]
-    assert result == [words for _, _, words in asked.values()]
+    assert [span.of(text[name]) for _, _, name, span in data.list_questions()] == [words for *_, words in asked.values()]
     for encoding, unit in (("utf-8", 1), ("utf-16-le", 2)):
         wrong = len(texts["emoji"].encode(encoding)) // unit
         write_domain(tmp_path, with_cell(tables, "queries", "pos_char_length", 0, wrong))
@@ -232,9 +227,7 @@ def test_positions_beside_a_translated_text_are_those_of_the_columns(tmp_path, p
     assert scheme.cells(data.evidence).position.tolist() == scheme.cells(english.evidence).position.tolist()
     assert data.tolerated == {"queries_with_another_length": 4}
     (warning,) = data.warnings
-    assert warning.startswith(
-        "deu-Latn/sports: 4 of 4 queries have a pos_char_length that is not the length of their document's text"
-    )
+    assert warning.startswith("deu-Latn/sports: 4 of 4 queries have a pos_char_length that is not the length")
     texts = dict(zip(data.corpus["id"], data.corpus["text"], strict=True))
     for span, start, name in zip(data.place_spans(), data.evidence.starts, data.evidence.document_ids, strict=True):
         assert span.start == 3 * start
@@ -245,9 +238,7 @@ def test_positions_beside_a_translated_text_are_those_of_the_columns(tmp_path, p
 def test_where_nothing_can_be_evaluated_the_reasons_are_told(tmp_path):
     tables = posir_tables()
     write_domain(tmp_path, tables | {"queries": tables["queries"].with_columns(pos_token_length=0)})
-    with pytest.raises(
-        DataError, match=r"queries\.parquet: no query can be evaluated\.\n.*4 of 4 queries have no pos_token_length"
-    ):
+    with pytest.raises(DataError, match=r"queries\.parquet: no query can be evaluated\.\n.*4 of 4 .* no pos_token_length"):
         read(tmp_path)
 
 
@@ -272,11 +263,7 @@ def test_a_wrong_value_is_refused_by_file_field_and_row(tmp_path, case):
     assert f"{len(rows)} row{'s' * (len(rows) > 1)}, first: {rows[0]}" in lines[0]
 
 
-@pytest.mark.parametrize(
-    ("extra", "said"),
-    [(-1, "has no relevant document"), (1, "has several relevant documents")],
-    ids=["without a positive", "with two positives"],
-)
+@pytest.mark.parametrize(("extra", "said"), [(-1, "has no relevant document"), (1, "has several relevant documents")])
 def test_a_query_without_exactly_one_positive_is_refused(tmp_path, extra, said):
     tables = posir_tables()
     qrels = tables["qrels"]
@@ -398,3 +385,35 @@ def test_columns_are_refused_with_the_rows(tmp_path, case):
     write_domain(tmp_path, tables)
     with pytest.raises(DataError, match=message):
         validate(tmp_path)
+
+
+def test_the_data_one_language_or_one_domain_can_be_given(posir_folder):
+    write_domain(posir_folder, posir_tables(), domain="game")
+    write_domain(posir_folder, posir_tables(), language="deu-Latn")
+    named = {
+        posir_folder: 4,
+        posir_folder.parent: 4,
+        posir_folder / "eng-Latn": 2,
+        posir_folder / "deu-Latn": 2,
+        posir_folder / "eng-Latn" / "game": 1,
+        posir_folder / "deu-Latn" / "sports": 2,
+    }
+    for folder, count in named.items():
+        root, keys = resolve_folder(folder)
+        assert (root, len(keys)) == (posir_folder, count), folder
+
+
+def test_a_path_without_data_is_refused(tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("")
+    for name in ("none", "empty", "file"):
+        with pytest.raises(PosirError, match=r"in the PosIR layout, <language>/<domain>/"):
+            resolve_folder(tmp_path / name)
+
+
+def test_the_card_of_a_dataset_is_no_text_of_it(tmp_path: Path):
+    (tmp_path / "README.md").write_text("---\nlicense: mit\n---\nTexts on mills.")
+    (tmp_path / "data").mkdir()
+    assert len(open_data(tmp_path).rows) == 1
+    (tmp_path / "data" / "train.jsonl").write_text('{"text": "The mill burned down."}\n')
+    assert [row["text"] for row in open_data(tmp_path).rows] == ["The mill burned down."]

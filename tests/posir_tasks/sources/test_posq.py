@@ -87,26 +87,13 @@ def pairs(data):
     return [(asked, text[name]) for asked, name in zip(data.queries["text"], data.evidence.document_ids, strict=True)]
 
 
-def test_squad_corpus_is_every_distinct_context_unanswerable_ones_included(tmp_path):
-    assert read_squad(write_squad(tmp_path)).corpus["text"][:] == [
-        "Rivers run down.",
-        "Nobody can say.",
-        "Cats sleep, cats eat.",
-        "Dogs bark a lot.",
-        "Bees hum.",
-        "Birds sing.",
-    ]
-
-
-def test_squad_queries_are_the_answerable_questions_train_before_validation(tmp_path):
+def test_squad_has_every_distinct_context_and_the_answerable_questions_train_before_validation(tmp_path):
+    """A question asked of several contexts has the last one, and its own position."""
     data = read_squad(write_squad(tmp_path))
+    assert data.corpus["text"][:] == list(dict.fromkeys(context for _, context, *_ in [*TRAIN, *VALIDATION]))
     assert data.evidence.query_ids == data.queries["id"][:] == ["t1", "t4", "t5", "v1", "v2", "v3"]
     assert data.evidence.starts.tolist() == [11, 5, 5, 0, 0, 6]
     assert data.revision.startswith("local-")
-
-
-def test_a_squad_question_asked_of_several_contexts_has_the_last_one_and_its_own_position(tmp_path):
-    data = read_squad(write_squad(tmp_path))
     assert pairs(data) == [
         ("Where do rivers run?", "Rivers run down."),
         ("What do they do?", "Birds sing."),
@@ -135,6 +122,10 @@ def test_tiny_squad_is_the_authors_shuffle(tmp_path, monkeypatch):
     expected = queries[:30]
     tiny = sample_tiny_squad(whole)
     evidence = tiny.evidence
+    # The sample leaves the global random state alone.
+    state = random.getstate()
+    sample_tiny_squad(whole)
+    assert random.getstate() == state
     assert list(zip(evidence.query_ids, *zip(*pairs(tiny), strict=True), evidence.starts.tolist(), strict=True)) == expected
     assert tiny.queries["id"][:] == evidence.query_ids
     assert tiny.corpus["text"][:] == whole.corpus["text"][:]
@@ -143,15 +134,6 @@ def test_tiny_squad_is_the_authors_shuffle(tmp_path, monkeypatch):
 def test_tiny_sizes_and_seed_are_those_of_the_paper():
     sizes = (posq.TINY_SQUAD_QUERIES, posq.TINY_FINEWEB_CLASS, posq.TINY_RAW_CLASS)
     assert (*sizes, posq.TINY_SEED) == (10_000, 1_000, 3_300, 42)
-
-
-def test_drawing_a_sample_leaves_the_global_random_state_alone(tmp_path):
-    whole = read_squad(write_squad(tmp_path))
-    random.seed(7)
-    first = random.random()
-    random.seed(7)
-    sample_tiny_squad(whole)
-    assert random.random() == first
 
 
 @pytest.mark.parametrize(
@@ -210,12 +192,7 @@ def test_fineweb_passages_without_a_question_are_corpus_only(tmp_path):
 def test_fineweb_labels_may_be_lists(tmp_path):
     rows = [(question, content, label.split(", ") if label else None) for question, content, label in FINEWEB]
     data = read_fineweb(write_fineweb(tmp_path, rows, pl.List(pl.String)))
-    assert [[name in label for name in posq.CLASSES] for label in data.evidence.labels] == [
-        [True, False, False],
-        [False, False, True],
-        [False, True, False],
-        [True, False, True],
-    ]
+    assert data.evidence.labels == ("beginning", "end", "middle", "beginning+end")
 
 
 @pytest.mark.parametrize("label", ["start", "", None])
@@ -232,11 +209,8 @@ def test_a_fineweb_question_without_a_known_label_is_told_and_left_out(tmp_path,
 
 def test_a_fineweb_question_about_several_passages_has_the_last_one(tmp_path):
     rows = [("What?", "First.", "end"), ("Who?", "First.", "middle"), ("What?", "Second.", "beginning")]
-    assert pairs(read_fineweb(write_fineweb(tmp_path, rows))) == [
-        ("What?", "Second."),
-        ("Who?", "First."),
-        ("What?", "Second."),
-    ]
+    asked = pairs(read_fineweb(write_fineweb(tmp_path, rows)))
+    assert asked == [("What?", "Second."), ("Who?", "First."), ("What?", "Second.")]
 
 
 #: As released: JSON objects with the labels of the first version, one or two a question.
@@ -273,10 +247,7 @@ def test_labels_of_the_first_release_may_be_texts(tmp_path):
     ("text", "said"),
     [
         ('{"question": "a", "content": "b"', "train.jsonl: not a readable JSON file"),
-        (
-            '{"question": "a", "content": "b"}',
-            "train.jsonl: field 'span_class': missing column; the file has question, content",
-        ),
+        ('{"question": "a", "content": "b"}', "train.jsonl: field 'span_class': missing column; the file has question"),
         ('{"question": 1, "content": "b", "span_class": "after"}', "train.jsonl: field 'question': is Int64, must be String"),
     ],
 )

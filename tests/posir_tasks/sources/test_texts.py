@@ -7,13 +7,12 @@ from hypothesis import strategies as st
 from posir_tasks.errors import DataError
 from posir_tasks.sources.texts import build_position_data
 
-DOCUMENTS = {"bell": "The bell is of copper. The bell rings.", "crane": "Its jar holds plums."}
+DOCUMENTS = {"bell": "The bell is of copper. The bell rings.", "crane": "Its jar holds plums.", "overlap": "banana"}
 
 
 def test_evidence_is_a_span_of_its_document():
-    data = build_position_data(
-        DOCUMENTS, [("Which metal?", "bell", "copper"), ("Which fruit?", "crane", "plums")], revision="7"
-    )
+    questions = [("Which metal?", "bell", "copper"), ("Which fruit?", "crane", "plums")]
+    data = build_position_data(DOCUMENTS, questions, revision="7")
     assert data.evidence.positives() == {"q0": "bell", "q1": "crane"}
     assert (data.evidence.starts.tolist(), data.evidence.ends.tolist()) == ([15, 14], [21, 19])
     assert data.evidence.characters.tolist() == [38, 20]
@@ -29,14 +28,8 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 @given(before=TEXT, after=TEXT)
 def test_spans_count_code_points_of_any_script(before, after):
     evidence = "\N{BELL}e\N{COMBINING ACUTE ACCENT}\N{ARABIC LETTER MEEM}"
-    (start,), (end,) = (
-        column.tolist()
-        for evidence_of in [
-            build_position_data({"d": before + evidence + after}, [("q", "d", evidence)], revision="1").evidence
-        ]
-        for column in (evidence_of.starts, evidence_of.ends)
-    )
-    assert (start, end) == (len(before), len(before) + 4)
+    data = build_position_data({"d": before + evidence + after}, [("q", "d", evidence)], revision="1")
+    assert data.place_spans() == [(len(before), len(before) + 4)]
 
 
 @pytest.mark.parametrize(
@@ -47,8 +40,8 @@ def test_spans_count_code_points_of_any_script(before, after):
         (("Which?", "ferry", "copper"), "its document 'ferry' is not among the documents"),
         (("Which?", "bell", ""), "has no evidence"),
         ((" ", "bell", "copper"), "has no text"),
+        (("Which?", "overlap", "ana"), "its evidence 'ana' occurs in document 'overlap' more than once; quote more of it"),
     ],
-    ids=["absent", "twice", "document", "no evidence", "no text"],
 )
 def test_an_unusable_question_is_named(question, message):
     with pytest.raises(DataError) as raised:
@@ -56,11 +49,6 @@ def test_an_unusable_question_is_named(question, message):
     first, second = str(raised.value).splitlines()
     assert first == f"question 1 ({question[0]!r}): {message}"
     assert second.startswith("question 2 ")
-
-
-def test_overlapping_occurrences_are_two():
-    with pytest.raises(DataError, match="more than once"):
-        build_position_data({"d": "banana"}, [("q", "d", "ana")], revision="1")
 
 
 def test_no_question_and_an_empty_document_are_named():

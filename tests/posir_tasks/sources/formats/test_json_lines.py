@@ -1,4 +1,4 @@
-"""JSON Lines: every documented field, and errors that name line and field."""
+"""JSON Lines: every documented field, errors that name line and field, and one rule for encodings."""
 
 import json
 import re
@@ -7,7 +7,8 @@ import polars as pl
 import pytest
 
 from posir_tasks.errors import DataError
-from posir_tasks.sources.formats.files import read_json_lines
+from posir_tasks.gate import decode
+from posir_tasks.sources.formats.files import is_binary, read_json_lines, read_lines
 from tests.support.datasets import imported, read_back
 
 TEXT = "Zoë 👩‍🚀 flew in 1999. She came back in 2001."
@@ -76,10 +77,7 @@ UNUSABLE = {
     "answers of SQuAD's JSON": (record(answers=[{"text": "1999"}]), "'answers.answer_start' is missing"),
     "unanswerable": (record(answers={"text": [], "answer_start": []}), "has no answer"),
     "unanswerable, no answers": (record(answers=None, is_impossible=True), "has no answer"),
-    "half a character": (
-        '{"context": "a b", "question": "?", "answer": "\\ud83d"}',
-        "'answer' is not valid: 'utf-8' codec can't encode character",
-    ),
+    "half a character": ('{"context": "a b", "question": "?", "answer": "\\ud83d"}', "'answer' is not valid: 'utf-8' codec"),
 }
 
 
@@ -102,10 +100,7 @@ REFUSED = {
     "question is a number": (record(question=1), "line 2: 'question' must be a valid string, not int"),
     "id is a list": (record(id=["1"]), "line 2: 'id' must be a valid string, not list"),
     "blank context": ({"context": " "}, "line 2: the text is empty"),
-    "half a character": (
-        '{"context": "\\udc00"}',
-        r"line 2: 'context' is not valid: 'utf-8' codec can't encode character '\udc00'",
-    ),
+    "half a character": ('{"context": "\\udc00"}', "line 2: 'context' is not valid: 'utf-8' codec"),
     "endless nesting": ("[" * 100_000, "line 2: is nested more than 64 deep"),
 }
 
@@ -150,3 +145,26 @@ def test_an_id_with_a_null_character_is_refused(tmp_path, field):
     file.write_text(json.dumps({"context": "Alone.", "question": "How?", "answer": "Alone", field: "a\0b"}))
     with pytest.raises(DataError, match=rf"a\.jsonl: line 1: '{field}.*' is not valid: has a null character"):
         imported(read_json_lines(file), tmp_path / "out")
+
+
+@pytest.mark.parametrize(("encoding", "mark"), [("utf-8", b""), ("utf-8", b"\xef\xbb\xbf"), ("utf-16", b"")])
+def test_lines_are_read_in_every_encoding(tmp_path, encoding, mark):
+    file = tmp_path / "lines.jsonl"
+    file.write_bytes(mark + "ä\n\nb\n".encode(encoding))
+    assert [line for _, line in read_lines(file, "")] == (["ä\n", "b\n"] if encoding == "utf-8" else ["ä", "b"])
+    assert decode(file.read_bytes()) == "ä\n\nb\n"
+    assert not is_binary(file.read_bytes())
+
+
+def test_a_bad_line_is_named_by_its_byte_and_the_others_are_read(tmp_path):
+    file = tmp_path / "lines.jsonl"
+    file.write_bytes(b"good\n" + "böse\n".encode("latin-1") + b"gut\n")
+    first, (number, bad), third = read_lines(file, "line ")
+    assert (first, third) == ((1, "good\n"), (3, "gut\n"))
+    assert (number, bad.name, bad.detail) == (2, "line 2", "byte 0xf6 at 6")
+    assert file.read_bytes()[6] == 0xF6
+
+
+def test_a_zero_byte_is_binary_unless_the_file_is_utf_16():
+    assert is_binary(b"PK\x00")
+    assert not is_binary("ab".encode("utf-16"))

@@ -31,26 +31,8 @@ ASKED = [
 ]
 #: Values that may replace a field.
 VALUES = [
-    None,
-    True,
-    0,
-    -1,
-    3,
-    1.5,
-    2**60,
-    "",
-    " ",
-    "the",
-    "moon ",
-    "mill",
-    "d0",
-    "\ud83d",
-    "e\u0301",
-    "é",
-    [],
-    [3, 7],
-    ["a"],
-    {},
+    *(None, True, 0, -1, 3, 1.5, 2**60, [], [3, 7], ["a"], {}),
+    *("", " ", "the", "moon ", "mill", "d0", "\ud83d", "e\u0301", "é"),
 ]
 CELLS = ["", "q1", "q9", "d0", "d9", "0", "1", "-1", "3", "1.5", "nan", "inf", "x", str(2**60)]
 #: Errors of the expected-value functions for a file that must be refused.

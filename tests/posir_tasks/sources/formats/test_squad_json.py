@@ -20,6 +20,7 @@ from posir_tasks.sources.repository import LocalRepository
 from tests.support.datasets import imported, read_back
 
 CONTEXT = "Zoë 👩‍🚀 flew in 1999. She came back in 2001."
+START = CONTEXT.index("1999")
 
 
 def question(name, text, answer=None, start=None):
@@ -45,7 +46,7 @@ def valid(tmp_path):
 
 
 def test_what_is_imported_is_read_back_with_its_spans(tmp_path):
-    first = question("1", "When did she fly?", "1999", CONTEXT.index("1999"))
+    first = question("1", "When did she fly?", "1999", START)
     second = question("2", "When was she back?", "2001", CONTEXT.index("2001"))
     third = question("3", "What flies?", "Time", 0)
     file = write_json(tmp_path / "a.json", [(CONTEXT, [first, second]), ("Time flies.", [third]), ("Nobody asks.", [])])
@@ -63,36 +64,21 @@ def test_what_is_imported_is_read_back_with_its_spans(tmp_path):
 
 def test_a_context_in_several_files_is_one_document_and_a_repeated_question_one_query(tmp_path, valid):
     more = question("9", "Who flew?", "Zoë", 0)
-    again = write_json(
-        tmp_path / "b.json", [(CONTEXT, [question("1", "When did she fly?", "1999", CONTEXT.index("1999")), more])]
-    )
+    again = write_json(tmp_path / "b.json", [(CONTEXT, [question("1", "When did she fly?", "1999", START), more])])
     import_files([valid, again], tmp_path / "out")
     assert [asked for asked, *_ in read_back(tmp_path / "out")] == ["When did she fly?", "Who flew?"]
     assert pl.read_parquet(tmp_path / "out/eng-Latn/sports/corpus.parquet").height == 1
 
 
-def test_the_first_of_several_answers_gives_the_span(tmp_path):
-    asked = question("1", "What?", "1999", CONTEXT.index("1999"))
-    asked["answers"].append({"text": "2001", "answer_start": CONTEXT.index("2001")})
-    import_files([write_json(tmp_path / "a.json", [(CONTEXT, [asked])])], tmp_path / "out")
-    assert [evidence for *_, evidence in read_back(tmp_path / "out")] == ["1999"]
-
-
 BAD_QUESTIONS = {
     "no answer": (question("bad", "Why?"), "has no answer"),
     "answer elsewhere": (question("bad", "When?", "1999", 0), "'1999' is not at character 0"),
-    "answer in bytes": (
-        question("bad", "When?", "1999", len(CONTEXT[: CONTEXT.index("1999")].encode())),
-        "is not at character",
-    ),
+    "answer in bytes": (question("bad", "When?", "1999", len(CONTEXT[: CONTEXT.index("1999")].encode())), "is not at"),
     "answer beyond the end": (question("bad", "When?", "1999", 10_000), "is not at character 10000"),
     "answer from the end": (question("bad", "When?", "2001", -5), "is not at character -5"),
     "start is true": (question("bad", "When?", "oë", True), "'answers.answer_start' must be a valid integer, not bool"),
     "answer is half a character": (question("bad", "Who?", "\ud83d", 4), r"encode character '\ud83d' in position 0"),
-    "answers of another layout": (
-        {"id": "bad", "question": "?", "answers": {"text": ["Zoë"]}},
-        "'answers.answer_start' is missing",
-    ),
+    "another layout": ({"id": "bad", "question": "?", "answers": {"text": ["Zoë"]}}, "'answers.answer_start' is missing"),
     "empty answer": (question("bad", "When?", "", 3), "its answer is blank"),
     "start is a word": (question("bad", "When?", "1999", "ten"), "'answers.answer_start' must be a valid integer, not str"),
     "start is between": (question("bad", "When?", "1999", 1.5), "'answers.answer_start' must be a valid integer, not float"),
@@ -120,10 +106,7 @@ def article(**paragraph):
 NOT_SQUAD = {
     "empty": (b"", "Expecting value"),
     "not JSON": (b"{'data': 1}", "Expecting property name"),
-    "Windows-1254": (
-        '{"data": "ş"}'.encode("cp1254"),
-        "can't decode byte 0xfe in position 10: invalid start byte; convert the file",
-    ),
+    "Windows-1254": ('{"data": "ş"}'.encode("cp1254"), "can't decode byte 0xfe in position 10"),
     "a list": (b"[1]", "'data[0]' must be a valid dictionary, not int"),
     "no data": (b'{"version": "2"}', "'data' is missing"),
     "data is null": (b'{"data": null}', "'data' must be a valid list, not null"),
@@ -133,10 +116,7 @@ NOT_SQUAD = {
     "no questions": (b'{"data": [{"paragraphs": [{"context": "A"}]}]}', "'data[0].paragraphs[0].qas' is missing"),
     "context is null": (article(context=None), "'data[0].paragraphs[0].context' must be a valid string, not null"),
     "context is a list": (article(context=["a"]), "context' must be a valid string, not list"),
-    "context is half a character": (
-        article(context="a \ud800"),
-        r"context' is not valid: 'utf-8' codec can't encode character '\ud800' in position 2: surrogates",
-    ),
+    "context is half a character": (article(context="a \ud800"), r"context' is not valid: 'utf-8' codec"),
     "id is a number": (article(qas=[{"id": 1.5, "question": "Who?"}]), "id' must be a valid string, not float"),
     "question is null": (article(qas=[question("1", None, "Zoë", 0)]), "question' must be a valid string, not null"),
     "question is half a character": (article(qas=[question("1", "\udc00", "Zoë", 0)]), "surrogates not allowed"),
@@ -158,28 +138,23 @@ def test_a_file_in_another_format_is_refused_with_the_field_and_nothing_written(
 
 
 PAIR = {"context": CONTEXT, "question": "When did she fly?"}
-START = CONTEXT.index("1999")
+
+
+def article_about(name, start):
+    return {"paragraphs": [{"context": CONTEXT, "qas": [question(name, PAIR["question"], "1999", start)]}]}
+
+
 #: Files as they are published: rows, other layouts of answers, other encodings.
 PUBLISHED = {
-    "answer_start is a text, no ids (TQuAD)": {
-        "data": [{"paragraphs": [{"context": CONTEXT, "qas": [{**question(None, PAIR["question"], "1999", str(START))}]}]}]
-    },
-    "numbers that pandas wrote": {
-        "data": [{"paragraphs": [{"context": CONTEXT, "qas": [question(7, PAIR["question"], "1999", float(START))]}]}]
-    },
-    "articles without `data`": [
-        {"paragraphs": [{"context": CONTEXT, "qas": [question("7", PAIR["question"], "1999", START)]}]}
-    ],
+    "answer_start is a text, no ids (TQuAD)": {"data": [article_about(None, str(START))]},
+    "numbers that pandas wrote": {"data": [article_about(7, float(START))]},
+    "articles without `data`": [article_about("7", START)],
     "rows": [PAIR | {"id": "7", "title": "T", "answers": {"text": ["1999", "x"], "answer_start": [START, 0]}}],
     "rows in `data`": {"data": [PAIR | {"id": "7", "answers": {"text": ["1999"], "answer_start": [START]}}]},
     "iapp_wiki_qa_squad": [
-        PAIR
-        | {
-            "question_id": "abc_000",
-            "article_id": "abc",
-            "answers": {"text": ["1999"], "answer_start": [START], "answer_end": [START + 4]},
-        }
+        {"question_id": "abc_000", "article_id": "abc", "answers": {"text": ["1999"], "answer_start": [START]}} | PAIR
     ],
+    "several answers": [PAIR | {"answers": [{"text": "1999", "answer_start": START}, {"text": "2001", "answer_start": 42}]}],
     "one answer as an object": [PAIR | {"answers": {"text": "1999", "answer_start": START}}],
     "ParsiNLU": [PAIR | {"url": "u", "answers": [[START, "1999"], [0, "x"]]}],
     "ParsiNLU on the Hub": [PAIR | {"answers": {"answer_text": ["1999"], "answer_start": [START]}}],
