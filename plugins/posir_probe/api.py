@@ -304,16 +304,15 @@ def domain_similarity(
     """
     from posir_probe import studies
     from posir_probe.data import open_probe_source
+    from posir_probe.results import result_folder
     from posir_tasks.embeddings.encoding import load_encoder
 
     sources = [open_probe_source(name) for name in (data, above) if name is not None]
     studies.check_shared_domains(sources)
     encoder = load_encoder(str(model), revision, batch_size=batch_size)
     meta = encoder.model.mteb_model_meta
-    sums = {
-        source.name: studies.measure_domains(encoder, source, studies.locate_sums(Path(output), meta, source.name))
-        for source in sources
-    }
+    folder = result_folder(Path(output), meta).with_name("domains")
+    sums = {source.name: studies.measure_domains(encoder, source, folder / f"{source.name}.json") for source in sources}
     return TableResult(
         title="Similarity of domains",
         rows=[pair for name, domains in sums.items() for pair in studies.list_pairs(domains, name)],

@@ -149,16 +149,12 @@ class Perturbation(Probe):
             sentences = {name: tuple(data.find_sentences(text)) for name, text in chosen.items()}
             skipped["only one sentence"] += sum(len(spans) < 2 for spans in sentences.values())
             chosen = {name: text for name, text in chosen.items() if len(sentences[name]) > 1}
+        conditions = list(product(self.sizes, self.places))
         changed = [
-            [self.perturb(replace(text, sentences=sentences.get(name, ())), *condition) for condition in self.conditions]
+            [self.perturb(replace(text, sentences=sentences.get(name, ())), *condition) for condition in conditions]
             for name, text in zip(chosen, tokenize(data.tokenizer, list(chosen.values())), strict=True)
         ]
         return plan_cosines(self.positions, list(chosen), list(chosen.values()), changed, +skipped)
-
-    @property
-    def conditions(self) -> list[tuple[float, float]]:
-        """Size and place at each position."""
-        return list(product(self.sizes, self.places))
 
 
 class NeedleInsertion(Perturbation):

@@ -107,11 +107,7 @@ def correlate_probes(
 ) -> list[ProbeCorrelation]:
     """Correlate the first summary of every probe with both retrieval scores of every task, over the models that have both.
 
-    Args:
-        results: Results of probes; those on the data of a task are correlated with that task only.
-        summaries: Results of retrieval.
-        probes: The known probes by name.
-        families: Family by name of the model, with or without organization; of others it is the name without a method.
+    Results on the data of a task are correlated with that task only. `families` are those of `find_family`.
     """
     scores: dict[tuple[str, str], dict[ModelKey, float]] = {}
     for summary, length, name, score in _list_scores(summaries):
@@ -434,16 +430,11 @@ def _compare_kinds(key: ScoreKey, kind: Kind, scores: ByModel, architectures: Ma
 
 
 def read_benchmark(source: Path, own: Iterable[SubsetResult] = ()) -> ByModel:
-    """Return the score of each model on a benchmark, by `short_name`.
+    """Return the score of each model on a benchmark, by `short_name`; raise PosirError if there are none.
 
-    Args:
-        source: `MMTEB` for the published scores of PosIR's models; a CSV file with the columns `model` and `score`; or an
-            `--output-folder` of `mteb run`, of which the mean of the main scores over the tasks that all its models have is
-            taken, position-aware tasks left out.
-        own: Results on position-aware tasks in that folder.
-
-    Raises:
-        PosirError: The file or folder has no scores.
+    The source is `MMTEB` for the published scores of PosIR's models; a CSV file with the columns `model` and `score`; or an
+    `--output-folder` of `mteb run`, of which the mean of the main scores over the tasks that all its models have is taken,
+    without the position-aware tasks, of which it has the results `own`.
     """
     if source == MMTEB:
         return {short_name(model): score for model, score in read_mmteb_scores().items()}

@@ -146,12 +146,8 @@ class ProbeData:
     def sample(self, documents: int, selection: Selection = ANY, *, asked_about: bool = True) -> ProbeData:
         """Return a random sample of documents, in random order, and their questions.
 
-        All other documents are distractors, so that questions are searched in the whole corpus.
-
-        Args:
-            documents: Most documents.
-            selection: Which may be drawn, and the seed.
-            asked_about: Whether only documents with questions are drawn, if there are any.
+        All other documents are distractors, so that questions are searched in the whole corpus. If `asked_about`, documents
+        without questions are drawn only if none has some.
         """
         asked = {question.document for question in self.questions} if asked_about else set()
         eligible = {
@@ -225,16 +221,9 @@ class ProbeSource:
 def open_probe_source(
     source: DataReference, *, column: str | None = None, limit: int = 1000, selection: Selection = ANY
 ) -> ProbeSource:
-    """Open data by the path of a file or folder, which takes precedence, or the name of a task or of a dataset on the Hub.
+    """Open what `open_data` takes; raise PosirError if there is no such data, or it cannot be used.
 
-    Args:
-        source: What `open_data` takes.
-        column: Column or field with the text, as in `read_texts`.
-        limit: Most texts without questions; other data is sampled later.
-        selection: Which of these are drawn.
-
-    Raises:
-        PosirError: There is no such data, or it cannot be used.
+    Of texts without questions, at most `limit` of a selection are read; other data is sampled later. `column` has the text.
     """
     opened = open_data(source, column=column)
     if opened.has_questions:

@@ -13,7 +13,7 @@ import numpy as np
 from mteb.types import PromptType
 
 from posir_probe.data import ProbeData, ProbeQuestion, select_with_evidence
-from posir_probe.mirror_reversal import ndcg, rank_relevant
+from posir_probe.mirror_reversal import search
 from posir_probe.probe import (
     SCORE,
     Form,
@@ -119,15 +119,10 @@ class EvidenceMovingRetrieval(EvidenceMoving):
         questions, skipped = select_with_evidence(data)
         searched = {**data.documents, **data.distractors}
         moved = [text for texts in move_to_places(data, questions) for text in texts]
-        rows = {name: row for row, name in enumerate(searched)}
-        relevant = np.array([rows[question.document] for question in questions], np.int64)
 
         def summarize(embeddings: Embeddings) -> ProbeSums:
-            asked = embeddings.select((question.text for question in questions), PromptType.query)
-            corpus, names = embeddings.select(searched.values()), list(searched)
-            versions = embeddings.select(moved).reshape(len(questions), PLACES, corpus.shape[-1])
-            unchanged = rank_relevant(asked, corpus, relevant, names)
-            ranks = np.concatenate([unchanged, rank_relevant(asked, corpus, relevant, names, versions)], axis=1)
-            return ProbeSums.from_means(self.positions, [question.document for question in questions], ndcg(ranks), skipped)
+            scores = [search(embeddings, questions, searched, versions) for versions in ((), moved)]
+            names = [question.document for question in questions]
+            return ProbeSums.from_means(self.positions, names, np.concatenate(scores, axis=1), skipped)
 
         return ProbePlan(summarize, [*searched.values(), *moved], [question.text for question in questions])

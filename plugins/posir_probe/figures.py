@@ -19,7 +19,7 @@ from posir_significance.position_effect import FEWEST_DOCUMENTS
 from posir_tasks.display.charts import COLORS, FAINT, INK, NULL, PERCENT, add_frame, build_chart, cycle_scale
 from posir_tasks.display.figures import Figure
 from posir_tasks.display.wording import pluralize
-from posir_tasks.scores import Estimate, Unit, flatten
+from posir_tasks.scores import Unit, flatten
 
 WIDTH, WIDE, HEIGHT, PANELS_PER_ROW = 300, 640, 190, 3
 #: Height of a line of a category, and of its name.
@@ -138,7 +138,7 @@ def _draw_curves(results: Sequence[ProbeResult], labels: Sequence[str], probe: P
     for curve in read_published_curves(results[0].probe):
         deviations = curve.deviations or (0.0,) * len(curve.values)
         for order, (name, value, sd) in enumerate(zip(curve.positions, curve.values, deviations, strict=True)):
-            row = _build_row(curve.model, name, order, Estimate(value), sd, probe) | {"kind": PUBLISHED_ROW, "key": PUBLISHED}
+            row = _build_row(curve.model, name, order, {"value": value}, sd, probe) | {"kind": PUBLISHED_ROW, "key": PUBLISHED}
             rows += [row] if row["panel"] in panels else []
     # One color for each line, gray for controls and published values.
     cycled = cycle_scale(keys, COLORS).to_dict()["range"]
@@ -173,18 +173,17 @@ def _model_rows(label: str, result: ProbeResult, probe: Probe) -> Iterator[Row]:
     named = [*averages, *zip(sums.positions, sums.estimates(), strict=True)]
     for order, ((name, estimate), sd) in enumerate(zip(named, deviations, strict=True)):
         if estimate is not None:
-            row = _build_row(label, name, order, estimate, sd if math.isfinite(sd) else 0.0, probe)
+            row = _build_row(label, name, order, flatten("value", estimate), sd if math.isfinite(sd) else 0.0, probe)
             yield row | {"kind": CONTROL_ROW if row["line"] == CONTROL else MODEL_ROW}
 
 
-def _build_row(model: str, name: str, order: int, estimate: Estimate, sd: float, probe: Probe) -> Row:
+def _build_row(model: str, name: str, order: int, values: Mapping[str, Any], sd: float, probe: Probe) -> Row:
     """Return the value at a position as a row of a chart."""
     panel, line, position = probe.split(name)
     return {
         "model": model, "line": line, "panel": panel, "position": position, "order": order,
         "x": probe.place_shares.get(name.rpartition(SEPARATOR)[2]),
-        **flatten("value", estimate),
-        "sd_low": estimate.value - sd, "sd_high": estimate.value + sd,
+        **values, "sd_low": values["value"] - sd, "sd_high": values["value"] + sd,
     }  # fmt: skip
 
 
@@ -222,7 +221,13 @@ def _draw_lines(rows: list[Row], keys: Sequence[str], probe: Probe, color: alt.C
     names = list(dict.fromkeys(row["position"] for row in sorted(placed, key=lambda row: float(row["order"]))))
     if len(keys) <= MOST_LABELS and probe.form is not Form.BARS:
         rows += _label_lines(placed, domain, names)
-    base = alt.Chart().encode(x=_place_axis(probe, names), color=color, detail="model:N")
+    x = alt.X(
+        "x:Q", title=None, scale=alt.Scale(domain=[0, 1], nice=False), axis=alt.Axis(tickCount=5, format=".1f", grid=False)
+    )
+    if probe.form is Form.STEPS:
+        axis = alt.Axis(labelAngle=0, labelLimit=90, labelOverlap=True)
+        x = alt.X("position:O", title=None, scale=alt.Scale(domain=names), axis=axis)
+    base = alt.Chart().encode(x=x, color=color, detail="model:N")
     scale, axis = alt.Scale(domain=list(domain), nice=False), _value_axis(probe.unit)
     y, low, deviation = (alt.Y(f"{field}:Q", title=None, scale=scale, axis=axis) for field in ("value", "value_low", "sd_low"))
     lines = base.encode(y=y, tooltip=_tooltips(probe.unit))
@@ -235,35 +240,15 @@ def _draw_lines(rows: list[Row], keys: Sequence[str], probe: Probe, color: alt.C
     if probe.shows_spread:
         layers.append(base.transform_filter("isValid(datum.sd_low)").mark_area(opacity=0.1).encode(y=deviation, y2="sd_high:Q"))
     layers += [band.mark_area(opacity=0.16)] if bands and _has_intervals(rows) else []
-    points = len(names) <= MOST_POINTS
-    return [
-        *layers,
-        *_draw_measured(lines, rows, points=points),
-        *_label_layers(base.encode(y=y), 3, outlined=True),
-        *_window_layers(base, rows),
-    ]
-
-
-def _draw_measured(lines: alt.Chart, rows: Sequence[Row], *, points: bool) -> list[alt.Chart]:
-    """Return the lines of models, their second one dashed, and of controls."""
-    point = {"size": 34} if points else False
+    # The first line of each model, its others dashed, and the control.
     first, *others = dict.fromkeys(row["line"] for row in rows if row["kind"] == MODEL_ROW)
-    layers = [_only(lines, MODEL_ROW, f"datum.line === '{first}'").mark_line(strokeWidth=1.8, point=point)]
+    style: dict[str, Any] = {"strokeWidth": 1.8, "point": {"size": 34} if len(names) <= MOST_POINTS else False}
+    layers.append(_only(lines, MODEL_ROW, f"datum.line === '{first}'").mark_line(**style))
     if others:
-        dashed = _only(lines, MODEL_ROW, f"datum.line !== '{first}'")
-        layers.append(dashed.mark_line(strokeWidth=1.8, point=point, strokeDash=[7, 3]))
+        layers.append(_only(lines, MODEL_ROW, f"datum.line !== '{first}'").mark_line(**style, strokeDash=[7, 3]))
     if _count(rows, CONTROL_ROW):
-        layers.append(_only(lines, CONTROL_ROW).mark_line(strokeWidth=1.8, point=point, strokeDash=[3, 3]))
-    return layers
-
-
-def _place_axis(probe: Probe, names: Sequence[str]) -> alt.X:
-    """Return the axis of places: of a text from 0 to 1, or of named ones."""
-    if probe.form is Form.STEPS:
-        axis = alt.Axis(labelAngle=0, labelLimit=90, labelOverlap=True)
-        return alt.X("position:O", title=None, scale=alt.Scale(domain=list(names)), axis=axis)
-    axis = alt.Axis(tickCount=5, format=".1f", grid=False)
-    return alt.X("x:Q", title=None, scale=alt.Scale(domain=[0, 1], nice=False), axis=axis)
+        layers.append(_only(lines, CONTROL_ROW).mark_line(**style, strokeDash=[3, 3]))
+    return [*layers, *_label_layers(base.encode(y=y), 3, outlined=True), *_window_layers(base, rows)]
 
 
 def _label_lines(rows: Sequence[Row], domain: tuple[float, float], names: Sequence[str]) -> list[Row]:

@@ -13,7 +13,7 @@ Delta_rev of an order-blind model is back - front, not 0: it contains how diffic
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,12 +21,11 @@ import numpy as np
 from datasets import Dataset
 from mteb.types import PromptType
 
-from posir_probe.data import ProbeData, select_with_evidence
+from posir_probe.data import ProbeData, ProbeQuestion, select_with_evidence
 from posir_probe.probe import SCORE, Probe, ProbePlan, SignedFinding, Summary
 from posir_probe.results import ProbeSums, at
 from posir_tasks.cells import Floats
-from posir_tasks.embeddings.encoding import Embeddings, Vectors
-from posir_tasks.evidence import Integers
+from posir_tasks.embeddings.encoding import Embeddings
 from posir_tasks.host.private_names import TASKS_REGISTRY
 from posir_tasks.interventions import NO_SPAN, find_part, find_parts, reverse_parts
 from posir_tasks.scores import Unit
@@ -83,40 +82,33 @@ def reverse_task(task: type[PositionTask]) -> PositionTask:
     return reversed_class()
 
 
-def rank_relevant(
-    queries: Vectors, documents: Vectors, relevant: Integers, names: Sequence[str], versions: Vectors | None = None
-) -> Integers:
-    """Return the rank from 1 of each query's relevant document, shape (n, 1), or of each other version of it, shape (n, K).
+def search(
+    embeddings: Embeddings, questions: Sequence[ProbeQuestion], corpus: Mapping[str, str], versions: Sequence[str] = ()
+) -> Floats:
+    """Return nDCG@10 of n questions with one relevant document each, text by id; shape (n, 1).
 
-    By cosine in single precision, then by document id, both descending, as in `posir_tasks.ranks`.
-
-    Args:
-        queries: Unit vectors, shape (n, dimensions).
-        documents: Unit vectors, shape (m, dimensions).
-        relevant: Row of each query's relevant document, shape (n,).
-        names: Ids of the documents, length m.
-        versions: Unit vectors that are searched in place of the relevant documents, shape (n, K, dimensions).
+    With n K versions, K of each question's document, each is searched in place of the document; shape (n, K). Documents are
+    ranked by cosine in single precision, then by id, both descending, as in `posir_tasks.ranks`.
     """
-    order = np.empty(len(names), np.int64)
-    order[np.array(sorted(range(len(names)), key=lambda row: names[row]))] = np.arange(len(names))
-    ranks = np.empty((len(queries), 1 if versions is None else versions.shape[1]), np.int64)
+    rows = {name: row for row, name in enumerate(corpus)}
+    relevant = np.array([rows[question.document] for question in questions], np.int64)
+    queries = embeddings.select((question.text for question in questions), PromptType.query)
+    documents = embeddings.select(corpus.values())
+    replaced = embeddings.select(versions).reshape(len(queries), -1, documents.shape[-1]) if versions else None
+    order = np.argsort(np.argsort(np.array(list(corpus), object)))
+    ranks = np.empty((len(queries), 1 if replaced is None else replaced.shape[1]), np.int64)
     step = max(1, MAX_SIMILARITIES // max(1, len(documents)))
     for start in range(0, len(queries), step):
-        rows = relevant[start : start + step]
-        scores = queries[start : start + step] @ documents.T
-        own = scores[np.arange(len(rows)), rows][:, None].copy()
-        if versions is not None:
-            own = np.einsum("nd,nkd->nk", queries[start : start + step], versions[start : start + step])
-        scores[np.arange(len(rows)), rows] = -np.inf
-        wins_ties = order[None, :] > order[rows][:, None]
-        for version in range(own.shape[1]):
-            score = own[:, [version]]
-            ranks[start : start + step, version] = ((scores > score) | ((scores == score) & wins_ties)).sum(axis=1) + 1
-    return ranks
-
-
-def ndcg(ranks: Integers) -> Floats:
-    """Return nDCG@10 of one relevant document per query, by its rank from 1; of any shape."""
+        block = slice(start, start + step)
+        own, scores = relevant[block], queries[block] @ documents.T
+        reached = scores[np.arange(len(own)), own][:, None].copy()
+        if replaced is not None:
+            reached = np.einsum("nd,nkd->nk", queries[block], replaced[block])
+        scores[np.arange(len(own)), own] = -np.inf
+        wins_ties = order[None, :] > order[own][:, None]
+        for version in range(ranks.shape[1]):
+            score = reached[:, [version]]
+            ranks[block, version] = ((scores > score) | ((scores == score) & wins_ties)).sum(axis=1) + 1
     return np.where(ranks <= CUTOFF, 1 / np.log2(ranks + 1.0), 0.0)
 
 
@@ -169,18 +161,13 @@ class MirrorReversal(Probe):
         )
         questions = [question for question in questions if len(parts[question.document]) == PARTS]
         searched = {**data.documents, **data.distractors}
-        texts = list(searched.values())
-        mirrored = [reverse_parts(text, NO_SPAN, PARTS).text for text in texts]
-        rows = {name: row for row, name in enumerate(searched)}
-        relevant = np.array([rows[question.document] for question in questions], np.int64)
+        mirrored = {name: reverse_parts(text, NO_SPAN, PARTS).text for name, text in searched.items()}
         groups = np.array([GROUPS[find_part(parts[question.document], question.span)] for question in questions], np.int64)
 
         def summarize(embeddings: Embeddings) -> ProbeSums:
-            asked = embeddings.select((question.text for question in questions), PromptType.query)
             values = np.full((len(questions), len(self.positions)), np.nan)
-            for order, corpus in enumerate((texts, mirrored)):
-                ranks = rank_relevant(asked, embeddings.select(corpus), relevant, list(searched))[:, 0]
-                values[np.arange(len(questions)), 2 * groups + order] = ndcg(ranks)
+            for order, corpus in enumerate((searched, mirrored)):
+                values[np.arange(len(questions)), 2 * groups + order] = search(embeddings, questions, corpus)[:, 0]
             return ProbeSums.from_means(self.positions, [question.document for question in questions], values, skipped)
 
-        return ProbePlan(summarize, [*texts, *mirrored], [question.text for question in questions])
+        return ProbePlan(summarize, [*searched.values(), *mirrored.values()], [question.text for question in questions])

@@ -70,10 +70,7 @@ QUESTION_MARK = re.compile(QUESTION.replace(r"\p{Pe}\p{Pf}\p{Pi}", r")\]}»”�
 def compute_saliency(model: SentenceTransformer, query: Vectors, document: str) -> Floats:
     """Return the gradient norm of each token of a document that the model reads, without special tokens; shape (L,).
 
-    Args:
-        model: Any sentence-transformers model with input embeddings; the pooling does not matter.
-        query: Embedding of the question, shape (d,).
-        document: Text, without a prompt.
+    The pooling of the model does not matter. The query is an embedding, shape (d,), the document a text without a prompt.
     """
     model.eval()
     window = model.max_seq_length

@@ -239,16 +239,7 @@ def plan_cosines(
     skipped: Mapping[str, int],
     prompt_type: PromptType = PromptType.document,
 ) -> ProbePlan:
-    """Return the plan for the cosine of each of n texts with its P other texts, which are documents.
-
-    Args:
-        positions: Names of the P others.
-        names: Id of the document of each text.
-        texts: The texts.
-        others: P documents for each text.
-        skipped: Texts that are not measured, by reason.
-        prompt_type: Whether the n texts are queries.
-    """
+    """Return the plan for the cosine of each of n texts, of the documents `names`, with P other documents, one per position."""
     flat = [other for row in others for other in row]
 
     def summarize(embeddings: Embeddings) -> ProbeSums:

@@ -84,11 +84,7 @@ def all_probes() -> dict[str, Probe]:
 
 
 def select_probes(names: Sequence[str]) -> list[Probe]:
-    """Return probes by name, or the beginning of names up to an underscore; without names all but variants.
-
-    Raises:
-        PosirError: There is no such probe.
-    """
+    """Return probes by name, or the beginning of names up to an underscore; without names all but variants."""
     probes = all_probes()
     if not names:
         return [probe for probe in probes.values() if not probe.is_variant]

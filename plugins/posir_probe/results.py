@@ -268,12 +268,7 @@ class ProbeSums:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ProbeSums:
-        """Read sums.
-
-        Raises:
-            ProfileError: The JSON is damaged.
-            NewerSchemaError: A newer version of posir wrote it.
-        """
+        """Read sums; raise ProfileError if the JSON is damaged, NewerSchemaError if a newer version of posir wrote it."""
         with reading_json(data, SCHEMA, "result of a probe"):
             sums = np.array(data["sums"], np.float64)
             size = REPLICATES * sums.size * np.dtype(np.float32).itemsize
@@ -380,12 +375,7 @@ class ProbeResult:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ProbeResult:
-        """Read a result.
-
-        Raises:
-            ProfileError: The JSON is damaged.
-            NewerSchemaError: A newer version of posir wrote it.
-        """
+        """Read a result; raise ProfileError if the JSON is damaged, NewerSchemaError if a newer version of posir wrote it."""
         with reading_json(data, SCHEMA, "result of a probe"):
             subsets = {
                 str(name): SubsetSums(

@@ -190,10 +190,7 @@ class Permutation(Probe):
     def plan_orders(self, positions: Sequence[str], sets: dict[str, list[tuple[str, ...]]], skipped: Counter[str]) -> ProbePlan:
         """Return the plan for the mean cosine of joined texts and their segment at each place.
 
-        Args:
-            positions: P places for each of G groups of orders.
-            sets: For each set by its id, G P! orders of its segments.
-            skipped: Texts in no set, by reason.
+        There are P places for each of G groups of orders, and G P! orders of the segments of each set, by its id.
         """
         orders = [order for of_set in sets.values() for order in of_set]
         joined, segments = [" ".join(order) for order in orders], [segment for order in orders for segment in order]

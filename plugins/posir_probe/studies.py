@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import altair as alt
 import numpy as np
@@ -28,7 +27,7 @@ from mteb.types import PromptType
 
 from posir_probe.data import ProbeSource
 from posir_probe.probe import Probe
-from posir_probe.results import ProbeResult, ProbeSums, at, estimate_index, result_folder
+from posir_probe.results import ProbeResult, ProbeSums, at, estimate_index
 from posir_published.probes import Architecture, Kind, read_published_curves, short_name
 from posir_report.summary import TaskSummary
 from posir_tasks.cells import Floats, reading_json
@@ -46,9 +45,6 @@ from posir_tasks.gate import read_json
 from posir_tasks.profile import NDCG_AT_10, mean_gain
 from posir_tasks.scores import Estimate, flatten
 
-if TYPE_CHECKING:
-    from mteb.models import ModelMeta
-
 SUFFIX = "-Tiny"
 DRAWS, SEED = 2_000, 20250519
 LEVEL = 0.95
@@ -58,7 +54,6 @@ LARGEST = "largest difference"
 BLOCK = 1_000
 #: Version of the files of sums of domains. A reader refuses a newer one.
 SCHEMA = 1
-FOLDER = "domains"
 #: Beginning of the names of published curves that are means over models of a positional encoding.
 PUBLISHED_GROUP = "models with "
 UNKNOWN = "unknown"
@@ -88,11 +83,7 @@ class ValidityRow:
 
 
 def compare_tiny(summaries: Iterable[TaskSummary]) -> list[ValidityRow]:
-    """Compare every `<task>-Tiny` with its task, for each model that has both.
-
-    Raises:
-        ProfileError: The schemes of their profiles differ.
-    """
+    """Compare every `<task>-Tiny` with its task, for each model that has both; raise ProfileError if their schemes differ."""
     by_task = {(summary.model, summary.revision, summary.task): summary for summary in summaries}
     return [
         row
@@ -261,9 +252,7 @@ def compare_domains(sums: Mapping[str, DomainSum]) -> Floats:
 def measure_domains(encoder: Encoder, source: ProbeSource, file: Path) -> dict[str, DomainSum]:
     """Return the sum of each subset of a source, read one at a time; those that are in a file already are not measured again.
 
-    Raises:
-        PosirError: There is only one subset, or the file is damaged.
-        DataError: A subset cannot be read.
+    Raise PosirError if there is only one, or the file is damaged.
     """
     if len(source.subsets) < 2:
         raise PosirError(f"{source.name}: only one domain; nothing to compare. Give a task or a folder with several.")
@@ -287,11 +276,6 @@ def measure_domains(encoder: Encoder, source: ProbeSource, file: Path) -> dict[s
         with atomic_write(file) as part:
             part.write_text(json.dumps({"schema": SCHEMA, "domains": content}), encoding="utf-8")
     return sums
-
-
-def locate_sums(output: Path, meta: ModelMeta, data: str) -> Path:
-    """Return the file of a model's sums on a dataset below an `--output`."""
-    return result_folder(output, meta).parent / FOLDER / f"{data}.json"
 
 
 def load_sums(file: Path) -> dict[str, DomainSum]:
@@ -365,12 +349,7 @@ def build_domain_table(sums: Mapping[str, DomainSum], data: str) -> Table:
 
 
 def draw_domains(sums: Mapping[str, Mapping[str, DomainSum]], model: str) -> Figure:
-    """Return a heat map of the similarities of domains; of two datasets, one below and one above the diagonal.
-
-    Args:
-        sums: Of each domain, by dataset: one, or two with at least two domains in common, which are shown.
-        model: Name of the model.
-    """
+    """Return a heat map of the similarities of a dataset's domains; of two datasets', one below and one above the diagonal."""
     above = len(sums) > 1
     renamed = [{_strip_language(name) if above else name: part for name, part in domains.items()} for domains in sums.values()]
     names = [name for name in renamed[0] if name in renamed[-1]]

@@ -146,9 +146,7 @@ def _format_estimate(estimate: Estimate | None, unit: Unit) -> tuple[str, str]:
 def describe_model(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> str:
     """Return the verdict on a model: which end of a text weighs more, whether it does within its window, and how sure that is.
 
-    Args:
-        results: The model's results on one dataset, at least one; the first that has a beginning and an end leads.
-        probes: All probes by name.
+    Of its results on a dataset, the first that has a beginning and an end leads.
     """
     model, *_ = short_labels(results)
     most = max(result.sums.documents for result in results)

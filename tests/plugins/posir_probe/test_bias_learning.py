@@ -68,30 +68,28 @@ def test_as_many_sentences_as_dimensions_fit_exactly_and_repeated_ones_share_the
 
 def test_pooled_r_is_that_of_linregress(data):
     sums = run_probe(SentenceRegression(), first_words, data)
-    pooled = {series: ([], []) for series in range(2)}
+    starts, midpoints, weights = [], [], []
     for text in data.documents.values():
         sentences = split_at_periods(text)
         embedded = encode_distinct(first_words, [text, *sentences]).normalize()
-        weights = lstsq(embedded.select(sentences).T.astype(float), embedded.select([text])[0].astype(float))[0]
-        lengths = np.array([len(sentence) for sentence in sentences])
-        starts = (lengths.cumsum() - lengths) / lengths.sum()
-        for series, places in enumerate((starts, starts + lengths / lengths.sum() / 2)):
-            pooled[series][0].extend(places)
-            pooled[series][1].extend(weights / np.linalg.norm(weights))
-    for series, (places, weights) in pooled.items():
-        expected = linregress(places, weights).rvalue
-        at = series * len(BUCKET_NAMES)
+        fitted = lstsq(embedded.select(sentences).T.astype(float), embedded.select([text])[0].astype(float))[0]
+        weights.extend(fitted / np.linalg.norm(fitted))
+        lengths = np.array([len(sentence) for sentence in sentences]) / sum(map(len, sentences))
+        starts.extend(lengths.cumsum() - lengths)
+        midpoints.extend(lengths.cumsum() - lengths / 2)
+    for series, places in enumerate((starts, midpoints)):
+        line, at = linregress(places, weights), series * len(BUCKET_NAMES)
         assert sums.positions[at] == f"{SERIES[series]} · all"
-        assert sums.values[at] == pytest.approx(expected, abs=1e-9)
-        assert sums.values[at + 1] == pytest.approx(expected, abs=1e-9), "all texts have 5 to 14 sentences"
-        line = linregress(places, weights)
+        # All texts have 5 to 14 sentences.
+        assert sums.values[at : at + 2] == pytest.approx([line.rvalue] * 2, abs=1e-9)
         assert sums.details["slope"][at] == pytest.approx(line.slope)
         assert sums.details["p_value"][at] == pytest.approx(line.pvalue, rel=1e-6)
 
 
-def test_start_positions_make_r_negative_without_any_bias_and_midpoints_do_not(data):
-    sums = run_probe(SentenceRegression(), order_blind, data)
-    summaries = {name: sums.estimate(index) for name, index in SentenceRegression().summaries.items()}
+def test_an_order_blind_model_is_explained_completely_and_start_positions_make_r_negative_and_midpoints_do_not(data):
+    sums, fit = run_plans(order_blind, [SentenceRegression().plan(data), SentenceRegressionFit().plan(data)])
+    assert fit.values[0] == pytest.approx(1, abs=1e-6)
+    summaries = {name: sums.estimate(index) for name, index in SentenceRegression.summaries.items()}
     assert next(iter(summaries)) == "r_midpoint"
     assert summaries["r_start"].high < 0
     assert abs(summaries["r_midpoint"].value) < 0.05
@@ -104,11 +102,6 @@ def test_a_model_that_reads_the_beginning_has_a_negative_r_that_shuffling_hardly
     values = dict(zip(sums.positions, sums.values, strict=True))
     assert values["text, midpoint · all"] < -0.5
     assert values["shuffled, midpoint · all"] == pytest.approx(values["text, midpoint · all"], abs=0.1)
-
-
-def test_an_order_blind_model_is_explained_completely(data):
-    (sums,) = run_plans(order_blind, [SentenceRegressionFit().plan(data)])
-    assert sums.values[0] == pytest.approx(1, abs=1e-6)
 
 
 def test_the_scatter_counts_the_sentences_of_texts_and_of_shuffled_texts(data):

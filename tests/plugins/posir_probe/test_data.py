@@ -43,11 +43,7 @@ def beir(tmp_path):
     write_lines(tmp_path / "corpus.jsonl", [{"_id": "a", "text": MILL}, {"_id": "b", "text": FERRY, "title": "Ferry"}])
     queries = [
         {"_id": "1", "text": "When did it burn?", "answer": "1901"},
-        {
-            "_id": "2",
-            "text": "Who ran it?",
-            "metadata": {"evidence": ["the miller's son", "built again of stone"]},
-        },
+        {"_id": "2", "text": "Who ran it?", "metadata": {"evidence": ["the miller's son", "built again of stone"]}},
         {"_id": "3", "text": "What left?", "metadata": {"evidence": {"b": "The ferry left", "a": "Nobody knew why"}}},
         {"_id": "4", "text": "Who knew?", "answer": "Nobody"},
         {"_id": "5", "text": "Where?", "pos_char_span": [4, 9]},
@@ -65,21 +61,13 @@ def test_evidence_of_a_beir_folder_is_found_in_every_relevant_document(beir):
     data = read(beir)
     assert list(data.documents) == ["a", "b"]
     assert quote(data) == [
-        ("a", "1901"),
-        ("a", "the miller's son"),
-        ("a", "built again of stone"),
-        ("a", "Nobody knew why"),
-        ("b", "The ferry left"),
-        ("b", "ferry"),
-        ("b", ""),
+        *(("a", text) for text in ("1901", "the miller's son", "built again of stone", "Nobody knew why")),
+        *(("b", text) for text in ("The ferry left", "ferry", "")),
     ]
     assert data.questions[-1].span == NO_SPAN
     probe = run_probe(EvidenceLocation(), order_blind, data)
     assert probe.sums.sum() == 6
     assert probe.skipped == {"no evidence span": 1}
-
-
-def test_a_beir_folder_without_qrels_is_one_message(beir):
     (beir / "qrels" / "dev.tsv").unlink()
     with pytest.raises(PosirError, match=r"no qrels; expected qrels/test\.tsv"):
         open_probe_source(str(beir))
@@ -105,11 +93,8 @@ def test_plain_texts_have_no_questions_and_bad_files_are_named(tmp_path):
     (tmp_path / "scan.pdf").write_bytes(b"%PDF\x00")
     (tmp_path / "mixed.txt").write_text(f"{FERRY} Die Mühle brannte 1901 ab. Niemand wusste, warum, und niemand fragte danach.")
     source = open_probe_source(str(tmp_path))
-    assert {skip.name: skip.reason for skip in source.skipped} == {
-        "empty.txt": "empty",
-        "scan.pdf": "binary",
-        "mixed.txt": "in mixed languages",
-    }
+    skipped = {skip.name: skip.reason for skip in source.skipped}
+    assert skipped == {"empty.txt": "empty", "scan.pdf": "binary", "mixed.txt": "in mixed languages"}
     assert list(source.subsets) == ["en"]
     data = read(tmp_path)
     assert dict(sorted(data.documents.items())) == {"ferry.md": FERRY, "mill.txt": MILL}

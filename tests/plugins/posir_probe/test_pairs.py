@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -118,45 +119,29 @@ def test_what_has_no_pair_is_counted():
     assert dict(zip(sums.positions, sums.sums[:, 0], strict=True))["model · position"] == 1
 
 
-def measure_plainly(data, encode):
-    """Return the scores of both documents of each pair by kind, one row per question; NaN where there is none."""
+def test_values_are_those_of_the_definition(data):
     scores = np.full((len(data.questions), len(KINDS), 2), np.nan)
     for row, question in enumerate(data.questions):
         for kind, pair in pairs_of(data.documents[question.document], question).items():
-            query, first, second = (
-                encode([text])[0].astype(np.float64) for text in (pair.query, pair.document_1, pair.document_2)
-            )
+            query, first, second = decaying(pair).astype(float)
             scores[row, KINDS.index(kind)] = cosine(query, first), cosine(query, second)
-    return scores
-
-
-def test_values_are_those_of_the_definition(data):
-    scores = measure_plainly(data, decaying)
-    first, second = scores[..., 0], scores[..., 1]
-    means = run_probe(PROBE, decaying, data)
-    effects = run_probe(EFFECT, decaying, data)
+    means, effects = run_probe(PROBE, decaying, data), run_probe(EFFECT, decaying, data)
     for at, kind in enumerate(KINDS[:3]):
-        here = ~np.isnan(first[:, at])
-        assert here.sum() >= 20, kind
-        difference = first[here, at] - second[here, at]
-        assert means.values[at] == pytest.approx(difference.mean(), abs=1e-6)
-        assert means.details["sd"][at] == pytest.approx(difference.std(), abs=1e-6)
+        first, second = scores[~np.isnan(scores[:, at, 0]), at].T
+        assert len(first) >= 20, kind
+        assert means.values[at] == pytest.approx((first - second).mean(), abs=1e-6)
+        assert means.details["sd"][at] == pytest.approx((first - second).std(), abs=1e-6)
         # The paper's t, without the size of the sample.
-        t = ttest_rel(first[here, at], second[here, at]).statistic
-        assert effects.values[at] == pytest.approx(t / np.sqrt(here.sum()), rel=1e-4)
+        assert effects.values[at] == pytest.approx(ttest_rel(first, second).statistic / np.sqrt(len(first)), rel=1e-4)
 
 
-def test_the_place_of_evidence_makes_no_difference_to_an_order_blind_embedder(data):
-    for probe in (PROBE, EFFECT):
-        estimate = run_probe(probe, order_blind, data).estimate(probe.summaries["position"])
-        assert (estimate.value, estimate.low, estimate.high) == (0, 0, 0)
-
-
-def test_an_embedder_that_decays_prefers_evidence_first_and_the_control_stays(data):
-    for probe in (PROBE, EFFECT):
-        sums = run_probe(probe, decaying, data)
-        assert sums.estimate(probe.summaries["position"]).low > 0
-        assert sums.estimate(probe.summaries["order_blind_position"]).value == 0
+@pytest.mark.parametrize("probe", [PROBE, EFFECT], ids=lambda probe: probe.name)
+def test_evidence_first_is_preferred_by_an_embedder_that_decays_and_not_by_an_order_blind_one(data, probe):
+    blind, biased = (run_probe(probe, embedder, data) for embedder in (order_blind, decaying))
+    estimate = blind.estimate(probe.summaries["position"])
+    assert (estimate.value, estimate.low, estimate.high) == (0, 0, 0)
+    assert biased.estimate(probe.summaries["position"]).low > 0
+    assert biased.estimate(probe.summaries["order_blind_position"]).value == 0
 
 
 def test_a_model_that_reads_the_beginning_alone_finds_evidence_at_the_start_only(data):
@@ -193,25 +178,18 @@ def needles() -> ProbeData:
 
 def score_plainly(data, encode):
     """Return the differences, shape (needles, 2, 5); seven other sentences: places before 0, 2, 4, 5 and 7."""
-    rows = []
-    for needle in data.needles:
-        for distracted in (False, True):
-            for place in range(5):
-                scores = []
-                for sentence in (needle.sentence, needle.near_misses[0]):
-                    others = iter(needle.near_misses[1:])
-                    text = []
-                    for index in range(8):
-                        for number, before in enumerate([0, 2, 4, 5, 7]):
-                            if before == index and number == place:
-                                text.append(sentence)
-                            elif before == index and distracted:
-                                text.append(next(others))
-                        text += needle.rest[index : index + 1]
-                    query, document = encode([needle.question])[0], encode([" ".join(text)])[0]
-                    scores.append(cosine(query.astype(float), document.astype(float)))
-                rows.append(scores[0] - scores[1])
-    return np.array(rows).reshape(len(data.needles), 2, 5)
+    differences = []
+    for needle, distracted, place in product(data.needles, (False, True), range(5)):
+        scores = []
+        for sentence in (needle.sentence, needle.near_misses[0]):
+            others, sentences = iter(needle.near_misses[1:]), list(needle.rest)
+            placed = [sentence if at == place else next(others) if distracted else "" for at in range(5)]
+            for before, added in reversed(list(zip((0, 2, 4, 5, 7), placed, strict=True))):
+                sentences[before:before] = [added] if added else []
+            query, document = encode([needle.question, " ".join(sentences)]).astype(float)
+            scores.append(cosine(query, document))
+        differences.append(scores[0] - scores[1])
+    return np.array(differences).reshape(-1, 2, 5)
 
 
 def test_needles_by_the_definition(needles):
@@ -232,13 +210,11 @@ def test_needles_by_the_definition(needles):
     )
 
 
-def test_needles_have_the_same_value_at_every_place(needles):
+def test_needles_have_the_same_value_at_every_place_to_an_order_blind_embedder(needles):
     sums = run_probe(NEEDLES, order_blind, needles)
     for name in ("start_to_end", "start_to_end_without"):
         estimate = sums.estimate(NEEDLES.summaries[name])
-        assert estimate.value == pytest.approx(0, abs=1e-6)
-        assert estimate.low <= 1e-6
-        assert estimate.high >= -1e-6
+        assert (estimate.value, estimate.low, estimate.high) == pytest.approx((0, 0, 0), abs=1e-6)
     assert sums.estimate(NEEDLES.summaries["mean"]).low > 0
 
 
@@ -259,10 +235,15 @@ def test_places_and_order_of_distractors():
     assert documents[10:14] == ["N a 1 b 2 c 3 d 4", "F a 1 b 2 c 3 d 4", "1 a N b 2 c 3 d 4", "1 a F b 2 c 3 d 4"]
 
 
-def test_a_written_needle_shares_no_word_with_its_document_and_its_near_misses():
+def write_texts(number):
+    """Return texts of six sentences with words of their own."""
     rng = random.Random(4)
-    topics = [rng.sample(WORDS, 14) for _ in range(30)]
-    texts = [" ".join(write_sentence(rng, topic) for _ in range(6)) for topic in topics]
+    topics = [rng.sample(WORDS, 14) for _ in range(number)]
+    return [" ".join(write_sentence(rng, topic) for _ in range(6)) for topic in topics]
+
+
+def test_a_written_needle_shares_no_word_with_its_document_and_its_near_misses():
+    texts = write_texts(30)
     short = "One sentence is not enough for a needle among others."
     data = NeedleWriter(ModelEncoder(FirstWords())).write(ProbeData.from_texts([*texts, short]))
     assert 20 < len(data.needles) <= 30
@@ -285,16 +266,10 @@ def test_a_written_needle_shares_no_word_with_its_document_and_its_near_misses()
     assert sums.skipped == {next(iter(sums.skipped)): 31 - len(data.needles)}
 
 
-@pytest.fixture
-def run(tmp_path) -> ProbeRun:
-    rng = random.Random(4)
-    topics = [rng.sample(WORDS, 14) for _ in range(12)]
-    texts = [" ".join(write_sentence(rng, topic) for _ in range(6)) for topic in topics]
+def test_a_writer_is_needed_and_another_one_measures_anew(tmp_path):
+    texts = write_texts(12)
     source = ProbeSource("texts", {"en": lambda: ProbeData.from_texts(texts)})
-    return ProbeRun(ModelEncoder(FirstWords()), source, tmp_path, 20)
-
-
-def test_a_writer_is_needed_and_another_one_measures_anew(run):
+    run = ProbeRun(ModelEncoder(FirstWords()), source, tmp_path, 20)
     with pytest.raises(PosirError, match="Name one with --question-writer"):
         run_probes(run, [NEEDLES])
     first, second = FirstWords(), FirstWords()

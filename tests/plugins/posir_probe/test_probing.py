@@ -1,6 +1,5 @@
 """Runs of probes: one pass, resumed where they stopped, saved beside mteb's results, and each failure told."""
 
-import json
 import logging
 from dataclasses import replace
 from functools import partial
@@ -13,7 +12,6 @@ from posir_probe import probing
 from posir_probe.controls import decaying, order_blind
 from posir_probe.data import ProbeData, ProbeQuestion, ProbeSource
 from posir_probe.evidence_moving import EvidenceMoving
-from posir_probe.figures import build_figures
 from posir_probe.mirror_reversal import MirrorReversal, reverse_data, reverse_task
 from posir_probe.posir_paper import EvidenceLocation, GradientSaliency
 from posir_probe.probe import Probe, ProbePlan, Summary, run_plans, run_probe
@@ -66,8 +64,8 @@ def test_each_distinct_text_is_encoded_once(run, model):
     assert len(documents) == len(set(documents))
 
 
-def test_results_are_beside_those_of_mteb_and_are_not_taken_for_them(run, tmp_path):
-    first, *_ = run_probes(run, PROBES)
+def test_results_are_beside_those_of_mteb_and_measured_once(run, model, tmp_path):
+    first = run_probes(run, PROBES)[0]
     files = sorted(tmp_path.rglob("*.json"))
     assert [file.relative_to(tmp_path).as_posix() for file in files] == [
         f"results/test__encoder/1/probes/PosIR-Mini.{probe}.json"
@@ -77,14 +75,14 @@ def test_results_are_beside_those_of_mteb_and_are_not_taken_for_them(run, tmp_pa
     read = {result.probe: result for result in read_probe_results(tmp_path)}
     np.testing.assert_allclose(read["segment_similarity_3"].sums.sums, first.sums.sums)
     assert all(file.stat().st_size < 300_000 for file in files)
-
-
-def test_a_second_run_encodes_nothing(run, model):
-    first = run_probes(run, PROBES)
     encoded = len(model.encoded)
-    again = run_probes(run, PROBES)
+    np.testing.assert_array_equal(run_probes(run, PROBES)[0].sums.sums, first.sums.sums)
     assert len(model.encoded) == encoded
-    np.testing.assert_array_equal(again[0].sums.sums, first[0].sums.sums)
+    # Another sample is measured anew.
+    assert run_probes(replace(run, documents=30), PROBES)[0].sums.documents == 30
+    files[-1].write_text("{")
+    with pytest.raises(PosirError, match=r"segment_similarity_3\.json: not a result"):
+        run_probes(run, PROBES)
 
 
 def test_a_killed_run_resumes_after_its_last_block(run, model, monkeypatch):
@@ -111,21 +109,12 @@ def test_a_killed_run_resumes_after_its_last_block(run, model, monkeypatch):
     assert resumed.is_complete
 
 
-def test_another_sample_or_revision_is_measured_anew(run, tmp_path):
-    run_probes(run, PROBES)
-    larger = ProbeRun(run.encoder, run.source, tmp_path, 30)
-    assert run_probes(larger, PROBES)[0].sums.documents == 30
-
-
 def test_a_probe_that_cannot_measure_the_model_does_not_stop_the_others(run, caplog):
     with caplog.at_level(logging.WARNING):
         probes = run_probes(run, [*PROBES, GradientSaliency()])
     assert len(probes) == len(PROBES)
-    assert "gradient_saliency was not measured: gradient_saliency needs the gradients" in caplog.text
-
-
-def test_a_probe_that_alone_cannot_measure_the_model_is_an_error(run):
-    with pytest.raises(PosirError, match="needs the gradients of a sentence-transformers model"):
+    assert "gradient_saliency was not measured: " in caplog.text
+    with pytest.raises(PosirError, match="gradients"):
         run_probes(run, [GradientSaliency()])
 
 
@@ -136,18 +125,10 @@ def test_a_probe_without_questions_is_named_and_does_not_stop_the_others(model, 
     with caplog.at_level(logging.WARNING):
         probes = run_probes(run, [*PROBES, EvidenceMoving(), MirrorReversal()])
     assert [probe.probe for probe in probes] == ["segment_similarity_3", "segment_similarity_10"]
-    assert "evidence_moving was not measured: texts has no questions with evidence, which it needs." in caplog.text
+    assert "evidence_moving was not measured: texts has no questions" in caplog.text
     assert "mirror_reversal was not measured" in caplog.text
-    with pytest.raises(PosirError, match="has no questions with evidence"):
+    with pytest.raises(PosirError, match="no questions"):
         run_probes(run, [EvidenceMoving()])
-
-
-def test_a_damaged_result_is_an_error_that_names_the_file(run):
-    run_probes(run, PROBES)
-    file = run.folder / "PosIR-Mini.segment_similarity_3.json"
-    file.write_text("{")
-    with pytest.raises(PosirError, match=r"segment_similarity_3\.json: not a result of a probe"):
-        run_probes(run, PROBES)
 
 
 def test_sums_of_blocks_add_to_those_of_all():
@@ -254,18 +235,8 @@ def test_tables_have_sources_intervals_and_warnings(run):
     assert "mirror_reversal" not in str((summaries, positions))
     assert [row[:2] for row in positions.rows][:2] == [("documents as they are", "front"), ("documents reversed", "front")]
     legend = " ".join(ProbeMeasurements(tuple(results), run.folder).explanation())
-    assert "back minus front is not 0 for a model that is blind to order" in legend
-    assert "past a model's window the similarity is that of any two texts" in legend
+    assert all(" ".join(probes[result.probe].notes) in legend for result in results)
     assert not any(result.probe in legend for result in results)
-
-
-@pytest.mark.slow
-def test_figures_have_every_model_and_the_published_curves(run):
-    results = run_probes(run, [*PROBES, EvidenceMoving(), MirrorReversal()])
-    figures = build_figures(results, all_probes())
-    assert [figure.kind for figure in figures] == [result.probe for result in results]
-    text = json.dumps([figure.chart.to_dict() for figure in figures])
-    assert all(name in text for name in ("encoder", "BERT-base, trained on begin", "documents reversed"))
 
 
 def test_distinct_texts_of_no_plan_are_no_call():

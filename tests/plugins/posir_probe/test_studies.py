@@ -172,29 +172,23 @@ def test_sums_of_domains_are_saved_and_measured_once(tmp_path):
     assert "similarity" in draw_domains({"words": first}, "m").chart.to_json()
 
 
-def cells_of(figure):
-    """The cells of a heat map by their names."""
-    (rows,) = [rows for rows in figure.chart.to_dict()["datasets"].values() if "similarity" in rows[0]]
-    return {(row["first"], row["second"]): row["similarity"] for row in rows}
+def sums_of(language, **texts):
+    return {f"{language}/{name}": DomainSum.from_texts(order_blind, [text]) for name, text in texts.items()}
 
 
 def test_a_heat_map_has_a_dataset_below_the_diagonal_and_another_above_it():
-    below = {
-        f"eng-Latn/{name}": DomainSum.from_texts(order_blind, [text])
-        for name, text in (("a", "x y"), ("b", "x z"), ("c", "u v w"))
+    data = {
+        "English": sums_of("eng-Latn", a="x y", b="x z", c="u v w"),
+        "Chinese": sums_of("cmn", c="x", b="x p q", d="x", a="p q"),
     }
-    above = {
-        f"cmn-Hans/{name}": DomainSum.from_texts(order_blind, [text])
-        for name, text in (("c", "x"), ("b", "x p q"), ("d", "x"), ("a", "p q"))
-    }
-    cells = cells_of(draw_domains({"English": below, "Chinese": above}, "m"))
+    figure = draw_domains(data, "m")
+    (rows,) = [rows for rows in figure.chart.to_dict()["datasets"].values() if "similarity" in rows[0]]
+    cells = {(row["first"], row["second"]): row["similarity"] for row in rows}
     assert list(dict.fromkeys(first for first, _ in cells)) == ["a", "b", "c"]
-    expected = {
-        name: {(p.first, p.second): p.similarity for p in list_pairs(d, name)} for name, d in (("e", below), ("c", above))
-    }
-    assert cells["b", "a"] == pytest.approx(expected["e"]["eng-Latn/b", "eng-Latn/a"])
-    assert cells["a", "b"] == pytest.approx(expected["c"]["cmn-Hans/a", "cmn-Hans/b"])
-    assert cells["b", "c"] == pytest.approx(expected["c"]["cmn-Hans/b", "cmn-Hans/c"])
+    expected = {(pair.first, pair.second): pair.similarity for name, sums in data.items() for pair in list_pairs(sums, name)}
+    assert cells["b", "a"] == pytest.approx(expected["eng-Latn/b", "eng-Latn/a"])
+    assert cells["a", "b"] == pytest.approx(expected["cmn/a", "cmn/b"])
+    assert cells["b", "c"] == pytest.approx(expected["cmn/b", "cmn/c"])
     with pytest.raises(PosirError, match="fewer than two domains in common"):
         check_shared_domains([source_of(one=["a"], two=["b"]), ProbeSource("other", source_of(one=["a"], three=["b"]).subsets)])
     with pytest.raises(PosirError, match="same dataset twice"):

@@ -56,11 +56,7 @@ def test_people_read_titles_and_findings_instead_of_identifiers(name):
     assert all(shown)
     assert [text for text in [*shown, *probe.notes] if IDENTIFIER.search(text)] == []
     assert len(probe.first_summary.title) <= 40
-
-
-def test_every_probe_has_a_title_of_its_own():
-    titles = [probe.title for probe in PROBES.values()]
-    assert len(set(titles)) == len(titles)
+    assert [other.title for other in PROBES.values()].count(probe.title) == 1
 
 
 @pytest.mark.parametrize("name", PROBES)
@@ -153,6 +149,5 @@ def test_a_probe_without_a_finding_states_its_first_summary_and_without_an_inter
 
 
 def test_ordinals():
-    assert [ordinal(number) for number in (1, 3, 10, 11, 12, 21, 102, 111)] == [
-        "first", "third", "tenth", "11th", "12th", "21st", "102nd", "111th",
-    ]  # fmt: skip
+    expected = ["first", "third", "tenth", "11th", "12th", "21st", "102nd", "111th"]
+    assert [ordinal(number) for number in (1, 3, 10, 11, 12, 21, 102, 111)] == expected
