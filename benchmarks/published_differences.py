@@ -17,8 +17,7 @@ from itertools import combinations
 import numpy as np
 from scipy.special import ndtr
 
-from posir_published.rows import PublishedRow, published_rows, published_tasks
-from posir_published.scores import BUCKET_QUERIES
+from posir_published.rows import BUCKET_QUERIES, PublishedRow, published_rows, published_tasks
 from posir_significance.api import DISPERSION
 from posir_significance.correction import holm
 from posir_significance.intervals import ALPHA

@@ -153,7 +153,7 @@ GATES = {"posir_tasks.gate"}
 #: Headers that posir itself wrote into files of its own cache or package.
 OWN_DATA = {
     "posir_tasks.embeddings.cache",
-    "posir_published.scores",
+    "posir_published.rows",
     # Settings of models are read as transformers reads them: of many, `model_max_length` is 10**30.
     "posir_tasks.models.folder",
 }

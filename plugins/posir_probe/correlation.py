@@ -26,8 +26,7 @@ from scipy.stats import kruskal, rankdata, spearmanr, t
 from posir_probe.probe import Probe, includes_zero
 from posir_probe.results import ProbeResult
 from posir_published.probes import Architecture, Kind, short_name
-from posir_published.rows import published_rows, published_tasks
-from posir_published.scores import read_mmteb_scores
+from posir_published.rows import published_rows, published_tasks, read_mmteb_scores
 from posir_report.summary import TaskSummary, build_rows
 from posir_significance.correction import correct_p_values
 from posir_significance.intervals import ALPHA

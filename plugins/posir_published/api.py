@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Annotated
 
 from posir_published.rows import (
-    PositionCurve,
-    PublishedBin,
-    PublishedRow,
     correlate_with_mmteb,
+    psi_reductions,
     published_bins,
     published_curves,
     published_rows,
     published_tasks,
+    read_training_scores,
 )
 from posir_published.tables import (
     BINS_NOTE,
@@ -39,59 +36,10 @@ from posir_published.tables import (
     rows_table,
     training_tables,
 )
-from posir_published.training import psi_reductions, read_training_scores
-from posir_tasks.display.presentation import Presentable, TableResult, to_paragraphs
-from posir_tasks.display.tables import DisplaySection
+from posir_tasks.display.presentation import TableResult
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
 from posir_tasks.public import Option, public
-
-
-@dataclass(frozen=True, repr=False)
-class PublishedResults(Presentable):
-    """The papers' results on some tasks: scores, or with `bins` nDCG@10 over position."""
-
-    tasks: tuple[str, ...]
-    rows: tuple[PublishedRow, ...] | tuple[PublishedBin, ...]
-    """A row for each model, task and length; or for each position bin of them."""
-
-    @property
-    def title(self) -> str:
-        """Subject in a few words."""
-        return f"Published results of {pluralize(len({row.model for row in self.rows}), 'model')}"
-
-    def legend(self) -> tuple[str, ...]:
-        """Return how to read the numbers."""
-        return (ROWS_BRIEF,) if self._scores else (CURVES_BRIEF,) if self._curves else (BINS_NOTE,)
-
-    def explanation(self) -> tuple[str, ...]:
-        """Return what every column means, and where it is from."""
-        if self._scores:
-            bounded = any(row.psi_chance_mean_at_most is not None for row in self._scores)
-            return (ROWS_NOTE, *([POSQ_NOTE] * bounded))
-        return (CURVES_NOTE, BINS_NOTE) if self._curves else ()
-
-    @cached_property
-    def _scores(self) -> list[PublishedRow]:
-        return [row for row in self.rows if isinstance(row, PublishedRow)]
-
-    @cached_property
-    def _curves(self) -> list[PositionCurve]:
-        """The curves of PosIR; none beside scores."""
-        return [] if self._scores else [curve for task in self.tasks for curve in published_curves(task)]
-
-    def sections(self) -> tuple[DisplaySection, ...]:
-        """Return findings, then the scores; or a line for each curve of PosIR, and one for each position bucket of PosQ."""
-        if self._scores:
-            return (*to_paragraphs(describe_published(self._scores)), DisplaySection(tables=(rows_table(self._scores),)))
-        buckets = [row for row in self.rows if isinstance(row, PublishedBin) and row.length == "all"]
-        tables = [*([curves_table(self._curves)] if self._curves else []), *([bins_table(buckets)] if buckets else [])]
-        findings = (*describe_curves(self._curves), *describe_bins(buckets))
-        return (*to_paragraphs(findings), DisplaySection(tables=tuple(tables)))
-
-    def records(self) -> tuple[PublishedRow, ...] | tuple[PublishedBin, ...]:
-        """Return the rows."""
-        return self.rows
 
 
 @public()
@@ -102,7 +50,7 @@ def published(
     bins: bool = False,
     mmteb: bool = False,
     training: bool = False,
-) -> PublishedResults | TableResult:
+) -> TableResult:
     """Get the results that the papers report; they ship with posir, so nothing is downloaded.
 
     Args:
@@ -139,13 +87,18 @@ def published(
         raise PosirError("mmteb shows PosIR's average over tasks, at every length; use it without task, lengths and bins.")
     if lengths and bins:
         raise PosirError("bins shows PosIR by length already; omit lengths.")
-    if training or mmteb:
-        return _tabulate_training() if training else _tabulate_mmteb()
-    names = _select_tasks([task] if isinstance(task, str) else task)
-    if bins:
-        return PublishedResults(names, tuple(_read_bins(names)))
-    rows = (row for name in names for row in published_rows(name) if lengths or row.length == "all")
-    return PublishedResults(names, tuple(rows))
+    if training:
+        return _tabulate_training()
+    if mmteb:
+        return _tabulate_mmteb()
+    known = published_tasks()
+    tasks = tuple(dict.fromkeys(known if task is None else [task] if isinstance(task, str) else task))
+    for name in tasks:
+        if name not in known:
+            raise PosirError(
+                f"There are no published results for a task '{name}'. Tasks with published results: {', '.join(known)}."
+            )
+    return _tabulate_bins(tasks) if bins else _tabulate_scores(tasks, lengths=lengths)
 
 
 def _tabulate_training() -> TableResult:
@@ -172,22 +125,34 @@ def _tabulate_mmteb() -> TableResult:
     )
 
 
-def _select_tasks(tasks: Iterable[str] | None) -> tuple[str, ...]:
-    known = published_tasks()
-    chosen = tuple(dict.fromkeys(known if tasks is None else tasks))
-    for name in chosen:
-        if name not in known:
-            raise PosirError(
-                f"There are no published results for a task '{name}'. Tasks with published results: {', '.join(known)}."
-            )
-    return chosen
+def _tabulate_scores(tasks: tuple[str, ...], *, lengths: bool) -> TableResult:
+    rows = tuple(row for name in tasks for row in published_rows(name) if lengths or row.length == "all")
+    bounded = any(row.psi_chance_mean_at_most is not None for row in rows)
+    return TableResult(
+        title=f"Published results of {pluralize(len({row.model for row in rows}), 'model')}",
+        rows=rows,
+        tables=[rows_table(rows)],
+        sentences=[*describe_published(rows)],
+        notes=[ROWS_BRIEF],
+        further=[ROWS_NOTE, *([POSQ_NOTE] * bounded)],
+    )
 
 
-def _read_bins(tasks: Iterable[str]) -> list[PublishedBin]:
-    rows = [row for name in tasks for row in published_bins(name)]
+def _tabulate_bins(tasks: tuple[str, ...]) -> TableResult:
+    """Return a line for each curve of PosIR, and one for each position bucket of PosQ."""
+    rows = tuple(row for name in tasks for row in published_bins(name))
     if not rows:
         raise PosirError(
             f"No position bins are published on {', '.join(tasks)}, but on PosIR, SQuAD-PosQ, FineWeb-PosQ and, for rerankers, "
             "their Tiny samples."
         )
-    return rows
+    curves = [curve for name in tasks for curve in published_curves(name)]
+    buckets = [row for row in rows if row.length == "all"]
+    return TableResult(
+        title=f"Published results of {pluralize(len({row.model for row in rows}), 'model')}",
+        rows=rows,
+        tables=[*([curves_table(curves)] if curves else []), *([bins_table(buckets)] if buckets else [])],
+        sentences=[*describe_curves(curves), *describe_bins(buckets)],
+        notes=[CURVES_BRIEF if curves else BINS_NOTE],
+        further=[CURVES_NOTE, BINS_NOTE] if curves else [],
+    )

@@ -7,7 +7,7 @@ from functools import cache
 from itertools import groupby
 from pathlib import Path
 
-from posir_published.scores import read_rows
+from posir_published.rows import read_rows
 from posir_tasks.gate import read_csv_rows
 
 #: The columns of a file of one's own.

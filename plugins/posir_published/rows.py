@@ -1,33 +1,62 @@
-"""The published scores as rows of a report, the curves of nDCG@10 over position, and what follows from both."""
+"""The published results as the papers give them, with what follows from them; `data/README.md` has the sources.
+
+Rows of scores, curves of nDCG@10 over position, correlations with MMTEB, and scores after training on evidence at chosen
+positions.
+"""
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from importlib.resources import files
+from itertools import groupby
 
 import numpy as np
 
 from posir_psi.scores import psi
-from posir_published.scores import (
-    BUCKET_QUERIES,
-    LENGTHS,
-    POSIR_FIGURES_SOURCE,
-    POSIR_SOURCE,
-    PosirBins,
-    PosqScore,
-    find_query_count,
-    read_mmteb_scores,
-    read_myopic_trap_scores,
-    read_posir_bins,
-    read_posir_scores,
-    read_posq_scores,
-)
+from posir_tasks.languages import LANGUAGES
 from posir_tasks.schemes import START_TO_END, RelativePositions, assign_thirds, contrast_thirds
 from posir_tasks.scores import Better, ScoreInfo, Unit
 
+#: Sources, as they are shown beside the scores.
+POSIR_SOURCE = "published, Zeng et al. 2026 (arXiv 2601.08363)"
+POSIR_FIGURES_SOURCE = "published, Zeng et al. 2026 (arXiv 2601.08363), read from the authors' figures"
+#: Files of PosQ's paper and of its earlier version, whose numbers on SQuAD-PosQ are the same.
+POSQ_SOURCES = {
+    "posq.csv": "published, Zeng et al. 2025 (arXiv 2505.13950)",
+    "myopic_trap.csv": "published, Benchmarking the Myopic Trap, Table 1 (earlier version of arXiv 2505.13950)",
+}
+#: Source of each table of `training.csv`.
+TRAINING_SOURCES = {
+    "built-in-or-learned-3": "published, Yu et al. 2026, Table 3 (arXiv 2605.26578)",
+    "built-in-or-learned-4": "published, Yu et al. 2026, Table 4 (arXiv 2605.26578)",
+    "built-in-or-learned-11": "published, Yu et al. 2026, Table 11 (arXiv 2605.26578)",
+    "bias-learning-4": "published, Bias Learning, Table 4 (OpenReview 4GD7a9Bo9A)",
+}
+#: Largest errors of a curve that was read from a figure, in nDCG@10 and in PSI; less precise readings are not shipped.
+MOST_MEAN_ERROR, MOST_PSI_ERROR = 0.0005, 0.01
+#: All lengths, and the length buckets of PosIR.
+LENGTHS = ("all", "Q1", "Q2", "Q3", "Q4")
 #: Names of the macro averages, which are those of the benchmarks.
 MONOLINGUAL, CROSS_LINGUAL = "PosIR", "PosIR(cross-lingual)"
+#: Value of the column `bucket` in the row that holds a system's PSI.
+PSI_ROW = "psi"
+#: Architectures that the authors ran on the Tiny samples (arXiv 2505.13950, Section 4.1).
+SAMPLED_ARCHITECTURES = ("late-interaction", "reranker")
+#: PSI from which the paper calls a position bias notable (Zeng et al. 2025, arXiv 2505.13950, Table 1).
+THRESHOLD = 0.03
+#: The datasets that are read together, with the suffix of the same sample of both.
+FIRST, SECOND = "SQuAD-PosQ", "FineWeb-PosQ"
+SUFFIXES = ("", "-Tiny")
+DRAWS = 2000
+SEED = 20260113
+#: Spearman's rho and p-value as the paper prints them for each of `LENGTHS` (arXiv 2601.08363).
+PRINTED = {"all": (0.62, 0.05), "Q1": (0.73, 0.01), "Q2": (0.71, 0.02), "Q3": (0.44, 0.2), "Q4": (0.39, 0.2)}
+#: The balanced training set among those of a table; the others are skewed to a position.
+BALANCED = "uniform"
+PSI, PSI_REDUCTION = "psi", "psi_reduction"
 
 START_TO_END_UNWEIGHTED = ScoreInfo(
     "start_to_end_unweighted",
@@ -38,12 +67,6 @@ START_TO_END_UNWEIGHTED = ScoreInfo(
     better=Better.NEAR_ZERO,
     column=False,
 )
-#: PSI from which the paper calls a position bias notable (Zeng et al. 2025, arXiv 2505.13950, Table 1).
-THRESHOLD = 0.03
-#: The datasets that are read together, with the suffix of the same sample of both.
-FIRST, SECOND = "SQuAD-PosQ", "FineWeb-PosQ"
-SUFFIXES = ("", "-Tiny")
-
 NOTABLE_BIAS = ScoreInfo(
     "notable_bias",
     "Notable bias",
@@ -53,10 +76,45 @@ NOTABLE_BIAS = ScoreInfo(
     citation="Zeng et al. 2025, arXiv 2505.13950",
     column=False,
 )
-DRAWS = 2000
-SEED = 20260113
-#: Spearman's rho and p-value as the paper prints them for each of `LENGTHS` (arXiv 2601.08363).
-PRINTED = {"all": (0.62, 0.05), "Q1": (0.73, 0.01), "Q2": (0.71, 0.02), "Q3": (0.44, 0.2), "Q4": (0.39, 0.2)}
+
+
+@dataclass(frozen=True)
+class QueryCount:
+    """A number of queries."""
+
+    number: int
+    exact: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.number:,}" if self.exact else f"about {self.number:,}"
+
+
+#: Distinct queries of a task; for an average over tasks, of all its tasks together (arXiv 2601.08363, 2505.13950).
+TASK_QUERIES = {
+    MONOLINGUAL: QueryCount(421_708),
+    "PosIR-English": QueryCount(42_015),
+    CROSS_LINGUAL: QueryCount(337_000, exact=False),
+    "SQuAD-PosQ": QueryCount(92_749),
+    "SQuAD-PosQ-Tiny": QueryCount(10_000),
+    "FineWeb-PosQ": QueryCount(25_775),
+    "FineWeb-PosQ-Tiny": QueryCount(3_000, exact=False),
+    # The first release (Myopic Trap, Table 2).
+    "FineWeb-PosQ-Raw": QueryCount(265_865),
+    "FineWeb-PosQ-Raw-Tiny": QueryCount(6_620),
+}
+#: Mean over the languages of PosIR: 421,708 queries in ten languages.
+LANGUAGE_QUERIES = QueryCount(42_170, exact=False)
+#: Queries of each position bucket; a query on a shared boundary of SQuAD-PosQ counts in both (arXiv 2505.13950).
+BUCKET_QUERIES = {
+    "SQuAD-PosQ": (21_220, 16_527, 13_667, 11_514, 10_089, 20_384),
+    "SQuAD-PosQ-Tiny": (2_252, 1_813, 1_444, 1_210, 1_108, 2_237),
+    "FineWeb-PosQ": (8_467, 8_213, 9_095),
+    # The first 1,000 of each class before duplicate questions are removed; the number of duplicates is not published.
+    "FineWeb-PosQ-Tiny": (1_000, 1_000, 1_000),
+    # A question with two labels counts in both (Myopic Trap, Table 2).
+    "FineWeb-PosQ-Raw": (103_844, 199_742, 160_832),
+    "FineWeb-PosQ-Raw-Tiny": (3_300, 5_098, 3_300),
+}
 
 
 @dataclass(frozen=True)
@@ -74,7 +132,8 @@ class PublishedRow:
     queries_exact: bool
     """Whether that number is exact; otherwise it is a mean over languages, or includes duplicate questions."""
     ndcg_at_10: float
-    """Mean in [0, 1]. For PosQ, where the paper prints only buckets, their mean weighted by queries."""
+    """Mean in [0, 1]: of Q1 to Q4 the unweighted mean of the position bins; of PosQ, where the paper prints only buckets, their
+    mean weighted by queries."""
     psi_as_published: float
     """PSI as published, in [0, 1]; of the published buckets where the paper prints none (`FineWeb-PosQ-Raw`)."""
     psi_chance_mean_at_most: float | None
@@ -107,6 +166,99 @@ class PublishedBin:
     source: str
 
 
+@dataclass(frozen=True)
+class PosqSystem:
+    """One system on one dataset of PosQ (Zeng et al. 2025, arXiv 2505.13950) or of its earlier version, the Myopic Trap."""
+
+    task: str
+    """The authors ran late-interaction models and rerankers on the Tiny samples."""
+    architecture: str
+    """`sparse`, `dense`, `late-interaction` or `reranker`."""
+    model: str
+    buckets: Mapping[str, float]
+    """nDCG@10 of each of the B position buckets, from first to last, in [0, 1], four decimals."""
+    psi: float
+    """PSI as printed, in [0, 1], three decimals; of the buckets, not rounded, where the paper prints none."""
+    source: str
+
+
+@dataclass(frozen=True)
+class PositionCurve:
+    """nDCG@10 over position of one model on one task of PosIR, or on average over its tasks, in one length bucket.
+
+    The authors publish it as pictures alone. The error of the reading is known from what they print: the bucket's nDCG@10,
+    which calibrates the axis, and its PSI, which was not used.
+    """
+
+    model: str
+    """Name as printed, without organization."""
+    task: str
+    length: str
+    """`Q1` to `Q4`."""
+    ndcg_at_10: tuple[float, ...]
+    """Mean of each bin of relative position in [0, 1], shape (20,)."""
+    mean_error: float
+    """Mean of these values minus the published nDCG@10; for an average, the mean of those of its tasks."""
+    psi_error: float
+    """PSI of these values minus the published one; likewise."""
+    tasks: int = 1
+    """Number of tasks that it is the mean of: those whose curves could be read precisely."""
+    source: str = POSIR_FIGURES_SOURCE
+
+    @property
+    def thirds(self) -> tuple[float, float, float]:
+        """Means of the bins in the first, the middle and the last third of documents, each in [0, 1]."""
+        first, middle, last = map(self._weigh, ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)))
+        return first, middle, last
+
+    @property
+    def start_to_end_unweighted(self) -> float:
+        """First third minus the last, in [-1, 1]."""
+        return self._weigh(START_TO_END)
+
+    def _weigh(self, weights: tuple[float, float, float]) -> float:
+        bins = len(self.ndcg_at_10)
+        contrast = contrast_thirds(assign_thirds(bins), np.ones(bins), weights)
+        assert contrast is not None
+        return float(contrast @ self.ndcg_at_10)
+
+
+def read_rows(name: str) -> Iterator[dict[str, str]]:
+    """Return the rows of a file of this package's data."""
+    text = (files("posir_published") / "data" / name).read_text(encoding="utf-8")
+    return csv.DictReader(text.splitlines())
+
+
+def name_posir_task(row: Mapping[str, str]) -> str:
+    """Return the task of two languages: `PosIR-German`, or `PosIR-German-English` against the English corpus."""
+    names = {language.code.split("-")[0]: language.name for language in LANGUAGES}
+    return "-".join(["PosIR", *dict.fromkeys([names[row["query_language"]], names[row["corpus_language"]]])])
+
+
+def name_benchmark(task: str) -> str:
+    """Return the benchmark of a task of PosIR."""
+    return CROSS_LINGUAL if task.count("-") > 1 else MONOLINGUAL
+
+
+@cache
+def read_posq_systems() -> tuple[PosqSystem, ...]:
+    """Return the scores of both versions of the paper: 20 systems on SQuAD-PosQ, 19 on FineWeb-PosQ, 12 on its first form."""
+    systems: list[PosqSystem] = []
+    for name, source in POSQ_SOURCES.items():
+        known = {system.task.removesuffix("-Tiny") for system in systems}
+        for (dataset, architecture, model), group in groupby(
+            read_rows(name), key=lambda row: (row["task"], row["architecture"], row["model"])
+        ):
+            rows = {row["bucket"]: row for row in group}
+            printed = rows.pop(PSI_ROW, None)
+            buckets = {bucket: float(row["ndcg_at_10"]) for bucket, row in rows.items()}
+            observed = float(printed["psi"]) if printed else float(psi(list(buckets.values())))
+            task = f"{dataset}-Tiny" if architecture in SAMPLED_ARCHITECTURES else dataset
+            if dataset not in known:
+                systems.append(PosqSystem(task, architecture, model, buckets, observed, source))
+    return tuple(systems)
+
+
 def published_rows(task: str) -> list[PublishedRow]:
     """Return the published rows of a task: models by descending nDCG@10, each with `all` and its length buckets.
 
@@ -122,44 +274,21 @@ def published_tasks() -> tuple[str, ...]:
     return tuple(dict.fromkeys(row.task for row in _all_rows()))
 
 
-def published_bins(task: str) -> list[PublishedBin]:
-    """Return the published position bins of a task, models and lengths in the order of `published_rows`.
-
-    PosQ has them at all lengths; PosIR by length, of the curves that could be read precisely from the authors' figures.
-    """
-    scores = {score.model: score for score in _posq_scores() if score.task == task}
-    bins: list[PublishedBin] = []
-    for row in published_rows(task):
-        if row.model in scores:
-            bins += _posq_bins(scores[row.model])
-        elif curve := find_curve(task, row.model, row.length):
-            bins += _curve_bins(curve)
-    return bins
-
-
 @cache
 def _all_rows() -> tuple[PublishedRow, ...]:
-    monolingual = list(_posir_rows(cross_lingual=False))
-    cross_lingual = list(_posir_rows(cross_lingual=True))
-    return (
-        *macro_average(monolingual, MONOLINGUAL),
-        *macro_average(cross_lingual, CROSS_LINGUAL),
-        *monolingual,
-        *cross_lingual,
-        *_mark_notable(list(map(_posq_row, _posq_scores()))),
-    )
-
-
-def _mark_notable(rows: list[PublishedRow]) -> Iterator[PublishedRow]:
-    for row in rows:
-        of_model = {other.task: other.psi_as_published for other in rows if other.model == row.model}
-        yield replace(row, notable_bias=find_notable_bias(of_model).get(row.task))
-
-
-def _posq_scores() -> tuple[PosqScore, ...]:
-    """Return the scores of both versions of the paper; on SQuAD-PosQ those of the earlier one are the same and left out."""
-    known = {score.dataset for score in read_posq_scores()}
-    return (*read_posq_scores(), *(score for score in read_myopic_trap_scores() if score.dataset not in known))
+    posir: dict[str, list[PublishedRow]] = {MONOLINGUAL: [], CROSS_LINGUAL: []}
+    for row in read_rows("posir.csv"):
+        task, scores = name_posir_task(row), (float(row["ndcg_at_10"]), float(row["psi"]))
+        posir[name_benchmark(task)].append(_build_row(row["model"], task, row["length_bucket"], *scores, POSIR_SOURCE))
+    posq = []
+    for system in read_posq_systems():
+        mean = float(np.average([*system.buckets.values()], weights=BUCKET_QUERIES[system.task]))
+        posq.append(_build_row(system.model, system.task, "all", mean, system.psi, system.source))
+    for place, published in enumerate(posq):
+        observed = {other.task: other.psi_as_published for other in posq if other.model == published.model}
+        posq[place] = replace(published, notable_bias=find_notable_bias(observed).get(published.task))
+    averages = (average for name, rows in posir.items() for average in macro_average(rows, name))
+    return (*averages, *posir[MONOLINGUAL], *posir[CROSS_LINGUAL], *posq)
 
 
 def macro_average(rows: Iterable[PublishedRow], name: str) -> list[PublishedRow]:
@@ -170,172 +299,27 @@ def macro_average(rows: Iterable[PublishedRow], name: str) -> list[PublishedRow]
     groups: dict[tuple[str, str], list[PublishedRow]] = {}
     for row in rows:
         groups.setdefault((row.model, row.length), []).append(row)
-    return [_mean(group, name) for group in groups.values()]
+    averages = []
+    for (model, length), group in groups.items():
+        ndcg, observed = np.mean([(row.ndcg_at_10, row.psi_as_published) for row in group], axis=0).tolist()
+        averages.append(_build_row(model, name, length, ndcg, observed, f"mean of {len(group)} tasks, {group[0].source}"))
+    return averages
 
 
-def _mean(rows: list[PublishedRow], name: str) -> PublishedRow:
-    ndcg, observed = np.mean([(row.ndcg_at_10, row.psi_as_published) for row in rows], axis=0).tolist()
-    source = f"mean of {len(rows)} tasks, {rows[0].source}"
-    return _row(rows[0].model, name, rows[0].length, ndcg, observed, source)
-
-
-def _posir_rows(*, cross_lingual: bool) -> Iterator[PublishedRow]:
-    for score in read_posir_scores():
-        if (score.query_language != score.corpus_language) is cross_lingual:
-            yield _row(score.model, score.task, score.length, score.ndcg_at_10, score.psi, POSIR_SOURCE)
-
-
-def _posq_row(score: PosqScore) -> PublishedRow:
-    mean = float(np.average(score.ndcg_at_10, weights=BUCKET_QUERIES[score.task]))
-    return _row(score.model, score.task, "all", mean, score.psi, score.source)
-
-
-def _row(model: str, task: str, length: str, ndcg_at_10: float, observed: float, source: str) -> PublishedRow:
+def _build_row(model: str, task: str, length: str, ndcg_at_10: float, observed: float, source: str) -> PublishedRow:
     queries = find_query_count(task, length)
-    bound = bound_null_psi(ndcg_at_10, BUCKET_QUERIES[task]) if task in BUCKET_QUERIES else None
-    return PublishedRow(
-        model=model,
-        task=task,
-        length=length,
-        queries=queries.number if queries else None,
-        queries_exact=queries is not None and queries.exact,
-        ndcg_at_10=ndcg_at_10,
-        psi_as_published=observed,
-        psi_chance_mean_at_most=bound.mean if bound else None,
-        psi_chance_p95_at_most=bound.p95 if bound else None,
-        source=source,
-    )
+    mean, p95 = bound_null_psi(ndcg_at_10, BUCKET_QUERIES[task]) if task in BUCKET_QUERIES else (None, None)
+    number, exact = (queries.number, queries.exact) if queries else (None, False)
+    return PublishedRow(model, task, length, number, exact, ndcg_at_10, observed, mean, p95, source)
 
 
-def _posq_bins(score: PosqScore) -> Iterator[PublishedBin]:
-    queries = find_query_count(score.task, "all")
-    exact = queries is not None and queries.exact
-    for position, number, mean in zip(score.buckets, BUCKET_QUERIES[score.task], score.ndcg_at_10, strict=True):
-        yield PublishedBin(score.model, score.task, "all", position, number, exact, mean, None, None, score.source)
+def find_query_count(task: str, length: str) -> QueryCount | None:
+    """Return the number of queries of a published score; None where the papers do not give it, as for the length buckets."""
+    return TASK_QUERIES.get(task, LANGUAGE_QUERIES) if length == "all" else None
 
 
-def _curve_bins(curve: PositionCurve) -> Iterator[PublishedBin]:
-    errors = (curve.mean_error, curve.psi_error)
-    source = f"mean of {curve.tasks} tasks, {curve.source}" if curve.tasks > 1 else curve.source
-    for position, mean in zip(curve.positions, curve.ndcg_at_10, strict=True):
-        yield PublishedBin(curve.model, curve.task, curve.length, position, None, False, mean, *errors, source)
-
-
-@dataclass(frozen=True)
-class PositionCurve:
-    """nDCG@10 over position of one model on one task of PosIR, or on average over its tasks, in one length bucket."""
-
-    model: str
-    """Name as printed, without organization."""
-    task: str
-    length: str
-    """`Q1` to `Q4`."""
-    positions: tuple[str, ...]
-    ndcg_at_10: tuple[float, ...]
-    """Mean of each bin in [0, 1], shape (20,)."""
-    mean_error: float
-    """Mean of these values minus the published nDCG@10; for an average, the mean of those of its tasks."""
-    psi_error: float
-    """PSI of these values minus the published one; likewise."""
-    tasks: int
-    """Number of tasks that it is the mean of: those whose curves could be read precisely."""
-    source: str = POSIR_FIGURES_SOURCE
-
-    @property
-    def thirds(self) -> tuple[float, float, float]:
-        """Means of the bins in the first, the middle and the last third of documents, each in [0, 1]."""
-        return self._weigh((1.0, 0.0, 0.0)), self._weigh((0.0, 1.0, 0.0)), self._weigh((0.0, 0.0, 1.0))
-
-    @property
-    def start_to_end_unweighted(self) -> float:
-        """First third minus the last, in [-1, 1]."""
-        return self._weigh(START_TO_END)
-
-    def _weigh(self, weights: tuple[float, float, float]) -> float:
-        bins = len(self.ndcg_at_10)
-        contrast = contrast_thirds(assign_thirds(bins), np.ones(bins), weights)
-        assert contrast is not None
-        return float(contrast @ self.ndcg_at_10)
-
-
-@cache
-def read_curves() -> tuple[PositionCurve, ...]:
-    """Return every published curve of PosIR: of the averages over tasks, then of the tasks."""
-    bins = read_posir_bins()
-    monolingual = [row for row in bins if row.query_language == row.corpus_language]
-    cross_lingual = [row for row in bins if row.query_language != row.corpus_language]
-    return (
-        *_average(monolingual, MONOLINGUAL),
-        *_average(cross_lingual, CROSS_LINGUAL),
-        *(_build_curve(row.task, [row]) for row in bins),
-    )
-
-
-def published_curves(task: str) -> list[PositionCurve]:
-    """Return the published curves of a task or benchmark by model and length; empty except for PosIR."""
-    curves = [curve for curve in read_curves() if curve.task == task]
-    return sorted(curves, key=lambda curve: (curve.model.casefold(), LENGTHS.index(curve.length)))
-
-
-def find_curve(task: str, model: str, length: str) -> PositionCurve | None:
-    """Return the published curve of a model on a task at a length; None if none could be read precisely."""
-    return _curves_by_key().get((task, model, length))
-
-
-@cache
-def _curves_by_key() -> dict[tuple[str, str, str], PositionCurve]:
-    return {(curve.task, curve.model, curve.length): curve for curve in read_curves()}
-
-
-def _average(rows: Iterable[PosirBins], name: str) -> list[PositionCurve]:
-    """Return the unweighted mean of the curves of each model and length over the tasks that have one."""
-    groups: dict[tuple[str, str], list[PosirBins]] = {}
-    for row in rows:
-        groups.setdefault((row.model, row.length), []).append(row)
-    return [_build_curve(name, group) for group in groups.values()]
-
-
-def _build_curve(task: str, rows: list[PosirBins]) -> PositionCurve:
-    return PositionCurve(
-        model=rows[0].model,
-        task=task,
-        length=rows[0].length,
-        positions=RelativePositions().axes.positions,
-        ndcg_at_10=tuple(np.mean([row.ndcg_at_10 for row in rows], axis=0).tolist()),
-        mean_error=float(np.mean([row.mean_error for row in rows])),
-        psi_error=float(np.mean([row.psi_error for row in rows])),
-        tasks=len(rows),
-    )
-
-
-def find_notable_bias(observed: Mapping[str, float]) -> dict[str, bool]:
-    """Return whether the bias of a model is notable, by task of the pairs that it has results on.
-
-    Args:
-        observed: Its PSI by task.
-    """
-    pairs = [(FIRST + suffix, SECOND + suffix) for suffix in SUFFIXES]
-    complete = [pair for pair in pairs if observed.keys() >= set(pair)]
-    return {task: min(observed[name] for name in pair) >= THRESHOLD for pair in complete for task in pair}
-
-
-def describe_notable(notable: bool | None) -> str | None:
-    """Return the mark as a cell of a table: `yes`, `no`, or None where it is undefined."""
-    return None if notable is None else ("yes" if notable else "no")
-
-
-@dataclass(frozen=True)
-class NullBound:
-    """Upper bounds of PSI if position has no effect."""
-
-    mean: float
-    """Bound of the mean PSI, in [0, 1]."""
-    p95: float
-    """Bound of the 95th percentile of PSI, in [0, 1]."""
-
-
-def bound_null_psi(score: float, queries: Sequence[int]) -> NullBound:
-    """Return upper bounds of PSI by chance for a given mean score and numbers of queries.
+def bound_null_psi(score: float, queries: Sequence[int]) -> tuple[float, float]:
+    """Return upper bounds of mean and 95th percentile of PSI if position has no effect.
 
     The variance of the score over queries is not published. For a given mean in [0, 1] it is largest if every query scores 0
     or 1, so buckets of such queries are simulated with binomial distributions. Scores of 0 and 1 dominate all others of the
@@ -349,7 +333,76 @@ def bound_null_psi(score: float, queries: Sequence[int]) -> NullBound:
     """
     rng = np.random.default_rng(SEED)
     null = psi(rng.binomial(queries, score, (DRAWS, len(queries))) / np.asarray(queries))
-    return NullBound(float(null.mean()), float(np.quantile(null, 0.95)))
+    return float(null.mean()), float(np.quantile(null, 0.95))
+
+
+def find_notable_bias(observed: Mapping[str, float]) -> dict[str, bool]:
+    """Return whether the bias of a model is notable, by task of the pairs that it has results on, given its PSI by task."""
+    pairs = [(FIRST + suffix, SECOND + suffix) for suffix in SUFFIXES]
+    complete = [pair for pair in pairs if observed.keys() >= set(pair)]
+    return {task: min(observed[name] for name in pair) >= THRESHOLD for pair in complete for task in pair}
+
+
+def describe_notable(notable: bool | None) -> str | None:
+    """Return the mark as a cell of a table: `yes`, `no`, or None where it is undefined."""
+    return None if notable is None else ("yes" if notable else "no")
+
+
+def published_bins(task: str) -> list[PublishedBin]:
+    """Return the published position bins of a task, models and lengths in the order of `published_rows`.
+
+    PosQ has them at all lengths; PosIR by length, of the curves that could be read precisely from the authors' figures.
+    """
+    buckets = {system.model: system.buckets for system in read_posq_systems() if system.task == task}
+    bins: list[PublishedBin] = []
+    for row in published_rows(task):
+        key = (row.model, task, row.length)
+        if row.model in buckets:
+            for (position, mean), queries in zip(buckets[row.model].items(), BUCKET_QUERIES[task], strict=True):
+                bins.append(PublishedBin(*key, position, queries, row.queries_exact, mean, None, None, row.source))
+        elif curve := find_curve(task, row.model, row.length):
+            source = f"mean of {curve.tasks} tasks, {curve.source}" if curve.tasks > 1 else curve.source
+            for position, mean in zip(RelativePositions().axes.positions, curve.ndcg_at_10, strict=True):
+                bins.append(PublishedBin(*key, position, None, False, mean, curve.mean_error, curve.psi_error, source))
+    return bins
+
+
+@cache
+def read_curves() -> dict[tuple[str, str, str], PositionCurve]:
+    """Return every published curve of PosIR by task, model and length.
+
+    Of the averages over tasks, then of the tasks: 506 of 10 models x 18 language pairs x 4 length buckets are known.
+    """
+    curves, groups = [], dict[tuple[str, str, str], list[PositionCurve]]()
+    for row in read_rows("posir_curves.csv"):
+        task, bins = name_posir_task(row), tuple(float(value) for name, value in row.items() if name.startswith("bin_"))
+        errors = float(row["ndcg_at_10_mean_error"]), float(row["psi_error"])
+        curves.append(PositionCurve(row["model"], task, row["length_bucket"], bins, *errors))
+        groups.setdefault((name_benchmark(task), row["model"], row["length_bucket"]), []).append(curves[-1])
+    averages = [
+        PositionCurve(
+            model,
+            task,
+            length,
+            ndcg_at_10=tuple(np.mean([curve.ndcg_at_10 for curve in group], axis=0).tolist()),
+            mean_error=float(np.mean([curve.mean_error for curve in group])),
+            psi_error=float(np.mean([curve.psi_error for curve in group])),
+            tasks=len(group),
+        )
+        for (task, model, length), group in groups.items()
+    ]
+    return {(curve.task, curve.model, curve.length): curve for curve in (*averages, *curves)}
+
+
+def published_curves(task: str) -> list[PositionCurve]:
+    """Return the published curves of a task or benchmark by model and length; empty except for PosIR."""
+    curves = [curve for curve in read_curves().values() if curve.task == task]
+    return sorted(curves, key=lambda curve: (curve.model.casefold(), LENGTHS.index(curve.length)))
+
+
+def find_curve(task: str, model: str, length: str) -> PositionCurve | None:
+    """Return the published curve of a model on a task at a length; None if none could be read precisely."""
+    return read_curves().get((task, model, length))
 
 
 @dataclass(frozen=True)
@@ -369,16 +422,61 @@ class MMTEBCorrelation:
     source: str
 
 
+def read_mmteb_scores() -> dict[str, float]:
+    """Return the MMTEB retrieval scores (x 100) of the 10 models of PosIR (Zeng et al. 2026, arXiv 2601.08363)."""
+    return {row["model"]: float(row["mmteb_retrieval"]) for row in read_rows("mmteb.csv")}
+
+
 def correlate_with_mmteb() -> list[MMTEBCorrelation]:
     """Return the correlation for each of `LENGTHS`, from the macro average over the ten monolingual tasks."""
-    return [_correlate(length) for length in LENGTHS]
-
-
-def _correlate(length: str) -> MMTEBCorrelation:
     # It takes longer to import than all other views of `posir published`.
     from scipy.stats import spearmanr
 
-    posir = {row.model: row.ndcg_at_10 for row in published_rows(MONOLINGUAL) if row.length == length}
-    mmteb = read_mmteb_scores()
-    result = spearmanr([posir[model] for model in mmteb], list(mmteb.values()))
-    return MMTEBCorrelation(length, len(mmteb), float(result.statistic), float(result.pvalue), *PRINTED[length], POSIR_SOURCE)
+    mmteb, rows = read_mmteb_scores(), []
+    for length in LENGTHS:
+        posir = {row.model: row.ndcg_at_10 for row in published_rows(MONOLINGUAL) if row.length == length}
+        fitted = spearmanr([posir[model] for model in mmteb], list(mmteb.values()))
+        values = float(fitted.statistic), float(fitted.pvalue), *PRINTED[length]
+        rows.append(MMTEBCorrelation(length, len(mmteb), *values, POSIR_SOURCE))
+    return rows
+
+
+@dataclass(frozen=True)
+class TrainingScore:
+    """One measure of a model after training."""
+
+    data: str
+    """A task, or the datasets of the paper."""
+    model: str
+    """The base model, as printed; or a mean over models."""
+    training: str
+    """Position of the evidence in the training set: `begin`, `middle`, `end`, `uniform`; or `none` and `PADS`."""
+    measure: str
+    """`ndcg_at_10`, `psi`, `cosine_beginning` and so on, or `psi_reduction`."""
+    value: float
+    """Score in [0, 1]."""
+    source: str
+
+
+@cache
+def read_training_scores() -> tuple[TrainingScore, ...]:
+    """Return the published measures, in the order of the papers' tables."""
+    return tuple(
+        TrainingScore(
+            row["data"], row["model"], row["training"], row["measure"], float(row["value"]), TRAINING_SOURCES[row["table"]]
+        )
+        for row in read_rows("training.csv")
+    )
+
+
+def psi_reductions(scores: Iterable[TrainingScore]) -> Iterator[TrainingScore]:
+    """Yield by how much balanced training lowers PSI for each data and model: 1 - PSI (uniform) / worst skewed PSI.
+
+    arXiv 2605.26578, Section 5, which gives 57 to 87 % on SQuAD-PosQ.
+    """
+    of_psi = (score for score in scores if score.measure == PSI)
+    for _, group in groupby(of_psi, key=lambda score: (score.source, score.data, score.model)):
+        values = {score.training: score for score in group}
+        balanced = values.pop(BALANCED)
+        reduction = 1 - balanced.value / max(score.value for score in values.values())
+        yield replace(balanced, measure=PSI_REDUCTION, value=reduction, source=f"computed from {balanced.source}")

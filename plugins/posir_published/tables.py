@@ -3,9 +3,18 @@
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
-from posir_published.rows import NOTABLE_BIAS, MMTEBCorrelation, PositionCurve, PublishedBin, PublishedRow, describe_notable
-from posir_published.scores import QueryCount
-from posir_published.training import PSI, PSI_REDUCTION, TrainingScore
+from posir_published.rows import (
+    NOTABLE_BIAS,
+    PSI,
+    PSI_REDUCTION,
+    MMTEBCorrelation,
+    PositionCurve,
+    PublishedBin,
+    PublishedRow,
+    QueryCount,
+    TrainingScore,
+    describe_notable,
+)
 from posir_tasks.display.numbers import (
     MISSING,
     draw_sparkline,
@@ -86,7 +95,7 @@ def rows_table(rows: Sequence[PublishedRow]) -> Table:
                 _format_queries(row),
                 format_percent(row.ndcg_at_10),
                 format_psi(row.psi_as_published),
-                _format_bound(row),
+                _format_range(row.psi_chance_mean_at_most, row.psi_chance_p95_at_most),
                 describe_notable(row.notable_bias) or MISSING,
                 row.source,
             )
@@ -155,6 +164,10 @@ def correlations_table(rows: Iterable[MMTEBCorrelation]) -> Table:
 
 def training_tables(scores: Sequence[TrainingScore]) -> list[Table]:
     """Return a table for each set of training conditions, with a line per data, model and measure."""
+
+    def format_measure(measure: str, value: float) -> str:
+        return format_percent(value) if measure == NDCG else format_number(value, ".3f")
+
     groups: dict[tuple[str, str, str, str], dict[str, float]] = {}
     for score in scores:
         groups.setdefault((score.source, score.data, score.model, score.measure), {})[score.training] = score.value
@@ -170,8 +183,8 @@ def training_tables(scores: Sequence[TrainingScore]) -> list[Table]:
                 data,
                 model,
                 MEASURES.get(measure, measure.replace("_", ", ")),
-                *(_format_measure(measure, value) for value in values.values()),
-                *([_format_reduction(reductions.get((data, model)) if measure == PSI else None)] * reduced),
+                *(format_measure(measure, value) for value in values.values()),
+                *([f"{format_percent(reductions[data, model])} %" if measure == PSI else MISSING] * reduced),
                 source,
             )
             for (source, data, model, measure), values in rows
@@ -181,14 +194,6 @@ def training_tables(scores: Sequence[TrainingScore]) -> list[Table]:
     return tables
 
 
-def _format_reduction(value: float | None) -> str:
-    return MISSING if value is None else f"{format_percent(value)} %"
-
-
-def _format_measure(measure: str, value: float) -> str:
-    return format_percent(value) if measure == NDCG else format_number(value, ".3f")
-
-
 def _build_table(headings: Sequence[str], rows: Iterable[tuple[str, ...]]) -> Table:
     """Return a table that a terminal shows by task and source, without columns that no row fills."""
     columns = ("Task", *headings, "Source")
@@ -196,14 +201,12 @@ def _build_table(headings: Sequence[str], rows: Iterable[tuple[str, ...]]) -> Ta
     return table.without_empty_columns()
 
 
+def _format_range(low: float | None, high: float | None) -> str:
+    return MISSING if low is None else f"{format_psi(low)} to {format_psi(high)}"
+
+
 def _format_queries(row: PublishedRow | PublishedBin) -> str:
     return MISSING if row.queries is None else str(QueryCount(row.queries, row.queries_exact))
-
-
-def _format_bound(row: PublishedRow) -> str:
-    if row.psi_chance_mean_at_most is None:
-        return MISSING
-    return f"{format_psi(row.psi_chance_mean_at_most)} to {format_psi(row.psi_chance_p95_at_most)}"
 
 
 def describe_published(rows: Sequence[PublishedRow]) -> Iterator[str]:
@@ -213,24 +216,19 @@ def describe_published(rows: Sequence[PublishedRow]) -> Iterator[str]:
         length = next(row.length for row in reversed(rows) if row.task == task)
         shown = [row for row in rows if row.task == task and row.length == length]
         best = max(shown, key=lambda row: row.ndcg_at_10)
-        low, high = _order_by_psi(shown)
+        low, high = (choose(shown, key=lambda row: row.psi_as_published) for choose in (min, max))
         where = task if length == "all" else f"{task}, {length}"
         yield (
             f"{where}: {best.model} has the highest nDCG@10, {format_percent(best.ndcg_at_10)}. PSI is between "
             f"{format_psi(low.psi_as_published)} ({low.model}) and {format_psi(high.psi_as_published)} ({high.model})."
         )
     if len(tasks) > MOST_TASKS:
-        low, high = _order_by_psi(rows)
+        low, high = (choose(rows, key=lambda row: row.psi_as_published) for choose in (min, max))
         yield (
             f"In all {pluralize(len(tasks), 'task and average', 'tasks and averages')} PSI is between "
             f"{format_psi(low.psi_as_published)} ({low.model}, {low.task}) and {format_psi(high.psi_as_published)} "
             f"({high.model}, {high.task})."
         )
-
-
-def _order_by_psi(rows: Sequence[PublishedRow]) -> tuple[PublishedRow, PublishedRow]:
-    """Return the rows with the lowest and the highest PSI."""
-    return min(rows, key=lambda row: row.psi_as_published), max(rows, key=lambda row: row.psi_as_published)
 
 
 def describe_curves(curves: Sequence[PositionCurve]) -> Iterator[str]:
@@ -239,18 +237,12 @@ def describe_curves(curves: Sequence[PositionCurve]) -> Iterator[str]:
         return
     task, length = curves[0].task, max(curve.length for curve in curves if curve.task == curves[0].task)
     shown = [curve for curve in curves if (curve.task, curve.length) == (task, length)]
-    low, high = _order_by_contrast(shown)
+    low, high = (choose(shown, key=lambda curve: curve.start_to_end_unweighted) for choose in (min, max))
     yield (
         f"{task}, {length}: nDCG@10 in the first third of documents minus the last is between "
         f"{format_points(low.start_to_end_unweighted)} ({low.model}) and {format_points(high.start_to_end_unweighted)} "
         f"({high.model}), of {pluralize(len(shown), 'curve')}."
     )
-
-
-def _order_by_contrast(curves: Sequence[PositionCurve]) -> tuple[PositionCurve, PositionCurve]:
-    """Return the curves with the lowest and the highest start to end."""
-    ordered = sorted(curves, key=lambda curve: curve.start_to_end_unweighted)
-    return ordered[0], ordered[-1]
 
 
 def describe_bins(rows: Sequence[PublishedBin]) -> Iterator[str]:

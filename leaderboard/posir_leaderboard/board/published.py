@@ -23,8 +23,8 @@ from posir_published.rows import (
     published_bins,
     published_rows,
     published_tasks,
+    read_posq_systems,
 )
-from posir_published.scores import read_posq_scores
 from posir_report.published import row_from_published
 from posir_significance.intervals import Z, wilson_interval
 from posir_tasks.errors import PosirError
@@ -71,7 +71,7 @@ def registered_metadata() -> dict[str, Mapping[str, Any]]:
 
 def published_kinds() -> dict[str, str]:
     """Return the kind of each model in the PosQ paper, by mteb's names."""
-    return {score.model: ARCHITECTURES.get(score.architecture, score.architecture) for score in read_posq_scores()}
+    return {system.model: ARCHITECTURES.get(system.architecture, system.architecture) for system in read_posq_systems()}
 
 
 def _record(name: str, rows: list[PublishedRow], meta: Mapping[str, Any], kind: str | None) -> BoardRecord:

@@ -25,8 +25,7 @@ from posir_leaderboard.board.ranks import (
 )
 from posir_leaderboard.board.records import NOT_PUBLISHED, BoardRecord, BoardRow, Columns, board_columns, row_columns
 from posir_psi.scores import none_if_nan
-from posir_published.rows import START_TO_END_UNWEIGHTED, find_curve
-from posir_published.scores import LANGUAGE_QUERIES, TASK_QUERIES, QueryCount
+from posir_published.rows import LANGUAGE_QUERIES, START_TO_END_UNWEIGHTED, TASK_QUERIES, QueryCount, find_curve
 from posir_significance.decision import ChangeState, MetricChange
 from posir_significance.sentences import label_change
 from posir_tasks.results import rounded

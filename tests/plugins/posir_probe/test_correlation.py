@@ -42,7 +42,7 @@ from posir_probe.probing import builtin_probes
 from posir_probe.results import ProbeResult, ProbeSums, SubsetSums
 from posir_probe.segments import SegmentSimilarity
 from posir_published.probes import Architecture, read_architectures
-from posir_published.scores import read_mmteb_scores
+from posir_published.rows import read_mmteb_scores
 from posir_report.summary import TaskSummary
 from posir_tasks.errors import PosirError
 from posir_tasks.scores import Estimate, ResultScores, ResultValues

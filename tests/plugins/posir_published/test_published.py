@@ -4,40 +4,34 @@ import csv
 import hashlib
 import io
 import json
-import math
 import re
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from posir_psi.scores import psi
-from posir_published import scores
+from posir_published import rows as published_module
 from posir_published.rows import (
-    PublishedRow,
-    bound_null_psi,
-    correlate_with_mmteb,
-    macro_average,
-    published_bins,
-    published_curves,
-    published_rows,
-    published_tasks,
-)
-from posir_published.scores import (
     BUCKET_QUERIES,
     LENGTHS,
     MOST_MEAN_ERROR,
     MOST_PSI_ERROR,
+    PSI_REDUCTION,
+    PublishedRow,
+    bound_null_psi,
+    correlate_with_mmteb,
     find_query_count,
-    read_myopic_trap_scores,
-    read_posir_bins,
-    read_posir_scores,
-    read_posq_scores,
+    psi_reductions,
+    published_bins,
+    published_curves,
+    published_rows,
+    published_tasks,
+    read_curves,
+    read_posq_systems,
+    read_training_scores,
 )
-from posir_published.training import PSI_REDUCTION, psi_reductions, read_training_scores
 from posir_tasks.command.app import build_app
 from posir_tasks.errors import PosirError
 from posir_tasks.languages import LANGUAGES
@@ -55,8 +49,13 @@ SHA256 = {
 }
 
 
+DATA = published_module.files("posir_published") / "data"
+#: The averages, which come first.
+AVERAGES = ("PosIR", "PosIR(cross-lingual)")
+
+
 def table(name):
-    return pd.read_csv(scores.files("posir_published") / "data" / name)
+    return pd.read_csv(DATA / name)
 
 
 def values(task):
@@ -66,48 +65,45 @@ def values(task):
 
 @pytest.mark.parametrize(("name", "sha256"), SHA256.items())
 def test_the_published_files_are_unchanged(name, sha256):
-    assert hashlib.sha256((scores.files("posir_published") / "data" / name).read_bytes()).hexdigest() == sha256
+    assert hashlib.sha256((DATA / name).read_bytes()).hexdigest() == sha256
 
 
 @pytest.mark.parametrize("name", SHA256)
 def test_the_folder_names_the_source_of_each_file(name):
-    readme = (scores.files("posir_published") / "data" / "README.md").read_text()
+    readme = (DATA / "README.md").read_text()
     (line,) = (line for line in readme.splitlines() if line.startswith(f"| `{name}`"))
     papers = {"posq.csv": "2505.13950", "myopic_trap.csv": "2505.13950", "training.csv": "2605.26578"}
     assert papers.get(name, "2601.08363") in line
 
 
 def test_every_published_score_is_read():
-    assert len(read_posir_scores()) == len(set(read_posir_scores())) == 10 * 18 * 5
-    assert [score.ndcg_at_10 for score in read_posir_scores()] == table("posir.csv").ndcg_at_10.tolist()
-    assert [score.psi for score in read_posir_scores()] == table("posir.csv").psi.tolist()
+    rows = [row for task in published_tasks() if task not in AVERAGES for row in published_rows(task)]
+    posir = sorted((row.ndcg_at_10, row.psi_as_published) for row in rows if row.task.startswith("PosIR"))
+    assert posir == sorted(table("posir.csv")[["ndcg_at_10", "psi"]].itertuples(index=False, name=None))
     posq = table("posq.csv")
-    means = [mean for score in read_posq_scores() for mean in score.ndcg_at_10]
-    assert means == posq.ndcg_at_10.dropna().tolist()
-    assert [score.psi for score in read_posq_scores()] == posq.psi.dropna().tolist()
-    assert len({score.model for score in read_posq_scores()}) == 20
+    systems = [system for system in read_posq_systems() if "Raw" not in system.task]
+    assert [mean for system in systems for mean in system.buckets.values()] == posq.ndcg_at_10.dropna().tolist()
+    assert [system.psi for system in systems] == posq.psi.dropna().tolist()
+    assert len({system.model for system in systems}) == 20
 
 
 def test_position_buckets_are_those_of_the_schemes():
-    labeled = {"FineWeb-PosQ": LabeledPositions(), "FineWeb-PosQ-Raw": LabeledPositions()}
-    schemes = {"SQuAD-PosQ": AbsolutePositions(), **labeled}
-    assert {(score.dataset, score.buckets) for score in (*read_posq_scores(), *read_myopic_trap_scores())} == {
-        (name, scheme.axes.positions) for name, scheme in schemes.items()
-    }
-    assert {name: len(queries) for name, queries in BUCKET_QUERIES.items()} == {
-        name + size: len(scheme.axes.positions) for name, scheme in schemes.items() for size in ("", "-Tiny")
-    }
+    schemes = {"SQuAD-PosQ": AbsolutePositions(), "FineWeb-PosQ": LabeledPositions(), "FineWeb-PosQ-Raw": LabeledPositions()}
+    for system in read_posq_systems():
+        axes = schemes[system.task.removesuffix("-Tiny")].axes
+        assert tuple(system.buckets) == axes.positions
+        assert len(BUCKET_QUERIES[system.task]) == len(axes.positions)
+    assert BUCKET_QUERIES.keys() == {name + size for name in schemes for size in ("", "-Tiny")}
 
 
 def test_tasks_have_the_names_of_tasks_and_benchmarks():
-    averages, tasks = published_tasks()[:2], published_tasks()[2:]
-    assert averages == ("PosIR", "PosIR(cross-lingual)")
-    assert set(tasks) - {task.metadata.name for task in builtin_task_classes()} <= {"FineWeb-PosQ-Raw", "FineWeb-PosQ-Raw-Tiny"}
-    monolingual = {f"PosIR-{language.name}" for language in LANGUAGES}
-    cross_lingual = {f"PosIR-{language.name}-English" for language in LANGUAGES if language.cross_lingual_in_paper}
-    posq = {"SQuAD-PosQ", "SQuAD-PosQ-Tiny", "FineWeb-PosQ", "FineWeb-PosQ-Tiny"}
+    assert published_tasks()[:2] == AVERAGES
+    tasks = published_tasks()[2:]
     raw = {"FineWeb-PosQ-Raw", "FineWeb-PosQ-Raw-Tiny"}
-    assert sorted(tasks) == sorted(monolingual | cross_lingual | posq | raw)
+    assert set(tasks) - {task.metadata.name for task in builtin_task_classes()} <= raw
+    posir = {f"PosIR-{language.name}" for language in LANGUAGES}
+    posir |= {f"PosIR-{language.name}-English" for language in LANGUAGES if language.cross_lingual_in_paper}
+    assert sorted(tasks) == sorted(posir | set(BUCKET_QUERIES))
 
 
 def test_rows_of_a_language_pair_are_the_papers():
@@ -124,10 +120,6 @@ def test_rows_are_ordered_by_score_then_length():
     assert overall == sorted(overall, reverse=True)
 
 
-def test_nothing_is_published_on_the_bundled_task():
-    assert published_rows("PosIR-Mini") == []
-
-
 def test_rerankers_and_late_interaction_models_are_listed_under_the_samples_on_which_they_ran():
     systems = table("posq.csv").groupby(["task", "architecture"]).model.unique()
     ran_on_samples = ["late-interaction", "reranker"]
@@ -139,12 +131,9 @@ def test_rerankers_and_late_interaction_models_are_listed_under_the_samples_on_w
 
 
 def test_the_myopic_trap_gives_the_later_papers_scores_on_squad_posq():
-    later = {(score.model, score.task): score.ndcg_at_10 for score in read_posq_scores() if score.dataset == "SQuAD-PosQ"}
-    earlier = {
-        (score.model, score.task): score.ndcg_at_10 for score in read_myopic_trap_scores() if score.dataset == "SQuAD-PosQ"
-    }
-    assert earlier.items() <= later.items()
-    assert len(earlier) == 12
+    columns = ["task", "architecture", "model", "bucket", "ndcg_at_10"]
+    earlier = table("myopic_trap.csv").query("task == 'SQuAD-PosQ' and bucket != 'psi'")[columns]
+    assert len(earlier.merge(table("posq.csv")[columns])) == len(earlier) == 12 * 6
 
 
 def test_the_myopic_trap_is_shown_on_the_first_release_of_fineweb_posq():
@@ -200,36 +189,36 @@ def test_scores_after_training_agree_with_the_papers_sentences():
 
 
 def test_curves_agree_with_the_published_means_and_psi_within_the_stated_errors():
-    printed = {(row.task, row.model, row.length): row for row in read_posir_scores()}
-    curves = read_posir_bins()
-    assert len(curves) == len({(curve.task, curve.model, curve.length) for curve in curves}) == 506
-    for curve in curves:
-        score = printed[curve.task, curve.model, curve.length]
+    printed = {(row.task, row.model, row.length): row for task in published_tasks() for row in published_rows(task)}
+    curves = {key: curve for key, curve in read_curves().items() if curve.task not in AVERAGES}
+    assert len(curves) == 506
+    for key, curve in curves.items():
         assert len(curve.ndcg_at_10) == 20
-        assert np.mean(curve.ndcg_at_10) - score.ndcg_at_10 == pytest.approx(curve.mean_error, abs=1e-4)
-        assert float(psi(curve.ndcg_at_10)) - score.psi == pytest.approx(curve.psi_error, abs=1e-3)
+        assert np.mean(curve.ndcg_at_10) - printed[key].ndcg_at_10 == pytest.approx(curve.mean_error, abs=1e-4)
+        assert float(psi(curve.ndcg_at_10)) - printed[key].psi_as_published == pytest.approx(curve.psi_error, abs=1e-3)
         assert abs(curve.mean_error) <= MOST_MEAN_ERROR
         assert abs(curve.psi_error) <= MOST_PSI_ERROR
 
 
 def test_start_to_end_of_a_curve_is_its_first_seven_bins_minus_its_last_seven():
     curves = {curve.model: curve for curve in published_curves("PosIR-English") if curve.length == "Q4"}
-    points = {model: round(100 * curve.start_to_end_unweighted, 1) for model, curve in curves.items()}
-    expected = {
-        model: round(100 * float(np.mean(curve.ndcg_at_10[:7]) - np.mean(curve.ndcg_at_10[-7:])), 1)
-        for model, curve in curves.items()
-    }
-    assert points == expected
-    assert (points["Qwen3-Embedding-4B"], points["NV-Embed-v2"], points["inf-retriever-v1"]) == (19.8, -31.9, -1.8)
+    for curve in curves.values():
+        expected = np.mean(curve.ndcg_at_10[:7]) - np.mean(curve.ndcg_at_10[-7:])
+        assert curve.start_to_end_unweighted == pytest.approx(expected)
+        assert curve.thirds == pytest.approx(
+            [np.mean(curve.ndcg_at_10[part]) for part in (slice(7), slice(7, 13), slice(13, 20))]
+        )
+    assert round(100 * curves["NV-Embed-v2"].start_to_end_unweighted, 1) == -31.9
     assert "inf-retriever-v1-1.5b" not in curves, "its curve could not be read within the stated error"
 
 
 def test_an_average_curve_is_the_mean_over_the_tasks_that_have_one():
-    average = {(curve.model, curve.length): curve for curve in published_curves("PosIR")}["NV-Embed-v2", "Q4"]
-    bins = [row for row in read_posir_bins() if (row.model, row.length) == ("NV-Embed-v2", "Q4")]
-    monolingual = [row.ndcg_at_10 for row in bins if row.query_language == row.corpus_language]
-    assert (average.tasks, len(monolingual)) == (5, 5)
-    assert average.ndcg_at_10 == pytest.approx(np.mean(monolingual, axis=0))
+    average = read_curves()["PosIR", "NV-Embed-v2", "Q4"]
+    monolingual = [f"PosIR-{language.name}" for language in LANGUAGES]
+    curves = [curve for key, curve in read_curves().items() if key[0] in monolingual and key[1:] == ("NV-Embed-v2", "Q4")]
+    assert average.tasks == len(curves) == 5
+    assert average.ndcg_at_10 == pytest.approx(np.mean([curve.ndcg_at_10 for curve in curves], axis=0))
+    assert average.psi_error == pytest.approx(np.mean([curve.psi_error for curve in curves]))
     assert published_curves("SQuAD-PosQ") == []
 
 
@@ -267,26 +256,13 @@ def test_averages_are_those_of_pandas(task, pairs, cross_lingual):
         assert averages[key] == pytest.approx(tuple(expected), abs=1e-12)
 
 
-@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=12), st.sampled_from(LENGTHS))
-def test_macro_average_is_the_mean_over_tasks(pairs, length):
-    rows = [
-        PublishedRow("m", f"t{index}", length, None, False, ndcg, value, None, None, "s")
-        for index, (ndcg, value) in enumerate(pairs)
-    ]
-    other = PublishedRow("n", "t0", length, None, False, 0.25, 0.5, None, None, "s")
-    first, second = macro_average([*rows, other], "average")
-    assert (first.model, first.task, first.length) == ("m", "average", length)
-    assert first.ndcg_at_10 == pytest.approx(math.fsum(ndcg for ndcg, _ in pairs) / len(pairs))
-    assert first.psi_as_published == pytest.approx(math.fsum(value for _, value in pairs) / len(pairs))
-    assert (second.model, second.ndcg_at_10, second.psi_as_published) == ("n", 0.25, 0.5)
-
-
 # PSI, and the bound of its null distribution.
 
 
-@pytest.mark.parametrize("score", read_posq_scores(), ids=lambda score: f"{score.task}-{score.model}")
-def test_published_psi_is_ours_of_the_published_buckets(score):
-    assert round(float(psi(score.ndcg_at_10)), 3) == score.psi
+@pytest.mark.parametrize("system", read_posq_systems(), ids=lambda system: f"{system.task}-{system.model}")
+def test_published_psi_is_ours_of_the_published_buckets(system):
+    own = float(psi(list(system.buckets.values())))
+    assert own == system.psi if "Raw" in system.task else round(own, 3) == system.psi
 
 
 @pytest.mark.parametrize("task", BUCKET_QUERIES)
@@ -319,16 +295,16 @@ def test_null_psi_of_ranks_is_below_the_bound(queries, ranks):
     rng = np.random.default_rng(5)
     gains = rng.choice(np.append(NDCG_AT_10[: len(ranks)], 0), sum(queries), p=[*ranks, 1 - sum(ranks)])
     null, bound = shuffled_psi(gains, queries), bound_null_psi(gains.mean(), queries)
-    assert null.mean() < bound.mean
-    assert np.quantile(null, 0.95) < bound.p95
+    assert null.mean() < bound[0]
+    assert np.quantile(null, 0.95) < bound[1]
 
 
 def test_null_psi_of_scores_of_0_and_1_reaches_the_bound():
     queries = (2_000, 900, 1_100)
     gains = np.arange(sum(queries)) % 5 > 0
     null, bound = shuffled_psi(gains.astype(float), queries, draws=2_000), bound_null_psi(gains.mean(), queries)
-    assert null.mean() == pytest.approx(bound.mean, rel=0.05)
-    assert np.quantile(null, 0.95) == pytest.approx(bound.p95, rel=0.1)
+    assert null.mean() == pytest.approx(bound[0], rel=0.05)
+    assert np.quantile(null, 0.95) == pytest.approx(bound[1], rel=0.1)
 
 
 def test_null_psi_is_bounded_only_where_queries_per_bucket_are_known():
@@ -358,16 +334,12 @@ def test_bias_is_significant_on_the_full_datasets_and_hardly_on_the_samples():
 SPEARMAN = {"all": (0.62, 0.05), "Q1": (0.73, 0.01), "Q2": (0.71, 0.02), "Q3": (0.44, 0.2), "Q4": (0.39, 0.2)}
 
 
-def test_spearman_coefficients_are_the_papers():
-    assert {item.length: round(item.rho, 2) for item in correlate_with_mmteb()} == {k: rho for k, (rho, _) in SPEARMAN.items()}
-    assert {item.models for item in correlate_with_mmteb()} == {10}
-
-
-def test_p_values_cut_to_the_printed_digit_are_the_papers():
+def test_coefficients_and_p_values_are_the_papers_which_cuts_p_to_a_digit():
+    assert {item.length for item in correlate_with_mmteb()} == SPEARMAN.keys()
     for item in correlate_with_mmteb():
-        printed = SPEARMAN[item.length][1]
-        digit = 0.1 if printed >= 0.1 else 0.01
-        assert printed <= item.p_value < printed + digit
+        rho, printed = SPEARMAN[item.length]
+        assert (round(item.rho, 2), item.models) == (rho, 10)
+        assert printed <= item.p_value < printed + (0.1 if printed >= 0.1 else 0.01)
         assert (item.printed_rho, item.printed_p_value) == SPEARMAN[item.length]
 
 
@@ -412,20 +384,6 @@ def test_csv_and_json_hold_the_unrounded_rows_of_every_task():
     assert [(row["model"], row["task"], row["length"], float(row["psi_as_published"])) for row in from_csv] == [
         (row.model, row.task, row.length, row.psi_as_published) for row in rows
     ]
-
-
-def test_without_lengths_a_model_has_one_row():
-    rows = json.loads(published("--format", "json", "--task", "PosIR-Arabic"))
-    assert [(row["task"], row["length"]) for row in rows] == [("PosIR-Arabic", "all")] * 10
-
-
-def test_markdown_is_a_table_with_its_note():
-    finding, _, heading, rule, *lines = published("--format", "markdown", "-t", "SQuAD-PosQ-Tiny").splitlines()
-    assert finding.startswith("SQuAD-PosQ-Tiny: bge-reranker-v2-gemma has the highest nDCG@10, 94.5. PSI is between 0.008 (")
-    cells = [line.strip("| ").split(" | ") for line in (heading, rule, *lines[:6])]
-    assert {len(line) for line in cells} == {9}
-    assert lines[9] == ""
-    assert "without intervals" in lines[10]
 
 
 def test_bins_are_the_papers_with_the_queries_of_the_data():
