@@ -62,8 +62,8 @@ class Declaration:
     """Whether what it returns has charts, which `--png` writes."""
     streams: bool = False
     """Whether it calls its parameter `show`, for Python alone, with what is known so far, which is printed."""
-    undecided_by: str | None = None
-    """The parameter that makes it a check: if it is given, an error is exit status 2, which says that nothing was decided."""
+    undecided_by: tuple[str, ...] = ()
+    """The parameters that make it a check: if one is given, an error is exit status 2, which says that nothing was decided."""
     settings: str | None = None
     """`module:class` of the settings that its further keywords are, which `--set` gives and `--settings-help` lists."""
 
@@ -98,14 +98,14 @@ class Parameter:
 
 
 def public(
-    *, charts: bool = False, streams: bool = False, undecided_by: str | None = None, settings: str | None = None
+    *, charts: bool = False, streams: bool = False, undecided_by: tuple[str, ...] = (), settings: str | None = None
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Declare a public function, whose command follows from it; the function then checks the ranges of its parameters.
 
     Args:
         charts: Whether what it returns has charts.
         streams: Whether it calls its parameter `show` with what is known so far.
-        undecided_by: The parameter that makes it a check with exit status 2 for what cannot be decided.
+        undecided_by: The parameters that make it a check with exit status 2 for what cannot be decided.
         settings: `module:class` of the settings that its further keywords are.
     """
 

@@ -2,35 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import logging
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
-from posir_compare import comparison
 from posir_compare.comparison import (
-    ComparisonRow,
     ModelComparison,
-    ModelRun,
     build_pairs,
     choose_baseline,
     collect_runs,
+    compare_pairs,
     comparison_table,
     describe_differences,
     describe_levels,
-    select_by_name,
+    find_by_name,
     select_tasks,
 )
-from posir_compare.gate import Gate, check
+from posir_compare.gate import Gate, Limit, check, parse_limit, refuse, write_junit
 from posir_significance.decision import Margins
 from posir_tasks.display.presentation import Presentable, to_paragraphs
 from posir_tasks.display.tables import DisplaySection
-from posir_tasks.errors import PosirError
+from posir_tasks.errors import PosirError, summarize_error
+from posir_tasks.public import Option, public
 from posir_tasks.results import SubsetResult, read_results
 from posir_tasks.scores import ALL
 
+logger = logging.getLogger(__name__)
+
 #: A folder of results, or what was read from it.
 ResultSource: TypeAlias = str | Path | Sequence[SubsetResult]
+#: One of these, or several.
+Sources: TypeAlias = ResultSource | Iterable[ResultSource] | None
+#: A text, or several.
+Texts: TypeAlias = str | Iterable[str] | None
 
 BRIEF = (
     "Difference: model minus baseline; nDCG@10 and start to end (first minus last third of the document) x 100. Change: "
@@ -45,23 +51,11 @@ NOTE = (
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison(Presentable):
+class Comparison(Presentable, ModelComparison):
     """Models against a baseline, by task, length and metric."""
 
-    models: tuple[str, ...]
-    """Names of the compared models, with the folder where several runs have one name; the baseline is among them."""
-    details: ModelComparison
-    """All rows, and what was skipped or could not be paired."""
-
-    @property
-    def rows(self) -> tuple[ComparisonRow, ...]:
-        """A row for each task, model, length and metric."""
-        return self.details.rows
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Sentences on pairs and subsets that were skipped, or could not be paired by query."""
-        return self.details.notes
+    hint: str = ""
+    """The choice of the baseline, for the error stream alone."""
 
     @property
     def baseline(self) -> str:
@@ -73,7 +67,7 @@ class Comparison(Presentable):
         """Subject in a few words."""
         return f"Comparison with {self.baseline}"
 
-    def check(self, limits: str | Sequence[str], *, lengths: Collection[str] = (ALL,), strict: bool = False) -> Gate:
+    def check(self, limits: str | Sequence[str | Limit], *, lengths: Collection[str] = (ALL,), strict: bool = False) -> Gate:
         """Test limits on the change from the baseline, as `posir compare --fail-if` does.
 
         Args:
@@ -88,7 +82,7 @@ class Comparison(Presentable):
         Raises:
             PosirError: A limit is none.
         """
-        return check(self.details, [limits] if isinstance(limits, str) else limits, lengths, strict=strict)
+        return check(self, [limits] if isinstance(limits, str) else limits, lengths, strict=strict)
 
     def sections(self) -> tuple[DisplaySection, ...]:
         """Return the findings, then the table."""
@@ -110,66 +104,120 @@ class Comparison(Presentable):
         """Return what every column means, and the notes, which the command prints on the error stream, too."""
         return (NOTE, *self.notes)
 
+    def warnings(self) -> tuple[str, ...]:
+        """Return the notes."""
+        return tuple(f"note: {note}" for note in (self.hint, *self.notes) if note)
 
+
+@public(undecided_by=("fail_if", "strict", "junit"))
 def compare(
-    results: ResultSource | Sequence[ResultSource],
-    *models: str,
+    given: Annotated[Sources, Option(metavar="A B")] = None,
+    *,
+    results: Sources = None,
     baseline: str | None = None,
-    lengths: Collection[str] = (),
-    tasks: Sequence[str] = (),
-    margins: Collection[str] = (),
-) -> Comparison:
-    """Compare models with a baseline in nDCG@10, in the effect of position and in PSI, paired by query where ranks allow it.
+    lengths: Texts = None,
+    task: Texts = None,
+    margin: Annotated[Texts, Option(metavar="POINTS")] = None,
+    fail_if: Annotated[Texts, Option(metavar="LIMIT")] = None,
+    strict: bool = False,
+    junit: str | Path | None = None,
+) -> Comparison | Gate:
+    """Say whether models are better, worse or equivalent to a baseline in nDCG@10, start to end and PSI, by task and length.
+
+    Results are paired by query where both have the ranks of the same queries.
 
     Args:
-        results: A folder of results, what `posir.read_results` or `posir.evaluate` returned, or several of these.
-        models: Full names of models, or the part after the slash; without any, all models of the results.
-        baseline: Model that the others are compared with; by default the first.
-        lengths: Lengths to compare: `all` or names of length buckets; empty for every one. Intervals of fewer are narrower.
-        tasks: Names of tasks to compare; empty for all.
-        margins: The smallest differences that matter, in points: `5` for start to end, `ndcg_at_10=2`, `psi=10`.
+        given: Result folders whose models are compared, in Python also what `posir.read_results` or `posir.evaluate` returned;
+            with `results`, names of models: full ones, or the part after the slash.
+        results: Result folder of the named models, or several; without names, of all their models.
+        baseline: Model that all others are compared with; by default the first, of one folder by name.
+        lengths: Length to compare: `all` or a length bucket. Intervals of fewer are narrower. By default every one; with
+            `fail_if`, all.
+        task: Task to compare. By default, all.
+        margin: Smallest difference that matters: of start to end, such as 5, or KEY=POINTS for ndcg_at_10 or psi.
+        fail_if: Test instead of comparing: fail if the change of a metric is beyond a limit, such as 'ndcg_at_10 < -1'. Exit
+            status: 0 passes, 1 fails, 2 cannot be said.
+        strict: With `fail_if`: fail unless the interval is wholly within the limit.
+        junit: With `fail_if`: write JUnit XML to this file.
 
     Returns:
         A row for each task, model, length and metric: both scores with 95 % intervals, their difference in [-1, 1] with its
-        simultaneous interval, and the state of the change.
+        simultaneous interval, and the state of the change. With `fail_if`, the verdict on every limit, and over all.
 
     Raises:
-        PosirError: There are no such results, models or lengths, or fewer than two models.
+        PosirError: There are no such results, models or lengths, or fewer than two models; with `fail_if`, that cannot be said.
+            Or a limit is none, or the file cannot be written.
 
     Examples:
         >>> import posir
-        >>> comparison = posir.compare("results", "baseline-bm25s", "all-MiniLM-L6-v2")
+        >>> comparison = posir.compare(["baseline-bm25s", "all-MiniLM-L6-v2"], results="results")
         >>> comparison.rows[0].metric.value
         'nDCG@10'
         >>> comparison.to_polars()["length"].unique(maintain_order=True).to_list()
         ['all', 'Q1', 'Q2', 'Q3', 'Q4']
     """
-    runs = collect_runs([_read(source) for source in _list_sources(results)])
-    chosen = select_tasks(_select_runs(runs, models, baseline), tasks)
-    pairs = build_pairs(chosen, choose_baseline(chosen, baseline))
-    return Comparison(tuple(run.label for run in chosen), comparison.compare_pairs(pairs, lengths, Margins.parse(margins)))
+    limits = [parse_limit(text) for text in _list_texts(fail_if)]
+    if not limits:
+        if strict or junit:
+            raise PosirError("--strict and --junit are options of a gate: give --fail-if, too.")
+        return _compare(given, results, baseline, _list_texts(lengths), _list_texts(task), Margins.parse(_list_texts(margin)))
+    chosen = _list_texts(lengths) or [ALL]
+    try:
+        compared = _compare(given, results, baseline, chosen, _list_texts(task), Margins.parse(_list_texts(margin)), most=2)
+        gate = compared.check(limits, lengths=chosen, strict=strict)
+    except PosirError as error:
+        gate = refuse(limits, str(error), strict=strict)
+    except Exception as error:
+        logger.exception("an unexpected error, which is no verdict")
+        gate = refuse(limits, summarize_error(error), strict=strict)
+    if junit:
+        write_junit(gate, Path(junit))
+    return gate
 
 
-def _list_sources(results: ResultSource | Sequence[ResultSource]) -> Sequence[ResultSource]:
-    if isinstance(results, str | Path) or any(isinstance(result, SubsetResult) for result in results):
-        return [results]  # type: ignore[list-item]
-    return results  # type: ignore[return-value]
+def _list_texts(texts: Texts) -> list[str]:
+    return [] if texts is None else [texts] if isinstance(texts, str) else [*texts]
 
 
-def _read(source: ResultSource) -> Sequence[SubsetResult]:
-    return read_results(Path(source)) if isinstance(source, str | Path) else source
+def _list_sources(sources: Sources) -> list[Any]:
+    listed = [sources] if isinstance(sources, str | Path) else [*(sources or ())]
+    return [listed] if any(isinstance(source, SubsetResult) for source in listed) else listed
 
 
-def _select_runs(runs: Sequence[ModelRun], models: Sequence[str], baseline: str | None) -> list[ModelRun]:
-    """Return the runs to compare; with names of models, the baseline need not be among them.
+def _compare(
+    given: Sources,
+    results: Sources,
+    baseline: str | None,
+    lengths: Sequence[str],
+    tasks: Sequence[str],
+    margins: Margins,
+    most: int | None = None,
+) -> Comparison:
+    """Compare runs; see `compare`. With names of models, the baseline need not be among them; `most` limits their number.
 
     Raises:
-        PosirError: Fewer than two models were given or found.
+        PosirError: As `compare` without limits; or there are more runs than allowed.
     """
-    named = select_by_name(runs, models) if models else list(runs)
-    added = [] if baseline is None else [choose_baseline(runs, baseline)]
-    chosen = [*(run for run in added if run not in named), *named]
+    names, sources = ([], _list_sources(given)) if results is None else (_list_sources(given), _list_sources(results))
+    if not sources:
+        raise PosirError("Nothing to compare. Use `posir compare FOLDER ...` or `posir compare --results FOLDER MODEL ...`.")
+    for source in sources:
+        if isinstance(source, str | Path) and not Path(source).is_dir() and results is None:
+            raise PosirError(
+                f"{source}: no such folder. Give result folders, or names of models and their folder: "
+                "`posir compare --results FOLDER MODEL MODEL`."
+            )
+    runs = collect_runs([read_results(Path(source)) if isinstance(source, str | Path) else source for source in sources])
+    chosen = [run for name in names for run in find_by_name(runs, name)] or list(runs)
+    if baseline is not None and (first := choose_baseline(runs, baseline)) not in chosen:
+        chosen.insert(0, first)
+    labels = ", ".join(run.label for run in chosen)
     if len(chosen) < 2:
-        names = ", ".join(run.label for run in chosen)
-        raise PosirError(f"A comparison needs two models; found: {names}. Name another one or give another folder.")
-    return chosen
+        raise PosirError(f"A comparison needs two models; found: {labels}. Name another one or give another folder.")
+    chosen = select_tasks(chosen, tasks)
+    compared = compare_pairs(build_pairs(chosen, choose_baseline(chosen, baseline)), lengths, margins)
+    if most and len(chosen) > most:
+        raise PosirError(f"A gate tests one model against one baseline; found: {labels}. Name two with --results.")
+    hint = f"the baseline is {chosen[0].label}, the first model; choose another with --baseline."
+    is_told = baseline is None and len(chosen) > 2
+    return Comparison(compared.rows, compared.notes, compared.gaps, hint if is_told else "")

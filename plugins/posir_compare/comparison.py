@@ -5,14 +5,13 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import cached_property
 from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Any
 
-from posir_significance.analysis import Analysis, GroupAnalysis, analyze
+from posir_significance.analysis import analyze
 from posir_significance.decision import (
     CHANGE_LEVEL,
     DEFAULT_MARGINS,
@@ -23,7 +22,6 @@ from posir_significance.decision import (
     level_of_lengths,
 )
 from posir_significance.intervals import LEVEL
-from posir_significance.observations import Observations
 from posir_significance.sentences import describe_metric_change, format_level, label_change, metric_interval
 from posir_tasks.cells import pool
 from posir_tasks.display.numbers import (
@@ -95,20 +93,12 @@ def collect_runs(sources: Sequence[Sequence[SubsetResult]]) -> list[ModelRun]:
     ]
 
 
-def select_by_name(runs: Sequence[ModelRun], names: Sequence[str]) -> list[ModelRun]:
-    """Return the runs of the named models, in the order of the names.
-
-    Args:
-        runs: The runs to select from.
-        names: Full names of models, or the part after the slash.
+def find_by_name(runs: Sequence[ModelRun], name: str) -> list[ModelRun]:
+    """Return the runs of a model by its full name, or the part after the slash.
 
     Raises:
-        PosirError: A name matches no model, or several.
+        PosirError: The name matches no model, or several.
     """
-    return [run for name in names for run in _find_by_name(runs, name)]
-
-
-def _find_by_name(runs: Sequence[ModelRun], name: str) -> list[ModelRun]:
     wanted = name.casefold()
     named = [run for run in runs if wanted in (model := run.results[0].model.casefold(), model.partition("/")[2])]
     models = {run.results[0].model for run in named}
@@ -123,16 +113,14 @@ def _find_by_name(runs: Sequence[ModelRun], name: str) -> list[ModelRun]:
 def choose_baseline(runs: Sequence[ModelRun], name: str | None) -> ModelRun:
     """Return the run that the others are compared with: the named one, or the first.
 
-    Args:
-        runs: In the order of the folders or names that were given; those of one folder by name.
-        name: Full name of the model, or the part after the slash; or its label, if several runs have that name.
+    The name is the full one, or the part after the slash; or the label, if several runs have that name.
 
     Raises:
         PosirError: The name matches no run, or several.
     """
     if name is None:
         return runs[0]
-    named = [run for run in runs if run.label == name] or _find_by_name(runs, name)
+    named = [run for run in runs if run.label == name] or find_by_name(runs, name)
     if len(named) > 1:
         raise PosirError(f"--baseline {name} matches {' and '.join(repr(run.label) for run in named)}. Give one of these.")
     return named[0]
@@ -176,25 +164,20 @@ class CommonResults:
     """Two models' results on the same queries."""
 
     a: DocumentRanks
-    """Ranks of the first model over all subsets."""
     b: DocumentRanks
+    """Ranks of the two models over all subsets."""
     subsets: tuple[str, ...]
     notes: tuple[str, ...]
     """Notes on subsets that were skipped, such as those on different data, and why queries could not be paired."""
 
-    @cached_property
-    def paired(self) -> tuple[Observations, Observations] | None:
-        """The gains of both models on the same queries in the same order; None if the queries cannot be paired."""
-        if not self.a.same_queries(self.b):
-            return None
-        return Observations.from_ranks(self.a), Observations.from_ranks(self.b)
+    @property
+    def are_paired(self) -> bool:
+        """Whether both are on the same queries in the same order."""
+        return self.a.same_queries(self.b)
 
 
 def find_common_results(pair: Pair) -> CommonResults:
     """Return the results of two runs on the queries of a task that both have.
-
-    Args:
-        pair: Two runs on a task.
 
     Raises:
         PosirError: They have no queries in common.
@@ -215,7 +198,7 @@ def find_common_results(pair: Pair) -> CommonResults:
     notes = [f"{where}: {reason}." for reason in skipped]
     first, second = (pool(results[subset].ranks for subset in same) for results in (a, b))
     common = CommonResults(first, second, same, ())
-    if common.paired is None:
+    if not common.are_paired:
         notes.append(f"{where}: compared without pairing. The two results are on different queries or documents.")
     return CommonResults(common.a, common.b, same, tuple(notes))
 
@@ -252,22 +235,12 @@ class Metric(StrEnum):
     @property
     def key(self) -> str:
         """Key of the score in result files, `ndcg_at_10` for example."""
-        return METRIC_KEYS[self]
+        return {Metric.NDCG: "ndcg_at_10", Metric.START_TO_END: "start_to_end", Metric.PSI: "psi"}[self]
 
     @property
     def scale(self) -> int:
         """The factor by which its differences are multiplied when they are printed."""
         return 1 if self is Metric.PSI else 100
-
-
-METRIC_KEYS = {Metric.NDCG: "ndcg_at_10", Metric.START_TO_END: "start_to_end", Metric.PSI: "psi"}
-
-
-class ComparisonMethod(StrEnum):
-    """Whether the two ranks of each query are known."""
-
-    PAIRED = "paired by query"
-    UNPAIRED = "unpaired"
 
 
 @dataclass(frozen=True)
@@ -284,7 +257,8 @@ class ComparisonRow:
     documents: int
     """Documents (articles, where known)."""
     metric: Metric
-    method: ComparisonMethod
+    method: str
+    """`paired by query` if the two ranks of each query are known, else `unpaired`."""
     a: Estimate | None
     b: Estimate | None
     change: Change
@@ -327,21 +301,15 @@ class ComparisonRow:
 
 
 @dataclass(frozen=True)
-class Gap:
-    """Results of the baseline that a model was not compared with, or not with all of them."""
-
-    model: str
-    task: str
-    reason: str
-
-
-@dataclass(frozen=True)
 class ModelComparison:
     """All rows, and notes on what was skipped or not paired."""
 
     rows: tuple[ComparisonRow, ...]
+    """A row for each task, model, length and metric."""
     notes: tuple[str, ...]
-    gaps: tuple[Gap, ...] = ()
+    """Sentences on pairs and subsets that were skipped, or could not be paired by query."""
+    gaps: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """Reasons why a model was not compared with the baseline, or not with all of its results, by model and task."""
 
 
 def compare_pairs(pairs: Sequence[Pair], lengths: Collection[str] = (), margins: Margins = DEFAULT_MARGINS) -> ModelComparison:
@@ -359,19 +327,19 @@ def compare_pairs(pairs: Sequence[Pair], lengths: Collection[str] = (), margins:
     """
     common_results: list[tuple[Pair, CommonResults]] = []
     notes: list[str] = []
-    gaps: list[Gap] = list(_find_missing_tasks(pairs))
+    gaps, missing_tasks = _find_missing_tasks(pairs)
     for pair in pairs:
         try:
             common = find_common_results(pair)
         except PosirError as error:
             notes.append(str(error))
-            gaps.append(Gap(pair.b.label, pair.task, str(error)))
+            gaps[pair.b.label, pair.task] = str(error)
             continue
         common_results.append((pair, common))
         notes.extend(common.notes)
         if missing := sorted(pair.a.by_subset(pair.task).keys() - set(common.subsets)):
-            gaps.append(Gap(pair.b.label, pair.task, f"not compared: {', '.join(missing)}. {' '.join(common.notes)}"))
-    notes.extend(_describe_missing_tasks(pairs))
+            gaps[pair.b.label, pair.task] = f"not compared: {', '.join(missing)}. {' '.join(common.notes)}"
+    notes += missing_tasks
     if not common_results:
         raise PosirError("There is nothing to compare. " + " ".join(notes))
     rows = [
@@ -380,39 +348,28 @@ def compare_pairs(pairs: Sequence[Pair], lengths: Collection[str] = (), margins:
         for row in compare_pair(pair, common, lengths, margins)
         if row.queries
     ]
-    return ModelComparison(tuple(select_lengths(rows, lengths)), tuple(notes), tuple(gaps))
-
-
-def _find_missing_tasks(pairs: Sequence[Pair]) -> Iterator[Gap]:
-    """Yield the tasks of the baseline that models have no results of."""
-    compared = {(pair.b.label, pair.task) for pair in pairs}
-    tasks = sorted({result.task for pair in pairs for result in pair.a.results})
-    for model in dict.fromkeys(pair.b.label for pair in pairs):
-        yield from (Gap(model, task, f"{model} has no results of it.") for task in tasks if (model, task) not in compared)
-
-
-def _describe_missing_tasks(pairs: Sequence[Pair]) -> Iterator[str]:
-    """Yield a sentence for each model that lacks tasks of the baseline, or has tasks that the baseline lacks."""
-    for model in dict.fromkeys(pair.b.label for pair in pairs):
-        pair = next(pair for pair in pairs if pair.b.label == model)
-        tasks = [{result.task for result in run.results} for run in (pair.a, pair.b)]
-        for run, lacking in ((pair.b, tasks[0] - tasks[1]), (pair.a, tasks[1] - tasks[0])):
-            if lacking:
-                yield f"Not compared, since {run.label} has no results of it: {', '.join(sorted(lacking))}."
-
-
-def select_lengths(rows: Sequence[ComparisonRow], lengths: Collection[str]) -> list[ComparisonRow]:
-    """Return the rows of the named lengths, whatever their case; every row if none is named.
-
-    Raises:
-        PosirError: No row has a length of that name.
-    """
     known = {row.length.casefold(): row.length for row in rows}
-    unknown = [name for name in lengths if name.casefold() not in known]
-    if unknown:
+    chosen = {name.casefold() for name in lengths} or known
+    if unknown := [name for name in lengths if name.casefold() not in known]:
         raise PosirError(f"--lengths {unknown[0]}: no queries of such a length. Choose from {', '.join(known.values())}.")
-    chosen = {name.casefold() for name in lengths}
-    return [row for row in rows if not chosen or row.length.casefold() in chosen]
+    return ModelComparison(tuple(row for row in rows if row.length.casefold() in chosen), tuple(notes), gaps)
+
+
+def _find_missing_tasks(pairs: Sequence[Pair]) -> tuple[dict[tuple[str, str], str], list[str]]:
+    """Return why models lack tasks of the baseline, by model and task, and sentences on the tasks that only one of two has."""
+    compared = {(pair.b.label, pair.task) for pair in pairs}
+    gaps: dict[tuple[str, str], str] = {}
+    notes = []
+    for label in dict.fromkeys(pair.b.label for pair in pairs):
+        pair = next(pair for pair in pairs if pair.b.label == label)
+        of_baseline, of_model = ({result.task for result in run.results} for run in (pair.a, pair.b))
+        gaps |= {
+            (label, task): f"{label} has no results of it." for task in sorted(of_baseline) if (label, task) not in compared
+        }
+        for run, lacking in ((pair.b, of_baseline - of_model), (pair.a, of_model - of_baseline)):
+            if lacking:
+                notes.append(f"Not compared, since {run.label} has no results of it: {', '.join(sorted(lacking))}.")
+    return gaps, notes
 
 
 def compare_pair(
@@ -428,21 +385,26 @@ def compare_pair(
         lengths: Lengths that are compared; empty for every one.
         margins: The smallest differences that matter.
     """
-    paired = common.paired is not None
-    method = ComparisonMethod.PAIRED if paired else ComparisonMethod.UNPAIRED
+    paired = common.are_paired
     first, other = analyze(common.a), analyze(common.b)
-    groups = list(zip(_length_names(common), first.groups, other.groups, strict=True))
+    read_parts = ([result.values.read for result in run.by_subset(pair.task).values()] for run in (pair.a, pair.b))
+    baseline_reads, model_reads = (pool(parts) if parts else UNKNOWN for parts in read_parts)
+    buckets = common.a.profile.lengths
+    names = (ALL, *buckets) if len(buckets) > 1 else (ALL,)
+    groups = list(zip(names, first.groups, other.groups, strict=True))
     chosen = {name.casefold() for name in lengths}
-    buckets = sum(bool(a.queries) for name, a, _ in groups if name != ALL and (not chosen or name.casefold() in chosen))
+    compared = sum(bool(a.queries) for name, a, _ in groups if name != ALL and (not chosen or name.casefold() in chosen))
     rows = []
     for name, a, b in groups:
-        level = CHANGE_LEVEL if name == ALL else 1 - (1 - CHANGE_LEVEL) / max(buckets, 1)
+        level = CHANGE_LEVEL if name == ALL else 1 - (1 - CHANGE_LEVEL) / max(compared, 1)
         change = compare_groups(a, b, paired=paired, margins=margins, level=level)
-        by_metric = {
-            Metric.NDCG: (a.ndcg, b.ndcg),
-            Metric.START_TO_END: (_start_to_end(name, a, first), _start_to_end(name, b, other)),
-            Metric.PSI: (a.psi, b.psi),
-        }
+        thirds: list[Estimate | None] = []
+        for group, analysis in ((a, first), (b, other)):
+            contrast, printed = group.position.start_to_end, LEVEL if name == ALL else level_of_lengths(analysis)
+            # With the interval that a report prints.
+            interval = contrast.interval_at(printed) if contrast and contrast.interval_at else None
+            thirds.append(Estimate(contrast.value, interval) if contrast else None)
+        by_metric = {Metric.NDCG: (a.ndcg, b.ndcg), Metric.START_TO_END: thirds, Metric.PSI: (a.psi, b.psi)}
         rows += [
             ComparisonRow(
                 baseline=pair.a.label,
@@ -453,46 +415,28 @@ def compare_pair(
                 queries=a.queries,
                 documents=change.documents,
                 metric=metric,
-                method=method,
+                method="paired by query" if paired else "unpaired",
                 a=of_baseline,
                 b=of_model,
                 change=change,
-                reads=(_read_part(pair.a, pair.task), _read_part(pair.b, pair.task)),
+                reads=(baseline_reads, model_reads),
             )
             for metric, (of_baseline, of_model) in by_metric.items()
         ]
     return rows
 
 
-def _start_to_end(length: str, group: GroupAnalysis, analysis: Analysis) -> Estimate | None:
-    """Return start to end with the interval that a report prints."""
-    contrast, level = group.position.start_to_end, LEVEL if length == ALL else level_of_lengths(analysis)
-    return Estimate(contrast.value, contrast.interval_at(level)) if contrast and contrast.interval_at else contrast
-
-
-def _read_part(run: ModelRun, task: str) -> ReadPart:
-    reads = [result.values.read for result in run.by_subset(task).values()]
-    return pool(reads) if reads else UNKNOWN
-
-
-def _length_names(common: CommonResults) -> tuple[str, ...]:
-    """Return `all` and the names of the length buckets if there are several."""
-    names = common.a.profile.lengths
-    return ("all", *names) if len(names) > 1 else ("all",)
-
-
-RUN = ("Task", "Method", "Baseline", "Model", "Metric", "Length")
+HEADINGS = (
+    "Task", "Method", "Baseline", "Model", "Metric", "Length", "Queries", "Baseline score", "Score", "Difference", "Change",
+)  # fmt: skip
 #: Most comparisons of two models on a task with a sentence each.
 MOST_SENTENCES = 6
-SCORES = ("Queries", "Baseline score", "Score", "Difference", "Change")
 #: How a score and its difference are printed.
 FORMATS = {
     Metric.NDCG: (format_percent, format_points),
     Metric.START_TO_END: (format_points, format_points),
     Metric.PSI: (format_psi, format_psi_difference),
 }
-#: Headings of columns of numbers.
-NUMBERS = ("Queries",)
 
 
 def comparison_table(rows: Iterable[ComparisonRow]) -> Table:
@@ -500,20 +444,27 @@ def comparison_table(rows: Iterable[ComparisonRow]) -> Table:
     rows, metrics = list(rows), list(Metric)
     models = list(dict.fromkeys(row.model for row in rows))
     lengths = list(dict.fromkeys(row.length for row in rows))
-    ordered = sorted(
-        rows,
-        key=lambda row: (
-            row.task,
-            row.method,
-            models.index(row.model),
-            metrics.index(row.metric),
-            lengths.index(row.length),
-        ),
-    )
+
+    def order(row: ComparisonRow) -> tuple[Any, ...]:
+        return row.task, row.method, models.index(row.model), metrics.index(row.metric), lengths.index(row.length)
+
     return Table(
-        build_columns((*RUN, *SCORES), NUMBERS),
+        build_columns(HEADINGS, ["Queries"]),
         tuple(
-            (row.task, row.method.value, row.baseline, row.model, row.metric.value, row.length, *_cells(row)) for row in ordered
+            (
+                row.task,
+                row.method,
+                row.baseline,
+                row.model,
+                row.metric.value,
+                row.length,
+                format_count(row.queries),
+                format_estimate(row.a, FORMATS[row.metric][0]),
+                format_estimate(row.b, FORMATS[row.metric][0]),
+                format_estimate(row.difference, FORMATS[row.metric][1]),
+                label_change(row.metric_change),
+            )
+            for row in sorted(rows, key=order)
         ),
         split_by="{Task} · {Method}\n{Model} against {Baseline}",
         keys=2,
@@ -546,15 +497,3 @@ def describe_levels(rows: Iterable[ComparisonRow]) -> str:
     overall = f"of the three metrics over all lengths each at {levels[True]}" if True in levels else ""
     lengths = f"in the rows of lengths each at {levels[False]}" if False in levels else ""
     return f"Intervals of differences hold at the same time: {', '.join(filter(None, (overall, lengths)))}."
-
-
-def _cells(row: ComparisonRow) -> tuple[str, ...]:
-    """Return the text below each heading of `SCORES`: nDCG@10 x 100 and PSI as the papers print them."""
-    score, difference = FORMATS[row.metric]
-    return (
-        format_count(row.queries),
-        format_estimate(row.a, score),
-        format_estimate(row.b, score),
-        format_estimate(row.difference, difference),
-        label_change(row.metric_change),
-    )

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import product
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 from posir_compare.comparison import FORMATS, ComparisonRow, Metric, ModelComparison
@@ -23,7 +24,8 @@ from posir_significance.intervals import ALPHA, LEVEL
 from posir_significance.sentences import describe_few, format_change
 from posir_tasks.command.undecided import UNDECIDED
 from posir_tasks.display.numbers import MISSING, format_count, format_estimate, format_number
-from posir_tasks.display.tables import Table, build_columns
+from posir_tasks.display.presentation import Presentable
+from posir_tasks.display.tables import DisplaySection, Table, build_columns
 from posir_tasks.display.wording import escape_controls
 from posir_tasks.errors import PosirError
 from posir_tasks.files import atomic_write
@@ -32,6 +34,7 @@ from posir_tasks.scores import ALL, Difference, Estimate, Interval
 #: What a limit looks like.
 LIMIT = re.compile(r"\s*(?P<key>\w+)\s*(?P<sign>[<>])\s*(?P<value>[-+]?(\d+\.?\d*|\.\d+))\s*")
 EXAMPLE = "'ndcg_at_10 < -1' or 'start_to_end > 5'"
+HEADINGS = ("Verdict", "Limit", "Task", "Length", "Queries", "Baseline score", "Score", "Change", "Reason", "Compared")
 
 
 class GateVerdict(StrEnum):
@@ -47,6 +50,10 @@ class GateVerdict(StrEnum):
         return {GateVerdict.PASSES: 0, GateVerdict.FAILS: 1, GateVerdict.UNDECIDED: UNDECIDED}[self]
 
 
+#: Elements of JUnit XML that say why a test case did not pass.
+JUNIT_ELEMENTS = {GateVerdict.FAILS: "failure", GateVerdict.UNDECIDED: "error"}
+
+
 @dataclass(frozen=True)
 class Limit:
     """A limit on the change of a metric, model minus baseline."""
@@ -59,13 +66,20 @@ class Limit:
     value: float
     """The number in the unit of result files, where scores are in [0, 1]."""
 
-    def is_exceeded_by(self, interval: Interval) -> bool:
-        """Return whether a whole interval is beyond the limit."""
-        return interval[0] > self.value if self.above else interval[1] < self.value
-
-    def contains(self, interval: Interval) -> bool:
-        """Return whether a whole interval is within the limit."""
-        return interval[1] <= self.value if self.above else interval[0] >= self.value
+    def judge(self, row: ComparisonRow, interval: Interval | None, *, strict: bool) -> tuple[GateVerdict, str]:
+        """Return the verdict on a change with its interval, and the reason."""
+        if row.metric_change.reason is Reason.FEW_DOCUMENTS:
+            return GateVerdict.UNDECIDED, describe_few(row.metric_change, row.change)
+        if interval is None:
+            return GateVerdict.UNDECIDED, f"the change of {self.metric} is undefined on these questions"
+        low, high = interval
+        if low > self.value if self.above else high < self.value:
+            return GateVerdict.FAILS, "the whole interval is beyond the limit"
+        if high <= self.value if self.above else low >= self.value:
+            return GateVerdict.PASSES, "the whole interval is within the limit"
+        if strict:
+            return GateVerdict.FAILS, "the interval is not wholly within the limit"
+        return GateVerdict.PASSES, "the interval is neither beyond the limit nor within it: more documents would tell"
 
 
 @dataclass(frozen=True)
@@ -80,13 +94,13 @@ class TestedLimit:
     """`all`, or the length bucket."""
     baseline: str
     model: str
-    queries: int | None
-    a: Estimate | None
+    queries: int | None = None
+    a: Estimate | None = None
     """The baseline's score, with its 95 % interval."""
-    b: Estimate | None
-    change: Difference | None
+    b: Estimate | None = None
+    change: Difference | None = None
     """b - a, with the interval that was tested."""
-    reason: str
+    reason: str = ""
     state: ChangeState | None = None
     """State of the change, by its margin and the simultaneous interval of a comparison."""
     compared: str = ""
@@ -95,13 +109,17 @@ class TestedLimit:
     """That state as a sentence."""
 
 
-@dataclass(frozen=True)
-class Gate:
+@dataclass(frozen=True, repr=False)
+class Gate(Presentable):
     """Tested limits, and what follows from them together."""
 
     limits: tuple[TestedLimit, ...]
     level: float
     """Level of the intervals of all changes."""
+    strict: bool = False
+    """Whether a limit already fails if an interval is not wholly within it."""
+    notes: tuple[str, ...] = ()
+    """Sentences on results that were skipped, or could not be paired by query."""
 
     @property
     def verdict(self) -> GateVerdict:
@@ -110,6 +128,35 @@ class Gate:
         return next(
             verdict for verdict in (GateVerdict.FAILS, GateVerdict.UNDECIDED, GateVerdict.PASSES) if verdict in verdicts
         )
+
+    @property
+    def exit_status(self) -> int:
+        """0 if it passes, 1 if it fails, 2 if that cannot be said."""
+        return self.verdict.exit_status
+
+    @property
+    def title(self) -> str:
+        """The verdict, and the compared models."""
+        models = ", ".join(dict.fromkeys(limit.model for limit in self.limits if limit.model))
+        baseline = next((limit.baseline for limit in self.limits if limit.baseline), "")
+        phrase = "cannot be decided" if self.verdict is GateVerdict.UNDECIDED else self.verdict.value
+        return f"The gate {phrase} · {f'{models} against {baseline}' if models else 'nothing was compared'}"
+
+    def sections(self) -> tuple[DisplaySection, ...]:
+        """Return the table with a line for each tested limit."""
+        return (DisplaySection(tables=(gate_table(self),)),)
+
+    def records(self) -> tuple[TestedLimit, ...]:
+        """Return the tested limits."""
+        return self.limits
+
+    def document(self) -> dict[str, Any]:
+        """Return the verdict, and the tested limits."""
+        return {"verdict": self.verdict, "strict": self.strict, "level": self.level, "limits": self.limits}
+
+    def warnings(self) -> tuple[str, ...]:
+        """Return the notes."""
+        return tuple(f"note: {note}" for note in self.notes)
 
 
 def parse_limit(text: str) -> Limit:
@@ -151,12 +198,27 @@ def check(
     rows = [row for row in comparison.rows if row.length.casefold() in names]
     level = max(LEVEL, 1 - 2 * ALPHA / max(1, len(set(_name_sides(rows, parsed)))))
     tested = [_test(limit, row, level, strict=strict) for limit in parsed for row in rows if row.metric is limit.metric]
-    return Gate((*_apply_gaps(comparison, tested), *_list_missing(comparison, tested, parsed, names)), level)
+    # Where a model lacks results of the baseline, no limit passes.
+    for place, limit in enumerate(tested):
+        reason = comparison.gaps.get((limit.model, limit.task))
+        if reason and limit.verdict is GateVerdict.PASSES:
+            tested[place] = replace(limit, verdict=GateVerdict.UNDECIDED, reason=reason)
+    compared = {(limit.model, limit.task, limit.length.casefold()) for limit in tested}
+    models = dict.fromkeys([*((row.model, row.task) for row in comparison.rows), *comparison.gaps])
+    for (model, task), length in product(models, sorted(names)):
+        if (model, task, length) not in compared:
+            reason = comparison.gaps.get((model, task), "there are no questions of this length")
+            tested += [_refuse(limit, reason, task, length, comparison.rows[0].baseline, model) for limit in parsed]
+    return Gate(tuple(tested), level, strict, comparison.notes)
 
 
-def refuse(limits: Iterable[Limit], reason: str) -> Gate:
+def refuse(limits: Iterable[Limit], reason: str, *, strict: bool = False) -> Gate:
     """Return a gate about which nothing can be said, since there is no comparison."""
-    return Gate(tuple(_undecided(limit, "", "", "", "", reason) for limit in limits), LEVEL)
+    return Gate(tuple(_refuse(limit, reason) for limit in limits), LEVEL, strict)
+
+
+def _refuse(limit: Limit, reason: str, task: str = "", length: str = "", baseline: str = "", model: str = "") -> TestedLimit:
+    return TestedLimit(GateVerdict.UNDECIDED, limit.text, limit.metric, task, length, baseline, model, reason=reason)
 
 
 def _name_sides(rows: Iterable[ComparisonRow], limits: Iterable[Limit]) -> Iterator[tuple[str | bool, ...]]:
@@ -171,8 +233,7 @@ def _name_sides(rows: Iterable[ComparisonRow], limits: Iterable[Limit]) -> Itera
 def _test(limit: Limit, row: ComparisonRow, level: float, *, strict: bool) -> TestedLimit:
     difference = row.difference
     interval = difference.interval_at(level) if difference and difference.interval_at else None
-    verdict, reason = _judge(limit, row, interval, strict=strict)
-    change = replace(difference, interval=interval) if difference else None
+    verdict, reason = limit.judge(row, interval, strict=strict)
     return TestedLimit(
         verdict,
         limit.text,
@@ -184,7 +245,7 @@ def _test(limit: Limit, row: ComparisonRow, level: float, *, strict: bool) -> Te
         queries=row.queries,
         a=row.a,
         b=row.b,
-        change=change,
+        change=replace(difference, interval=interval) if difference else None,
         reason=reason,
         state=row.metric_change.state,
         compared=format_change(row.metric_change, row.change),
@@ -192,101 +253,34 @@ def _test(limit: Limit, row: ComparisonRow, level: float, *, strict: bool) -> Te
     )
 
 
-def _judge(limit: Limit, row: ComparisonRow, interval: Interval | None, *, strict: bool) -> tuple[GateVerdict, str]:
-    if row.metric_change.reason is Reason.FEW_DOCUMENTS:
-        return GateVerdict.UNDECIDED, describe_few(row.metric_change, row.change)
-    if interval is None:
-        return GateVerdict.UNDECIDED, f"the change of {limit.metric} is undefined on these questions"
-    if limit.is_exceeded_by(interval):
-        return GateVerdict.FAILS, "the whole interval is beyond the limit"
-    if limit.contains(interval):
-        return GateVerdict.PASSES, "the whole interval is within the limit"
-    if strict:
-        return GateVerdict.FAILS, "the interval is not wholly within the limit"
-    return GateVerdict.PASSES, "the interval is neither beyond the limit nor within it: more documents would tell"
-
-
-def _apply_gaps(comparison: ModelComparison, tested: Iterable[TestedLimit]) -> Iterator[TestedLimit]:
-    """Yield tested limits; where a model lacks results of the baseline, none passes."""
-    gaps = {(gap.model, gap.task): gap.reason for gap in comparison.gaps}
-    for limit in tested:
-        reason = gaps.get((limit.model, limit.task))
-        passes = limit.verdict is GateVerdict.PASSES
-        yield replace(limit, verdict=GateVerdict.UNDECIDED, reason=reason) if reason and passes else limit
-
-
-def _list_missing(
-    comparison: ModelComparison, tested: Iterable[TestedLimit], limits: Sequence[Limit], lengths: Iterable[str]
-) -> Iterator[TestedLimit]:
-    """Yield the limits that could not be tested, since there is nothing to compare."""
-    gaps = {(gap.model, gap.task): gap.reason for gap in comparison.gaps}
-    baseline = comparison.rows[0].baseline
-    compared = {(limit.model, limit.task, limit.length.casefold()) for limit in tested}
-    models = dict.fromkeys([*((row.model, row.task) for row in comparison.rows), *gaps])
-    for (model, task), length in product(models, sorted(lengths)):
-        if (model, task, length) not in compared:
-            reason = gaps.get((model, task), "there are no questions of this length")
-            yield from (_undecided(limit, task, length, baseline, model, reason) for limit in limits)
-
-
-def _undecided(limit: Limit, task: str, length: str, baseline: str, model: str, reason: str) -> TestedLimit:
-    return TestedLimit(
-        GateVerdict.UNDECIDED,
-        limit.text,
-        limit.metric,
-        task,
-        length,
-        baseline,
-        model,
-        queries=None,
-        a=None,
-        b=None,
-        change=None,
-        reason=reason,
-    )
-
-
-HEADINGS = ("Verdict", "Limit", "Task", "Length", "Queries", "Baseline score", "Score", "Change", "Reason", "Compared")
-#: Elements of JUnit XML that say why a test case did not pass.
-JUNIT_ELEMENTS = {GateVerdict.FAILS: "failure", GateVerdict.UNDECIDED: "error"}
-
-
 def gate_table(gate: Gate) -> Table:
     """Return a table with a line for each tested limit, and the verdict above it."""
-    models = dict.fromkeys(limit.model for limit in gate.limits if limit.model)
-    baseline = next((limit.baseline for limit in gate.limits if limit.baseline), "")
-    compared = f"{', '.join(models)} against {baseline}" if models else "nothing was compared"
+    with_model = len({limit.model for limit in gate.limits if limit.model}) > 1
+    rows = (
+        (
+            limit.verdict.value,
+            *([limit.model] if with_model else []),
+            limit.limit,
+            limit.task or MISSING,
+            limit.length or MISSING,
+            format_count(limit.queries),
+            format_estimate(limit.a, FORMATS[limit.metric][0]),
+            format_estimate(limit.b, FORMATS[limit.metric][0]),
+            format_estimate(limit.change, FORMATS[limit.metric][1]),
+            limit.reason,
+            limit.compared or MISSING,
+        )
+        for limit in gate.limits
+    )
     level = format_number(100 * gate.level, ".4g")
-    headings = (*HEADINGS[:1], "Model", *HEADINGS[1:]) if len(models) > 1 else HEADINGS
     return Table(
-        build_columns(headings, ["Queries"]),
-        tuple(_cells(limit, with_model=len(models) > 1) for limit in gate.limits),
-        title=f"The gate {_phrase(gate.verdict)} · {compared}",
+        build_columns((*HEADINGS[:1], "Model", *HEADINGS[1:]) if with_model else HEADINGS, ["Queries"]),
+        tuple(rows),
+        title=gate.title,
         notes=(
             f"Change: model minus baseline, with its {level} % interval. Two equal models fail in at most 5 % of all cases.",
         ),
         keys=2,
-    )
-
-
-def _phrase(verdict: GateVerdict) -> str:
-    return "cannot be decided" if verdict is GateVerdict.UNDECIDED else verdict.value
-
-
-def _cells(limit: TestedLimit, *, with_model: bool) -> tuple[str, ...]:
-    score, difference = FORMATS[limit.metric]
-    return (
-        limit.verdict.value,
-        *([limit.model] if with_model else []),
-        limit.limit,
-        limit.task or MISSING,
-        limit.length or MISSING,
-        format_count(limit.queries),
-        format_estimate(limit.a, score),
-        format_estimate(limit.b, score),
-        format_estimate(limit.change, difference),
-        limit.reason,
-        limit.compared or MISSING,
     )
 
 
@@ -297,29 +291,25 @@ def write_junit(gate: Gate, file: Path) -> None:
         PosirError: The file cannot be written.
     """
     count = {verdict: sum(limit.verdict is verdict for limit in gate.limits) for verdict in GateVerdict}
+    failures, errors = str(count[GateVerdict.FAILS]), str(count[GateVerdict.UNDECIDED])
     suite = ElementTree.Element(
-        "testsuite",
-        name="posir compare",
-        tests=str(len(gate.limits)),
-        failures=str(count[GateVerdict.FAILS]),
-        errors=str(count[GateVerdict.UNDECIDED]),
+        "testsuite", name="posir compare", tests=str(len(gate.limits)), failures=failures, errors=errors
     )
-    suite.extend(map(_test_case, gate.limits))
+    suite.extend(map(_build_case, gate.limits))
     try:
         with atomic_write(file) as temporary:
             ElementTree.ElementTree(suite).write(temporary, encoding="utf-8", xml_declaration=True)
     except OSError as error:
-        raise PosirError(f"{file}: cannot be written ({error.strerror}). Choose another --junit.") from error
+        raise PosirError(f"--junit {file}: cannot be written ({error.strerror}). Choose another file.") from error
 
 
-def _test_case(limit: TestedLimit) -> ElementTree.Element:
+def _build_case(limit: TestedLimit) -> ElementTree.Element:
     class_name, name = (
         escape_controls(", ".join(filter(None, parts))) for parts in ((limit.task, limit.model), (limit.limit, limit.length))
     )
     case = ElementTree.Element("testcase", classname=class_name, name=name)
     reason, element = escape_controls(limit.reason), JUNIT_ELEMENTS.get(limit.verdict)
-    attributes = {"message": reason} if element else {}
-    explanation = ElementTree.SubElement(case, element or "system-out", attributes)
+    explanation = ElementTree.SubElement(case, element or "system-out", {"message": reason} if element else {})
     explanation.text = f"change {format_estimate(limit.change, FORMATS[limit.metric][1])}: {reason}"
     if limit.answer:
         explanation.text += f". {escape_controls(limit.answer)}"

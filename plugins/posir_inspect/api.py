@@ -277,7 +277,7 @@ def open_question_writer(
     return EmbedderWriter(str(encoder.model.mteb_model_meta.name), remembering, build_vocabulary(texts))
 
 
-@public(undecided_by="require")
+@public(undecided_by=("require",))
 def window(
     model: str | Path,
     *,

@@ -151,7 +151,7 @@ def compare_trials(trials: Trials, task: str, folder: Path) -> list[MitigationOu
         sizes = [size for result in run.by_subset(task).values() if (size := result.run.get(INDEX_KEY))]
         documents = sum(size["documents"] for size in sizes)
         vectors = sum(size["vectors"] for size in sizes) / documents if documents else 1.0
-        change = compare_groups(a, b, paired=common.paired is not None)
+        change = compare_groups(a, b, paired=common.are_paired)
         add(str(method), b, change, vectors, taken, taken / seconds if seconds else None, method.cost)
     return outcomes
 

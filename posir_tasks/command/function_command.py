@@ -41,7 +41,7 @@ def build_command(function: Callable[..., Presentable]) -> Callable[..., None]:
         printer = SectionPrinter()
         if declaration.streams and format_ is OutputFormat.TEXT:
             given["show"] = printer.print_new
-        is_check = declaration.undecided_by is not None and declaration.undecided_by in given
+        is_check = any(given.get(name) for name in declaration.undecided_by)
         with undecided_on_error() if is_check else nullcontext():
             result = function(**given)
             for warning in result.warnings():

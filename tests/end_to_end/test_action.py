@@ -57,7 +57,7 @@ def test_the_verdict_is_the_exit_status_an_output_and_the_summary(tmp_path):
     assert (done.returncode, outputs) == (1, {"verdict": "fails"}), done.stderr
     assert summary == done.stdout
     assert summary.startswith("### The gate fails · org/b against org/a")
-    compared = compare([Path(folder) for folder in folders.values()], lengths=["all"], tasks=["PosIR-English"])
+    compared = compare([Path(folder) for folder in folders.values()], lengths="all", task="PosIR-English")
     states = [format_change(row.metric_change, row.change) for row in compared.rows if row.metric is not Metric.NDCG]
     assert [state for state in states if f"| {state} |" not in summary] == []
     suite = ElementTree.parse(tmp_path / "reports" / "gate.xml").getroot()

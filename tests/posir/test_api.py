@@ -230,7 +230,7 @@ MISTAKES = {
     "must be numbers": lambda: posir.psi(["a"]),
     "undefined": lambda: posir.psi([0, None]),
     "no such column": lambda: posir.read_results("results", columns=["pis"]),
-    "no results of a model 'gpt'": lambda: posir.compare("results", "gpt", "baseline-bm25s"),
+    "no results of a model 'gpt'": lambda: posir.compare(["gpt", "baseline-bm25s"], results="results"),
     "`posir tasks` lists the tasks": lambda: posir.evaluate("mteb/baseline-bm25s", "PosIR-Minni"),
     "Give the column with the texts": lambda: posir.open_data(pl.DataFrame({"text": ["A text."]})),
     "The data is None, of type NoneType. Give ": lambda: posir.open_data(None),
@@ -238,7 +238,7 @@ MISTAKES = {
     "positions: 'front' is not allowed": lambda: posir.train("my-model", "squad.json", output="refused", positions="front"),
     "did you mean learning_rate": lambda: posir.train("my-model", "squad.json", output="refused", learningrate=1),
     "field 'output': Field required": lambda: posir.build(documents="texts", **NAMES, llm={"model": "my-llm"}),
-    "needs two models": lambda: posir.compare("results", "baseline-bm25s"),
+    "needs two models": lambda: posir.compare("baseline-bm25s", results="results"),
 }
 
 

@@ -44,7 +44,7 @@ def test_paired_differences_are_those_of_the_models_scores(common):
 
 def test_unpaired_intervals_are_wider_than_those_of_the_models(common):
     unpaired = replace(common, a=separate_documents(common.a.profile))
-    assert unpaired.paired is None
+    assert not unpaired.are_paired
     first, second = analyze(unpaired.a).overall, analyze(unpaired.b).overall
     low, high = compare_groups(first, second, paired=False).ndcg_at_10.difference.interval_at(0.95)
     errors = first.ndcg.standard_error, second.ndcg.standard_error

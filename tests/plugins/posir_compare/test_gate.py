@@ -165,9 +165,9 @@ def test_mistakes_are_no_verdict(folder, arguments, message):
 @pytest.mark.parametrize(
     ("name", "error", "message"),
     [
-        ("posir_compare.api.compare", KeyError("lost"), "KeyError: 'lost'"),
-        ("posir_compare.api.compare", MemoryError("all of it"), "MemoryError: all of it"),
-        ("posir_compare.compare_command.choose_sources", TypeError("of a plugin"), "TypeError: of a plugin"),
+        ("posir_compare.api.compare_pairs", KeyError("lost"), "KeyError: 'lost'"),
+        ("posir_compare.api.compare_pairs", MemoryError("all of it"), "MemoryError: all of it"),
+        ("posir_compare.api.collect_runs", TypeError("of a plugin"), "TypeError: of a plugin"),
     ],
 )
 def test_a_crash_is_no_verdict(folder, tmp_path, monkeypatch, name, error, message):
@@ -185,7 +185,7 @@ def test_a_crash_is_no_verdict(folder, tmp_path, monkeypatch, name, error, messa
     ids=lambda error: type(error).__name__,
 )
 def test_output_that_fails_is_no_verdict(folder, monkeypatch, error):
-    monkeypatch.setattr("posir_compare.compare_command.print_as", Mock(side_effect=error))
+    monkeypatch.setattr("posir_tasks.command.function_command.present", Mock(side_effect=error))
     # Of a full disk, the command redirects the real standard output.
     monkeypatch.setattr("os.dup2", Mock())
     assert invoke(folder / "base", folder / "worse", "--fail-if", "ndcg_at_10 < -1").exit_code == 2

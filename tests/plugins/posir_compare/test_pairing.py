@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from posir_compare.comparison import compare_pairs, find_common_results
+from posir_significance.observations import Observations
 from posir_tasks.errors import PosirError
 from posir_tasks.profile import NDCG_AT_10, rank_columns
 from posir_tasks.schemes import RelativePositions
@@ -18,7 +19,8 @@ def test_queries_are_paired_without_per_query_ranks(tmp_path):
         write_run(tmp_path, model, seed)
     results = find_common_results(only_pair(tmp_path))
     assert results.notes == ()
-    a, b = results.paired
+    assert results.are_paired
+    a, b = (Observations.from_ranks(ranks) for ranks in (results.a, results.b))
     np.testing.assert_array_equal(a.documents, b.documents)
     np.testing.assert_array_equal(a.position, b.position)
     plain = [
@@ -36,7 +38,7 @@ def test_results_on_other_documents_are_compared_without_pairing(tmp_path):
     write_run(tmp_path, "org/a", 1)
     write_run(tmp_path, "org/b", 5, by_document=False)
     common = find_common_results(only_pair(tmp_path))
-    assert common.paired is None
+    assert not common.are_paired
     assert common.notes == (
         "org/a and org/b on PosIR-English: compared without pairing. The two results are on different queries or documents.",
     )
@@ -48,7 +50,7 @@ def test_different_queries_with_the_same_counts_are_not_paired(tmp_path):
     other.query_ids[0] = "another"
     write_run(tmp_path, "org/b", 5, DOMAINS | {"game": other})
     results = find_common_results(only_pair(tmp_path))
-    assert results.paired is None
+    assert not results.are_paired
     assert "compared without pairing. The two results are on different queries" in results.notes[0]
 
 
@@ -91,7 +93,7 @@ def test_one_model_with_other_settings_is_paired(tmp_path):
     for seed, experiment in enumerate((None, "dim_64", "dim_32")):
         write_run(tmp_path, "org/a", seed, experiment=experiment)
     results = [find_common_results(pair) for pair in pair_runs(tmp_path)]
-    assert [(common.paired is None, common.notes) for common in results] == [(False, ())] * 2
+    assert [(common.are_paired, common.notes) for common in results] == [(True, ())] * 2
 
 
 @pytest.mark.parametrize(
@@ -119,7 +121,7 @@ def test_the_same_content_is_compared_whatever_its_revision(tmp_path):
         write_run(tmp_path, model, 1, position_run=describe_run(revision))
     common = find_common_results(only_pair(tmp_path))
     assert common.subsets == ("game", "sports")
-    assert common.paired is not None
+    assert common.are_paired
     assert common.notes == ()
 
 
@@ -131,5 +133,5 @@ def test_only_subsets_on_other_data_are_skipped(tmp_path):
     file.write_text(json.dumps(written))
     common = find_common_results(only_pair(tmp_path))
     assert common.subsets == ("sports",)
-    assert common.paired is not None
+    assert common.are_paired
     assert "skipped subsets whose data differ (corpus): game in" in common.notes[0]

@@ -8,7 +8,7 @@ import re
 import pytest
 from typer.testing import CliRunner
 
-from posir_compare.comparison import build_pairs, compare_pairs, read_model_runs, select_by_name
+from posir_compare.comparison import build_pairs, compare_pairs, find_by_name, read_model_runs
 from posir_tasks.command.app import build_app
 from posir_tasks.display.tables import to_json
 from posir_tasks.errors import PosirError
@@ -29,7 +29,8 @@ def invoke(*arguments):
 
 def test_every_format(folder):
     options = ("--results", folder / "results", "a", "org/b")
-    runs = select_by_name(read_model_runs([folder / "results"]), ["a", "org/b"])
+    known = read_model_runs([folder / "results"])
+    runs = [run for name in ("a", "org/b") for run in find_by_name(known, name)]
     rows = compare_pairs(build_pairs(runs, runs[0])).rows
     comparisons = json.loads(invoke(*options, "--format", "json").stdout)["comparisons"]
     assert comparisons == json.loads(to_json([row.columns() for row in rows]))

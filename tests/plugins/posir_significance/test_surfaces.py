@@ -333,7 +333,7 @@ PAIRS = {
 
 @pytest.fixture(scope="module")
 def comparisons(folder: Path, mirrored: Path) -> dict[ChangeState, Comparison]:
-    return {state: compare([folder, mirrored], *pair, lengths=["all"]) for state, pair in PAIRS.items()}
+    return {state: compare(pair, results=[folder, mirrored], lengths="all") for state, pair in PAIRS.items()}
 
 
 def test_each_pair_has_the_state_that_it_was_made_for(comparisons):
@@ -370,7 +370,7 @@ def test_a_change_has_one_state_in_comparison_gate_action_and_junit(comparisons,
 
 def test_a_comparison_prints_the_intervals_of_the_report(folder, results):
     reported = {(row.model, row.length): row.start_to_end.interval for row in results.rows if row.start_to_end}
-    rows = [row for row in compare(folder, "org/even", "org/start").rows if row.metric is Metric.START_TO_END]
+    rows = [row for row in compare(["org/even", "org/start"], results=folder).rows if row.metric is Metric.START_TO_END]
     assert [row.length for row in rows] == ["all", "Q2", "Q4"]
     for row in rows:
         assert row.a.interval == pytest.approx(reported[row.baseline, row.length])

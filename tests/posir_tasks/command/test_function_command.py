@@ -22,7 +22,7 @@ from tests.support.cli import function_commands, leaf_commands
 
 #: Commands that are not yet the function of their name.
 APART = {
-    "mteb", "compare", "import", "validate",
+    "mteb", "import", "validate",
     "recipe", "report", "run", "compose",
     "train", "submit",
 }  # fmt: skip
@@ -66,7 +66,7 @@ def test_a_parameter_of_one_name_is_explained_alike_everywhere():
     assert {name: len(texts[name]) for name in alike if name in texts and len(texts[name]) > 1} == {}
 
 
-@public(undecided_by="limit")
+@public(undecided_by=("limit",))
 def example(
     name: str | Path,
     *,
