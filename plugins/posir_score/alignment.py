@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from heapq import nlargest
+from itertools import islice
 
 import numpy as np
 
-from posir_score.run_files import Rankings, Run
+from posir_score.run_files import ANY_SUBSET, Rankings, Run
 from posir_tasks.display.wording import pluralize, sanitized
 from posir_tasks.errors import PosirError
 from posir_tasks.sources.data import Judgments
@@ -67,10 +68,6 @@ class RunCounts:
         sums = RunCounts(*(getattr(self, item.name) + getattr(other, item.name) for item in fields(self)))
         return replace(sums, depth=max(self.depth, other.depth))
 
-    def to_json(self) -> dict[str, int]:
-        """Return the counts by name."""
-        return asdict(self)
-
     def describe(self) -> Iterator[str]:
         """Yield a sentence for each kind of thing that did not fit."""
         if self.missing:
@@ -85,8 +82,14 @@ class RunCounts:
             unknown = pluralize(self.unknown_documents, "document is", "documents are")
             keeps = "it keeps its" if self.unknown_documents == 1 else "they keep their"
             yield f"{unknown} not in the corpus: {keeps} rank, as not relevant."
-        if self.asked:
-            yield self._describe_limit()
+        if self.asked and self.fewest < self.most:
+            yield f"Asked for {self.asked:,} hits a query, the retriever returned at most {self.most:,}."
+        elif self.asked:
+            hits = pluralize(self.most, "hit")
+            yield (
+                f"The retriever returned {hits} for every query, {self.asked:,} were asked for: it has a number of its own. "
+                f"Pass `k` on: {CURES}."
+            )
         elif self.short:
             short = pluralize(self.short, "query has", "queries have")
             yield f"{short} fewer than {pluralize(self.depth, 'document')}: what comes later is not found."
@@ -97,48 +100,36 @@ class RunCounts:
             rows = pluralize(self.duplicates, "row repeats", "rows repeat")
             yield f"{rows} a query and a document: the highest score counts."
 
-    def _describe_limit(self) -> str:
-        if self.fewest < self.most:
-            return f"Asked for {self.asked:,} hits a query, the retriever returned at most {self.most:,}."
-        return (
-            f"The retriever returned {pluralize(self.most, 'hit')} for every query, {self.asked:,} were asked for: it has a "
-            f"number of its own. Pass `k` on: {CURES}."
-        )
-
 
 @dataclass(frozen=True)
-class DocumentIds:
-    """Maps the ids that a system returns to documents of the corpus.
+class AlignmentRules:
+    """The choices of a user: the treatment of queries that a run lacks, and the mapping of ids that a system returns.
 
     A chunk's document is the longest known id that is left when the end from a separator on is removed, so ids of documents
     that contain the separator stay as they are. A document ranks where its best chunk does (max-chunk).
     """
 
-    corpus: Collection[str]
+    missing: Missing = Missing.ERROR
     separator: str = SEPARATOR
     """Empty if no id is that of a chunk."""
-    find: Callable[[str], str] | None = None
+    find_document: Callable[[str], str] | None = None
     """Returns the id of the document, in place of the separator."""
 
-    def resolve(self, name: str) -> str:
+    def resolve(self, name: str, corpus: Collection[str]) -> str:
         """Return the id of a document, or the same id if no document is known by it."""
-        if self.find is not None:
-            return str(self.find(name))
-        if name in self.corpus or not self.separator:
-            return name
+        if self.find_document is not None:
+            return str(self.find_document(name))
         document = name
-        while self.separator in document:
+        while document not in corpus and self.separator and self.separator in document:
             document = document.rpartition(self.separator)[0]
-            if document in self.corpus:
-                return document
-        return name
+        return document if document in corpus else name
 
-    def merge_chunks(self, scores: Mapping[str, float]) -> tuple[dict[str, float], int]:
+    def merge_chunks(self, scores: Mapping[str, float], corpus: Collection[str]) -> tuple[dict[str, float], int]:
         """Return the highest score of each document's chunks, and the number of ids that are those of chunks."""
         merged: dict[str, float] = {}
         chunks = 0
         for name, score in scores.items():
-            document = self.resolve(name)
+            document = self.resolve(name, corpus)
             chunks += document != name
             merged[document] = max(score, merged.get(document, score))
         return merged, chunks
@@ -173,19 +164,6 @@ class AlignedRun:
         return sum(self.counts.values(), RunCounts())
 
 
-@dataclass(frozen=True)
-class AlignmentRules:
-    """The choices of a user: the mapping of ids, and the treatment of queries that a run lacks."""
-
-    missing: Missing = Missing.ERROR
-    separator: str = SEPARATOR
-    find_document: Callable[[str], str] | None = None
-
-    def ids(self, corpus: Collection[str]) -> DocumentIds:
-        """Return the mapping of ids to a corpus."""
-        return DocumentIds(corpus, self.separator, self.find_document)
-
-
 def align_run(run: Run, subsets: Collection[SubsetQueries], rules: AlignmentRules) -> AlignedRun:
     """Return the rankings of the data's queries and documents.
 
@@ -195,30 +173,38 @@ def align_run(run: Run, subsets: Collection[SubsetQueries], rules: AlignmentRule
     """
     divided, unknown = divide_rankings(run, subsets)
     aligned = AlignedRun()
-    for number, subset in enumerate(subsets):
-        rankings, counts = _align_subset(divided[subset.name], subset, rules)
-        of_run = RunCounts(unknown_queries=unknown, duplicates=run.duplicates, **_find_limit(run, subsets))
-        aligned.rankings[subset.name] = rankings
-        aligned.counts[subset.name] = counts if number else counts + of_run
+    fewest, most = run.returned
+    # A retriever returned fewer hits than it was asked for, and than there are documents, for every query.
+    limited = most < min(run.asked, *(len(subset.documents) for subset in subsets))
+    limits = {"asked": run.asked, "fewest": fewest, "most": most} if limited else {}
+    of_run = RunCounts(unknown_queries=unknown, duplicates=run.duplicates, **limits)
+    for subset in subsets:
+        aligned.rankings[subset.name], counts = _align_subset(divided[subset.name], subset, rules)
+        aligned.counts[subset.name] = counts + of_run
+        of_run = RunCounts()
     total = aligned.total
+    known = (query for subset in subsets for query in subset.judgments.grades)
     if total.missing == total.queries:
-        raise PosirError(f"{run.name}: {_describe_strangers(run, subsets)}")
-    retrieved = sum(len(scores) for rankings in aligned.rankings.values() for scores in rankings.values())
+        stated = (query for rankings in run.by_subset.values() for query in rankings)
+        raise PosirError(
+            f"{run.name}: no query is one of the data's; the run has {_quote(stated)}, the data {_quote(known)}. Check --data."
+        )
+    retrieved = [name for rankings in aligned.rankings.values() for scores in rankings.values() for name in scores]
     if not retrieved:
         answered = total.queries - total.missing
         raise PosirError(
             f"{run.name}: {pluralize(answered, 'query', 'queries')} returned nothing, and no query returned a document. Check "
             "that the index holds the corpus."
         )
-    if total.unknown_documents >= retrieved:
-        names = [name for rankings in aligned.rankings.values() for scores in rankings.values() for name in scores][:EXAMPLES]
+    if total.unknown_documents >= len(retrieved):
+        corpus = (name for subset in subsets for name in subset.documents)
         raise PosirError(
-            f"{run.name}: no retrieved document is in the corpus; first {_quote(names)}, and the corpus has "
-            f"{_quote(_first(name for subset in subsets for name in subset.documents))}. If they are ids of chunks, give "
-            "--chunk-separator, or a function from ids of chunks to documents."
+            f"{run.name}: no retrieved document is in the corpus; first {_quote(retrieved)}, and the corpus has "
+            f"{_quote(corpus)}. If they are ids of chunks, give --chunk-separator, or a function from ids of chunks to "
+            "documents."
         )
     if total.missing and rules.missing is Missing.ERROR:
-        absent = _first(
+        absent = (
             query for subset in subsets for query in subset.judgments.grades if query not in aligned.rankings[subset.name]
         )
         raise PosirError(
@@ -229,14 +215,6 @@ def align_run(run: Run, subsets: Collection[SubsetQueries], rules: AlignmentRule
     return aligned
 
 
-def _find_limit(run: Run, subsets: Collection[SubsetQueries]) -> dict[str, int]:
-    """Return numbers of hits if a retriever returned fewer than asked for, and than there are documents, for every query."""
-    fewest, most = run.returned
-    if most < min(run.asked, *(len(subset.documents) for subset in subsets)):
-        return {"asked": run.asked, "fewest": fewest, "most": most}
-    return {}
-
-
 def divide_rankings(run: Run, subsets: Collection[SubsetQueries]) -> tuple[dict[str, Rankings], int]:
     """Return the rankings by subset, and the number of queries that are in none.
 
@@ -244,16 +222,15 @@ def divide_rankings(run: Run, subsets: Collection[SubsetQueries]) -> tuple[dict[
         PosirError: A query id is in several subsets, and the run does not say which is meant.
     """
     divided: dict[str, Rankings] = {subset.name: {} for subset in subsets}
-    names = list(divided)
     unknown = 0
     for stated, rankings in run.by_subset.items():
         # The name of a subset of local data ends with its revision.
-        name = stated if stated in divided else names[0] if len(names) == len(run.by_subset) == 1 else None
-        if name is None:
-            unknown += len(rankings)
-        else:
+        name = next(iter(divided)) if stated and len(divided) == len(run.by_subset) == 1 else stated
+        if name in divided:
             divided[name] = rankings
-    for query, scores in run.rankings.items():
+        elif name != ANY_SUBSET:
+            unknown += len(rankings)
+    for query, scores in run.by_subset.get(ANY_SUBSET, {}).items():
         places = [subset.name for subset in subsets if query in subset.judgments.grades]
         if len(places) > 1:
             raise PosirError(
@@ -268,17 +245,15 @@ def divide_rankings(run: Run, subsets: Collection[SubsetQueries]) -> tuple[dict[
 
 
 def _align_subset(stated: Rankings, subset: SubsetQueries, rules: AlignmentRules) -> tuple[Rankings, RunCounts]:
-    ids = rules.ids(subset.documents)
     rankings: Rankings = {}
     chunks = unknown = 0
-    for query in subset.judgments.grades:
-        if query not in stated:
-            continue
-        merged, mapped = ids.merge_chunks(stated[query])
-        rankings[query] = separate(nlargest(DEPTH, merged.items(), key=lambda item: (item[1], item[0])))
-        chunks += mapped
-        unknown += sum(name not in subset.documents for name in rankings[query])
     judged, depth = subset.judgments.grades, min(DEPTH, len(subset.documents))
+    for query in judged:
+        if query in stated:
+            merged, mapped = rules.merge_chunks(stated[query], subset.documents)
+            rankings[query] = separate(nlargest(DEPTH, merged.items(), key=lambda item: (item[1], item[0])))
+            chunks += mapped
+            unknown += sum(name not in subset.documents for name in rankings[query])
     counts = RunCounts(
         queries=len(judged),
         with_position=subset.with_position,
@@ -299,23 +274,15 @@ def separate(ranked: Sequence[tuple[str, float]]) -> dict[str, float]:
     Args:
         ranked: Documents and scores, best first.
     """
+    distinct = sorted({score for _, score in ranked})
     with np.errstate(over="ignore"):
-        single = np.array([score for _, score in ranked], np.float32)
-    if np.isfinite(single).all() and len(np.unique(single)) == len({score for _, score in ranked}):
+        single = np.array(distinct, np.float32)
+    if np.isfinite(single).all() and len(np.unique(single)) == len(distinct):
         return dict(ranked)
-    places = {score: float(place) for place, score in enumerate(sorted({score for _, score in ranked}), start=1)}
+    places = {score: float(place) for place, score in enumerate(distinct, start=1)}
     return {name: places[score] for name, score in ranked}
 
 
-def _describe_strangers(run: Run, subsets: Collection[SubsetQueries]) -> str:
-    stated = [query for rankings in (run.rankings, *run.by_subset.values()) for query in rankings][:EXAMPLES]
-    known = _first(query for subset in subsets for query in subset.judgments.grades)
-    return f"no query is one of the data's; the run has {_quote(stated)}, the data {_quote(known)}. Check --data."
-
-
-def _first(names: Iterator[str]) -> list[str]:
-    return [name for name, _ in zip(names, range(EXAMPLES), strict=False)]
-
-
-def _quote(names: Collection[str]) -> str:
-    return ", ".join(map(sanitized, names)) or "none"
+def _quote(names: Iterable[str]) -> str:
+    """Return the first few names for a message."""
+    return ", ".join(map(sanitized, islice(names, EXAMPLES))) or "none"

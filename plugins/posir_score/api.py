@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -10,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar, c
 
 from posir_score.alignment import DEPTH, SEPARATOR, AlignmentRules, Missing
 from posir_score.collecting import CollectionSettings, Retriever, collect_run
-from posir_score.run_files import Order, Run, check_exists, check_rankings, read_run
+from posir_score.run_files import ANY_SUBSET, Order, Run, check_exists, check_rankings, read_run
 from posir_tasks.display.numbers import format_percent
 from posir_tasks.display.presentation import Presentable
+from posir_tasks.display.progress import track
 from posir_tasks.display.tables import DisplaySection, Table, build_columns
 from posir_tasks.display.wording import pluralize, sanitized
 from posir_tasks.errors import PosirError
@@ -20,7 +22,7 @@ from posir_tasks.public import Option, load_function, public
 from posir_tasks.read_part import UNKNOWN, KnownBy, ReadPart
 from posir_tasks.results import SubsetResult
 from posir_tasks.sources.opening import Dataset, open_data
-from posir_tasks.text.chunks import TextSplitter
+from posir_tasks.text.chunks import TextSplitter, name_splitters
 
 if TYPE_CHECKING:
     from posir_report.api import Results
@@ -58,11 +60,22 @@ class ScoredRuns(Presentable):
         return tuple(result for run in self.runs for result in run.read_positions())
 
     def sections(self) -> Sequence[DisplaySection]:
-        """Return the findings of a report, the scores of all judged queries, and the tables of the report."""
+        """Return the findings of a report, the scores of all judged queries and what did not fit, and the report's tables."""
         report = self._report.sections() if self.results else []
         findings = [section for section in report if not section.tables]
         tables = [section for section in report if section.tables]
-        return (*findings, DisplaySection(tables=(build_table(self.runs),)), *tables)
+        rows = tuple(
+            (
+                run.model,
+                run.task,
+                f"{run.counts.queries:,}",
+                f"{run.counts.with_position:,}",
+                *(format_percent(score) for score in (run.ndcg_at_10, run.mrr_at_10, run.recall_at_100)),
+            )
+            for run in self.runs
+        )
+        notes = tuple(f"{run.model}: {' '.join(sentences)}" for run in self.runs if (sentences := [*run.counts.describe()]))
+        return (*findings, DisplaySection(tables=(Table(build_columns(HEADINGS, HEADINGS[2:]), rows, notes=notes),)), *tables)
 
     @cached_property
     def _report(self) -> Results:
@@ -81,22 +94,6 @@ class ScoredRuns(Presentable):
     def explanation(self) -> Sequence[str]:
         """Return what the columns of scores by position mean."""
         return self._report.explanation()
-
-
-def build_table(runs: Sequence[RunScores]) -> Table:
-    """Return a table with a line for each run, and a sentence on everything that did not fit the data."""
-    rows = tuple(
-        (
-            run.model,
-            run.task,
-            f"{run.counts.queries:,}",
-            f"{run.counts.with_position:,}",
-            *(format_percent(score) for score in (run.ndcg_at_10, run.mrr_at_10, run.recall_at_100)),
-        )
-        for run in runs
-    )
-    notes = tuple(f"{run.model}: {' '.join(sentences)}" for run in runs if (sentences := list(run.counts.describe())))
-    return Table(build_columns(HEADINGS, HEADINGS[2:]), rows, notes=notes)
 
 
 #: What can be scored.
@@ -200,13 +197,22 @@ def score(
         raise PosirError("Give runs or a retriever (--retriever module:function), or --model and --chunker module:function.")
     opened = partial(open_data, data, split=split, language=language, repair=repair)
     if chunker is not None:
-        # The models' libraries take seconds to import.
-        from posir_score.scored_chunkers import score_chunks
+        splitters = name_splitters([*chunker] if isinstance(chunker, Iterable) else [chunker])
+        if not splitters:
+            raise PosirError("--model needs at least one --chunker.")
+        with track("Loading the model"):
+            # The models' libraries take seconds to import.
+            from posir_score.chunk_scoring import read_excerpts, score_splitters
+            from posir_tasks.embeddings.encoding import load_encoder
+            from posir_tasks.text.tokenizer import EstimatedTokenizer, find_tokenizer
 
-        chunkers = [*chunker] if isinstance(chunker, Iterable) else [chunker]
-        return score_chunks(
-            str(model), opened(), chunkers, k=k or RETRIEVED, revision=revision, batch_size=batch_size, repair=repair
-        )
+            excerpts = read_excerpts(opened(), repair=repair)
+            # A mistake in a chunker should not cost the time to load the model.
+            for splitter in splitters:
+                splitter.divide(next(iter(excerpts.documents.values())))
+            encoder = load_encoder(str(model), revision, batch_size=batch_size)
+            tokenizer = find_tokenizer(encoder.model) or EstimatedTokenizer()
+        return score_splitters(encoder, tokenizer, excerpts, splitters, k or RETRIEVED)
     settings = CollectionSettings(k or DEPTH, concurrency, retries, timeout)
     rules = AlignmentRules(_choose(Missing, "missing", missing), chunk_separator, find_document)
     names = [name] if isinstance(name, str) else [*(name or ())]
@@ -214,26 +220,19 @@ def score(
     check_runs(given, names)
     if window is not None and embedder is not None:
         raise PosirError("--window and --embedder both say what is read. Give one of them.")
-    system = SystemDescription(revision or UNVERSIONED, parse_window(window), embedder)
-    chosen = None if order is None else _choose(Order, "order", order)
-    return score_runs(given, names, opened, system, rules, settings, chosen, Path(output), overwrite=overwrite)
-
-
-@dataclass(frozen=True)
-class SystemDescription:
-    """A user's statements about a system, beside its name."""
-
-    revision: str
-    read: ReadPart
-    embedder: str | None
-    """The model that embeds whole documents; it decides what is read."""
+    reads = embedder if embedder is not None else parse_window(window)
+    chosen, folder = None if order is None else _choose(Order, "order", order), Path(output)
+    return score_runs(
+        given, names, opened, revision or UNVERSIONED, reads, rules, settings, chosen, folder, overwrite=overwrite
+    )
 
 
 def score_runs(
     runs: Sequence[AnyRun],
     names: Sequence[str],
     open_scored: Callable[[], Dataset],
-    system: SystemDescription,
+    revision: str,
+    reads: ReadPart | str,
     rules: AlignmentRules,
     settings: CollectionSettings,
     order: Order | None,
@@ -241,12 +240,15 @@ def score_runs(
     *,
     overwrite: bool,
 ) -> ScoredRuns:
-    """Score several runs on the same data; see `score`."""
-    from posir_score.evaluation import check_revision, evaluate_run, is_recorded, load_embedder, open_scored_data, prepare_run
+    """Score several runs on the same data; see `score`. `reads` is what a system reads of a document, or its embedder."""
+    from posir_score.evaluation import check_revision, evaluate_run, is_recorded, open_scored_data, prepare_run
+    from posir_tasks.models.references import ModelReference
+    from posir_tasks.models.registry import load_model
 
-    check_revision(system.revision)
+    check_revision(revision)
     opened = open_scored_data(open_scored())
-    read_by = load_embedder(system.embedder) if system.embedder else system.read
+    with track(f"Loading {reads}") if isinstance(reads, str) else nullcontext():
+        read_by = load_model(ModelReference(reads)) if isinstance(reads, str) else reads
     models: list[RunSearch] = []
     journals = []
     for place, given in enumerate(runs):
@@ -255,12 +257,12 @@ def score_runs(
             read = read_run(Path(given).expanduser(), opened.task.metadata.name, order)
         elif isinstance(given, Mapping):
             rankings, duplicates = check_rankings(stated or "run", "", given, order)
-            read = Run(stated or "run", rankings, duplicates=duplicates)
+            read = Run(stated or "run", {ANY_SUBSET: rankings}, duplicates)
         else:
             called = stated or describe_retriever(given)
             read, journal = collect_run(given, called, opened.subsets, rules.missing, settings, output, order)
         named = replace(read, name=stated or read.name)
-        models.append(prepare_run(named, opened, rules, models, system.revision, read_by))
+        models.append(prepare_run(named, opened, rules, models, revision, read_by))
         journals.append(journal)
     for model in models:
         is_recorded(model, opened, output, overwrite=overwrite)

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 import numpy as np
 import torch
 from mteb.types import PromptType
 
+from posir_score.scored_chunkers import ALL_DOCUMENTS, PLACES, SCORES, ChunkerRow, PlaceRow, ScoredChunkers
 from posir_significance.decision import compare_gains
 from posir_significance.intervals import estimate_difference
 from posir_significance.observations import Floats
@@ -35,22 +35,12 @@ from posir_tasks.text.chunks import DividedText, TextSplitter
 from posir_tasks.text.spans import Span, find_third
 from posir_tasks.text.tokenizer import Tokenizer
 
-#: The scores, in the order in which they are shown.
-SCORES = ("iou", "recall", "precision", "precision_omega")
 THIRDS = ("first third", "second third", "last third")
 DIVIDED = "divided between chunks"
 #: Most documents that have rows of their own.
 MAX_DOCUMENTS = 20
 #: Document of a chunk that is in none.
 NOWHERE = -1
-
-
-class Place(StrEnum):
-    """The text in which an excerpt has a position."""
-
-    DOCUMENT = "document"
-    CHUNK = "chunk"
-    """The chunk that has the most of it."""
 
 
 @dataclass(frozen=True)
@@ -79,17 +69,8 @@ class ChunkPlaces:
         return selected
 
 
-@dataclass(frozen=True)
-class RetrievalScores:
-    """Scores of the chunks that are retrieved for a question, in [0, 1]."""
-
-    iou: float
-    recall: float
-    precision: float
-
-
-def score_retrieved(excerpts: Sequence[Excerpt], chunks: ChunkPlaces, rows: Integers) -> RetrievalScores:
-    """Score the chunks in some rows, retrieved for a question.
+def score_retrieved(excerpts: Sequence[Excerpt], chunks: ChunkPlaces, rows: Integers) -> tuple[float, float, float]:
+    """Return IoU, recall and precision of the chunks in some rows, retrieved for a question.
 
     Excerpts that overlap count as their code counts them: each by itself where they are summed, once where they are shared.
     """
@@ -100,7 +81,7 @@ def score_retrieved(excerpts: Sequence[Excerpt], chunks: ChunkPlaces, rows: Inte
         shared += sum(end - start for start, end in merge(part for span in spans for part in intersect(span, retrieved)))
         missed += sum(len(range(*span)) - count_shared(span, retrieved) for span in spans)
     length = int(chunks.lengths[rows].sum())
-    return RetrievalScores(shared / (length + missed), shared / total, shared / length if length else 0.0)
+    return shared / (length + missed), shared / total, shared / length if length else 0.0
 
 
 def score_division(excerpts: Sequence[Excerpt], chunks: ChunkPlaces) -> float:
@@ -172,55 +153,6 @@ class ExcerptData:
         return self.articles[self.owners]
 
 
-@dataclass(frozen=True)
-class ChunkerRow:
-    """Mean scores of a splitter over the questions of a document, or of all, with 95 % intervals for new questions."""
-
-    chunker: str
-    document: str
-    """`all`, or its id."""
-    questions: int
-    chunks: int
-    tokens: int
-    """Tokens to encode; those of a chunk beyond the model's window count too."""
-    iou: Estimate
-    recall: Estimate
-    precision: Estimate
-    precision_omega: Estimate
-    for_new_documents: dict[str, Estimate] | None = None
-    """The same means with intervals that hold for new documents; None unless this is the row of all."""
-    in_place: dict[str, float] | None = None
-    """The same means if a chunk that repeats an earlier passage counts where it is; None unless this is the row of all."""
-
-
-@dataclass(frozen=True)
-class PlaceRow:
-    """The recall of the excerpts in a third of their document, or of the chunk that has the most of them."""
-
-    chunker: str
-    place: Place
-    part: str
-    excerpts: int
-    recall: Estimate
-
-
-@dataclass(frozen=True)
-class ChunkScoring:
-    """All scores."""
-
-    model: str
-    data: str
-    documents: int
-    questions: int
-    skipped: int
-    retrieve: int
-    rows: tuple[ChunkerRow, ...]
-    places: tuple[PlaceRow, ...]
-    changes: tuple[str, ...]
-    """For recall and IoU, how each splitter changes the score of the best one, as sentences."""
-    notes: tuple[str, ...]
-
-
 def read_excerpts(opened: Dataset, *, repair: bool = True) -> ExcerptData:
     """Read questions with all their excerpts; `repair` moves an answer to its only match nearby.
 
@@ -259,7 +191,7 @@ def read_excerpts(opened: Dataset, *, repair: bool = True) -> ExcerptData:
 
 def score_splitters(
     encoder: ModelEncoder, tokenizer: Tokenizer, data: ExcerptData, splitters: Sequence[TextSplitter], retrieve: int
-) -> ChunkScoring:
+) -> ScoredChunkers:
     """Score splitters by the chunks that a model retrieves.
 
     Args:
@@ -281,7 +213,7 @@ def score_splitters(
     with track("Scoring chunkers", len(divisions)) as advance:
         for name, divided in divisions:
             run = retrieve_chunks(remembering, data, divided, retrieve)
-            scores[name] = run.score(data)
+            scores[name] = run.score(data, run.first)
             tokens = tokenizer.count_all([chunk for text in divided for chunk in text.chunks])
             rows += build_score_rows(name, data, run, scores[name], tokens)
             places += build_place_rows(name, data, run)
@@ -292,7 +224,7 @@ def score_splitters(
         for title, score in ((("recall", "recall"), ("IoU", "iou")) if len(divisions) > 1 else ())
         for sentence in describe_changes(title, {name: values[score] for name, values in scores.items()}, data.clusters)
     ]
-    return ChunkScoring(
+    return ScoredChunkers(
         model=str(encoder.model.mteb_model_meta.name),
         data=data.name,
         documents=len(data.documents),
@@ -332,24 +264,13 @@ class ChunkRun:
     retrieved: Integers
     """Rows of the chunks that are retrieved, best first, shape (questions, retrieve)."""
 
-    def score(self, data: ExcerptData) -> dict[str, Floats]:
-        """Return the scores of each question."""
-        return self._score(data, self.first)
-
-    def score_in_place(self, data: ExcerptData) -> dict[str, float]:
-        """Return the mean scores if each chunk counts where the splitter took it from."""
-        return {score: float(values.mean()) for score, values in self._score(data, self.in_place).items()}
-
-    def _score(self, data: ExcerptData, chunks: ChunkPlaces) -> dict[str, Floats]:
-        retrieved = [
-            score_retrieved(question.excerpts, chunks, rows)
+    def score(self, data: ExcerptData, chunks: ChunkPlaces) -> dict[str, Floats]:
+        """Return the scores of each question if chunks are in these places."""
+        rows = [
+            (*score_retrieved(question.excerpts, chunks, rows), score_division(question.excerpts, chunks))
             for question, rows in zip(data.questions, self.retrieved, strict=True)
         ]
-        omegas = [score_division(question.excerpts, chunks) for question in data.questions]
-        columns = [
-            (scores.iou, scores.recall, scores.precision, omega) for scores, omega in zip(retrieved, omegas, strict=True)
-        ]
-        return dict(zip(SCORES, np.array(columns, np.float64).T, strict=True))
+        return dict(zip(SCORES, np.array(rows, np.float64).T, strict=True))
 
 
 def retrieve_chunks(encoder: ModelEncoder, data: ExcerptData, divided: Sequence[DividedText], retrieve: int) -> ChunkRun:
@@ -365,15 +286,13 @@ def retrieve_chunks(encoder: ModelEncoder, data: ExcerptData, divided: Sequence[
     texts = list(data.documents.values())
     in_place = [span for text in divided for span in text.spans]
     owners = np.repeat(np.arange(len(divided)), [len(text.chunks) for text in divided])
-    first = [find_first(texts[owner], chunk, span) for owner, chunk, span in zip(owners, chunks, in_place, strict=True)]
+    first = []
+    for owner, chunk, span in zip(owners, chunks, in_place, strict=True):
+        # Where its text first is as it is; else where it was located.
+        start = texts[owner].find(chunk)
+        first.append(Span(start, start + len(chunk)) if start >= 0 else span)
     places = [place_chunks(owners, chunks, spans) for spans in (first, in_place)]
     return ChunkRun(places[0], places[1], np.concatenate(best))
-
-
-def find_first(text: str, chunk: str, span: Span | None) -> Span | None:
-    """Return where a chunk first is in a text as it is; else where it was located."""
-    start = text.find(chunk)
-    return Span(start, start + len(chunk)) if start >= 0 else span
 
 
 def place_chunks(owners: Integers, chunks: Sequence[str], spans: Sequence[Span | None]) -> ChunkPlaces:
@@ -390,13 +309,13 @@ def build_score_rows(
     """Yield the mean scores over all questions, then over those of each document if these are few."""
     clusters, documents, owners, counts = data.clusters, data.owners, run.in_place.documents, np.array(tokens)
     everything = np.ones(len(clusters), np.bool_)
-    groups = [("all", everything, np.ones(len(owners), np.bool_))]
+    groups = [(ALL_DOCUMENTS, everything, np.ones(len(owners), np.bool_))]
     if 1 < len(data.documents) <= MAX_DOCUMENTS:
         groups += [(document, documents == row, owners == row) for row, document in enumerate(data.documents)]
     for document, selected, chunks in groups:
         number = int(selected.sum())
         if number:
-            whole = document == "all"
+            whole = document == ALL_DOCUMENTS
             yield ChunkerRow(
                 chunker=name,
                 document=document,
@@ -405,7 +324,7 @@ def build_score_rows(
                 tokens=int(counts[chunks].sum()),
                 **{score: estimate_score(scores[score][selected], np.arange(number)) for score in SCORES},
                 for_new_documents={score: estimate_score(scores[score], clusters) for score in SCORES} if whole else None,
-                in_place=run.score_in_place(data) if whole else None,
+                in_place={score: float(run.score(data, run.in_place)[score].mean()) for score in SCORES} if whole else None,
             )
 
 
@@ -420,8 +339,8 @@ def build_place_rows(name: str, data: ExcerptData, run: ChunkRun) -> Iterator[Pl
             recalls.append(count_shared(span, retrieved) / (span.end - span.start))
             owners.append(number)
             third = THIRDS[find_third(span, len(texts[document]))]
-            parts.append({Place.DOCUMENT: third, Place.CHUNK: find_chunk_part(span, run.in_place.list_spans(document))})
-    for place in Place:
+            parts.append({"document": third, "chunk": find_chunk_part(span, run.in_place.list_spans(document))})
+    for place in PLACES:
         for part in (*THIRDS, DIVIDED):
             selected = np.array([excerpt_parts[place] == part for excerpt_parts in parts])
             if selected.any():

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 import logging
 import math
 import threading
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -79,23 +80,12 @@ class CollectionSettings:
     """Seconds before the second attempt; each further wait is twice as long."""
 
 
-class Header(BaseModel):
-    """The first line of a journal."""
-
-    schema_version: int
-
-
 class Answer(BaseModel):
     """The answer of a retriever to a query, as it gave it."""
 
     subset: str
     query: str
     hits: list[Hit]
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """Subset and query."""
-        return self.subset, self.query
 
 
 class Journal:
@@ -119,11 +109,14 @@ class Journal:
         except OSError as error:
             logger.warning("%s: cannot be locked (%s); do not run the same command twice at the same time", file, error)
         try:
-            self.answers = {answer.key: answer for answer in self._read()}
+            self.answers = {(answer.subset, answer.query): answer for answer in self._read()}
             # The rows are written anew, since a new line must not follow an incomplete one.
             with atomic_write(file) as part:
-                lines = [Header(schema_version=SCHEMA), *self.answers.values()]
-                part.write_text("".join(f"{line.model_dump_json()}\n" for line in lines), encoding="utf-8")
+                lines = [
+                    json.dumps({"schema_version": SCHEMA}),
+                    *(answer.model_dump_json() for answer in self.answers.values()),
+                ]
+                part.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
             self._opened: TextIO = file.open("a", encoding="utf-8")
         except BaseException:
             self._unlock()
@@ -134,9 +127,8 @@ class Journal:
         if not self.file.exists():
             return
         header, *lines = self.file.read_bytes().split(b"\n")
-        with suppress(GateError, ValidationError):
-            version = Header.model_validate(parse_json(header, self.file)).schema_version
-            check_schema(version, SCHEMA, f"{self.file}: this journal")
+        with suppress(GateError, KeyError, TypeError):
+            check_schema(parse_json(header, self.file)["schema_version"], SCHEMA, f"{self.file}: this journal")
         damaged = 0
         for line in filter(None, lines):
             try:
@@ -152,7 +144,7 @@ class Journal:
         with explain_disk_full(self.file):
             self._opened.write(f"{answer.model_dump_json()}\n")
             self._opened.flush()
-        self.answers[answer.key] = answer
+        self.answers[answer.subset, answer.query] = answer
 
     def remove(self) -> None:
         """Delete the file: all queries are answered, and a later run asks anew."""
@@ -185,32 +177,91 @@ class AnswerError(Exception):
     """A query has no ranking: the retriever failed in all attempts, or returned something else."""
 
 
-@dataclass
-class Failures:
-    """The queries that a retriever did not answer, with the reasons."""
+class Collection:
+    """The answers to all queries, and the queries that a retriever did not answer, with the reasons."""
 
-    missing: Missing
-    """The treatment of these queries."""
-    answered: int = 0
-    """Queries that it did answer."""
-    reasons: dict[AskedQuery, str] = field(default_factory=dict)
-    order: OrderCheck | None = None
-    """Compares the scores of answers with their order; None if the user says which counts."""
+    def __init__(self, journal: Journal, missing: Missing, order: OrderCheck | None) -> None:
+        """Begin with the answers of a journal.
+
+        Args:
+            journal: It keeps each answer.
+            missing: The treatment of queries that are not answered.
+            order: Compares the scores of answers with their order; None if the user says which counts.
+        """
+        self.journal, self.missing, self.order = journal, missing, order
+        self.reasons: dict[AskedQuery, str] = {}
+        if order:
+            for answer in journal.answers.values():
+                order.add(answer.query, answer.hits)
 
     @property
-    def are_too_many(self) -> bool:
-        """Whether the run should stop: for their number only if they are refused, otherwise if nothing else came first."""
+    def should_stop(self) -> bool:
+        """Whether too many queries failed: for their number only if they are refused, else if nothing else came first."""
         if self.order and self.order.queries >= FIRST_QUERIES and self.order.describe_problem():
             return True
         if self.missing is Missing.ERROR:
             return len(self.reasons) >= MAX_FAILURES
-        return len(self.reasons) >= MAX_FAILURES_AT_START and not self.answered
+        return len(self.reasons) >= MAX_FAILURES_AT_START and not self.journal.answers
+
+    async def ask_all(self, workers: Iterable[QueryWorker], queries: Iterable[AskedQuery], advance: Advance) -> None:
+        """Ask for all queries, one at a time of each worker, and keep each answer."""
+        remaining = iter(queries)
+
+        async def work(worker: QueryWorker) -> None:
+            for query in remaining:
+                if self.should_stop:
+                    break
+                try:
+                    hits = await worker.ask(query)
+                    self.journal.add(Answer(subset=query.subset, query=query.id, hits=hits))
+                    if self.order:
+                        self.order.add(query.id, hits)
+                except AnswerError as error:
+                    self.reasons[query] = str(error)
+                advance()
+            worker.stop()
+
+        async with asyncio.TaskGroup() as group:
+            for worker in workers:
+                group.create_task(work(worker))
+
+    def check(self, name: str, queries: int) -> None:
+        """Raise PosirError if the answers of a retriever, given its name, cannot be scored; else warn of what failed."""
+        answers, kept = self.journal.answers, f"answered and kept in {self.journal.file}"
+        answered = f"{len(answers):,} of {pluralize(queries, 'query', 'queries')}"
+        if self.order and (problem := self.order.describe_problem()):
+            raise PosirError(f"{name}: {problem} {answered} are {kept}.")
+        failed = len(self.reasons)
+        if failed and (self.missing is Missing.ERROR or not answers):
+            query, reason = next(iter(self.reasons.items()))
+            first = f"{name}: query {sanitized(query.id)}: {reason}"
+            if self.missing is Missing.ZERO:
+                all_failed = f"all {failed} queries" if failed > 1 else "the only query"
+                raise PosirError(
+                    f"{first} ({all_failed} that were asked for failed, so nothing can be scored). Mend the retriever."
+                )
+            raise PosirError(
+                f"{first}{f' ({failed} queries failed)' if failed > 1 else ''}. {answered} "
+                f"{'is' if len(answers) == 1 else 'are'} {kept}; the same command goes on from there. --missing zero scores "
+                "queries that fail as 0."
+            )
+        if answers and not any(answer.hits for answer in answers.values()):
+            # A later run asks anew, since these answers are of no use.
+            self.journal.remove()
+            raise PosirError(
+                f"{name}: {pluralize(len(answers), 'query', 'queries')} returned nothing, and no query returned a document. "
+                "Check that the retriever's index holds the corpus."
+            )
+        for query, reason in list(self.reasons.items())[:MAX_FAILURES]:
+            logger.warning("query %s: %s; it is scored 0", sanitized(query.id), reason)
+        if failed > 1:
+            logger.warning("%s of %s queries failed and are scored 0", f"{failed:,}", f"{queries:,}")
 
 
 def collect_run(
     search: Retriever,
     name: str,
-    subsets: Collection[SubsetQueries],
+    subsets: Sequence[SubsetQueries],
     missing: Missing,
     settings: CollectionSettings,
     folder: Path,
@@ -234,35 +285,26 @@ def collect_run(
         PosirError: A query has no answer after all attempts, or one that is no ranking, and that is refused; none of the
             first queries has an answer; or every query returned nothing. All answers that have documents are kept.
     """
+    takes_subset = _takes_subset(search)
+    if len(subsets) > 1 and not takes_subset:
+        raise PosirError(
+            f"the data has {len(subsets)} subsets, each with documents of its own. Give the retriever a parameter `subset` "
+            "that selects them, or score one subset."
+        )
     queries = [AskedQuery(subset.name, query, text) for subset in subsets for query, text in subset.judgments.queries.items()]
-    retriever = BoundRetriever.bind(search, subsets)
     key = digest(*(subset.digest for subset in subsets), settings.k).hex()
-    journal = Journal(folder / f"{legible_name(name)}-{key}.unfinished.jsonl")
-    with journal:
+    with Journal(folder / f"{legible_name(name)}-{key}.unfinished.jsonl") as journal:
         pending = [query for query in queries if (query.subset, query.id) not in journal.answers]
         if len(pending) < len(queries):
             done = f"{len(queries) - len(pending):,} of {len(queries):,} queries"
             logger.warning("%s of an interrupted run are answered in %s; delete it to ask for all again", done, journal.file)
+        collection = Collection(journal, missing, None if order else OrderCheck())
+        workers = [
+            QueryWorker(search, settings, with_subset=takes_subset) for _ in range(min(settings.concurrency, len(pending)))
+        ]
         with track(f"Asking {name}", len(pending)) as advance:
-            check = None if order else OrderCheck()
-            for answer in journal.answers.values():
-                if check:
-                    check.add(answer.query, answer.hits)
-            failures = Failures(missing, len(journal.answers), order=check)
-            run_to_end(partial(_ask_all, retriever, pending, journal, settings, advance, failures))
-        if check and (problem := check.describe_problem()):
-            answered = f"{failures.answered:,} of {pluralize(len(queries), 'query', 'queries')}"
-            raise PosirError(f"{name}: {problem} {answered} are answered and kept in {journal.file}.")
-        if failures.reasons and (missing is Missing.ERROR or not failures.answered):
-            raise PosirError(_describe_failures(name, failures, len(queries), journal.file))
-        if journal.answers and not any(answer.hits for answer in journal.answers.values()):
-            # A later run asks anew, since these answers are of no use.
-            journal.remove()
-            raise PosirError(
-                f"{name}: {pluralize(failures.answered, 'query', 'queries')} returned nothing, and no query returned a "
-                "document. Check that the retriever's index holds the corpus."
-            )
-        _warn_of_failures(failures, len(queries))
+            run_to_end(partial(collection.ask_all, workers, pending, advance))
+        collection.check(name, len(queries))
     by_subset: dict[str, Rankings] = {subset.name: {} for subset in subsets}
     for answer in journal.answers.values():
         by_subset[answer.subset][answer.query] = dict(islice(rank_hits(answer.hits, order).items(), settings.k))
@@ -270,54 +312,11 @@ def collect_run(
     return Run(name, by_subset=by_subset, asked=settings.k, returned=(min(numbers), max(numbers))), journal
 
 
-def _warn_of_failures(failures: Failures, queries: int) -> None:
-    for query, reason in list(failures.reasons.items())[:MAX_FAILURES]:
-        logger.warning("query %s: %s; it is scored 0", sanitized(query.id), reason)
-    if len(failures.reasons) > 1:
-        logger.warning("%s of %s queries failed and are scored 0", f"{len(failures.reasons):,}", f"{queries:,}")
-
-
-def _describe_failures(name: str, failures: Failures, queries: int, file: Path) -> str:
-    query, reason = next(iter(failures.reasons.items()))
-    failed = len(failures.reasons)
-    first = f"{name}: query {sanitized(query.id)}: {reason}"
-    if failures.missing is Missing.ZERO:
-        all_failed = f"all {failed} queries" if failed > 1 else "the only query"
-        return f"{first} ({all_failed} that were asked for failed, so nothing can be scored). Mend the retriever."
-    answered = f"{failures.answered:,} of {pluralize(queries, 'query', 'queries')}"
-    return (
-        f"{first}{f' ({failed} queries failed)' if failed > 1 else ''}. {answered} {'is' if failures.answered == 1 else 'are'} "
-        f"answered and kept in {file}; the same command goes on from there. --missing zero scores queries that fail as 0."
-    )
-
-
-@dataclass(frozen=True)
-class BoundRetriever:
-    """A retriever, and how it is called."""
-
-    search: Callable[..., Any]
-    takes_subset: bool
-    is_asynchronous: bool
-    """Whether it is a coroutine function, which runs in the event loop and not in a thread."""
-
-    @classmethod
-    def bind(cls, search: Retriever, subsets: Collection[SubsetQueries]) -> BoundRetriever:
-        """Find out how to call a retriever; raise PosirError if it cannot tell the subsets of the data apart."""
-        try:
-            takes_subset = "subset" in inspect.signature(search).parameters
-        except (TypeError, ValueError):
-            takes_subset = False
-        if len(subsets) > 1 and not takes_subset:
-            raise PosirError(
-                f"the data has {len(subsets)} subsets, each with documents of its own. Give the retriever a parameter `subset` "
-                "that selects them, or score one subset."
-            )
-        is_asynchronous = inspect.iscoroutinefunction(search) or inspect.iscoroutinefunction(type(search).__call__)
-        return cls(search, takes_subset, is_asynchronous)
-
-    def ask(self, query: AskedQuery, k: int) -> Any:
-        """Call the retriever."""
-        return self.search(query.text, k, **({"subset": query.subset} if self.takes_subset else {}))
+def _takes_subset(search: Retriever) -> bool:
+    try:
+        return "subset" in inspect.signature(search).parameters
+    except (TypeError, ValueError):
+        return False
 
 
 def run_to_end(start: Callable[[], Any]) -> None:
@@ -364,9 +363,13 @@ class SearchThread:
 class QueryWorker:
     """Asks for one query at a time; calls that are not asynchronous are made in one thread, until one hangs."""
 
-    def __init__(self, retriever: BoundRetriever, settings: CollectionSettings) -> None:
-        self._retriever = retriever
+    def __init__(self, search: Retriever, settings: CollectionSettings, *, with_subset: bool) -> None:
+        """Prepare calls; `with_subset` says whether the retriever takes the name of a subset."""
+        self._search: Callable[..., Any] = search
         self._settings = settings
+        self._with_subset = with_subset
+        # A coroutine function runs in the event loop and not in a thread.
+        self._is_asynchronous = inspect.iscoroutinefunction(search) or inspect.iscoroutinefunction(type(search).__call__)
         self._thread: SearchThread | None = None
 
     async def ask(self, query: AskedQuery) -> list[Hit]:
@@ -380,7 +383,7 @@ class QueryWorker:
                 await asyncio.sleep(min(settings.backoff * 2 ** (attempt - 1), MAX_BACKOFF))
             try:
                 async with asyncio.timeout(settings.timeout) as limit:
-                    return await self._call(partial(self._retriever.ask, query, settings.k))
+                    return await self._call(query)
             except AnswerError:
                 raise
             except (Exception, SystemExit) as error:
@@ -392,13 +395,12 @@ class QueryWorker:
                     raise AnswerError(reason) from error
         raise AnswerError(f"{reason}, in {settings.retries + 1} attempts" if settings.retries else reason)
 
-    async def _call(self, ask: Callable[[], Any]) -> list[Hit]:
+    async def _call(self, query: AskedQuery) -> list[Hit]:
         self._thread = self._thread or SearchThread()
-        if self._retriever.is_asynchronous:
-            answer = await ask()
-        else:
-            answer = await asyncio.wrap_future(self._thread.submit(ask))
-            answer = await answer if inspect.isawaitable(answer) else answer
+        subset = {"subset": query.subset} if self._with_subset else {}
+        search = partial(self._search, query.text, self._settings.k, **subset)
+        answer = search() if self._is_asynchronous else await asyncio.wrap_future(self._thread.submit(search))
+        answer = await answer if inspect.isawaitable(answer) else answer
         # An iterator searches while it is read, perhaps for ever: in the thread, the time limit holds for it, too.
         return await asyncio.wrap_future(self._thread.submit(partial(read_hits, answer, self._settings.k)))
 
@@ -407,38 +409,6 @@ class QueryWorker:
         if self._thread is not None:
             self._thread.stop()
             self._thread = None
-
-
-async def _ask_all(
-    retriever: BoundRetriever,
-    queries: Sequence[AskedQuery],
-    journal: Journal,
-    settings: CollectionSettings,
-    advance: Advance,
-    failures: Failures,
-) -> None:
-    """Ask for all queries, as many at a time as the settings say, and keep each answer; failures are added."""
-    remaining = iter(queries)
-
-    async def work() -> None:
-        worker = QueryWorker(retriever, settings)
-        for query in remaining:
-            if failures.are_too_many:
-                break
-            try:
-                hits = await worker.ask(query)
-                journal.add(Answer(subset=query.subset, query=query.id, hits=hits))
-                failures.answered += 1
-                if failures.order:
-                    failures.order.add(query.id, hits)
-            except AnswerError as error:
-                failures.reasons[query] = str(error)
-            advance()
-        worker.stop()
-
-    async with asyncio.TaskGroup() as group:
-        for _ in range(min(settings.concurrency, len(queries))):
-            group.create_task(work())
 
 
 def read_hits(answer: object, k: int) -> list[Hit]:

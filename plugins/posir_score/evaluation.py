@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,7 +62,12 @@ class RunSearch:
         self.run = run
         self.embedder = None if isinstance(read_by, ReadPart) else read_by
         self.read_part = read_by if isinstance(read_by, ReadPart) else find_read_part(read_by)
-        self.digest = digest_run(run)
+        content = hashlib.blake2b(digest_size=DIGEST_BYTES)
+        for subset, rankings in sorted(run.rankings.items()):
+            for query in sorted(rankings):
+                content.update(json.dumps([subset, query, rankings[query]]).encode())
+        self.digest = content.hexdigest()
+        """16 hexadecimal digits that identify the rankings, in whatever order the files had them."""
         self.mteb_model_meta: ModelMeta = ModelMeta.create_empty(
             {"name": f"{RUN}/{legible_name(name)}", "revision": revision, "loader": None}
         )
@@ -80,16 +85,7 @@ class RunSearch:
 
     def describe_search(self, subset: str) -> dict[str, int | str]:
         """Return the counts of a subset, and the digest of the run."""
-        return {**self.run.counts[subset].to_json(), DIGEST: self.digest}
-
-
-def digest_run(run: AlignedRun) -> str:
-    """Return 16 hexadecimal digits that identify the rankings, in whatever order the files had them."""
-    content = hashlib.blake2b(digest_size=DIGEST_BYTES)
-    for subset, rankings in sorted(run.rankings.items()):
-        for query in sorted(rankings):
-            content.update(json.dumps([subset, query, rankings[query]]).encode())
-    return content.hexdigest()
+        return {**asdict(self.run.counts[subset]), DIGEST: self.digest}
 
 
 def score_rankings(
@@ -164,30 +160,23 @@ def open_scored_data(opened: Dataset) -> ScoredData:
         PosirError: There is no such data, or its language is not known.
         DataError: It has no judged queries, or cannot be read.
     """
-    import mteb
-
     if opened.kind == "a task":
+        import mteb
+
         task = mteb.get_task(opened.name)
         assert isinstance(task, PositionTask)
         task.load_data()
         parts = {name: task.read_subset(name) for name in task.hf_subsets}
         return ScoredData(task, tuple(_as_judged(name, data, Judgments.from_positions(data)) for name, data in parts.items()))
-    return _open_judged(opened)
-
-
-def _open_judged(opened: Dataset) -> ScoredData:
     if all(subset.read_stated_judgments is None for subset in opened.subsets):
         opened = opened.with_questions("posir score")
     judged: OpenedTask = open_data_task(opened, JudgedTask)  # type: ignore[assignment]
     subsets = tuple(_as_judged(name, judged.read_subset(name), subset.judgments) for name, subset in judged.subsets.items())
-    is_plain = all(subset.with_position == len(subset.judgments.grades) and _is_binary(subset.judgments) for subset in subsets)
+    grades = [(subset.with_position, subset.judgments.grades.values()) for subset in subsets]
+    is_plain = all(number == len(rows) and all([*row.values()] == [1] for row in rows) for number, rows in grades)
     task = open_data_task(opened.with_questions("posir score")) if is_plain else judged
     task.load_data()
     return ScoredData(task, subsets)
-
-
-def _is_binary(judgments: Judgments) -> bool:
-    return all(list(grades.values()) == [1] for grades in judgments.grades.values())
 
 
 def _as_judged(name: str, data: PositionData, judgments: Judgments) -> SubsetQueries:
@@ -220,7 +209,7 @@ class RunScores:
     def to_json(self) -> dict[str, Any]:
         """Return the scores and the counts by name."""
         values = {item.name: getattr(self, item.name) for item in fields(self) if item.name not in ("counts", "folder")}
-        return values | self.counts.to_json()
+        return values | asdict(self.counts)
 
     def read_positions(self) -> list[SubsetResult]:
         """Return the results by position, none if no query has a position."""
@@ -251,15 +240,6 @@ def prepare_run(
         if model.digest == other.digest:
             raise PosirError(f"{model.mteb_model_meta.name} and {name} have the same rankings. Leave one of them out.")
     return model
-
-
-def load_embedder(name: str) -> MTEBModels:
-    """Load the model that embeds documents in a system; raise PosirError if it cannot be or is not known to read a part."""
-    from posir_tasks.models.references import ModelReference
-    from posir_tasks.models.registry import load_model
-
-    with track(f"Loading {name}"):
-        return load_model(ModelReference(name))
 
 
 def check_revision(revision: str) -> None:
@@ -311,24 +291,18 @@ def evaluate_run(model: RunSearch, data: ScoredData, output: Path, *, overwrite:
     with track(f"Scoring {model.mteb_model_meta.name}"):
         cache = ResultCache(output)
         mteb.evaluate(model, data.task, cache=cache, overwrite_strategy=strategy, show_progress_bar=False, co2_tracker=False)
-    folder = cache.get_task_result_path(data.task.metadata.name, model.mteb_model_meta).parent
+    run, queries = model.run, model.run.total.queries
+    scored = [
+        (score_rankings(run.rankings[subset.name], subset.judgments.grades, data.task.k_values), len(subset.judgments.grades))
+        for subset in data.subsets
+        if subset.judgments.grades
+    ]
     return RunScores(
         model=str(model.mteb_model_meta.name),
         revision=str(model.mteb_model_meta.revision),
         digest=model.digest,
         task=data.task.metadata.name,
-        counts=model.run.total,
-        folder=folder,
-        **compute_scores(model.run, data, data.task.k_values),
+        counts=run.total,
+        folder=cache.get_task_result_path(data.task.metadata.name, model.mteb_model_meta).parent,
+        **{name: sum(scores[name] * count for scores, count in scored) / queries for name in SHOWN_SCORES},
     )
-
-
-def compute_scores(run: AlignedRun, data: ScoredData, k_values: tuple[int, ...]) -> Mapping[str, float]:
-    """Return the shown scores of all judged queries."""
-    total = run.total.queries
-    scored = [
-        (score_rankings(run.rankings[subset.name], subset.judgments.grades, k_values), len(subset.judgments.grades))
-        for subset in data.subsets
-        if subset.judgments.grades
-    ]
-    return {name: sum(scores[name] * queries for scores, queries in scored) / total for name in SHOWN_SCORES}

@@ -1,12 +1,16 @@
-"""Readers of runs: TREC, ranx, predictions of mteb, and JSON, JSON Lines, CSV or Parquet of query id, document id and score."""
+"""Readers of runs: TREC, ranx, predictions of mteb, and JSON, JSON Lines, CSV or Parquet of query id, document id and score.
+
+The readers of ir_measures and ranx drop ranks, so that scores may contradict them in silence; both keep NaN, and of a repeated
+document ranx takes the last row. They say neither line nor file.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -19,16 +23,18 @@ from posir_tasks.models.references import bare_name
 #: A score by document id by query id.
 Rankings: TypeAlias = dict[str, dict[str, float]]
 
-#: Names of a column or field, in order of preference; those of ranx, pandas exports, BEIR and TREC are among them.
-QUERY_FIELDS = ("query_id", "query-id", "q_id", "qid", "query", "topic")
-#: PyTerrier has both `docno`, the id, and `docid`, a number of its index.
-DOCUMENT_FIELDS = ("document_id", "document-id", "doc_id", "docno", "docid", "corpus-id", "corpus_id", "document", "doc")
-SCORE_FIELDS = ("score", "sim", "similarity")
-RANK_FIELD = "rank"
+#: Names of a column or field by what it has, in order of preference; those of ranx, pandas exports, BEIR and TREC are among
+#: them. PyTerrier has both `docno`, the id, and `docid`, a number of its index.
+FIELDS = {
+    "query": ("query_id", "query-id", "q_id", "qid", "query", "topic"),
+    "document": ("document_id", "document-id", "doc_id", "docno", "docid", "corpus-id", "corpus_id", "document", "doc"),
+    "score": ("score", "sim", "similarity"),
+    "rank": ("rank",),
+}
 #: Digits of a rank are fewer.
 MAX_DIGITS = 19
-#: Columns of a TREC run: query, `Q0`, document, rank, score, tag.
-TREC_COLUMNS = 6
+#: Columns of a TREC run.
+TREC_COLUMNS = ("query", "Q0", "document", "rank", "score", "tag")
 #: What mteb's prediction files state beside the subsets, and how their names end.
 MODEL_KEY, PREDICTIONS = "mteb_model_meta", "_predictions.json"
 #: The suffix of ranx's own compressed format, CBOR in LZ4.
@@ -37,6 +43,8 @@ LZ4 = ".lz4"
 #: taken for distances.
 RISING_SHARE, RISING_CHANCE = 0.9, 1e-3
 KINDS = "a TREC run, predictions of `mteb run --prediction-folder`, or JSON, JSON Lines, CSV or Parquet of ranked documents"
+#: Subset of rankings that say nothing of one.
+ANY_SUBSET = ""
 
 
 class Order(StrEnum):
@@ -77,26 +85,34 @@ class OrderCheck:
 
     def add(self, query: str, hits: Sequence[Hit]) -> None:
         """Compare the scores of a query's documents with their order."""
-        distinct = len({hit.score for hit in hits if hit.score is not None})
-        if distinct < 2 or any(hit.score is None for hit in hits):
+        scores = [hit.score for hit in hits if hit.score is not None]
+        distinct = len(set(scores))
+        if distinct < 2 or len(scores) < len(hits):
             return
         self.queries += 1
-        if any(hit.rank is not None for hit in hits):
-            if _contradicts([(hit.rank, hit.score) for hit in hits if hit.rank is not None and hit.score is not None]):
-                self.contradicting.append(query)
+        ranked = sorted((hit.rank, score) for hit, score in zip(hits, scores, strict=True) if hit.rank is not None)
+        if ranked:
+            # Of the same rank, scores may be any.
+            groups = [[score for _, score in group] for _, group in groupby(ranked, key=lambda item: item[0])]
+            lowest = math.inf
+            for group in groups:
+                if max(group) > lowest:
+                    self.contradicting.append(query)
+                    break
+                lowest = min(lowest, *group)
             return
         self.unranked += 1
-        if all(a <= b for a, b in pairwise(hit.score for hit in hits if hit.score is not None)):
+        if all(a <= b for a, b in pairwise(scores)):
             self.rising += 1
             self.log_chance -= math.lgamma(distinct + 1)
 
     def describe_problem(self) -> str:
         """Return a sentence if the scores cannot be trusted, which names the option that decides; else nothing."""
         if self.contradicting:
-            queries = pluralize(self.queries, "query", "queries")
             problem = (
-                f"in {len(self.contradicting):,} of {queries}, first {sanitized(self.contradicting[0])}, the scores contradict "
-                "the ranks: a document with a higher score comes later"
+                f"in {len(self.contradicting):,} of {pluralize(self.queries, 'query', 'queries')}, first "
+                f"{sanitized(self.contradicting[0])}, the scores contradict the ranks: a document with a higher score comes "
+                "later"
             )
         elif self.rising >= RISING_SHARE * max(self.unranked, 1) and self.log_chance < math.log(RISING_CHANCE):
             problem = (
@@ -109,18 +125,6 @@ class OrderCheck:
             f"{problem}. Say what decides: --order distance (the lowest score is best), --order rank (the order as it is "
             "stated), or --order score (the highest score is best)."
         )
-
-
-def _contradicts(ranked: list[tuple[int, float]]) -> bool:
-    """Return whether a higher score has a later rank; of the same rank, scores may be any."""
-    lowest, group, group_rank = math.inf, math.inf, None
-    for rank, score in sorted(ranked, key=lambda item: (item[0], -item[1])):
-        if rank != group_rank:
-            lowest, group_rank = min(lowest, group), rank
-        if score > lowest:
-            return True
-        group = min(group, score)
-    return False
 
 
 def rank_hits(hits: Sequence[Hit], order: Order | None) -> dict[str, float]:
@@ -148,28 +152,14 @@ class Run:
 
     name: str
     """Name of the system."""
-    rankings: Rankings = field(default_factory=dict)
-    """Rankings that say nothing of a subset."""
-    by_subset: Mapping[str, Rankings] = field(default_factory=dict)
-    """Rankings by subset of a task, as mteb's predictions state them."""
+    by_subset: Mapping[str, Rankings]
+    """Rankings by subset of a task, as mteb's predictions state them; else those of `ANY_SUBSET`."""
     duplicates: int = 0
     """Rows that repeat the query and the document of an earlier one; the highest score counts."""
     asked: int = 0
     """Documents or chunks that a retriever was asked for; 0 for a file."""
     returned: tuple[int, int] = (0, 0)
     """Fewest and most that it returned for a query."""
-
-
-@dataclass(frozen=True)
-class RunRow:
-    """A row of a file as the file states it."""
-
-    place: str
-    """Place in the file, such as `line 17`."""
-    query: object
-    document: object
-    score: object
-    rank: object = None
 
 
 def read_id(value: object) -> str | None:
@@ -190,43 +180,35 @@ class RankingBuilder:
 
     def __init__(self, file: Path | str) -> None:
         self._file = file
-        self._hits: dict[str, list[Hit]] = {}
+        self.hits: dict[str, list[Hit]] = {}
         self._problems: dict[str, list[str]] = {}
 
-    def add_query(self, query: str) -> None:
-        """Add a query, which may have no document: it is retrieved, and has found nothing."""
-        self._hits.setdefault(query, [])
-
-    def add(self, row: RunRow) -> None:
-        """Add a row, or remember what is wrong with it."""
-        query, document = self._read_id(row, "query id", row.query), self._read_id(row, "document id", row.document)
-        score = None
+    def add(self, place: str, query: object, document: object, score: object, rank: object = None) -> None:
+        """Add a row as the file states it, or remember what is wrong with it, and its place, such as `line 17`."""
+        ids = [read_id(query), read_id(document)]
+        for name, stated, value in zip(("query id", "document id"), (query, document), ids, strict=True):
+            if value is None:
+                self._refuse(place, name, stated, "must be a text of Unicode characters that is not empty, or an integer")
+        number = math.nan
         try:
-            score = float(row.score)  # type: ignore[arg-type]
+            number = float(score)  # type: ignore[arg-type]
+            problem = "" if math.isfinite(number) else "must be finite"
         except OverflowError:
-            score = math.inf
+            problem = "must be finite"
         except (TypeError, ValueError):
-            self._refuse(row, "score", row.score, "must be a number")
-        if score is not None and not math.isfinite(score):
-            self._refuse(row, "score", row.score, "must be finite")
-        if query is None or document is None or score is None:
-            return
-        is_rank = isinstance(row.rank, int) or (
-            isinstance(row.rank, str) and row.rank.isdecimal() and len(row.rank) < MAX_DIGITS
-        )
-        self._hits.setdefault(query, []).append(Hit(document, score, int(row.rank) if is_rank else None))  # type: ignore[call-overload]
+            problem = "must be a number"
+        if problem:
+            self._refuse(place, "score", score, problem)
+        elif ids[0] is not None and ids[1] is not None:
+            is_rank = isinstance(rank, int) or (isinstance(rank, str) and rank.isdecimal() and len(rank) < MAX_DIGITS)
+            self.hits.setdefault(ids[0], []).append(Hit(ids[1], number, int(rank) if is_rank else None))  # type: ignore[call-overload]
 
-    def _read_id(self, row: RunRow, name: str, value: object) -> str | None:
-        if (read := read_id(value)) is None:
-            self._refuse(row, name, value, "must be a text of Unicode characters that is not empty, or an integer")
-        return read
-
-    def _refuse(self, row: RunRow, name: str, value: object, rule: str) -> None:
+    def _refuse(self, place: str, name: str, value: object, rule: str) -> None:
         try:
             shown = str(value)[:40]
         except ValueError:  # an integer of thousands of digits
             shown = "a long integer"
-        self._problems.setdefault(f"field '{name}' {rule}", []).append(f"{row.place} ({shown!r})")
+        self._problems.setdefault(f"field '{name}' {rule}", []).append(f"{place} ({shown!r})")
 
     def build(self, order: Order | None) -> tuple[Rankings, int]:
         """Return the rankings, and the number of rows that repeat a query and a document.
@@ -241,15 +223,15 @@ class RankingBuilder:
                 for problem, places in self._problems.items()
             )
             raise DataError(f"{self._file}: {'; '.join(kinds)}.")
-        if not self._hits:
+        if not self.hits:
             raise DataError(f"{self._file}: has no ranked document. Give {KINDS}.")
         check = OrderCheck()
-        for query, hits in self._hits.items() if order is None else ():
+        for query, hits in self.hits.items() if order is None else ():
             check.add(query, hits)
         if problem := check.describe_problem():
             raise DataError(f"{self._file}: {problem}")
-        rankings = {query: rank_hits(hits, order) for query, hits in self._hits.items()}
-        return rankings, sum(len(hits) - len(rankings[query]) for query, hits in self._hits.items())
+        rankings = {query: rank_hits(hits, order) for query, hits in self.hits.items()}
+        return rankings, sum(len(hits) - len(rankings[query]) for query, hits in self.hits.items())
 
 
 def check_exists(path: Path) -> None:
@@ -261,7 +243,8 @@ def check_exists(path: Path) -> None:
 def read_run(path: Path, task: str, order: Order | None = None) -> Run:
     """Read a run from a file, or from all files of a folder, which are its parts.
 
-    Of a folder with predictions of mteb, those of the task are read.
+    Of a folder with predictions of mteb, those of the task are read. Of a document that a query has in several files, the
+    highest score counts.
 
     Args:
         path: A file or folder.
@@ -286,29 +269,16 @@ def read_run(path: Path, task: str, order: Order | None = None) -> Run:
             if predictions
             else f"{path}: has no files. Give {KINDS}."
         )
-    run = merge_parts([read_run_file(file, order) for file in files])
-    return run if predictions else replace(run, name=path.resolve().name)
-
-
-def merge_parts(parts: list[Run]) -> Run:
-    """Return one run of the rankings of several; of a document that a query has in several, the highest score counts."""
-    rankings: Rankings = {}
-    by_subset: dict[str, Rankings] = {}
-    duplicates = sum(part.duplicates for part in parts)
-    for part in parts:
-        duplicates += _merge(rankings, part.rankings)
-        duplicates += sum(_merge(by_subset.setdefault(subset, {}), ranked) for subset, ranked in part.by_subset.items())
-    return Run(parts[0].name, rankings, by_subset, duplicates)
-
-
-def _merge(rankings: Rankings, others: Rankings) -> int:
-    duplicates = 0
-    for query, scores in others.items():
-        ranking = rankings.setdefault(query, {})
-        duplicates += len(ranking.keys() & scores.keys())
-        for document, score in scores.items():
-            ranking[document] = max(score, ranking.get(document, score))
-    return duplicates
+    first, *others = (read_run_file(file, order) for file in files)
+    by_subset, duplicates = {**first.by_subset}, first.duplicates
+    for part in others:
+        duplicates += part.duplicates
+        for subset, rankings in part.by_subset.items():
+            for query, scores in rankings.items():
+                ranking = by_subset.setdefault(subset, {}).setdefault(query, {})
+                duplicates += len(ranking.keys() & scores.keys())
+                ranking |= {document: max(score, ranking.get(document, score)) for document, score in scores.items()}
+    return Run(first.name if predictions else path.resolve().name, by_subset, duplicates)
 
 
 def read_run_file(file: Path, order: Order | None = None) -> Run:
@@ -316,34 +286,37 @@ def read_run_file(file: Path, order: Order | None = None) -> Run:
     stem, suffix = split_suffix(file)
     if suffix == LZ4:
         raise PosirError(f"{file}: ranx's compressed format is not read. Save it with `run.save('{stem}.parquet')` of ranx.")
-    if suffix == ".json":
-        return _read_json(file, stem, order)
+    content = read_json(file) if suffix == ".json" else []
+    if isinstance(content, dict):
+        return _read_object(file, stem, content, order)
+    if not isinstance(content, list):
+        raise DataError(f"{file}: must be an object with the documents of each query, or a list of rows.")
     builder = RankingBuilder(file)
     try:
-        for row in READERS.get(suffix, _read_trec)(file):
-            builder.add(row)
+        rows: Iterator[tuple[str, Any]]
+        if suffix == ".json":
+            rows = ((f"[{number}]", record) for number, record in enumerate(content))
+        elif suffix in (".csv", ".tsv"):
+            rows = _read_delimited(file, "," if suffix == ".csv" else "\t")
+        elif suffix in (".parquet", ".parq"):
+            rows = _read_parquet(file)
+        else:
+            rows = _read_lines(file, as_json=suffix in (".jsonl", ".ndjson"))
+        for place, record in rows:
+            builder.add(place, *_find_fields(record))
     except (GateError, OSError, ValueError) as error:
         problem = error.problem if isinstance(error, GateError) else summarize_error(error)
         where = str(error).removesuffix(f": {problem}") if isinstance(error, GateError) else file
         raise DataError(f"{where}: cannot be read: {problem}. Give {KINDS}.") from error
     rankings, duplicates = builder.build(order)
-    return Run(stem, rankings, duplicates=duplicates)
+    return Run(stem, {ANY_SUBSET: rankings}, duplicates)
 
 
-def _read_json(file: Path, name: str, order: Order | None) -> Run:
+def _read_object(file: Path, name: str, content: Mapping[str, Any], order: Order | None) -> Run:
     """Read predictions of mteb, or an object with documents and scores, or a list of documents, for each query."""
-    content = read_json(file)
-    if isinstance(content, list):
-        builder = RankingBuilder(file)
-        for number, record in enumerate(content):
-            builder.add(_to_row(f"[{number}]", record))
-        rankings, duplicates = builder.build(order)
-        return Run(name, rankings, duplicates=duplicates)
-    if not isinstance(content, dict):
-        raise DataError(f"{file}: must be an object with the documents of each query, or a list of rows.")
     if MODEL_KEY not in content:
         rankings, duplicates = check_rankings(file, "", content, order)
-        return Run(name, rankings, duplicates=duplicates)
+        return Run(name, {ANY_SUBSET: rankings}, duplicates)
     model = content[MODEL_KEY].get("model_name") if isinstance(content[MODEL_KEY], dict) else None
     by_subset: dict[str, Rankings] = {}
     for subset, splits in content.items():
@@ -353,7 +326,7 @@ def _read_json(file: Path, name: str, order: Order | None) -> Run:
             raise DataError(f"{file}: field '{sanitized(subset)}' must have the rankings of one split.")
         # mteb writes the documents of a query in no order.
         by_subset[subset], _ = check_rankings(file, f"{subset}: ", next(iter(splits.values())), order or Order.SCORE)
-    return Run(bare_name(str(model)) if model else name, {}, by_subset)
+    return Run(bare_name(str(model)) if model else name, by_subset)
 
 
 def check_rankings(file: Path | str, where: str, content: object, order: Order | None) -> tuple[Rankings, int]:
@@ -377,100 +350,77 @@ def check_rankings(file: Path | str, where: str, content: object, order: Order |
                 f"{file}: {where}query {query!r}: must have an object of documents and scores, or a list of documents, of "
                 "pairs of document and score, or of objects with both."
             )
-        builder.add_query(str(query))
+        # It may have no document: it is retrieved, and has found nothing.
+        builder.hits.setdefault(str(query), [])
         place = f"query {sanitized(str(query))}"
         if isinstance(documents, Mapping):
             for document, score in documents.items():
-                builder.add(RunRow(place, query, document, score))
-        for number, item in enumerate(documents if isinstance(documents, list | tuple) else (), start=1):
+                builder.add(place, query, document, score)
+            continue
+        for number, item in enumerate(documents, start=1):
+            document, score = item if isinstance(item, list | tuple) and len(item) == 2 else (item, len(documents) - number + 1)
             if isinstance(item, Mapping):
-                builder.add(replace(_to_row(f"{place}, document {number}", item), query=query, rank=number))
-            else:
-                document, score = (
-                    item if isinstance(item, list | tuple) and len(item) == 2 else (item, len(documents) - number + 1)
-                )
-                builder.add(RunRow(f"{place}, document {number}", query, document, score, number))
+                _, document, score, _ = _find_fields(item)
+            builder.add(f"{place}, document {number}", query, document, score, number)
     return builder.build(order)
 
 
-def _read_lines(file: Path) -> Iterator[tuple[int, str]]:
-    """Yield number and text of each line that is not blank; raise GateError or ValueError if the file is no such text."""
+def _find_fields(record: object) -> list[Any]:
+    """Return query, document, score and rank of a row, None where it has none."""
+    values = record if isinstance(record, Mapping) else {}
+    return [next((values[name] for name in names if name in values), None) for names in FIELDS.values()]
+
+
+def _read_lines(file: Path, *, as_json: bool) -> Iterator[tuple[str, Any]]:
+    """Yield place and content of each line that is not blank: a JSON object, or a row of a TREC run."""
     for number, line in enumerate(decode(read_bytes(file)).split("\n"), start=1):
-        if line.strip():
-            yield number, line
-
-
-def _read_trec(file: Path) -> Iterator[RunRow]:
-    for number, line in _read_lines(file):
+        place = f"line {number}"
+        if not line.strip():
+            continue
+        if as_json:
+            yield place, parse_json(line, f"{file}: {place}")
+            continue
         columns = line.split()
-        if len(columns) != TREC_COLUMNS:
+        if len(columns) != len(TREC_COLUMNS):
             raise DataError(
-                f"{file}: line {number}: has {len(columns)} columns; a TREC run has {TREC_COLUMNS}: query, Q0, document, rank, "
+                f"{file}: {place}: has {len(columns)} columns; a TREC run has {len(TREC_COLUMNS)}: query, Q0, document, rank, "
                 "score and tag."
             )
-        query, _, document, rank, score, _ = columns
-        yield RunRow(f"line {number}", query, document, score, rank)
+        yield place, dict(zip(TREC_COLUMNS, columns, strict=True))
 
 
-def _read_delimited(delimiter: str) -> Callable[[Path], Iterator[RunRow]]:
-    def read(file: Path) -> Iterator[RunRow]:
-        headings, rows = parse_table(read_bytes(file), file, delimiter=delimiter)
-        places = [None if name is None else headings.index(name) for name in _find_columns(file, headings)]
-        for number, cells in rows:
-            yield RunRow(f"line {number}", *(None if place is None else cells[place] for place in places))
-
-    return read
+def _read_delimited(file: Path, delimiter: str) -> Iterator[tuple[str, Any]]:
+    headings, rows = parse_table(read_bytes(file), file, delimiter=delimiter)
+    names = _choose_columns(file, headings)
+    for number, cells in rows:
+        yield f"line {number}", {name: cells[place] for place, name in names}
 
 
-def _read_json_lines(file: Path) -> Iterator[RunRow]:
-    for number, line in _read_lines(file):
-        yield _to_row(f"line {number}", parse_json(line, f"{file}: line {number}"))
-
-
-def _to_row(place: str, record: object) -> RunRow:
-    values: Mapping[str, Any] = record if isinstance(record, Mapping) else {}
-
-    def find(names: tuple[str, ...]) -> Any:
-        return next((values[name] for name in names if name in values), None)
-
-    return RunRow(place, find(QUERY_FIELDS), find(DOCUMENT_FIELDS), find(SCORE_FIELDS), values.get(RANK_FIELD))
-
-
-def _read_parquet(file: Path) -> Iterator[RunRow]:
+def _read_parquet(file: Path) -> Iterator[tuple[str, Any]]:
     # Of a damaged file, polars ends in a panic, which is no exception of Python's and prints a traceback of its own.
     import pyarrow.parquet as pq
     from pyarrow.lib import ArrowException
 
     try:
-        table = pq.ParquetFile(file)
-        names = _find_columns(file, table.schema_arrow.names)
-        batches = table.iter_batches(columns=[name for name in names if name])
-        rows = (row for batch in batches for row in batch.to_pylist())
-        for number, values in enumerate(rows, start=1):
-            yield RunRow(f"row {number}", *(values.get(name) for name in names))
+        with pq.ParquetFile(file) as table:
+            columns = [name for _, name in _choose_columns(file, table.schema_arrow.names)]
+            rows = (row for batch in table.iter_batches(columns=columns) for row in batch.to_pylist())
+            for number, row in enumerate(rows, start=1):
+                yield f"row {number}", row
     except ArrowException as error:
         raise GateError(file, f"is no readable Parquet ({sanitized(summarize_error(error), 200)})") from error
 
 
-def _find_columns(file: Path, present: Any) -> list[str | None]:
-    """Return the names of the columns of query, document, score and rank; the last may be missing."""
-    names = []
-    for kind, allowed in (("query", QUERY_FIELDS), ("document", DOCUMENT_FIELDS), ("score", SCORE_FIELDS)):
+def _choose_columns(file: Path, present: Sequence[str]) -> list[tuple[int, str]]:
+    """Return place and name of the columns of query, document, score and rank; the last may be missing."""
+    chosen = []
+    for kind, allowed in FIELDS.items():
         name = next((name for name in allowed if name in present), None)
-        if name is None:
+        if name is not None:
+            chosen.append((present.index(name), name))
+        elif kind != "rank":
             raise DataError(
-                f"{file}: no column of the {kind}; the file has {', '.join(map(str, present)) or 'none'}. "
+                f"{file}: no column of the {kind}; the file has {', '.join(present) or 'none'}. "
                 f"Name one {' or '.join(allowed[:3])}."
             )
-        names.append(name)
-    return [*names, RANK_FIELD if RANK_FIELD in present else None]
-
-
-READERS: Mapping[str, Callable[[Path], Iterator[RunRow]]] = {
-    ".csv": _read_delimited(","),
-    ".tsv": _read_delimited("\t"),
-    ".jsonl": _read_json_lines,
-    ".ndjson": _read_json_lines,
-    ".parquet": _read_parquet,
-    ".parq": _read_parquet,
-}
+    return chosen

@@ -2,61 +2,125 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
 
 from posir_tasks.display.numbers import format_count, format_estimate, format_percent
 from posir_tasks.display.presentation import Presentable
-from posir_tasks.display.progress import track
 from posir_tasks.display.tables import DisplaySection, Table, build_columns
 from posir_tasks.display.wording import pluralize
-from posir_tasks.errors import PosirError
-from posir_tasks.text.chunks import name_splitters
+from posir_tasks.scores import Estimate
 
-if TYPE_CHECKING:
-    from posir_score.chunk_scoring import ChunkerRow, ChunkScoring
-    from posir_tasks.sources.opening import Dataset
-
-HEADINGS = ("IoU", "Recall", "Precision", "Precision Omega")
+#: The scores, in the order in which they are shown, and their titles.
+SCORES = {"iou": "IoU", "recall": "Recall", "precision": "Precision", "precision_omega": "Precision Omega"}
+#: Texts in which an excerpt has a position: its document, and the chunk that has the most of it.
 PLACES = {"document": "of the document", "chunk": "of a chunk"}
+#: Document of the rows over all.
+ALL_DOCUMENTS = "all"
+
+
+@dataclass(frozen=True)
+class ChunkerRow:
+    """Mean scores of a splitter over the questions of a document, or of all, with 95 % intervals for new questions."""
+
+    chunker: str
+    document: str
+    """`all`, or its id."""
+    questions: int
+    chunks: int
+    tokens: int
+    """Tokens to encode; those of a chunk beyond the model's window count too."""
+    iou: Estimate
+    recall: Estimate
+    precision: Estimate
+    precision_omega: Estimate
+    for_new_documents: dict[str, Estimate] | None = None
+    """The same means with intervals that hold for new documents; None unless this is the row of all."""
+    in_place: dict[str, float] | None = None
+    """The same means if a chunk that repeats an earlier passage counts where it is; None unless this is the row of all."""
+
+
+@dataclass(frozen=True)
+class PlaceRow:
+    """The recall of the excerpts in a third of their document, or of the chunk that has the most of them."""
+
+    chunker: str
+    place: str
+    """`document` or `chunk`."""
+    part: str
+    excerpts: int
+    recall: Estimate
 
 
 @dataclass(frozen=True, repr=False)
 class ScoredChunkers(Presentable):
     """Text splitters by what a model retrieves of the excerpts that answer questions."""
 
-    scoring: ChunkScoring
-    """All scores and changes."""
+    model: str
+    data: str
+    documents: int
+    questions: int
+    skipped: int
+    retrieve: int
+    rows: tuple[ChunkerRow, ...]
+    places: tuple[PlaceRow, ...]
+    changes: tuple[str, ...]
+    """For recall and IoU, how each splitter changes the score of the best one, as sentences."""
+    notes: tuple[str, ...]
 
     @property
     def title(self) -> str:
         """Model and data."""
-        return f"{self.scoring.model} on {self.scoring.data}"
+        return f"{self.model} on {self.data}"
 
     def sections(self) -> Sequence[DisplaySection]:
         """Return the changes and the mean scores, those by document, and recall by position."""
-        scoring = self.scoring
-        counts = f"{pluralize(scoring.questions, 'question')} on {pluralize(scoring.documents, 'document')}"
-        skipped = f", {pluralize(scoring.skipped, 'further question')} skipped" if scoring.skipped else ""
-        overall = [row for row in scoring.rows if row.document == "all"]
-        title = f"{self.title} · {counts}{skipped}, {pluralize(scoring.retrieve, 'chunk')} retrieved"
-        by_document = [row for row in scoring.rows if row.document != "all"]
-        repeated = DisplaySection("If chunks count where they are", scoring.notes, (build_in_place(overall),))
+        counts = f"{pluralize(self.questions, 'question')} on {pluralize(self.documents, 'document')}"
+        skipped = f", {pluralize(self.skipped, 'further question')} skipped" if self.skipped else ""
+        overall = [row for row in self.rows if row.document == ALL_DOCUMENTS]
+        means, in_place, by_document = [], [], []
+        for row in overall:
+            means.append((row.chunker, format_count(row.chunks), format_count(row.tokens), *_format_scores(vars(row))))
+            in_place.append((row.chunker, *map(format_percent, (row.in_place or {}).values())))
+            new = (row.chunker, "(new documents)", format_count(row.questions), *_format_scores(row.for_new_documents or {}))
+            own = [other for other in self.rows if other.chunker == row.chunker and other is not row]
+            named = ((part.document, format_count(part.questions), *_format_scores(vars(part))) for part in own)
+            by_document += [new, *((row.chunker, *cells) for cells in named)]
+        places = (
+            (
+                row.chunker,
+                f"{row.part} {PLACES[row.place]}" if row.part.endswith("third") else row.part,
+                format_count(row.excerpts),
+                format_estimate(row.recall, format_percent),
+            )
+            for row in self.places
+        )
+        titles = SCORES.values()
+        repeated = DisplaySection(
+            "If chunks count where they are", self.notes, (_build_table(1, ["Chunker", *titles], in_place),)
+        )
+        title = f"{self.title} · {counts}{skipped}, {pluralize(self.retrieve, 'chunk')} retrieved"
         return (
-            DisplaySection(title, scoring.changes, (build_scores(overall),)),
-            *([repeated] if scoring.notes else []),
-            DisplaySection("By document", tables=(build_document_scores(overall, by_document),)),
-            DisplaySection("Recall by the position of the evidence", tables=(self._build_places(),)),
+            DisplaySection(title, self.changes, (_build_table(1, ["Chunker", "Chunks", "Tokens", *titles], means),)),
+            *([repeated] if self.notes else []),
+            DisplaySection(
+                "By document", tables=(_build_table(2, ["Chunker", "Document", "Questions", *titles], by_document),)
+            ),
+            DisplaySection(
+                "Recall by the position of the evidence",
+                tables=(_build_table(2, ["Chunker", "Excerpts in the", "Excerpts", "Recall"], places),),
+            ),
         )
 
     def records(self) -> Sequence[Any]:
         """Return a row for each splitter and document, and for each splitter over all."""
-        return self.scoring.rows
+        names = [item.name for item in fields(ChunkerRow) if item.name not in ("for_new_documents", "in_place")]
+        return [{name: getattr(row, name) for name in names} for row in self.rows]
 
-    def document(self) -> object:
+    def document(self) -> dict[str, Any]:
         """Return everything."""
-        return self.scoring
+        return {item.name: getattr(self, item.name) for item in fields(self)}
 
     def legend(self) -> Sequence[str]:
         """Return what the numbers are."""
@@ -67,87 +131,11 @@ class ScoredChunkers(Presentable):
             "all of the excerpt.",
         )
 
-    def _build_places(self) -> Table:
-        headings = ("Chunker", "Excerpts in the", "Excerpts", "Recall")
-        rows = tuple(
-            (
-                row.chunker,
-                name_part(row.place, row.part),
-                format_count(row.excerpts),
-                format_estimate(row.recall, format_percent),
-            )
-            for row in self.scoring.places
-        )
-        return Table(build_columns(headings, headings[2:]), rows)
+
+def _build_table(texts: int, headings: Sequence[str], rows: Iterable[tuple[str, ...]]) -> Table:
+    """Return a table whose first few columns are texts, the others numbers."""
+    return Table(build_columns(headings, headings[texts:]), tuple(rows))
 
 
-def name_part(place: str, part: str) -> str:
-    """Return a part of a document or chunk in words."""
-    return f"{part} {PLACES[place]}" if part.endswith("third") else part
-
-
-def build_scores(rows: Sequence[ChunkerRow]) -> Table:
-    """Return a row for each splitter."""
-    headings = ("Chunker", "Chunks", "Tokens", *HEADINGS)
-    return Table(
-        build_columns(headings, headings[1:]),
-        tuple((row.chunker, format_count(row.chunks), format_count(row.tokens), *format_scores(row)) for row in rows),
-    )
-
-
-def build_in_place(rows: Sequence[ChunkerRow]) -> Table:
-    """Return the scores of each splitter if a chunk counts where it is."""
-    headings = ("Chunker", *HEADINGS)
-    values = tuple((row.chunker, *map(format_percent, (row.in_place or {}).values())) for row in rows)
-    return Table(build_columns(headings, headings[1:]), values)
-
-
-def build_document_scores(overall: Sequence[ChunkerRow], rows: Sequence[ChunkerRow]) -> Table:
-    """Return a row for new documents, then one for each document, of each splitter."""
-    headings = ("Chunker", "Document", "Questions", *HEADINGS)
-    lines = []
-    for total in overall:
-        new = [format_estimate(score, format_percent) for score in (total.for_new_documents or {}).values()]
-        lines.append((total.chunker, "(new documents)", format_count(total.questions), *new))
-        own = [row for row in rows if row.chunker == total.chunker]
-        lines += [(row.chunker, row.document, format_count(row.questions), *format_scores(row)) for row in own]
-    return Table(build_columns(headings, headings[2:]), tuple(lines))
-
-
-def format_scores(row: ChunkerRow) -> list[str]:
-    """Return the scores of a row with their intervals."""
-    scores = (row.iou, row.recall, row.precision, row.precision_omega)
-    return [format_estimate(score, format_percent) for score in scores]
-
-
-def score_chunks(
-    model: str,
-    opened: Dataset,
-    chunkers: Sequence[Callable[[str], Any]],
-    *,
-    k: int,
-    revision: str | None,
-    batch_size: int,
-    repair: bool,
-) -> ScoredChunkers:
-    """Score text splitters by what a model retrieves of the excerpts that answer questions; see `posir.score`.
-
-    Raises:
-        PosirError: There is no such model or data, or a chunker does not divide a text.
-    """
-    splitters = name_splitters(chunkers)
-    if not splitters:
-        raise PosirError("--model needs at least one --chunker.")
-    with track("Loading the model"):
-        # mteb and PyTorch take seconds to import.
-        from posir_score.chunk_scoring import read_excerpts, score_splitters
-        from posir_tasks.embeddings.encoding import load_encoder
-        from posir_tasks.text.tokenizer import EstimatedTokenizer, find_tokenizer
-
-        excerpts = read_excerpts(opened, repair=repair)
-        # A mistake in a chunker should not cost the time to load the model.
-        for splitter in splitters:
-            splitter.divide(next(iter(excerpts.documents.values())))
-        encoder = load_encoder(model, revision, batch_size=batch_size)
-        tokenizer = find_tokenizer(encoder.model) or EstimatedTokenizer()
-    return ScoredChunkers(score_splitters(encoder, tokenizer, excerpts, splitters, k))
+def _format_scores(values: dict[str, Any]) -> list[str]:
+    return [format_estimate(values[name], format_percent) for name in SCORES if name in values]

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from posir_score.alignment import AlignmentRules, DocumentIds, Missing, RunCounts, SubsetQueries, align_run
-from posir_score.run_files import Run
+from posir_score.alignment import AlignmentRules, Missing, RunCounts, SubsetQueries, align_run
+from posir_score.run_files import ANY_SUBSET, Rankings, Run
 from posir_tasks.errors import PosirError
 from posir_tasks.sources.data import Judgments
 
@@ -16,21 +16,25 @@ def build_subset(name: str = "all", **grades: dict[str, int]) -> SubsetQueries:
     return SubsetQueries(name, Judgments(dict.fromkeys(grades, "text"), grades), frozenset({"d1", "d2", "d#3"}), len(grades))
 
 
+def unify(rankings: Rankings, duplicates: int = 0) -> Run:
+    return Run("r", {ANY_SUBSET: rankings}, duplicates)
+
+
 DATA = [build_subset(q1={"d1": 1}, q2={"d2": 1})]
 LENIENT = AlignmentRules(Missing.ZERO)
 
 
 @given(corpus=st.frozensets(NAMES, min_size=1), number=st.integers(0, 99), data=st.data())
 def test_a_chunk_belongs_to_its_document_and_a_document_to_itself(corpus: frozenset[str], number: int, data: st.DataObject):
-    ids, document = DocumentIds(corpus), data.draw(st.sampled_from(sorted(corpus)))
-    assert ids.resolve(document) == document
+    ids, document = AlignmentRules(), data.draw(st.sampled_from(sorted(corpus)))
+    assert ids.resolve(document, corpus) == document
     assume(f"{document}#{number}" not in corpus)
-    assert ids.resolve(f"{document}#{number}") == document
+    assert ids.resolve(f"{document}#{number}", corpus) == document
 
 
 @given(scores=st.dictionaries(st.sampled_from(["d1", "d1#0", "d1#1", "d2#0", "x"]), st.floats(-9, 9), min_size=1))
 def test_a_document_scores_what_its_best_chunk_scores(scores: dict[str, float]):
-    merged, _ = DocumentIds({"d1", "d2"}).merge_chunks(scores)
+    merged, _ = AlignmentRules().merge_chunks(scores, {"d1", "d2"})
     assert merged == {
         name: max(score for chunk, score in scores.items() if chunk.partition("#")[0] == name)
         for name in {chunk.partition("#")[0] for chunk in scores}
@@ -38,16 +42,16 @@ def test_a_document_scores_what_its_best_chunk_scores(scores: dict[str, float]):
 
 
 def test_a_function_may_map_chunks_to_documents():
-    ids = DocumentIds({"d1"}, find=lambda name: f"d{name[0]}")
-    assert ids.merge_chunks({"1-a": 1.0, "1-b": 3.0}) == ({"d1": 3.0}, 2)
+    rules = AlignmentRules(find_document=lambda name: f"d{name[0]}")
+    assert rules.merge_chunks({"1-a": 1.0, "1-b": 3.0}, {"d1"}) == ({"d1": 3.0}, 2)
 
 
 def test_without_a_separator_ids_stay_as_they_are():
-    assert DocumentIds({"d1"}, "").resolve("d1#0") == "d1#0"
+    assert AlignmentRules(separator="").resolve("d1#0", {"d1"}) == "d1#0"
 
 
 def test_everything_that_does_not_fit_is_counted():
-    run = Run("r", {"q1": {"d1#0": 2.0, "d1#1": 3.0, "x": 1.0}, "q9": {"d1": 1.0}}, duplicates=4)
+    run = unify({"q1": {"d1#0": 2.0, "d1#1": 3.0, "x": 1.0}, "q9": {"d1": 1.0}}, duplicates=4)
     aligned = align_run(run, DATA, LENIENT)
     assert aligned.rankings == {"all": {"q1": {"d1": 3.0, "x": 1.0}}}
     assert aligned.total == RunCounts(
@@ -66,7 +70,7 @@ def test_everything_that_does_not_fit_is_counted():
 
 def test_missing_queries_are_refused_unless_they_shall_score_zero():
     with pytest.raises(PosirError, match=r"1 of 2 judged queries is not in the run, first q2\. --missing zero scores it 0"):
-        align_run(Run("r", {"q1": {"d1": 1.0}}), DATA, AlignmentRules())
+        align_run(unify({"q1": {"d1": 1.0}}), DATA, AlignmentRules())
 
 
 @pytest.mark.parametrize(
@@ -78,12 +82,12 @@ def test_missing_queries_are_refused_unless_they_shall_score_zero():
 )
 def test_a_run_on_other_data_is_refused(rankings: dict[str, dict[str, float]], message: str):
     with pytest.raises(PosirError, match=message):
-        align_run(Run("r", rankings), DATA, LENIENT)
+        align_run(unify(rankings), DATA, LENIENT)
 
 
 def test_queries_find_their_subset_or_are_refused_as_ambiguous():
     subsets = [build_subset("a", q1={"d1": 1}), build_subset("b", q2={"d2": 1})]
-    run = Run("r", {"q1": {"d1": 1.0}, "q2": {"d2": 1.0}})
+    run = unify({"q1": {"d1": 1.0}, "q2": {"d2": 1.0}})
     assert align_run(run, subsets, AlignmentRules()).rankings == {"a": {"q1": {"d1": 1.0}}, "b": {"q2": {"d2": 1.0}}}
     with pytest.raises(PosirError, match="query q1 is in several subsets of the data, a, b"):
         align_run(run, [*subsets[:1], build_subset("b", q1={"d1": 1})], AlignmentRules())
@@ -91,21 +95,21 @@ def test_queries_find_their_subset_or_are_refused_as_ambiguous():
 
 def test_stated_subsets_are_taken_by_name():
     subsets = [build_subset("a", q1={"d1": 1}), build_subset("b", q1={"d2": 1})]
-    run = Run("r", by_subset={"b": {"q1": {"d2": 1.0}}, "a": {"q1": {"d1": 1.0}}, "c": {"q1": {}}})
+    run = Run("r", {"b": {"q1": {"d2": 1.0}}, "a": {"q1": {"d1": 1.0}}, "c": {"q1": {}}})
     aligned = align_run(run, subsets, AlignmentRules())
     assert aligned.rankings == {"a": {"q1": {"d1": 1.0}}, "b": {"q1": {"d2": 1.0}}}
     assert aligned.total.unknown_queries == 1
 
 
 def test_queries_that_returned_nothing_are_counted_and_refused_if_all_did():
-    counts = align_run(Run("r", {"q1": {}, "q2": {"d2": 1.0}}), DATA, AlignmentRules()).total
+    counts = align_run(unify({"q1": {}, "q2": {"d2": 1.0}}), DATA, AlignmentRules()).total
     assert (counts.empty, counts.short) == (1, 1)
     assert list(counts.describe()) == [
         "1 query returned nothing: scored 0.",
         "1 query has fewer than 3 documents: what comes later is not found.",
     ]
     with pytest.raises(PosirError, match=r"r: 2 queries returned nothing, and no query returned a document"):
-        align_run(Run("r", {"q1": {}, "q2": {}}), DATA, AlignmentRules())
+        align_run(unify({"q1": {}, "q2": {}}), DATA, AlignmentRules())
 
 
 def test_a_sentence_agrees_with_its_number():

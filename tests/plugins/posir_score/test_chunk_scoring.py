@@ -48,10 +48,8 @@ def test_scores_are_those_of_sets_of_characters(excerpts, chunks, number):
     shared = wanted & {(document, place) for document, start, end in retrieved for place in range(start, end)}
     length, total = sum(end - start for _, start, end in retrieved), sum(end - start for _, start, end in excerpts)
     missed = sum((document, place) not in shared for document, start, end in excerpts for place in range(start, end))
-    scores = score_retrieved(given_excerpts, places, np.arange(len(retrieved)))
-    assert scores.recall == pytest.approx(len(shared) / total)
-    assert scores.precision == pytest.approx(len(shared) / length)
-    assert scores.iou == pytest.approx(len(shared) / (length + missed))
+    expected = len(shared) / (length + missed), len(shared) / total, len(shared) / length
+    assert score_retrieved(given_excerpts, places, np.arange(len(retrieved))) == pytest.approx(expected)
     near = [
         (document, start, end)
         for document, start, end in chunks
@@ -83,6 +81,7 @@ def test_chunkers_are_scored_side_by_side(tmp_path: Path):
     # The excerpts of a question are 8 characters of a text of 59.
     assert rows["whole", "bells"].precision_omega.value == pytest.approx(8 / 59)
     assert rows["whole", "all"].in_place["recall"] == rows["whole", "all"].recall.value
+    assert scoring.to_polars()["recall"].to_list()[0] == scoring.rows[0].recall.value
     assert scoring.notes == ("whole: 2 of 4 chunks are not in their text.",)
     assert len(scoring.changes) == 2
     assert all("cannot be said" in change for change in scoring.changes)
@@ -146,7 +145,7 @@ def test_the_figures_are_those_of_the_evaluation_s_own_code():
     def split(text: str) -> list[str]:
         return [text[start : start + 1200] for start in range(0, len(text), 1200)]
 
-    row, *_ = posir.score(model="all-MiniLM-L6-v2", data=CHUNKING, chunker=[split]).scoring.rows
+    row, *_ = posir.score(model="all-MiniLM-L6-v2", data=CHUNKING, chunker=[split]).rows
     # Of its code, with all chunks searched exactly.
     expected = {"iou": 0.03598, "recall": 0.76047, "precision": 0.0361, "precision_omega": 0.16981}
     assert (row.questions, row.chunks) == (472, 1206)

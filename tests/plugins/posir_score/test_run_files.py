@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posir_score.run_files import Hit, Order, OrderCheck, Rankings, rank_hits, read_run, read_run_file
+from posir_score.run_files import ANY_SUBSET, Hit, Order, OrderCheck, Rankings, rank_hits, read_run, read_run_file
 from posir_tasks.errors import DataError, PosirError
 
 IDS = st.text(string.ascii_letters + string.digits + "#:/._-", min_size=1, max_size=8)
@@ -50,18 +50,18 @@ def write(file: Path, rankings: Rankings) -> Path:
 @pytest.mark.parametrize("name", ["a.trec", "a.trec.gz", "a.json", "a.jsonl", "a.csv", "a.parquet"])
 def test_every_format_is_read(name: str, tmp_path: Path):
     run = read_run_file(write(tmp_path / name, EXAMPLE))
-    assert (run.name, run.rankings, run.duplicates) == ("a", EXAMPLE, 0)
+    assert (run.name, run.by_subset[ANY_SUBSET], run.duplicates) == ("a", EXAMPLE, 0)
 
 
 @given(rankings=RANKINGS, suffix=st.sampled_from([".trec", ".json", ".jsonl", ".csv", ".parquet"]))
 def test_what_is_written_is_read(rankings: Rankings, suffix: str, tmp_path_factory: pytest.TempPathFactory):
     file = write(tmp_path_factory.getbasetemp() / f"run{suffix}", rankings)
-    assert read_run_file(file, Order.SCORE).rankings == rankings
+    assert read_run_file(file, Order.SCORE).by_subset[ANY_SUBSET] == rankings
 
 
 def test_a_list_of_documents_is_a_ranking(tmp_path: Path):
     (tmp_path / "a.json").write_text('{"q": ["d3", "d1"], "r": []}')
-    assert read_run_file(tmp_path / "a.json").rankings == {"q": {"d1": 1, "d3": 2}, "r": {}}
+    assert read_run_file(tmp_path / "a.json").by_subset[ANY_SUBSET] == {"q": {"d1": 1, "d3": 2}, "r": {}}
 
 
 def test_predictions_of_mteb_name_subset_and_model(tmp_path: Path):
@@ -69,7 +69,7 @@ def test_predictions_of_mteb_name_subset_and_model(tmp_path: Path):
     for task in ("Mine", "Other"):
         (tmp_path / f"{task}_predictions.json").write_text(json.dumps(predictions))
     run = read_run(tmp_path, "Mine")
-    assert (run.name, run.by_subset, run.rankings) == ("b", {"part": EXAMPLE}, {})
+    assert (run.name, run.by_subset) == ("b", {"part": EXAMPLE})
     with pytest.raises(PosirError, match="has predictions for Mine, Other and none for Third"):
         read_run(tmp_path, "Third")
 
@@ -80,13 +80,17 @@ def test_the_files_of_a_folder_are_parts_of_one_run(tmp_path: Path):
     write(folder / "a.trec", {"q1": {"d1": 1.0}})
     write(folder / "b.json", {"q1": {"d1": 3.0, "d2": 2.0}, "q2": {"d1": 1.0}})
     run = read_run(folder, "any")
-    assert (run.name, run.rankings, run.duplicates) == ("system", {"q1": {"d1": 3.0, "d2": 2.0}, "q2": {"d1": 1.0}}, 1)
+    assert (run.name, run.by_subset[ANY_SUBSET], run.duplicates) == (
+        "system",
+        {"q1": {"d1": 3.0, "d2": 2.0}, "q2": {"d1": 1.0}},
+        1,
+    )
 
 
 def test_rows_that_repeat_a_document_are_counted_and_the_highest_score_counts(tmp_path: Path):
     (tmp_path / "a.trec").write_text("q Q0 d 1 2.0 t\nq Q0 d 1 5.0 t\nq Q0 d 2 1.0 t\n")
     run = read_run_file(tmp_path / "a.trec")
-    assert (run.rankings, run.duplicates) == ({"q": {"d": 5.0}}, 2)
+    assert (run.by_subset[ANY_SUBSET], run.duplicates) == ({"q": {"d": 5.0}}, 2)
 
 
 @pytest.mark.parametrize(
@@ -109,10 +113,10 @@ def test_scores_that_contradict_stated_ranks_are_refused_until_the_user_says_wha
         with pytest.raises(DataError, match=r"a\.trec: in 1 of 1 query, first q, .*--order distance"):
             read_run_file(file)
     else:
-        assert list(read_run_file(file).rankings["q"]) == sorted(
+        assert list(read_run_file(file).by_subset[ANY_SUBSET]["q"]) == sorted(
             (f"d{row}" for row in range(4)), key=lambda name: -scores[int(name[1])]
         )
-    best = {order: next(iter(read_run_file(file, order).rankings["q"])) for order in Order}
+    best = {order: next(iter(read_run_file(file, order).by_subset[ANY_SUBSET]["q"])) for order in Order}
     assert best[Order.RANK] == f"d{ranks.index(min(ranks))}"
     assert scores[int(best[Order.SCORE][1])] == max(scores)
     assert scores[int(best[Order.DISTANCE][1])] == min(scores)
@@ -123,9 +127,10 @@ def test_scores_that_rise_in_the_order_of_the_rows_are_distances(tmp_path: Path)
     file = write(tmp_path / "a.csv", rising)
     with pytest.raises(DataError, match="5 of 5 queries the scores rise"):
         read_run_file(file)
-    assert list(read_run_file(file, Order.DISTANCE).rankings["q0"]) == ["d0", "d1", "d2"]
+    assert list(read_run_file(file, Order.DISTANCE).by_subset[ANY_SUBSET]["q0"]) == ["d0", "d1", "d2"]
     # So few scores rise by chance.
-    assert read_run_file(write(tmp_path / "b.csv", dict(list(rising.items())[:2]))).rankings["q1"]["d2"] == 0.2
+    few = dict(list(rising.items())[:2])
+    assert read_run_file(write(tmp_path / "b.csv", few)).by_subset[ANY_SUBSET]["q1"]["d2"] == 0.2
 
 
 @given(seed=st.randoms(use_true_random=False))
@@ -147,13 +152,13 @@ def test_a_chunk_with_a_better_score_is_the_document_and_distances_are_turned_be
 @pytest.mark.parametrize("hits", ['[["d1", 2.0], ["d2", 1.0]]', '[{"docno": "d1", "score": 2}, {"docno": "d2", "score": 1}]'])
 def test_pairs_and_objects_for_each_query_are_rankings(hits: str, tmp_path: Path):
     (tmp_path / "a.json").write_text(f'{{"q": {hits}}}')
-    assert read_run_file(tmp_path / "a.json").rankings == {"q": {"d1": 2.0, "d2": 1.0}}
+    assert read_run_file(tmp_path / "a.json").by_subset[ANY_SUBSET] == {"q": {"d1": 2.0, "d2": 1.0}}
 
 
 def test_the_id_of_pyterrier_is_docno_and_long_cells_are_read(tmp_path: Path):
     text = "x" * 200_000
     (tmp_path / "a.csv").write_text(f"qid,docid,docno,score,text\n1,0,D1,2.0,{text}\n")
-    assert read_run_file(tmp_path / "a.csv").rankings == {"1": {"D1": 2.0}}
+    assert read_run_file(tmp_path / "a.csv").by_subset[ANY_SUBSET] == {"1": {"D1": 2.0}}
 
 
 @pytest.mark.parametrize(
@@ -225,4 +230,4 @@ def test_any_bytes_are_a_run_or_refused(content: bytes, suffix: str, tmp_path_fa
     file = tmp_path_factory.getbasetemp() / f"bytes{suffix}"
     file.write_bytes(content)
     with suppress(DataError):
-        assert read_run_file(file).rankings
+        assert read_run_file(file).by_subset[ANY_SUBSET]
