@@ -96,7 +96,8 @@ class PositionScheme(Protocol):
         """The scheme's name, its length buckets and position bins, and their titles; stored in every profile."""
 
     def length_buckets(self, evidence: Evidence) -> Integers:
-        """Return the index of each query's length bucket, shape (n,)."""
+        """Return the index of each query's length bucket, shape (n,); by default all lengths are one bucket."""
+        return np.zeros(len(evidence), np.int64)
 
     def cells(self, evidence: Evidence) -> QueryCells:
         """Return the cells in which each query is counted."""
@@ -160,16 +161,8 @@ def token_length_titles(bounds: tuple[int, ...]) -> tuple[str, ...]:
     return tuple(f"Q{k}: {text}" for k, text in enumerate(words, start=1))
 
 
-class _AnyLength:
-    """A base of schemes in which all lengths are one bucket."""
-
-    def length_buckets(self, evidence: Evidence) -> Integers:
-        """Return zeros, shape (n,)."""
-        return np.zeros(len(evidence), np.int64)
-
-
 @dataclass(frozen=True)
-class AbsolutePositions(_AnyLength):
+class AbsolutePositions(PositionScheme):
     """SQuAD-PosQ (Zeng et al. 2025, arXiv 2505.13950): buckets of the evidence's first character.
 
     Buckets are closed at both ends, as in the authors' code, so a start on a shared boundary counts in two of them.
@@ -193,7 +186,7 @@ class AbsolutePositions(_AnyLength):
 
 
 @dataclass(frozen=True)
-class LabeledPositions(_AnyLength):
+class LabeledPositions(PositionScheme):
     """FineWeb-PosQ (Zeng et al. 2025, arXiv 2505.13950): the third of the passage that the label names.
 
     A label counts in every position it contains, since an earlier release of the data had two labels on some rows.

@@ -424,11 +424,8 @@ def _open_task_data(name: str) -> Dataset:
 
     task = _find_task_class(name)
     if issubclass(task, PosirTask):
-        repository, location, codes = (
-            open_repository(REPO_ID, REVISION),
-            REPO_ID,
-            (task.language.code, task.corpus_language.code),
-        )
+        repository, location = open_repository(REPO_ID, REVISION), REPO_ID
+        codes = task.language.code, task.corpus_language.code
         domains = sorted({*list_domains(repository, codes[0])} & {*list_domains(repository, codes[1])})
         if not domains:
             raise DataError(task().explain_missing_data())
