@@ -172,15 +172,9 @@ class ProbeSums:
         columns: Floats,
         skipped: Mapping[str, int] | None = None,
     ) -> ProbeSums:
-        """Sum n values.
+        """Sum n values, given the document's id and the index of the position of each.
 
-        Args:
-            statistic: A key of `STATISTICS`.
-            positions: Names of the P positions.
-            documents: Id of the document of each value, length n.
-            rows: Index of each value's position, shape (n,).
-            columns: What each value adds to the K sums, shape (n, K).
-            skipped: Texts or questions that do not count, by reason.
+        `columns`, shape (n, K), are what each adds to the sums of the statistic; `skipped` counts what is left out, by reason.
         """
         distinct = {name: number for number, name in enumerate(dict.fromkeys(documents))}
         by_document = np.zeros((len(distinct), len(positions), len(STATISTICS[statistic].columns)))

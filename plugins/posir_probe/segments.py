@@ -256,8 +256,8 @@ class PermutedLanguages(Permutation):
     needs_translations = True
     value_title = "Cosine of the joined text and the segment"
 
-    def __init__(self, segments: int = 3) -> None:
-        super().__init__(segments)
+    def __init__(self) -> None:
+        super().__init__()
         self.positions = ()
         self.summaries = {
             "second_to_last": Summary("Second minus last, of one language", lambda values: self._compare(values, 1)),

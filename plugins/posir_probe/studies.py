@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import altair as alt
 import numpy as np
@@ -312,27 +313,19 @@ def check_shared_domains(sources: Sequence[ProbeSource]) -> None:
         raise PosirError(f"{' and '.join(names)}: fewer than two domains in common, so one heat map cannot show both.")
 
 
-@dataclass(frozen=True)
-class DomainPair:
-    """The similarity of two domains."""
-
-    data: str
-    first: str
-    second: str
-    documents_of_first: int
-    documents_of_second: int
-    similarity: float
-
-
-def list_pairs(sums: Mapping[str, DomainSum], data: str) -> list[DomainPair]:
-    """Return each pair of domains of a dataset once, the most similar first."""
+def list_pairs(sums: Mapping[str, DomainSum], data: str) -> list[dict[str, Any]]:
+    """Return each pair of domains of a dataset once, with their documents and similarity, the most similar first."""
     similarities, names = compare_domains(sums), list(sums)
     pairs = [
-        DomainPair(data, name, other, sums[name].documents, sums[other].documents, float(similarities[row, column]))
+        {
+            "data": data, "first": name, "second": other,
+            "documents_of_first": sums[name].documents, "documents_of_second": sums[other].documents,
+            "similarity": float(similarities[row, column]),
+        }
         for row, name in enumerate(names)
         for column, other in enumerate(names[:row])
-    ]
-    return sorted(pairs, key=lambda pair: -pair.similarity)
+    ]  # fmt: skip
+    return sorted(pairs, key=lambda pair: -pair["similarity"])
 
 
 def build_domain_table(sums: Mapping[str, DomainSum], data: str) -> Table:

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import pearsonr
 
 from posir_probe.probe import start_to_end, value_range
 from posir_probe.results import REPLICATES, ProbeSums, bootstrap_counts
@@ -20,12 +19,8 @@ def sums_of(values, names=None):
 
 
 def assert_same(first, other):
-    assert (first.statistic, first.positions, first.documents, first.skipped) == (
-        other.statistic,
-        other.positions,
-        other.documents,
-        other.skipped,
-    )
+    for name in ("statistic", "positions", "documents", "skipped"):
+        assert getattr(first, name) == getattr(other, name)
     np.testing.assert_allclose(first.sums, other.sums, atol=1e-9)
     np.testing.assert_allclose(first.replicates, other.replicates, rtol=1e-5, atol=1e-4)
 
@@ -54,13 +49,6 @@ def test_means_ignore_nan_and_what_is_skipped_is_counted():
     assert np.isnan(sums.values[1])
     assert sums.estimates()[1] is None
     assert (sums + sums).skipped == {"no evidence span": 4}
-
-
-def test_pearson_is_that_of_scipy():
-    x, y = np.random.default_rng(1).standard_normal((2, 50))
-    columns = np.stack([np.ones(50), x, y, x * x, y * y, x * y], axis=1)
-    sums = ProbeSums.from_columns("pearson", ["all"], [f"d{row}" for row in range(50)], np.zeros(50, np.int64), columns)
-    assert sums.values[0] == pytest.approx(pearsonr(x, y).statistic)
 
 
 def test_the_interval_of_a_mean_is_that_of_its_standard_error():

@@ -143,7 +143,7 @@ def test_domains_are_compared_by_their_mean_embeddings():
     expected = [[a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a in centroids] for b in centroids]
     np.testing.assert_allclose(compare_domains(sums), expected, atol=1e-6)
     pairs = list_pairs(sums, "words")
-    assert (pairs[0].first, pairs[0].second, len(pairs)) == ("two", "one", 3)
+    assert (pairs[0]["first"], pairs[0]["second"], len(pairs)) == ("two", "one", 3)
 
 
 def source_of(revision="1", **domains):
@@ -185,7 +185,9 @@ def test_a_heat_map_has_a_dataset_below_the_diagonal_and_another_above_it():
     (rows,) = [rows for rows in figure.chart.to_dict()["datasets"].values() if "similarity" in rows[0]]
     cells = {(row["first"], row["second"]): row["similarity"] for row in rows}
     assert list(dict.fromkeys(first for first, _ in cells)) == ["a", "b", "c"]
-    expected = {(pair.first, pair.second): pair.similarity for name, sums in data.items() for pair in list_pairs(sums, name)}
+    expected = {
+        (pair["first"], pair["second"]): pair["similarity"] for name, sums in data.items() for pair in list_pairs(sums, name)
+    }
     assert cells["b", "a"] == pytest.approx(expected["eng-Latn/b", "eng-Latn/a"])
     assert cells["a", "b"] == pytest.approx(expected["cmn/a", "cmn/b"])
     assert cells["b", "c"] == pytest.approx(expected["cmn/b", "cmn/c"])
