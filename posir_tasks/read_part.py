@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter, ValidationError
 
 from posir_tasks.display.wording import pluralize
-from posir_tasks.errors import ProfileError
+from posir_tasks.errors import ProfileError, summarize_error
 
 
 class ReadKind(StrEnum):
@@ -49,9 +51,9 @@ class ReadPart:
     kind: ReadKind
     part: Part | None = None
     """The part that is read; None unless the kind is `part`."""
-    tokens: int | None = None
+    tokens: Annotated[int | None, Field(strict=True)] = None
     """Number of tokens that are read, special tokens and prompt included; None unless the kind is `part`."""
-    tokens_at_start: int | None = None
+    tokens_at_start: Annotated[int | None, Field(strict=True)] = None
     """Number of those at the start of the text; None unless the part is `ends`."""
     known_by: KnownBy | None = None
     """None if and only if the kind is `unknown`."""
@@ -115,38 +117,19 @@ class ReadPart:
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields that have a value, as plain JSON."""
-        fields = {
-            "kind": self.kind.value,
-            "part": self.part and self.part.value,
-            "tokens": self.tokens,
-            "tokens_at_start": self.tokens_at_start,
-            "known_by": self.known_by and self.known_by.value,
-        }
-        return {name: value for name, value in fields.items() if value is not None}
+        fields: dict[str, Any] = _JSON.dump_python(self, mode="json", exclude_none=True)
+        return fields
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ReadPart:
         """Read what `to_json` returned; raise ProfileError if it is damaged. Fields of a newer version are ignored."""
         try:
-            return cls(
-                ReadKind(data["kind"]),
-                Part(data["part"]) if "part" in data else None,
-                _read_integer(data, "tokens"),
-                _read_integer(data, "tokens_at_start"),
-                KnownBy(data["known_by"]) if "known_by" in data else None,
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            problem = f"no field {error}" if isinstance(error, KeyError) else str(error)
-            raise ProfileError(f"What the model reads (field 'read') is damaged: {problem}.") from error
+            return _JSON.validate_python(data)
+        except ValidationError as error:
+            raise ProfileError(f"What the model reads (field 'read') is damaged: {summarize_error(error)}.") from error
 
 
-def _read_integer(data: Mapping[str, Any], name: str) -> int | None:
-    value = data.get(name)
-    if value is not None and type(value) is not int:
-        raise ValueError(f"{name} must be a whole number")
-    return value
-
-
+_JSON = TypeAdapter(ReadPart)
 #: Nothing is known of what a model reads.
 UNKNOWN = ReadPart(ReadKind.UNKNOWN)
 

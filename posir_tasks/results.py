@@ -3,7 +3,7 @@
 import json
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -208,7 +208,7 @@ def _profile_scores(data: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, An
 
 def read_result_file(file: Path) -> Iterator[SubsetResult]:
     """Yield the results in a file that have a position profile; raise PosirError if it cannot be read."""
-    data = sanitize_names(load_result(file))
+    data = _sanitize_names(load_result(file))
     model, revision = read_model(file)
     for subset, scores in _profile_scores(data):
         values = read_values(file, subset, scores)
@@ -289,15 +289,22 @@ def _find_place_problems(part: DocumentSet, values: ResultValues, scheme: Positi
         yield READ_RANKS_KEY, "has other places of evidence in what the model reads than in documents it reads whole"
 
 
-def sanitize_names(value: Any) -> Any:
+def _sanitize_names(value: Any) -> Any:
     """Return JSON without control characters in keys and texts, which are shown in terminals, tables and pages."""
-    if isinstance(value, str):
-        return sanitized(value, None)
+    return _map_json(value, lambda part: sanitized(part, None) if isinstance(part, str) else part)
+
+
+def rounded(value: Any) -> Any:
+    """Return JSON with all numbers rounded as mteb rounds scores."""
+    return _map_json(value, lambda part: round(part, DECIMALS) if isinstance(part, float) else part)
+
+
+def _map_json(value: Any, change: Callable[[Any], Any]) -> Any:
     if isinstance(value, list):
-        return [sanitize_names(item) for item in value]
+        return [_map_json(item, change) for item in value]
     if isinstance(value, dict):
-        return {sanitized(key, None): sanitize_names(item) for key, item in value.items()}
-    return value
+        return {change(key): _map_json(item, change) for key, item in value.items()}
+    return change(value)
 
 
 def read_model(file: Path) -> tuple[str, str]:
@@ -342,14 +349,3 @@ def _rescore_subset(file: Path, subset: str, scores: dict[str, Any]) -> None:
         new[GROUPS_KEY][group] = {**kept, **new[GROUPS_KEY].get(group, {})}
     scores.update(new)
     run.update({"schema": SCHEMA, SCORE_NAMES_KEY: sorted(old_names | new.keys())})
-
-
-def rounded(value: Any) -> Any:
-    """Return JSON with all numbers rounded as mteb rounds scores."""
-    if isinstance(value, float):
-        return round(value, DECIMALS)
-    if isinstance(value, list):
-        return [rounded(item) for item in value]
-    if isinstance(value, dict):
-        return {key: rounded(item) for key, item in value.items()}
-    return value
