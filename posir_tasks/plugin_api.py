@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pluggy
+
+from posir_tasks.errors import summarize_error
 
 if TYPE_CHECKING:
     from mteb.abstasks.retrieval import AbsTaskRetrieval
@@ -223,6 +225,22 @@ def _register(manager: pluggy.PluginManager, point: EntryPoint) -> str | None:
     return None
 
 
+def collect_items(hook: str, items: str) -> Iterator[tuple[str, Any]]:
+    """Yield each item that a plugin returns for a hook, with the plugin's name; warn about a plugin that fails.
+
+    Args:
+        hook: The hook.
+        items: What its items are called in the warning, such as `commands`.
+    """
+    for name, caller in loaded_plugins().callers(hook):
+        try:
+            answers = [item for answer in caller() for item in answer]
+        except Exception as error:
+            logger.warning("posir plugin '%s' could not add its %s: %s", name, items, summarize_error(error))
+            continue
+        yield from ((name, item) for item in answers)
+
+
 def declared_scores() -> list[Score]:
     """Return the scores that all plugins declare, in the order of the plugins' names; warn about each that cannot be used."""
     return [score for _, score in _declared()]
@@ -233,22 +251,16 @@ def _declared() -> Iterator[tuple[str, Score]]:
     from posir_tasks.scores import Score
 
     owners: dict[str, str] = {}
-    for name, caller in loaded_plugins().callers("posir_scores"):
-        try:
-            scores = [score for answer in caller() for score in answer]
-        except Exception as error:
-            logger.warning("posir plugin '%s' raised %s: %s; its scores are missing", name, type(error).__name__, error)
+    for name, score in collect_items("posir_scores", "scores"):
+        if not isinstance(score, Score):
+            problem = f"{score!r}, which is no posir_tasks.scores.Score"
+        elif score.key in owners:
+            problem = f"a score '{score.key}', a key of plugin '{owners[score.key]}'"
+        else:
+            owners[score.key] = name
+            yield name, score
             continue
-        for score in scores:
-            if not isinstance(score, Score):
-                problem = f"{score!r}, which is no posir_tasks.scores.Score"
-            elif score.key in owners:
-                problem = f"a score '{score.key}', a key of plugin '{owners[score.key]}'"
-            else:
-                owners[score.key] = name
-                yield name, score
-                continue
-            logger.warning("posir plugin '%s' declared %s; it is omitted", name, problem)
+        logger.warning("posir plugin '%s' declared %s; it is omitted", name, problem)
 
 
 def score_result(values: ResultValues) -> ResultScores:

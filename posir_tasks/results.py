@@ -190,10 +190,9 @@ def load_result(file: Path) -> dict[str, Any]:
     try:
         data: dict[str, Any] = read_json(file, nan_prefix=NAN_PREFIX)
         ResultFile.model_validate(data)
-    except GateError as error:
-        raise ForeignFileError(f"{file}: not a task result of mteb ({error.problem}). Remove or rerun it.") from error
-    except ValidationError as error:
-        raise ForeignFileError(f"{file}: not a task result of mteb ({summarize_error(error)}). Remove or rerun it.") from error
+    except (GateError, ValidationError) as error:
+        problem = error.problem if isinstance(error, GateError) else summarize_error(error)
+        raise ForeignFileError(f"{file}: not a task result of mteb ({problem}). Remove or rerun it.") from error
     return data
 
 
@@ -333,19 +332,15 @@ def rescore_file(file: Path) -> int:
         data = load_result(file)
         subsets = list(_profile_scores(data))
         for subset, scores in subsets:
-            _rescore_subset(file, subset, scores)
+            values = read_values(file, subset, scores)
+            run = scores.setdefault(RUN_KEY, {})
+            old_names = set(run.get(SCORE_NAMES_KEY, ()))
+            new = rounded(score_result(values).to_json(values.profile.positions, taken=scores.keys() - old_names))
+            for group, kept in scores.get(GROUPS_KEY, {}).items():
+                new[GROUPS_KEY][group] = {**kept, **new[GROUPS_KEY].get(group, {})}
+            scores.update(new)
+            run.update({"schema": SCHEMA, SCORE_NAMES_KEY: sorted(old_names | new.keys())})
         if subsets:
             with atomic_write(file) as part:
                 part.write_text(json.dumps(data, indent=2), encoding="utf-8")
     return len(subsets)
-
-
-def _rescore_subset(file: Path, subset: str, scores: dict[str, Any]) -> None:
-    values = read_values(file, subset, scores)
-    run = scores.setdefault(RUN_KEY, {})
-    old_names = set(run.get(SCORE_NAMES_KEY, ()))
-    new = rounded(score_result(values).to_json(values.profile.positions, taken=scores.keys() - old_names))
-    for group, kept in scores.get(GROUPS_KEY, {}).items():
-        new[GROUPS_KEY][group] = {**kept, **new[GROUPS_KEY].get(group, {})}
-    scores.update(new)
-    run.update({"schema": SCHEMA, SCORE_NAMES_KEY: sorted(old_names | new.keys())})

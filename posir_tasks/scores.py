@@ -265,7 +265,7 @@ class ResultScores:
             taken: Names that mteb's own scores have, which are left out beside them.
         """
         beside = {
-            key if group == ALL else f"{key}_{group}": _point(scores[key])
+            key if group == ALL else f"{key}_{group}": value.value if isinstance(value := scores[key], Estimate) else value
             for group, scores in self.groups.items()
             for key in (score.key for score in self.declared if score.column and score.unit is not Unit.TEXT)
         }
@@ -277,10 +277,6 @@ class ResultScores:
             ],
             **{key: value for key, value in beside.items() if key not in taken},
         }
-
-
-def _point(value: ScoreValue) -> float | int | str | None:
-    return value.value if isinstance(value, Estimate) else value
 
 
 #: What follows the key of a score in the names of its interval.

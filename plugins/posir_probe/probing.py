@@ -19,7 +19,7 @@ from posir_probe.results import ProbeResult, SubsetSums, load_probe_result, resu
 from posir_tasks.display.progress import progress
 from posir_tasks.embeddings.encoding import EmbeddingMemory, ModelEncoder
 from posir_tasks.errors import PosirError
-from posir_tasks.plugin_api import loaded_plugins
+from posir_tasks.plugin_api import collect_items
 from posir_tasks.search.chunked import find_room
 from posir_tasks.text.tokenizer import EstimatedTokenizer, find_tokenizer
 
@@ -66,19 +66,13 @@ def builtin_probes() -> tuple[Probe, ...]:
 def all_probes() -> dict[str, Probe]:
     """Return the probes of all plugins by name, the builtin ones first; warn about what cannot be used."""
     probes: dict[str, Probe] = {}
-    for plugin, caller in loaded_plugins().callers("posir_probes"):
-        try:
-            offered = [probe for answer in caller() for probe in answer]
-        except Exception as error:
-            logger.warning("posir plugin '%s' could not provide its probes: %s: %s", plugin, type(error).__name__, error)
-            continue
-        for probe in offered:
-            if not isinstance(probe, Probe):
-                logger.warning("posir plugin '%s': %r is not a posir_probe.probe.Probe", plugin, probe)
-            elif probe.name in probes:
-                logger.warning("posir plugin '%s': the name '%s' of a probe is taken; choose another", plugin, probe.name)
-            else:
-                probes[probe.name] = probe
+    for plugin, probe in collect_items("posir_probes", "probes"):
+        if not isinstance(probe, Probe):
+            logger.warning("posir plugin '%s': %r is not a posir_probe.probe.Probe", plugin, probe)
+        elif probe.name in probes:
+            logger.warning("posir plugin '%s': the name '%s' of a probe is taken; choose another", plugin, probe.name)
+        else:
+            probes[probe.name] = probe
     builtin = [probe.name for probe in builtin_probes() if probe.name in probes]
     return {name: probes[name] for name in dict.fromkeys([*builtin, *probes])}
 

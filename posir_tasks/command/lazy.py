@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator
 from pkgutil import resolve_name
 from typing import Any
 
@@ -12,7 +11,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from posir_tasks.errors import PosirError, summarize_error
-from posir_tasks.plugin_api import BIAS, EXTEND, PANELS, RUN, Command, loaded_plugins
+from posir_tasks.plugin_api import BIAS, EXTEND, PANELS, RUN, Command, collect_items
 from posir_tasks.public import DECLARATION
 
 logger = logging.getLogger(__name__)
@@ -106,33 +105,16 @@ class LazyGroup(TyperGroup):
 
 def declared_commands() -> list[Command]:
     """Return the commands of posir and of all plugins by panel; warn about each that cannot be used."""
-    commands: dict[str, Command] = {}
-    for owner, command in _declared():
+    commands: dict[str, Command] = {command.name: command for command in OWN_COMMANDS}
+    for owner, command in collect_items("posir_commands", "commands"):
         if not isinstance(command, Command):
             logger.warning("posir plugin '%s' declared %r, which is no posir_tasks.plugin_api.Command; omitted", owner, command)
         elif command.name in commands:
-            logger.warning(
-                "posir plugin '%s' declared a command '%s', which is %s; omitted",
-                owner,
-                command.name,
-                commands[command.name].target,
-            )
+            taken = command.name, commands[command.name].target
+            logger.warning("posir plugin '%s' declared a command '%s', which is %s; omitted", owner, *taken)
         else:
             commands[command.name] = command
     return sorted(commands.values(), key=lambda command: [*PANELS, command.panel].index(command.panel))
-
-
-def _declared() -> Iterator[tuple[str, object]]:
-    """Yield the owner of each declared command, and the command."""
-    for own in OWN_COMMANDS:
-        yield "posir_tasks", own
-    for name, caller in loaded_plugins().callers("posir_commands"):
-        try:
-            declared = [command for answer in caller() for command in answer]
-        except Exception as error:
-            logger.warning("posir plugin '%s' could not add its commands: %s", name, summarize_error(error))
-            continue
-        yield from ((name, command) for command in declared)
 
 
 app = typer.Typer(add_completion=False)

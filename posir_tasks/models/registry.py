@@ -31,7 +31,7 @@ from posir_tasks.models.references import (
     unknown_model,
 )
 from posir_tasks.models.run_settings import own_settings, with_run_settings
-from posir_tasks.plugin_api import loaded_plugins
+from posir_tasks.plugin_api import collect_items
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
@@ -71,13 +71,7 @@ class ModelRegistry(dict[str, Any]):
 @cache
 def plugin_resolvers() -> tuple[Resolver, ...]:
     """Collect the resolvers of the installed plugins, and warn about each plugin that fails, once per process."""
-    resolvers: list[Resolver] = []
-    for plugin, caller in loaded_plugins().callers("posir_model_resolvers"):
-        try:
-            resolvers += [resolver for answer in caller() for resolver in answer]
-        except Exception as error:
-            logger.warning("posir plugin '%s': posir_model_resolvers: %s", plugin, summarize_error(error))
-    return tuple(resolvers)
+    return tuple(resolver for _, resolver in collect_items("posir_model_resolvers", "references to models"))
 
 
 def find_model(reference: ModelReference) -> ModelMeta:

@@ -166,7 +166,7 @@ def test_a_plugin_that_fails_to_declare_is_reported_and_the_others_are_kept(scor
     broken = module(posir_scores=posir_scores)
     scores, warnings = scores_of(Point("a", scoring(first=1)), Point("broken", broken))
     assert scores == {"first": 1}
-    assert warnings == ["posir plugin 'broken' raised ZeroDivisionError: division by zero; its scores are missing"]
+    assert warnings == ["posir plugin 'broken' could not add its scores: ZeroDivisionError: division by zero"]
 
 
 def test_what_is_no_declaration_is_reported(scores_of):

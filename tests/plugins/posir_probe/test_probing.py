@@ -164,7 +164,7 @@ def test_a_third_party_adds_a_probe_and_mistakes_are_told(monkeypatch, caplog):
             yield "theirs", lambda: [[Length(), Length(), "no probe"]]
             yield "broken", partial(int, "x")
 
-    monkeypatch.setattr(probing, "loaded_plugins", Plugins)
+    monkeypatch.setattr("posir_tasks.plugin_api.loaded_plugins", Plugins)
     with caplog.at_level(logging.WARNING):
         probes = all_probes()
     assert isinstance(probes["length"], Probe)
@@ -172,7 +172,7 @@ def test_a_third_party_adds_a_probe_and_mistakes_are_told(monkeypatch, caplog):
     for message in (
         "the name 'length' of a probe is taken",
         "'no probe' is not a posir_probe.probe.Probe",
-        "'broken' could not provide its probes",
+        "'broken' could not add its probes",
     ):
         assert message in caplog.text
 

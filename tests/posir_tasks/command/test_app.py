@@ -108,7 +108,7 @@ def test_a_plugin_that_cannot_add_its_commands_is_named_and_the_others_stay(monk
     extra = Command("extra", "os:getcwd", "Show the folder.", "Their own")
     same = Command("doctor", "os:getpid", "Show the process.")
     plugins = Plugins(broken=fail, working=lambda: [[extra]], clash=lambda: [[same]], old=lambda: [["name"]])
-    monkeypatch.setattr(lazy, "loaded_plugins", lambda: plugins)
+    monkeypatch.setattr("posir_tasks.plugin_api.loaded_plugins", lambda: plugins)
     assert [command.name for command in lazy.declared_commands()] == ["mteb", "tasks", "doctor", "rescore", "extra"]
     assert [record.getMessage() for record in caplog.records] == [
         "posir plugin 'broken' could not add its commands: ImportError: typer moved it",
@@ -126,7 +126,7 @@ def test_a_plugin_that_cannot_add_its_commands_is_named_and_the_others_stay(monk
 )
 def test_a_command_that_cannot_be_imported_is_listed_and_says_why_when_it_is_called(monkeypatch, target, problem):
     declared = Command("extra", target, "Do more.")
-    monkeypatch.setattr(lazy, "loaded_plugins", lambda: Plugins(working=lambda: [[declared]]))
+    monkeypatch.setattr("posir_tasks.plugin_api.loaded_plugins", lambda: Plugins(working=lambda: [[declared]]))
     assert "Do more." in CliRunner().invoke(build_app(), ["--help"]).output
     called = CliRunner().invoke(build_app(), ["extra"])
     assert isinstance(called.exception, PosirError)
