@@ -16,7 +16,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
 
 from posir_tasks.sources.opening import open_data
-from posir_train.api import PositionEvaluator
+from posir_train.evaluation import PositionEvaluator
 
 TASK = "PosIR-Mini"
 

@@ -31,17 +31,19 @@ if TYPE_CHECKING:
     from posir_tasks.command.api import tasks as tasks
     from posir_tasks.errors import PosirError as PosirError
     from posir_tasks.sources.opening import open_data as open_data
-    from posir_train.api import PositionCurveCallback as PositionCurveCallback
-    from posir_train.api import PositionEvaluator as PositionEvaluator
+    from posir_train.api import compose as compose
     from posir_train.api import train as train
+    from posir_train.evaluation import PositionCurveCallback as PositionCurveCallback
+    from posir_train.evaluation import PositionEvaluator as PositionEvaluator
 
 #: The module that defines each public name; type checkers read the same from the imports above.
 _MODULES = {
     "PosirError": "posir_tasks.errors",
-    "PositionCurveCallback": "posir_train.api",
-    "PositionEvaluator": "posir_train.api",
+    "PositionCurveCallback": "posir_train.evaluation",
+    "PositionEvaluator": "posir_train.evaluation",
     "build": "posir_build.api",
     "compare": "posir_compare.api",
+    "compose": "posir_train.api",
     "correlate": "posir_probe.api",
     "doctor": "posir_tasks.command.api",
     "domain_similarity": "posir_probe.api",

@@ -1,68 +1,54 @@
-"""The public names of this package: `posir.train`, and `posir.PositionEvaluator` and its callback for any trainer."""
+"""The public functions of this package: `posir.train` and `posir.compose`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from posir_tasks.display.presentation import TableResult
 from posir_tasks.display.progress import track
+from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
+from posir_tasks.public import public
 from posir_tasks.settings_file import load_settings
-from posir_train.evaluation import PositionCurveCallback as PositionCurveCallback
-from posir_train.evaluation import PositionEvaluator as PositionEvaluator
-from posir_train.settings import RunFolder, TrainingSettings
+from posir_train.settings import ComposeSettings, Position, RunFolder, TrainingSettings, open_dataset
 
 if TYPE_CHECKING:
     from posir_train.report import TrainingReport
 
 
-def run_training(settings: TrainingSettings, folder: RunFolder, *, resume: bool = False) -> TrainingReport:
-    """Train a model, or continue an unfinished run, compare it with the base model, and write model and report.
-
-    Raises:
-        PosirError: accelerate is not installed; model, data or settings do not fit together; or training failed.
-    """
-    if find_spec("accelerate") is None:
-        raise PosirError("`posir train` needs accelerate: pip install 'accelerate>=1.1'")
-    with track("Loading libraries"):
-        from posir_train import training
-        from posir_train.examples import read_examples
-        from posir_train.report import build_report, open_forgetting_check, write_report
-        from posir_train.settings import open_dataset
-
-    forgetting_checks = [open_forgetting_check(name) for name in settings.guard]
-    with track("Reading the data"):
-        examples = read_examples(open_dataset(settings.data))
-    trained = training.train(settings, folder, examples, resume=resume)
-    with track("Comparing with the base model"):
-        report = build_report(settings, folder, trained, forgetting_checks)
-    write_report(report, trained.model)
-    return report
-
-
+@public(settings="posir_train.settings:TrainingSettings")
 def train(
     model: str | Path | None = None,
-    data: str | Path | None = None,
     *,
+    data: str | Path | None = None,
     output: str | Path,
     positions: str | None = None,
-    guard: str | Path | Sequence[str | Path] = (),
+    pooling: str | None = None,
+    per_article: int | None = None,
+    guard: str | Path | Iterable[str | Path] = (),
     config: str | Path | None = None,
     resume: bool = False,
     **settings: Any,
 ) -> TrainingReport:
     """Train a model on evidence at chosen positions, and compare it with the base model on held-out articles.
 
+    The folder is an ordinary model, for `mteb run -m FOLDER` and all commands here. Its report is in `training/`, and so are
+    the settings of the run: `--config FOLDER/training/settings.yaml` repeats it.
+
     Args:
-        model: A registered model or a local folder: dense, of sentence-transformers. None if `config` has it.
-        data: A task, or any file, folder or Hub dataset of questions with evidence. None if `config` has it.
+        model: A registered model or a local folder: dense, of sentence-transformers. Not needed if `config` has it.
+        data: A task, or any file, folder or Hub dataset of questions with evidence. Not needed if `config` has it.
         output: Folder for the model, which must be empty; checkpoints, report and settings are in its `training/`.
         positions: `begin`, `middle`, `end`, `uniform` (the default), or three weights such as `2,1,1`.
-        guard: Data of forgetting checks, one or several: tasks of mteb, or what `data` takes.
-        config: YAML file with settings; the other arguments take precedence. `training/settings.yaml` of a run repeats it.
-        resume: Whether to continue an interrupted run of the same settings in `output`.
+        pooling: `mean`, `cls`, `lasttoken` or `max`; by default the model's.
+        per_article: Questions about one article in a row of a batch; 4 by default.
+        guard: Data of a forgetting check: a task of mteb, or what `data` takes.
+        config: YAML file with settings; the other arguments take precedence.
+        resume: Continue a run of the same settings that was interrupted.
         settings: Further fields by name, such as `learning_rate` (default 2e-5), `epochs` (3), `window` in tokens, and
             `held_out`, a share of the articles in [0, 1]; `posir train --settings-help` lists them all.
 
@@ -77,16 +63,109 @@ def train(
     Examples:
         >>> import posir
         >>> quick = {"max_steps": 1, "batch_size": 4, "held_out": 0.4, "budget": "most", "drop_beyond": True}
-        >>> report = posir.train("./my-model", "squad.json", positions="begin", output="my-tuned-model", **quick)
+        >>> report = posir.train("./my-model", data="squad.json", positions="begin", output="my-tuned-model", **quick)
         >>> report.folder.name, report.to_polars()["score"][0]
         ('my-tuned-model', 'nDCG@10')
     """
-    checks = [guard] if isinstance(guard, str | Path) else guard
     options = {
         "model": None if model is None else str(model),
         "data": None if data is None else str(data),
         "positions": positions,
-        "guard": [str(check) for check in checks],
+        "pooling": pooling,
+        "per_article": per_article,
+        "guard": [str(check) for check in ([guard] if isinstance(guard, str | Path) else guard)],
     }
     loaded = load_settings(TrainingSettings, Path(config) if config is not None else None, settings, options)
-    return run_training(loaded, RunFolder(Path(output)), resume=resume)
+    if find_spec("accelerate") is None:
+        raise PosirError("`posir train` needs accelerate: pip install 'accelerate>=1.1'")
+    with track("Loading libraries"):
+        from posir_train import training
+        from posir_train.examples import read_examples
+        from posir_train.report import build_report, open_forgetting_check, write_report
+
+    folder = RunFolder(Path(output))
+    try:
+        forgetting_checks = [open_forgetting_check(name) for name in loaded.guard]
+        with track("Reading the data"):
+            examples = read_examples(open_dataset(loaded.data))
+        trained = training.train(loaded, folder, examples, resume=resume)
+        with track("Comparing with the base model"):
+            report = build_report(loaded, folder, trained, forgetting_checks)
+    except KeyboardInterrupt:
+        advice = "with --resume to continue" if folder.record_file.exists() else "again: nothing was saved yet"
+        print(f"Interrupted: run the same command {advice}.", file=sys.stderr)
+        raise
+    write_report(report, trained.model)
+    return report
+
+
+@public(settings="posir_train.settings:ComposeSettings")
+def compose(
+    data: str | Path,
+    *,
+    language: str,
+    domain: str,
+    output: str | Path,
+    kind: str | None = None,
+    tokens: int | None = None,
+    positions: str | None = None,
+    config: str | Path | None = None,
+    **settings: Any,
+) -> TableResult:
+    """Compose documents with the evidence at the beginning, in the middle or at the end, in the PosIR layout.
+
+    Questions whose evidence cannot be placed are skipped and counted. The titles are those of the articles that the
+    documents are from, or of the groups of mosaics; `posir train` holds complete ones out.
+
+    Args:
+        data: A task, or any file, folder or Hub dataset of questions with evidence.
+        language: Code of the language, such as jpn-Jpan.
+        domain: Name of the domain: a-z, 0-9 and _.
+        output: Folder in the PosIR layout, such as data/PosIR-Benchmark-v1.
+        kind: `windows` (the default) or `mosaics`.
+        tokens: Tokens of a composed document; 126 by default.
+        positions: `each` (the default), `begin`, `middle`, `end`, `uniform`, or three weights such as `2,1,1`.
+        config: YAML file with settings; the other arguments take precedence.
+        settings: Further fields by name: `tokenizer`, `groups` and `seed`.
+
+    Returns:
+        The folder of each corpus, and its number of questions.
+
+    Raises:
+        PosirError: There is no such data, a setting is wrong, a folder exists already, or no question can be composed.
+
+    Examples:
+        >>> import posir
+        >>> composed = posir.compose("PosIR-Mini", language="eng-Latn", domain="mini", output="windows", tokens=60)
+        >>> len(composed.rows)
+        3
+    """
+    from posir_tasks.sources.opening import open_data
+    from posir_tasks.text.tokenizer import load_tokenizer
+    from posir_train import examples
+
+    options = {"kind": kind, "tokens": tokens, "positions": positions}
+    loaded = load_settings(ComposeSettings, Path(config) if config is not None else None, settings, options)
+    targets = examples.list_targets(language, domain, Path(output), 1 if loaded.weights else len(Position))
+    tokenizer = load_tokenizer(loaded.tokenizer)
+    dataset = open_data(data, language=language).with_questions("posir compose")
+    sources = examples.tokenize_examples(examples.pool_corpora(examples.read_examples(dataset)), tokenizer)
+    composer = (
+        examples.WindowComposer(loaded.tokens)
+        if loaded.kind == "windows"
+        else examples.build_mosaic_composer(sources, loaded.tokens, loaded.groups, loaded.seed)
+    )
+    shares = loaded.weights.shares if loaded.weights else None
+    corpora, skipped = examples.compose_examples(sources, composer, loaded.seed, shares)
+    reasons = "; ".join(f"{reason}: {count:,}" for reason, count in skipped.most_common())
+    if not corpora[0]:
+        raise PosirError(f"{data}: no question can be composed ({reasons}). Choose another --tokens, or longer documents.")
+    rows, lines = [], []
+    for target, composed in zip(targets, corpora, strict=True):
+        examples.write_examples(composed, (), target, tokenizer)
+        rows.append({"folder": str(target.folder), "questions": len(composed)})
+        lines.append(f"{target.folder}: {pluralize(len(composed), 'question')}")
+    if skipped:
+        lines.append(f"skipped: {pluralize(skipped.total(), 'question')} ({reasons})")
+    values = {"corpora": rows, "skipped": dict(skipped)}
+    return TableResult(title=f"Documents composed of {data}", rows=rows, tables=(), values=values, last=lines)

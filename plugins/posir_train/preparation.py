@@ -49,8 +49,7 @@ FEWEST_WORDS = 5
 #: Examples scored at a time.
 BLOCK = 64
 #: Last length in characters of each length bin but the longest (Built-in or Learned, section 3.1.1): its bins are 256 to 512,
-#: 512 to 1,024 and so on up to 8,192. Shorter and longer documents, which it does not have, are in the
-#: first and the last bin here.
+#: 512 to 1,024 and so on up to 8,192. Shorter and longer documents, which it does not have, are in the first and the last.
 CHARACTER_BOUNDS = (512, 1024, 2048, 4096)
 #: By how much leaving the scarcest length bins out must increase the number of questions.
 WORTH_LEAVING_OUT = 2

@@ -361,6 +361,11 @@ class TrainingReport(Presentable):
         """Return settings, notes and changes."""
         return {"settings": self.settings, "notes": self.notes, "changes": self.records()}
 
+    def closing(self) -> tuple[str, ...]:
+        """Return the folder of the model, and the commands that repeat the figures."""
+        opening = f"{self.folder}: the trained model, of step {self.steps:,}. To repeat the figures with mteb:"
+        return (opening, *(f"  {command}" for command in self.commands))
+
     def legend(self) -> tuple[str, ...]:
         """Return what the columns mean."""
         return (BRIEF,)

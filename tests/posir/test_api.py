@@ -116,7 +116,7 @@ RETURNED = {
         reader / "my-model", reader / "squad.json", method=["chunks(32)"], output=reader / "mitigated"
     ),
     "train": lambda reader: posir.train(
-        reader / "my-model", reader / "squad.json", positions="begin", output=reader / "trained", **QUICK
+        reader / "my-model", data=reader / "squad.json", positions="begin", output=reader / "trained", **QUICK
     ),
     "build": lambda reader: posir.build(
         documents=str(reader / "texts"),
@@ -235,8 +235,8 @@ MISTAKES = {
     "Give the column with the texts": lambda: posir.open_data(pl.DataFrame({"text": ["A text."]})),
     "The data is None, of type NoneType. Give ": lambda: posir.open_data(None),
     "no published results for a task": lambda: posir.published(task="MSMARCO"),
-    "positions: 'front' is not allowed": lambda: posir.train("my-model", "squad.json", output="refused", positions="front"),
-    "did you mean learning_rate": lambda: posir.train("my-model", "squad.json", output="refused", learningrate=1),
+    "positions: 'front' is not allowed": lambda: posir.train("my-model", data="squad.json", output="out", positions="front"),
+    "did you mean learning_rate": lambda: posir.train("my-model", data="squad.json", output="refused", learningrate=1),
     "field 'output': Field required": lambda: posir.build(documents="texts", **NAMES, llm={"model": "my-llm"}),
     "needs two models": lambda: posir.compare("baseline-bm25s", results="results"),
 }

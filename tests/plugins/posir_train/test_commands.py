@@ -113,8 +113,8 @@ def test_ctrl_c_says_how_to_continue(begun, advice, squad, tmp_path, monkeypatch
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--positions", "front"), "--positions: 'front' is not allowed. Use begin, middle, end, uniform"),
-        (("--pooling", "sum"), "--pooling: Input should be 'mean', 'cls', 'lasttoken' or 'max'"),
+        (("--positions", "front"), "positions: 'front' is not allowed. Use begin, middle, end, uniform"),
+        (("--pooling", "sum"), "pooling: Input should be 'mean', 'cls', 'lasttoken' or 'max'"),
         (("--set", "loss=Nothing"), "settings: field 'loss': Input should be 'MultipleNegativesRankingLoss'"),
         (("--set", "window=4"), "field 'window': Input should be greater than or equal to 8"),
         (("--set", "trackers=[paper]"), "paper is not supported, only .*tensorboard"),
