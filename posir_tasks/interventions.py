@@ -80,16 +80,11 @@ def reverse_parts(text: str, span: Span, parts: int = 5) -> SpannedText:
     for number in reversed(range(len(pieces))):
         start, end = pieces[number]
         if number == home and span != NO_SPAN:
-            new_span = _clip(span, pieces[number], len(reordered) - start)
+            shift, first = len(reordered) - start, min(max(span.start, start), end)
+            new_span = Span(first + shift, max(first, min(span.end, end)) + shift)
         gap = text[pieces[number - 1][1] : start] if number else ""
         reordered += text[start:end] + gap
     return SpannedText(reordered + text[pieces[-1][1] :], new_span)
-
-
-def _clip(span: Span, piece: Span, shift: int) -> Span:
-    """Return what a piece has of a span, moved by a number of characters."""
-    start = min(max(span[0], piece[0]), piece[1])
-    return Span(start + shift, max(start, min(span[1], piece[1])) + shift)
 
 
 def insert_text(text: str, span: Span, inserted: str, at: int) -> SpannedText:

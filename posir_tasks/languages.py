@@ -75,8 +75,7 @@ def check_code(code: str) -> None:
     """Raise PosirError if a code is not that of an individual language and a script; suggest what may be meant."""
     if code in _published():
         return
-    language, _, script = code.partition("-")
-    problem = _find_problem(language, script)
+    problem = _find_problem(*code.partition("-")[::2])
     if problem:
         suggestions = suggest_codes(code)
         meant = f"; did you mean {' or '.join(suggestions)}?" if suggestions else "."

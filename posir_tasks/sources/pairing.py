@@ -62,10 +62,8 @@ class PairAgreement:
     @property
     def mismatched_run(self) -> list[str]:
         """Ids of the longest run of consecutive documents that share more with another."""
-        runs = [
-            [document for document, _ in run] for is_match, run in groupby(self.matches, lambda match: match[1]) if not is_match
-        ]
-        return max(runs, key=len, default=[])
+        runs = groupby(self.matches, lambda match: match[1])
+        return max(([name for name, _ in run] for is_match, run in runs if not is_match), key=len, default=[])
 
     @property
     def _matched(self) -> int:
@@ -74,8 +72,8 @@ class PairAgreement:
     def __str__(self) -> str:
         parts = []
         if self.matches:
-            compared = f"{self._matched:,} of {len(self.matches):,} documents"
-            parts.append(f"for {compared}, the one of the same id is that which shares most numbers and names")
+            compared = f"for {self._matched:,} of {len(self.matches):,} documents"
+            parts.append(f"{compared}, the one of the same id is that which shares most numbers and names")
         if self.length_correlation is not None:
             parts.append(f"lengths correlate by {self.length_correlation:.2f}, those of translations by more than 0.9")
         if self.same_question_counts is not None:

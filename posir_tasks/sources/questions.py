@@ -215,8 +215,9 @@ class ImportedData:
 
 def collect_questions(items: Iterable[Item], domain: str, *, repair: bool) -> ImportedData:
     """Give passages and questions ids, and questions spans; raise DataError if a passage is blank, or an id is not unique."""
-    imported, items = ImportedData(), _separate_repeated_ids([*items])
-    derived = derive_document_ids([passage for passage in items if isinstance(passage, Passage)], domain)
+    imported, items = ImportedData(), [*items]
+    passages = [item for item in items if isinstance(item, Passage)]
+    repeated, derived = _find_repeated_ids(passages), derive_document_ids(passages, domain)
     for passage in items:
         if isinstance(passage, SkippedText):
             imported.skipped.append(passage)
@@ -231,33 +232,28 @@ def collect_questions(items: Iterable[Item], domain: str, *, repair: bool) -> Im
             imported.titles.setdefault(document, passage.title.strip())
         for question in passage.questions:
             try:
-                _add_question(imported, question, document, repair=repair)
+                asked = replace(question, id=None) if question.id in repeated else question
+                _add_question(imported, asked, document, repair=repair)
             except ValueError as error:
                 imported.skipped.append(skip_question(question.file, question.name, str(error)))
     return imported
 
 
-def _separate_repeated_ids(items: list[Item]) -> list[Item]:
-    """Return passages whose questions keep an id only if no other question has it: files of two languages may share ids."""
+def _find_repeated_ids(passages: list[Passage]) -> set[str]:
+    """Return ids that several questions have, as files of two languages may, with a warning."""
     contents: dict[str, set[tuple[str, str, StatedAnswer | None]]] = defaultdict(set)
-    for passage in (item for item in items if isinstance(item, Passage)):
+    for passage in passages:
         for question in passage.questions:
             if question.id:
                 contents[question.id].add((passage.id or passage.text, question.text, question.answer))
     repeated = {name for name, known in contents.items() if len(known) > 1}
-    if not repeated:
-        return items
-    logger.warning(
-        "%s of several questions (first %s): the ids of these questions are derived from their content",
-        pluralize(len(repeated), "id is that", "ids are those"),
-        ", ".join(sorted(repeated)[:MAX_EXAMPLES]),
-    )
-    return [
-        replace(item, questions=[replace(asked, id=None) if asked.id in repeated else asked for asked in item.questions])
-        if isinstance(item, Passage)
-        else item
-        for item in items
-    ]
+    if repeated:
+        logger.warning(
+            "%s of several questions (first %s): the ids of these questions are derived from their content",
+            pluralize(len(repeated), "id is that", "ids are those"),
+            ", ".join(sorted(repeated)[:MAX_EXAMPLES]),
+        )
+    return repeated
 
 
 def _add_question(imported: ImportedData, question: PassageQuestion, document: str, *, repair: bool) -> None:

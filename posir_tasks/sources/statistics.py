@@ -141,10 +141,8 @@ class TextTotals:
 
 def count_types(queries: pl.Series, language: str) -> Integers:
     """Return the number of queries of each `QueryType`, shape (3,)."""
-    if lacks_spaces(language):
-        short = queries.str.count_matches(r"\S") <= KEYWORDS * CHARACTERS_PER_WORD
-    else:
-        short = queries.str.count_matches(r"\S+") <= KEYWORDS
+    unit, most = (r"\S", KEYWORDS * CHARACTERS_PER_WORD) if lacks_spaces(language) else (r"\S+", KEYWORDS)
+    short = queries.str.count_matches(unit) <= most
     question = queries.str.contains(QUESTION)
     return np.array([question.sum(), (~question & short).sum(), (~question & ~short).sum()], np.int64)
 

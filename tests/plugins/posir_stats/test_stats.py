@@ -437,7 +437,7 @@ def test_a_part_of_a_folder_can_be_named_and_the_folder_above_it(folder, drawn):
 
 def test_a_language_without_data_is_refused(folder, monkeypatch):
     monkeypatch.setenv("POSIR_DATA", str(folder.parent))
-    with pytest.raises(DataError, match=r"no data of PosIR-German; expected deu-Latn/<domain>/queries\.parquet"):
+    with pytest.raises(DataError, match=r"no German data; expected deu-Latn/<domain>/queries\.parquet"):
         open_data("PosIR-German")
 
 
