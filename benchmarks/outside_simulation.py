@@ -19,7 +19,7 @@ from zlib import crc32
 import numpy as np
 from scipy.special import ndtr
 
-from posir_significance.analysis import analyze, analyze_group
+from posir_significance.analysis import GroupAnalysis, analyze
 from posir_significance.decision import ChangeState, compare_groups
 from posir_significance.observations import Floats, Integers, Observations
 from posir_significance.position_effect import estimate_effect
@@ -256,7 +256,7 @@ def simulate_one(setting: ModelSetting, draws: int) -> Iterator[dict[str, float]
     truth = find_truth(setting, setting.curve)
     for rng in list_generators(setting, draws):
         sample = draw_sample(setting, setting.documents, rng)
-        group = analyze_group(as_observations(setting, sample, GAINS[draw_outcomes(setting, sample, rng)[0]]))
+        group = GroupAnalysis(as_observations(setting, sample, GAINS[draw_outcomes(setting, sample, rng)[0]]))
         if not (group.effect and group.test and group.psi and group.ndcg and group.psi.interval):
             continue
         psi, start = truth.psi(group.effect.filled), group.start_to_end.interval if group.start_to_end else None

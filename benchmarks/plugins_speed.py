@@ -1,4 +1,4 @@
-"""Time of all plugins for a model's results on a language of PosIR, 31 domains of 1,355 questions, and of comparing two models.
+"""Time of a report, of all scores and of a comparison of results on a language of PosIR, 31 domains of 1,355 questions.
 
 Use: OMP_NUM_THREADS=1 python benchmarks/plugins_speed.py
 
@@ -11,28 +11,33 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
 from posir_compare.comparison import CommonResults, ModelRun, Pair, compare_pair
+from posir_report.api import Results
+from posir_significance.analysis import analyze
 from posir_tasks.cells import pool
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.evidence import Evidence, ReadEvidence
 from posir_tasks.plugin_api import score_result
 from posir_tasks.read_part import KnownBy, ReadPart
+from posir_tasks.results import SubsetResult
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.scores import ResultValues
 
 DOMAINS, QUESTIONS, WINDOW = 31, 1_355, 512
 
 
-def draw_evidence(rng: np.random.Generator, domain: int) -> Evidence:
+def draw_evidence(rng: np.random.Generator, domain: int, questions: int = QUESTIONS) -> Evidence:
     """Return the evidence of a domain: documents of up to 2,048 tokens of four characters, spans anywhere in them."""
-    document = np.arange(QUESTIONS) // 2
-    tokens = rng.integers(100, 2_048, QUESTIONS)[document]
-    starts = (rng.random(QUESTIONS) * (tokens * 4 - 60)).astype(np.int64)
+    document = np.arange(questions) // 2
+    tokens = rng.integers(100, 2_048, questions)[document]
+    starts = (rng.random(questions) * (tokens * 4 - 60)).astype(np.int64)
     return Evidence(
-        [f"q{domain}-{row}" for row in range(QUESTIONS)],
+        [f"q{domain}-{row}" for row in range(questions)],
         [f"d{domain}-{row}" for row in document],
         starts,
         starts + 50,
@@ -59,10 +64,20 @@ def main() -> None:
         placed = ReadEvidence.estimate(ReadPart.first(WINDOW, KnownBy.GIVEN), evidence, ["eng-Latn"])
         results.append(ResultValues(DocumentRanks.from_ranks(scheme, evidence, a, placed, str(domain)), placed.read))
         others.append(DocumentRanks.from_ranks(scheme, evidence, b, placed, str(domain)))
-    score_result(results[0])
-    with timed(f"scores of {DOMAINS} domains"):
+    tasks = [
+        SubsetResult("lab/model", "1", f"Task{number}", "web", values, {}, Path()) for number, values in enumerate(results)
+    ]
+    str(Results(tuple(tasks[:1])))
+    for what, rows in (
+        ("a task each", tasks[1:]),
+        ("one task", [replace(row, task="All", subset=row.task) for row in tasks[1:]]),
+    ):
+        with timed(f"report of {DOMAINS} domains, {what}"):
+            str(Results(tuple(rows)))
+    analyze.cache_clear()
+    with timed(f"all scores of {DOMAINS} domains, as results store them"):
         for result in results[1:]:
-            score_result(result)
+            score_result(ResultValues(result.ranks, result.read)).to_json(result.profile.positions)
     with timed("comparison of two models on all of them"):
         pooled = [pool(ranks) for ranks in ([result.ranks for result in results[1:]], others[1:])]
         common = CommonResults(*pooled, ("all",), ())

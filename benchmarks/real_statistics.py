@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from posir_significance.analysis import analyze, analyze_group
+from posir_significance.analysis import GroupAnalysis, analyze
 from posir_significance.decision import decide
 from posir_significance.observations import Observations
 from posir_significance.sentences import format_contrast, label_state
@@ -66,7 +66,7 @@ def deal(values: ResultValues, subsets: int) -> Iterator[float]:
     observations = Observations.from_ranks(values.ranks, values.read)
     for seed in range(DEALS):
         subset = np.random.default_rng(seed).integers(0, subsets, len(observations.gains))
-        group = analyze_group(replace(observations, subsets=subset, documents=observations.documents * subsets + subset))
+        group = GroupAnalysis(replace(observations, subsets=subset, documents=observations.documents * subsets + subset))
         if group.test and group.test.p_value is not None:
             yield group.test.p_value
 

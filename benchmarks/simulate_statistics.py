@@ -44,12 +44,12 @@ from simulation import (
 )
 
 from posir_psi.scores import psi
-from posir_significance.analysis import analyze_group, estimate_bins
+from posir_significance.analysis import GroupAnalysis, estimate_bins
 from posir_significance.decision import ChangeState, Reason, State, compare_groups, decide_state
 from posir_significance.intervals import ALPHA
 from posir_significance.intervals import LEVEL as LEVEL_95
 from posir_significance.observations import Floats, Observations
-from posir_significance.regression import contrast_positions
+from posir_significance.regression import PositionContrasts
 from posir_tasks.schemes import assign_thirds
 from posir_tasks.scores import Estimate
 
@@ -147,7 +147,7 @@ def simulate(job: tuple[Setting, int, Path | None]) -> tuple[Setting, list[float
     true, level, rows = float(psi(means)), expected_level(setting, layout), []
     for seed in range(draws):
         observations = draw(setting, layout, np.random.default_rng([seed, setting.queries]))
-        group = analyze_group(observations)
+        group = GroupAnalysis(observations)
         assert group.test is not None
         assert group.test.p_value is not None
         assert group.psi is not None
@@ -252,7 +252,7 @@ def true_contrasts(model: WindowedModel, designs: int = 40) -> tuple[float, ...]
     rows = []
     for seed in range(designs):
         observations, expected = draw_windowed(model, np.random.default_rng([seed, 1]))
-        position = contrast_positions(replace(observations, gains=expected))
+        position = PositionContrasts(replace(observations, gains=expected))
         rows.append([contrast.value if (contrast := getattr(position, name)) else 0.0 for name in CONTRASTS])
     return tuple(np.mean(rows, axis=0).tolist())
 
@@ -269,7 +269,7 @@ def decide_draws(model: WindowedModel, draws: int) -> Outcome:
     states, covered, contradictions, true = Counter[State](), [], 0, true_contrasts(model)
     for seed in range(draws):
         observations, _ = draw_windowed(model, np.random.default_rng([seed, 2]))
-        position = contrast_positions(observations)
+        position = PositionContrasts(observations)
         bias = position.bias_within_read
         state, *_ = decide_state(bias, 0.05, len(np.unique(observations.clusters)))
         states[state] += 1
@@ -338,7 +338,7 @@ def measure_lengths(draws: int) -> Iterator[Rate]:
     model, level, wrong = WindowedModel("40x15", 0.5, loss=1.5), 1 - (1 - LEVEL_95) / 4, 0
     for seed in range(draws):
         rows = [draw_windowed(model, np.random.default_rng([seed, row, 3]))[0] for row in range(4)]
-        states = [decide_state(contrast_positions(row).bias_within_read, 0.05, 40, level)[0] for row in rows]
+        states = [decide_state(PositionContrasts(row).bias_within_read, 0.05, 40, level)[0] for row in rows]
         wrong += any(state in (State.BIASED_TO_START, State.BIASED_TO_END) for state in states)
     yield Rate("four lengths without bias: any 'biased'", 0, 0.08, (wrong / draws,))
 
@@ -350,7 +350,7 @@ def measure_changes(draws: int) -> Iterator[Rate]:
         model, wrong = WindowedModel(structure), 0
         for seed in range(draws):
             answers = (np.random.default_rng([seed, 4, number]) for number in range(2))
-            a, b = (analyze_group(draw_windowed(model, np.random.default_rng([seed, 4]), answer)[0]) for answer in answers)
+            a, b = (GroupAnalysis(draw_windowed(model, np.random.default_rng([seed, 4]), answer)[0]) for answer in answers)
             change = compare_groups(a, b, paired=True)
             metrics = change.ndcg_at_10, change.start_to_end, change.psi
             wrong += any(
@@ -394,7 +394,7 @@ def measure_psi(draws: int, data: Path | None, contradictions: list[float]) -> I
         true, covered, above, contradicted = float(psi(setting.means())), 0, 0, 0
         for seed in range(draws):
             drawn = draw(setting, layout if own else None, np.random.default_rng([seed, 5]))
-            group = analyze_group(drawn)
+            group = GroupAnalysis(drawn)
             covered += contains(group.psi, true)
             above += group.psi_as_published > group.psi_chance.high
             ends = group.position.start_to_end.interval

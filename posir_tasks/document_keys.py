@@ -57,9 +57,6 @@ def _digest_words(words: Sequence[str]) -> int:
 
 def link_documents(columns: Iterable[Integers]) -> Integers:
     """Return each document's connected component: documents that share a number other than 0 in a column of shape (D,)."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
     rows, nodes, offset = [], [], 0
     for column in columns:
         offset = offset or len(column)
@@ -70,6 +67,12 @@ def link_documents(columns: Iterable[Integers]) -> Integers:
         offset += len(values)
     row, node = np.concatenate(rows), np.concatenate(nodes)
     size = len(column)
+    if size + len(row) == offset:
+        # No number occurs twice.
+        return np.arange(size)
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
     graph = coo_array((np.ones(len(row), np.int8), (row, node)), shape=(offset, offset))
     components = connected_components(graph, directed=False)[1][:size]
     return np.unique(components, return_inverse=True)[1].astype(np.int64)

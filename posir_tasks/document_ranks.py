@@ -230,13 +230,15 @@ class DocumentRanks:
     def profile(self) -> PositionProfile:
         """The position profile of these ranks."""
         lengths, positions = len(self.axes.lengths), len(self.axes.positions)
-        columns = self.columns
-        table = np.zeros((len(self.cell_keys), len(RANKS)), np.int64)
-        np.add.at(table, (columns.cells, columns.ranks), 1)
+        columns, size = self.columns, len(self.cell_keys)
+        table = np.bincount(columns.cells * len(RANKS) + columns.ranks, minlength=size * len(RANKS)).reshape(size, len(RANKS))
         counts, totals = np.zeros((lengths, positions, len(RANKS)), np.int64), np.zeros((lengths, len(RANKS)), np.int64)
-        for (length, bins), row in zip(self.cell_keys, table, strict=True):
-            totals[length] += row
-            counts[length, list(bins)] += row
+        np.add.at(totals, self.cell_lengths, table)
+        for place in range(max((len(bins) for _, bins in self.cell_keys), default=0)):
+            # Most cells have one bin.
+            rows = np.flatnonzero([len(bins) > place for _, bins in self.cell_keys])
+            bins = np.array([self.cell_keys[row][1][place] for row in rows])
+            np.add.at(counts, (self.cell_lengths[rows], bins), table[rows])
         return PositionProfile(self.axes, counts, totals)
 
     def within_window(self) -> DocumentRanks:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mteb.abstasks.retrieval import AbsTaskRetrieval
 
     from posir_tasks.models.references import Resolver
-    from posir_tasks.scores import ResultScores, ResultValues, Score, ScoreValue
+    from posir_tasks.scores import ResultScores, ResultValues, Score
 
 logger = logging.getLogger(__name__)
 
@@ -264,26 +264,15 @@ def _declared() -> Iterator[tuple[str, Score]]:
 
 
 def score_result(values: ResultValues) -> ResultScores:
-    """Compute every declared score for each group of queries, and for each position bin those declared for bins.
+    """Return every declared score of each group of queries, and of each position bin those declared for bins.
 
-    A score that raises for one group is omitted from all, with a warning that names its plugin.
+    They are computed when they are asked for.
     """
-    from posir_tasks.scores import ResultScores, check_value
+    from posir_tasks.scores import ResultScores, ScoreColumns
 
-    declared: list[Score] = []
     # Plugins cache by group what several of their scores need.
-    groups, bins = list(values.groups()), list(values.bins())
-    scores: list[dict[str, ScoreValue]] = [{} for _ in (*groups, *bins)]
-    for name, score in _declared():
-        try:
-            computed = [check_value(score.compute(group)) for group in (*groups, *(bins if score.by_position else ()))]
-        except Exception as error:
-            logger.warning(
-                "posir plugin '%s': score '%s' raised %s: %s; it is missing", name, score.key, type(error).__name__, error
-            )
-            continue
-        declared.append(score)
-        for group_scores, value in zip(scores, computed, strict=False):
-            group_scores[score.key] = value
-    by_group = {group.name: group_scores for group, group_scores in zip(groups, scores, strict=False)}
-    return ResultScores(tuple(declared), by_group, tuple(scores[len(groups) :]))
+    declared, groups = list(_declared()), list(values.groups())
+    by_group = ScoreColumns(declared, groups).split()
+    by_bin = ScoreColumns(((name, score) for name, score in declared if score.by_position), values.bins()).split()
+    names = (group.name for group in groups)
+    return ResultScores(tuple(score for _, score in declared), dict(zip(names, by_group, strict=True)), tuple(by_bin))

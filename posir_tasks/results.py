@@ -96,10 +96,6 @@ class ForeignFileError(PosirError):
     """A file among results is not one."""
 
 
-class NoProfileError(PosirError):
-    """There is no result with a position profile."""
-
-
 class ResultFile(BaseModel):
     """The fields of a result file that are read here."""
 
@@ -135,8 +131,7 @@ def read_results(folder: Path) -> list[SubsetResult]:
     Files that are not results, or are damaged, are left out with a warning.
 
     Raises:
-        NoProfileError: There is no such result.
-        PosirError: There is no such folder, or no result can be read.
+        PosirError: There is no such folder, no such result in it, or none that can be read.
     """
     results: list[SubsetResult] = []
     left_out: list[PosirError] = []
@@ -148,7 +143,7 @@ def read_results(folder: Path) -> list[SubsetResult]:
     if not results and left_out:
         raise left_out[0]
     if not results:
-        raise NoProfileError(
+        raise PosirError(
             f"{folder}: no result with a position profile below it. Create results with `mteb run -t PosIR-Mini -m MODEL "
             f"--output-folder {folder}`; `posir tasks` lists the tasks."
         )

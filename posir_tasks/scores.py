@@ -6,6 +6,7 @@ LaTeX, and the leaderboard's columns with their tooltips.
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -23,6 +24,8 @@ from posir_tasks.evidence import Integers, TokensRead
 from posir_tasks.profile import PositionProfile
 from posir_tasks.read_part import UNKNOWN, ReadPart
 from posir_tasks.result_schema import NO_SCORES, PROFILE_KEY, READ_KEY, SCHEMA, TOKENS_READ_KEY
+
+logger = logging.getLogger(__name__)
 
 Value = TypeVar("Value")
 Interval = tuple[float, float]
@@ -103,6 +106,8 @@ class ResultValues:
     """The part of a text that the model reads."""
     tokens_read: TokensRead | None = None
     """The tokens of the corpus that it reads; None if unknown."""
+    computed: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
+    """Values that plugins compute once for all their scores. They are small, since a report may have thousands of results."""
 
     @property
     def profile(self) -> PositionProfile:
@@ -245,12 +250,59 @@ class Score(ScoreInfo):
 GroupScores: TypeAlias = Mapping[str, ScoreValue]
 
 
+class ScoreColumns:
+    """Scores of groups of queries, each computed for all groups when one of them is asked for.
+
+    A score that raises for one group is omitted from all, with a warning that names its plugin.
+    """
+
+    def __init__(self, declared: Iterable[tuple[str, Score]], groups: Iterable[QueryGroup]) -> None:
+        self.declared = {score.key: (name, score) for name, score in declared}
+        self._groups = list(groups)
+        self._computed: dict[str, list[ScoreValue]] = {}
+
+    def split(self) -> list[GroupScores]:
+        """Return the scores of each group."""
+        return [_ComputedScores(self, place) for place in range(len(self._groups))]
+
+    def compute(self, key: str) -> list[ScoreValue]:
+        """Return the values of a declared score, one for each group; none if it cannot be computed."""
+        if key not in self._computed:
+            name, score = self.declared[key]
+            try:
+                self._computed[key] = [check_value(score.compute(group)) for group in self._groups]
+            except Exception as error:
+                problem = f"{type(error).__name__}: {error}"
+                logger.warning("posir plugin '%s': score '%s' raised %s; it is missing", name, key, problem)
+                self._computed[key] = []
+        return self._computed[key]
+
+
+class _ComputedScores(Mapping[str, ScoreValue]):
+    """The scores of a group, each computed when it is asked for."""
+
+    def __init__(self, columns: ScoreColumns, place: int) -> None:
+        self._columns, self._place = columns, place
+
+    def __getitem__(self, key: str) -> ScoreValue:
+        values = self._columns.compute(key) if key in self._columns.declared else []
+        if not values:
+            raise KeyError(key)
+        return values[self._place]
+
+    def __iter__(self) -> Iterator[str]:
+        return (key for key in self._columns.declared if self._columns.compute(key))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
 @dataclass(frozen=True, eq=False)
 class ResultScores:
     """The scores of a result by key: of each group of queries, and of each position bin."""
 
     declared: tuple[ScoreInfo, ...]
-    """Declarations of the scores; all groups have all of them."""
+    """Declarations of the scores; all groups have all of them that can be computed."""
     groups: Mapping[str, GroupScores]
     bins: tuple[GroupScores, ...]
 
@@ -268,6 +320,7 @@ class ResultScores:
             key if group == ALL else f"{key}_{group}": value.value if isinstance(value := scores[key], Estimate) else value
             for group, scores in self.groups.items()
             for key in (score.key for score in self.declared if score.column and score.unit is not Unit.TEXT)
+            if key in scores
         }
         return {
             GROUPS_KEY: {group: scores_to_json(scores, self.declared) for group, scores in self.groups.items()},

@@ -39,9 +39,8 @@ from posir_inspect.splitting import (
 )
 from posir_inspect.window import UnreadShare, WindowReading, measure_unread, measure_window
 from posir_significance.analysis import estimate_bins
-from posir_significance.decision import Decision
+from posir_significance.decision import Decision, decide_result
 from posir_significance.observations import Observations
-from posir_significance.scores import decide_result
 from posir_tasks.display.progress import track
 from posir_tasks.embeddings.context import EncodingContext
 from posir_tasks.embeddings.encoding import EmbeddingMemory, ModelEncoder

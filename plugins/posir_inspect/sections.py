@@ -177,7 +177,7 @@ def build_tables(fading: tuple[Fading, ...], *, full: bool) -> Iterator[Table]:
                 name,
                 format_contrast(decision, decision.bias_within_read),
                 *(format_score(Unit.INDEX, psi) for psi in (decision.psi, decision.psi_as_published, decision.psi_chance)),
-                f"p {format_p_value(decision.shape.p_value)}" if decision.shape else MISSING,
+                MISSING if decision.p_value_within_read is None else f"p {format_p_value(decision.p_value_within_read)}",
             )
             for name, (_, decision) in groups
         )

@@ -2,4 +2,4 @@
 
 from posir_tasks.plugin_api import declare
 
-posir_scores = declare("posir_psi.declarations:SCORES")
+posir_scores = declare("posir_psi.scores:SCORES")

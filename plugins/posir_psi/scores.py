@@ -1,4 +1,4 @@
-"""PSI and the scores that it is computed from, as functions of a position profile.
+"""PSI as a function of scores, and the declared scores: the number of queries, and PSI as papers print it.
 
 Sources: PSI, Zeng et al. 2025 (arXiv 2505.13950); bins and length buckets, Zeng et al. 2026 (arXiv 2601.08363).
 """
@@ -7,6 +7,9 @@ import math
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from posir_tasks.profile import NDCG_AT_10, mean_gain
+from posir_tasks.scores import Better, Score, Unit
 
 
 def psi(scores: ArrayLike) -> NDArray[np.float64]:
@@ -31,3 +34,24 @@ def psi(scores: ArrayLike) -> NDArray[np.float64]:
 def none_if_nan(score: float) -> float | None:
     """Return a score, or None where it is undefined: JSON has no NaN, and 'not scored' is not 0."""
     return None if math.isnan(score) else float(score)
+
+
+SCORES = (
+    Score(
+        "queries",
+        "Queries",
+        "Number of queries.",
+        unit=Unit.COUNT,
+        compute=lambda group: group.queries,
+        by_position=True,
+    ),
+    Score(
+        "psi_as_published",
+        "PSI (as published)",
+        "The observed 1 - worst / best position bin, to which chance adds.",
+        unit=Unit.INDEX,
+        better=Better.LOWER,
+        citation="Zeng et al. 2025, arXiv 2505.13950",
+        compute=lambda group: none_if_nan(float(psi(mean_gain(group.counts, NDCG_AT_10)))),
+    ),
+)

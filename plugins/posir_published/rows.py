@@ -50,6 +50,7 @@ THRESHOLD = 0.03
 #: The datasets that are read together, with the suffix of the same sample of both.
 FIRST, SECOND = "SQuAD-PosQ", "FineWeb-PosQ"
 SUFFIXES = ("", "-Tiny")
+TWO_DATASETS = tuple(name + suffix for name in (FIRST, SECOND) for suffix in SUFFIXES)
 DRAWS = 2000
 SEED = 20260113
 #: Spearman's rho and p-value as the paper prints them for each of `LENGTHS` (arXiv 2601.08363).

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from posir_report.cells import sparklines
 from posir_report.summary import ReportRow, TaskSummary, build_bin_rows, build_rows, mark_notable_bias, model_labels, summarize
 from posir_report.tables import (
     RECALL_COLUMNS,
-    EndPreference,
     bin_columns,
     bin_table,
     build_legend,
@@ -28,17 +25,16 @@ from posir_report.tables import (
     not_read_notes_by_task,
     overview_table,
     pooled_scores,
-    preference_table,
-    read_end_preferences,
     select_columns,
 )
 from posir_significance.decision import DEFAULT_MARGINS, Margins
 from posir_tasks import results as result_files
 from posir_tasks.display.presentation import Presentable, TableResult, to_paragraphs
+from posir_tasks.display.progress import progress
 from posir_tasks.display.tables import DisplaySection
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
-from posir_tasks.results import NoProfileError, SubsetResult
+from posir_tasks.results import SubsetResult
 from posir_tasks.scores import ScoreInfo
 
 if TYPE_CHECKING:
@@ -69,8 +65,6 @@ class Results(Presentable, Sequence[SubsetResult]):
     """Whether PSI, what chance gives, and p-values are shown, too."""
     margins: Margins = DEFAULT_MARGINS
     """The smallest differences that matter."""
-    preferences: tuple[EndPreference, ...] = ()
-    """Results of mteb's own ColDeRReranking, which have a table of their own."""
 
     @overload
     def __getitem__(self, index: int) -> SubsetResult: ...
@@ -94,7 +88,8 @@ class Results(Presentable, Sequence[SubsetResult]):
     @cached_property
     def rows(self) -> list[ReportRow]:
         """A row for each model, task and length, `all` lengths first."""
-        return mark_notable_bias(chain(*map(build_rows, self.summaries)))
+        summaries = progress(self.summaries, "Analyzing results")
+        return mark_notable_bias(row for summary in summaries for row in build_rows(summary))
 
     @property
     def title(self) -> str:
@@ -108,40 +103,31 @@ class Results(Presentable, Sequence[SubsetResult]):
 
     def sections(self) -> list[DisplaySection]:
         """Return the answers, an overview of the models that have several tasks, then every length."""
-        columns, curves = self._columns, sparklines(self.summaries)
-        overview = overview_table(self.rows, columns, curves)
-        lengths = length_table(self.rows, columns, curves)
+        overview, lengths = overview_table(self.rows, self._columns), length_table(self.rows, self._columns, curves=True)
         tables = (overview, lengths) if overview.rows else (lengths,)
-        scored = [DisplaySection(tables=tables, draw=self._draw_chosen)] if self.subset_results else []
-        return [
-            *to_paragraphs(describe_findings(self.rows)),
-            *scored,
-            *(DisplaySection(tables=(preference_table(self.preferences),)) for _ in self.preferences[:1]),
-        ]
+        return [*to_paragraphs(describe_findings(self.rows)), DisplaySection(tables=tables, draw=self._draw_chosen)]
 
     def records(self) -> list[dict[str, Any]]:
         """Return every row with all its scores, or those that were chosen."""
-        if not self.keys:
-            return [row.columns() for row in self.rows]
-        return [select_columns(row, self._columns) for row in self.rows]
+        rows = progress(self.rows, "Scoring results")
+        return [select_columns(row, self._columns) if self.keys else row.columns() for row in rows]
 
     def document(self) -> list[dict[str, Any]]:
-        """Return all pooled scores and the position profile of each model on each task, then results of ColDeRReranking."""
-        pooled = [pooled_scores(summary, summary.select(self.rows)) for summary in self.summaries]
-        return [*pooled, *(preference.columns() for preference in self.preferences)]
+        """Return all pooled scores and the position profile of each model on each task."""
+        rows, summaries = iter(self.rows), progress(self.summaries, "Scoring results")
+        return [pooled_scores(summary, [next(rows) for _ in summary.decisions]) for summary in summaries]
 
     def legend(self) -> list[str]:
         """Return how to read the numbers."""
         brief = NOTE if self.keys or self.full else BRIEF
         return [" ".join(filter(None, (brief, level_note(self.rows))))] if self.subset_results else []
 
-    def explanation(self) -> list[str]:
-        """Return notes on what is not read and on these documents, and what every column means."""
-        if not self.subset_results:
-            return []
-        documents = document_notes(model_labels(self.summaries), self.summaries)
-        meaning = f"{NOTE} {build_legend(self._columns)}"
-        return [*not_read_notes_by_task(self.summaries), *documents, meaning, CURVE_NOTE]
+    def explanation(self) -> Iterator[str]:
+        """Yield notes on what is not read and on these documents, and what every column means."""
+        if self.subset_results:
+            yield from not_read_notes_by_task(self.summaries)
+            yield from document_notes(model_labels(self.summaries), self.summaries)
+            yield from (f"{NOTE} {build_legend(self._columns)}", CURVE_NOTE)
 
     def figures(self) -> list[Figure]:
         """Return every chart: the models of each task, each model by itself, and all tasks together."""
@@ -153,7 +139,7 @@ class Results(Presentable, Sequence[SubsetResult]):
         """Return the report as a page of a single file that needs no network."""
         from posir_report.page import render_report
 
-        return render_report(self.summaries, self.figures(), self.preferences)
+        return render_report(self.summaries, self.figures())
 
     def bins(self) -> TableResult:
         """Return nDCG@10 of every position bin: a row for each model, task and bin."""
@@ -162,7 +148,7 @@ class Results(Presentable, Sequence[SubsetResult]):
             title=self.title,
             rows=[row.columns() for row in rows],
             tables=[bin_table(rows, bin_columns())],
-            values=list(map(pooled_scores, self.summaries, map(build_rows, self.summaries))),
+            values=self.document(),
             sentences=tuple(describe_findings(self.rows)),
             notes=[NOTE],
             further=[build_legend(bin_columns())],
@@ -222,8 +208,7 @@ def read_results(
         model, task and length: scores in [0, 1] with intervals, and the state of the bias within what is read.
 
     Raises:
-        PosirError: There is no such folder; there is neither such a result nor one of mteb's ColDeRReranking in it; or one of
-            them cannot be read.
+        PosirError: There is no such folder, no such result in it, or none that can be read.
 
     Examples:
         >>> import posir
@@ -234,11 +219,4 @@ def read_results(
         ('mteb/baseline-bm25s', 'all', 120)
     """
     choose_columns(tuple(columns))
-    preferences = tuple(read_end_preferences(Path(path)))
-    try:
-        subset_results = result_files.read_results(Path(path))
-    except NoProfileError:
-        if not preferences:
-            raise
-        subset_results = []
-    return Results(tuple(subset_results), tuple(columns), full, Margins.parse(margins), preferences)
+    return Results(tuple(result_files.read_results(Path(path))), tuple(columns), full, Margins.parse(margins))

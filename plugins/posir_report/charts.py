@@ -9,8 +9,17 @@ from typing import Any, Literal
 
 import altair as alt
 
-from posir_report.cells import FEW, MIN_QUERIES, ProfileCell, build_cells, build_curve_cells, find_beyond, pool_curve_cells
-from posir_report.summary import ReportRow, TaskSummary, build_rows, model_labels, partial_suffix, shorten_middle
+from posir_report.cells import FEW, ProfileCell, build_cells, build_curve_cells, find_beyond, pool_curve_cells
+from posir_report.summary import (
+    MIN_QUERIES,
+    ReportRow,
+    TaskSummary,
+    build_rows,
+    model_labels,
+    partial_suffix,
+    shorten_middle,
+    task_and_scheme,
+)
 from posir_report.tables import count_states, name_shortly, title_effect, title_lengths, title_models, title_sensitivity
 from posir_significance.sentences import describe_decision
 from posir_tasks.cells import CellCounts
@@ -432,8 +441,8 @@ def legend_of_models(labels: Sequence[str]) -> alt.Legend:
 
 def build_figures(summaries: Sequence[TaskSummary]) -> list[Figure]:
     """Return the figures of a report: for each task its models together and each by itself, then all tasks together."""
-    with_queries = sorted((summary for summary in summaries if summary.profile.queries), key=_task_and_scheme)
-    groups = [list(group) for _, group in groupby(with_queries, key=_task_and_scheme)]
+    with_queries = sorted((summary for summary in summaries if summary.profile.queries), key=task_and_scheme)
+    groups = [list(group) for _, group in groupby(with_queries, key=task_and_scheme)]
     figures = [figure for group in progress(groups, "Drawing") for figure in _build_task_figures(group)]
     compared = [summary for group in groups for summary in scored_models(group)]
     return [*figures, Figure("psi-against-ndcg", None, None, draw_psi_against_ndcg(compared))] if compared else figures
@@ -443,11 +452,6 @@ def scored_models(summaries: Sequence[TaskSummary]) -> list[TaskSummary]:
     """Return the models of a task that have a PSI; none if there is only one, since its point would be alone."""
     scored = [summary for summary in summaries if summary.scores[ALL].get("psi_as_published") is not None]
     return scored if len(scored) > 1 else []
-
-
-def _task_and_scheme(summary: TaskSummary) -> tuple[str, str]:
-    """Return what models must share to be compared: older results of a task may have another scheme."""
-    return summary.task, summary.profile.axes.scheme
 
 
 def _build_task_figures(summaries: list[TaskSummary]) -> Iterator[Figure]:

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from posir_report.cells import FEW, sparklines
-from posir_report.summary import ReportRow, ScoredRow, TaskSummary, build_bin_rows, build_rows, model_labels, partial_suffix
+from posir_report.cells import FEW
+from posir_report.summary import (
+    ReportRow,
+    TaskSummary,
+    build_bin_rows,
+    build_rows,
+    model_labels,
+    partial_suffix,
+    task_and_scheme,
+)
 from posir_report.tables import (
-    EndPreference,
     added_columns,
     build_legend,
     default_columns,
@@ -22,7 +28,6 @@ from posir_report.tables import (
     length_table,
     level_note,
     not_read_notes,
-    preference_table,
     summary_table,
 )
 from posir_significance.sentences import label_state
@@ -42,28 +47,7 @@ if TYPE_CHECKING:
     from posir_tasks.display.figures import Figure
 
 
-@dataclass(frozen=True)
-class ModelSection:
-    """One model's rows in the table of a task."""
-
-    name: str
-    table: Table
-    figures: tuple[Figure, ...]
-
-
-@dataclass(frozen=True)
-class TaskSection:
-    """The section of a task."""
-
-    name: str
-    models: tuple[ModelSection, ...]
-    notes: tuple[str, ...]
-    """Notes on the assumptions of the intervals."""
-
-
-def render_report(
-    summaries: Sequence[TaskSummary], figures: Sequence[Figure], preferences: Sequence[EndPreference] = ()
-) -> str:
+def render_report(summaries: Sequence[TaskSummary], figures: Sequence[Figure]) -> str:
     """Return the page as HTML; whatever comes from results is escaped."""
     # The charts' library is not needed for LaTeX.
     from posir_tasks.display.page import render_page
@@ -71,13 +55,17 @@ def render_report(
     ordered = sorted(summaries, key=lambda summary: summary.task)
     scored = list(zip(ordered, map(build_rows, ordered), strict=True))
     rows = [row for _, of_summary in scored for row in of_summary]
+    compared = []
+    for figure in figures:
+        of_task = [summary for summary in ordered if summary.task == figure.task]
+        if figure.model is None:
+            compared.append((figure, list(not_read_notes(model_labels(of_task), of_task))))
     return render_page(
         __package__,
         "report.html",
-        summary=summary_table(rows, known_columns(), sparklines(summaries)),
-        compared=[(figure, _notes(figure, ordered)) for figure in figures if figure.model is None],
+        summary=summary_table(rows, known_columns()),
+        compared=compared,
         tasks=[_task_section(task, list(group), figures) for task, group in groupby(scored, key=lambda row: row[0].task)],
-        pairs=preference_table(preferences) if preferences else None,
         added=added_columns(),
         findings=list(describe_findings(rows)),
         models=len({summary.model for summary in summaries}),
@@ -87,26 +75,18 @@ def render_report(
     )
 
 
-def _notes(figure: Figure, summaries: Sequence[TaskSummary]) -> list[str]:
-    """Return the notes on what is not read below a figure that compares the models of a task."""
-    of_task = [summary for summary in summaries if summary.task == figure.task]
-    return list(not_read_notes(model_labels(of_task), of_task))
-
-
-def _task_section(task: str, scored: Sequence[tuple[TaskSummary, list[ReportRow]]], figures: Sequence[Figure]) -> TaskSection:
+def _task_section(
+    task: str, scored: Sequence[tuple[TaskSummary, list[ReportRow]]], figures: Sequence[Figure]
+) -> dict[str, Any]:
+    """Return the section of a task for the template: its name, each model's table and figures, and notes on the intervals."""
     summaries = [summary for summary, _ in scored]
-    of_task = [figure for figure in figures if figure.task == task]
-    labels = model_labels(summaries)
-    models = [
-        _model_section(label, summary, rows, [figure for figure in of_task if figure.model == label])
-        for label, (summary, rows) in zip(labels, scored, strict=True)
-    ]
-    return TaskSection(task, tuple(models), tuple(document_notes(labels, summaries)))
-
-
-def _model_section(label: str, summary: TaskSummary, rows: Iterable[ReportRow], figures: Iterable[Figure]) -> ModelSection:
-    (table,) = length_table(rows, default_columns()).parts()
-    return ModelSection(label + partial_suffix(len(summary.subsets), len(summary.missing)), table, tuple(figures))
+    labels, models = model_labels(summaries), []
+    for label, (summary, rows) in zip(labels, scored, strict=True):
+        (table,) = length_table(rows, default_columns()).parts()
+        own = [figure for figure in figures if (figure.task, figure.model) == (task, label)]
+        name = label + partial_suffix(len(summary.subsets), len(summary.missing))
+        models.append({"name": name, "table": table, "figures": own})
+    return {"name": task, "models": models, "notes": list(document_notes(labels, summaries))}
 
 
 #: Characters of a model's name; a longer one is shortened in the middle, so that the table fits a page.
@@ -120,14 +100,10 @@ NOTE = (
 
 def render_latex(summaries: Iterable[TaskSummary]) -> str:
     """Return a table for each task and scheme, for the packages booktabs and adjustbox."""
-    ordered = sorted(summaries, key=_task_and_scheme)
+    ordered = sorted(summaries, key=task_and_scheme)
     scored = ((summary, build_rows(summary)) for summary in ordered)
-    tables = [_render_task(*zip(*group, strict=True)) for _, group in groupby(scored, key=lambda row: _task_and_scheme(row[0]))]
+    tables = [_render_task(*zip(*group, strict=True)) for _, group in groupby(scored, key=lambda row: task_and_scheme(row[0]))]
     return "\n\n".join(["% In the preamble: \\usepackage{booktabs,adjustbox}", *tables])
-
-
-def _task_and_scheme(summary: TaskSummary) -> tuple[str, str]:
-    return summary.task, summary.profile.axes.scheme
 
 
 def _render_task(summaries: Sequence[TaskSummary], rows: Sequence[list[ReportRow]]) -> str:
@@ -158,7 +134,7 @@ def _build_row(
     label: str, summary: TaskSummary, rows: Sequence[ReportRow], by_length: bool, added: Sequence[ScoreInfo]
 ) -> tuple[str, ...]:
     """Return the cells of a model, each of two or three lines: score, interval if there is any, queries or null."""
-    scored: list[ScoredRow] = [*rows] if by_length else [*build_bin_rows(summary), rows[0]]
+    scored: list[ReportRow] = [*rows] if by_length else [*build_bin_rows(summary), rows[0]]
     name = label + partial_suffix(len(summary.subsets), len(summary.missing))
     legend = (name, "95 % interval; estimated PSI", "queries; PSI by chance")
     cells = [legend, *map(_ndcg_lines, scored), *_answer_lines(rows[0]), *map(_psi_lines, rows)]
@@ -167,7 +143,7 @@ def _build_row(
     return tuple("\n".join(cell if intervals else (cell[0], cell[2])) for cell in cells)
 
 
-def _ndcg_lines(row: ScoredRow) -> tuple[str, str, str]:
+def _ndcg_lines(row: ReportRow) -> tuple[str, str, str]:
     ndcg = row.ndcg_at_10
     interval = format_interval(ndcg, format_percent)
     return format_percent(ndcg.value if ndcg else None), interval, format_count(row.queries)
@@ -196,4 +172,4 @@ def _answer_lines(row: ReportRow) -> list[tuple[str, str, str]]:
 
 def _psi_lines(row: ReportRow) -> tuple[str, str, str]:
     estimate = format_score(Unit.INDEX, row.psi) if row.psi else ""
-    return format_psi(row.psi_as_published), estimate, format_score(Unit.INDEX, row.psi_chance)
+    return format_psi(row.psi_as_published), estimate, format_score(Unit.INDEX, row.scores.get("psi_chance"))

@@ -1,25 +1,23 @@
 """Published results as rows of a report."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 
 from posir_published.rows import (
     NOTABLE_BIAS,
     START_TO_END_UNWEIGHTED,
-    PublishedBin,
     PublishedRow,
     describe_notable,
     find_curve,
     published_bins,
     published_rows,
 )
-from posir_report.cells import RowKey, build_cells, row_key
-from posir_report.summary import BinRow, ReportRow, TaskSummary, build_bin_rows
-from posir_report.tables import order_value
-from posir_tasks.display.numbers import draw_sparkline
+from posir_report.cells import build_cells
+from posir_report.summary import ReportRow, TaskSummary, build_bin_rows, order_value
+from posir_tasks.display.numbers import MISSING, draw_sparkline
 from posir_tasks.errors import PosirError
-from posir_tasks.scores import ALL, Estimate, ScoreValue
+from posir_tasks.scores import ALL, Estimate, GroupScores, ScoreValue
 
 
 def merge_published(rows: Sequence[ReportRow]) -> list[ReportRow]:
@@ -48,57 +46,42 @@ def merge_published(rows: Sequence[ReportRow]) -> list[ReportRow]:
     return [row for group in groups for row in group]
 
 
-def merge_published_bins(summaries: Sequence[TaskSummary]) -> list[BinRow]:
+def merge_published_bins(summaries: Sequence[TaskSummary]) -> list[ReportRow]:
     """Return the position bins of results at the lengths at which bins are published, with the published ones after them.
 
     Raises:
         PosirError: No position bins are published on any of the tasks.
     """
-    rows: list[BinRow] = []
+    rows: list[ReportRow] = []
     for task in dict.fromkeys(summary.task for summary in summaries):
         published = published_bins(task)
         lengths = {row.length for row in published}
         own = [row for summary in summaries if summary.task == task for row in _build_own_bins(summary)]
         rows += [row for row in own if row.length in lengths]
-        rows += map(_bin_from_published, published)
+        rows += [
+            ReportRow(
+                model=f"{row.model} (published)",
+                task=row.task,
+                length=row.length,
+                position=row.position,
+                scores={"queries": row.queries, "ndcg_at_10": Estimate(row.ndcg_at_10)},
+            )
+            for row in published
+        ]
     if not rows:
         tasks = ", ".join(dict.fromkeys(summary.task for summary in summaries))
         raise PosirError(f"No position bins are published on {tasks}. `posir published --bins` lists all that are.")
     return rows
 
 
-def _build_own_bins(summary: TaskSummary) -> list[BinRow]:
+def _build_own_bins(summary: TaskSummary) -> list[ReportRow]:
     """Return the bins of a result over all lengths, then those of each length bucket."""
     axes = summary.profile.axes
-    names = dict(zip(axes.length_titles, axes.lengths, strict=True))
-    by_length = [
-        BinRow(
-            model=summary.model,
-            task=summary.task,
-            revision=summary.revision,
-            scores={"queries": cell.queries, "ndcg_at_10": cell.ndcg_at_10},
-            position=cell.position,
-            length=names[cell.length],
-        )
-        for cell in build_cells(summary)
-    ]
-    return [*build_bin_rows(summary), *(by_length if len(axes.lengths) > 1 else ())]
-
-
-def _bin_from_published(published: PublishedBin) -> BinRow:
-    return BinRow(
-        model=f"{published.model} (published)",
-        task=published.task,
-        scores={"queries": published.queries, "ndcg_at_10": Estimate(published.ndcg_at_10)},
-        position=published.position,
-        length=published.length,
-    )
-
-
-def published_sparklines(rows: Iterable[ReportRow]) -> dict[RowKey, str]:
-    """Return the published curves of the published rows among those of a report, from the start of documents to their end."""
-    curves = {row_key(row): find_curve(row.task, row.model.removesuffix(" (published)"), row.length) for row in rows}
-    return {key: draw_sparkline(curve.ndcg_at_10) for key, curve in curves.items() if curve}
+    rows, names = build_bin_rows(summary), dict(zip(axes.length_titles, axes.lengths, strict=True))
+    for cell in build_cells(summary) if len(axes.lengths) > 1 else ():
+        scores: GroupScores = {"queries": cell.queries, "ndcg_at_10": cell.ndcg_at_10}
+        rows.append(replace(rows[0], length=names[cell.length], position=cell.position, scores=scores))
+    return rows
 
 
 def row_from_published(published: PublishedRow) -> ReportRow:
@@ -117,4 +100,5 @@ def row_from_published(published: PublishedRow) -> ReportRow:
         START_TO_END_UNWEIGHTED.key: curve.start_to_end_unweighted if curve else None,
         NOTABLE_BIAS.key: describe_notable(published.notable_bias),
     }
-    return ReportRow(model=published.model, task=published.task, length=published.length, scores=scores)
+    drawn = draw_sparkline(curve.ndcg_at_10) if curve else MISSING
+    return ReportRow(model=published.model, task=published.task, length=published.length, scores=scores, curve=drawn)

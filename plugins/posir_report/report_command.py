@@ -8,11 +8,9 @@ from typing import Annotated
 import typer
 
 from posir_report.api import CURVE_NOTE, NOTE, Results, read_results
-from posir_report.cells import sparklines
 from posir_report.page import render_latex
-from posir_report.published import merge_published, merge_published_bins, published_sparklines
+from posir_report.published import merge_published, merge_published_bins
 from posir_report.tables import (
-    TASK,
     bin_columns,
     bin_table,
     build_legend,
@@ -64,11 +62,6 @@ def report(
     chosen_columns = choose_columns([key.strip() for key in columns.split(",") if key.strip()], full=full)
     keys = [column.key for column in chosen_columns] if columns else ()
     shown = read_results(results, columns=keys, full=full, margins=margin or ())
-    if not shown and (bins or recall or published or html or png or chosen is OutputFormat.LATEX):
-        raise PosirError(
-            f"{results}: no result with a position profile, only {TASK}, which has one table. Omit all options, or run a task "
-            "of `posir tasks`."
-        )
     write_charts(shown, png, html)
     if chosen is OutputFormat.LATEX and not columns:
         typer.echo(render_latex(shown.summaries))
@@ -109,14 +102,13 @@ def tabulate_with_published(shown: Results, columns: Sequence[ScoreInfo], *, cur
     """Return a row per length, the published results among them, with curves over position if wanted."""
     merged = merge_published(shown.rows)
     scores = with_published_scores(columns, merged)
-    drawn = {**sparklines(shown.summaries), **published_sparklines(merged)} if curves else {}
     return TableResult(
         title=shown.title,
         rows=[row.columns() for row in merged],
-        tables=[length_table(merged, scores, drawn)],
+        tables=[length_table(merged, scores, curves=curves)],
         sentences=tuple(describe_findings(shown.rows)),
         notes=[NOTE],
-        further=[build_legend(scores), *([CURVE_NOTE] if drawn else [])],
+        further=[build_legend(scores), *([CURVE_NOTE] if curves else [])],
     )
 
 

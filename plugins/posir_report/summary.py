@@ -2,41 +2,31 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections import ChainMap, Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Self, TypeVar
 
-from posir_published.rows import NOTABLE_BIAS, describe_notable, find_notable_bias
-from posir_significance.analysis import analyze
-from posir_significance.decision import DEFAULT_MARGINS, Decision, Margins, decide_all
+from posir_published.rows import NOTABLE_BIAS, TWO_DATASETS, describe_notable, find_notable_bias
+from posir_significance.decision import DEFAULT_MARGINS, Decision, Margins, decide_result
 from posir_significance.sentences import describe_decision, describe_start_to_end
 from posir_tasks.cells import pool
+from posir_tasks.display.numbers import draw_sparkline
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import PosirError
+from posir_tasks.evidence import Integers
 from posir_tasks.plugin_api import score_result
-from posir_tasks.profile import PositionProfile
+from posir_tasks.profile import NDCG_AT_10, PositionProfile, mean_gain
 from posir_tasks.result_schema import SubsetData, share_data
 from posir_tasks.results import SubsetResult
+from posir_tasks.schemes import Axes
 from posir_tasks.scores import ALL, Estimate, GroupScores, ResultScores, ResultValues, ScoreValue, flatten, prefix_scores
 from posir_tasks.sources.repository import LOCAL, combine_revisions
 
 #: Characters of a model's name in a chart.
 LABEL_WIDTH = 72
-
-
-class LabeledRun(Protocol):
-    """Anything measured of a model."""
-
-    @property
-    def model(self) -> str:
-        """Name of the model."""
-
-    @property
-    def revision(self) -> str:
-        """Its revision."""
 
 
 def partial_suffix(subsets: int, missing: int) -> str:
@@ -53,8 +43,8 @@ def shorten_middle(name: str, width: int = LABEL_WIDTH) -> str:
     return f"{name[: width - 1 - tail]}…{name[-tail:]}"
 
 
-def full_labels(runs: Iterable[LabeledRun]) -> list[str]:
-    """Return a label for each run: its model, and the revision if there are several of the model."""
+def full_labels(runs: Iterable[Any]) -> list[str]:
+    """Return a label for each result or row: its model, and the revision if there are several of the model."""
     revisions = defaultdict(set)
     for run in (runs := list(runs)):
         revisions[run.model].add(run.revision)
@@ -63,15 +53,16 @@ def full_labels(runs: Iterable[LabeledRun]) -> list[str]:
 
 def model_labels(summaries: Iterable[TaskSummary], width: int = LABEL_WIDTH) -> list[str]:
     """Return the full label of each summary, shortened to `width` characters unless two of them would become equal."""
-    names = full_labels(summaries)
-    short = {name: shorten_middle(name, width) for name in names}
-    return [short[name] for name in names] if len(set(short.values())) == len(short) else names
+    return _unless_equal(full_labels(summaries), lambda name: shorten_middle(name, width))
 
 
-def short_labels(runs: Iterable[LabeledRun]) -> list[str]:
+def short_labels(runs: Iterable[Any]) -> list[str]:
     """Return the full label of each run without the model's organization, unless two models differ in it alone."""
-    names = full_labels(runs)
-    short = {name: name.rpartition("/")[2] for name in names}
+    return _unless_equal(full_labels(runs), lambda name: name.rpartition("/")[2])
+
+
+def _unless_equal(names: list[str], shorten: Callable[[str], str]) -> list[str]:
+    short = {name: shorten(name) for name in names}
     return [short[name] for name in names] if len(set(short.values())) == len(short) else names
 
 
@@ -80,6 +71,34 @@ Value = TypeVar("Value")
 DECISION_COLUMNS = ("state", "reason", "margin", "level", "documents_needed", "answer")
 #: Those that are no scores; the state is one, at the margin of 5 points.
 UNDECLARED = DECISION_COLUMNS[1:]
+
+
+#: Bins of a curve are merged if one has fewer queries: the 95 % interval of its mean is up to 0.36 wide.
+MIN_QUERIES = 30
+#: Number of equal bins that may be merged, and into how many.
+EQUAL_BINS, MERGED_BINS = 20, 5
+
+
+def is_sparse(axes: Axes, queries: Integers) -> bool:
+    """Return whether the twenty equal bins of a curve are merged into five: one has fewer than MIN_QUERIES queries.
+
+    Args:
+        axes: Axes of the profile.
+        queries: Number of queries in each bin, shape (P,).
+    """
+    return axes.equal_bins and len(queries) == EQUAL_BINS and bool(queries.min() < MIN_QUERIES)
+
+
+def draw_curve(axes: Axes, counts: Integers) -> str:
+    """Return nDCG@10 over position on an axis from 0 to 1; twenty equal bins are merged into five if one has few queries.
+
+    Args:
+        axes: Axes of the profile.
+        counts: Queries by bin and rank column, shape (P, 12).
+    """
+    if is_sparse(axes, counts.sum(axis=1)):
+        counts = counts.reshape(MERGED_BINS, EQUAL_BINS // MERGED_BINS, -1).sum(axis=1)
+    return draw_sparkline(mean_gain(counts, NDCG_AT_10))
 
 
 @dataclass(frozen=True)
@@ -107,16 +126,12 @@ class TaskSummary:
     @cached_property
     def decisions(self) -> tuple[Decision, ...]:
         """The decision over all lengths, then on each length bucket if there are several."""
-        return decide_all(analyze(self.ranks, self.values.read), self.margins)
+        return tuple(replace(decision, margin=self.margins.start_to_end) for decision in decide_result(self.values))
 
     def is_comparable(self, other: Self) -> bool:
         """Return whether another result is on the same data, or on a part of it and marked as partial."""
         whole = self.data.keys() == other.data.keys() or self.missing or other.missing
         return bool(whole) and share_data(self.data, other.data)
-
-    def select(self, rows: Iterable[ReportRow]) -> list[ReportRow]:
-        """Return the rows of this model on this task."""
-        return [row for row in rows if (row.model, row.revision, row.task) == (self.model, self.revision, self.task)]
 
     @property
     def profile(self) -> PositionProfile:
@@ -130,27 +145,59 @@ class TaskSummary:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScoredRow:
-    """Scores of a group of a model's queries, with typed access to those that reports rely on; None if undefined or unknown."""
+class ReportRow:
+    """A line of a report: a model on a task, at all lengths, in a length bucket, or in a position bin.
+
+    Scores that reports rely on have typed access; None if undefined or unknown.
+    """
 
     model: str
     task: str
     revision: str = ""
     """Revision of the model; empty for published results."""
+    length: str = ALL
+    """`all`, or the length bucket."""
+    position: str | None = None
+    """The position bin; None for all positions."""
     scores: GroupScores = field(default_factory=dict)
     """Scores by key."""
+    decision: Decision | None = None
+    """The decision on its position bias; None of a position bin and of published results."""
+    subsets: int = 0
+    missing_subsets: int = 0
+    curve: str = ""
+    """nDCG@10 over position, a character for each bin."""
 
     def identity(self) -> dict[str, str]:
         """Return the columns that say what the row is about."""
-        return {"model": self.model, "revision": self.revision, "task": self.task}
+        position = {} if self.position is None else {"position": self.position}
+        return {"model": self.model, "revision": self.revision, "task": self.task, "length": self.length, **position}
 
     def score_columns(self) -> dict[str, float | int | str | None]:
         """Return the columns of the scores; an estimate has three."""
         return {name: cell for key, value in self.scores.items() for name, cell in flatten(key, value).items()}
 
+    def decision_columns(self) -> dict[str, Any]:
+        """Return the columns of the state, of what it follows from, and of the sentence that says it; None if not decided."""
+        decision = self.decision
+        if decision is None:
+            return dict.fromkeys(DECISION_COLUMNS)
+        sentences = f"{describe_start_to_end(decision)} {describe_decision(decision)}"
+        values = (decision.state, decision.reason, decision.margin, decision.level, decision.documents_needed, sentences)
+        return dict(zip(DECISION_COLUMNS, values, strict=True))
+
+    def columns(self) -> dict[str, Any]:
+        """Return the row as the columns of CSV and charts; an estimate has three."""
+        fields = self.identity()
+        if self.position is not None:
+            return {**fields, **prefix_scores(self.score_columns(), fields)}
+        counts = {"subsets": self.subsets, "missing_subsets": self.missing_subsets}
+        scores = prefix_scores(self.score_columns(), (*fields, *counts, *UNDECLARED))
+        return {**fields, **scores, **self.decision_columns(), **counts}
+
     def with_scores(self, **changed: ScoreValue) -> Self:
         """Return the row with other values of some scores."""
-        return replace(self, scores={**self.scores, **changed})
+        return replace(self, scores=ChainMap(changed, self.scores))  # type: ignore[arg-type]
 
     def estimate(self, key: str) -> Estimate | None:
         """Return a score that has an interval, or at least may have one."""
@@ -195,42 +242,9 @@ class ScoredRow:
         return self.get("psi_as_published", float)
 
     @property
-    def psi_chance(self) -> Estimate | None:
-        """PSI as published that chance alone gives."""
-        return self.estimate("psi_chance")
-
-    @property
     def best_psi(self) -> float | None:
         """The estimate of PSI, or the observed one if there is no estimate."""
         return self.psi.value if self.psi else self.psi_as_published
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReportRow(ScoredRow):
-    """One line of a report: a model on a task, at all lengths or in one length bucket."""
-
-    length: str = ALL
-    """`all`, or the length bucket."""
-    decision: Decision | None = None
-    """The decision on its position bias; None of published results."""
-    subsets: int = 0
-    missing_subsets: int = 0
-
-    def decision_columns(self) -> dict[str, Any]:
-        """Return the columns of the state, of what it follows from, and of the sentence that says it; None if not decided."""
-        decision = self.decision
-        if decision is None:
-            return dict.fromkeys(DECISION_COLUMNS)
-        sentences = f"{describe_start_to_end(decision)} {describe_decision(decision)}"
-        values = (decision.state, decision.reason, decision.margin, decision.level, decision.documents_needed, sentences)
-        return dict(zip(DECISION_COLUMNS, values, strict=True))
-
-    def columns(self) -> dict[str, Any]:
-        """Return the row as the columns of CSV, charts and leaderboard; an estimate has three."""
-        fields = {**self.identity(), "length": self.length}
-        counts = {"subsets": self.subsets, "missing_subsets": self.missing_subsets}
-        scores = prefix_scores(self.score_columns(), (*fields, *counts, *UNDECLARED))
-        return {**fields, **scores, **self.decision_columns(), **counts}
 
 
 def summarize(results: Iterable[SubsetResult], margins: Margins = DEFAULT_MARGINS) -> list[TaskSummary]:
@@ -268,7 +282,7 @@ def _summarize_task(model: str, revision: str, task: str, results: list[SubsetRe
             f"{', '.join(files)}. Report one of the folders at a time, or remove one of the results."
         )
     missing = {name for result in results for name in result.run.get("missing_subsets", ())} - set(subsets)
-    values = pool_values(results)
+    values = pool(result.values for result in results)
     return TaskSummary(
         model,
         revision,
@@ -282,9 +296,9 @@ def _summarize_task(model: str, revision: str, task: str, results: list[SubsetRe
     )
 
 
-def pool_values(results: Sequence[SubsetResult]) -> ResultValues:
-    """Return the sums of the values of subsets; the places of evidence are known only if every subset has them."""
-    return pool(result.values for result in results)
+def task_and_scheme(summary: TaskSummary) -> tuple[str, str]:
+    """Return what models must share to be compared: older results of a task may have another scheme."""
+    return summary.task, summary.profile.axes.scheme
 
 
 def name_tasks_by_data(summaries: Sequence[TaskSummary]) -> list[TaskSummary]:
@@ -319,9 +333,11 @@ def group_by_data(places: Iterable[int], summaries: Sequence[TaskSummary]) -> li
 
 def build_rows(summary: TaskSummary) -> list[ReportRow]:
     """Return the row of all lengths, then one per length bucket, each with its decision."""
-    lengths = summary.profile.lengths if len(summary.profile.lengths) > 1 else ()
-    return [
-        ReportRow(
+    profile, rows = summary.profile, []
+    buckets = [(ALL, profile.counts.sum(axis=0))]
+    buckets += zip(profile.lengths, profile.counts, strict=True) if len(profile.lengths) > 1 else ()
+    for (length, counts), decision in zip(buckets, summary.decisions, strict=True):
+        row = ReportRow(
             model=summary.model,
             task=summary.task,
             length=length,
@@ -329,10 +345,13 @@ def build_rows(summary: TaskSummary) -> list[ReportRow]:
             scores=summary.scores[length.lower()],
             subsets=len(summary.subsets),
             missing_subsets=len(summary.missing),
-            decision=decision if summary.profile.queries else None,
+            decision=decision if profile.queries else None,
+            curve=draw_curve(profile.axes, counts),
         )
-        for length, decision in zip((ALL, *lengths), summary.decisions, strict=True)
-    ]
+        # The declared state is that of the default margin.
+        changed = row.decision is not None and summary.margins != DEFAULT_MARGINS
+        rows.append(row.with_scores(state=decision.state.value) if changed else row)
+    return rows
 
 
 def mark_notable_bias(rows: Iterable[ReportRow]) -> list[ReportRow]:
@@ -340,29 +359,21 @@ def mark_notable_bias(rows: Iterable[ReportRow]) -> list[ReportRow]:
     rows = list(rows)
     psi: dict[tuple[str, str], dict[str, float]] = {}
     for row in rows:
-        if row.length == ALL and row.psi_as_published is not None:
+        if row.length == ALL and row.task in TWO_DATASETS and row.psi_as_published is not None:
             psi.setdefault((row.model, row.revision), {})[row.task] = row.psi_as_published
     notable = {model: find_notable_bias(by_task) for model, by_task in psi.items()}
     marks = [notable.get((row.model, row.revision), {}).get(row.task) for row in rows]
     return [row.with_scores(**{NOTABLE_BIAS.key: describe_notable(mark)}) for row, mark in zip(rows, marks, strict=True)]
 
 
-@dataclass(frozen=True, kw_only=True)
-class BinRow(ScoredRow):
-    """One line of the table of position bins."""
-
-    position: str
-    length: str = ALL
-
-    def columns(self) -> dict[str, Any]:
-        """Return the row as the columns of CSV."""
-        fields = {**self.identity(), "length": self.length, "position": self.position}
-        return {**fields, **prefix_scores(self.score_columns(), fields)}
-
-
-def build_bin_rows(summary: TaskSummary) -> list[BinRow]:
+def build_bin_rows(summary: TaskSummary) -> list[ReportRow]:
     """Return one row per position bin, over all lengths."""
     return [
-        BinRow(model=summary.model, task=summary.task, revision=summary.revision, scores=scores, position=position)
+        ReportRow(model=summary.model, task=summary.task, revision=summary.revision, scores=scores, position=position)
         for position, scores in zip(summary.profile.positions, summary.scores.bins, strict=True)
     ]
+
+
+def order_value(row: ReportRow) -> float:
+    """Return nDCG@10, or 0 if it is undefined."""
+    return row.ndcg_at_10.value if row.ndcg_at_10 else 0.0

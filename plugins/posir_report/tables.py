@@ -2,42 +2,36 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from posir_published.rows import NOTABLE_BIAS, START_TO_END_UNWEIGHTED
-from posir_report.cells import RowKey, row_key
 from posir_report.summary import (
-    UNDECLARED,
-    BinRow,
     ReportRow,
-    ScoredRow,
     TaskSummary,
     build_rows,
     full_labels,
     model_labels,
+    order_value,
     partial_suffix,
     shorten_middle,
 )
-from posir_significance.decision import Decision
-from posir_significance.intervals import LEVEL, wilson_interval
+from posir_significance.decision import Decision, Reason
+from posir_significance.intervals import LEVEL
 from posir_significance.sentences import describe_not_read, describe_state, format_level, iterate_answer, label_state
-from posir_tasks.display.numbers import MISSING, format_count, format_estimate, format_number, format_percent, format_score
+from posir_tasks.display.numbers import MISSING, format_estimate, format_number, format_percent, format_score
 from posir_tasks.display.tables import Column, Table, build_columns
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
 from posir_tasks.plugin_api import declared_scores
-from posir_tasks.profile import RANKS, Gains, mean_gain
+from posir_tasks.profile import RANKS, mean_gain
 from posir_tasks.read_part import CountedWith, ReadKind
-from posir_tasks.results import find_experiment, load_result, read_model, result_files
-from posir_tasks.scores import ALL, BINS_KEY, GROUPS_KEY, Better, Estimate, Score, ScoreInfo, Unit, prefix_scores
+from posir_tasks.scores import ALL, BINS_KEY, GROUPS_KEY, Better, Score, ScoreInfo, Unit, scores_to_json
 
 #: Columns that a report computes from several rows.
 REPORT_COLUMNS = (START_TO_END_UNWEIGHTED, NOTABLE_BIAS)
@@ -110,14 +104,13 @@ def select_columns(row: ReportRow, columns: Iterable[ScoreInfo]) -> dict[str, An
         return not keys.isdisjoint((key, key.removesuffix("_low"), key.removesuffix("_high")))
 
     chosen = {name: cell for name, cell in row.columns().items() if is_chosen(name)}
-    return {**row.identity(), "length": row.length, **chosen}
+    return {**row.identity(), **chosen}
 
 
-def format_cell(row: ScoredRow, column: ScoreInfo) -> str:
+def format_cell(row: ReportRow, column: ScoreInfo) -> str:
     """Return the text of a row in a column."""
     if column.key == "state":
-        decision = row.decision if isinstance(row, ReportRow) else None
-        return label_state(decision) if decision else MISSING
+        return label_state(row.decision) if row.decision else MISSING
     return format_score(column.unit, row.scores.get(column.key))
 
 
@@ -151,14 +144,16 @@ RECALL = {
 RECALL_COLUMNS = (QUERIES, *RECALL.values())
 
 
-def build_recall_rows(summary: TaskSummary) -> Iterator[BinRow]:
+def build_recall_rows(summary: TaskSummary) -> Iterator[ReportRow]:
     """Yield the recall of all queries, then that of each position bin, over all lengths; None for an empty bin."""
     profile = summary.profile
     named = [(ALL, profile.totals.sum(axis=0)), *zip(profile.positions, profile.counts.sum(axis=0), strict=True)]
     for position, counts in named:
         queries = int(counts.sum())
-        means = {info.key: float(mean_gain(counts, _recall_gains(k))) if queries else None for k, info in RECALL.items()}
-        yield BinRow(
+        # The gain of a rank column is 1 within the depth, else 0.
+        gains = {info.key: (np.arange(len(RANKS)) < DEPTHS[depth]).astype(np.float64) for depth, info in RECALL.items()}
+        means = {key: float(mean_gain(counts, gain)) if queries else None for key, gain in gains.items()}
+        yield ReportRow(
             model=summary.model,
             task=summary.task,
             revision=summary.revision,
@@ -178,87 +173,6 @@ def describe_cut_rankings(summaries: Iterable[TaskSummary]) -> Iterator[str]:
             )
 
 
-def _recall_gains(depth: int) -> Gains:
-    """Return the gain of each rank column of a profile: 1 within the depth, else 0."""
-    return (np.arange(len(RANKS)) < DEPTHS[depth]).astype(np.float64)
-
-
-TASK, SUBSET = "ColDeRReranking", "position_bias"
-#: Pairs of the subset; mteb's results do not state them.
-PAIRS = 250
-#: The share of a model without position bias.
-UNBIASED = 0.5
-PAIRS_NOTE = (
-    "mteb's own ColDeRReranking (arXiv 2503.05037), subset position_bias: how often the document with the evidence at its end "
-    "is ranked above the same sentences with the evidence first. Without position bias it is 50 %, not 100 %; below, the model "
-    "prefers evidence at the start. mteb counts ties as the end. Interval: Wilson's, over pairs."
-)
-
-logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class EndPreference:
-    """A model's preference for evidence at the end of a document over the same evidence at its start."""
-
-    model: str
-    """Full name, followed by the settings of the run in parentheses if they are not the model's defaults."""
-    revision: str
-    share: Estimate
-    """Share of pairs in which the end is ranked first, in [0, 1]."""
-
-    @property
-    def state(self) -> str:
-        """The end that it prefers, if its interval leaves out 50 %."""
-        low, high = self.share.interval or (0.0, 1.0)
-        if low <= UNBIASED <= high:
-            return "cannot be said"
-        return "prefers the end" if low > UNBIASED else "prefers the start"
-
-    def columns(self) -> dict[str, Any]:
-        """Return the columns of CSV and JSON."""
-        return {
-            "model": self.model,
-            "revision": self.revision,
-            "task": f"{TASK} ({SUBSET})",
-            "queries": PAIRS,
-            "evidence_at_end_first": self.share,
-            "state": self.state,
-        }
-
-
-def read_end_preferences(folder: Path) -> list[EndPreference]:
-    """Return the results of the subset below a folder, ordered by model; raise PosirError if there is no such folder."""
-    preferences = []
-    for file in result_files(folder):
-        if file.stem == TASK:
-            preferences += _read_file(file)
-    return sorted(preferences, key=lambda preference: (preference.model, preference.revision))
-
-
-def _read_file(file: Path) -> list[EndPreference]:
-    experiment = find_experiment(file)
-    model, revision = read_model(file)
-    shares = [
-        float(scores["accuracy"])
-        for split in load_result(file)["scores"].values()
-        for scores in split
-        if scores.get("hf_subset") == SUBSET and isinstance(scores.get("accuracy"), int | float)
-    ]
-    settings = f" ({experiment})" if experiment else ""
-    return [EndPreference(model + settings, revision, Estimate(share, wilson_interval(share, PAIRS))) for share in shares]
-
-
-def preference_table(preferences: Sequence[EndPreference]) -> Table:
-    """Return a table with a line per model."""
-    columns = build_columns(("Model", "Evidence at the end first", "Pairs", "Position bias"), ("Pairs",))
-    rows = tuple(
-        (preference.model, format_estimate(preference.share, format_percent), format_count(PAIRS), preference.state)
-        for preference in preferences
-    )
-    return Table(columns, rows, title=f"{TASK} · {SUBSET}", notes=(PAIRS_NOTE,))
-
-
 #: Most results with a sentence each.
 MOST_SENTENCES = 6
 #: Most models that the title of a chart names, and most characters of such a name.
@@ -271,12 +185,14 @@ TITLED = ("What to do",)
 
 def describe_findings(rows: Iterable[ReportRow]) -> Iterator[str]:
     """Yield the answer for each model and task over all lengths, best nDCG@10 first; counts of states if there are many."""
-    overall = sorted((row for row in rows if row.length == ALL), key=lambda row: (row.task, -order_value(row)))
+    overall = list_overall(rows)
     if len(overall) > MOST_SENTENCES:
         yield f"Bias within what is read, {pluralize(len(overall), 'result')}: {count_states(overall)}."
-        decided = sum(row.decision is not None for row in overall)
+        # Without a known window, or with few documents, no state follows from an interval.
+        decided = sum(row.decision is not None and row.decision.reason in (None, Reason.WIDE_INTERVAL) for row in overall)
         by_chance = format_number(decided * (1 - LEVEL), ".1f").removesuffix(".0")
-        yield f"If none of {decided:,} had any bias, about {by_chance} would be expected to be called biased by chance."
+        if decided:
+            yield f"If none of {decided:,} had any bias, about {by_chance} would be expected to be called biased by chance."
         return
     several = len({row.task for row in overall}) > 1
     for label, row in zip(full_labels(overall), overall, strict=True):
@@ -357,7 +273,7 @@ def describe_recall(summaries: Iterable[TaskSummary]) -> Iterator[str]:
         yield f"{name}: Recall@{DEPTH} {_format_recall(overall)}; {first}, {last}."
 
 
-def _format_recall(row: BinRow) -> str:
+def _format_recall(row: ReportRow) -> str:
     value = row.scores[RECALL[DEPTH].key]
     return format_percent(value if isinstance(value, float) else None)
 
@@ -372,28 +288,18 @@ COUNTED = {
         "tokenizer may find several times as many."
     ),
 }
-#: A table without the column of curves.
-NO_CURVES: Mapping[RowKey, str] = {}
 #: Keys of the columns of the page's first table.
 SUMMARY_KEYS = ANSWER[1:]
 
 
 def pooled_scores(summary: TaskSummary, rows: Iterable[ReportRow]) -> dict[str, Any]:
-    """Return everything known of a model on a task for JSON: all pooled scores, not rounded, and the position profile.
+    """Return everything known of a model on a task for JSON, not rounded: decisions, all pooled scores, the position profile.
 
     Args:
         summary: The model on the task.
         rows: Its rows, whose decisions the JSON has, too.
     """
-    added = {
-        row.length.lower(): {
-            **(row.decision.to_json() if row.decision else {}),
-            "answer": dict(iterate_answer(row.decision)) if row.decision else None,
-            NOTABLE_BIAS.key: row.get(NOTABLE_BIAS.key, str),
-        }
-        for row in rows
-    }
-    scores = summary.scores.to_json(summary.profile.positions)
+    declared = summary.scores.declared
     return {
         "model": summary.model,
         "revision": summary.revision,
@@ -402,90 +308,82 @@ def pooled_scores(summary: TaskSummary, rows: Iterable[ReportRow]) -> dict[str, 
         "subsets": summary.subsets,
         "missing_subsets": summary.missing,
         GROUPS_KEY: {
-            group: {**prefix_scores(of_group, UNDECLARED), **added[group]} for group, of_group in scores[GROUPS_KEY].items()
+            row.length.lower(): {
+                **(row.decision.to_json() if row.decision else {}),
+                "answer": dict(iterate_answer(row.decision)) if row.decision else None,
+                "scores": scores_to_json(row.scores, (*declared, NOTABLE_BIAS)),
+            }
+            for row in rows
         },
-        BINS_KEY: scores[BINS_KEY],
+        BINS_KEY: [
+            {"position": name, "scores": scores_to_json(scores, declared)}
+            for name, scores in zip(summary.profile.positions, summary.scores.bins, strict=True)
+        ],
         "position_profile": summary.profile.to_json(),
     }
 
 
-def length_table(rows: Iterable[ReportRow], columns: Sequence[ScoreInfo], curves: Mapping[RowKey, str] = NO_CURVES) -> Table:
-    """Return a table with a line for all lengths and for each length bucket, with the curves over position if given."""
+def length_table(rows: Iterable[ReportRow], columns: Sequence[ScoreInfo], *, curves: bool = False) -> Table:
+    """Return a table with a line for all lengths and for each length bucket, with the curves over position if wanted."""
     rows = list(rows)
-    return Table(
-        (*build_columns(("Model", "Task", "Length", *_curve_heading(curves))), *_build_headings(columns)),
-        tuple(
-            (
-                label,
-                row.task + partial_suffix(row.subsets, row.missing_subsets),
-                row.length,
-                *_curve_cell(row, curves),
-                *(format_cell(row, column) for column in columns),
-            )
-            for label, row in zip(full_labels(rows), rows, strict=True)
-        ),
-        split_by="{Model} · {Task}",
-    )
+    names = {"Model": full_labels(rows), "Task": list(map(_name_task, rows)), "Length": [row.length for row in rows]}
+    return _build_table(rows, columns, names, "{Model} · {Task}", curves=curves)
 
 
-def overview_table(rows: Iterable[ReportRow], columns: Sequence[ScoreInfo], curves: Mapping[RowKey, str] = NO_CURVES) -> Table:
+def overview_table(rows: Iterable[ReportRow], columns: Sequence[ScoreInfo]) -> Table:
     """Return a table with a line for each task, all lengths together, of the models that have several tasks."""
     overall = sorted((row for row in rows if row.length == ALL), key=lambda row: (row.model, row.revision))
-    labels = full_labels(overall)
-    tasks = Counter(labels)
-    return Table(
-        (*build_columns(("Model", "Tasks", "Task", *_curve_heading(curves))), *_build_headings(columns)),
-        tuple(
-            (
-                label,
-                f"{tasks[label]} tasks",
-                row.task,
-                *_curve_cell(row, curves),
-                *(format_cell(row, column) for column in columns),
-            )
-            for label, row in zip(labels, overall, strict=True)
-            if tasks[label] > 1
-        ),
-        split_by="{Model} · {Tasks}",
-    )
+    tasks = Counter(labels := full_labels(overall))
+    shown = [(row, label) for row, label in zip(overall, labels, strict=True) if tasks[label] > 1]
+    names = {"Model": [label for _, label in shown], "Tasks": [f"{tasks[label]} tasks" for _, label in shown]}
+    overall = [row for row, _ in shown]
+    names["Task"] = [row.task for row in overall]
+    return _build_table(overall, columns, names, "{Model} · {Tasks}", curves=True)
 
 
-def summary_table(rows: Iterable[ReportRow], columns: Sequence[ScoreInfo], curves: Mapping[RowKey, str]) -> Table:
+def summary_table(rows: Iterable[ReportRow], columns: Sequence[ScoreInfo]) -> Table:
     """Return a table with a line for each model and task, all lengths together, best nDCG@10 of a task first."""
-    overall = sorted((row for row in rows if row.length == ALL), key=lambda row: (row.task, -order_value(row)))
+    overall = list_overall(rows)
     chosen = [column for column in columns if column.key in SUMMARY_KEYS]
-    return Table(
-        (*build_columns(("Task", "Model", "Over position")), *_build_headings(chosen)),
-        tuple(
-            (
-                row.task + partial_suffix(row.subsets, row.missing_subsets),
-                label,
-                *_curve_cell(row, curves),
-                *(format_cell(row, column) for column in chosen),
-            )
-            for label, row in zip(full_labels(overall), overall, strict=True)
-        ),
-        keys=2,
-    )
+    names = {"Task": list(map(_name_task, overall)), "Model": full_labels(overall)}
+    return replace(_build_table(overall, chosen, names, curves=True), keys=2)
 
 
-def order_value(row: ReportRow) -> float:
-    """Return nDCG@10, or 0 if it is undefined."""
-    return row.ndcg_at_10.value if row.ndcg_at_10 else 0.0
-
-
-def bin_table(rows: Iterable[BinRow], columns: Sequence[ScoreInfo]) -> Table:
+def bin_table(rows: Iterable[ReportRow], columns: Sequence[ScoreInfo]) -> Table:
     """Return a table with a line for each position bin."""
     rows = list(rows)
-    by_length = any(row.length != ALL for row in rows)
+    names = {"Model": full_labels(rows), "Task": [row.task for row in rows]}
+    names |= {"Length": [row.length for row in rows]} if any(row.length != ALL for row in rows) else {}
+    names["Position"] = [row.position or "" for row in rows]
+    return _build_table(rows, columns, names, "{Model} · {Task}")
+
+
+def _build_table(
+    rows: Sequence[ReportRow],
+    columns: Sequence[ScoreInfo],
+    names: Mapping[str, Sequence[str]],
+    split_by: str = "",
+    *,
+    curves: bool = False,
+) -> Table:
+    """Return a table with a line for each row: what it is about, by heading, its curve, and columns of its scores."""
+    if curves:
+        names = {**names, "Over position": [row.curve for row in rows]}
+    lines = zip(*names.values(), strict=True)
     return Table(
-        (*build_columns(("Model", "Task", *(["Length"] * by_length), "Position")), *_build_headings(columns)),
-        tuple(
-            (label, row.task, *([row.length] * by_length), row.position, *(format_cell(row, column) for column in columns))
-            for label, row in zip(full_labels(rows), rows, strict=True)
-        ),
-        split_by="{Model} · {Task}",
+        (*build_columns(names), *(Column(column.title, "right" if _is_plain_number(column) else "left") for column in columns)),
+        tuple((*line, *(format_cell(row, column) for column in columns)) for line, row in zip(lines, rows, strict=True)),
+        split_by=split_by,
     )
+
+
+def _name_task(row: ReportRow) -> str:
+    return row.task + partial_suffix(row.subsets, row.missing_subsets)
+
+
+def list_overall(rows: Iterable[ReportRow]) -> list[ReportRow]:
+    """Return the rows of all lengths by task, best nDCG@10 first."""
+    return sorted((row for row in rows if row.length == ALL), key=lambda row: (row.task, -order_value(row)))
 
 
 def bin_columns() -> list[Score]:
@@ -493,21 +391,9 @@ def bin_columns() -> list[Score]:
     return [score for score in declared_scores() if score.by_position]
 
 
-def _build_headings(columns: Iterable[ScoreInfo]) -> tuple[Column, ...]:
-    return tuple(Column(column.title, "right" if _is_plain_number(column) else "left") for column in columns)
-
-
 def _is_plain_number(column: ScoreInfo) -> bool:
     """Return whether numbers of a column have no interval and as many decimals, so that they are aligned to the right."""
     return column.unit in NUMBERS or (column.unit is Unit.PERCENT and not column.interval)
-
-
-def _curve_heading(curves: Mapping[RowKey, str]) -> tuple[str, ...]:
-    return ("Over position",) if curves else ()
-
-
-def _curve_cell(row: ReportRow, curves: Mapping[RowKey, str]) -> tuple[str, ...]:
-    return (curves.get(row_key(row), MISSING),) if curves else ()
 
 
 def not_read_notes(labels: Sequence[str], summaries: Sequence[TaskSummary]) -> Iterator[str]:

@@ -91,7 +91,7 @@ class ScoredRuns(Presentable):
         """Return paragraphs on how to read the tables."""
         return (LEGEND, *self._report.legend())
 
-    def explanation(self) -> Sequence[str]:
+    def explanation(self) -> Iterable[str]:
         """Return what the columns of scores by position mean."""
         return self._report.explanation()
 

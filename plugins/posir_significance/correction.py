@@ -7,6 +7,7 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 
 from posir_significance.observations import Floats, Integers, Observations
+from posir_significance.position_effect import Stratum
 
 
 def name_test(length: str, queries: int | None, total: int | None) -> str:
@@ -45,15 +46,16 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return list(map(float, adjusted))
 
 
-def count_informative(observations: Observations, strata: Integers) -> int:
+def count_informative(observations: Observations, held_fixed: Stratum) -> int:
     """Return how many documents (articles, where known) can move the test of the position effect.
 
     A document can if both gains and position bins differ within its stratum: equal gains say nothing about position.
 
     Args:
-        observations: Gains of n queries, or differences of two models' gains.
-        strata: What is held fixed, a number for each query, shape (n,).
+        observations: Gains of queries, or differences of two models' gains.
+        held_fixed: The kind of strata.
     """
+    strata = observations.documents if held_fixed is Stratum.DOCUMENT else observations.subsets_and_lengths
     _, stratum = np.unique(strata[observations.query], return_inverse=True)
     varied = _vary(observations.gains[observations.query], stratum) & _vary(observations.position.astype(np.float64), stratum)
     return len(np.unique(observations.clusters[observations.query][varied[stratum]]))

@@ -6,23 +6,23 @@ difference is assigned to a cause. docs/statistics.md has the rule and its measu
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
-from functools import partial
+from functools import cached_property, partial
 from math import ceil
 from typing import Any
 
 import numpy as np
 
-from posir_significance.analysis import Analysis, GroupAnalysis
+from posir_significance.analysis import Analysis, GroupAnalysis, analyze
 from posir_significance.intervals import LEVEL, estimate_difference, student_difference, subtract_means
-from posir_significance.observations import Floats, Integers
+from posir_significance.observations import Floats, Integers, subtract_observations
 from posir_significance.position_effect import FEWEST_DOCUMENTS, fewest_documents
-from posir_significance.regression import Contrast, contrast_positions
+from posir_significance.regression import Contrast, PositionContrasts
 from posir_tasks.errors import PosirError
 from posir_tasks.read_part import ReadKind, ReadPart
-from posir_tasks.scores import Difference, Estimate, Interval
+from posir_tasks.scores import Difference, Estimate, Interval, ResultValues
 
 #: Standard errors that fit into a margin if equivalence is shown with 80 % power: quantiles 97.5 % and 90 % of the normal
 #: distribution; of a change, whose intervals are simultaneous over three metrics.
@@ -103,15 +103,6 @@ class Margins:
 DEFAULT_MARGINS = Margins()
 
 
-@dataclass(frozen=True)
-class Shape:
-    """The test of any effect of position over what is read."""
-
-    p_value: float
-    middle_to_ends: Contrast | None
-    """Middle third minus the mean of the other two."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Decision:
     """The decision on the position bias of a model over a group of questions, and the numbers that users meet beside it.
@@ -119,18 +110,12 @@ class Decision:
     None where a value is undefined or unknown. `state` follows from the interval of `bias_within_read` at `level` and `margin`.
     """
 
-    state: State
-    reason: Reason | None = None
-    """Given if and only if it cannot be said."""
     margin: float
     """Smallest bias that matters, in nDCG@10, in (0, 1)."""
     level: float = LEVEL
     """Level of the intervals of the contrasts: above 0.95 for rows that are read together, such as those of the lengths."""
     documents: int
     """Independent documents (articles, where known)."""
-    documents_needed: int | None = None
-    """About as many would tell, to two digits; with too few documents, the fewest for any state. None if it is said, or if
-    documents are not what is missing."""
     read: ReadPart
     bias_within_read: Contrast | None
     """First minus last third of what is read, over evidence that is read."""
@@ -143,13 +128,54 @@ class Decision:
     start_to_end_plain: float | None
     """Mean over questions of the first third minus that of the last; nothing is held fixed."""
     ndcg_at_10: Estimate | None
-    shape: Shape | None = None
-    """None with too few documents for a test."""
-    psi: Estimate | None = None
-    """Posterior median of the true PSI."""
-    psi_as_published: float | None = None
-    psi_chance: Estimate | None = None
-    """PSI as published that chance alone gives: mean, and ends of the central 90 %."""
+    find_group: Callable[[], GroupAnalysis] = field(repr=False, compare=False)
+    """Returns the analysis of the group, for what takes long: PSI, and the test of any effect."""
+
+    @cached_property
+    def _said(self) -> tuple[State, Reason | None, int | None]:
+        if self.read.kind is ReadKind.UNKNOWN:
+            return State.CANNOT_BE_SAID, Reason.WINDOW_UNKNOWN, None
+        if self.bias_within_read is None and self.start_to_end is not None and self.not_read is None:
+            return State.CANNOT_BE_SAID, Reason.NOT_STORED, None
+        return decide_state(self.bias_within_read, self.margin, self.documents, self.level)
+
+    @property
+    def state(self) -> State:
+        """The state that follows from the interval."""
+        return self._said[0]
+
+    @property
+    def reason(self) -> Reason | None:
+        """The reason if it cannot be said."""
+        return self._said[1]
+
+    @property
+    def documents_needed(self) -> int | None:
+        """About as many would tell, to two digits; with too few documents, the fewest for any state.
+
+        None if it is said, or if documents are not what is missing.
+        """
+        return self._said[2]
+
+    @cached_property
+    def p_value_within_read(self) -> float | None:
+        """P-value of any effect of position over what is read; None with too few documents, or if what is read is unknown."""
+        return self.find_group().p_value_within_read
+
+    @cached_property
+    def psi(self) -> Estimate | None:
+        """Posterior median of the true PSI."""
+        return self.find_group().psi
+
+    @cached_property
+    def psi_as_published(self) -> float | None:
+        """The observed PSI."""
+        return self.find_group().psi_as_published
+
+    @cached_property
+    def psi_chance(self) -> Estimate | None:
+        """PSI as published that chance alone gives: mean, and ends of the central 90 %."""
+        return self.find_group().psi_chance
 
     def interval(self, contrast: Contrast | None) -> Interval | None:
         """Return the interval of a contrast of this decision at its level."""
@@ -177,8 +203,8 @@ class Decision:
         values["psi_as_published"] = self.psi_as_published
         if self.psi_chance:
             values |= {"psi_chance": self.psi_chance.value, "psi_chance_interval": self.psi_chance.interval}
-        if self.shape:
-            values["p_value_within_read"] = self.shape.p_value
+        if self.p_value_within_read is not None:
+            values["p_value_within_read"] = self.p_value_within_read
         return values
 
 
@@ -216,53 +242,50 @@ class Change:
         return difference and Estimate(difference.value, difference.interval_at and difference.interval_at(self.level))
 
 
-def decide(group: GroupAnalysis, margins: Margins = DEFAULT_MARGINS, level: float = LEVEL) -> Decision:
+def decide(group: GroupAnalysis, margin: float = DEFAULT_MARGINS.start_to_end, level: float = LEVEL) -> Decision:
     """Return the decision on a group of questions.
 
     Args:
         group: Its analysis.
-        margins: The smallest differences that matter.
+        margin: The smallest bias that matters, in nDCG@10, in (0, 1).
         level: Level of the intervals of contrasts: above 0.95 for rows that are read together.
     """
-    position, margin = group.position, margins.start_to_end
-    shape = None
-    if group.p_value_within_read is not None:
-        shape = Shape(group.p_value_within_read, position.middle_to_ends_within_read)
-    state, reason, needed = decide_state(position.bias_within_read, margin, group.documents, level)
-    read = group.observations.read
-    if read.kind is ReadKind.UNKNOWN:
-        state, reason, needed = State.CANNOT_BE_SAID, Reason.WINDOW_UNKNOWN, None
-    elif position.bias_within_read is None and position.start_to_end is not None and group.position.not_read is None:
-        reason = Reason.NOT_STORED
+    position = group.position
     return Decision(
-        state=state,
-        reason=reason,
         margin=margin,
         level=level,
         documents=group.documents,
-        documents_needed=needed,
-        read=read,
+        read=group.observations.read,
         bias_within_read=position.bias_within_read,
         not_read=position.not_read,
         not_read_difference=position.not_read_difference,
         start_to_end=position.start_to_end,
         start_to_end_plain=position.start_to_end_plain,
         ndcg_at_10=group.ndcg,
-        shape=shape,
-        psi=group.psi,
-        psi_as_published=group.psi_as_published,
-        psi_chance=group.psi_chance,
+        find_group=lambda: group,
     )
 
 
-def decide_all(analysis: Analysis, margins: Margins = DEFAULT_MARGINS) -> tuple[Decision, ...]:
-    """Return the decision on all questions, then on each length.
+def decide_result(values: ResultValues) -> tuple[Decision, ...]:
+    """Return the decision on all questions of a result, then on each length bucket if there are several, at the usual margin.
 
     That on all questions is the headline, at 95 %. The k lengths with an estimate are a family: their intervals hold at the
     same time, each at 1 - 0.05 / k.
     """
-    overall, level = decide(analysis.overall, margins), level_of_lengths(analysis)
-    return overall, *(decide(group, margins, level) for group in analysis.lengths)
+    if "decisions" not in values.computed:
+        analysis = analyze(values.ranks, values.read)
+        levels = (LEVEL, *[level_of_lengths(analysis)] * len(analysis.lengths))
+        # Analyses take much memory: they are found again, or computed again, for what is asked for later.
+        values.computed["decisions"] = tuple(
+            replace(decide(group, level=level), find_group=partial(_find_group, values, place))
+            for place, (group, level) in enumerate(zip(analysis.groups, levels, strict=True))
+        )
+    decisions: tuple[Decision, ...] = values.computed["decisions"]
+    return decisions
+
+
+def _find_group(values: ResultValues, place: int) -> GroupAnalysis:
+    return analyze(values.ranks, values.read).groups[place]
 
 
 def level_of_lengths(analysis: Analysis) -> float:
@@ -339,11 +362,11 @@ def compare_groups(
     """
     if paired:
         first, second = a.observations, b.observations
-        differences = replace(first, gains=second.gains - first.gains)
+        differences = subtract_observations(first, second)
         ndcg = estimate_difference(differences.gains, differences.clusters)
-        thirds = contrast_positions(differences, limit=2.0).start_to_end
+        thirds = PositionContrasts(differences, limit=2.0).start_to_end
         # The mean instead of the sum has the same sign, and is a gain.
-        sums = contrast_positions(replace(first, gains=(second.gains + first.gains) / 2)).start_to_end
+        sums = PositionContrasts(replace(first, gains=(second.gains + first.gains) / 2)).start_to_end
     else:
         ndcg = subtract_means(a.ndcg, b.ndcg) if a.ndcg and b.ndcg else None
         thirds = add_contrasts(a.position.start_to_end, b.position.start_to_end, -1)

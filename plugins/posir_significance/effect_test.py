@@ -121,36 +121,30 @@ def find_p_value(evidence: float, null_evidence: Floats) -> float:
     return float(np.clip(extrapolated, SMALLEST_P_VALUE, counted))
 
 
-def draw_true_effects(effect: PositionEffect, bins: int) -> PosteriorDraws:
-    """Draw true effects of the position bins from the posterior of the mixture; their weighted means are 0."""
+def draw_true_effects(effect: PositionEffect, bins: int) -> tuple[Floats, Floats]:
+    """Draw true effects of the position bins from the posterior of the mixture; their weighted means are 0.
+
+    Returns:
+        The effects, and the posterior mean under each draw's Gaussian process (the draw itself under a one-parameter shape);
+        shape (draws, bins) each.
+    """
     models = EffectModels.from_precision(pseudoinverse(effect.covariance)[0], bins, effect.filled, ends=True)
-    drawn = models.draw(effect.effects, POSTERIOR_DRAWS, np.random.default_rng(SEED))
-    return PosteriorDraws(*(part - (part @ effect.weights)[:, None] for part in (drawn.effects, drawn.means)))
-
-
-@dataclass(frozen=True, eq=False)
-class ShapeFamily:
-    """Curves with one free parameter, their effect size: trends, single bins, steps and intervals."""
-
-    shapes: Floats
-    """Mean 0 and standard deviation 1 over the bins, shape (shapes, P)."""
-    log_prior: Floats
-    """Log prior probability of each shape, up to a constant; each kind has the same in total. Shape (shapes,)."""
-
-
-@dataclass(frozen=True, eq=False)
-class PosteriorDraws:
-    """Draws of the true effects of the position bins from their posterior distribution."""
-
-    effects: Floats
-    """Shape (draws, bins)."""
-    means: Floats
-    """Posterior mean under each draw's Gaussian process; the draw itself under a one-parameter shape. Shape (draws, bins)."""
+    drawn, means = models.draw(effect.effects, POSTERIOR_DRAWS, np.random.default_rng(SEED))
+    return drawn - (drawn @ effect.weights)[:, None], means - (means @ effect.weights)[:, None]
 
 
 @cache
-def shape_family(bins: int, ends: bool = False) -> ShapeFamily:
-    """Return the one-parameter shapes over a number of bins; `ends` adds the first and the last bin or two as a kind."""
+def _list_shapes(bins: int, ends: bool) -> tuple[Floats, Floats]:
+    """Return curves over a number of bins with one free parameter, their effect size: trends, single bins, steps and intervals.
+
+    Args:
+        bins: Number of bins.
+        ends: Whether the first and the last bin or two are a kind, too.
+
+    Returns:
+        The shapes, with mean 0 and standard deviation 1 over the bins, shape (shapes, P); the log prior probability of each, up
+        to a constant, shape (shapes,). Each kind has the same in total.
+    """
     middle, index = bin_midpoints(bins), np.arange(bins)
     kinds = [
         [middle],
@@ -164,16 +158,12 @@ def shape_family(bins: int, ends: bool = False) -> ShapeFamily:
     # A quadratic trend over two bins is constant.
     usable = [[shape for shape in kind if np.ptp(shape) > 0] for kind in kinds]
     shapes = np.array([(shape - shape.mean()) / shape.std() for kind in usable for shape in kind])
-    return ShapeFamily(shapes, np.array([-np.log(len(kind)) for kind in usable for _ in kind]))
+    return shapes, np.array([-np.log(len(kind)) for kind in usable for _ in kind])
 
 
 @cache
 def gaussian_process_roots(bins: int) -> Floats:
-    """Return square roots of the prior covariances of smooth curves and of scores without order, mean variance 1.
-
-    Returns:
-        Shape (kinds, P, P).
-    """
+    """Return square roots of the prior covariances of smooth curves and of scores without order; shape (kinds, P, P)."""
     distance = np.subtract.outer(bin_midpoints(bins), bin_midpoints(bins))
     kinds = np.array([*(np.exp(-0.5 * (distance / scale) ** 2) for scale in LENGTH_SCALES), np.eye(bins)])
     centering = np.eye(bins) - 1 / bins
@@ -218,8 +208,8 @@ class EffectModels:
             filled: The B bins with observed effects.
             ends: Whether bins at the ends are a kind of their own. It covers the PSI of such curves, but costs the test power.
         """
-        family = shape_family(bins, ends)
-        shapes = family.shapes[:, filled]
+        shapes, shape_prior = _list_shapes(bins, ends)
+        shapes = shapes[:, filled]
         projections = shapes @ precision
         information = (projections * shapes).sum(axis=1)
         roots = gaussian_process_roots(bins)[:, filled]
@@ -227,27 +217,12 @@ class EffectModels:
         weighted = sized.transpose(0, 2, 1) @ precision
         inverse = np.linalg.inv(np.linalg.cholesky(np.eye(bins) + weighted @ sized))
         log_sizes = np.log(SIZES / SIZES.sum())
-        priors = (family.log_prior + log_sizes[:, None]).ravel(), np.repeat(log_sizes, len(roots))
+        priors = (shape_prior + log_sizes[:, None]).ravel(), np.repeat(log_sizes, len(roots))
         precisions = 1 + SIZES[:, None] ** 2 * information
-        return cls(
-            shapes,
-            projections,
-            precisions,
-            sized,
-            inverse @ weighted,
-            inverse,
-            np.concatenate(priors),
-        )
+        return cls(shapes, projections, precisions, sized, inverse @ weighted, inverse, np.concatenate(priors))
 
     def log_bayes_factors(self, effects: Floats) -> Floats:
-        """Return the log Bayes factor of every model against no effect.
-
-        Args:
-            effects: Observed effects, shape (n, B).
-
-        Returns:
-            Shape (n, S K + G).
-        """
+        """Return the log Bayes factor of every model against no effect, shape (n, S K + G), given effects of shape (n, B)."""
         squares = (effects @ self.shape_projections.T) ** 2
         shapes = 0.5 * squares[:, None] * (SIZES[:, None] ** 2 / self.shape_precisions) - 0.5 * np.log(self.shape_precisions)
         return np.concatenate([shapes.reshape(len(effects), -1), self._process_factors(effects)], axis=1)
@@ -284,14 +259,7 @@ class EffectModels:
         return evidence
 
     def expected(self, effects: Floats) -> Floats:
-        """Return the posterior mean of the true effects.
-
-        Args:
-            effects: Observed effects, shape (B,).
-
-        Returns:
-            Shape (B,).
-        """
+        """Return the posterior mean of the true effects, shape (B,), given observed ones of shape (B,)."""
         probabilities = softmax(self.log_bayes_factors(effects[None])[0] + self.log_prior)
         single = self.shape_precisions.size
         amounts = SIZES[:, None] ** 2 / self.shape_precisions * (self.shape_projections @ effects)
@@ -300,35 +268,21 @@ class EffectModels:
         mean: Floats = amounts.sum(axis=0) @ self.shapes + probabilities[single:] @ smooth
         return mean
 
-    def draw(self, effects: Floats, draws: int, rng: np.random.Generator) -> PosteriorDraws:
-        """Draw true effects from the averaged posterior.
-
-        Args:
-            effects: Observed effects, shape (B,).
-            draws: Number of draws.
-            rng: Random numbers.
-        """
+    def draw(self, effects: Floats, draws: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
+        """Draw true effects, given observed ones of shape (B,), from the averaged posterior, as `draw_true_effects` does."""
         probabilities = softmax(self.log_bayes_factors(effects[None])[0] + self.log_prior)
         # Each model as often as its probability says: systematic sampling.
         models = np.searchsorted(np.minimum(probabilities.cumsum(), 1), (np.arange(draws) + 0.5) / draws)
         models = models.clip(max=len(probabilities) - 1)
         single = self.shape_precisions.size
-        single_draws = self._draw_shapes(effects, models[models < single], rng)
-        means, smooth = self._draw_processes(effects, models[models >= single] - single, rng)
-        return PosteriorDraws(np.concatenate([single_draws, smooth]), np.concatenate([single_draws, means]))
-
-    def _draw_shapes(self, effects: Floats, models: Integers, rng: np.random.Generator) -> Floats:
-        size, shape = np.divmod(models, len(self.shapes))
+        size, shape = np.divmod(models[models < single], len(self.shapes))
         variances = SIZES[size] ** 2 / self.shape_precisions[size, shape]
-        means = variances * (self.shape_projections[shape] @ effects)
-        amounts = means + np.sqrt(variances) * rng.standard_normal(len(models))
-        drawn: Floats = amounts[:, None] * self.shapes[shape]
-        return drawn
-
-    def _draw_processes(self, effects: Floats, models: Integers, rng: np.random.Generator) -> tuple[Floats, Floats]:
-        means = self._process_means(effects)[models]
-        drawn, noise = means.copy(), rng.standard_normal((len(models), self.roots.shape[2]))
-        for model in np.unique(models):
-            chosen = models == model
-            drawn[chosen] += noise[chosen] @ self.inverse_factors[model] @ self.roots[model].T
-        return means, drawn
+        amounts = variances * (self.shape_projections[shape] @ effects) + np.sqrt(variances) * rng.standard_normal(len(size))
+        shaped = amounts[:, None] * self.shapes[shape]
+        processes = models[models >= single] - single
+        means = self._process_means(effects)[processes]
+        smooth, noise = means.copy(), rng.standard_normal((len(processes), self.roots.shape[2]))
+        for model in np.unique(processes):
+            chosen = processes == model
+            smooth[chosen] += noise[chosen] @ self.inverse_factors[model] @ self.roots[model].T
+        return np.concatenate([shaped, smooth]), np.concatenate([shaped, means])

@@ -72,27 +72,12 @@ class PositionEffect:
     """Covariance of the estimated effects, shape (B, B)."""
     null_clusters: ClusterSums
     """Contributions of the clusters to the effects; they sum to the effects."""
-    clusters: ClusterSums
-    """Contributions of the clusters to the error of the effects, corrected for their leverage."""
-    floor: Floats
-    """Covariance by one question of the largest possible variance, which keeps intervals open where gains are equal; (B, B)."""
-    connected: bool
-    """Whether every two bins are compared, through strata that share bins; else contrasts are undefined."""
     count: int
     """Clusters with information on the effect: with queries of several bins in a stratum."""
     level_slope: Floats
     """Regression of the error of the level on those of the effects: hard documents may lose more points, shape (B,)."""
     degrees: float
     """Degrees of freedom of a contrast's variance: the effective number of these clusters minus 1, at least 1."""
-
-    @property
-    def scores(self) -> Floats:
-        """nDCG@10 of each bin with the stratum held fixed, shape (B,); may leave [0, 1]."""
-        return self.level + self.effects
-
-    def standard_error(self, contrast: Floats) -> float:
-        """Return the standard error of a contrast of the effects, shape (B,), for new clusters; positive."""
-        return float(np.sqrt(self.clusters.variance(contrast) + contrast @ self.floor @ contrast))
 
 
 def estimate_effect(observations: Observations) -> PositionEffect | None:
@@ -153,20 +138,14 @@ def refine_covariance(
         target += excess / max(float(amounts @ amounts), TOLERANCE**2) * (parts.T @ parts)
     meat = shrink_covariance(residuals, target) + strata.pseudo
     covariance = strata.inverse @ meat @ strata.inverse
+    levels = np.bincount(rows.clusters, weights=rows.gains - rows.gains.mean()) / len(rows.gains)
+    variance = float(expected @ meat @ expected)
+    slope = levels @ residuals @ expected / variance if variance > 0 else 0.0
     return replace(
         effect,
         covariance=covariance,
-        clusters=ClusterSums.from_clusters(residuals @ strata.inverse),
-        level_slope=_regress_level(rows, strata, residuals, meat, expected),
+        level_slope=strata.information @ expected * slope,
     )
-
-
-def _regress_level(rows: _Rows, strata: _Strata, residuals: Floats, meat: Floats, shape: Floats) -> Floats:
-    """Return the slope of the level's error on the error of the effects, in the direction of a shape; shape (B,)."""
-    levels = np.bincount(rows.clusters, weights=rows.gains - rows.gains.mean()) / len(rows.gains)
-    variance = float(shape @ meat @ shape)
-    slope: Floats = strata.information @ shape * (levels @ residuals @ shape / variance if variance > 0 else 0.0)
-    return slope
 
 
 def permute_gains(observations: Observations, effect: PositionEffect, draws: int, rng: np.random.Generator) -> Floats | None:
@@ -222,18 +201,6 @@ def _list_rows(observations: Observations, filled: Integers) -> _Rows:
 
 
 @dataclass(frozen=True, eq=False)
-class _Pairs:
-    """The pairs of a cluster and a stratum that share memberships, by cluster. There is one a stratum if strata are nested."""
-
-    pair: Integers
-    """Pair of each membership, shape (m,)."""
-    strata: Integers
-    """Stratum of each pair."""
-    starts: Integers
-    """First pair of each cluster, shape (C,)."""
-
-
-@dataclass(frozen=True, eq=False)
 class _Strata:
     """Sums over the strata of a grouping."""
 
@@ -274,18 +241,21 @@ class _Strata:
         clusters = int(rows.clusters.max()) + 1
         sums = np.bincount(rows.clusters * rows.count + rows.bins, weights=centered, minlength=clusters * rows.count)
         contributions: Floats = sums.reshape(clusters, rows.count).astype(np.float64)
-        pairs = self.pairs
-        if len(pairs.strata) > len(self.sizes):
-            shares = np.bincount(pairs.pair, weights=centered) / self.sizes[pairs.strata]
-            contributions -= np.add.reduceat(self.counts[pairs.strata] * shares[:, None], pairs.starts)
+        pair, strata, starts = self._pairs
+        if len(strata) > len(self.sizes):
+            shares = np.bincount(pair, weights=centered) / self.sizes[strata]
+            contributions -= np.add.reduceat(self.counts[strata] * shares[:, None], starts)
         return contributions
 
     @cached_property
-    def pairs(self) -> _Pairs:
-        """The strata of each cluster."""
+    def _pairs(self) -> tuple[Integers, Integers, Integers]:
+        """Pair of a cluster and a stratum of each membership; the stratum of each pair; the first pair of each cluster.
+
+        There is one pair a stratum if strata are nested in clusters.
+        """
         clusters, size = self.rows.clusters, len(self.sizes)
         pairs, pair = np.unique(clusters * size + self.stratum, return_inverse=True)
-        return _Pairs(pair, pairs % size, np.searchsorted(pairs // size, np.arange(clusters.max() + 1)))
+        return pair, pairs % size, np.searchsorted(pairs // size, np.arange(clusters.max() + 1))
 
     @cached_property
     def leverage(self) -> Floats:
@@ -334,7 +304,6 @@ def _effect(stratum: Stratum, bins: int, filled: Integers, rows: _Rows, strata: 
     effects = strata.inverse @ sums.sum(axis=0)
     meat = shrink_covariance(sums, strata.meat(np.ones(len(filled)))) + strata.pseudo
     covariance, leverage = strata.inverse @ meat @ strata.inverse, strata.leverage
-    clusters = ClusterSums.from_clusters(sums @ strata.inverse)
     return PositionEffect(
         stratum=stratum,
         bins=bins,
@@ -344,11 +313,8 @@ def _effect(stratum: Stratum, bins: int, filled: Integers, rows: _Rows, strata: 
         effects=effects - weights @ effects,
         null_covariance=covariance,
         covariance=covariance,
-        null_clusters=clusters,
-        clusters=clusters,
-        floor=strata.inverse @ strata.pseudo @ strata.inverse,
+        null_clusters=ClusterSums.from_clusters(sums @ strata.inverse),
         level_slope=np.zeros(len(filled)),
-        connected=strata.rank == len(filled) - 1,
         count=int((leverage > TOLERANCE).sum()),
         degrees=max(1 / float(leverage @ leverage) - 1, 1.0),
     )
@@ -375,13 +341,6 @@ class ClusterSums:
     def from_clusters(cls, rows: Floats) -> ClusterSums:
         """Return the contributions of clusters, shape (C, B), summed up if there are many."""
         return cls(symmetric_root(rows.T @ rows), summed=True) if len(rows) > MAX_CLUSTERS else cls(rows, summed=False)
-
-    def __add__(self, other: ClusterSums) -> ClusterSums:
-        return ClusterSums(np.concatenate([self.rows, other.rows]), self.summed or other.summed)
-
-    def variance(self, contrast: Floats) -> float:
-        """Return the variance of a contrast of the estimates, shape (B,)."""
-        return float(((self.rows @ contrast) ** 2).sum())
 
     def draw(self, draws: int) -> Floats:
         """Draw estimates of no effect, shape (draws, B): every cluster's contribution with a random sign.

@@ -17,16 +17,12 @@ from numpy.typing import NDArray
 
 from posir_significance.intervals import student_difference
 from posir_significance.observations import Floats, Integers, Observations
-from posir_significance.position_effect import Stratum
+from posir_significance.position_effect import SHARED_QUERIES, TOLERANCE, Stratum, pseudoinverse
 from posir_tasks.evidence import TWELFTHS
 from posir_tasks.scores import Difference
 
 #: Largest share of a cluster in the information on an estimate that its residuals are corrected for.
 MAX_LEVERAGE = 0.98
-#: The document is held fixed if at least this share of the questions are in documents with several of them.
-SHARED_QUESTIONS = 0.5
-#: Eigenvalues below this share of the largest are rounding errors.
-TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -41,86 +37,127 @@ class Contrast(Difference):
     """Independent documents (or articles) with questions in a compared group, of the group that has the fewest."""
 
 
-def estimate_contrasts(
-    observations: Observations, groups: Sequence[NDArray[np.bool_]], contrasts: Sequence[Sequence[float]], limit: float = 1.0
-) -> list[Contrast | None]:
-    """Estimate differences between the mean gains of groups of questions, with the stratum held fixed.
+@dataclass(frozen=True, eq=False)
+class GroupContrasts:
+    """Groups of questions that are compared with the stratum held fixed.
 
     The document is held fixed if at least half of the questions are in documents with several of them and it is compared
     within them, else the subset and the length.
-
-    Args:
-        observations: Of n questions.
-        groups: Masks of one or two disjoint groups, shape (n,) each; the other questions are the reference.
-        contrasts: Weights of the groups in each contrast; (1, -1) is the first minus the second group.
-        limit: Largest possible difference: 1 of gains, 2 of differences of two models.
-
-    Returns:
-        For each contrast its estimate, or None if no stratum has questions on both sides, or only one cluster has.
     """
-    gains, documents = observations.gains, observations.documents
-    several = len(gains) > 0 and (np.bincount(documents)[documents] > 1).mean() >= SHARED_QUESTIONS
-    columns = np.stack([np.asarray(group, np.float64) for group in groups], axis=1)
-    length = Stratum.SUBSET_AND_LENGTH if len(np.unique(observations.subsets)) > 1 else Stratum.LENGTH
-    lengths = observations.half_octaves if observations.half_octaves.any() else observations.lengths
-    cells = observations.subsets * (lengths.max(initial=0) + 1) + lengths
-    estimates: list[Contrast | None] = [None] * len(contrasts)
-    for held_fixed, strata in ((Stratum.DOCUMENT, documents), (length, cells))[0 if several else 1 :]:
-        fit = Regression.fit(gains, columns, held_fixed, strata, observations.clusters)
-        estimates = [
-            estimate or (fit.contrast(np.array(weights, np.float64), limit) if fit else None)
-            for estimate, weights in zip(estimates, contrasts, strict=True)
-        ]
-        if all(estimates):
-            break
-    return estimates
+
+    observations: Observations
+    """The n questions."""
+    groups: Sequence[NDArray[np.bool_]]
+    """Masks of one or two disjoint groups, shape (n,) each; the other questions are the reference."""
+    limit: float = 1.0
+    """Largest possible difference: 1 of gains, 2 of differences of two models."""
+
+    @cached_property
+    def _by_document(self) -> Regression | None:
+        documents = self.observations.documents
+        if not len(documents) or (np.bincount(documents)[documents] > 1).mean() < SHARED_QUERIES:
+            return None
+        return self._fit(Stratum.DOCUMENT, documents)
+
+    @cached_property
+    def _by_length(self) -> Regression | None:
+        observations = self.observations
+        several = len(np.unique(observations.subsets)) > 1
+        lengths = observations.half_octaves if observations.half_octaves.any() else observations.lengths
+        cells = observations.subsets * (lengths.max(initial=0) + 1) + lengths
+        return self._fit(Stratum.SUBSET_AND_LENGTH if several else Stratum.LENGTH, cells)
+
+    def _fit(self, held_fixed: Stratum, strata: Integers) -> Regression | None:
+        columns = np.stack([np.asarray(group, np.float64) for group in self.groups], axis=1)
+        return Regression.fit(self.observations.gains, columns, held_fixed, strata, self.observations.clusters)
+
+    def contrast(self, *weights: float) -> Contrast | None:
+        """Estimate a difference; None if no stratum has questions on both sides, or only one cluster has.
+
+        Args:
+            weights: Weights of the groups; 1, -1 is the first minus the second group.
+        """
+        chosen = np.array(weights, np.float64)
+        estimate = self._by_document.contrast(chosen, self.limit) if self._by_document else None
+        return estimate or (self._by_length.contrast(chosen, self.limit) if self._by_length else None)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PositionContrasts:
-    """The differences that position makes to a group of questions. None where the sides are not compared."""
+    """The differences that position makes to questions, each computed when it is asked for. None if sides are not compared."""
 
-    start_to_end: Contrast | None
-    """First minus last third of the document."""
-    start_to_end_plain: float | None
-    """Mean over questions of the first third minus that of the last: nothing is held fixed."""
-    start_to_middle: Contrast | None
-    middle_to_end: Contrast | None
-    middle_to_ends: Contrast | None
-    """Middle third minus the mean of the other two."""
-    not_read: float | None
-    """Share of the questions whose evidence is not read, or not all of it; None if unknown."""
-    bias_within_read: Contrast | None
-    """First minus last third of what is read, over the questions whose evidence is read; None if that is unknown, too."""
-    middle_to_ends_within_read: Contrast | None
-    not_read_difference: Contrast | None
-    """nDCG@10 of the questions whose evidence is read minus that of the others."""
+    observations: Observations
+    """Gains of a model in [0, 1], or differences of two models in [-1, 1], with the places of the evidence."""
+    limit: float = 1.0
+    """Largest possible difference: 1 of gains, 2 of differences."""
 
+    @cached_property
+    def _thirds(self) -> GroupContrasts:
+        thirds = self.observations.document_thirds
+        return GroupContrasts(self.observations, (thirds == 0, thirds == 2), self.limit)
 
-#: Weights of the first and the last third, with the middle one as reference.
-START_TO_END, START_TO_MIDDLE, MIDDLE_TO_END, MIDDLE_TO_ENDS = (1.0, -1.0), (1.0, 0.0), (0.0, -1.0), (-0.5, -0.5)
+    @cached_property
+    def _within_read(self) -> GroupContrasts | None:
+        """First and last third of what is read, where that is not all."""
+        if not self.not_read:
+            return None
+        within = self.observations.select_read()
+        thirds = within.twelfths // (TWELFTHS // 3)
+        return GroupContrasts(within, (thirds == 0, thirds == 2), self.limit)
 
+    @cached_property
+    def start_to_end(self) -> Contrast | None:
+        """First minus last third of the document."""
+        return self._thirds.contrast(1.0, -1.0)
 
-def contrast_positions(observations: Observations, limit: float = 1.0) -> PositionContrasts:
-    """Estimate what position does to a group of questions.
+    @cached_property
+    def start_to_end_plain(self) -> float | None:
+        """Mean over questions of the first third minus that of the last: nothing is held fixed."""
+        gains, (first, last) = self.observations.gains, self._thirds.groups
+        return float(gains[first].mean() - gains[last].mean()) if first.any() and last.any() else None
 
-    Args:
-        observations: Gains of a model in [0, 1], or differences of two models in [-1, 1], with the places of the evidence.
-        limit: Largest possible difference: 1 of gains, 2 of differences.
-    """
-    gains, thirds, share = observations.gains, observations.document_thirds, observations.not_read
-    ends = thirds == 0, thirds == 2
-    weights = START_TO_END, START_TO_MIDDLE, MIDDLE_TO_END, MIDDLE_TO_ENDS
-    overall, first, last, middle = estimate_contrasts(observations, ends, weights, limit)
-    plain = float(gains[ends[0]].mean() - gains[ends[1]].mean()) if ends[0].any() and ends[1].any() else None
-    # If all is read, positions in the document and in what is read are the same.
-    bias, middle_within, lost = (overall, middle, None) if share == 0 else (None, None, None)
-    if share:
-        within = observations.select_read()
-        third = within.twelfths // (TWELFTHS // 3)
-        bias, middle_within = estimate_contrasts(within, (third == 0, third == 2), (START_TO_END, MIDDLE_TO_ENDS), limit)
-        (lost,) = estimate_contrasts(observations, (observations.twelfths < TWELFTHS,), [(1.0,)], limit)
-    return PositionContrasts(overall, plain, first, last, middle, share, bias, middle_within, lost)
+    @cached_property
+    def start_to_middle(self) -> Contrast | None:
+        """First minus middle third of the document."""
+        return self._thirds.contrast(1.0, 0.0)
+
+    @cached_property
+    def middle_to_end(self) -> Contrast | None:
+        """Middle minus last third of the document."""
+        return self._thirds.contrast(0.0, -1.0)
+
+    @cached_property
+    def middle_to_ends(self) -> Contrast | None:
+        """Middle third of the document minus the mean of the other two."""
+        return self._thirds.contrast(-0.5, -0.5)
+
+    @cached_property
+    def not_read(self) -> float | None:
+        """Share of the questions whose evidence is not read, or not all of it; None if unknown."""
+        return self.observations.not_read
+
+    @cached_property
+    def bias_within_read(self) -> Contrast | None:
+        """First minus last third of what is read, over the questions whose evidence is read; None if that is unknown, too.
+
+        If all is read, positions in it are those in the document.
+        """
+        if self.not_read == 0:
+            return self.start_to_end
+        return self._within_read.contrast(1.0, -1.0) if self._within_read else None
+
+    @cached_property
+    def middle_to_ends_within_read(self) -> Contrast | None:
+        """Middle third of what is read minus the mean of the other two."""
+        if self.not_read == 0:
+            return self.middle_to_ends
+        return self._within_read.contrast(-0.5, -0.5) if self._within_read else None
+
+    @cached_property
+    def not_read_difference(self) -> Contrast | None:
+        """nDCG@10 of the questions whose evidence is read minus that of the others."""
+        read = self.observations.twelfths < TWELFTHS
+        return GroupContrasts(self.observations, (read,), self.limit).contrast(1.0) if self.not_read else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,7 +206,7 @@ class Regression:
         level = (np.abs(gains).sum() + 0.5) / (len(gains) + 1)
         pseudo = max(level * (1 - level), 0.0) / (len(gains) - len(sizes))
         x, y, stratum, columns = x[used], y[used], stratum[used], columns[used]
-        inverse = _invert(x.T @ x)
+        inverse, _ = pseudoinverse(x.T @ x)
         coefficients: Floats = inverse @ (x.T @ y)
         residuals = y - x @ coefficients
         if held_fixed is not Stratum.DOCUMENT:
@@ -223,11 +260,3 @@ class Regression:
             self.held_fixed,
             self.documents,
         )
-
-
-def _invert(matrix: Floats) -> Floats:
-    """Return the pseudoinverse of a positive semidefinite matrix, shape (p, p)."""
-    values, vectors = np.linalg.eigh(matrix)
-    kept = values > TOLERANCE * values.max()
-    inverse: Floats = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
-    return inverse

@@ -3,72 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import ndtr, stdtr
 
-from posir_significance.analysis import CACHED_RESULTS, GroupAnalysis, analyze, estimate_bins
+from posir_significance.analysis import GroupAnalysis, analyze, estimate_bins
 from posir_significance.api import detectable_effect
-from posir_significance.decision import Decision, decide_all
-from posir_significance.observations import Floats, Integers, Observations
-from posir_significance.regression import Contrast, PositionContrasts
+from posir_significance.decision import Decision, decide_result
+from posir_significance.observations import Integers, Observations
+from posir_significance.regression import Contrast
 from posir_tasks.profile import NDCG_AT_10, mean_gain
 from posir_tasks.schemes import bin_midpoints
-from posir_tasks.scores import Better, Estimate, QueryGroup, ResultValues, Score, ScoreValue, Unit
+from posir_tasks.scores import Better, Estimate, QueryGroup, Score, ScoreValue, Unit
 
 #: Bins that a p-value of slope or correlation needs; SciPy's is 0 for a perfect correlation of three.
 MIN_BINS = 5
-#: Most pairs without ties for which the p-value of Kendall's tau is exact: above, it is that of a normal approximation.
-EXACT_PAIRS = 33
-
-
 POSIR = "Zeng et al. 2026, arXiv 2601.08363"
 POSQ = "Zeng et al. 2025, arXiv 2505.13950"
 
 
-def analyze_queries(group: QueryGroup) -> GroupAnalysis:
+def _analyze(group: QueryGroup) -> GroupAnalysis:
     """Return the analysis of all queries of a result, or of those of a length bucket."""
-    analysis = analyze(group.values.ranks, group.values.read)
-    return analysis.overall if group.length is None else analysis.lengths[group.length]
-
-
-@lru_cache(maxsize=CACHED_RESULTS)
-def decide_result(values: ResultValues) -> tuple[Decision, ...]:
-    """Return the decision on all queries of a result, then those on each length bucket if there are several."""
-    return decide_all(analyze(values.ranks, values.read))
+    return analyze(group.values.ranks, group.values.read).groups[_place(group)]
 
 
 def _decide(group: QueryGroup) -> Decision:
-    return decide_result(group.values)[0 if group.length is None else group.length + 1]
+    return decide_result(group.values)[_place(group)]
 
 
-def _contrast(read: Callable[[PositionContrasts], Contrast | None]) -> Callable[[QueryGroup], ScoreValue]:
+def _place(group: QueryGroup) -> int:
+    return 0 if group.length is None else group.length + 1
+
+
+def _contrast(read: Callable[[QueryGroup], Contrast | None]) -> Callable[[QueryGroup], ScoreValue]:
     """Return how a difference between positions is computed, with its interval at the level of the group."""
 
     def compute(group: QueryGroup) -> ScoreValue:
-        contrast = read(analyze_queries(group).position)
+        contrast = read(group)
         return Estimate(contrast.value, _decide(group).interval(contrast)) if contrast else None
 
     return compute
 
 
 def _mean_ndcg(group: QueryGroup) -> ScoreValue:
-    if group.position is not None:
-        return _plain(_bin_means(group.values)[group.position])
-    return _plain(analyze_queries(group).ndcg)
-
-
-def _published_ndcg(group: QueryGroup) -> ScoreValue:
-    # Over all lengths the papers report the mean over queries.
-    return None if group.length is None else _plain(analyze_queries(group).ndcg_as_published)
-
-
-@lru_cache(maxsize=CACHED_RESULTS)
-def _bin_means(values: ResultValues) -> list[Estimate | None]:
-    return list(estimate_bins(Observations.from_ranks(values.ranks)))
+    if group.position is None:
+        return _plain(_decide(group).ndcg_at_10)
+    computed = group.values.computed
+    if "bins" not in computed:
+        computed["bins"] = list(map(_plain, estimate_bins(Observations.from_ranks(group.values.ranks))))
+    mean: Estimate | None = computed["bins"][group.position]
+    return mean
 
 
 def _plain(estimate: Estimate | None) -> Estimate | None:
@@ -76,157 +59,71 @@ def _plain(estimate: Estimate | None) -> Estimate | None:
     return Estimate(estimate.value, estimate.interval) if estimate else None
 
 
-def _of_analysis(read: Callable[[GroupAnalysis], Estimate | None]) -> Callable[[QueryGroup], ScoreValue]:
-    """Return how a score is computed that is an estimate of the analysis."""
-    return lambda group: _plain(read(analyze_queries(group)))
-
-
-def _p_value(group: QueryGroup) -> ScoreValue:
-    test = analyze_queries(group).test
-    return test.p_value if test else None
-
-
-def _design_effect(group: QueryGroup) -> ScoreValue:
-    mean = analyze_queries(group).ndcg
-    return mean.design_effect if mean else None
-
-
-def _held_fixed(group: QueryGroup) -> ScoreValue:
-    effect = analyze_queries(group).effect
-    return effect.stratum.value if effect else None
-
-
 def _detectable(name: str) -> Callable[[QueryGroup], ScoreValue]:
     def compute(group: QueryGroup) -> ScoreValue:
-        analysis = analyze_queries(group)
+        analysis = _analyze(group)
         detectable = detectable_effect(analysis.effect, len(group.counts)) if analysis.effect and analysis.test else None
         return float(getattr(detectable, name)) if detectable else None
 
     return compute
 
 
-@lru_cache(maxsize=CACHED_RESULTS)
-def _fit_group(group: QueryGroup) -> Trend:
-    return fit_trend(group.counts)
+def _trend(key: str) -> Callable[[QueryGroup], ScoreValue]:
+    def compute(group: QueryGroup) -> ScoreValue:
+        computed = group.values.computed.setdefault("trends", {})
+        if group.length not in computed:
+            computed[group.length] = fit_trend(group.counts)
+        value: float | None = computed[group.length].get(key)
+        return value
+
+    return compute
 
 
-def _trend(read: Callable[[Trend], float | None]) -> Callable[[QueryGroup], ScoreValue]:
-    return lambda group: read(_fit_group(group))
-
-
-@dataclass(frozen=True)
-class Trend:
-    """Linear and rank relation of the scores of the position bins, all with the same weight, to position.
-
-    Everything is None with fewer than two non-empty bins, all but the slope where all bins score the same, and p-values with
-    fewer than five non-empty bins.
-    """
-
-    slope: float | None = None
-    """Change of nDCG@10 from the start of the document to its end."""
-    r_squared: float | None = None
-    """Share of the variance of the bins' scores that the line explains, in [0, 1]."""
-    pearson: float | None = None
-    """Linear correlation in [-1, 1]; its p-value is that of the slope."""
-    spearman: float | None = None
-    """Rank correlation in [-1, 1]."""
-    kendall: float | None = None
-    """Rank correlation in [-1, 1]: tau-b."""
-    slope_p_value: float | None = None
-    spearman_p_value: float | None = None
-    kendall_p_value: float | None = None
-
-
-def fit_trend(counts: Integers) -> Trend:
+def fit_trend(counts: Integers) -> dict[str, float]:
     """Return slope and correlations of the scores of the non-empty bins over their midpoints in [0, 1].
 
-    The same as in the authors' analysis of PosIR (Zeng et al. 2026, arXiv 2601.08363), which takes them from `linregress`,
-    `spearmanr` and `kendalltau` of SciPy.
+    The same as in the authors' analysis of PosIR (Zeng et al. 2026, arXiv 2601.08363). All bins have the same weight. Nothing
+    is defined with fewer than two non-empty bins, only the slope where all bins score the same, p-values with at least five.
 
     Args:
         counts: Queries per position bin and rank column, shape (P, 12).
+
+    Returns:
+        The values of `TRENDS` that are defined.
     """
+    # Takes long to import, and the table of a report does not need it.
+    from scipy.stats import kendalltau, linregress, spearmanr
+
     # Rounded, so that scores which differ only by the order of summation are ties.
     scores = mean_gain(counts, NDCG_AT_10).round(12)
     filled = ~np.isnan(scores)
     scores, middle = scores[filled], bin_midpoints(len(counts))[filled]
-    if len(scores) < 2:
-        return Trend()
-    if np.ptp(scores) == 0:
-        return Trend(slope=0.0)
-    line, ranks, pairs = pearson(middle, scores), spearman(middle, scores), kendall(middle, scores)
-    testable = len(scores) >= MIN_BINS
-    return Trend(
-        slope=line.value * float(scores.std() / middle.std()),
-        r_squared=line.value**2,
-        pearson=line.value,
-        spearman=ranks.value,
-        kendall=pairs.value,
-        slope_p_value=line.p_value if testable else None,
-        spearman_p_value=ranks.p_value if testable else None,
-        kendall_p_value=pairs.p_value if testable else None,
-    )
+    if len(scores) < 2 or np.ptp(scores) == 0:
+        return {"slope": 0.0} if len(scores) > 1 else {}
+    line, ranks, pairs = linregress(middle, scores), spearmanr(middle, scores), kendalltau(middle, scores)
+    values = {"slope": line.slope, "r_squared": line.rvalue**2, "pearson": line.rvalue}
+    values |= {"spearman": ranks.statistic, "kendall": pairs.statistic}
+    if len(scores) >= MIN_BINS:
+        values |= {"slope_p_value": line.pvalue, "spearman_p_value": ranks.pvalue, "kendall_p_value": pairs.pvalue}
+    return {key: float(value) for key, value in values.items()}
 
 
-@dataclass(frozen=True)
-class Correlation:
-    """A correlation and its two-sided p-value."""
-
-    value: float
-    """The coefficient, in [-1, 1]."""
-    p_value: float
-
-
-def pearson(x: Floats, y: Floats) -> Correlation:
-    """Return the linear correlation of two arrays, shape (N,) with N > 1; its p-value is that of the slope of the line.
-
-    The p-value is that of Student's t with N - 2 degrees of freedom. It is meaningless for N = 2.
-    """
-    x_deviation, y_deviation = x - x.mean(), y - y.mean()
-    r = float(x_deviation @ y_deviation / np.sqrt((x_deviation @ x_deviation) * (y_deviation @ y_deviation)))
-    r, freedom = min(1.0, max(-1.0, r)), len(x) - 2
-    t = np.inf if abs(r) == 1 else abs(r) * np.sqrt(freedom / (1 - r**2))
-    return Correlation(r, float(2 * stdtr(max(freedom, 1), -t)))
-
-
-def spearman(x: Floats, y: Floats) -> Correlation:
-    """Return the rank correlation of two arrays, shape (N,) with N > 1: Pearson's of the ranks, ties with their mean rank."""
-    return pearson(rank(x), rank(y))
-
-
-def rank(values: Floats) -> NDArray[np.float64]:
-    """Return the rank of each value from 1, shape (N,); equal values have their mean rank."""
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ranks: NDArray[np.float64] = (np.cumsum(counts) - (counts - 1) / 2)[place]
-    return ranks
-
-
-def kendall(x: Floats, y: Floats) -> Correlation:
-    """Return Kendall's tau-b of two arrays, shape (N,) with N > 1; the values of `x` are all different.
-
-    The p-value is exact for few pairs without ties, else that of the normal approximation with the variance under ties
-    (Kendall 1970, Rank Correlation Methods, section 4 and 5).
-    """
-    size, pairs = len(x), len(x) * (len(x) - 1) // 2
-    balance = int(np.triu(np.sign(x[:, None] - x) * np.sign(y[:, None] - y)).sum())
-    ties = np.unique(y, return_counts=True)[1]
-    tied = int((ties * (ties - 1) // 2).sum())
-    tau = balance / np.sqrt(pairs * (pairs - tied))
-    discordant = (pairs - tied - balance) // 2
-    if not tied and (size <= EXACT_PAIRS or min(discordant, pairs - discordant) <= 1):
-        return Correlation(float(tau), exact_p_value(size, discordant))
-    variance = (size * (size - 1) * (2 * size + 5) - (ties * (ties - 1) * (2 * ties + 5)).sum()) / 18
-    return Correlation(float(tau), float(2 * ndtr(-abs(balance) / np.sqrt(variance))))
-
-
-def exact_p_value(size: int, inversions: int) -> float:
-    """Return the probability that a random order of `size` items is at least as far from even as one with these inversions."""
-    shares = np.ones(1)
-    for items in range(2, size + 1):
-        shares = np.convolve(shares, np.full(items, 1 / items))
-    return min(1.0, float(2 * shares[: min(inversions, len(shares) - 1 - inversions) + 1].sum()))
-
-
+#: Key, title, unit and description of what `fit_trend` returns.
+TRENDS = (
+    (
+        "slope",
+        "Slope",
+        Unit.POINTS,
+        "Change of nDCG@10 from the start of the document to its end, by a line through the position bins.",
+    ),
+    ("slope_p_value", "p of slope", Unit.P_VALUE, "p-value of the slope over bins, and of Pearson's correlation."),
+    ("r_squared", "R2", Unit.NUMBER, "Share of the variance of the position bins' scores that the line explains."),
+    ("pearson", "Pearson", Unit.NUMBER, "Linear correlation of position and the score of the position bin."),
+    ("spearman", "Spearman", Unit.NUMBER, "Rank correlation of position and the score of the position bin."),
+    ("spearman_p_value", "p of Spearman", Unit.P_VALUE, "p-value of the rank correlation over bins."),
+    ("kendall", "Kendall", Unit.NUMBER, "Rank correlation (tau-b) of position and the score of the position bin."),
+    ("kendall_p_value", "p of Kendall", Unit.P_VALUE, "p-value of Kendall's rank correlation over bins."),
+)
 #: In the order of the columns that show them; those with `column=False` are shown on request.
 SCORES = (
     Score(
@@ -248,7 +145,7 @@ SCORES = (
         unit=Unit.POINTS,
         better=Better.NEAR_ZERO,
         interval=True,
-        compute=_contrast(lambda position: position.start_to_end),
+        compute=_contrast(lambda group: _decide(group).start_to_end),
     ),
     Score(
         "start_to_end_plain",
@@ -256,7 +153,7 @@ SCORES = (
         "Mean nDCG@10 of the questions in the first third of documents minus that in the last. Nothing is held fixed.",
         unit=Unit.POINTS,
         column=False,
-        compute=lambda group: analyze_queries(group).position.start_to_end_plain,
+        compute=lambda group: _decide(group).start_to_end_plain,
     ),
     Score(
         "bias_within_read",
@@ -267,7 +164,7 @@ SCORES = (
         better=Better.NEAR_ZERO,
         column=False,
         interval=True,
-        compute=_contrast(lambda position: position.bias_within_read),
+        compute=_contrast(lambda group: _decide(group).bias_within_read),
     ),
     Score(
         "not_read",
@@ -276,7 +173,7 @@ SCORES = (
         unit=Unit.PERCENT,
         better=Better.LOWER,
         column=False,
-        compute=lambda group: analyze_queries(group).position.not_read,
+        compute=lambda group: _decide(group).not_read,
     ),
     Score(
         "not_read_difference",
@@ -285,7 +182,7 @@ SCORES = (
         unit=Unit.POINTS,
         column=False,
         interval=True,
-        compute=_contrast(lambda position: position.not_read_difference),
+        compute=_contrast(lambda group: _decide(group).not_read_difference),
     ),
     Score(
         "state",
@@ -304,7 +201,7 @@ SCORES = (
         better=Better.LOWER,
         citation=POSQ,
         interval=True,
-        compute=_of_analysis(lambda analysis: analysis.psi),
+        compute=lambda group: _analyze(group).psi,
     ),
     Score(
         "psi_chance",
@@ -312,7 +209,7 @@ SCORES = (
         "PSI as published that chance alone gives: its mean and the central 90 %. No document is held fixed in either.",
         unit=Unit.INDEX,
         interval=True,
-        compute=_of_analysis(lambda analysis: analysis.psi_chance),
+        compute=lambda group: _analyze(group).psi_chance,
     ),
     Score(
         "p_value",
@@ -320,7 +217,7 @@ SCORES = (
         "p-value of any effect of position in the document, unread parts included; not corrected. No state follows from it.",
         unit=Unit.P_VALUE,
         column=False,
-        compute=_p_value,
+        compute=lambda group: test.p_value if (test := _analyze(group).test) else None,
     ),
     Score(
         "ndcg_at_10_as_published",
@@ -331,7 +228,8 @@ SCORES = (
         citation=POSIR,
         column=False,
         interval=True,
-        compute=_published_ndcg,
+        # Over all lengths the papers report the mean over queries.
+        compute=lambda group: None if group.length is None else _plain(_analyze(group).ndcg_as_published),
     ),
     Score(
         "documents",
@@ -339,7 +237,7 @@ SCORES = (
         "Number of documents that the queries are about.",
         unit=Unit.COUNT,
         column=False,
-        compute=lambda group: analyze_queries(group).documents,
+        compute=lambda group: _decide(group).documents,
     ),
     Score(
         "informative_documents",
@@ -347,14 +245,14 @@ SCORES = (
         "Documents (articles, where known) that can move the test of the position effect.",
         unit=Unit.COUNT,
         column=False,
-        compute=lambda group: analyze_queries(group).informative,
+        compute=lambda group: _analyze(group).informative,
     ),
     Score(
         "design_effect",
         "Design effect",
         "Variance of nDCG@10 as a multiple of that of as many independent queries.",
         column=False,
-        compute=_design_effect,
+        compute=lambda group: mean.design_effect if (mean := _analyze(group).ndcg) else None,
     ),
     Score(
         "held_fixed",
@@ -362,7 +260,7 @@ SCORES = (
         "Stratum within which the position effect is estimated: the document, or the length bucket.",
         unit=Unit.TEXT,
         column=False,
-        compute=_held_fixed,
+        compute=lambda group: effect.stratum.value if (effect := _analyze(group).effect) else None,
     ),
     Score(
         "start_to_middle",
@@ -371,7 +269,7 @@ SCORES = (
         unit=Unit.POINTS,
         column=False,
         interval=True,
-        compute=_contrast(lambda position: position.start_to_middle),
+        compute=_contrast(lambda group: _analyze(group).position.start_to_middle),
     ),
     Score(
         "middle_to_end",
@@ -380,7 +278,7 @@ SCORES = (
         unit=Unit.POINTS,
         column=False,
         interval=True,
-        compute=_contrast(lambda position: position.middle_to_end),
+        compute=_contrast(lambda group: _analyze(group).position.middle_to_end),
     ),
     Score(
         "middle_to_ends",
@@ -389,7 +287,7 @@ SCORES = (
         unit=Unit.POINTS,
         column=False,
         interval=True,
-        compute=_contrast(lambda position: position.middle_to_ends),
+        compute=_contrast(lambda group: _analyze(group).position.middle_to_ends),
     ),
     Score(
         "detectable_start_to_end",
@@ -407,72 +305,8 @@ SCORES = (
         column=False,
         compute=_detectable("psi"),
     ),
-    Score(
-        "slope",
-        "Slope",
-        "Change of nDCG@10 from the start of the document to its end, by a line through the position bins.",
-        unit=Unit.POINTS,
-        citation=POSIR,
-        column=False,
-        compute=_trend(lambda trend: trend.slope),
-    ),
-    Score(
-        "slope_p_value",
-        "p of slope",
-        "p-value of the slope over bins, and of Pearson's correlation.",
-        unit=Unit.P_VALUE,
-        citation=POSIR,
-        column=False,
-        compute=_trend(lambda trend: trend.slope_p_value),
-    ),
-    Score(
-        "r_squared",
-        "R2",
-        "Share of the variance of the position bins' scores that the line explains.",
-        citation=POSIR,
-        column=False,
-        compute=_trend(lambda trend: trend.r_squared),
-    ),
-    Score(
-        "pearson",
-        "Pearson",
-        "Linear correlation of position and the score of the position bin.",
-        citation=POSIR,
-        column=False,
-        compute=_trend(lambda trend: trend.pearson),
-    ),
-    Score(
-        "spearman",
-        "Spearman",
-        "Rank correlation of position and the score of the position bin.",
-        citation=POSIR,
-        column=False,
-        compute=_trend(lambda trend: trend.spearman),
-    ),
-    Score(
-        "spearman_p_value",
-        "p of Spearman",
-        "p-value of the rank correlation over bins.",
-        unit=Unit.P_VALUE,
-        citation=POSIR,
-        column=False,
-        compute=_trend(lambda trend: trend.spearman_p_value),
-    ),
-    Score(
-        "kendall",
-        "Kendall",
-        "Rank correlation (tau-b) of position and the score of the position bin.",
-        citation=POSIR,
-        column=False,
-        compute=_trend(lambda trend: trend.kendall),
-    ),
-    Score(
-        "kendall_p_value",
-        "p of Kendall",
-        "p-value of Kendall's rank correlation over bins.",
-        unit=Unit.P_VALUE,
-        citation=POSIR,
-        column=False,
-        compute=_trend(lambda trend: trend.kendall_p_value),
+    *(
+        Score(key, title, description, unit=unit, citation=POSIR, column=False, compute=_trend(key))
+        for key, title, unit, description in TRENDS
     ),
 )

@@ -128,11 +128,14 @@ def _describe_open(decision: Decision, unread: bool) -> str:
 
 def describe_shape(decision: Decision) -> str:
     """Return in a sentence that position matters in another way than from start to end; empty where that is not shown."""
-    shape, biased = decision.shape, decision.state in (State.BIASED_TO_START, State.BIASED_TO_END)
-    if shape is None or shape.p_value >= SHAPE_ALPHA or biased:
+    if decision.state in (State.BIASED_TO_START, State.BIASED_TO_END):
         return ""
-    opening = f"Position matters in another way (p {format_p_value(shape.p_value)})"
-    middle, interval = shape.middle_to_ends, decision.interval(shape.middle_to_ends)
+    p_value = decision.p_value_within_read
+    if p_value is None or p_value >= SHAPE_ALPHA:
+        return ""
+    opening = f"Position matters in another way (p {format_p_value(p_value)})"
+    middle = decision.find_group().position.middle_to_ends_within_read
+    interval = decision.interval(middle)
     if middle and interval and not interval[0] <= 0 <= interval[1]:
         words = f"{'lower' if middle.value < 0 else 'higher'} than the ends"
         return f"{opening}: the middle scores {_describe_gap(middle, interval, decision.level, words)}."

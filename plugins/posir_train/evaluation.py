@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from sentence_transformers.base.evaluation import BaseEvaluator
 from transformers import TrainerCallback
 
-from posir_report.cells import is_sparse, pool_lengths
+from posir_report.cells import pool_lengths
 from posir_report.charts import compare_curves
-from posir_report.summary import TaskSummary
-from posir_significance.analysis import analyze_group
+from posir_report.summary import TaskSummary, is_sparse
+from posir_significance.analysis import GroupAnalysis
 from posir_significance.intervals import estimate_difference
 from posir_significance.observations import Floats, Integers, Observations, subtract_observations
 from posir_tasks.cells import pool
@@ -325,7 +325,7 @@ def name_ends(name: str) -> tuple[str, str, str]:
 def compute_scores(ranks: DocumentRanks, baseline: DocumentRanks | None = None) -> dict[str, float]:
     """Return the scores of `PositionEvaluator` by key, without a name; NaN where undefined."""
     observations = Observations.from_ranks(ranks)
-    analysis = analyze_group(observations)
+    analysis = GroupAnalysis(observations)
     values: dict[str, Any] = {}
     for name, estimate in zip(ESTIMATES, (analysis.ndcg, analysis.position.start_to_end, analysis.psi), strict=True):
         values |= flatten(name, estimate) if estimate else dict.fromkeys(name_ends(name))

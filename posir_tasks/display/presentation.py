@@ -67,8 +67,8 @@ class Presentable(ABC):
         """Return the paragraphs on how to read the tables that a terminal always shows: few lines."""
         return ()
 
-    def explanation(self) -> Sequence[str]:
-        """Return all further paragraphs, for a page and `--explain`."""
+    def explanation(self) -> Iterable[str]:
+        """Return all further paragraphs, for a page and `--explain`; an iterator makes those alone that are asked for."""
         return ()
 
     def warnings(self) -> Sequence[str]:
@@ -246,7 +246,7 @@ def present(shown: Presentable, format_: OutputFormat, *, explain: bool = False,
                 shown.print_legend(console, explain=explain)
             else:
                 shown.print_on(console, explain=explain)
-            if shown.explanation() and not explain:
+            if not explain and next(iter(shown.explanation()), None):
                 print_tables(console, [], ["--explain says what every column means."])
             for line in shown.closing():
                 typer.echo(line)

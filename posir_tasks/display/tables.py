@@ -252,8 +252,11 @@ def print_tables(console: Console, tables: Iterable[Table], legend: Iterable[str
             if part.title:
                 name, separator, details = part.title.partition(" · ")
                 console.print(Text.assemble((name, "bold"), separator, details), soft_wrap=not console.is_terminal)
-            for stacked in part.divided(console.width) if console.is_terminal else [part]:
-                console.print(_rich_table(stacked, console.width if console.is_terminal else None), crop=False)
+            if not console.is_terminal:
+                console.out("\n".join(_plain_lines(part)), "\n", sep="", end="\n", highlight=False)
+                continue
+            for stacked in part.divided(console.width):
+                console.print(_rich_table(stacked, console.width), crop=False)
                 console.print()
         _print_dimmed(console, table.notes)
     _print_dimmed(console, map(escape_controls, legend))
@@ -275,11 +278,24 @@ def wrap(text: str, width: int) -> list[str]:
     return [line.replace(NO_BREAK, " ") for line in lines]
 
 
-def _rich_table(table: Table, limit: int | None) -> RichTable:
+def _plain_lines(table: Table) -> Iterator[str]:
+    """Yield the lines of a table as Rich would print it, where a report has thousands of tables."""
+    widths = table.column_widths()
+    for row in (table.headings, *table.rows):
+        cells = [cell.split("\n") for cell in row]
+        for line in range(max(map(len, cells))):
+            texts = [cell[line] if line < len(cell) else "" for cell in cells]
+            gaps = [" " * (width - cell_len(text)) for text, width in zip(texts, widths, strict=True)]
+            right = [column.align == "right" for column in table.columns]
+            yield (" " * GAP).join(
+                gap + text if aligned else text + gap for text, gap, aligned in zip(texts, gaps, right, strict=True)
+            )
+
+
+def _rich_table(table: Table, limit: int) -> RichTable:
     """Return a table as wide as its cells; its first column is folded if the table would else exceed a limit."""
     first, *others = table.column_widths()
-    if limit is not None:
-        first = min(first, max(MIN_WIDTH, limit - total_width([0, *others])))
+    first = min(first, max(MIN_WIDTH, limit - total_width([0, *others])))
     rich_table = RichTable(box=None, header_style="dim", pad_edge=False, width=total_width([first, *others]))
     for column, width in zip(table.columns, [first, *others], strict=True):
         rich_table.add_column(column.heading, justify=column.align, width=width, overflow="fold")

@@ -31,7 +31,7 @@ def ordinal(number: int) -> str:
 
 def escape_controls(text: str) -> str:
     """Return a text with escapes in place of what controls a terminal or the direction of writing, except lines and tabs."""
-    return CONTROLS.sub(_escape, text)
+    return text if text.isascii() and text.isprintable() else CONTROLS.sub(_escape, text)
 
 
 def sanitized(value: object, limit: int | None = 80) -> str:
@@ -40,7 +40,8 @@ def sanitized(value: object, limit: int | None = 80) -> str:
     Terminals interpret control characters, and continuous integration interprets lines. Without a limit it is complete.
     """
     text = value if isinstance(value, str) else repr(value)
-    safe = LINES.sub(_escape, escape_controls(text if limit is None else text[: limit + 1]))
+    safe = text if limit is None else text[: limit + 1]
+    safe = safe if safe.isascii() and safe.isprintable() else LINES.sub(_escape, escape_controls(safe))
     return safe if limit is None or len(safe) <= limit else safe[: limit - 3] + "..."
 
 

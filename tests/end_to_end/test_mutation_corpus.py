@@ -162,9 +162,9 @@ def shown_numbers(report: list[dict[str, Any]]) -> dict[tuple[str, str, str], di
     """Return the numbers of a report by model, revision and task; a task whose data differ is named with them."""
     return {
         (row["model"], row["revision"], row["task"].partition(" (")[0]): {
-            group: (scores["queries"], scores["ndcg_at_10"])
-            for group, scores in row["position_scores"].items()
-            if scores["queries"]
+            group: (values["scores"]["queries"], values["scores"]["ndcg_at_10"])
+            for group, values in row["position_scores"].items()
+            if values["scores"]["queries"]
         }
         for row in report
     }

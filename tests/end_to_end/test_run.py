@@ -75,7 +75,7 @@ def test_mini_runs_and_reports(tmp_path: Path):
     assert {"psi_as_published", "psi_as_published_q1", "ndcg_at_10_q4", "recall_at_100", "nauc_mrr_at_10_std"} <= scores.keys()
     report = run("posir", "report", str(tmp_path), "--format", "json")
     (pooled,) = json.loads(report.stdout)
-    assert pooled["position_scores"]["all"]["psi_as_published"] == pytest.approx(scores["psi_as_published"], abs=1e-6)
+    assert pooled["position_scores"]["all"]["scores"]["psi_as_published"] == pytest.approx(scores["psi_as_published"], abs=1e-6)
     table = run("posir", "report", str(tmp_path))
     assert "PosIR-Mini" in table.stdout
     assert "cannot be said" in table.stdout
@@ -190,7 +190,7 @@ def test_symlinked_data_and_results_are_read(data: Path, tmp_path: Path):
     (tmp_path / "linked").mkdir()
     (tmp_path / "linked" / "results").symlink_to(data / "out")
     (pooled,) = json.loads(run("posir", "report", str(tmp_path / "linked"), "--format", "json").stdout)
-    assert pooled["position_scores"]["all"]["queries"] == 8
+    assert pooled["position_scores"]["all"]["scores"]["queries"] == 8
 
 
 def test_cross_lingual_and_language_filter(data: Path, tmp_path: Path):

@@ -54,8 +54,8 @@ from posir_leaderboard.board.views import (
 )
 from posir_leaderboard.entries import read_entries
 from posir_published.rows import published_rows
-from posir_report.cells import MERGED_BINS, MIN_QUERIES, build_curve_cells
-from posir_report.summary import DECISION_COLUMNS, summarize
+from posir_report.cells import build_curve_cells
+from posir_report.summary import DECISION_COLUMNS, MERGED_BINS, MIN_QUERIES, summarize
 from posir_report.tables import known_columns
 from posir_significance.decision import State
 from posir_significance.intervals import estimate_mean

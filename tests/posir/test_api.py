@@ -218,7 +218,7 @@ def test_commands_print_what_functions_return(name: str, reader: Path, monkeypat
     monkeypatch.chdir(reader)
     shown = RETURNED[name](Path())
     assert invoke(*COMMANDS[name], "--format", "json") == shown.to_json() + "\n"
-    hint = "\n--explain says what every column means." if shown.explanation() else ""
+    hint = "\n--explain says what every column means." if list(shown.explanation()) else ""
     assert invoke(*COMMANDS[name]).rstrip() == str(shown) + hint
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from posir_leaderboard.board.records import CELL, BoardRecord, Columns
-from posir_report.cells import EQUAL_BINS, MERGED_BINS, MIN_QUERIES
+from posir_report.summary import EQUAL_BINS, MERGED_BINS, MIN_QUERIES
 
 
 @dataclass(frozen=True)

@@ -17,15 +17,15 @@ from posir_leaderboard.board.models import BoardModel, read_board_model
 from posir_leaderboard.board.ranks import MeanByCluster, means_by_cluster
 from posir_leaderboard.entries import FIRST_DATE, Entry
 from posir_psi.scores import none_if_nan
-from posir_report.cells import ProfileCell, build_cells, build_curve_cells, is_sparse, pool_curve_cells
+from posir_report.cells import ProfileCell, build_cells, build_curve_cells, pool_curve_cells
 from posir_report.summary import (
     DECISION_COLUMNS,
     UNDECLARED,
     ReportRow,
-    ScoredRow,
     TaskSummary,
     build_bin_rows,
     build_rows,
+    is_sparse,
     summarize,
 )
 from posir_report.tables import known_columns, not_read_notes
@@ -56,12 +56,9 @@ Columns = dict[str, list[Any]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class BoardRow(ScoredRow):
+class BoardRow(ReportRow):
     """A row of a report as plain JSON: with what its decision says in place of the decision."""
 
-    length: str = ALL
-    subsets: int = 0
-    missing_subsets: int = 0
     states: tuple[str, ...] = (NOT_PUBLISHED,)
     """State of the bias within what is read: of the task, or each that a task of an average has, the most frequent first."""
     state_label: str = NOT_PUBLISHED
@@ -86,7 +83,7 @@ class BoardRow(ScoredRow):
             model=row.model,
             task=row.task,
             revision=row.revision,
-            scores=row.scores,
+            scores=dict(row.scores),
             length=row.length,
             subsets=row.subsets,
             missing_subsets=row.missing_subsets,

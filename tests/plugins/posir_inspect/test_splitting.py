@@ -9,7 +9,7 @@ from posir_inspect.api import Inspection
 from posir_inspect.inspection import Setup, inspect_model
 from posir_inspect.questions import QuestionSet, ask_questions
 from posir_inspect.splitting import ChunkComparison, ChunkCounts, ChunkRow, SplitterDivision, advise_chunks
-from posir_significance.analysis import analyze_group
+from posir_significance.analysis import GroupAnalysis
 from posir_significance.decision import ChangeState, Reason, compare_groups
 from posir_significance.observations import Observations
 from posir_tasks.embeddings.encoding import ModelEncoder
@@ -75,7 +75,7 @@ def draw_gains(*means: float, documents: int, noise: float = 0.05) -> list[Obser
 
 
 def advise(*means: float, documents: int = 60, noise: float = 0.05) -> ChunkComparison:
-    groups = [analyze_group(observations) for observations in draw_gains(*means, documents=documents, noise=noise)]
+    groups = [GroupAnalysis(observations) for observations in draw_gains(*means, documents=documents, noise=noise)]
     sizes, vectors = [None, 512, 128], [200, 400, 1600]
     rows = [
         ChunkRow(size, None, number, ChunkCounts(0), group, compare_groups(groups[0], group, paired=True) if size else None)
@@ -101,7 +101,7 @@ def test_what_few_documents_cannot_say_is_not_advised():
 
 def test_a_change_is_that_of_a_paired_t_test_of_documents_at_its_level():
     first, second = draw_gains(0.4, 0.45, documents=40)
-    change = compare_groups(analyze_group(first), analyze_group(second), paired=True)
+    change = compare_groups(GroupAnalysis(first), GroupAnalysis(second), paired=True)
     means = (second.gains - first.gains).reshape(40, 10).mean(axis=1)
     expected = stats.ttest_1samp(means, 0).confidence_interval(change.level)
     difference = change.estimate(change.ndcg_at_10)

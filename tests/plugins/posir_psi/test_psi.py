@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posir_psi.declarations import SCORES
-from posir_psi.scores import psi
+from posir_psi.scores import SCORES, psi
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.evidence import Evidence
 from posir_tasks.schemes import AbsolutePositions, RelativePositions

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from posir_report.cells import FEW, MIN_QUERIES, build_cells, build_curve_cells, draw_profile, pool_curve_cells, sparklines
+from posir_report.cells import FEW, build_cells, build_curve_cells, pool_curve_cells
 from posir_report.charts import (
     NDCG_FIELDS,
     build_figures,
@@ -26,7 +26,7 @@ from posir_report.charts import (
     draw_psi_against_ndcg,
 )
 from posir_report.page import render_latex, render_report
-from posir_report.summary import build_rows, model_labels, shorten_middle, summarize
+from posir_report.summary import MIN_QUERIES, build_rows, draw_curve, model_labels, shorten_middle, summarize
 from posir_report.tables import not_read_notes
 from posir_significance.sentences import format_contrast, label_state
 from posir_tasks.command.app import build_app
@@ -202,10 +202,11 @@ def test_sparse_bins_are_merged_and_empty_lengths_left_out(raw, summary):
 
 
 def test_sparklines_are_on_one_axis_from_0_to_100(raw, summary):
-    line = draw_profile(summary.profile)
+    axes, counts = summary.profile.axes, summary.profile.counts
+    line = draw_curve(axes, counts.sum(axis=0))
     assert line == "".join("▁▂▃▄▅▆▇█"[int(8 * mean)] for mean in raw.groupby("bin").ndcg.mean())
-    assert [len(sparkline) for sparkline in sparklines([summary]).values()] == [20, 20, 5, 5, 5]
-    assert draw_profile(summary.profile.of_length(2)) == "·" * 5
+    assert [len(row.curve) for row in build_rows(summary)] == [20, 20, 5, 5, 5]
+    assert draw_curve(axes, counts[2]) == "·" * 5
 
 
 def test_psi_figure_has_no_panel_of_one_point_and_no_axis_past_100(summaries):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from posir_report.cells import find_beyond, pool_lengths
 from posir_report.summary import ReportRow
 from posir_report.tables import title_effect, title_lengths, title_models, title_sensitivity
-from posir_significance.decision import Decision, decide_state
+from posir_significance.decision import Decision
 from posir_significance.position_effect import Stratum
 from posir_significance.regression import Contrast
 from posir_tasks.profile import PositionProfile
@@ -33,13 +34,9 @@ def decision(low, high, kind=ReadKind.ALL, margin=0.05):
         documents=documents,
         held_fixed=Stratum.DOCUMENT,
     )
-    state, reason, needed = decide_state(contrast, margin, documents)
     return Decision(
-        state=state,
-        reason=reason,
         margin=margin,
         documents=documents,
-        documents_needed=needed,
         read=ReadPart(kind, known_by=KnownBy.CLASS),
         bias_within_read=contrast,
         not_read=0.0,
@@ -47,6 +44,7 @@ def decision(low, high, kind=ReadKind.ALL, margin=0.05):
         start_to_end=contrast,
         start_to_end_plain=value,
         ndcg_at_10=Estimate(0.5, (0.4, 0.6)),
+        find_group=lambda: SimpleNamespace(p_value_within_read=None),
     )
 
 

@@ -13,16 +13,15 @@ from typer.testing import CliRunner
 
 from posir_report import api
 from posir_report.api import BRIEF
-from posir_report.cells import sparklines
 from posir_report.published import merge_published, merge_published_bins
 from posir_report.summary import (
-    BinRow,
     ReportRow,
     TaskSummary,
     build_bin_rows,
     build_rows,
     mark_notable_bias,
     name_tasks_by_data,
+    order_value,
     summarize,
 )
 from posir_report.tables import (
@@ -34,7 +33,6 @@ from posir_report.tables import (
     describe_findings,
     length_table,
     level_note,
-    order_value,
     overview_table,
     pooled_scores,
 )
@@ -75,7 +73,7 @@ def test_a_score_called_like_another_column_has_one_of_its_own():
     columns = row.columns()
     assert (columns["model"], columns["scores.model"], columns["share"]) == ("org/a", 0.5, 0.3)
     assert (columns["margin"], columns["scores.margin"], columns["scores.margin_low"]) == (None, 0.1, 0.0)
-    bins = BinRow(model="org/a", task="b", position="first", scores={"position": 0.2}).columns()
+    bins = ReportRow(model="org/a", task="b", position="first", scores={"position": 0.2}).columns()
     assert (bins["position"], bins["scores.position"]) == ("first", 0.2)
 
 
@@ -193,7 +191,7 @@ def test_pooling_is_not_averaging_the_domains(raw, summary):
 def test_json_holds_the_unrounded_scores_and_a_readable_profile(raw, summary):
     (value,) = json.loads(to_json([pooled_scores(summary, build_rows(summary))]))
     assert (value["model"], value["task"], value["subsets"]) == ("org/model", "PosIR-English", sorted(DOMAINS))
-    scores = value["position_scores"]["all"]
+    scores = value["position_scores"]["all"]["scores"]
     assert scores["queries"] == len(raw)
     assert scores["ndcg_at_10"] == pytest.approx(raw.ndcg.mean(), abs=1e-9)
     assert scores["psi_as_published"] == pytest.approx(psi(raw.groupby("bin").ndcg.mean()), abs=1e-9)
@@ -272,13 +270,13 @@ def test_the_tasks_of_a_model_are_rows_of_one_table(raw, tmp_path):
     rows = [row for item in summarize(read_results(tmp_path)) for row in build_rows(item)]
     overview = overview_table(rows, COLUMNS)
     assert [row[:4] for row in overview.rows] == [
-        ("org/model", "2 tasks", "PosIR-English", "150"),
-        ("org/model", "2 tasks", "PosIR-German", "400"),
+        ("org/model", "2 tasks", row.task, row.curve) for row in rows if row.model == "org/model" and row.length == "all"
     ]
+    assert [row[4] for row in overview.rows] == ["150", "400"]
     shown = CliRunner().invoke(build_app(), ["report", str(tmp_path)]).stdout
     assert shown.index("org/model, PosIR-English: nDCG@10 ") < shown.index("org/model · 2 tasks")
     expected = [row[3:] for row in length_table(rows, COLUMNS).rows if row[0] == "org/model" and row[2] == "all"]
-    assert [row[3:] for row in overview.rows] == expected
+    assert [row[4:] for row in overview.rows] == expected
 
 
 def test_a_run_with_other_settings_is_not_pooled_with_the_first(raw, tmp_path):
@@ -302,11 +300,13 @@ def test_the_command_prints_every_form(folder, summary):
         assert done.exit_code == 0, done.output
         return done.stdout
 
-    assert json.loads(printed("--format", "json")) == json.loads(to_json([pooled_scores(summary, build_rows(summary))]))
+    assert json.loads(printed("--format", "json")) == json.loads(
+        to_json([pooled_scores(summary, mark_notable_bias(build_rows(summary)))])
+    )
     assert printed("--format", "csv") == to_csv([row.columns() for row in mark_notable_bias(build_rows(summary))])
     assert printed("--format", "csv", "--bins") == to_csv([row.columns() for row in build_bin_rows(summary)])
     finding = " ".join(describe_findings(build_rows(summary)))
-    lengths = to_markdown(length_table(build_rows(summary), COLUMNS, sparklines([summary])))
+    lengths = to_markdown(length_table(build_rows(summary), COLUMNS, curves=True))
     assert printed("--format", "markdown").strip() == f"{finding}\n\n{lengths}\n\n{BRIEF} {level_note(build_rows(summary))}"
     table = printed()
     assert "org/model · PosIR-English" in table
@@ -318,7 +318,7 @@ def test_the_command_prints_every_form(folder, summary):
 
 def test_many_results_are_counted():
     rows = [replace(EMPTY_ROW, model=f"m/{number}", length="all") for number in range(7)]
-    counts, _ = describe_findings(rows)
+    (counts,) = describe_findings(rows)
     assert counts == "Bias within what is read, 7 results: 7 not published."
 
 

@@ -10,6 +10,7 @@ from posir_significance.correction import (
     holm,
 )
 from posir_significance.observations import Observations
+from posir_significance.position_effect import Stratum
 
 
 @given(st.lists(st.floats(0, 1), max_size=12))
@@ -35,6 +36,6 @@ def observe(gains, positions, documents):
 
 def test_documents_whose_gains_or_positions_are_all_equal_say_nothing_of_position():
     result = observe([1, 0, 1, 1, 0, 1, 0.5], [0, 1, 0, 3, 2, 2, 1], [0, 0, 1, 1, 2, 2, 3])
-    assert count_informative(result, result.documents) == 1
-    assert count_informative(result, result.lengths) == 4
-    assert count_informative(observe([], [], []), np.zeros(0, np.int64)) == 0
+    assert count_informative(result, Stratum.DOCUMENT) == 1
+    assert count_informative(result, Stratum.LENGTH) == 4
+    assert count_informative(observe([], [], []), Stratum.DOCUMENT) == 0

@@ -5,7 +5,7 @@ import pytest
 
 from benchmarks.simulation import draw_clustered
 from posir_psi.scores import psi
-from posir_significance.analysis import analyze_group
+from posir_significance.analysis import GroupAnalysis
 from posir_significance.correction import holm
 from posir_significance.effect_test import EffectModels, find_p_value
 from posir_significance.position_effect import estimate_effect, permute_gains, pseudoinverse
@@ -35,7 +35,7 @@ def simulate(structure, icc, effect, size, queries, draws):
     truth, difference = float(psi(means)), means[:third].mean() - means[-third:].mean()
     rows = []
     for seed in range(draws):
-        group = analyze_group(draw_clustered(structure, queries, icc, means, np.random.default_rng(seed)))
+        group = GroupAnalysis(draw_clustered(structure, queries, icc, means, np.random.default_rng(seed)))
         low, high = group.psi.interval
         start, end = group.position.start_to_end.interval
         rows.append(
@@ -75,7 +75,7 @@ def share_of_flagged_reports(draws):
         drawn = draw_clustered("random", 2_000, 0.2, curve("flat", 0), rng)
         lengths = rng.integers(4, size=drawn.documents.max() + 1)[drawn.documents]
         groups = [drawn, *(drawn.select(lengths == length) for length in range(4))]
-        flagged += min(holm([analyze_group(group).test.p_value for group in groups])) < 0.05
+        flagged += min(holm([GroupAnalysis(group).test.p_value for group in groups])) < 0.05
     return flagged / draws
 
 
@@ -135,7 +135,7 @@ def test_an_interval_of_psi_without_significance_excludes_nothing_that_start_to_
     """Where few documents vary, the posterior alone would promise a PSI near 0 beside a start to end of any size."""
     means, checked = curve("flat", 0, level), 0
     for seed in range(12):
-        row = analyze_group(draw_clustered(f"{documents}x10", 0, 0.3, means, np.random.default_rng(seed), 0.2))
+        row = GroupAnalysis(draw_clustered(f"{documents}x10", 0, 0.3, means, np.random.default_rng(seed), 0.2))
         if row.test.p_value is None or row.test.p_value >= 0.05:
             lost = max(map(abs, row.position.start_to_end.interval))
             assert row.psi.high >= lost / 2
@@ -146,7 +146,7 @@ def test_an_interval_of_psi_without_significance_excludes_nothing_that_start_to_
 def test_a_dip_that_is_not_significant_is_within_the_interval_of_psi():
     means, covered, insignificant = curve("dip", 0.2), 0, 0
     for seed in range(50):
-        row = analyze_group(draw_clustered("random", 300, 0.2, means, np.random.default_rng([seed, 7])))
+        row = GroupAnalysis(draw_clustered("random", 300, 0.2, means, np.random.default_rng([seed, 7])))
         if row.test.p_value >= 0.05:
             insignificant += 1
             covered += row.psi.interval[0] <= psi(means) <= row.psi.interval[1]
@@ -156,12 +156,12 @@ def test_a_dip_that_is_not_significant_is_within_the_interval_of_psi():
 
 def test_with_fewer_than_10_documents_there_is_an_estimate_and_no_p_value():
     drawn = draw_clustered("random", 45, 0.2, curve("linear", 0.6), np.random.default_rng(2))
-    few = analyze_group(drawn)
+    few = GroupAnalysis(drawn)
     assert few.effect.count == 9
     assert few.test.p_value is None
     assert few.position.start_to_end.low <= few.psi.low <= few.psi.value <= few.psi.high
     assert few.position.start_to_end.low <= few.position.start_to_end.value <= few.position.start_to_end.high
-    more = analyze_group(draw_clustered("random", 50, 0.2, curve("linear", 0.6), np.random.default_rng(2)))
+    more = GroupAnalysis(draw_clustered("random", 50, 0.2, curve("linear", 0.6), np.random.default_rng(2)))
     assert more.test.p_value is not None
 
 
@@ -169,7 +169,7 @@ def test_the_level_holds_for_few_queries_of_a_good_model():
     """Nearly all gains are 1: sums of few of them are far from normal."""
     means = curve("flat", 0, 0.95)
     drawn = (draw_clustered("independent", 80, 0.0, means, np.random.default_rng([seed, 3])) for seed in range(150))
-    assert sum(analyze_group(draw).test.p_value < 0.05 for draw in drawn) <= 16
+    assert sum(GroupAnalysis(draw).test.p_value < 0.05 for draw in drawn) <= 16
 
 
 def share_of_small_p_values(evidence, size, repeats):
@@ -202,7 +202,7 @@ def test_p_values_beyond_all_permutations_keep_their_level(queries, level, bins)
 
 def test_one_biased_model_of_a_hundred_is_significant_after_correction():
     drawn = draw_clustered("independent", 2_000, 0.0, curve("linear", 0.3), np.random.default_rng(4))
-    p_value = analyze_group(drawn).test.p_value
+    p_value = GroupAnalysis(drawn).test.p_value
     assert holm([p_value, *[0.5] * 99])[0] < 0.05
 
 
@@ -215,7 +215,7 @@ def test_an_interval_of_psi_without_significance_reaches_the_steepest_line_that_
     """Questions near each other say little about distant positions; the posterior would follow the prior to small effects."""
     means, covered, insignificant = curve("linear", 0.3), 0, 0
     for seed in range(60):
-        group = analyze_group(draw_clustered("near", 500, 0.2, means, np.random.default_rng([seed, 6])))
+        group = GroupAnalysis(draw_clustered("near", 500, 0.2, means, np.random.default_rng([seed, 6])))
         if group.test.p_value >= 0.05:
             insignificant += 1
             covered += group.psi.interval[0] <= psi(means) <= group.psi.interval[1]

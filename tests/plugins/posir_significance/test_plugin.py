@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from posir_significance.scores import SCORES
-from posir_tasks.profile import NDCG_AT_10, RANKS
+from posir_significance.scores import SCORES, fit_trend
+from posir_tasks.profile import NDCG_AT_10, RANKS, mean_gain
 from tests.support.scores import score_groups
 from tests.support.simulation import build_profile, draw_counts
 
@@ -126,3 +126,18 @@ def test_every_profile_gets_json_scores_within_their_ranges(counts):
         if entry["psi_interval"] and (entry["p_value"] is None or entry["p_value"] >= 0.01):
             low, high = entry["start_to_end_interval"] or (0, 0)
             assert max(low, -high, 0) <= entry["psi_interval"][0] + 1e-12
+
+
+def test_trends_are_those_of_the_scores_of_the_bins():
+    counts = np.random.default_rng(1).integers(1, 30, (20, 12))
+    places, scores = (np.arange(20) + 0.5) / 20, mean_gain(counts, NDCG_AT_10)
+    trend, ranks = fit_trend(counts), pd.Series(scores).rank()
+    signs = np.sign(np.subtract.outer(places, places) * np.subtract.outer(scores, scores))
+    assert trend["slope"] == pytest.approx(np.polyfit(places, scores, 1)[0])
+    assert trend["pearson"] == pytest.approx(np.corrcoef(places, scores)[0, 1])
+    assert trend["r_squared"] == pytest.approx(trend["pearson"] ** 2)
+    assert trend["spearman"] == pytest.approx(np.corrcoef(places, ranks)[0, 1])
+    assert trend["kendall"] == pytest.approx(signs.sum() / (20 * 19))
+    assert {key for key in trend if key.endswith("p_value")} == {"slope_p_value", "spearman_p_value", "kendall_p_value"}
+    assert not any(key.endswith("p_value") for key in fit_trend(counts[:4]))
+    assert (fit_trend(np.ones((5, 12), int)), fit_trend(counts[:1])) == ({"slope": 0.0}, {})

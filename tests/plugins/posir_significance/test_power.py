@@ -20,7 +20,7 @@ from posir_significance.api import (
 from posir_significance.decision import decide_state
 from posir_significance.effect_test import EffectModels, run_effect_test
 from posir_significance.position_effect import estimate_effect
-from posir_significance.regression import contrast_positions
+from posir_significance.regression import PositionContrasts
 from posir_significance.sentences import name_state
 from posir_tasks.errors import PosirError
 from posir_tasks.schemes import assign_thirds, bin_midpoints
@@ -43,7 +43,7 @@ def simulated_power(structure, design, effect, draws):
     )
     for seed in range(draws):
         drawn = draw_clustered(structure, size.questions, design.icc, means, np.random.default_rng(seed))
-        states.append(decide_state(contrast_positions(drawn).start_to_end, 0.05, size.documents)[0])
+        states.append(decide_state(PositionContrasts(drawn).start_to_end, 0.05, size.documents)[0])
     return sum(name_state(state, 0.05) == size.state for state in states) / draws
 
 
