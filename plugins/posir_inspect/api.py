@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -68,7 +69,8 @@ class Inspection(Presentable):
         """Return the texts, then the answer in its parts, with tables and charts."""
         from posir_inspect.sections import CHUNKERS, CHUNKS, FADING, build_sections
 
-        charts = {FADING: self._draw_positions, CHUNKS: self._draw_chunks, CHUNKERS: self._draw_chunks}
+        chunks = partial(self._draw, "chunk-sizes")
+        charts = {FADING: partial(self._draw, "positions"), CHUNKS: chunks, CHUNKERS: chunks}
         drawn = charts if self.findings.fading else {}
         return [replace(section, draw=drawn.get(section.title)) for section in build_sections(self.findings, full=self.full)]
 
@@ -146,17 +148,12 @@ class Inspection(Presentable):
         """Return how it was found out."""
         return EXPLANATION
 
-    def _draw_positions(self) -> Sequence[Figure]:
-        from posir_inspect.charts import draw_positions
+    def _draw(self, name: str) -> Sequence[Figure]:
+        from posir_inspect.charts import draw_chunks, draw_positions
         from posir_tasks.display.figures import Figure
 
-        return [Figure("positions", None, self.findings.model, draw_positions(self.findings))]
-
-    def _draw_chunks(self) -> Sequence[Figure]:
-        from posir_inspect.charts import draw_chunks
-        from posir_tasks.display.figures import Figure
-
-        return [Figure("chunk-sizes", None, self.findings.model, draw_chunks(self.findings))]
+        draw = draw_positions if name == "positions" else draw_chunks
+        return [Figure(name, None, self.findings.model, draw(self.findings))]
 
 
 def _parse_budget(text: str) -> int:
@@ -253,14 +250,7 @@ def inspect(
 def open_question_writer(
     question_writer: str | None, llm: str | None, texts: Sequence[str], batch_size: int
 ) -> QuestionWriter | None:
-    """Return what writes questions in other words, an embedder or a language model; None without either.
-
-    Args:
-        question_writer: An embedder.
-        llm: A language model.
-        texts: The user's texts, whose words an embedder chooses from.
-        batch_size: Number of texts that the embedder encodes at a time.
-    """
+    """Return an embedder, which chooses from the words of the texts, or a language model, that writes questions."""
     if llm:
         from posir_tasks.language_models.other_words import open_writer
 

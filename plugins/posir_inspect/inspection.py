@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
+import mteb
 import numpy as np
 from mteb.types import EncodeKwargs, PromptType
 
@@ -224,7 +225,11 @@ def inspect_model(
     run = InspectionRun(setup, ask_questions(collection, tokens), window.reading)
     if not run.questions.questions:
         return replace(known, fading=())
-    run.require_budget()
+    if setup.budget is not None and setup.budget < run.least:
+        raise PosirError(
+            f"A budget of {setup.budget:,} tokens is too small: at least {run.least:,} are needed for {MIN_SEARCHED} of these "
+            "texts, whole and in chunks. Raise it with --budget, or encode everything with --all-texts."
+        )
     known = replace(known, work=run.estimate_work())
     show(known)
     known = run.search_whole(known, output_folder)
@@ -277,14 +282,6 @@ class InspectionRun:
         fitting = count_fitting(costs, min(WHOLE_SHARE * self.budget, self.budget - sum(self.least_chunks)))
         return max(MIN_SEARCHED, fitting)
 
-    def require_budget(self) -> None:
-        """Raise PosirError if the budget is less than the least work."""
-        if self.setup.budget is not None and self.setup.budget < self.least:
-            raise PosirError(
-                f"A budget of {self.setup.budget:,} tokens is too small: at least {self.least:,} are needed for {MIN_SEARCHED} "
-                "of these texts, whole and in chunks. Raise it with --budget, or encode everything with --all-texts."
-            )
-
     def count_encoded(self) -> int:
         """Return the tokens of all texts, questions and chunks that were encoded, as far as the model reads them."""
         lengths = self.setup.counter.count_all(self.memory.known_texts)
@@ -321,7 +318,15 @@ class InspectionRun:
             searches |= {Wording.OTHER_WORDS: written} if written else {}
         if output_folder is not None:
             tasks = [search.tasks[wording] for wording, search in searches.items()]
-            save_results(model, tasks, self.options, output_folder)
+            # As `mteb run` does, for `posir report`.
+            mteb.evaluate(
+                model,
+                tasks,
+                cache=mteb.ResultCache(output_folder),
+                overwrite_strategy="always",
+                encode_kwargs=self.options,
+                show_progress_bar=False,
+            )
         # Questions in their rarest words last: verdicts are by them.
         order = [wording for wording in (Wording.VERBATIM, Wording.OTHER_WORDS, Wording.RAREST_WORDS) if wording in searches]
         fading = tuple(summarize_fading(searches[wording], wording, known.window.read_part) for wording in order)
@@ -423,22 +428,8 @@ def evaluate(task: PseudoQuestionTask, model: MaximumSearch, options: EncodeKwar
     return scores
 
 
-def save_results(model: MaximumSearch, tasks: Sequence[PseudoQuestionTask], options: EncodeKwargs, folder: Path) -> None:
-    """Evaluate tasks on whole texts and save the results as `mteb run` does, for `posir report`."""
-    import mteb
-
-    cache = mteb.ResultCache(folder)
-    mteb.evaluate(model, tasks, cache=cache, overwrite_strategy="always", encode_kwargs=options, show_progress_bar=False)
-
-
 def summarize_fading(search: ChunkSearch, wording: Wording, read: ReadPart) -> Fading:
-    """Return what the search of whole texts says of one wording.
-
-    Args:
-        search: The search.
-        wording: The wording.
-        read: The part that the model reads, special tokens and prompt included, as it is said.
-    """
+    """Return what the search of whole texts says of one wording, of a model that reads a part, special tokens included."""
     values = search.values[wording]
     observations, profile = Observations.from_ranks(values.ranks, values.read), values.profile
     decisions = [replace(decision, read=read) for decision in decide_result(values)]

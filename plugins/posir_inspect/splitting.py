@@ -48,10 +48,7 @@ class WholeTextSearch(MaximumSearch):
 def choose_sizes(model: EncoderProtocol, context: EncodingContext, window: int | None) -> list[int]:
     """Return the sizes of chunks that the model reads in full, largest first; the largest that it does is one of them.
 
-    Args:
-        model: The model.
-        context: Its prompt for documents takes room, too.
-        window: Tokens of a text that it reads as was measured; None for all.
+    The prompt for documents takes room, too. The window is what was measured, in tokens of a text; None for all.
     """
     room = min((limit for limit in (find_room(model, context), window) if limit), default=None)
     sizes = {size for size in SIZES if room is None or size <= room}
@@ -247,11 +244,7 @@ def compare_divisions(
 ) -> tuple[ChunkRow, ...]:
     """Return whole texts, and divisions into chunks beside them, by the questions in one wording.
 
-    Args:
-        searches: In whole texts, then in each division.
-        wording: The wording.
-        questions: The questions.
-        window: Tokens of a text that the model reads; None for all.
+    The first search is in whole texts, of which the model reads so many tokens; None for all.
     """
     groups = [analyze(search.values[wording].ranks, search.values[wording].read).overall for search in searches]
     whole = ChunkCounts(sum(min(length, window or length) for length in questions.tokens.values()))
@@ -293,12 +286,7 @@ class ChunkComparison:
 
 
 def advise_chunks(rows: Sequence[ChunkRow], model: str) -> ChunkComparison:
-    """Choose the fewest vectors among the best in nDCG@10 and those that are equivalent to it.
-
-    Args:
-        rows: Whole texts, then each way to split them.
-        model: Reference of the model.
-    """
+    """Choose the fewest vectors among the best in nDCG@10 and those that are equivalent to it; whole texts come first."""
     best = max(rows, key=lambda row: row.ndcg_at_10.value)
     changes = {row: compare_groups(best.group, row.group, paired=True) for row in rows if row is not best}
     states = {row: change.ndcg_at_10.state for row, change in changes.items()}

@@ -67,13 +67,7 @@ class Baskets:
 
     @classmethod
     def of_batch(cls, mask: Tensor, pooling: str, size: int) -> Baskets:
-        """Return the baskets of a batch.
-
-        Args:
-            mask: 1 for tokens, 0 for padding on either side, shape (B, T).
-            pooling: `cls`, `lasttoken` or `mean`.
-            size: Tokens of a basket.
-        """
+        """Return the baskets of so many tokens, for a pooling; the mask is 0 for padding on either side, shape (B, T)."""
         valid = mask.bool()
         places = torch.arange(mask.shape[1], device=mask.device)
         first, last = valid.int().argmax(dim=1), mask.shape[1] - 1 - valid.flip(1).int().argmax(dim=1)
@@ -89,13 +83,7 @@ class Baskets:
 
 
 def calibrate(weights: Tensor, baskets: Baskets, strength: float) -> Tensor:
-    """Return calibrated attention weights; rows still sum to 1.
-
-    Args:
-        weights: Rows of plain attention, in [0, 1], shape (B, heads, rows, T).
-        baskets: The tokens of the batch.
-        strength: In [0, 1].
-    """
+    """Return rows of attention, in [0, 1], shape (B, heads, rows, T), calibrated with a strength in [0, 1]; they sum to 1."""
     index = baskets.baskets[:, None, None, :].expand_as(weights)
     masses = weights.new_zeros((*weights.shape[:-1], baskets.count + 1)).scatter_add_(-1, index, weights)[..., :-1]
     # Where rounding has left nothing of a basket's mass, it stays as it is.

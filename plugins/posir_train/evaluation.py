@@ -84,12 +84,7 @@ class Measurement:
 
 
 def measure(model: SentenceTransformer, dataset: Dataset, batch_size: int = 32) -> Measurement:
-    """Rank the documents of every corpus for its questions, as `mteb run` does: no document is left out.
-
-    Raises:
-        ScoreError: The model returns NaN.
-        DataError: The data is missing or invalid.
-    """
+    """Rank the documents of every corpus for its questions, as `mteb run` does: no document is left out."""
     wrapped, size = wrap_model(model), -(-COSINE_SAMPLE // len(dataset.subsets))
     values, samples, names = zip(
         *(_measure_subset(wrapped, dataset, subset, batch_size, size) for subset in dataset.subsets), strict=True

@@ -137,12 +137,7 @@ class Examples:
 
 
 def read_examples(dataset: Dataset) -> Examples:
-    """Read training data.
-
-    Raises:
-        PosirError: It has no evidence spans, or its texts are in another language than its questions.
-        DataError: It is invalid.
-    """
+    """Read training data; raise PosirError without spans of evidence, or with texts in another language than questions."""
     parts = [_read_subset(subset) for subset in progress(dataset.subsets, "Reading")]
     examples = merge_articles([example for part in parts for example in part.examples])
     if not examples:
@@ -242,10 +237,7 @@ def write_examples(
 ) -> None:
     """Write examples of one corpus, and its documents that none of them is about, as one domain, completely or not at all.
 
-    The tokenizer counts the tokens of documents whose length is unknown.
-
-    Raises:
-        PosirError: The target exists or cannot be written, or the loader would reject the data.
+    The tokenizer counts the tokens of documents whose length is unknown. What the loader would reject is a PosirError.
     """
     documents = list(dict.fromkeys(example.document for example in examples))
     uncounted = [document for document in documents if not document.tokens]
@@ -423,10 +415,7 @@ def compose_examples(
     """Compose every question once with its evidence at a random position, drawn by shares, or without them at each position.
 
     These are corpora of a Latin square: each has every question once, and each position equally often; over the corpora a
-    question has all positions. Questions that cannot be composed with some position are skipped.
-
-    Returns:
-        The examples of each corpus, and how many questions were skipped, by reason.
+    question has all positions. Questions that cannot be composed with some position are skipped, and counted by reason.
     """
     corpora: list[list[Example]] = [[] for _ in (Position if shares is None else (None,))]
     skipped: Counter[str] = Counter()

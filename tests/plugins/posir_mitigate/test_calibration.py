@@ -102,15 +102,11 @@ def test_no_strength_equals_the_plain_model_and_some_does_not(model):
     assert np.abs(encode(model, TEXTS) - plain).max() == 0
 
 
-def test_batches_of_1_and_of_8_are_equal(model):
-    calibrated = method().apply(model)
+def test_batches_baskets_longer_than_the_text_and_queries_change_nothing(model):
+    calibrated, plain = method().apply(model), encode(model, TEXTS)
     assert np.abs(encode(calibrated, TEXTS, batch_size=1) - encode(calibrated, TEXTS, batch_size=8)).max() < 1e-6
-
-
-def test_baskets_longer_than_the_text_and_queries_change_nothing(model):
-    plain = encode(model, TEXTS)
     assert np.abs(encode(method(basket=128).apply(model), TEXTS) - plain).max() < 1e-6
-    queries = encode(method().apply(model), TEXTS, PromptType.query)
+    queries = encode(calibrated, TEXTS, PromptType.query)
     assert np.abs(queries - encode(model, TEXTS, PromptType.query)).max() == 0
 
 

@@ -98,12 +98,8 @@ def test_only_candidates_are_ranked_and_the_best_come_first(model):
 def test_batches_of_1_and_of_8_are_equal(model, method):
     mitigated = method.apply(model)
     vectorize = mitigated._vectorize
-    result = [
-        vectorize(
-            ModelEncoder(model, EncodingContext(**TASK, encode_kwargs={"batch_size": size, "show_progress_bar": False})), TEXTS
-        )
-        for size in (1, 8)
-    ]
+    contexts = [EncodingContext(**TASK, encode_kwargs={"batch_size": size, "show_progress_bar": False}) for size in (1, 8)]
+    result = [vectorize(ModelEncoder(model, context), TEXTS) for context in contexts]
     assert np.abs(result[0].vectors - result[1].vectors).max() < 1e-6
 
 
@@ -111,11 +107,8 @@ def test_batches_of_1_and_of_8_are_equal(model, method):
 @pytest.mark.parametrize("prompt", ["", "passage: "])
 def test_late_chunks_averaged_by_length_give_back_the_plain_embedding(unit, prompt):
     model = build_encoder(normalize=False, prompts={"document": prompt, "query": ""})
-    vectorizer = (
-        LateChunks(2 if unit is ChunkUnit.SENTENCES else 7, 2 if unit is ChunkUnit.SENTENCES else 7, unit)
-        .apply(model)
-        ._vectorize
-    )
+    size = 2 if unit is ChunkUnit.SENTENCES else 7
+    vectorizer = LateChunks(size, size, unit).apply(model)._vectorize
     assert isinstance(vectorizer, LateVectorizer)
     result = vectorizer(ModelEncoder(model, CONTEXT), TEXTS)
     lengths = np.array([end - start for text in TEXTS for start, end in vectorizer.tokenize(text, prompt, "eng-Latn")[1]])

@@ -87,6 +87,8 @@ def test_a_folder_of_several_languages_is_one_task(data):
     write_domain(data, posir_tables(), language="deu-Latn")
     task = open_task(str(data))
     assert {name.partition("@")[0] for name in task.hf_subsets} == {"deu-Latn-sports", "eng-Latn-sports"}
+    with pytest.raises(PosirError, match="NoTask"):
+        open_task("NoTask")
 
 
 def test_a_folder_without_data_that_hides_a_task_is_named(model, tmp_path, monkeypatch):
@@ -97,12 +99,6 @@ def test_a_folder_without_data_that_hides_a_task_is_named(model, tmp_path, monke
         with pytest.raises(PosirError, match=r"PosIR-Mini.*: has no .* It hides the task of this name: rename it, or run in"):
             invoke(model, "PosIR-Mini")
         (folder / "notes.txt").write_text("A result, not data.")
-
-
-@pytest.mark.slow
-def test_an_unknown_task_is_refused(model):
-    with pytest.raises(PosirError, match="NoTask"):
-        invoke(model, "NoTask", *METHODS)
 
 
 def outcome(method, ndcg=None, state=ChangeState.BETTER):

@@ -183,12 +183,6 @@ def failing(step, error):
     return fail
 
 
-def test_a_nan_loss_stops_with_the_last_checkpoint(settings, data, tmp_path):
-    made = change(settings, learning_rate=1e12, max_steps=12, evaluations=12)
-    with pytest.raises(PosirError, match=r"(nan|NaN).*learning_rate.*checkpoint-1"):
-        train(made, RunFolder(tmp_path / "model"), data)
-
-
 def test_the_checkpoint_before_a_nan_loss_is_complete(settings, data, tmp_path, monkeypatch):
     output, compute = tmp_path / "model", MultipleNegativesRankingLoss.forward
     losses = []
@@ -245,19 +239,18 @@ def test_a_file_that_cannot_grow_is_explained(settings, data, unbroken, tmp_path
 
 
 def test_an_incomplete_checkpoint_is_removed(tmp_path):
-    for step in (2, 4):
+    for step, state in ((2, '{"global_step": 2}'), (4, '{"global_st')):
         (tmp_path / f"checkpoint-{step}").mkdir()
-    (tmp_path / "checkpoint-2" / "trainer_state.json").write_text('{"global_step": 2}')
-    (tmp_path / "checkpoint-4" / "trainer_state.json").write_text('{"global_st')
+        (tmp_path / f"checkpoint-{step}" / "trainer_state.json").write_text(state)
     assert find_checkpoint(tmp_path) == tmp_path / "checkpoint-2"
-    assert not (tmp_path / "checkpoint-4").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-2"]
     shutil.rmtree(tmp_path / "checkpoint-2")
     assert find_checkpoint(tmp_path) is None
 
 
 def test_a_model_filters_by_margin(settings, data, model, tmp_path):
     result = train(change(settings, rerankers=(model,), margin=-2.0, max_steps=1), RunFolder(tmp_path / "all"), data)
-    assert result.data.training.notes[0] == "left out: 0 questions with a margin below -2"
+    assert result.data.notes[0] == "left out: 0 questions with a margin below -2"
     filtered = change(settings, positions="1,1,1", rerankers=(model,), margin=0.0, max_steps=1)
     result = train(filtered, RunFolder(tmp_path / "some"), data)
-    assert "with a margin below 0" in result.data.training.notes[0]
+    assert "with a margin below 0" in result.data.notes[0]
